@@ -235,12 +235,12 @@ static int open_kernel(struct node *n, size_t table_bytes, struct field_error *r
 
 /* ---- processes: what is learnt of them goes up ---- */
 
-static void learnt_runtimes(void *node, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+static void learnt_runtimes(void *node, struct process_id id, uint32_t exec_id,
 			    struct runtime_process *found)
 {
 	const struct node *n = node;
 
-	pipeline_runtimes(n->pipeline, tgid, start_boottime_ns, exec_id, found);
+	pipeline_runtimes(n->pipeline, id, exec_id, found);
 }
 
 static void parsed(void *node)
@@ -257,12 +257,11 @@ static void sampled(void *node, struct drain *drain)
 	pipeline_drain_whole(n->pipeline, drain);
 }
 
-static void read_mappings(void *node, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-			  uint64_t cgroup_id)
+static void read_mappings(void *node, struct process_id id, uint32_t exec_id, uint64_t cgroup_id)
 {
 	const struct node *n = node;
 
-	pipeline_read_mappings(n->pipeline, tgid, start_boottime_ns, exec_id, cgroup_id);
+	pipeline_read_mappings(n->pipeline, id, exec_id, cgroup_id);
 }
 
 static void open_follow(struct node *n)

@@ -216,17 +216,16 @@ static struct tracked *track(struct follow *f, struct process_id id)
 	return t;
 }
 
-uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns)
+uint64_t follow_cgroup(const struct follow *f, struct process_id id)
 {
-	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
+	const struct tracked *t = follow_find(f, id);
 
 	return t ? t->cgroup_id : 0;
 }
 
-bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
-		  uint32_t exec_id)
+bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id)
 {
-	const struct tracked *t = follow_find(f, (struct process_id){start_boottime_ns, tgid});
+	const struct tracked *t = follow_find(f, id);
 
 	return t && t->exec_id == exec_id && !mappings_may_be_read(t->rest_ns, now_mono_ns());
 }
@@ -237,7 +236,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
-	t = track(f, (struct process_id){m->start_boottime_ns, m->tgid});
+	t = track(f, process_id_of(m));
 	if ((int32_t)(m->exec_id - t->exec_id) < 0)
 		return; /* read before it became another program */
 	if (t->exec_id != m->exec_id) {
@@ -260,7 +259,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 	if (f->config.work->closing)
 		return;
 	for (size_t i = 0; i < n; i++) {
-		struct process_id id = {u[i].m->start_boottime_ns, u[i].m->tgid};
+		struct process_id id = process_id_of(u[i].m);
 		struct tracked *t = follow_find(f, id);
 
 		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
@@ -335,8 +334,7 @@ void follow_exits(struct follow *f, const struct drain *d)
 	for (size_t i = 0; i < d->n_procs; i++)
 		if (d->procs[i].what == RAW_PROC_EXIT) {
 			GROW(l->ids, l->n, l->cap);
-			l->ids[l->n++] = (struct process_id){d->procs[i].start_boottime_ns,
-							     d->procs[i].tgid};
+			l->ids[l->n++] = process_id_of(&d->procs[i]);
 		}
 	if (l->n)
 		work_post(f->config.work, f->config.work->os, &l->task, l->n * sizeof(*l->ids));

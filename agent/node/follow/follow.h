@@ -12,14 +12,14 @@
 
 struct follow_ops {
 	/* A look at a process's runtimes has ended; found is borrowed, NULL: it has none. */
-	void (*runtimes)(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+	void (*runtimes)(void *arg, struct process_id id, uint32_t exec_id,
 			 struct runtime_process *found);
 	/* A file that was asked for is parsed, or cannot be. */
 	void (*parsed)(void *arg);
 	/* Samples that come of no probe: a Go program's own heap profile. Takes drain. */
 	void (*sampled)(void *arg, struct drain *drain);
 	/* A process's mappings are to be read (again); follow_process has them then. */
-	void (*read_mappings)(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+	void (*read_mappings)(void *arg, struct process_id id, uint32_t exec_id,
 			      uint64_t cgroup_id);
 };
 struct follow_config { /* borrowed */
@@ -41,12 +41,11 @@ struct follow *follow_free(struct follow *f);
 /* A process's mappings are known (again); takes a reference. cgroup_id 0: as told before. */
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
 /* The cgroup of a process that is followed; 0: it is not. */
-uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns);
+uint64_t follow_cgroup(const struct follow *f, struct process_id id);
 /*
  * Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet.
  */
-bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
-		  uint32_t exec_id);
+bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id);
 /* Of all that a drain tells: processes that have ended. */
 void follow_exits(struct follow *f, const struct drain *d);
 void follow_tick(struct follow *f); /* every second */

@@ -113,8 +113,7 @@ static void look_again(void *arg)
 	const struct follow_config *c = &t->follow->config;
 
 	t->allocs.looked_mask = 0; /* also where they cannot be read */
-	c->ops->read_mappings(c->ops_arg, (uint32_t)t->id.tgid, t->id.start_boottime_ns, t->exec_id,
-			      t->cgroup_id);
+	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
 /* It maps its allocator within milliseconds, mostly. */

@@ -155,12 +155,10 @@ void alloc_go_begin_anew(struct alloc_go_heap *g)
 
 /* ---- the tests ---- */
 
-static void read_mappings(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
-			  uint64_t cgroup_id)
+static void read_mappings(void *arg, struct process_id id, uint32_t exec_id, uint64_t cgroup_id)
 {
 	(void)arg;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)exec_id;
 	(void)cgroup_id;
 	fail_msg("its mappings are known");

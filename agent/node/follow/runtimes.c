@@ -47,8 +47,7 @@ static void take(struct tracked *t, struct look *l)
 	r->unset |= l->found != r->known;
 	if (l->found ||
 	    r->known) /* also what it was told: it may have forgotten the process since */
-		c->ops->runtimes(c->ops_arg, (uint32_t)t->id.tgid, t->id.start_boottime_ns,
-				 t->exec_id, l->found);
+		c->ops->runtimes(c->ops_arg, t->id, t->exec_id, l->found);
 	runtime_process_unref(r->known);
 	r->known = TAKE_PTR(l->found);
 }

@@ -80,12 +80,12 @@ char *learn_runtimes_unnamed(const struct runtime_process *p)
 	return p == &other ? xstrdup("it runs Ruby") : NULL;
 }
 
-static void note_runtimes(void *arg, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+static void note_runtimes(void *arg, struct process_id id, uint32_t exec_id,
 			  struct runtime_process *r)
 {
 	(void)arg;
-	assert_int_equal(tgid, 7);
-	assert_int_equal(start_boottime_ns, 1);
+	assert_int_equal(id.tgid, 7);
+	assert_int_equal(id.start_boottime_ns, 1);
 	assert_int_equal(exec_id, 1);
 	n_told++;
 	told = r;

@@ -70,21 +70,20 @@ static uint64_t tick_ns(void)
 	return NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
-bool kernel_host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
-			  uint64_t time_ns)
+bool kernel_host_list_has(const struct host_list *l, struct process_id id, uint64_t time_ns)
 {
-	uint64_t start = start_boottime_ns - start_boottime_ns % tick_ns();
+	uint64_t start = id.start_boottime_ns - id.start_boottime_ns % tick_ns();
 	size_t lo = 0, hi = l ? l->n : 0;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (l->items[mid].tgid < tgid)
+		if (l->items[mid].tgid < id.tgid)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	for (; l && lo < l->n && l->items[lo].tgid == tgid; lo++)
+	for (; l && lo < l->n && l->items[lo].tgid == id.tgid; lo++)
 		if (l->items[lo].start_boottime_ns == start)
 			return time_ns <= l->items[lo].until_ns;
 	return false;

@@ -143,8 +143,9 @@ static bool look_for(struct hosts *h, unsigned pid)
 
 	next_look->fn(next_look->arg);
 	l = kernel_hosts_list(h);
-	found = kernel_host_list_has(l, pid, TICK * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK),
-				     UINT64_MAX);
+	found = kernel_host_list_has(
+		l, (struct process_id){TICK * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), pid},
+		UINT64_MAX);
 	kernel_host_list_unref(l);
 	return found;
 }

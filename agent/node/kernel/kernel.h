@@ -84,7 +84,6 @@ struct hosts;
 struct hosts *kernel_hosts(const struct kernel *k);
 struct host_list *kernel_hosts_list(struct hosts *h); /* new reference */
 struct host_list *kernel_host_list_unref(struct host_list *l);
-bool kernel_host_list_has(const struct host_list *l, uint32_t tgid, uint64_t start_boottime_ns,
-			  uint64_t time_ns);
+bool kernel_host_list_has(const struct host_list *l, struct process_id id, uint64_t time_ns);
 /* Is this event wanted of processes of this name? Any thread. */
 bool kernel_hosts_match(struct hosts *h, const char *comm, enum event event);

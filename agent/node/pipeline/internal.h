@@ -76,7 +76,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 /* Nobody was profiled for so long, and no agent is to blame but one that ended. */
 void pipeline_windows_gap(struct windows *p, uint64_t gap_ns);
 void pipeline_windows_mappings(struct windows *p, struct mappings *m);
-void pipeline_windows_runtimes(struct windows *p, uint32_t tgid, uint64_t start_boottime_ns,
+void pipeline_windows_runtimes(struct windows *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *r);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
 struct batch *pipeline_windows_flush(struct windows *p);
@@ -99,7 +99,7 @@ struct process_reader;
 struct process_reader *pipeline_reader_new(struct pipeline *p);
 struct process_reader *pipeline_reader_free(struct process_reader *r);
 /* Mappings, as when it was first seen; stack: of raw_proc; cgroup_id 0: as told before. */
-void pipeline_reader_mappings(struct process_reader *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id,
+void pipeline_reader_mappings(struct process_reader *r, struct process_id id, uint32_t exec_id,
 		    uint32_t stack, uint64_t cgroup_id);
 void pipeline_reader_names(struct process_reader *r, struct names_wanted *w); /* takes w */
 bool pipeline_reader_under_way(const struct process_reader *r);

@@ -160,7 +160,7 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 		a.attribution = NULL;
 	*ret = a;
 	if (!a.attribution) {
-		if (kernel_host_list_has(f->hosts, s->tgid, s->start_boottime_ns, s->last_ns) &&
+		if (kernel_host_list_has(f->hosts, process_id_of(s), s->last_ns) &&
 		    kernel_hosts_match(f->host_names, a.names.leader_comm, s->event))
 			return NULL;
 		return "not_selected";

@@ -100,10 +100,10 @@ void pipeline_advance(struct pipeline *p)
 	pipeline_queue_advance(p->queue);
 }
 
-void pipeline_read_mappings(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
-			    uint32_t exec_id, uint64_t cgroup_id)
+void pipeline_read_mappings(struct pipeline *p, struct process_id id, uint32_t exec_id,
+			    uint64_t cgroup_id)
 {
-	pipeline_reader_mappings(p->reader, tgid, start_boottime_ns, exec_id, 0, cgroup_id);
+	pipeline_reader_mappings(p->reader, id, exec_id, 0, cgroup_id);
 }
 
 /* ---- runtimes of a process, to the pipeline worker ---- */
@@ -111,8 +111,8 @@ void pipeline_read_mappings(struct pipeline *p, uint32_t tgid, uint64_t start_bo
 struct telling {
 	struct task task;
 	struct windows *windows;
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns;
+	struct process_id id;
+	uint32_t exec_id;
 	struct runtime_process *runtimes;
 };
 
@@ -120,8 +120,7 @@ static void tell_run(struct task *task)
 {
 	struct telling *t = (struct telling *)task;
 
-	pipeline_windows_runtimes(t->windows, t->tgid, t->start_boottime_ns, t->exec_id,
-				  t->runtimes);
+	pipeline_windows_runtimes(t->windows, t->id, t->exec_id, t->runtimes);
 }
 
 static void tell_done(struct task *task)
@@ -132,14 +131,13 @@ static void tell_done(struct task *task)
 	runtime_process_unref(((struct telling *)task)->runtimes);
 }
 
-void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
-		       uint32_t exec_id, struct runtime_process *found)
+void pipeline_runtimes(struct pipeline *p, struct process_id id, uint32_t exec_id,
+		       struct runtime_process *found)
 {
 	struct telling *t = xcalloc(1, sizeof(*t));
 
 	t->windows = p->windows;
-	t->tgid = tgid;
-	t->start_boottime_ns = start_boottime_ns;
+	t->id = id;
 	t->exec_id = exec_id;
 	t->runtimes = runtime_process_ref(found);
 	t->task.run = tell_run;

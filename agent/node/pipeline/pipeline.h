@@ -46,7 +46,7 @@ void pipeline_tick(struct pipeline *p);
 /* What a drain waits for may be there. */
 void pipeline_advance(struct pipeline *p);
 /* follow_ops.runtimes, .read_mappings */
-void pipeline_runtimes(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+void pipeline_runtimes(struct pipeline *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *found);
-void pipeline_read_mappings(struct pipeline *p, uint32_t tgid, uint64_t start_boottime_ns,
+void pipeline_read_mappings(struct pipeline *p, struct process_id id,
 			    uint32_t exec_id, uint64_t cgroup_id);

@@ -20,7 +20,7 @@ struct reading {
 	struct process_task process;
 	struct process_reader *reader;
 	uint32_t exec_id, stack;
-	uint64_t start_boottime_ns;
+	struct process_id id;
 	struct mappings *found;
 	unsigned generation; /* of the files worker */
 	int result;
@@ -65,8 +65,7 @@ static void read_run(struct task *t)
 	struct reading *r = (struct reading *)t;
 	_stage_("mappings");
 
-	r->result = mappings_read_of((struct process_id){r->start_boottime_ns, r->process.tgid},
-				     r->exec_id, r->stack, &r->found);
+	r->result = mappings_read_of(r->id, r->exec_id, r->stack, &r->found);
 	if (r->result == 0)
 		learn_tags(r->reader->pipeline->config.files, r->found);
 }
@@ -96,26 +95,25 @@ static void read_done(struct task *t)
 	pipeline_queue_advance(all->pipeline->queue);
 }
 
-void pipeline_reader_mappings(struct process_reader *all, uint32_t tgid, uint64_t start_boottime_ns,
-			      uint32_t exec_id, uint32_t stack, uint64_t cgroup_id)
+void pipeline_reader_mappings(struct process_reader *all, struct process_id id, uint32_t exec_id,
+			      uint32_t stack, uint64_t cgroup_id)
 {
 	struct reading *r;
 
-	if (!tgid)
+	if (!id.tgid)
 		return;
-	if (follow_rests(all->pipeline->config.follow, tgid, start_boottime_ns, exec_id)) {
+	if (follow_rests(all->pipeline->config.follow, id, exec_id)) {
 		mappings_count_resting();
 		return;
 	}
 	r = xcalloc(1, sizeof(*r));
 	r->reader = all;
-	r->process.tgid = tgid;
+	r->process.tgid = (uint32_t)id.tgid;
 	r->exec_id = exec_id;
 	r->stack = stack;
-	r->start_boottime_ns = start_boottime_ns;
+	r->id = id;
 	r->process.cgroup_id =
-		cgroup_id ? cgroup_id
-			  : follow_cgroup(all->pipeline->config.follow, tgid, start_boottime_ns);
+		cgroup_id ? cgroup_id : follow_cgroup(all->pipeline->config.follow, id);
 	r->generation = all->generation;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
@@ -183,9 +181,7 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 	n->wanted = w;
 	n->reading.reader = all;
 	n->reading.process.tgid = (uint32_t)w->process.tgid;
-	n->reading.process.cgroup_id =
-		follow_cgroup(all->pipeline->config.follow, (uint32_t)w->process.tgid,
-			      w->process.start_boottime_ns);
+	n->reading.process.cgroup_id = follow_cgroup(all->pipeline->config.follow, w->process);
 	n->reading.generation = all->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;

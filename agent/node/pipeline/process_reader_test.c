@@ -7,22 +7,19 @@
 
 #include <cmocka.h>
 
-bool follow_rests(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns,
-		  uint32_t exec_id)
+bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id)
 {
 	(void)f;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)exec_id;
 	return true;
 }
 
 /* The rest of follow, which is not called here. */
-uint64_t follow_cgroup(const struct follow *f, uint32_t tgid, uint64_t start_boottime_ns)
+uint64_t follow_cgroup(const struct follow *f, struct process_id id)
 {
 	(void)f;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	return 0;
 }
 
@@ -48,7 +45,7 @@ static void a_process_that_rests_is_not_read_and_counted(void **state)
 	struct process_reader *r = pipeline_reader_new(&p);
 
 	(void)state;
-	pipeline_reader_mappings(r, (uint32_t)getpid(), 0, 0, 0, 20);
+	pipeline_reader_mappings(r, (struct process_id){0, getpid()}, 0, 0, 20);
 	assert_false(pipeline_reader_under_way(r));
 	assert_int_equal(counter_get(c), before + 1);
 	pipeline_reader_free(r);

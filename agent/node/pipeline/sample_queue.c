@@ -151,8 +151,8 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 	for (size_t i = 0; i < answer->n_missing; i++) {
 		const struct missing *m = &answer->missing[i];
 
-		pipeline_reader_mappings(d->pipeline->reader, m->tgid, m->start_boottime_ns,
-					 m->exec_id, m->stack, m->cgroup_id);
+		pipeline_reader_mappings(d->pipeline->reader, process_id_of(m), m->exec_id,
+					 m->stack, m->cgroup_id);
 	}
 	read_wanted(d, answer);
 	parse(d, answer);
@@ -255,8 +255,8 @@ static void read_process(struct sample_queue *d, const struct raw_proc *p)
 		return;
 	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
 		return;
-	pipeline_reader_mappings(d->pipeline->reader, p->tgid, p->start_boottime_ns, p->exec_id,
-				 p->stack, p->cgroup_id);
+	pipeline_reader_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
+				 p->cgroup_id);
 }
 
 static void tick(struct sample_queue *d)

@@ -42,12 +42,11 @@ void follow_exits(struct follow *f, const struct drain *d)
 	(void)d;
 }
 
-void pipeline_reader_mappings(struct process_reader *r, uint32_t tgid, uint64_t start_boottime_ns,
-			      uint32_t exec_id, uint32_t stack, uint64_t cgroup_id)
+void pipeline_reader_mappings(struct process_reader *r, struct process_id id, uint32_t exec_id,
+			      uint32_t stack, uint64_t cgroup_id)
 {
 	(void)r;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)exec_id;
 	(void)stack;
 	read_cgroup_id = cgroup_id;

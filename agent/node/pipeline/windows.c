@@ -92,10 +92,10 @@ void pipeline_windows_mappings(struct windows *p, struct mappings *m)
 	stacks_mappings(p->stacks, m);
 }
 
-void pipeline_windows_runtimes(struct windows *p, uint32_t tgid, uint64_t start_boottime_ns,
-			       uint32_t exec_id, struct runtime_process *r)
+void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
+			       struct runtime_process *r)
 {
-	stacks_runtimes(p->stacks, (struct process_id){start_boottime_ns, tgid}, exec_id, r);
+	stacks_runtimes(p->stacks, id, exec_id, r);
 }
 
 void pipeline_windows_named(struct windows *p, struct names_wanted *w)
