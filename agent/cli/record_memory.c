@@ -93,8 +93,8 @@ static void attach(struct recording *r, struct record_heap *h)
 		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
 					 &refused);
 	else
-		e = probes_attach(r->probes, (uint32_t)h->id.tgid, h->id.start_boottime_ns,
-				  &f.process, f.files, f.n_files, &h->attached, &refused);
+		e = probes_attach(r->probes, h->id, &f.process, f.files, f.n_files, &h->attached,
+				  &refused);
 	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;

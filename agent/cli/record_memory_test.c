@@ -55,13 +55,12 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 	return 0;
 }
 
-int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
-		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
-		  struct attached **ret, struct probes_refused *ret_refused)
+int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
+		  const struct probe_file *files, size_t n, struct attached **ret,
+		  struct probes_refused *ret_refused)
 {
 	(void)p;
-	(void)tgid;
-	(void)start_boottime_ns;
+	(void)id;
 	(void)proc;
 	(void)files;
 	(void)n;

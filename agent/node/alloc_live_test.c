@@ -208,8 +208,9 @@ static void attach(struct scene *s)
 	}
 	proc.n_inner = (uint32_t)s->sites->n_inner;
 	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
-	assert_int_equal(probes_attach(probes, (uint32_t)s->pid, s->proc.start_boottime_ns, &proc,
-				       files, n, &s->attached, &refused),
+	assert_int_equal(probes_attach(probes,
+				       (struct process_id){s->proc.start_boottime_ns, s->pid},
+				       &proc, files, n, &s->attached, &refused),
 			 0);
 	assert_int_equal(refused.n, 0);
 }

@@ -110,8 +110,8 @@ static void attach_run(struct task *task)
 	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
-	a->result = probes_attach(p, tgid, a->p.id.start_boottime_ns, &a->files.process,
-				  a->files.files, a->files.n_files, &a->attached, &a->refused);
+	a->result = probes_attach(p, a->p.id, &a->files.process, a->files.files, a->files.n_files,
+				  &a->attached, &a->refused);
 	/* What it did while a file did not answer is nobody's. */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
 		a->before = (struct span_end){0};

@@ -37,17 +37,16 @@ uint64_t probes_moves(struct probes *p)
 	return n_moves;
 }
 
-int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
-		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
-		  struct attached **ret, struct probes_refused *ret_refused)
+int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
+		  const struct probe_file *files, size_t n, struct attached **ret,
+		  struct probes_refused *ret_refused)
 {
 	(void)p;
-	(void)start_boottime_ns;
 	(void)proc;
 	(void)files;
 	(void)n;
 	(void)ret_refused;
-	assert_int_equal(tgid, 8);
+	assert_int_equal(id.tgid, 8);
 	if (attach_result == 0)
 		*ret = (struct attached *)&attached;
 	return attach_result;

@@ -482,9 +482,9 @@ bool probes_attached_outlives(const struct attached *a)
 	return mode_of(a) != UPROBE_SINGLE;
 }
 
-int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
-		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
-		  struct attached **ret, struct probes_refused *ret_refused)
+int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
+		  const struct probe_file *files, size_t n, struct attached **ret,
+		  struct probes_refused *ret_refused)
 {
 	struct memory *m = memory_of(p);
 	struct probes_refused refused = {0};
@@ -502,7 +502,7 @@ int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
 	a = xcalloc(1, sizeof(*a));
 	a->memory = m;
 	a->thread_fd = -1;
-	a->key = (struct pf_process_key){start_boottime_ns, tgid, proc->exec_id};
+	a->key = (struct pf_process_key){id.start_boottime_ns, (uint32_t)id.tgid, proc->exec_id};
 	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
 	links_close_going(&a, 1);
 	if ((a->n_links || !event_mask) && !is_hopeless(r))

@@ -114,7 +114,7 @@ static int attach_and_detach(void *arg)
 	int r;
 
 	(void)arg;
-	r = probes_attach(scene.p, (uint32_t)scene.c.pid, scene.w.proc.start_boottime_ns,
+	r = probes_attach(scene.p, (struct process_id){scene.w.proc.start_boottime_ns, scene.c.pid},
 			  &scene.probed.proc, &scene.probed.file, 1, &a, &refused);
 	if (r) {
 		assert_null(a);

@@ -146,8 +146,8 @@ static struct attached *attach(struct bench *b, unsigned events)
 
 	b->probed.proc.event_mask = events;
 	b->probed.proc.exec_id = b->proc.exec_id;
-	r = probes_attach(b->p, b->pid, b->proc.start_boottime_ns, &b->probed.proc, &b->probed.file,
-			  1, &a, &refused);
+	r = probes_attach(b->p, (struct process_id){b->proc.start_boottime_ns, b->pid},
+			  &b->probed.proc, &b->probed.file, 1, &a, &refused);
 	if (r)
 		bench_die("probes_attach", r);
 	return a;

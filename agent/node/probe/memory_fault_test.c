@@ -346,8 +346,9 @@ static void attach_refused(struct scene *s, unsigned events)
 	struct probes_refused refused = {};
 
 	s->probed.proc.event_mask = events;
-	assert_int_equal(probes_attach(s->p, s->c.pid, s->w.proc.start_boottime_ns, &s->probed.proc,
-				       &s->probed.file, 1, &s->a, &refused),
+	assert_int_equal(probes_attach(s->p,
+				       (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
+				       &s->probed.proc, &s->probed.file, 1, &s->a, &refused),
 			 0);
 	assert_true(refused.inuse);
 }

@@ -180,7 +180,7 @@ static inline int scene_attach(struct scene *s, unsigned events)
 
 	s->probed.proc.event_mask = events;
 	s->probed.proc.exec_id = s->w.proc.exec_id;
-	r = probes_attach(s->p, s->c.pid, s->w.proc.start_boottime_ns, &s->probed.proc,
+	r = probes_attach(s->p, (struct process_id){s->w.proc.start_boottime_ns, s->c.pid}, &s->probed.proc,
 			  &s->probed.file, 1, &s->a, &refused);
 	if (!r)
 		assert_int_equal(refused.n, 0);

@@ -518,8 +518,9 @@ static void places_that_cannot_be_probed_are_left_out(void **state)
 	add_site(&s.probed, pf_halts, (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1});
 	add_site(&s.probed, pool_zero,
 		 (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1, .count_arg = 2});
-	assert_int_equal(probes_attach(s.p, s.c.pid, s.w.proc.start_boottime_ns, &s.probed.proc,
-				       &s.probed.file, 1, &s.a, &refused),
+	assert_int_equal(probes_attach(s.p,
+				       (struct process_id){s.w.proc.start_boottime_ns, s.c.pid},
+				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
 	assert_int_equal(refused.n, 1);
 	assert_false(refused.inuse);
@@ -719,8 +720,8 @@ static void probe_another_for_a_moment(struct scene *s)
 	struct probes_refused refused;
 	struct attached *a;
 
-	assert_int_equal(probes_attach(s->p, (uint32_t)other.pid, other.start_ns, &s->probed.proc,
-				       &s->probed.file, 1, &a, &refused),
+	assert_int_equal(probes_attach(s->p, (struct process_id){other.start_ns, other.pid},
+				       &s->probed.proc, &s->probed.file, 1, &a, &refused),
 			 0);
 	probes_detach(s->p, a);
 	child_stop(&other);
@@ -799,7 +800,8 @@ static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 	m->max_single = 2;
 	s.probed.proc.event_mask = ALLOC;
 	s.probed.proc.exec_id = s.w.proc.exec_id;
-	assert_int_equal(probes_attach(s.p, (uint32_t)s.c.pid, s.w.proc.start_boottime_ns,
+	assert_int_equal(probes_attach(s.p,
+				       (struct process_id){s.w.proc.start_boottime_ns, s.c.pid},
 				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
 	assert_true(refused.too_many);

@@ -81,7 +81,7 @@ struct probes_refused {
  * what works is attached; *ret_refused: what is not. After a filter that asks for one of these events: else
  * -EOPNOTSUPP; what loading its programs lacked, where that may pass. -EEXIST: the process is attached already.
  */
-int probes_attach(struct probes *p, uint32_t tgid, uint64_t start_boottime_ns,
+int probes_attach(struct probes *p, struct process_id id,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*

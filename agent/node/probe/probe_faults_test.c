@@ -361,7 +361,8 @@ static int attach_nothing(void)
 	struct probes_refused refused;
 	struct attached *a = NULL;
 
-	return probes_attach(loaded, (uint32_t)getpid(), 1, &proc, NULL, 0, &a, &refused);
+	return probes_attach(loaded, (struct process_id){1, getpid()}, &proc, NULL, 0, &a,
+			     &refused);
 }
 
 /* Its programs are loaded when somebody asks: whatever kept them out for a moment, who asks has them soon. */
