@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames that a language's runtime names: which process is asked, how often, and what is kept. */
+#include "node/stack/teststack.h"
+
+#include <sys/mman.h>
+
+/* ---- frames of a runtime's program ---- */
+
+/* Words {1, n} are function "f<n>" that inlined "g"; {2, n} can never be read; {3, n}: as the caller says. */
+static int fake_resolve(void *own, struct memory *m, const struct runtime_words *f,
+			const struct runtime_words *caller, struct runtime_names *ret)
+{
+	(void)own;
+	(void)m;
+	if (f->a == 2)
+		return -ESTALE;
+	runtime_names_add(ret,
+			  f->a == 1 ? xasprintf("f%" PRIu64, f->b)
+				    : xasprintf("called_by_%" PRIu64, caller ? caller->b : 0),
+			  xstrdup("f.py"), (uint32_t)f->b, false);
+	if (f->a == 1)
+		runtime_names_add(ret, xstrdup("g"), NULL, 0, true);
+	return 0;
+}
+
+static void fake_forget(void *own)
+{
+	(void)own;
+}
+
+static const struct runtime_ops fake = {
+	.name = "fake",
+	.frame_kind = FRAME_PYTHON,
+	.by_caller = true,
+	.resolve = fake_resolve,
+	.forget = fake_forget,
+};
+static const struct runtime_ops *const fakes[_PF_RUNTIME_MAX] = {[1] = &fake};
+#define RUN(a_, b_) ((struct raw_frame){.runtime = 1, .type = 5, .exec_id = 1, .words = {a_, b_}})
+#define TROUBLE(reason, a_)                                                                        \
+	((struct raw_frame){                                                                       \
+		.runtime = 1, .type = PF_TYPE_TROUBLE, .exec_id = 1, .words = {reason, a_}})
+
+static void run_fake(struct fixture *f)
+{
+	struct runtime_range loop = {
+		.start = (uintptr_t)known_function,
+		.end = (uintptr_t)known_function + 8,
+	};
+	struct runtime_learnt learnt = {
+		.data = xcalloc(1, 8),
+		.data_bytes = 8,
+		.ranges = xmemdup(&loop, sizeof(loop)),
+		.n_ranges = 1,
+	};
+	struct runtime_process *r;
+	struct mappings *m;
+
+	runtime_table = fakes;
+	assert_int_equal(mappings_read(f->id, 1, &m), 0);
+	r = runtime_process_with(NULL, m, (enum pf_runtime_kind)1, &learnt);
+	stacks_runtimes(f->s, f->id, 1, r);
+	runtime_process_unref(r);
+	mappings_unref(m);
+}
+
+/* What is wanted of the one process there is, read and taken in; returns how many frames were asked for. */
+static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
+{
+	struct names_wanted **w;
+	size_t n, n_asks = 0;
+
+	stacks_want(f->s, f->id, u);
+	w = stacks_wanted(f->s, &n);
+	assert_true(n <= 1);
+	if (n) {
+		n_asks = w[0]->n_asks;
+		wanted_read(w[0]);
+		stacks_named(f->s, w[0]);
+		wanted_free(w[0]);
+	}
+	free(w);
+	return n_asks;
+}
+
+static void names_of_runtimes_are_read_once(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u =
+		STACK(NULL, RUN(1, 7), USER((uintptr_t)known_function + 4), RUN(1, 7), RUN(1, 8));
+	const struct frame *inlined;
+
+	(void)state;
+	run_fake(&f);
+	assert_rendered(&f, u, NULL, false,
+			"[fake: no_name];[fake: no_name];known_function;[fake: no_name]");
+	assert_int_equal(read_wanted(&f, u), 3); /* by_caller: f7 by f7, f7 by f8, f8 */
+	assert_int_equal(read_wanted(&f, u), 0);
+	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
+	inlined = resolve(&f, u, NULL, false)->frames[6];
+	assert_true(inlined->inlined);
+	assert_int_equal(inlined->kind, FRAME_PYTHON);
+	assert_null(stacks_end(f.s, f.id, u));
+	assert_false(stacks_misses(f.s, f.id, u));
+	/* Mappings of the same program again: names stay. */
+	add_own_mappings(&f, 1);
+	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
+	done(&f);
+}
+
+/* Behind it is the allocator's first instruction, not a return address. */
+static void what_was_allocated_comes_before_the_leaf(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct raw_frame object = RUN(1, 7);
+	const struct raw_stack *u;
+
+	(void)state;
+	object.type = PF_TYPE_OBJECT;
+	u = STACK(NULL, object, USER(known_function), USER((uintptr_t)known_function + 4));
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false,
+			"[unwind: runtime_pending];known_function;known_function;f7;g");
+	assert_false(stacks_misses(f.s, f.id, u));
+	/* It does not tell that its program's functions are there. */
+	assert_string_equal(stacks_end(f.s, f.id, u), "runtime_pending");
+	done(&f);
+}
+
+/* Words {4, _} are another function each time. */
+static size_t n_resolved;
+static int changing_resolve(void *own, struct memory *m, const struct runtime_words *f,
+			    const struct runtime_words *caller, struct runtime_names *ret)
+{
+	(void)own;
+	(void)m;
+	(void)f;
+	(void)caller;
+	if (++n_resolved == 3)
+		return -ESTALE;
+	runtime_names_add(ret, xasprintf("f%zu", n_resolved), NULL, 0, false);
+	return 0;
+}
+static const struct runtime_ops changing = {
+	.name = "changing",
+	.frame_kind = FRAME_PYTHON,
+	.names_last_ns = 1,
+	.resolve = changing_resolve,
+	.forget = fake_forget,
+};
+
+static void names_are_asked_for_again(void **state)
+{
+	static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {[1] = &changing};
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(4, 0));
+
+	(void)state;
+	run_fake(&f);
+	runtime_table = table;
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false, "f1");
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_rendered(&f, u, NULL, false, "f2");
+	assert_int_equal(read_wanted(&f, u), 1); /* freed: no name is better than that one */
+	assert_rendered(&f, u, NULL, false, "[changing: no_name]");
+	done(&f);
+}
+
+/* The reader's mailbox was full, say: that is no answer. */
+static void names_that_nobody_read_are_not_known(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.id, u);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 1);
+	stacks_named(f.s, w[0]);
+	wanted_free(w[0]);
+	free(w);
+	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
+	done(&f);
+}
+
+static void runtimes_that_are_not_known_are_a_miss(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+
+	(void)state;
+	assert_true(stacks_misses(f.s, f.id, u));
+	done(&f);
+	f = make(kallsyms);
+	run_fake(&f);
+	assert_false(stacks_misses(f.s, f.id, u));
+	done(&f);
+}
+
+/* Names go into the batch before the stack does: a full one takes none of them. */
+static void a_full_batch_takes_no_names(void **state)
+{
+	struct fixture f = make(kallsyms);
+	_cleanup_free_ char *large = xmalloc(BATCH_MAX_BYTES + 1);
+	uint32_t index;
+	size_t bytes;
+
+	(void)state;
+	memset(large, 'x', BATCH_MAX_BYTES);
+	large[BATCH_MAX_BYTES] = '\0';
+	batch_str(f.b, large);
+	bytes = batch_bytes(f.b);
+	assert_int_equal(stacks_resolve(f.s, f.b, f.id, STACK(NULL, USER(known_function)), NULL,
+					false, &index),
+			 -E2BIG);
+	assert_int_equal(batch_bytes(f.b), bytes);
+	done(&f);
+}
+
+static void stacks_taken_before_their_runtime_was_known_are_told(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *early =
+		STACK(NULL, USER(run_fake), USER((uintptr_t)known_function + 4));
+	const struct raw_stack *whole =
+		STACK(NULL, USER(run_fake), USER((uintptr_t)known_function + 4), RUN(1, 7));
+
+	(void)state;
+	assert_null(stacks_end(f.s, f.id, early));
+	run_fake(&f);
+	assert_string_equal(stacks_end(f.s, f.id, early), "runtime_pending");
+	assert_rendered(&f, early, NULL, false,
+			"[unwind: runtime_pending];known_function;run_fake");
+	assert_null(stacks_end(f.s, f.id, whole));
+	assert_null(stacks_end(f.s, f.id, STACK(NULL, USER(run_fake))));
+	done(&f);
+}
+
+static void a_function_has_its_callers_name_for_it(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(3, 1), RUN(1, 4), RUN(3, 1));
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 3);
+	assert_rendered(&f, u, NULL, false, "called_by_0;f4;g;called_by_4");
+	done(&f);
+}
+
+static void what_a_runtime_cannot_tell_is_said(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u =
+		STACK(NULL, TROUBLE(PF_TROUBLE_THREAD, 0), USER((uintptr_t)known_function + 4),
+		      RUN(2, 1), USER((uintptr_t)known_function + 4));
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 1);
+	assert_int_equal(read_wanted(&f, u), 0); /* not again for a while */
+	assert_rendered(&f, u, NULL, false,
+			"known_function;[fake: no_name];known_function;[fake: no_thread_state]");
+	assert_string_equal(stacks_end(f.s, f.id, u), "no_thread_state");
+	done(&f);
+}
+
+static void absent_pages_are_touched(void **state)
+{
+	struct fixture f = make(kallsyms);
+	static char page[2];
+	const struct raw_stack *u =
+		STACK(NULL, TROUBLE(PF_TROUBLE_READ, (uintptr_t)page), USER(known_function));
+	struct counter *touched = counter("podflame_runtime_pages_touched_total", NULL, NULL);
+	uint64_t before = counter_get(touched);
+
+	(void)state;
+	run_fake(&f);
+	assert_int_equal(read_wanted(&f, u), 0);
+	assert_int_equal(counter_get(touched), before + 1);
+	done(&f);
+}
+
+static void names_of_another_exec_are_not_taken(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct raw_stack *u = STACK(NULL, RUN(1, 7));
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.id, u);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 1);
+	w[0]->exec_id = 2; /* an answer that came too late */
+	wanted_read(w[0]);
+	stacks_named(f.s, w[0]);
+	wanted_free(w[0]);
+	free(w);
+	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
+	done(&f);
+}
+
+static void names_of_who_has_ended_are_not_wanted(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct names_wanted **w;
+	size_t n;
+
+	(void)state;
+	run_fake(&f);
+	stacks_want(f.s, f.id, STACK(NULL, RUN(1, 7)));
+	stacks_exited(f.s, f.id, UINT64_MAX, 0);
+	w = stacks_wanted(f.s, &n);
+	assert_int_equal(n, 0);
+	free(w);
+	done(&f);
+}
+
+/* Names have a limit in bytes, too: those asked for last stay, the others are counted and asked for again. */
+static void long_names_make_room_for_others(void **state)
+{
+	enum { N = 2048, NAME_BYTES = 16384, LIMIT = 16 << 20 };
+	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
+	uint64_t before = counter_get(evicted);
+	struct named *n = named_new();
+	struct names_wanted w = {0}, again = {0};
+	size_t kept = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < N; i++)
+		named_want(n, STACK(NULL, RUN(1, i)), &w);
+	assert_int_equal(w.n_asks, N);
+	for (size_t i = 0; i < N; i++) {
+		char *name = xcalloc(1, NAME_BYTES);
+
+		memset(name, 'n', NAME_BYTES - 1);
+		w.asks[i].error = 0;
+		w.asks[i].names.items = xcalloc(1, sizeof(*w.asks[i].names.items));
+		w.asks[i].names.items->name = name;
+		w.asks[i].names.n = 1;
+	}
+	named_take(n, &w);
+	for (uint64_t i = 0; i < N; i++)
+		kept += named_find(n, &RUN(1, i), NULL) != NULL;
+	assert_in_range(kept, LIMIT / NAME_BYTES / 2, LIMIT / NAME_BYTES);
+	assert_int_equal(counter_get(evicted) - before, N - kept);
+	assert_non_null(named_find(n, &RUN(1, N - 1), NULL));
+	named_want(n, STACK(NULL, RUN(1, 0)), &again);
+	named_want(n, STACK(NULL, RUN(1, N - 1)), &again);
+	assert_int_equal(again.n_asks, 1);
+	for (size_t i = 0; i < N; i++)
+		runtime_names_done(&w.asks[i].names);
+	free(w.asks);
+	free(again.asks);
+	named_free(n);
+}
+
+/* Nor do places without names add up for ever: of many programs each has its share. */
+static void places_of_many_programs_make_room(void **state)
+{
+	enum { PROGRAMS = 40, PLACES = 16384 /* that one may have */ };
+	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
+	uint64_t before = counter_get(evicted);
+	struct named *n[PROGRAMS];
+	struct names_wanted w = {0};
+
+	(void)state;
+	for (size_t k = 0; k < PROGRAMS; k++) {
+		n[k] = named_new();
+		for (uint64_t i = 0; i < PLACES; i++)
+			named_want(n[k], STACK(NULL, RUN(1, i)), &w);
+	}
+	assert_true(counter_get(evicted) > before);
+	for (size_t k = 0; k < PROGRAMS; k++)
+		named_free(n[k]);
+	free(w.asks);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_runtimes_are_read_once),
+		cmocka_unit_test(names_are_asked_for_again),
+		cmocka_unit_test(what_was_allocated_comes_before_the_leaf),
+		cmocka_unit_test(names_that_nobody_read_are_not_known),
+		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
+		cmocka_unit_test(a_full_batch_takes_no_names),
+		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
+		cmocka_unit_test(a_function_has_its_callers_name_for_it),
+		cmocka_unit_test(what_a_runtime_cannot_tell_is_said),
+		cmocka_unit_test(absent_pages_are_touched),
+		cmocka_unit_test(names_of_another_exec_are_not_taken),
+		cmocka_unit_test(names_of_who_has_ended_are_not_wanted),
+		cmocka_unit_test(long_names_make_room_for_others),
+		cmocka_unit_test(places_of_many_programs_make_room),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	return cmocka_run_group_tests(tests, start, stop);
+}
