@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For tests of agentless only: nodes, agents and their pods. Watches and lists are stood in for, and
+ * the clock is the test's.
+ */
+#pragma once
+
+#include "hub/status/agentless.h"
+
+#include <setjmp.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "lib/base/testclock.h"
+#include "lib/kube/testwatches.h"
+
+#define BEGAN_NS (1800000000 * NSEC_PER_SEC) /* of each test: only the test moves the clock on */
+
+static struct agentless *a;
+static unsigned n_changed, n_unseen, n_listed;
+static char changed_node[64];
+static json_t *node_object, *pod_object; /* every node that is looked at, and its pod; NULL: none */
+static size_t left_out;			 /* of a list of pods */
+
+static inline void on_changed(const char *node, void *arg)
+{
+	(void)arg;
+	n_changed++;
+	snprintf(changed_node, sizeof(changed_node), "%s", node);
+}
+
+static inline void on_unseen(void *arg)
+{
+	(void)arg;
+	n_unseen++;
+}
+
+/* ---- the world ---- */
+
+static inline void start(void)
+{
+	static const struct agentless_config c = {"podflame-system", true};
+	static const struct agentless_ops ops = {on_changed, on_unseen};
+
+	agentless_free(a); /* of a test that failed */
+	test_clock.stands_ns = BEGAN_NS;
+	n_changed = n_unseen = n_listed = 0;
+	assert_int_equal(agentless_new(NULL, &c, &ops, NULL, &a), 0);
+}
+
+static inline void end(void)
+{
+	a = agentless_free(a);
+	assert_null(find_watch("/"));
+	json_decref(node_object);
+	json_decref(pod_object);
+	node_object = pod_object = NULL;
+	left_out = 0;
+}
+
+/* The agents' pods are listed: only now an agent can be missed. */
+static inline struct kube_watch *agents(void)
+{
+	struct kube_watch *w = watch_of("/namespaces/podflame-system/pods");
+
+	assert_string_equal(w->label_selector,
+			    "app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent");
+	w->synced = true;
+	return w;
+}
+
+static inline char *age(unsigned s)
+{
+	char text[32];
+
+	time_format(BEGAN_NS - s * NSEC_PER_SEC, text);
+	return xstrdup(text);
+}
+
+static inline void add_node(const char *name, unsigned age_s)
+{
+	_cleanup_free_ char *created = age(age_s);
+	_cleanup_json_ json_t *obj =
+		json_pack("{s:{s:s, s:s}}", "metadata", "name", name, "creationTimestamp", created);
+
+	agentless_node(a, name, obj);
+}
+
+#define RUNNING "{\"name\": \"agent\", \"state\": {\"running\": {}}}"
+/* Agents that were started at 12:00; since when the pod is not ready. */
+#define READY                                                                                      \
+	"{\"name\": \"agent\", \"ready\": true, \"state\": {\"running\": {\"startedAt\": "         \
+	"\"2020-01-21T12:00:00Z\"}}}"
+#define STARTED                                                                                    \
+	"{\"name\": \"agent\", \"state\": {\"running\": {\"startedAt\": "                          \
+	"\"2020-01-21T12:00:00Z\"}}}"
+#define NOT_READY_SINCE(time)                                                                      \
+	"{\"type\": \"Ready\", \"status\": \"False\", \"lastTransitionTime\": \"2020-01-21T" time  \
+	"Z\"}"
+#define WAITING(reason, message)                                                                   \
+	"{\"name\": \"agent\", \"state\": {\"waiting\": {\"reason\": \"" reason                    \
+	"\", \"message\": \"" message "\"}}}"
+
+/* container, condition: JSON or "" */
+static inline void agent(const char *node, const char *container, const char *condition)
+{
+	struct kube_watch *w = agents();
+	_cleanup_free_ char *created = age(1000);
+	_cleanup_free_ char *text = xasprintf(
+		"{\"metadata\": {\"name\": \"a\", \"creationTimestamp\": \"%s\"}, \"spec\": "
+		"{\"nodeName\": \"%s\"}, \"status\": {\"phase\": \"Running\", "
+		"\"conditions\": [%s], \"containerStatuses\": [%s]}}",
+		created, node, condition, container);
+	_cleanup_free_ char *key = xasprintf("podflame-system/a-%s", node);
+	_cleanup_json_ json_t *pod = json_loads(text, 0, NULL);
+
+	assert_non_null(pod);
+	w->trim(pod);
+	w->ops.upsert(key, pod, NULL, w->arg);
+}
+
+/* A node whose agent works. */
+static inline void add_working(const char *name)
+{
+	add_node(name, 1000);
+	agentless_report(a, name, true);
+	agent(name, READY, "");
+}
+
+/* What is listed now, of nodes that are looked at; NULL: nothing. */
+static inline struct kube_watch *list_under_way(void)
+{
+	static const char *const paths[] = {"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+		for (size_t k = 0; k < ARRAY_SIZE(paths); k++)
+			if (watches[i].used && streq(watches[i].path, paths[k]) &&
+			    !watches[i].synced)
+				return &watches[i];
+	return NULL;
+}
+
+/* Lists are answered, the namespaces with nothing. fails: that path is refused. */
+static inline void answer_list(struct kube_watch *w, const char *fails)
+{
+	n_listed++;
+	assert_true(w->once);
+	if (fails && streq(w->path, fails)) {
+		w->ops.state("list: HTTP 403: forbidden", w->arg);
+		return;
+	}
+	if (streq(w->path, "/api/v1/nodes")) {
+		if (!node_object)
+			node_object = json_object();
+		keep(w, w->field_selector + strlen("metadata.name="), node_object);
+	} else if (streq(w->path, "/api/v1/pods")) {
+		keep(w, "app/p", pod_object);
+		w->n_left_out = left_out;
+	}
+	w->synced = true;
+	w->ops.synced(w->arg);
+}
+
+static inline void answer_lists(const char *fails)
+{
+	for (struct kube_watch *w; (w = list_under_way());)
+		answer_list(w, fails);
+}
+
+static inline void pass(unsigned seconds, const char *fails)
+{
+	for (unsigned i = 0; i < seconds; i++) {
+		test_clock.stands_ns += NSEC_PER_SEC;
+		agentless_tick(a, true);
+		answer_lists(fails);
+	}
+}
+
+/* ---- looks ---- */
+
+static inline json_t *entry_of(const char *node)
+{
+	_cleanup_json_ json_t *target =
+		json_loads("{\"metadata\": {\"uid\": \"u\", \"namespace\": \"app\", "
+			   "\"generation\": 3}, \"spec\": {\"podSelector\": {}}}",
+			   0, NULL);
+
+	return agentless_entry(a, node, target);
+}
+
+/* Nodes n1 to nN without an agent, each with one pod. */
+static inline void start_with_pods(unsigned n)
+{
+	start();
+	pod_object = json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\", "
+				"\"labels\": {\"a\": \"b\"}}}",
+				0, NULL);
+	for (unsigned i = 1; i <= n; i++) {
+		_cleanup_free_ char *name = xasprintf("n%u", i);
+
+		add_node(name, 1000);
+	}
+	agents();
+}
