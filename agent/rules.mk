@@ -16,7 +16,7 @@ asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # ThreadSanitizer: what has threads. Left out: the same programs, and files of which each costs a parse child.
 tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline/windows_test.c node/follow/parse_queue_test.c \
-	node/limit/clocks_test.c node/send/send_test.c node/files/debuginfod_test.c \
+	node/limit/clocks_test.c node/send/send_test.c node/send/send_spool_test.c node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c

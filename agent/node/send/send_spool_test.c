@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An agent that is ended and started again, and the files in which it keeps what the hub has not got. */
+#include "node/send/testsend.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+/* ---- tests ---- */
+
+static void test_restart_takes_over_the_spool(void **state)
+{
+	struct world *w = *state;
+
+	hub_stop(w);
+	agent_start(w);
+	send_one(w, 1, 1);
+	send_one(w, 2, 2);
+	n_wanted = 2;
+	run_until(w, spooled_wanted);
+	agent_stop(w);
+	assert_int_equal(n_files(w, "0"), 2);
+	agent_start(w);
+	send_one(w, 3, 3); /* before the old ones are listed: no name is used twice */
+	hub_start(w);
+	run_until(w, settled);
+	assert_int_equal(w->n_samples, 6);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(w->order[i], i + 1);
+}
+
+/* Ended between the hub's answer and the removal of the file: the hub sees a repeat, by its id. */
+static void test_batch_of_one_window_has_one_id(void **state)
+{
+	struct world *w = *state;
+	char from[160], copy[160];
+	_cleanup_free_ char *data = NULL;
+	size_t n;
+
+	hub_stop(w);
+	agent_start(w);
+	send_one(w, 1, 1);
+	n_wanted = 1;
+	run_until(w, spooled_wanted);
+	agent_stop(w);
+	snprintf(from, sizeof(from), "%s/%016x.otlp", w->spool, 0);
+	snprintf(copy, sizeof(copy), "%s/%016x.otlp", w->spool, 1);
+	assert_int_equal(file_read(AT_FDCWD, from, 1 << 20, &data, &n), 0);
+	assert_int_equal(file_write_atomic(copy, data, n, 0600), 0);
+	hub_start(w);
+	agent_start(w);
+	run_until(w, settled);
+	assert_int_equal(w->n_requests, 2);
+	assert_int_equal(w->n_repeats, 1);
+	assert_int_equal(w->n_samples, 1);
+}
+
+/* All that was sent is stored or counted, and the directory stays within its limit. */
+static void test_overflow(void **state)
+{
+	struct world *w = *state;
+	struct sender_stats st;
+	uint64_t n_sent = 0;
+
+	hub_stop(w);
+	w->config.spool_max_bytes = 10000;
+	agent_start(w);
+	for (uint32_t i = 1; i <= 40; i++) {
+		send_one(w, i, i);
+		n_sent += i;
+	}
+	n_wanted = 5;
+	run_until(w, has_failed);
+	sender_stats(w->sender, &st);
+	assert_true(st.n_dropped_samples > 0);
+	assert_true(st.spool_bytes <= 10000 + 2000); /* the one on its way is not touched */
+	hub_start(w);
+	n_wanted = n_sent;
+	run_until(w, accounted);
+	run_until(w, settled);
+	assert_int_equal(w->n_samples + w->n_lost, n_sent);
+	assert_true(w->n_lost > 0);
+	assert_string_equal(w->loss_reason, "spool_full");
+	assert_string_equal(w->loss_pod, "web-1");
+	assert_int_equal(w->order[w->n_order - 1], 40); /* the newest were kept */
+}
+
+static void test_account_survives_a_restart(void **state)
+{
+	struct world *w = *state;
+	uint64_t n_sent = 0;
+
+	hub_stop(w);
+	w->config.spool_max_bytes = 10000;
+	agent_start(w);
+	for (uint32_t i = 1; i <= 40; i++) {
+		send_one(w, i, i);
+		n_sent += i;
+	}
+	run_until(w, has_failed);
+	agent_stop(w);
+	assert_int_equal(n_files(w, "losses"), 1);
+	hub_start(w);
+	agent_start(w);
+	n_wanted = n_sent;
+	run_until(w, accounted);
+	run_until(w, settled);
+	assert_int_equal(w->n_samples + w->n_lost, n_sent);
+}
+
+static void test_damaged_file_is_set_aside(void **state)
+{
+	struct world *w = *state;
+	struct counter *corrupt = counter("podflame_spool_files_total", "reason", "corrupt");
+	uint64_t before = counter_get(corrupt);
+	char path[160];
+	int fd;
+
+	hub_stop(w);
+	agent_start(w);
+	for (uint32_t i = 1; i <= 4; i++)
+		send_one(w, i, 1);
+	n_wanted = 4;
+	run_until(w, spooled_wanted);
+	agent_stop(w);
+	snprintf(path, sizeof(path), "%s/%016x.otlp", w->spool, 1);
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, "x", 1, 100), 1); /* one byte of the body */
+	close(fd);
+	snprintf(path, sizeof(path), "%s/%016x.otlp", w->spool, 2);
+	assert_int_equal(truncate(path, 10), 0);
+	snprintf(path, sizeof(path), "%s/%016x.otlp.tmp", w->spool, 9);
+	assert_int_equal(file_write_atomic(path, "", 0, 0600), 0); /* killed while it wrote */
+	hub_start(w);
+	agent_start(w);
+	n_wanted = 2;
+	run_until(w, seen_wanted);
+	assert_int_equal(w->order[0], 1);
+	assert_int_equal(w->order[1], 4);
+	assert_int_equal(counter_get(corrupt), before + 2);
+	assert_int_equal(n_files(w, "corrupt-"), 2);
+	assert_int_equal(n_files(w, "0000000000000009"), 0);
+}
+
+static uint64_t n_left(void)
+{
+	return counter_get(counter("podflame_spool_files_total", "reason", "left"));
+}
+
+static bool three_are_left(struct world *w)
+{
+	(void)w;
+	return n_left() == 3;
+}
+
+/* What is left for the next start is told. */
+static void test_more_files_than_are_taken_over(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(n_left(), 0);
+	hub_stop(w);
+	assert_int_equal(mkdir_parents(w->spool, 0700), 0);
+	for (unsigned i = 1; i <= 65536 + 3; i++) {
+		_cleanup_free_ char *path = xasprintf("%s/%016x.otlp", w->spool, i);
+		_cleanup_close_ int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+		assert_true(fd >= 0);
+	}
+	agent_start(w);
+	run_until(w, three_are_left);
+	agent_stop(w);
+	/* an empty one may have been tried */
+	assert_int_equal(n_files(w, "0") + n_files(w, "corrupt-"), 65536 + 3);
+}
+
+/* A directory that cannot be written: the batch goes out of memory. */
+static void test_spool_that_cannot_be_written(void **state)
+{
+	struct world *w = *state;
+	struct sender_stats st;
+
+	assert_int_equal(file_write_atomic(w->spool, "", 0, 0600), 0); /* a file of that name */
+	agent_start(w);
+	send_one(w, 1, 3);
+	n_wanted = 1;
+	run_until(w, seen_wanted);
+	assert_int_equal(w->n_samples, 3);
+	sender_stats(w->sender, &st);
+	assert_int_equal(st.n_dropped_samples, 0);
+}
+
+/* kill -9 while it writes: whole files are sent once, the half one is no harm. */
+static void test_killed(void **state)
+{
+	struct world *w = *state;
+	struct counter *corrupt = counter("podflame_spool_files_total", "reason", "corrupt");
+	uint64_t before = counter_get(corrupt), deadline_ns = now_mono_ns() + DEADLINE_NS;
+	size_t n;
+	pid_t pid;
+
+	hub_stop(w);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (loop_new(&w->loop) < 0)
+			_exit(1);
+		agent_start(w);
+		for (uint32_t i = 1;; i++)
+			send_one(w, i, 1);
+	}
+	while (n_files(w, "0") < 20 && now_mono_ns() < deadline_ns)
+		usleep(1000);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	n = n_files(w, "0");
+	assert_true(n >= 20);
+	hub_start(w);
+	agent_start(w);
+	run_until(w, settled);
+	assert_true(w->n_seen >= n - 1); /* one may have been half written */
+	assert_int_equal(w->n_samples, w->n_seen);
+	assert_int_equal(w->n_repeats, 0);
+	assert_int_equal(counter_get(corrupt), before);
+}
+
+static void test_memory_only(void **state)
+{
+	struct world *w = *state;
+
+	hub_stop(w);
+	w->config.spool_dir = "";
+	agent_start(w);
+	send_one(w, 1, 3);
+	n_wanted = 1;
+	run_until(w, has_failed);
+	hub_start(w);
+	run_until(w, seen_wanted);
+	assert_int_equal(w->n_samples, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_restart_takes_over_the_spool),
+		TEST(test_batch_of_one_window_has_one_id),
+		TEST(test_overflow),
+		TEST(test_account_survives_a_restart),
+		TEST(test_damaged_file_is_set_aside),
+		TEST(test_more_files_than_are_taken_over),
+		TEST(test_spool_that_cannot_be_written),
+		TEST(test_killed),
+		TEST(test_memory_only),
+	};
+
+	return cmocka_run_group_tests_name("send/spool", tests, NULL, NULL);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For tests of send only: an agent that sends, and a hub that notes what it gets. */
+#pragma once
+
+#include "lib/base/testdir.h"
+#include "node/send/send.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/loop/testserver.h"
+
+#define DEADLINE_NS (120 * NSEC_PER_SEC)
+#define MAX_SEEN    4096
+
+struct world {
+	struct loop *loop;
+	struct worker *os;
+	struct sender *sender;
+	struct http_server *hub;
+	struct tls *tls; /* of the hub; NULL: plain */
+	bool ipv6;	 /* it listens at ::1 */
+	uint16_t port;
+	char dir[TESTDIR_BYTES], spool[96], token[96], url[64];
+	struct send_config config;
+
+	/* what the hub does */
+	int status;	       /* answer */
+	unsigned n_fails;      /* so many times, then 200 */
+	const char *new_token; /* written to the token file at the first failure */
+	bool rejects;	       /* 200, but for 2 profiles that it does not take */
+	/* what the hub got */
+	unsigned n_requests;
+	char auth[64], type[64], encoding[16], host[64];
+	uint8_t ids[MAX_SEEN][16];
+	size_t n_seen, n_repeats;
+	uint64_t n_samples, n_lost;
+	char loss_reason[32], loss_pod[32];
+	int64_t order[MAX_SEEN]; /* process ids in order of arrival */
+	size_t n_order;
+
+	/* what the sender told */
+	uint64_t n_told;
+	char told_pod[32], told_container[32];
+	/* direct */
+	unsigned n_direct, direct_fails, fails_after; /* so many, when it took some */
+
+	bool (*until)(struct world *w);
+	struct timer poll;
+	uint64_t deadline_ns;
+};
+
+/* ---- running until something holds ---- */
+
+/* A worker's thread notes what it got, too. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void poll_until(void *arg)
+{
+	struct world *w = arg;
+	bool reached;
+
+	pthread_mutex_lock(&lock);
+	reached = w->until(w);
+	pthread_mutex_unlock(&lock);
+	if (reached)
+		loop_stop(w->loop, 0);
+	else if (now_mono_ns() > w->deadline_ns)
+		loop_stop(w->loop, 1);
+	else
+		timer_set(w->loop, &w->poll, 2 * NSEC_PER_MSEC, poll_until, w);
+}
+
+static void run_until(struct world *w, bool (*until)(struct world *w))
+{
+	struct sender_stats st;
+
+	w->until = until;
+	w->deadline_ns = now_mono_ns() + DEADLINE_NS;
+	timer_set(w->loop, &w->poll, 0, poll_until, w);
+	if (loop_run(w->loop) == 0)
+		return;
+	sender_stats(w->sender, &st);
+	fail_msg("not in time: %u requests, %zu seen, %zu spooled, last error \"%s\"",
+		 w->n_requests, w->n_seen, (size_t)st.n_spooled, st.last_error);
+}
+
+/* ---- the hub ---- */
+
+static inline void note_batch(struct world *w, const struct batch *b)
+{
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		const struct profile *p = b->profiles[i];
+		size_t k = 0;
+
+		while (k < w->n_seen && memcmp(w->ids[k], p->id, 16) != 0)
+			k++;
+		if (k < w->n_seen) {
+			w->n_repeats++;
+			continue;
+		}
+		assert_true(w->n_seen < MAX_SEEN);
+		memcpy(w->ids[w->n_seen++], p->id, 16);
+		if (p->n_samples)
+			w->order[w->n_order++] = p->process_id;
+		for (k = 0; k < p->n_samples; k++)
+			w->n_samples += p->samples[k].n_samples;
+		for (k = 0; k < p->n_losses; k++) {
+			const char *pod = profile_tag_get(p, "pod");
+
+			w->n_lost += p->losses[k].n_samples;
+			snprintf(w->loss_reason, sizeof(w->loss_reason), "%s", p->losses[k].reason);
+			snprintf(w->loss_pod, sizeof(w->loss_pod), "%s", pod ? pod : "");
+		}
+	}
+}
+
+static inline void hub_http(struct http_conn *c, const struct http_in *in, void *arg)
+{
+	_cleanup_buf_ struct buf body = {0};
+	_cleanup_(batch_freep) struct batch *b = NULL;
+	struct world *w = arg;
+
+	w->n_requests++;
+	snprintf(w->auth, sizeof(w->auth), "%s", in->authorization);
+	snprintf(w->type, sizeof(w->type), "%s", in->content_type);
+	snprintf(w->encoding, sizeof(w->encoding), "%s", in->content_encoding);
+	snprintf(w->host, sizeof(w->host), "%s", in->host);
+	assert_string_equal(in->path, OTLP_PATH);
+	if (w->n_fails) {
+		w->n_fails--;
+		if (w->new_token)
+			assert_int_equal(file_write_atomic(w->token, w->new_token,
+							   strlen(w->new_token), 0600),
+					 0);
+		http_reply(c, w->status, "text/plain",
+			   (const char *const[]){"Retry-After: 0", NULL}, "no", 2);
+		return;
+	}
+	assert_int_equal(otlp_decompress(in->content_encoding, in->body, in->body_bytes,
+					 OTLP_MAX_BYTES, &body),
+			 0);
+	assert_int_equal(otlp_decode(body.data, body.len, &b, NULL), 0);
+	note_batch(w, b);
+	/* partial_success {rejected_profiles: 2, error_message: "too old"} */
+	http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, "\x0a\x0b\x08\x02\x12\x07too old",
+		   w->rejects ? 13 : 0);
+}
+
+static inline void hub_start(struct world *w)
+{
+	const struct http_server_config hc = {.address = w->ipv6 ? "::1" : "127.0.0.1",
+					      .port = w->port,
+					      .tls = w->tls,
+					      .max_body_bytes = OTLP_MAX_BYTES,
+					      .handler = hub_http,
+					      .arg = w};
+
+	assert_int_equal(http_server_new(w->loop, &hc, &w->hub, NULL), 0);
+	w->port = http_server_port(w->hub);
+	snprintf(w->url, sizeof(w->url), "http%s://%s:%u", w->tls ? "s" : "",
+		 w->ipv6 ? "[::1]" : "127.0.0.1", w->port);
+}
+
+static inline void hub_stop(struct world *w)
+{
+	w->hub = http_server_free(w->hub);
+}
+
+/* ---- the agent ---- */
+
+static inline void stored(const struct stored_event *e, size_t n, void *arg)
+{
+	struct world *w = arg;
+
+	for (size_t i = 0; i < n; i++) {
+		w->n_told += e[i].n_samples;
+		snprintf(w->told_pod, sizeof(w->told_pod), "%s", e[i].pod_uid);
+		snprintf(w->told_container, sizeof(w->told_container), "%s", e[i].container_id);
+	}
+}
+
+static inline void agent_start(struct world *w)
+{
+	struct field_error err = {0};
+
+	assert_int_equal(worker_new(w->loop, "os", SEND_MAILBOX_BYTES, &w->os), 0);
+	w->config.os = w->os;
+	if (sender_new(w->loop, &w->config, &w->sender, &err) < 0)
+		fail_msg("%s: %s", err.path, err.reason);
+	sender_on_stored(w->sender, stored, w);
+}
+
+static inline void agent_stop(struct world *w)
+{
+	w->sender = sender_free(w->sender);
+	w->os = worker_free(w->os);
+}
+
+/* One process, one sample of n, with some bytes that do not compress. */
+static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
+{
+	struct batch *b = batch_new();
+	struct profile *p = batch_profile(b);
+	struct profile_sample *s;
+	char name[2049];
+	uint8_t noise[1024];
+	struct frame f = {.kind = FRAME_APP, .name = name};
+
+	random_bytes(noise, sizeof(noise));
+	hex_encode(noise, sizeof(noise), name);
+	random_bytes(p->id, sizeof(p->id));
+	p->start_ns = 1763700000 * NSEC_PER_SEC;
+	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
+	p->app_service = batch_str(b, "web");
+	p->process_id = pid;
+	profile_tag(b, p, "pod", "web-1");
+	profile_tag(b, p, "pod_uid", "uid-1");
+	profile_tag(b, p, "container_id", "c0ffee");
+	s = profile_add(b, p);
+	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	s->n_samples = n;
+	s->value = 1;
+	assert_int_equal(sender_send(w->sender, b), 0);
+}
+
+static inline size_t n_files(const struct world *w, const char *prefix)
+{
+	DIR *d = opendir(w->spool);
+	const struct dirent *e;
+	size_t n = 0;
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.' && str_has_prefix(e->d_name, prefix);
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* ---- conditions ---- */
+
+static size_t n_wanted;
+
+static inline bool seen_wanted(struct world *w)
+{
+	return w->n_seen >= n_wanted;
+}
+
+static inline bool spooled_wanted(struct world *w)
+{
+	struct sender_stats st;
+
+	sender_stats(w->sender, &st);
+	return st.n_spooled >= n_wanted;
+}
+
+static inline bool settled(struct world *w)
+{
+	struct sender_stats st;
+
+	sender_stats(w->sender, &st);
+	return st.n_spooled == 0 && n_files(w, "") == 0;
+}
+
+static inline bool accounted(struct world *w)
+{
+	return w->n_samples + w->n_lost >= n_wanted;
+}
+
+static inline bool has_failed(struct world *w)
+{
+	struct sender_stats st;
+
+	sender_stats(w->sender, &st);
+	return st.n_failed > 0;
+}
+
+/* ---- fixture ---- */
+
+static inline int setup(void **state)
+{
+	struct world *w = xcalloc(1, sizeof(*w));
+
+	assert_int_equal(testdir_make(w->dir), 0);
+	snprintf(w->spool, sizeof(w->spool), "%s/spool", w->dir);
+	snprintf(w->token, sizeof(w->token), "%s/token", w->dir);
+	assert_int_equal(file_write_atomic(w->token, "old\n", 4, 0600), 0);
+	assert_int_equal(loop_new(&w->loop), 0);
+	hub_start(w);
+	w->config = (struct send_config){.url = w->url,
+					 .token_file = w->token,
+					 .spool_dir = w->spool,
+					 .spool_max_bytes = 1 << 20,
+					 .user_agent = "podflame-test"};
+	*state = w;
+	return 0;
+}
+
+static inline int teardown(void **state)
+{
+	struct world *w = *state;
+
+	sender_free(w->sender);
+	http_server_free(w->hub);
+	tls_unref(w->tls);
+	timer_cancel(&w->poll);
+	loop_free(w->loop);
+	testdir_remove(w->dir);
+	free(w);
+	return 0;
+}
+
+/* ---- tests ---- */
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
