@@ -59,6 +59,7 @@ newest() { # prints "suite version"
 TESTS="unwind_kernel_test
 vma_test
 unwind_test
+unwind_code_test
 offcpu_test waits_have*
 offcpu_test limits_hold*
 memory_test bytes_are*
