@@ -22,8 +22,8 @@ tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # What needs the machine for itself, because it compares times or counts what the kernel has of all programs; what may run
 # beside another program: .ci/test.
-ALONE := $(filter $(BUILD)/agent/node/probe/% $(addprefix %/,overhead_test containers_test containers_kinds_test alloc_live_test \
-	node_test node_suspend_test limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
+ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test node_test node_suspend_test \
+	limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
 BESIDE := $(filter-out $(ALONE),$(TESTBIN))
 SANITIZERS := asan tsan
 sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)

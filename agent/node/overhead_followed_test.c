@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory events on a node, of processes that are known late, cannot be read at once, or are too many.
+ */
+#include "node/testoverhead.h"
+#include "node/slow_file_test.h"
+
+#include <dlfcn.h>
+
+/* ---- processes: what they do is written to memory that the test sees ---- */
+
+#define EARLY	    64
+#define LATE	    100
+#define BLOCK_BYTES 4096
+
+/* Has memory from before anybody asks. go: 1 for more of it, 2 frees the early and half of the late. */
+static void lives_before(void)
+{
+	static void *volatile early[EARLY], *volatile late[LATE];
+
+	for (unsigned i = 0; i < EARLY; i++)
+		early[i] = malloc(BLOCK_BYTES);
+	for (uint64_t done = 0;;) {
+		for (volatile int k = 0; k < 1000000; k++)
+			;
+		usleep(1000);
+		if (truth->go == done)
+			continue;
+		for (unsigned i = 0; done == 0 && i < LATE; i++)
+			late[i] = malloc(BLOCK_BYTES);
+		for (unsigned i = 0; done == 1 && i < EARLY; i++)
+			free(early[i]);
+		for (unsigned i = 0; done == 1 && i < LATE / 2; i++)
+			free(late[i]);
+		done++;
+	}
+}
+
+static struct slow_file slow;
+
+/* Its copy of the C library is on a file system that may stop to answer. */
+static void often_and_slow(void)
+{
+	int fd = open(slow.path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 ||
+	    mmap(NULL, slow.size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		_exit(4);
+	often();
+}
+
+/* Forks, and the child does not exec: nothing tells of it but that it is there. */
+static void forks(void)
+{
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		calm();
+	}
+	sleeps();
+}
+
+/* ---- a file that cannot be read ---- */
+
+static bool spans_go_on(struct fixture *f)
+{
+	(void)f;
+	return spans_ended() >= spans_due;
+}
+
+static bool is_stuck(struct fixture *f)
+{
+	return f->node->follow->stuck.n == 1;
+}
+
+static bool is_back(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return !f->node->follow->stuck.n && t && !t->allocs.problem && spans_go_on(f);
+}
+
+/* Its process is told of, and all others go on. */
+static void a_file_that_does_not_answer_holds_up_one_process(void **state)
+{
+	struct fixture *f = *state;
+	const struct tracked *t;
+	Dl_info libc;
+
+	assert_true(dladdr((void *)malloc, &libc));
+	if (slow_file_new(&slow, libc.dli_fname) < 0) {
+		print_message("skipped: no FUSE here\n");
+		skip();
+	}
+	begin(f, often_and_slow, ALLOC, 16384);
+	f->other = start(f->container, often);
+	spans_due = spans_ended() + 2 * SETTLE_SPANS;
+	run_until(f, spans_go_on, "spans of both");
+	slow.silent = true;
+	run_until(f, is_stuck, "a worker that is stuck");
+	t = tracked_of(f, f->pid);
+	assert_non_null(strstr(t->allocs.problem, "file system"));
+	spans_due = spans_ended() + SETTLE_SPANS;
+	run_until(f, spans_go_on, "spans of the other");
+	assert_true(is_stuck(f));
+	slow.silent = false;
+	spans_due = spans_ended() + SETTLE_SPANS;
+	run_until(f, is_back, "spans of both again");
+	f->node = node_free(f->node);
+	kill(f->pid, SIGKILL);
+	slow_file_free(&slow);
+}
+
+/* ---- who is known already when somebody asks for its memory ---- */
+
+static bool on_cpu_seen(struct fixture *f)
+{
+	(void)f;
+	return arrived.on_cpu_us > 0;
+}
+
+static bool is_attached_for_both(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return t && is_steady(f, EVENT_MEM_ALLOC) && is_steady(f, EVENT_MEM_INUSE) &&
+	       t->allocs.attached && t->allocs.attached_mask == (ALLOC | INUSE);
+}
+
+/* Exactly so much, of all that was allocated: a snapshot may come amid its allocations, or its frees. */
+static bool lives(uint64_t bytes)
+{
+	bool so;
+
+	pthread_mutex_lock(&arrived.lock);
+	so = arrived.inuse_bytes == bytes && arrived.alloc_bytes == LATE * BLOCK_BYTES;
+	pthread_mutex_unlock(&arrived.lock);
+	return so;
+}
+
+static bool late_lives(struct fixture *f)
+{
+	(void)f;
+	return lives(LATE * BLOCK_BYTES);
+}
+
+static bool half_of_it_lives(struct fixture *f)
+{
+	(void)f;
+	return lives(LATE / 2 * BLOCK_BYTES);
+}
+
+/* What it has from before is not known: neither as memory in use nor as some that is freed. */
+static void memory_is_asked_for_later(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, lives_before, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	assert_null(account(f, EVENT_MEM_INUSE));
+	ask(f, 1u << EVENT_ON_CPU | ALLOC | INUSE, 1);
+	run_until(f, is_attached_for_both, "probes of a process that is known");
+	truth->go = 1;
+	run_until(f, late_lives, "memory that lives");
+	truth->go = 2;
+	run_until(f, half_of_it_lives, "half of it, as the other is freed");
+}
+
+static bool child_seen(struct fixture *f)
+{
+	(void)f;
+	return arrived.alloc_bytes > 0;
+}
+
+/* ---- more processes than may have probes at once ---- */
+
+static bool no_room(struct fixture *f)
+{
+	(void)f;
+	return counter_get(counter("podflame_memory_attach_total", "result", "too_many")) > 0;
+}
+
+static void who_has_no_room_waits_for_it(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, calm, ALLOC, 1);
+	f->node->follow->n_attached += 1024; /* ATTACHED_MAX others */
+	run_until(f, no_room, "a process without room");
+	assert_int_equal(arrived.alloc_bytes, 0);
+	f->node->follow->n_attached -= 1024;
+	run_until(f, child_seen, "what it allocates, once there is room");
+}
+
+static uint64_t unread_before;
+
+static uint64_t unread(void)
+{
+	return counter_get(counter("podflame_mappings_dropped_total", "reason", "stuck"));
+}
+
+static bool is_unread(struct fixture *f)
+{
+	(void)f;
+	return unread() > unread_before;
+}
+
+/* No sample of it asks for its mappings, as it is not probed without. */
+static void who_could_not_be_read_is_read_again(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, calm, ALLOC, 1);
+	unread_before = unread();
+	atomic_store(&f->node->work->blocked[0], hash_str(f->uid)); /* as a file does not answer */
+	run_until(f, is_unread, "a process that is not read");
+	assert_null(tracked_of(f, f->pid));
+	atomic_store(&f->node->work->blocked[0], 0);
+	run_until(f, child_seen, "what it allocates, once it can be read");
+}
+
+static bool cannot_look(struct fixture *f)
+{
+	const struct tracked *t = tracked_of(f, f->pid);
+
+	return t && t->allocs.problem && strstr(t->allocs.problem, strerror(EMFILE));
+}
+
+/* Its mappings are known since it was sampled: nothing else asks for them again. */
+static void who_could_not_be_looked_at_is_looked_at_again(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit none;
+
+	begin(f, calm, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &f->files), 0);
+	none = (struct rlimit){3, f->files.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	ask(f, 1u << EVENT_ON_CPU | ALLOC, 1);
+	run_until(f, cannot_look, "a look without descriptors");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &f->files), 0);
+	run_until(f, child_seen, "what it allocates, once there are some");
+}
+
+#define MAX_TRACKED 32768
+
+static void processes_beyond_the_limit_are_counted(void **state)
+{
+	struct counter *out = counter("podflame_processes_dropped_total", "reason", "follow_full");
+	struct fixture *f = *state;
+	struct follow *follow;
+	struct mappings *m;
+	uint64_t before = counter_get(out), start_ns;
+
+	begin(f, calm, 1u << EVENT_ON_CPU, 1);
+	run_until(f, on_cpu_seen, "samples on CPU");
+	follow = f->node->follow;
+	for (uint32_t tgid = 1u << 30; HASH_COUNT(follow->tracked) < MAX_TRACKED; tgid++) {
+		struct tracked *t = xcalloc(1, sizeof(*t));
+
+		t->follow = follow;
+		t->id = (struct process_id){1, tgid}; /* of nobody */
+		HASH_ADD(hh, follow->tracked, id, sizeof(t->id), t);
+	}
+	assert_int_equal(counter_get(out), before);
+	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
+	assert_int_equal(mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
+	follow_process(follow, m, 0);
+	mappings_unref(m);
+	assert_int_equal(counter_get(out), before + 1);
+	assert_int_equal(HASH_COUNT(follow->tracked), MAX_TRACKED);
+	assert_non_null(tracked_of(f, getpid()));
+	assert_null(tracked_of(f, f->pid)); /* the first */
+}
+
+static void a_fork_is_found(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, forks, ALLOC, 1);
+	run_until(f, child_seen, "what the child allocates");
+}
+
+/* Of which tests: a pattern such as "a_file*"; all. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_could_not_be_read_is_read_again, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again,
+						setup, teardown),
+		cmocka_unit_test_setup_teardown(processes_beyond_the_limit_are_counted, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(truth != MAP_FAILED);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
