@@ -25,6 +25,8 @@ tsan_LDFLAGS := .ci/tsan.c
 ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test node_test node_suspend_test \
 	limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
 BESIDE := $(filter-out $(ALONE),$(TESTBIN))
+# first those that take longest
+BESIDE := $(filter %_faults_test,$(BESIDE)) $(filter-out %_faults_test,$(BESIDE))
 SANITIZERS := asan tsan
 sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)
 SANITIZED := $(foreach s,$(SANITIZERS),$(call sanitized,$(s)))
