@@ -283,10 +283,10 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } tools[] = {
-	{"record", cmd_record, "Profiles some processes once, into a file; no hub is needed."},
-	{"query", cmd_query, "Asks a hub: folded stacks, a table, or JSON."},
-	{"symbols", cmd_symbols, "Gives a hub the symbols of stripped programs."},
-	{"doctor", cmd_doctor, "Says what can be profiled here, and why not."},
+	{"record", cli_cmd_record, "Profiles some processes once, into a file; no hub is needed."},
+	{"query", cli_cmd_query, "Asks a hub: folded stacks, a table, or JSON."},
+	{"symbols", cli_cmd_symbols, "Gives a hub the symbols of stripped programs."},
+	{"doctor", cli_cmd_doctor, "Says what can be profiled here, and why not."},
 	{"version", version, "Prints the version."},
 };
 

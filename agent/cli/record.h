@@ -21,8 +21,8 @@ struct record_options {
 	const char *output;
 };
 /* record_options.c. Ends the program where they are wrong, or help was asked for. */
-void record_parse(int argc, char **argv, struct record_options *ret);
-void record_options_done(struct record_options *o);
+void cli_record_parse(int argc, char **argv, struct record_options *ret);
+void cli_record_options_done(struct record_options *o);
 
 struct watched_pid {
 	int fd; /* pidfd: readable when it has ended */
@@ -62,57 +62,57 @@ struct recording {
 };
 
 /* record.c */
-void record_read_mappings(struct recording *r, struct process_id id,
+void cli_record_read_mappings(struct recording *r, struct process_id id,
 			  uint32_t exec_id, uint32_t stack);
-void record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
-void record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
+void cli_record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
+void cli_record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
 
 /* record_debug.c */
 #define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* samples wait for debug files so long at most */
-int record_debug_new(struct record_debug **ret);
-void record_debug_free(struct record_debug *g);
+int cli_record_debug_new(struct record_debug **ret);
+void cli_record_debug_free(struct record_debug *g);
 /* Debug files of what it maps are read by a thread, after those that were asked for before. */
-void record_debug_read(struct recording *r, struct mappings *m);
-bool record_debug_reads(const struct recording *r); /* not all of that is done */
-/* record_name() of it, later where debug files are being read; takes d. */
-void record_debug_wait(struct recording *r, struct drain *d);
+void cli_record_debug_read(struct recording *r, struct mappings *m);
+bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
+/* cli_record_name() of it, later where debug files are being read; takes d. */
+void cli_record_debug_wait(struct recording *r, struct drain *d);
 /* All is read, or until a signal can be read from signal_fd (-1: none), and all is named. */
-void record_debug_finish(struct recording *r, int signal_fd);
+void cli_record_debug_finish(struct recording *r, int signal_fd);
 
 /* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
-int record_begin_cgroup(struct recording *r, record_open_fn *open);
+int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
-void record_open_tables(struct recording *r);
+void cli_record_open_tables(struct recording *r);
 /* Tables of a process's files, and its runtimes; blocks as long as that takes. */
-void record_give_tables(struct recording *r, struct mappings *m);
+void cli_record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
-void record_look_again(struct recording *r);
+void cli_record_look_again(struct recording *r);
 /* Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet. */
-bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
-void record_forget(struct recording *r, struct process_id id);
-void record_tables_free(struct recording *r);
-void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
-void record_print_stacks(const struct recording *r);
+bool cli_record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
+void cli_record_forget(struct recording *r, struct process_id id);
+void cli_record_tables_free(struct recording *r);
+void cli_record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
+void cli_record_print_stacks(const struct recording *r);
 
 /* record_memory.c: all do nothing of other events */
-void record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
-void record_heap_forget(struct recording *r, struct process_id id);
+void cli_record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
+void cli_record_heap_forget(struct recording *r, struct process_id id);
 /* Is it the first of a new snapshot of its process? */
-bool record_heap_newer(struct recording *r, const struct raw_sample *s);
-void record_heaps_tick(struct recording *r);
-uint64_t record_heaps_watch(struct recording *r); /* returns when it is to be called again */
-void record_heaps_read(struct recording *r); /* what lives, now: before the last drain */
+bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s);
+void cli_record_heaps_tick(struct recording *r);
+uint64_t cli_record_heaps_watch(struct recording *r); /* returns when it is to be called again */
+void cli_record_heaps_read(struct recording *r); /* what lives, now: before the last drain */
 /* Says what of it cannot be seen, and why; -EOPNOTSUPP: nothing can. */
-int record_heaps_check(const struct recording *r);
-void record_heaps_print(const struct recording *r); /* what it cost */
-void record_heaps_free(struct recording *r);
+int cli_record_heaps_check(const struct recording *r);
+void cli_record_heaps_print(const struct recording *r); /* what it cost */
+void cli_record_heaps_free(struct recording *r);
 
 /* record_output.c */
 /* -E2BIG: the batch is full. */
-int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
+int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack);
-int record_write(struct recording *r);
-void record_print_mangled(void);	/* names that no child has read, which says nothing of them */
-void record_rows_free(struct recording *r);
+int cli_record_write(struct recording *r);
+void cli_record_print_mangled(void);	/* names that no child has read, which says nothing of them */
+void cli_record_rows_free(struct recording *r);

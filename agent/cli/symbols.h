@@ -8,5 +8,5 @@
  * What is best known of an ELF file: inlined functions too where it has DWARF (split DWARF from
  * its .dwo files). Fails with the reason for a file without build id or symbols.
  */
-int symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
+int cli_symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
 		    struct field_error *reterr);

@@ -43,9 +43,9 @@ struct gate_config {
 struct gate_right {			/* static: borrowed until fn is called */
 	const char *verb, *resource;	/* "get", "profiles" */
 };
-struct gate *gate_new(const struct gate_config *c);
+struct gate *api_gate_new(const struct gate_config *c);
 /* answer: who still waits is told 503; else they are forgotten. */
-struct gate *gate_free(struct gate *g, bool answer);
+struct gate *api_gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
-void gate_check(struct gate *g, const char *authorization, const struct gate_right *right, gate_fn *fn,
+void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right, gate_fn *fn,
 		void *arg);

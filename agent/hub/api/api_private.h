@@ -22,7 +22,7 @@ struct api {
 	size_t n_pages, cap_pages;
 };
 
-/* One request whose caller may have it answered. Owned by the handler, ended by call_reply. */
+/* One request whose caller may have it answered. Owned by the handler, ended by api_call_reply. */
 struct call {
 	struct api *api;
 	struct http_conn *conn;
@@ -38,21 +38,21 @@ struct route {
 	bool upload;
 };
 
-void call_free(struct call *c); /* whose caller has left: there is no reply */
-void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
+void api_call_free(struct call *c); /* whose caller has left: there is no reply */
+void api_call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
 /* An envelope of query/ with status, e.g. "RESOURCE_NOT_FOUND". */
-void call_error(struct call *c, const char *status, const char *description);
-void call_json(struct call *c, int status, json_t *body); /* takes body */
+void api_call_error(struct call *c, const char *status, const char *description);
+void api_call_json(struct call *c, int status, json_t *body); /* takes body */
 
 /* profile.c: what reads the store */
-void handle_tracing(struct call *c);
-void handle_values(struct call *c);
-void handle_tags(struct call *c);
+void api_handle_tracing(struct call *c);
+void api_handle_values(struct call *c);
+void api_handle_tags(struct call *c);
 /* symbols.c: uploaded symbol files */
-void handle_symbols_list(struct call *c);
-void handle_symbols_put(struct call *c);
-void handle_symbols_delete(struct call *c);
+void api_handle_symbols_list(struct call *c);
+void api_handle_symbols_put(struct call *c);
+void api_handle_symbols_delete(struct call *c);
 /* metrics.c: what the hub says of itself */
-void handle_metrics(struct call *c);
-void handle_alive(struct call *c);
-void handle_ready(struct call *c);
+void api_handle_metrics(struct call *c);
+void api_handle_alive(struct call *c);
+void api_handle_ready(struct call *c);

@@ -5,7 +5,7 @@
  * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new;
  * how many of its profiles were left out is in the answer.
  * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
- * lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/sqlite_write.c
+ * lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/store_sqlite_write.c
  */
 #include "hub/ingest/ingest.h"
 
@@ -124,7 +124,7 @@ static void store_twice(const char *encoding, const uint8_t *body, size_t n, con
 			uint64_t n_rejected)
 {
 	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf bytes = {0};
 	struct store *s;
 	size_t n_new;

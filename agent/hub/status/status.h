@@ -23,7 +23,7 @@ struct status_seen {
 /*
  * Pure: what a target's status should be, from the target (with the status it
  * has) and what is said of it: each an element of a report's status.targets,
- * with "node" added, or what agentless_entry says of a node that has no report.
+ * with "node" added, or what status_agentless_entry says of a node that has no report.
  * Time passes by now_rfc3339 alone: "waited long enough" is now minus the Ready
  * condition's lastTransitionTime. New reference.
  */

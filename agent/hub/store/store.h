@@ -27,7 +27,7 @@ struct predicate {
 	char **values;				/* one, or a list for IN */
 	size_t n_values;
 };
-struct predicate *predicate_free(struct predicate *p);
+struct predicate *store_predicate_free(struct predicate *p);
 
 struct selection {
 	enum event event;
@@ -42,7 +42,7 @@ struct selection {
 	uint64_t max_time_ns;			/* 0: 30 s; past it -ETIME */
 	const atomic_bool *given_up;		/* nobody waits any more: -ETIME soon; may be NULL */
 };
-struct selection *selection_free(struct selection *s);
+struct selection *store_selection_free(struct selection *s);
 
 #define STORE_OTHERS "[others]"			/* frame of what was put together */
 #define STORE_LOST   "[stack trace lost]"	/* frame of a stack, or in place of a frame, that the file does not have */

@@ -130,7 +130,7 @@ struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 
 /* ---- text ---- */
 /* Valid UTF-8 without control characters, '?' for what was not; a new string. */
-char *text_clean(const char *s);
+char *elf_text_clean(const char *s);
 /*
  * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made
  * readable in a child without rights, which is started at the first of them. Any thread.
@@ -140,8 +140,8 @@ struct demangler;
  * self_exe: executed as the child; NULL: /proc/self/exe. impatient: callers hold a lock that others
  * need, or are what others wait for.
  */
-struct demangler *demangler_new(const char *self_exe, bool impatient);
-struct demangler *demangler_free(struct demangler *d);
+struct demangler *elf_demangler_new(const char *self_exe, bool impatient);
+struct demangler *elf_demangler_free(struct demangler *d);
 /* What the names of one file have cost so far, all 0 at first. The demangler's lock guards it. */
 struct name_cost {
 	uint64_t spent_ns;	/* CPU time, of names that take long, less what is forgiven */
@@ -161,5 +161,5 @@ struct name_cost {
  * *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since it may not
  * be the name that failed; 0: the text is final.
  */
-char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
+char *elf_demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns);
