@@ -13,7 +13,7 @@
 /* Of the workload, in shared memory. */
 static struct {
 	volatile uint64_t allocated, leaked; /* bytes */
-	volatile bool first_ends, maps_library;
+	volatile bool first_ends, probed, maps_library;
 } * truth;
 
 /* ---- the workload ---- */
@@ -39,9 +39,14 @@ void record_test_leaks(void)
 
 static void *allocates(void *arg)
 {
+	/* A probe is a breakpoint in its code. Read from elsewhere, a page cannot get one meanwhile. */
+	volatile const uint64_t *code = (volatile const uint64_t *)malloc;
+	uint64_t before = *code;
+
 	for (;;) {
 		record_test_frees();
 		record_test_leaks();
+		truth->probed = *code != before;
 		usleep(1000);
 	}
 	return arg;
@@ -131,6 +136,18 @@ static void end(struct recorded *r)
 	free(r->out);
 }
 
+/* On a busy machine that is a while after the start of the recording. */
+static void await_probed(void)
+{
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+
+	while (!truth->probed) {
+		if (now_mono_ns() > deadline)
+			fail_msg("malloc() is not probed");
+		usleep(1000);
+	}
+}
+
 static void await_more(volatile uint64_t *bytes, uint64_t more)
 {
 	uint64_t begin = *bytes, deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
@@ -168,6 +185,7 @@ static void what_it_allocates_is_seen(void **state)
 	(void)state;
 	NEED_BPF();
 	begin(&r, allocates, false, "mem-alloc", "-s", "16384");
+	await_probed();
 	from = truth->allocated;
 	await_more(&truth->allocated, MUCH);
 	assert_bytes(&r, "record_test_frees", &truth->allocated, from);
@@ -182,6 +200,7 @@ static void what_it_allocates_is_seen_before_and_after_its_end(void **state)
 	(void)state;
 	NEED_BPF();
 	begin(&r, allocates, true, "mem-alloc", "-s", "16384");
+	await_probed();
 	from = truth->allocated;
 	await_more(&truth->allocated, MUCH);
 	end_first(r.pid);
@@ -198,6 +217,7 @@ static void what_lives_is_what_leaked(void **state)
 	(void)state;
 	NEED_BPF();
 	begin(&r, allocates, false, "mem-inuse", "-s", "1");
+	await_probed();
 	from = truth->leaked;
 	await_more(&truth->leaked, 200 * 5000);
 	assert_bytes(&r, "record_test_leaks", &truth->leaked, from);
