@@ -15,15 +15,15 @@ struct doctor {
 /* Borrowed: a caller may add members for programs. */
 json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
 
-/* cli_doctor_process.c */
+/* doctor_process.c */
 void cli_doctor_process(struct doctor *d, struct files *files);
 
-/* cli_doctor_events.c: waiting and memory; go: it has goroutines */
+/* doctor_events.c: waiting and memory; go: it has goroutines */
 void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go);
 
-/* cli_doctor_machine.c */
+/* doctor_machine.c */
 void cli_doctor_machine(struct doctor *d, struct files *files);
 
-/* cli_doctor_file.c: its names and tables; index NULL: it could not be read, error says why. */
+/* doctor_file.c: its names and tables; index NULL: it could not be read, error says why. */
 void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
 		 const struct elf_index *index, int error);

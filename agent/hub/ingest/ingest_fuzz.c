@@ -5,7 +5,7 @@
  * JSON, and what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of it is new;
  * how many of its profiles were left out is in the answer.
  * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
- * lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/store_sqlite_write.c
+ * lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/sqlite_write.c
  */
 #include "hub/ingest/ingest.h"
 

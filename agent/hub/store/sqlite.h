@@ -121,7 +121,7 @@ int store_damage_of_disk(const struct sqlite_store *s, int error);
 
 void store_sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
 
-/* ---- store_sqlite_expire.c: writer's worker ---- */
+/* ---- sqlite_expire.c: writer's worker ---- */
 
 /* Of the file, by what the profiles take and what is free in it. */
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);

@@ -38,7 +38,7 @@ static void stop(enum demangle_result why)
 
 /* ---- demanglers.sh: the demanglers, and what they call ---- */
 
-/* Of libiberty's elf_demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
+/* Of libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
 #define GNU_VERBOSE	   (1 << 3)
 #define GNU_WITH_ARGUMENTS (1 << 0 | 1 << 1)
 

@@ -35,7 +35,7 @@ static inline bool is_mangled(const char *name)
 	       (str_has_prefix(name, "_R") && name[2] >= 'A' && name[2] <= 'Z');
 }
 
-/* ---- elf_demangle.c: for the child, and for tests in a program's first thread ---- */
+/* ---- demangle.c: for the child, and for tests in a program's first thread ---- */
 /* Once, before the first name: sets the stack's limit, the timer, and their signals' handlers. */
 int elf_demangle_begin(void);
 /*

@@ -3,7 +3,7 @@
  * Any bytes as a mangled name: a text or a reason, within the limits, the same again, and nothing
  * of it left for the next name. The demanglers are not ours to instrument: what their texts look
  * like stands for edges.
- * Fuzzes: lib/symbols/elf_demangle.c, lib/symbols/text.c
+ * Fuzzes: lib/symbols/demangle.c, lib/symbols/text.c
  */
 #include "lib/base/fuzzinput.h"
 #include "lib/symbols/demangle.h"

@@ -10,7 +10,7 @@ struct python_allocator {
 	uint64_t malloc, calloc, realloc, free; /* of (context, ...) */
 };
 
-/* ---- alloc_python_copies.c ---- */
+/* ---- python_copies.c ---- */
 enum python_value_kind { PYTHON_UNKNOWN, PYTHON_REGISTER, PYTHON_CONSTANT };
 struct python_value {
 	enum python_value_kind kind;

@@ -165,7 +165,7 @@ int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *bu
 /* Ends the search for a debug index that began with a claim; takes over the index, NULL: none. */
 void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
 
-/* ---- files_fetch.c ---- */
+/* ---- fetch.c ---- */
 struct fetch_request {
 	const struct url *url;
 	const char *path;    /* below the URL's */

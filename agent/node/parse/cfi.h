@@ -86,7 +86,7 @@ struct cfi_where {
 struct cfi_state {
 	struct cfi_where cfa, fp, sp, ra;
 };
-/* parse_cfi_rule.c: its rule, or one of enum pf_rule_special. signal: the CIE says 'S'. */
+/* cfi_rule.c: its rule, or one of enum pf_rule_special. signal: the CIE says 'S'. */
 uint16_t parse_cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
 
 /* ---- entries ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jvm: HotSpot, JDK 8 to 25. What the kernel needs to walk its code cache, from its own tables
- * (jvm_structs.c) and from what they lead to; names are runtime_jvm_names.c's. docs/java.md.
+ * (jvm_structs.c) and from what they lead to; names are jvm_names.c's. docs/java.md.
  */
 #include "node/runtime/jvm/jvm.h"
 

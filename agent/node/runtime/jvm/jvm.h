@@ -165,7 +165,7 @@ int runtime_jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const ch
 void runtime_jvm_structs_done(struct jvm_structs *s);
 
 /* ---- what is kept of a process ---- */
-struct jvm_names; /* of runtime_jvm_names.c: what it keeps from one name to the next */
+struct jvm_names; /* of jvm_names.c: what it keeps from one name to the next */
 struct jvm {
 	struct jvm_structs structs;
 	unsigned major, update;	 /* 8, 11, 17, ... and 452 of 8u452, 15 of 17.0.15 */

@@ -2,7 +2,7 @@
 /*
  * Any bytes as the memory of a JVM (all addresses lead into them), or a good one with some of its bytes
  * changed: every frame gets clean names within the limits, or a reason.
- * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c, node/runtime/jvm/runtime_jvm_names.c
+ * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c, node/runtime/jvm/jvm_names.c
  */
 #include <stdlib.h>
 
