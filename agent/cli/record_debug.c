@@ -146,8 +146,8 @@ static void wait_or_signal(struct recording *r, int signal_fd)
 		if (poll(&p, 1, 20) <= 0)
 			continue;
 		r->debug->is_over = true;
-		fprintf(stderr, "podflame record: written without the names of debug files that "
-				"are not read yet\n");
+		fprintf(stderr, "podflame record: the profile lacks the names of debug files that "
+				"were not read yet\n");
 		return;
 	}
 }

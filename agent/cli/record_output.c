@@ -291,8 +291,8 @@ void record_print_mangled(void)
 
 		if (n)
 			fprintf(stderr,
-				"podflame record: %" PRIu64 " times a name stayed as compilers "
-				"mangle it: the child that reads it %s\n",
+				"podflame record: %" PRIu64
+				" names stayed mangled: the child that demangles names %s\n",
 				n, reasons[i][1]);
 	}
 }

@@ -240,7 +240,7 @@ export class Choices {
   }
 
   private moreThere(): HTMLOptionElement {
-    const option = new Option(`… ${MAX_VALUES} of more: choose another thing first`);
+    const option = new Option(`… ${MAX_VALUES} of more: choose a workload or a namespace first`);
 
     option.disabled = true;
     return option;
