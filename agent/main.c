@@ -153,14 +153,20 @@ static void tell_name(const char *name, const char *error)
 		log_info("the address of %s can be looked up again", name);
 }
 
-/* Without this CA certificate a server whose certificate it has signed is refused, and nobody would know why. */
+/*
+ * Without this CA certificate a server whose certificate it has signed is refused, and nobody would
+ * know why.
+ */
 static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	log_warn("%s: CA certificate %u%s%s cannot be read and is ignored: %s", bundle, nr,
 		 *subject ? ", " : "", subject, why);
 }
 
-/* What was read before goes on, until it is too old: then the server refuses us, and nobody would know why. */
+/*
+ * What was read before goes on, until it is too old: then the server refuses us, and nobody would
+ * know why.
+ */
 static void tell_credentials(const char *what, const char *error)
 {
 	if (error)
@@ -172,8 +178,8 @@ static void tell_credentials(const char *what, const char *error)
 }
 
 /*
- * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc would keep room for
- * more of them, and for whatever else is smaller.
+ * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc
+ * would keep room for more of them, and for whatever else is smaller.
  */
 static void give_memory_back(void)
 {
@@ -181,7 +187,9 @@ static void give_memory_back(void)
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
 }
 
-/* Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few. */
+/*
+ * Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few.
+ */
 static void raise_file_limit(void)
 {
 	struct rlimit l;

@@ -23,7 +23,10 @@ static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 	return (*css)->cgroup->kn->id;
 }
 
-/* A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not visible there. */
+/*
+ * A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not
+ * visible there.
+ */
 static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 {
 	struct pid *pid = PF_POINTER(task, thread_pid);
@@ -133,7 +136,10 @@ static __always_inline void pf_filter_added(void)
 	bpf_for_each_map_elem(&unselected, pf_filter_raise, NULL, 0);
 }
 
-/* NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else NULL. */
+/*
+ * NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else
+ * NULL.
+ */
 static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
 								 uint32_t event_mask,
 								 uint64_t *ret_cgroup_id,

@@ -18,7 +18,10 @@
 #define PF_LUAJIT_LEAVES  4
 #define PF_LUAJIT_QUIETS  4
 
-/* A call in the interpreter's code, by where it returns to. Offsets are from vm_start, 0xffff: none. */
+/*
+ * A call in the interpreter's code, by where it returns to. Offsets are from vm_start, 0xffff:
+ * none.
+ */
 struct pf_luajit_call {
 	uint16_t offset;
 	uint16_t flags;
@@ -139,7 +142,10 @@ static __always_inline int pf_luajit_push(struct pf_scratch *s, uint32_t type,
 	return pf_push_runtime(s, PF_RUNTIME_LUAJIT, type, a, b);
 }
 
-/* The trace that runs, as a frame of its own; its start is where its function stands, as far as is known. */
+/*
+ * The trace that runs, as a frame of its own; its start is where its function stands, as far as is
+ * known.
+ */
 static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luajit *d,
 				      struct pf_runtime_walk *r)
 {

@@ -34,8 +34,8 @@
 	X(PERFMAP, perfmap)
 
 /*
- * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs, no
- * code.
+ * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs,
+ * no code.
  */
 #define PF_CONTEXTS(X)                                                                             \
 	X(OTEL, otel)                                                                              \

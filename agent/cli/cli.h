@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Whether all that was printed has gone out: a full disk is told, not left half an answer. 0 or -errno. */
+/*
+ * Whether all that was printed has gone out: a full disk is told, not left half an answer. 0 or
+ * -errno.
+ */
 static inline int cli_flush(void)
 {
 	errno = 0;

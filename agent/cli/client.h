@@ -18,7 +18,8 @@ extern const struct argp client_argp;	/* a child parser; input: struct client_op
 int client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
-int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);	/* o: borrowed */
+/* o: borrowed */
+int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
 struct client *client_free(struct client *c);
 
 struct client_question {

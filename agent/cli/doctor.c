@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor: what can be profiled on this machine, or in one process, and why not. docs/doctor.md. */
+/*
+ * podflame doctor: what can be profiled on this machine, or in one process, and why not.
+ * docs/doctor.md.
+ */
 #include "cli/doctor.h"
 
 #include "cli/cli.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is not seen. */
+/*
+ * podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is
+ * not seen.
+ */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
 #include "node/learn/learn.h"

@@ -15,7 +15,10 @@ static void tell(struct doctor *d, const char *check, bool ok, const char *detai
 	doctor_tell(d, check, ok, detail);
 }
 
-/* What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from it. */
+/*
+ * What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from
+ * it.
+ */
 static void check_capabilities(struct doctor *d)
 {
 	static const struct {

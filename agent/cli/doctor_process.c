@@ -247,7 +247,10 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 	return m->memory_file && error != -ENOEXEC ? IN_MEMORY_FILE : SURE;
 }
 
-/* Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before is. */
+/*
+ * Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before
+ * is.
+ */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {
 	uint64_t bytes = 0;

@@ -148,7 +148,10 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 	       mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) != MAP_FAILED;
 }
 
-/* malloc's page of the C library, as programs do that want huge pages; a program in memory, and what is none. */
+/*
+ * malloc's page of the C library, as programs do that want huge pages; a program in memory, and
+ * what is none.
+ */
 static void move_code(void)
 {
 	uintptr_t page = (uintptr_t)malloc & ~(uintptr_t)4095;

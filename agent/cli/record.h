@@ -89,9 +89,12 @@ void record_open_tables(struct recording *r);
 void record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
 void record_look_again(struct recording *r);
-/* Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet. */
-bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
-void record_forget(struct recording *r, struct process_id id);
+/*
+ * Whether its mappings were read so short a while ago, for what that costs, that they are not to be
+ * read again yet.
+ */
+bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id);
+void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
 void record_tables_free(struct recording *r);
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
 void record_print_stacks(const struct recording *r);
@@ -114,5 +117,5 @@ void record_heaps_free(struct recording *r);
 int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack);
 int record_write(struct recording *r);
-void record_print_mangled(void);	/* names that no child has read, which says nothing of them */
+void record_print_mangled(void); /* names that no child has read, which says nothing of them */
 void record_rows_free(struct recording *r);

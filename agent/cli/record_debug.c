@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads them, drains
- * are on time, and their samples wait here until what is being read is known.
+ * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads
+ * them, drains are on time, and their samples wait here until what is being read is known.
  */
 #include "cli/record.h"
 #include "lib/loop/loop.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its files are known; Go's
- * own heap profile is read where it has one.
+ * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its
+ * files are known; Go's own heap profile is read where it has one.
  */
 #include "cli/record.h"
 #include "node/learn/go_heap.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record's samples: merged into profiles while it runs, written as folded text or pprof at the end. */
+/*
+ * record's samples: merged into profiles while it runs, written as folded text or pprof at the end.
+ */
 #include "cli/record.h"
 
 #include <stdlib.h>

@@ -148,7 +148,9 @@ static void names_that_no_child_has_read_are_told(void **state)
 	program_end(pid);
 }
 
-/* A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8. */
+/*
+ * A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8.
+ */
 static void names_of_tasks_are_text(void **state)
 {
 	_cleanup_free_ char *folded = file_in_dir("n.folded"), *pprof = file_in_dir("n.pb.gz");

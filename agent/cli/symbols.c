@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them there. */
+/*
+ * podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them
+ * there.
+ */
 #include "cli/symbols.h"
 
 #include "cli/cli.h"
@@ -57,7 +60,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* A question; again while other uploads keep the hub busy. Says of what and why when the answer is no 200. */
+/*
+ * A question; again while other uploads keep the hub busy. Says of what and why when the answer is
+ * no 200.
+ */
 static bool ask(struct client *c, const struct client_question *q, const char *of,
 		struct client_answer *ret)
 {

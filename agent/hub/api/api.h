@@ -13,11 +13,11 @@ struct api_config {
 	struct worker *query;		/* reads run there */
 	struct symbols *symbols;	/* uploaded files; NULL: they are refused */
 	struct worker *uploads;		/* they are checked and written there */
-	struct kube *kube;		/* TokenReview, SubjectAccessReview; NULL: open (local on loopback) */
+	struct kube *kube; /* TokenReview, SubjectAccessReview; NULL: open (local on loopback) */
 	const char *version;
 	const char *cluster_name;	/* "" in local */
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
-	const char *store_note;		/* said on the page: "kept in memory of the pod", ... ; "" none */
+	const char *store_note; /* said on the page: "kept in memory of the pod", ... ; "" none */
 	const char *link_trace, *link_logs;	/* templates for the page; "" none */
 	json_t *(*health)(void *arg);	/* detail of /healthz, for anybody: no paths; may be NULL */
 	void *health_arg;
@@ -47,5 +47,6 @@ struct gate *gate_new(const struct gate_config *c);
 /* answer: who still waits is told 503; else they are forgotten. */
 struct gate *gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
-void gate_check(struct gate *g, const char *authorization, const struct gate_right *right, gate_fn *fn,
+void gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
+		gate_fn *fn,
 		void *arg);

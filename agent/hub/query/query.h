@@ -32,7 +32,8 @@ struct tracing_request {
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
 /* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
-int tracing_parse(const char *body, size_t n, struct tracing_request *ret, struct field_error *reterr);
+int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
+		  struct field_error *reterr);
 void tracing_request_done(struct tracing_request *r);
 /* The body of POST /v1/profile/values: the same selection, and which tag's values. */
 struct values_request {
@@ -41,7 +42,8 @@ struct values_request {
 	bool stored;			/* false: there is nothing to look for */
 	size_t limit;
 };
-int values_parse(const char *body, size_t n, struct values_request *ret, struct field_error *reterr);
+int values_parse(const char *body, size_t n, struct values_request *ret,
+		 struct field_error *reterr);
 void values_request_done(struct values_request *r);
 
 /*
@@ -62,12 +64,20 @@ typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct fram
 void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
 /* Frames live, each at its address, as long as rows are added. */
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
-/* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
-char *tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s,
+/*
+ * {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text,
+ * caller frees.
+ */
+char *tracing_reply(const struct tree *t, const struct tracing_request *r,
+		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
 /* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
-char *tracing_error(const char *status, const char *description, const struct tracing_request *r, int *ret_http, size_t *ret_n);
-/* The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its tag_filter. */
+char *tracing_error(const char *status, const char *description, const struct tracing_request *r,
+		    int *ret_http, size_t *ret_n);
+/*
+ * The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its
+ * tag_filter.
+ */
 char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
 /* The tags tag_filter knows: name, whether we have it, how it compares. */
@@ -80,5 +90,5 @@ struct tag_info {
 };
 const struct tag_info *tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
 const struct tag_info *tag_table(size_t *ret_n);
-const char *tag_canonical(const struct tag_info *t, const char *name);	/* what the store calls it */
+const char *tag_canonical(const struct tag_info *t, const char *name); /* what the store calls it */
 const char *tag_suggest(const char *name);	/* the closest known name; NULL: none is close */

@@ -17,8 +17,8 @@ struct node {
 struct function {
 	char *name; /* as text; NULL for the root's */
 	char *file; /* of the first frame that knew; NULL: not known */
-	uint32_t
-		line; /* where it is declared; in a runtime's program, where it stood: in the greatest stack */
+	/* where it is declared; in a runtime's program, where it stood: in the greatest stack */
+	uint32_t line;
 	enum frame_kind kind; /* of its first frame */
 };
 
@@ -53,7 +53,10 @@ struct tree {
 
 /* The root's name: as asked, the names joined, or "N processes"; caller frees. */
 char *tree_root_name(const struct tree *t, const char *app_service);
-/* ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is known. */
+/*
+ * ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is
+ * known.
+ */
 void put_sources(struct buf *b, const struct tree *t);
 /* note.c: what a reader must know of this answer; "": nothing. */
 #define REPLY_NOTE_BYTES 256

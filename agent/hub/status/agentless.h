@@ -19,10 +19,12 @@ struct agentless_ops {
 	/* agentless_unseen begins or ends, at once, or says something else, about once a minute. */
 	void (*unseen)(void *arg);
 };
-int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops, void *arg,
+int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops,
+		  void *arg,
 		  struct agentless **ret);
 struct agentless *agentless_free(struct agentless *a);
-void agentless_node(struct agentless *a, const char *node, const json_t *obj);	/* NULL: it is gone */
+/* NULL: it is gone */
+void agentless_node(struct agentless *a, const char *node, const json_t *obj);
 void agentless_report(struct agentless *a, const char *node, bool there);
 /* To be called every second. all_known: all nodes and reports are; before that no node counts. */
 void agentless_tick(struct agentless *a, bool all_known);

@@ -176,7 +176,10 @@ bool agents_known(const struct agents *a)
 
 /* ---- the agents' pods ---- */
 
-/* A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in its affinity. */
+/*
+ * A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in
+ * its affinity.
+ */
 static const char *meant_for(const json_t *pod)
 {
 	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
@@ -246,7 +249,10 @@ static char *with_message(const char *text, const char *reason, const char *mess
 	return xasprintf("%s%.64s%s%s", text, reason, *message ? ": " : "", message);
 }
 
-/* The message of a container that crashes again and again has its pod's name and a time in it, and not why. */
+/*
+ * The message of a container that crashes again and again has its pod's name and a time in it, and
+ * not why.
+ */
 static char *waiting_says(const json_t *c)
 {
 	const char *reason = json_str_at(c, "state.waiting.reason", "");

@@ -18,9 +18,10 @@ struct agents_ops {
 	void (*works)(const char *node, void *arg);
 };
 /* Watches the agents' pods in namespace ns. */
-int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg, struct agents **ret);
+int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
+	       struct agents **ret);
 struct agents *agents_free(struct agents *a);
-void agents_node(struct agents *a, const char *node, const json_t *obj);	/* NULL: it is gone */
+void agents_node(struct agents *a, const char *node, const json_t *obj); /* NULL: it is gone */
 /* Whether the node has a report; called again each time the report is written. */
 void agents_report(struct agents *a, const char *node, bool there);
 /* The agents' pods are listed, and the watch of them works now. */

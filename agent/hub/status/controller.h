@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the controller share: status.c (what is known, and when a status is computed), write.c. */
+/*
+ * What the files of the controller share: status.c (what is known, and when a status is computed),
+ * write.c.
+ */
 #pragma once
 
 #include "hub/status/agentless.h"

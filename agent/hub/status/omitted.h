@@ -6,7 +6,9 @@
 
 struct omitted; /* by namespace; NULL: none */
 
-/* A report as it was and as it is; NULL: none. true: omitted_may_be() of some has another answer. */
+/*
+ * A report as it was and as it is; NULL: none. true: omitted_may_be() of some has another answer.
+ */
 bool omitted_update(struct omitted **all, const json_t *was, const json_t *is);
 /* Of a namespace; "": cluster-wide targets. */
 bool omitted_may_be(const struct omitted *all, const char *ns);

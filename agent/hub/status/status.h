@@ -10,7 +10,7 @@
 struct status;
 struct status_config {
 	const char *ns;			/* of the reports and the agents */
-	bool opt_in_required;		/* a ClusterProfilingTarget reaches labelled namespaces only */
+	bool opt_in_required; /* a ClusterProfilingTarget reaches labelled namespaces only */
 };
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret);
 struct status *status_free(struct status *s);

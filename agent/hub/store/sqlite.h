@@ -76,11 +76,15 @@ struct sqlite_store {
 	struct query_limit query_limit; /* of the query under way */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
-	/* stats.error while no write fails: what was set aside since the start, and when the disk was full; "" */
+	/*
+	 * stats.error while no write fails: what was set aside since the start, and when the disk
+	 * was full; ""
+	 */
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	uint64_t doubted_ns; /* when the file was called damaged and that was not believed; 0: never */
+	/* when the file was called damaged and that was not believed; 0: never */
+	uint64_t doubted_ns;
 	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
 };
 
@@ -110,11 +114,20 @@ int schema_raise(sqlite3 *db, int64_t *version);
 
 /* ---- sqlite_damage.c: writer's worker ---- */
 
-/* Whether a write may be tried; connects again what was closed, sets aside what a read found damaged. */
+/*
+ * Whether a write may be tried; connects again what was closed, sets aside what a read found
+ * damaged.
+ */
 int damage_ready(struct sqlite_store *s);
-/* After an error: 0 when it is worth another try, else the error to tell. Sets a damaged file aside. */
+/*
+ * After an error: 0 when it is worth another try, else the error to tell. Sets a damaged file
+ * aside.
+ */
 int damage_recover(struct sqlite_store *s, int error);
-/* SQLite says that the file is damaged: where it says so again, renames it away and starts an empty one. */
+/*
+ * SQLite says that the file is damaged: where it says so again, renames it away and starts an empty
+ * one.
+ */
 int damage_found(struct sqlite_store *s);
 /* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
 int damage_of_disk(const struct sqlite_store *s, int error);
@@ -135,7 +148,10 @@ int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const c
 
 /* Makes the reserve, where it is missing and the disk has room for it. */
 void room_keep(struct sqlite_store *s);
-/* On a full disk: gives the reserve up and deletes the oldest until there is room for so many; 0: a write may be tried again. */
+/*
+ * On a full disk: gives the reserve up and deletes the oldest until there is room for so many; 0: a
+ * write may be tried again.
+ */
 #define ROOM_LEAST 2 /* the one that is kept, and as much for a write */
 #define ROOM_MOST  8
 int room_make(struct sqlite_store *s, unsigned n_reserves);
@@ -235,7 +251,9 @@ void where_tag(struct where *w, const char *tag);
 void where_allowed(struct where *w, const struct selection *sel);
 /* The same for app_services, allowed namespaces and the predicate. */
 void where_selection(struct where *w, const struct selection *sel);
-/* A table "(...)" of series and time: the newest snapshot of each process in the selection's time. */
+/*
+ * A table "(...)" of series and time: the newest snapshot of each process in the selection's time.
+ */
 void where_newest(struct where *w, const struct selection *sel);
 /* Tags that only rows of `links` have; whether a selection names one of them. */
 bool where_is_link_tag(const char *tag);
@@ -264,12 +282,16 @@ struct sums {
 	uint64_t max_rows;
 	bool truncated;
 	struct sum others; /* what there was no room for, put together */
-	int64_t short_by; /* by that much at most a kept one is too small: a part of it is in others */
+	/* by that much at most a kept one is too small: a part of it is in others */
+	int64_t short_by;
 };
 void sums_init(struct sums *s, uint64_t max_rows);
 void sums_done(struct sums *s);
 void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
-/* Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any more. */
+/*
+ * Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any
+ * more.
+ */
 void sums_sort(struct sums *s);
 /* All but the first n of the list go to others. */
 void sums_cut(struct sums *s, size_t n);

@@ -20,7 +20,8 @@ struct symbols_config {
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
-int symbols_check_build_id(const char *build_id, struct field_error *reterr);	/* -EINVAL: it is none */
+/* -EINVAL: it is none */
+int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 /*
  * Keeps a zstd-compressed index under its build id (hex, lower case), instead of an older one.
  * -EINVAL (no build id), -EBADMSG (no index, or of another build id), -E2BIG (one file's limit),

@@ -109,7 +109,7 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
-char *buf_steal(struct buf *b);			   /* "" when empty; caller frees; buf is empty after */
+char *buf_steal(struct buf *b); /* "" when empty; caller frees; buf is empty after */
 /* Quoted and escaped; a byte that is not UTF-8 (names come from pods) becomes U+FFFD. */
 void buf_json_string(struct buf *b, const char *s);
 
@@ -146,8 +146,9 @@ static inline uint64_t hash_str(const char *s)
 	return hash_bytes(s, strlen(s), 0);
 }
 /*
- * What uthash's tables hash by, where this is included before it: with a seed of this process that nobody is told. By its own
- * function a pod could choose names that all meet in one bucket: each look-up would go through all of them.
+ * What uthash's tables hash by, where this is included before it: with a seed of this process that
+ * nobody is told. By its own function a pod could choose names that all meet in one bucket: each
+ * look-up would go through all of them.
  */
 unsigned hash_of_key(const void *p, size_t n);
 #define HASH_FUNCTION(key, n, hash) ((hash) = hash_of_key((key), (n)))
@@ -170,7 +171,10 @@ struct url {
 	uint16_t port;
 	char *path; /* "", or "/..." without '/' at its end */
 };
-/* "http[s]://HOST[:PORT][/PATH]": no user, query, fragment or zone. -EINVAL: reason says of the URL what is wrong. */
+/*
+ * "http[s]://HOST[:PORT][/PATH]": no user, query, fragment or zone. -EINVAL: reason says of the URL
+ * what is wrong.
+ */
 int url_parse(const char *s, struct url *ret, struct field_error *reterr);
 void url_done(struct url *u);
 
@@ -224,12 +228,14 @@ void counter_add(struct counter *c, uint64_t n);
 uint64_t counter_get(const struct counter *c);
 /* A gauge is a counter that is set. */
 void counter_set(struct counter *c, uint64_t value);
-typedef void counter_fn(const char *name, const char *label, const char *label_value, uint64_t value, void *arg);
+typedef void counter_fn(const char *name, const char *label, const char *label_value,
+			uint64_t value, void *arg);
 void counter_each(counter_fn *fn, void *arg);
 /*
- * All of them as Prometheus text (version 0.0.4): HELP and TYPE, sorted, "podflame_" before a name that
- * lacks it. Times are kept in ns and printed in seconds: x_ns_total is podflame_x_seconds_total. What each
- * means stands in metrics.c, and .ci/check-metrics says when one is missing there.
+ * All of them as Prometheus text (version 0.0.4): HELP and TYPE, sorted, "podflame_" before a name
+ * that lacks it. Times are kept in ns and printed in seconds: x_ns_total is
+ * podflame_x_seconds_total. What each means stands in metrics.c, and .ci/check-metrics says when
+ * one is missing there.
  */
 void counters_print(struct buf *out);
 /* CPU time of this thread from here to the end of the scope, in stage_cpu_ns_total{stage}. */
@@ -254,18 +260,24 @@ int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_e
 /* Not yaml_free: libyaml exports that name. */
 struct yaml_doc *yaml_doc_free(struct yaml_doc *d);
 const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
-int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line, unsigned *ret_column);
+int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line,
+		  unsigned *ret_column);
 /* All documents of a text, as a JSON array; for manifests and test cases. */
 int yaml_parse_all(const char *text, size_t n, json_t **ret_array, struct field_error *reterr);
 
 /* ---- JSON paths ------------------------------------------------------------------------ */
 
-/* "metadata.labels" style look-ups that never fail: NULL / default when absent or of another type. */
+/*
+ * "metadata.labels" style look-ups that never fail: NULL / default when absent or of another type.
+ */
 const json_t *json_at(const json_t *j, const char *path);
 const char *json_str_at(const json_t *j, const char *path, const char *def);
 int64_t json_int_at(const json_t *j, const char *path, int64_t def);
 bool json_bool_at(const json_t *j, const char *path, bool def);
-/* Of the object at key (an array: of each in it) only the members in words ("a b c") stay, and only their memory. */
+/*
+ * Of the object at key (an array: of each in it) only the members in words ("a b c") stay, and only
+ * their memory.
+ */
 void json_keep(json_t *parent, const char *key, const char *words);
 /* What it takes of memory, roughly: short texts and keys take 20 times of what they are as text. */
 size_t json_memory_bytes(const json_t *j);

@@ -36,7 +36,9 @@ static inline int bench_by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* 0 / 0 is what a round gives in which nothing ran: it sorts last, and bench_rounds leaves it out. */
+/*
+ * 0 / 0 is what a round gives in which nothing ran: it sorts last, and bench_rounds leaves it out.
+ */
 static inline double bench_median(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), bench_by_value);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to fault.c: the calls that can fail, defined here once more. Each asks fault() and goes on to the real one,
- * the next of its name: a sanitizer's, or the C library's. What the C library calls within itself is not met.
+ * Private to fault.c: the calls that can fail, defined here once more. Each asks fault() and goes
+ * on to the real one, the next of its name: a sanitizer's, or the C library's. What the C library
+ * calls within itself is not met.
  */
 #pragma once
 
@@ -263,7 +264,10 @@ long syscall(long number, ...)
 
 /* ---- memory ---- */
 
-/* Whether the memory is for a library that can do without; ours and the C library's is not (mem.c aborts). */
+/*
+ * Whether the memory is for a library that can do without; ours and the C library's is not (mem.c
+ * aborts).
+ */
 static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For *_fuzz.c whose input is a script: byte after byte says what comes next; after the last one all are 0. */
+/*
+ * For *_fuzz.c whose input is a script: byte after byte says what comes next; after the last one
+ * all are 0.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions: PCRE2's, on UTF-8 or bytes that are none; "." is any character, "$" the end, groups only
- * group: no back-references by number. What they cost is bounded.
+ * Regular expressions: PCRE2's, on UTF-8 or bytes that are none; "." is any character, "$" the end,
+ * groups only group: no back-references by number. What they cost is bounded.
  */
 #pragma once
 

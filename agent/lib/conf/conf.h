@@ -58,8 +58,10 @@ void conf_done(struct config *c);
  * names the key and what it may be. Keys that are known but do nothing yet are
  * appended to warnings, one line each (may be NULL).
  */
-int conf_load(const char *path, struct config *ret, struct buf *warnings, struct field_error *reterr);
-int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret, struct buf *warnings,
+int conf_load(const char *path, struct config *ret, struct buf *warnings,
+	      struct field_error *reterr);
+int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
+	       struct buf *warnings,
 	       struct field_error *reterr);
 /* Fills node_name and own_namespace from the environment where the file left them empty. */
 void conf_resolve(struct config *c);

@@ -13,7 +13,10 @@
 struct kube_config {
 	char *address;			/* IP or name */
 	uint16_t port;
-	char *tls_name;			/* whom its certificate is of: in a cluster kubernetes.default.svc, unless address is a name */
+	/*
+	 * whom its certificate is of: in a cluster kubernetes.default.svc, unless address is a name
+	 */
+	char *tls_name;
 	char *ca_pem, *ca_file;		/* file wins and is polled */
 	char *cert_pem, *key_pem, *cert_file, *key_file;
 	char *token, *token_file;	/* file wins and is re-read */
@@ -21,9 +24,11 @@ struct kube_config {
 	char *default_namespace;
 	char *path_prefix;		/* of the server URL ("/k8s/clusters/c-1"); NULL: none */
 };
-int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);	/* -ENOENT: not in a pod */
+/* -ENOENT: not in a pod */
+int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);
 /* path NULL: $KUBECONFIG, else ~/.kube/config. context NULL: current-context. */
-int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct field_error *reterr);
+int kube_config_file(const char *path, const char *context, struct kube_config *ret,
+		     struct field_error *reterr);
 void kube_config_done(struct kube_config *c);
 
 /* ---- client ---- */
@@ -33,9 +38,9 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 struct kube *kube_free(struct kube *k);
 
 /*
- * A token, CA or certificate that cannot be used when its file is read again: what was read last goes on. fn is told when
- * that begins or its reason changes (error: the file, and why) and when it ends (NULL); what: "certificate-authority",
- * "token", ... Set it before the first kube.
+ * A token, CA or certificate that cannot be used when its file is read again: what was read last
+ * goes on. fn is told when that begins or its reason changes (error: the file, and why) and when it
+ * ends (NULL); what: "certificate-authority", "token", ... Set it before the first kube.
  */
 typedef void kube_credentials_fn(const char *what, const char *error);
 void kube_on_credentials(kube_credentials_fn *fn);
@@ -65,23 +70,28 @@ struct kube_watch_ops {
 	void (*state)(const char *error, void *arg);	/* may be NULL */
 };
 struct kube_watch_spec {
-	const char *path;		/* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
+	const char *path; /* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
-	bool once;			/* a list and no watch after it: from then on nothing is asked */
-	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
-	/* Takes from an object what its owner does not read, before it is kept: tenants write as much as they may. NULL: nothing. */
+	bool once; /* a list and no watch after it: from then on nothing is asked */
+	bool optional; /* 404 is an empty list (CRD not installed yet), retried slowly */
+	/*
+	 * Takes from an object what its owner does not read, before it is kept: tenants write as
+	 * much as they may. NULL: nothing.
+	 */
 	void (*trim)(json_t *obj);
-	size_t max_bytes;		/* of memory of all objects, and of those of a list; 0: 128 MiB */
-	uint64_t start_jitter_ns;	/* the first list comes after a random part of it; 0: at once */
+	size_t max_bytes; /* of memory of all objects, and of those of a list; 0: 128 MiB */
+	uint64_t start_jitter_ns; /* the first list comes after a random part of it; 0: at once */
 };
 struct kube_watch;
-int kube_watch_new(struct kube *k, const struct kube_watch_spec *s, const struct kube_watch_ops *ops,
+int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
+		   const struct kube_watch_ops *ops,
 		   void *arg, struct kube_watch **ret);
 struct kube_watch *kube_watch_free(struct kube_watch *w);
 /* key: "namespace/name" or "name". */
 const json_t *kube_watch_get(const struct kube_watch *w, const char *key);
-void kube_watch_each(const struct kube_watch *w, void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
+void kube_watch_each(const struct kube_watch *w,
+		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
 /* Objects of the last list that are not kept: they were over a limit, or could not be read. */
 size_t kube_watch_left_out(const struct kube_watch *w);

@@ -81,7 +81,8 @@ void watch_hang_up(struct kube_watch *w);
 void watch_reset_answer(struct kube_watch *w);
 void watch_remember_head(int status, const struct http_headers *h, void *arg);
 void watch_drop_items(struct kube_watch *w);
-json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
+/* an object, or NULL and counted */
+json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);
 size_t watch_trim(const struct kube_watch *w, json_t *obj);	/* what it takes of memory then */
 bool watch_says_too_large(const char *text);
 void watch_set_text(char **p, const char *s);		/* "" counts as NULL */

@@ -20,9 +20,10 @@ int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct fi
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
 /*
- * A certificate of a CA bundle that cannot be read is left out, as long as another can be; fn is told once of each: the
- * bundle's name, its number there from 1, its subject ("" if that is not known) and why, on any thread. Set it before
- * the first. A bundle that ends within a certificate is refused.
+ * A certificate of a CA bundle that cannot be read is left out, as long as another can be; fn is
+ * told once of each: the bundle's name, its number there from 1, its subject ("" if that is not
+ * known) and why, on any thread. Set it before the first. A bundle that ends within a certificate
+ * is refused.
  */
 typedef void tls_skipped_fn(const char *bundle, unsigned nr, const char *subject, const char *why);
 void tls_on_skipped(tls_skipped_fn *fn);
@@ -50,15 +51,16 @@ struct http_client_config {
 	uint64_t connect_timeout_ns;	/* 0: 15 s */
 };
 int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret);
-struct http_client *http_client_free(struct http_client *h);	/* cancels requests without calling back */
-void http_client_set_tls(struct http_client *h, struct tls *tls);	/* for all requests from now on */
+/* cancels requests without calling back */
+struct http_client *http_client_free(struct http_client *h);
+void http_client_set_tls(struct http_client *h, struct tls *tls); /* for all requests from now on */
 
 struct http_request {
 	const char *method, *path;	/* path with query, already encoded */
 	const char *const *headers;	/* "Name: value", NULL-terminated; may be NULL */
 	const void *body;
 	size_t body_bytes;
-	uint64_t timeout_ns;		/* for the head of a 2xx (streaming) or the whole; 0: 30 s */
+	uint64_t timeout_ns; /* for the head of a 2xx (streaming) or the whole; 0: 30 s */
 	size_t max_body_bytes;		/* of the answer, when not streaming; 0: 16 MiB */
 	/* Streaming: on_data gets every piece as it comes. Without it the body is collected. */
 	void (*on_head)(int status, const struct http_headers *h, void *arg);	/* may be NULL */
@@ -68,7 +70,8 @@ struct http_request {
 	void *arg;
 };
 struct http_call;
-int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret);	/* copies r */
+/* copies r */
+int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret);
 void http_cancel(struct http_call *c);	/* no callback after this */
 uint64_t http_call_idle_ns(const struct http_call *c);	/* since the last byte came */
 const char *http_header(const struct http_headers *h, const char *name);	/* NULL if absent */
@@ -78,7 +81,8 @@ struct http_server;
 struct http_conn;			/* one request being answered */
 struct http_in {
 	const char *method, *path, *query;	/* path decoded, query raw ("" if none) */
-	const char *authorization, *content_type, *content_encoding, *host, *origin;	/* "" if absent */
+	/* "" if absent */
+	const char *authorization, *content_type, *content_encoding, *host, *origin;
 	const char *peer;			/* address text */
 	const char *body;
 	size_t body_bytes;
@@ -91,7 +95,7 @@ struct http_in {
  */
 typedef void http_handler_fn(struct http_conn *c, const struct http_in *in, void *arg);
 struct http_server_config {
-	const char *section;		/* of the configuration: errors name SECTION.address, SECTION.port */
+	const char *section; /* of the configuration: errors name SECTION.address, SECTION.port */
 	const char *address;		/* "127.0.0.1", "0.0.0.0", "::" */
 	uint16_t port;			/* 0: any; see http_server_port */
 	struct tls *tls;		/* NULL: plain */
@@ -102,14 +106,15 @@ struct http_server_config {
 	 */
 	unsigned max_connections;
 	/*
-	 * One request a connection, and one that is answered makes room, too: whoever asks much, or does not
-	 * take what it asked for, shuts nobody out for long.
+	 * One request a connection, and one that is answered makes room, too: whoever asks much, or
+	 * does not take what it asked for, shuts nobody out for long.
 	 */
 	bool brief;
-	uint64_t max_request_ns;	/* 0: 60 s, from a request's first byte to its last; past it 408 */
+	uint64_t max_request_ns; /* 0: 60 s, from a request's first byte to its last; past it 408 */
 	/*
-	 * Asked once the head of a request with a body is in (in->body is empty then): reading waits
-	 * until http_accept_body or http_reply, now or later. NULL: every body may have max_body_bytes.
+	 * Asked once the head of a request with a body is in (in->body is empty then): reading
+	 * waits until http_accept_body or http_reply, now or later. NULL: every body may have
+	 * max_body_bytes.
 	 */
 	http_handler_fn *head;
 	http_handler_fn *handler;
@@ -121,9 +126,12 @@ struct http_server *http_server_free(struct http_server *s);
 uint16_t http_server_port(const struct http_server *s);
 void http_server_set_tls(struct http_server *s, struct tls *tls);
 /* headers like the request's; body is copied. */
-void http_reply(struct http_conn *c, int status, const char *content_type, const char *const *headers,
+void http_reply(struct http_conn *c, int status, const char *content_type,
+		const char *const *headers,
 		const void *body, size_t n);
 void http_accept_body(struct http_conn *c, size_t max_body_bytes);
-/* Called when the peer goes away before the reply, or the server itself answered (a body too large or
- * too late): then http_reply must not be called. */
+/*
+ * Called when the peer goes away before the reply, or the server itself answered (a body too large
+ * or too late): then http_reply must not be called.
+ */
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);

@@ -13,8 +13,8 @@
 
 struct loop;
 
-int loop_new(struct loop **ret);			/* the caller's thread is the loop's thread */
-struct loop *loop_free(struct loop *l);		/* stops workers, closes connections; returns NULL */
+int loop_new(struct loop **ret);
+struct loop *loop_free(struct loop *l); /* stops workers, closes connections; returns NULL */
 int loop_run(struct loop *l);			/* until loop_stop(); returns its code */
 void loop_stop(struct loop *l, int code);
 /*
@@ -35,14 +35,17 @@ struct timer {
 	void *arg;
 	void *impl;
 };
-/* Arms or re-arms t to call fn(arg) once after delay_ns (monotonic). loop_free cancels what is left. */
+/*
+ * Arms or re-arms t to call fn(arg) once after delay_ns (monotonic). loop_free cancels what is
+ * left.
+ */
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg);
 void timer_cancel(struct timer *t);		/* harmless when not armed; zeroed t is fine */
 
 /* ---- readable file descriptors ---- */
 struct watch;
 typedef void watch_fn(int fd, void *arg);
-int watch_new(struct loop *l, int fd, watch_fn *fn, void *arg, struct watch **ret);	/* dups fd */
+int watch_new(struct loop *l, int fd, watch_fn *fn, void *arg, struct watch **ret); /* dups fd */
 struct watch *watch_free(struct watch *w);
 
 /* ---- workers ---- */
@@ -56,7 +59,7 @@ struct watch *watch_free(struct watch *w);
 struct worker;
 struct job {
 	void (*run)(struct job *);		/* worker thread */
-	void (*done)(struct job *);		/* loop thread; frees the job. May be NULL: then run frees */
+	void (*done)(struct job *); /* loop thread; frees the job. May be NULL: then run frees */
 	size_t n_bytes;
 	uint64_t deadline_ns;			/* relative to the start of run */
 	struct job *next;			/* the mailbox's */
@@ -69,14 +72,18 @@ struct worker *worker_free(struct worker *w);	/* runs what is queued, then joins
 int worker_post(struct worker *w, struct job *j);
 void worker_stats(struct worker *w, struct worker_stats *ret);
 typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
-/* Whoever sets it deals with stuck jobs: without it a stuck job has /healthz say that this process is to be restarted. */
+/*
+ * Whoever sets it deals with stuck jobs: without it a stuck job has /healthz say that this process
+ * is to be restarted.
+ */
 void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg);
 bool worker_is_stuck(struct worker *w); /* its job is past its deadline */
 /* From on_stuck: the job makes progress, and has its deadline once more, from now on. */
 void worker_give_time(struct worker *w);
 /*
- * In place of one that is stuck: the same name, limit and on_stuck, and it runs what was queued there. The stuck one
- * ends after its job, or with the loop, leaves to this one what it counted, and is not to be freed by anybody else.
+ * In place of one that is stuck: the same name, limit and on_stuck, and it runs what was queued
+ * there. The stuck one ends after its job, or with the loop, leaves to this one what it counted,
+ * and is not to be freed by anybody else.
  */
 int worker_replace(struct worker *stuck, struct worker **ret);
 /* Aborts where neither the thread of w runs this nor one in whose place w is (worker_replace). */

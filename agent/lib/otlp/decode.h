@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c). */
+/*
+ * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c).
+ */
 #pragma once
 
 #include "lib/otlp/internal.h"

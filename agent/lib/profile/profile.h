@@ -21,7 +21,7 @@ struct event_info {
 	const char *unit;		/* "microseconds", "bytes" */
 	const char *otlp_sample_type;	/* sample_type's type string */
 	bool snapshot;			/* newest report replaces, instead of adding up */
-	const char *local_key;		/* in a configuration: false, and `podflame local` records it too */
+	const char *local_key; /* in a configuration: false, and `podflame local` records it too */
 };
 const struct event_info *event_info(enum event e);
 int event_from_name(const char *name, enum event *ret);
@@ -56,7 +56,7 @@ enum frame_kind {			/* numbers stand in stores: a new kind goes to the end */
 	FRAME_CUDA,
 	FRAME_OBJECT,
 	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
-	FRAME_WAIT,			/* made by whoever renders, of the sample's wait: "[wait: lock]" */
+	FRAME_WAIT, /* made by whoever renders, of the sample's wait: "[wait: lock]" */
 	_FRAME_KIND_MAX,
 };
 const char *frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
@@ -69,7 +69,7 @@ struct frame {
 	uint32_t line;			/* 0: not known */
 	uint64_t address;		/* ELF virtual address (user), kernel address, or 0 */
 	const char *name;		/* demangled; NULL: not resolved */
-	const char *module;		/* path as the process sees it; kernel: "[kernel]" or the module */
+	const char *module; /* path as the process sees it; kernel: "[kernel]" or the module */
 	const char *build_id;		/* hex */
 	const char *file;
 };
@@ -89,10 +89,17 @@ struct stack_head {
 void frame_render(const struct frame *f, bool outermost_user, struct buf *out);
 /* The same where nothing separates frames: ';' stays. */
 void frame_name(const struct frame *f, bool outermost_user, struct buf *out);
-/* The leaf that says what was waited for: "[wait: lock]"; NULL for WAIT_NONE. Lives as long as the program. */
+/*
+ * The leaf that says what was waited for: "[wait: lock]"; NULL for WAIT_NONE. Lives as long as the
+ * program.
+ */
 const struct frame *wait_frame(enum wait w);
-/* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait: lock]". */
-void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n, struct buf *out);
+/*
+ * A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait:
+ * lock]".
+ */
+void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
+		  struct buf *out);
 
 /* ---- profiles ---- */
 /*
@@ -111,7 +118,7 @@ struct tags {
 };
 
 struct profile_sample {
-	uint32_t stack;			/* index into the batch's stacks; STACK_NONE for none (Total) */
+	uint32_t stack; /* index into the batch's stacks; STACK_NONE for none (Total) */
 	int64_t value;			/* in the event's unit */
 	uint64_t n_samples;		/* how many kernel samples made it */
 	const char *process_comm;	/* Total only */
@@ -123,15 +130,19 @@ struct profile_sample {
 };
 #define STACK_NONE UINT32_MAX
 
-/* The call that a sample was taken in: W3C trace context. Samples differ by it on their way; stores keep it apart. */
+/*
+ * The call that a sample was taken in: W3C trace context. Samples differ by it on their way; stores
+ * keep it apart.
+ */
 struct profile_link {
 	uint8_t trace_id[16], span_id[8];
 };
 
 /*
- * Counts n samples as lost (podflame_samples_dropped_total), of these events (1 << enum event); 0: nobody knows of which.
- * Whose answers tell of them: the reader of samples_lost_each() puts them into a window of the node. What is told
- * otherwise is only counted. reason lives as long as the program; any thread.
+ * Counts n samples as lost (podflame_samples_dropped_total), of these events (1 << enum event); 0:
+ * nobody knows of which. Whose answers tell of them: the reader of samples_lost_each() puts them
+ * into a window of the node. What is told otherwise is only counted. reason lives as long as the
+ * program; any thread.
  */
 void samples_lost(unsigned event_mask, const char *reason, uint64_t n);
 typedef void samples_lost_fn(unsigned event_mask, const char *reason, uint64_t n, void *arg);
@@ -150,16 +161,19 @@ struct profile {
 	uint64_t start_ns, end_ns;	/* wall time; [k*W, (k+1)*W) */
 	uint64_t period_ns;		/* nominal; 0: none */
 	/*
-	 * Values are estimates: of which share of what happened, in ppm (0: all of it was looked at), and
-	 * one standard error of the sum, in the event's unit.
+	 * Values are estimates: of which share of what happened, in ppm (0: all of it was looked
+	 * at), and one standard error of the sum, in the event's unit.
 	 */
 	uint32_t estimate_ppm;
 	uint64_t estimate_error;
 	const char *app_service;	/* process comm, or "Total" */
 	uint32_t process_id;		/* host PID; 0 for Total and for loss without a process */
 	uint64_t process_start_ns;	/* wall time; 0: not known */
-	struct tags tags;		/* pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type,
-					   container, container_id, image, container_pid, k8s.label.X */
+	/*
+	 * pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type, container, container_id,
+	 * image, container_pid, k8s.label.X
+	 */
+	struct tags tags;
 	struct profile_sample *samples;
 	size_t n_samples, cap_samples;
 	struct loss *losses;		/* a profile may have losses and no samples */
@@ -188,19 +202,28 @@ size_t batch_bytes(const struct batch *b);	/* what its arena holds */
 const char *batch_str(struct batch *b, const char *s);
 const char *batch_strn(struct batch *b, const char *s, size_t n);
 int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
-/* The same in two steps, for frames that come again and again; the strings are batch_str()'s and their bytes not looked at. */
+/*
+ * The same in two steps, for frames that come again and again; the strings are batch_str()'s and
+ * their bytes not looked at.
+ */
 const struct frame *batch_frame(struct batch *b, const struct frame *f);
-int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n, uint32_t *ret_index);
+int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
+		   uint32_t *ret_index);
 /* profile_sample.link of a context, made if need be; -E2BIG: BATCH_MAX_LINKS. */
 #define BATCH_MAX_LINKS 65536
 int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
 struct profile *batch_profile(struct batch *b);	/* zeroed, owned by b */
-void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);	/* copies; replaces */
+/* copies; replaces */
+void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);
 const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
 struct profile_sample *profile_add(struct batch *b, struct profile *p);
-void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n, uint64_t time_ns);
+void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n,
+		  uint64_t time_ns);
 
-/* First 16 bytes of SHA-256 over the '\0'-joined parts: a repeat of the same window has the same id. */
+/*
+ * First 16 bytes of SHA-256 over the '\0'-joined parts: a repeat of the same window has the same
+ * id.
+ */
 void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 
 /* pprof (gzip is the caller's business): github.com/google/pprof proto/profile.proto. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select: which pods a target selects and which of these must not be profiled. Pure. The agent plans with it, and the
- * hub counts with it the pods of nodes that have no agent. The behaviour as text and cases: controller-spec/.
- * Everything is borrowed from the API objects.
+ * select: which pods a target selects and which of these must not be profiled. Pure. The agent
+ * plans with it, and the hub counts with it the pods of nodes that have no agent. The behaviour as
+ * text and cases: controller-spec/. Everything is borrowed from the API objects.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 #define SELECT_LABEL "podflame.io/profiling" /* of namespaces and pods, and an annotation of pods */
 
 /*
- * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector with a member that
- * this version does not know matches nothing.
+ * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector
+ * with a member that this version does not know matches nothing.
  */
 bool selector_matches(const json_t *sel, const json_t *labels);
 
@@ -26,7 +26,10 @@ struct selected {
 	const json_t *ns_labels; /* NULL: none, or not known */
 	const json_t *labels, *annotations;
 };
-/* Whether the node selector takes a node; labels NULL: not known, then only a target without a node selector is right. */
+/*
+ * Whether the node selector takes a node; labels NULL: not known, then only a target without a node
+ * selector is right.
+ */
 bool select_takes_node(const struct selection *s, const json_t *labels);
 bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels);
 /* Whether the selectors match the pod: its namespace and itself. */

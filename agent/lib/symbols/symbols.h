@@ -13,19 +13,25 @@
 struct elf_index;			/* immutable, reference counted, mmapped */
 struct elf_index *elf_index_ref(struct elf_index *i);
 struct elf_index *elf_index_unref(struct elf_index *i);
-/* Reads a child's answer; refuses (-EBADMSG) whatever is not consistent. Takes fd, which is sealed. */
+/*
+ * Reads a child's answer; refuses (-EBADMSG) whatever is not consistent. Takes fd, which is sealed.
+ */
 int elf_index_open(int memfd, struct elf_index **ret);
 /* The same of bytes that the caller keeps until the last unref has called release(arg). */
 int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), void *arg,
 		     struct elf_index **ret);
 size_t elf_index_bytes(const struct elf_index *i);
-const void *elf_index_data(const struct elf_index *i);	/* elf_index_bytes of them: to store or to send */
+/* elf_index_bytes of them: to store or to send */
+const void *elf_index_data(const struct elf_index *i);
 const char *elf_index_build_id(const struct elf_index *i);	/* hex, "" if none */
 /* Same bytes: files may share an index only then; a build id alone can be forged. */
 bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
 /* File offset -> ELF virtual address by the PT_LOAD headers; -ENOENT outside of all. */
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
-/* Of the first byte of an executable mapping: its segment may begin inside that page, behind another's end. */
+/*
+ * Of the first byte of an executable mapping: its segment may begin inside that page, behind
+ * another's end.
+ */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address);
 /* The executable segments, from 0; false: there are no more. */
@@ -58,13 +64,17 @@ struct elf_inline {
 	uint32_t line;			/* 0: not known */
 };
 #define ELF_INLINES_MAX 64
-/* Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. The symbol is around them. */
-size_t elf_index_inlines(const struct elf_index *i, uint64_t address, struct elf_inline ret[ELF_INLINES_MAX]);
+/*
+ * Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. The symbol is around them.
+ */
+size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
+			 struct elf_inline ret[ELF_INLINES_MAX]);
 
 /* ---- marks: what the parser was asked to find (parser_config.marks) ---- */
 struct elf_mark {
-	const char *name;		/* of the symbol; of a text the pattern as it was asked for, '"' first */
-	uint64_t address, size;		/* ELF virtual address; a thread-local symbol's: its offset in the TLS image */
+	const char *name; /* of the symbol; of a text the pattern as it was asked for, '"' first */
+	/* ELF virtual address; a thread-local symbol's: its offset in the TLS image */
+	uint64_t address, size;
 	bool thread_local;
 };
 size_t elf_index_n_marks(const struct elf_index *i);
@@ -91,18 +101,23 @@ void elf_index_tables(const struct elf_index *i, struct elf_tables *ret);
 /* ---- what the file says of itself ---- */
 enum elf_index_flag {
 	ELF_INDEX_GO = 1 << 0,			/* names and rows come from .gopclntab */
-	ELF_INDEX_HAS_DWARF = 1 << 1,		/* .debug_info of its own: a debug index is worth asking for */
-	ELF_INDEX_DEBUG = 1 << 2,		/* this is the debug index: symbols and inlined functions, no tables */
-	ELF_INDEX_NO_UNWIND = 1 << 3,		/* neither .eh_frame nor .debug_frame nor .gopclntab */
-	ELF_INDEX_UNWIND_CUT = 1 << 4,		/* tables are not complete: limits, or damage on the way */
-	ELF_INDEX_DWARF_CUT = 1 << 5,		/* inlined functions are not complete: limits, time, or damage */
+	/* .debug_info of its own: a debug index is worth asking for */
+	ELF_INDEX_HAS_DWARF = 1 << 1,
+	/* this is the debug index: symbols and inlined functions, no tables */
+	ELF_INDEX_DEBUG = 1 << 2,
+	ELF_INDEX_NO_UNWIND = 1 << 3, /* neither .eh_frame nor .debug_frame nor .gopclntab */
+	ELF_INDEX_UNWIND_CUT = 1 << 4, /* tables are not complete: limits, or damage on the way */
+	/* inlined functions are not complete: limits, time, or damage */
+	ELF_INDEX_DWARF_CUT = 1 << 5,
 	ELF_INDEX_DWO = 1 << 6,			/* split DWARF: elf_index_wanted says which files */
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
-	ELF_INDEX_NATIVE_IMAGE = 1 << 14,	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
-	ELF_INDEX_CODE_CUT = 1 << 15,		/* more code without call frame information than is followed */
-	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
+	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
+	ELF_INDEX_NATIVE_IMAGE = 1 << 14,
+	/* more code without call frame information than is followed */
+	ELF_INDEX_CODE_CUT = 1 << 15,
+	ELF_INDEX_BUILD_ID_CUT = 1 << 10, /* the build id is longer than a limit: it has none */
 	/* A compressed section was not read: of an unknown kind, damaged, over a limit. */
 	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,
 	ELF_INDEX_COMPRESSED_DAMAGED = 1 << 12,
@@ -110,7 +125,9 @@ enum elf_index_flag {
 	ELF_INDEX_COMPRESSED = 7 << 11,		/* any of the three */
 };
 unsigned elf_index_flags(const struct elf_index *i);
-/* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
+/*
+ * What users shall know that it lacks: a word for counters, a text for people. Both are constants.
+ */
 struct elf_lack {
 	const char *word, *text;
 };
@@ -152,14 +169,13 @@ struct name_cost {
 };
 /*
  * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, as a
- * rule. Where a child does not start, answer or end in time, an impatient demangler blocks for about
- * 0.6 s; where two answers in a row are late, it then asks no child for 3 s. Another one blocks for
- * up to half a minute.
- * Past a limit of CPU time that slow names of a file take, all further names of the file stay
- * mangled for a while. So they do where one name made two children die, and where a child did not
- * answer. podflame_names_mangled_total counts, by reason, each name that stays mangled.
- * *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since it may not
- * be the name that failed; 0: the text is final.
+ * rule. Where a child does not start, answer or end in time, an impatient demangler blocks for
+ * about 0.6 s; where two answers in a row are late, it then asks no child for 3 s. Another one
+ * blocks for up to half a minute. Past a limit of CPU time that slow names of a file take, all
+ * further names of the file stay mangled for a while. So they do where one name made two children
+ * die, and where a child did not answer. podflame_names_mangled_total counts, by reason, each name
+ * that stays mangled. *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become
+ * readable, since it may not be the name that failed; 0: the text is final.
  */
 char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns);
