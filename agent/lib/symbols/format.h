@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of an index: header, then the sections in the order of INDEX_SECTIONS, each an array of
- * its type, then strings; nothing else. Included by the reader and by the writer (node/parse).
+ * The bytes of an index: the header, then the sections in the order of INDEX_SECTIONS, each an
+ * array of its type, then strings, and nothing else. The reader and the writer (node/parse) include
+ * this file.
  */
 #pragma once
 
