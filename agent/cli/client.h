@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to the verbs that ask a hub over its API: where it is, who asks, question and answer. */
+/*
+ * Private to the verbs that ask a hub over its API: address and credentials, question and answer.
+ */
 #pragma once
 
 #include "lib/base/base.h"
@@ -38,5 +40,5 @@ struct client_answer {
 int client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
 	       struct field_error *reterr);
 void client_answer_done(struct client_answer *a);
-/* "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, as the hub says it. */
+/* Prints "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, with the hub's words. */
 void client_print_refusal(const struct client *c, const struct client_answer *a, const char *who);

@@ -31,5 +31,5 @@ typedef void certs_ready_fn(struct tls *tls, void *arg);
 int certs_new(struct loop *l, struct kube *k, const struct certs_config *c, certs_ready_fn *ready,
 	      void *arg, struct certs **ret);
 struct certs *certs_free(struct certs *c);
-/* What is in the way, for /healthz; "" when ready. */
+/* The problem, for /healthz; "" if there is none. */
 const char *certs_problem(const struct certs *c);

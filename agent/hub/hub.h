@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub: the centre put together: ingest, store, query, API and page, status
- * controller, certificate. In a cluster everything is TLS and asks who you are;
- * `podflame local` serves loopback only, openly.
+ * hub: puts the hub together: ingest, store, query, API and page, status controller, certificate.
+ * In a cluster everything is TLS and needs sign-in; `podflame local` serves loopback only, without
+ * either.
  */
 #pragma once
 

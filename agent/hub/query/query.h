@@ -57,12 +57,12 @@ struct tree;
 struct tree *tree_new(void);
 struct tree *tree_free(struct tree *t);
 /*
- * Asked for each frame without a name: the frames that take its place, root first, which live as
- * long as rows are added; 0: the frame stays. NULL: nobody is asked.
+ * Called for each frame without a name: the frames that replace it, root first, which live as long
+ * as rows are added; 0: the frame stays. NULL: all frames stay.
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
-/* Frames live, each at its address, as long as rows are added. */
+/* Frames must stay at their addresses as long as rows are added. */
 int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /*
  * {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text,
@@ -71,7 +71,7 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 char *tracing_reply(const struct tree *t, const struct tracing_request *r,
 		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
-/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
+/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is its HTTP status. */
 char *tracing_error(const char *status, const char *description, const struct tracing_request *r,
 		    int *ret_http, size_t *ret_n);
 /*
@@ -80,7 +80,7 @@ char *tracing_error(const char *status, const char *description, const struct tr
  */
 char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
-/* The tags tag_filter knows: name, whether we have it, how it compares. */
+/* The tags of tag_filter: name, whether podflame stores it, how it compares. */
 struct tag_info {
 	const char *name;
 	const char *canonical;		/* alias of; NULL: itself */
@@ -90,5 +90,5 @@ struct tag_info {
 };
 const struct tag_info *tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
 const struct tag_info *tag_table(size_t *ret_n);
-const char *tag_canonical(const struct tag_info *t, const char *name); /* what the store calls it */
+const char *tag_canonical(const struct tag_info *t, const char *name); /* its name in the store */
 const char *tag_suggest(const char *name);	/* the closest known name; NULL: none is close */

@@ -24,7 +24,7 @@ struct function {
 
 /* Which function a frame is, as the outermost of its stack or not. */
 struct frame_slot {
-	const struct frame *frame; /* NULL: free; told from others by its address */
+	const struct frame *frame; /* NULL: free; identified by its address */
 	uint32_t function;
 	bool outermost;
 };
@@ -42,7 +42,7 @@ struct tree {
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
 	bool more_apps; /* there are others */
-	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */
+	uint64_t n_cut_rows;	      /* rows whose stack is cut */
 	uint64_t n_marked, n_unnamed; /* samples with a marker frame; with an unresolved one */
 	uint64_t seed;
 	tree_names_fn *names; /* of frames without one; NULL: none */
@@ -58,7 +58,7 @@ char *tree_root_name(const struct tree *t, const char *app_service);
  * known.
  */
 void put_sources(struct buf *b, const struct tree *t);
-/* note.c: what a reader must know of this answer; "": nothing. */
+/* note.c: a note for the reader of this answer; "": none. */
 #define REPLY_NOTE_BYTES 256
 void reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);

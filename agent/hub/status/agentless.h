@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agentless: nodes on which no agent has worked for 90 seconds, and what targets select there,
- * which no report tells. The hub lists the metadata of the pods of such a node, once a minute at
+ * since no report says it. The hub lists the metadata of the pods of such a node, once a minute at
  * most, and makes one list at a time.
  */
 #pragma once
@@ -23,20 +23,20 @@ int agentless_new(struct kube *k, const struct agentless_config *c, const struct
 		  void *arg,
 		  struct agentless **ret);
 struct agentless *agentless_free(struct agentless *a);
-/* NULL: it is gone */
+/* NULL: it was deleted */
 void agentless_node(struct agentless *a, const char *node, const json_t *obj);
 void agentless_report(struct agentless *a, const char *node, bool there);
 /* To be called every second. all_known: all nodes and reports are; before that no node counts. */
 void agentless_tick(struct agentless *a, bool all_known);
 /* The nodes that had no agent when all were known have been looked at. */
 bool agentless_settled(struct agentless *a, bool all_known);
-/* They are not waited for any longer: agentless_unseen tells of those that were not looked at. */
+/* Do not wait for them any longer: agentless_unseen counts the nodes that were not listed. */
 void agentless_hurry(struct agentless *a);
 bool agentless_is(const struct agentless *a, const char *node);
 void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg);
 /*
- * What the status says of a target on such a node, in the form of an element of a report's
- * status.targets, with "withoutAgent": true. NULL: the target selects nothing there. New reference.
+ * The entry of a target for such a node, in the form of an element of a report's status.targets,
+ * with "withoutAgent": true. NULL: the target selects nothing there. New reference.
  */
 json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target);
 /* "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all are. */

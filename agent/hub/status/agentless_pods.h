@@ -12,9 +12,9 @@ struct agentless_pods {
 	struct agentless_pod *list; /* by namespace */
 	size_t n, n_bytes;
 	json_t *labels; /* of the node */
-	char *why;	/* why it may have no agent; NULL: nobody has looked yet */
+	char *why;	/* why the node may have no agent; NULL: not known yet */
 };
-/* They leave in the object only what this module reads. */
+/* Trim functions: they keep only the members that this module reads. */
 void agentless_trim_pod(json_t *obj);
 void agentless_trim_node(json_t *obj);
 void agentless_trim_named(json_t *obj); /* a namespace */
