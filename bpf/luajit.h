@@ -2,12 +2,12 @@
 /*
  * luajit: LuaJIT's part of the walk: 2.1 with GC64, x86-64 (lj_frame.h, lj_obj.h, vm_x64.dasc).
  *
- * Its interpreter is hand-written assembler that runs in one C frame of fixed size, and so do traces
- * (JIT code), a few bytes further down. A Lua thread (lua_State L) keeps a chain of these C frames:
- * L->cframe, then each one's CFRAME_OFS_PREV. Every C frame holds its L. So a frame is certain: it is
- * taken only where L, found in it, says that it is the next of the chain.
- * Lua's own frames lie in L's stack: slots of 8 bytes; below base[0] the link (a bytecode address or
- * a size, with the type in its low bits), below that the function.
+ * Its interpreter is hand-written assembler that runs in one C frame of fixed size, and so do
+ * traces (JIT code), a few bytes further down. A Lua thread (lua_State L) keeps a chain of these C
+ * frames: L->cframe, then each one's CFRAME_OFS_PREV. Every C frame holds its L. So a frame is
+ * certain: the walk takes it only if its L says that it is the next of the chain. Lua's own frames
+ * lie in L's stack: slots of 8 bytes; below base[0] the link (a bytecode address or a size, with
+ * the type in its low bits), below that the function.
  */
 #pragma once
 

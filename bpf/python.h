@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of the
- * evaluation loop runs a piece of it. Where a piece ends is told by what the activation has on the C
- * stack, so a piece is never shown with another activation's native frame:
+ * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of
+ * the evaluation loop runs a piece of it. The data that the activation has on the C stack shows
+ * where its piece ends, so a piece is never shown with another activation's native frame:
  * - up to 3.10 it is one frame object;
- * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends it
- *   (3.11), a shim frame does (3.12);
- * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version, pycore_frame.h).
+ * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends
+ *   it (3.11), a shim frame does (3.12);
+ * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version,
+ *   pycore_frame.h).
  */
 #pragma once
 

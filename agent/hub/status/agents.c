@@ -78,11 +78,11 @@ bool agents_pods_known(const struct agents *a)
 
 /*
  * While the pods are not known, a report is the only sign of an agent. The report of a node that
- * lacked an agent before may be the old agent's: it counts once an agent has written it anew.
+ * lacked an agent before may be the old agent's: it counts once an agent has written it again.
  *
- * An agent that was ready and is not now neither works again nor stops working: a node that has no
- * CPU to spare has one like it. One that never was ready has no plan yet: the report is of the agent
- * before it.
+ * An agent that was ready and is not now neither begins to work again nor stops working: so it is
+ * on a node without CPU to spare. An agent that never was ready has no plan yet: the report is that
+ * of the agent before it.
  */
 static bool works(const struct agents *a, const struct node *n)
 {
