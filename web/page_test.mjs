@@ -58,8 +58,8 @@ function startLocal() {
   }));
 }
 
-// An answer of the page's own question in which shares mean something: some CPU seconds of the workload. The first
-// windows have a few samples of a process whose files were not read yet.
+// An answer of the page's own question in which shares mean something: some CPU seconds of the
+// workload. The first windows have a few samples of a process whose files were not read yet.
 async function waitForData(origin) {
   let samples = 0;
   for (const end = Date.now() + 180_000; Date.now() < end; ) {
@@ -466,7 +466,8 @@ const tests = {
     slow = false;
     await page.selectOption('#choice-range', '21600');
     await until(async () => !(await isStale(page)) && !(await page.isVisible('#busy')));
-    assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]); // by then, not when they took too long
+    // by then, not when they took too long
+    assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]);
     for (const r of held) await r.fulfill({ json: r.request().url().endsWith('values') ? { result: [{ value: 'old', samples: 1 }] } : replyOf({ old: 1 }) }).catch(() => {});
     assert.deepEqual(await table(page), ['new']);
     assert.deepEqual(await page.$$eval('#choice-pod option', (all) => all.map((o) => o.value)), ['', 'new']);
