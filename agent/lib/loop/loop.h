@@ -88,7 +88,8 @@ void worker_give_time(struct worker *w);
 int worker_replace(struct worker *stuck, struct worker **ret);
 /* Aborts where neither the thread of w runs this nor one in whose place w is (worker_replace). */
 #define worker_assert(w) assert_se(worker_is_current(w))
-bool worker_is_current(const struct worker *w);	/* the caller runs on such a thread; any thread may ask */
+/* the caller runs on such a thread; any thread may ask */
+bool worker_is_current(const struct worker *w);
 /* Runs j->done on the loop thread; any thread. */
 void loop_post(struct loop *l, struct job *j);
 
