@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * context: the call that a thread works on, where its program publishes it. A row of PF_CONTEXTS
- * (runtimes.h) each; agent/node/runtime/context_<name>.c finds where it lies.
+ * (runtimes.h) each; agent/node/runtime/context/context_<name>.c finds where it lies.
  * docs/trace-context.md.
  */
 #pragma once

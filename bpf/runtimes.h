@@ -2,7 +2,7 @@
 /*
  * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file for each.
  * bpf/<name>.h has struct pf_<name>, the data that user space gives the kernel about a process, and
- * with PF_WALKER the runtime's part of the walk. Its other half is agent/node/runtime/<name>.c.
+ * with PF_WALKER the runtime's part of the walk. Its other half is agent/node/runtime/<name>/.
  * docs/adding-a-language.md.
  *
  * The mapping of the current frame says whether the frame is a runtime's code:

@@ -91,8 +91,8 @@ void record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
 void record_look_again(struct recording *r);
 /* Whether its mappings may not be read again yet, because the last reading took much time. */
-bool record_rests(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns, uint32_t exec_id);
-void record_forget(struct recording *r, uint32_t tgid, uint64_t start_boottime_ns);
+bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
+void record_forget(struct recording *r, struct process_id id);
 void record_tables_free(struct recording *r);
 void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
 void record_print_stacks(const struct recording *r);

@@ -266,7 +266,7 @@ static void print_not_seen(const struct recording *r)
 		fprintf(stderr,
 			"podflame record: process %u: the profile lacks a part of its memory: "
 			"%s%s%s\n",
-			h->tgid, problem ? problem : "", problem && grown ? "; " : "",
+			(unsigned)h->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
 			grown ? grown : "");
 	}
 	if (n > NOT_SEEN_SHOWN)

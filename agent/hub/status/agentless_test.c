@@ -1,38 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which nodes are without an agent, when they are looked at, and what is told where that fails.
- * Watches and lists are stood in for, and the clock is the test's. What targets select there:
- * agentless_cases_test.c.
- */
-#include "hub/status/agentless.h"
-
-#include <setjmp.h>
-#include <stdlib.h>
-#include <cmocka.h>
-
-#include "lib/base/testclock.h"
-#include "lib/kube/testwatches.h"
-
-#define BEGAN_NS (1800000000 * NSEC_PER_SEC) /* of each test: only the test moves the clock on */
-
-static struct agentless *a;
-static unsigned n_changed, n_unseen, n_listed;
-static char changed_node[64];
-static json_t *node_object, *pod_object; /* every node that is looked at, and its pod; NULL: none */
-static size_t left_out;			 /* of a list of pods */
-
-static void on_changed(const char *node, void *arg)
-{
-	(void)arg;
-	n_changed++;
-	snprintf(changed_node, sizeof(changed_node), "%s", node);
-}
-
-static void on_unseen(void *arg)
-{
-	(void)arg;
-	n_unseen++;
-}
+/* Which nodes are without an agent, and why. What targets select there: agentless_cases_test.c. */
+#include "hub/status/testagentless.h"
 
 /* ---- the world ---- */
 
