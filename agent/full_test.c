@@ -102,13 +102,13 @@ static void add_sample(struct batch *b, struct profile *p)
 		snprintf(name + 2 * i, 3, "%02x", noise[i]);
 	s->cpu = -1;
 	s->value = s->n_samples = 1;
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 }
 
 static void send_window(struct world *w)
 {
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	_cleanup_free_ char *id = xasprintf("window %u", ++w->n_windows);
 	const char *parts[] = {id};
 
@@ -116,18 +116,18 @@ static void send_window(struct world *w)
 	p->event = EVENT_ON_CPU;
 	p->start_ns = (T0 + w->n_windows * 10ULL) * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = 10;
 	for (size_t i = 0; i < N_PER_WINDOW; i++)
 		add_sample(b, p);
-	assert_int_equal(sender_send(w->wire.sender, b), 0);
+	assert_int_equal(send_send(w->wire.sender, b), 0);
 }
 
 static struct sender_stats stats_of(const struct world *w)
 {
 	struct sender_stats s;
 
-	sender_stats(w->wire.sender, &s);
+	send_stats(w->wire.sender, &s);
 	return s;
 }
 

@@ -156,7 +156,7 @@ static void send_batch(struct world *w, struct batch *b)
 		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)
 			w->n_sent += b->profiles[i]->samples[k].n_samples;
 	if (b)
-		assert_int_equal(sender_send(w->wire.sender, b), 0);
+		assert_int_equal(send_send(w->wire.sender, b), 0);
 }
 
 /* As sample_queue.c does: mappings of who is not known are read, then it is folded. */
@@ -168,14 +168,14 @@ static void take_drain(struct world *w, struct drain *d)
 
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
-		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
+		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = proc_owner_ref(w->owner)};
 	pipeline_windows_fold(w->windows, &f, &answer);
 	for (size_t i = 0; i < answer.n_missing; i++) {
-		assert_int_equal(mappings_read(process_id_of(&answer.missing[i]),
-					       answer.missing[i].exec_id, &m),
+		assert_int_equal(proc_mappings_read(process_id_of(&answer.missing[i]),
+						    answer.missing[i].exec_id, &m),
 				 0);
 		pipeline_windows_mappings(w->windows, m);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 	if (answer.waits) {
 		f.last_pass = true;
@@ -270,7 +270,7 @@ static void make_world(struct world *w)
 		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS};
 
 	wire_make(&w->wire, &stored, spool, 64 << 20);
-	sender_on_stored(w->wire.sender, on_stored, w);
+	send_on_stored(w->wire.sender, on_stored, w);
 	assert_int_equal(files_new(&fc, &w->files), 0);
 	assert_int_equal(pipeline_windows_new(&c, w->files, &w->windows), 0);
 	w->owner = xcalloc(1, sizeof(*w->owner));
@@ -287,7 +287,7 @@ static void done(struct world *w)
 	wire_free(&w->wire);
 	pipeline_windows_free(w->windows);
 	files_free(w->files);
-	owner_unref(w->owner);
+	proc_owner_unref(w->owner);
 	testdir_remove(w->dir);
 }
 

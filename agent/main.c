@@ -294,11 +294,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } tools[] = {
-	{"record", cmd_record,
+	{"record", cli_cmd_record,
 	 "Profiles processes and writes the profile to a file. Needs no hub."},
-	{"query", cmd_query, "Asks a hub for a profile: folded stacks, a table, or JSON."},
-	{"symbols", cmd_symbols, "Stores symbols of stripped programs at a hub."},
-	{"doctor", cmd_doctor, "Says what podflame can profile here, and why not more."},
+	{"query", cli_cmd_query, "Asks a hub for a profile: folded stacks, a table, or JSON."},
+	{"symbols", cli_cmd_symbols, "Stores symbols of stripped programs at a hub."},
+	{"doctor", cli_cmd_doctor, "Says what podflame can profile here, and why not more."},
 	{"version", version, "Prints the version."},
 };
 

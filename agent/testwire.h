@@ -41,12 +41,12 @@ static inline void wire_make(struct wire *w, const struct store_config *stored,
 	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
 	sc.url = url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
 	sc.os = w->disk;
-	assert_int_equal(sender_new(w->loop, &sc, &w->sender, NULL), 0);
+	assert_int_equal(send_new(w->loop, &sc, &w->sender, NULL), 0);
 }
 
 static inline void wire_free(struct wire *w)
 {
-	sender_free(w->sender);
+	send_free(w->sender);
 	http_server_free(w->server);
 	worker_free(w->disk);
 	worker_free(w->writer);

@@ -24,7 +24,7 @@ static inline int cli_flush(void)
 /* The process of a thread: /proc/TID exists, too. 0: it cannot be read. */
 uint32_t cli_process_of(uint32_t pid);
 
-int cmd_record(int argc, char **argv);
-int cmd_query(int argc, char **argv);
-int cmd_symbols(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
+int cli_cmd_record(int argc, char **argv);
+int cli_cmd_query(int argc, char **argv);
+int cli_cmd_symbols(int argc, char **argv);
+int cli_cmd_doctor(int argc, char **argv);

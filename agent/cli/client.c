@@ -56,9 +56,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-const struct argp client_argp = {option_list, parse_option, NULL, NULL, NULL, NULL, NULL};
+const struct argp cli_client_argp = {option_list, parse_option, NULL, NULL, NULL, NULL, NULL};
 
-int client_url_parse(const char *text, struct url *ret, struct field_error *reterr)
+int cli_client_url_parse(const char *text, struct url *ret, struct field_error *reterr)
 {
 	_cleanup_(url_done) struct url u = {0};
 	struct field_error e = {0};
@@ -134,7 +134,7 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 	_cleanup_free_ char *ca = NULL;
 	_cleanup_(url_done) struct url url = {0};
 	struct http_client_config h = {.user_agent = "podflame/" PODFLAME_VERSION};
-	int r = client_url_parse(o->url, &url, reterr);
+	int r = cli_client_url_parse(o->url, &url, reterr);
 
 	if (!r && o->token_file && !url.tls && !stays_here(url.host))
 		r = field_error_set(reterr, "--token-file",
@@ -156,7 +156,7 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 	return r;
 }
 
-int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr)
+int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr)
 {
 	struct client *c = xcalloc(1, sizeof(*c));
 	int r = loop_new(&c->loop);
@@ -169,14 +169,14 @@ int client_new(const struct client_options *o, struct client **ret, struct field
 	if (!r)
 		r = connect_hub(c, reterr);
 	if (r) {
-		client_free(c);
+		cli_client_free(c);
 		return r;
 	}
 	*ret = c;
 	return 0;
 }
 
-struct client *client_free(struct client *c)
+struct client *cli_client_free(struct client *c)
 {
 	if (!c)
 		return NULL;
@@ -199,8 +199,8 @@ static void answered(int status, const char *body, size_t n, const char *error, 
 	loop_stop(c->loop, 0);
 }
 
-int client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
-	       struct field_error *reterr)
+int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
+		   struct field_error *reterr)
 {
 	_cleanup_free_ char *type =
 		q->content_type ? xasprintf("Content-Type: %s", q->content_type) : NULL;
@@ -225,14 +225,15 @@ int client_ask(struct client *c, const struct client_question *q, struct client_
 	return r ? field_error_set(reterr, c->options->url, "%s", strerror(-r)) : 0;
 }
 
-void client_answer_done(struct client_answer *a)
+void cli_client_answer_done(struct client_answer *a)
 {
 	free(a->body);
 	free(a->error);
 	*a = (struct client_answer){0};
 }
 
-void client_print_refusal(const struct client *c, const struct client_answer *a, const char *who)
+void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
+			      const char *who)
 {
 	_cleanup_json_ json_t *reply = json_loadb(a->body, a->n, 0, NULL);
 	const char *why = json_str_at(reply, "DESCRIPTION", NULL);

@@ -14,15 +14,15 @@ struct client_options {
 	const char *url, *token_file, *ca_file;
 	bool insecure;
 };
-extern const struct argp client_argp;	/* a child parser; input: struct client_options * */
+extern const struct argp cli_client_argp;	/* a child parser; input: struct client_options * */
 
 /* "https://HOST[:PORT][/]" */
-int client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
+int cli_client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
 /* o: borrowed */
-int client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
-struct client *client_free(struct client *c);
+int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
+struct client *cli_client_free(struct client *c);
 
 struct client_question {
 	const char *method, *path;
@@ -37,8 +37,8 @@ struct client_answer {
 	char *error;
 };
 /* Waits for the answer; fails only when the question could not be sent at all. */
-int client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
+int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
 	       struct field_error *reterr);
-void client_answer_done(struct client_answer *a);
+void cli_client_answer_done(struct client_answer *a);
 /* Prints "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, with the hub's words. */
-void client_print_refusal(const struct client *c, const struct client_answer *a, const char *who);
+void cli_client_print_refusal(const struct client *c, const struct client_answer *a, const char *who);

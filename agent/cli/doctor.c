@@ -38,7 +38,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-json_t *doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail)
+json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail)
 {
 	json_t *c = json_pack("{s:s, s:b, s:s}", "check", check, "ok", ok, "detail", detail);
 
@@ -62,7 +62,7 @@ static void print(const struct doctor *d)
 		       json_str_at(c, "check", ""), json_str_at(c, "detail", ""));
 }
 
-int cmd_doctor(int argc, char **argv)
+int cli_cmd_doctor(int argc, char **argv)
 {
 	static char name[] = "podflame doctor";
 	const struct argp argp = {option_list,
@@ -88,13 +88,13 @@ int cmd_doctor(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))
-		doctor_tell(&d, "parse child", false, "podflame cannot start it");
+		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
 	d.checks = machine; /* first: what a probe costs here is told of the process */
 	if (files)
-		doctor_machine(&d, files);
+		cli_doctor_machine(&d, files);
 	d.checks = process;
 	if (d.pid && files)
-		doctor_process(&d, files);
+		cli_doctor_process(&d, files);
 	json_array_extend(process, machine);
 	json_decref(machine);
 	print(&d);

@@ -13,17 +13,17 @@ struct doctor {
 	uint64_t hit_ns; /* cost of a hit of a uprobe here; 0: there are no uprobes */
 };
 /* Borrowed: a caller may add members for programs. */
-json_t *doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
+json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
 
 /* doctor_process.c */
-void doctor_process(struct doctor *d, struct files *files);
+void cli_doctor_process(struct doctor *d, struct files *files);
 
 /* doctor_events.c: waiting and memory; go: it has goroutines */
-void doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go);
+void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go);
 
 /* doctor_machine.c */
-void doctor_machine(struct doctor *d, struct files *files);
+void cli_doctor_machine(struct doctor *d, struct files *files);
 
 /* doctor_file.c: its names and tables; index NULL: it could not be read, error says why. */
-void doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
+void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
 		 const struct elf_index *index, int error);

@@ -17,10 +17,10 @@
 
 static void tell_off_cpu(struct doctor *d, bool go)
 {
-	json_t *c = doctor_tell(d, "process off-cpu", true,
-				go ? "podflame sees where its threads wait, but not goroutines "
-				     "that Go parks itself (channels, mutexes, timers, network)"
-				   : "podflame sees where its threads wait");
+	json_t *c = cli_doctor_tell(d, "process off-cpu", true,
+				    go ? "podflame sees where its threads wait, but not goroutines "
+					 "that Go parks itself (channels, mutexes, timers, network)"
+				       : "podflame sees where its threads wait");
 
 	json_object_set_new(c, "event", json_string("off-cpu"));
 	json_object_set_new(c, "goroutines", json_boolean(go));
@@ -45,7 +45,7 @@ static bool has_text(const json_t *list, const char *text)
 	return false;
 }
 
-static json_t *file_of(json_t *list, const char *path)
+static json_t *files_file_of(json_t *list, const char *path)
 {
 	size_t i;
 	json_t *f;
@@ -65,13 +65,13 @@ static json_t *files_of(const struct alloc_sites *s, const struct mappings *m, e
 
 	for (size_t i = 0; i < s->n; i++) {
 		const struct alloc_site *x = &s->items[i];
-		_cleanup_free_ char *path = text_clean(m->items[x->mapping].path);
-		_cleanup_free_ char *symbol = text_clean(x->symbol);
+		_cleanup_free_ char *path = elf_text_clean(m->items[x->mapping].path);
+		_cleanup_free_ char *symbol = elf_text_clean(x->symbol);
 		json_t *f, *symbols;
 
 		if (!is_shown(x, e))
 			continue;
-		f = file_of(list, path);
+		f = files_file_of(list, path);
 		symbols = json_object_get(f, "symbols");
 		json_object_set_new(f, "places", json_integer(json_int_at(f, "places", 0) + 1));
 		if (!has_text(symbols, symbol))
@@ -131,7 +131,8 @@ static int find_sites(struct files *files, const struct mappings *m, enum event 
 static void tell_memory(struct doctor *d, struct files *files, const struct mappings *m,
 			enum event e)
 {
-	_cleanup_free_ char *check = xasprintf("process %s", event_info(e)->name), *text = NULL;
+	_cleanup_free_ char *check = xasprintf("process %s", profile_event_info(e)->name),
+			    *text = NULL;
 	struct alloc_sites *s = NULL;
 	int r = find_sites(files, m, e, &s);
 	json_t *list, *c;
@@ -139,15 +140,15 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	if (r < 0) {
 		text = xasprintf("cannot find its allocators: %s",
 				 r == -EAGAIN ? "it has just started" : strerror(-r));
-		c = doctor_tell(d, check, false, text);
-		json_object_set_new(c, "event", json_string(event_info(e)->name));
+		c = cli_doctor_tell(d, check, false, text);
+		json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
 		return;
 	}
 	list = files_of(s, m, e);
 	text = sites_text(d, s, list);
 	/* A part is worth having, and often all that there can be. */
-	c = doctor_tell(d, check, s->n || s->go, text);
-	json_object_set_new(c, "event", json_string(event_info(e)->name));
+	c = cli_doctor_tell(d, check, s->n || s->go, text);
+	json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
 	json_object_set_new(c, "files", list);
 	json_object_set_new(c, "goHeapProfile", json_boolean(s->go != NULL));
 	json_object_set_new(c, "hitNs", json_integer((json_int_t)d->hit_ns));
@@ -155,7 +156,7 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	alloc_sites_free(s);
 }
 
-void doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go)
+void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go)
 {
 	tell_off_cpu(d, go);
 	tell_memory(d, files, m, EVENT_MEM_ALLOC);

@@ -173,17 +173,17 @@ static void add_members(json_t *c, const struct elf_index *index, const struct s
 /* The seeds' own check: places inside libjvm where objects are made have no other names. */
 static void check_libjvm(struct doctor *d, const struct sections *s)
 {
-	doctor_tell(d, "libjvm.so symbol table", s->symtab,
-		    s->symtab	 ? "it has a .symtab: podflame can see allocations of Java objects"
-		    : s->unknown ? "podflame cannot tell whether it has a .symtab"
-				 : "it has no .symtab: podflame cannot see allocations of Java "
-				   "objects. Use a build of the JDK whose libjvm.so has one");
+	cli_doctor_tell(d, "libjvm.so symbol table", s->symtab,
+			s->symtab ? "it has a .symtab: podflame can see allocations of Java objects"
+			: s->unknown ? "podflame cannot tell whether it has a .symtab"
+				     : "it has no .symtab: podflame cannot see allocations of Java "
+				       "objects. Use a build of the JDK whose libjvm.so has one");
 }
 
-void doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
-		 const struct elf_index *index, int error)
+void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
+		     const struct elf_index *index, int error)
 {
-	_cleanup_free_ char *path = text_clean(m->path), *failed = NULL;
+	_cleanup_free_ char *path = elf_text_clean(m->path), *failed = NULL;
 	_cleanup_buf_ struct buf out = {0};
 	struct elf_index *debug_index = NULL;
 	struct sections s = {0};
@@ -191,7 +191,7 @@ void doctor_file(struct doctor *d, struct files *files, const struct mapping *m,
 
 	if (!index) {
 		failed = xasprintf("cannot read it: %s", strerror(-error));
-		doctor_tell(d, path, false, failed);
+		cli_doctor_tell(d, path, false, failed);
 		return;
 	}
 	if (m->fd >= 0)
@@ -202,7 +202,7 @@ void doctor_file(struct doctor *d, struct files *files, const struct mapping *m,
 	files_debug_index(files, m, root_fd, &debug_index);
 	tell_rest(&out, index, debug, debug_index);
 	elf_index_unref(debug_index);
-	add_members(doctor_tell(d, path, true, out.data), index, &s, debug);
+	add_members(cli_doctor_tell(d, path, true, out.data), index, &s, debug);
 	if (str_has_suffix(m->path, "/libjvm.so"))
 		check_libjvm(d, &s);
 }

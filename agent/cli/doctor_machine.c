@@ -12,7 +12,7 @@
 
 static void tell(struct doctor *d, const char *check, bool ok, const char *detail)
 {
-	doctor_tell(d, check, ok, detail);
+	cli_doctor_tell(d, check, ok, detail);
 }
 
 /*
@@ -96,7 +96,7 @@ static bool works(const struct probes *p, enum event e)
 
 	s = probes_support(p, &n);
 	for (size_t i = 0; i < n; i++)
-		if (streq(s[i].feature, event_info(e)->name))
+		if (streq(s[i].feature, profile_event_info(e)->name))
 			return s[i].ok;
 	return false;
 }
@@ -111,7 +111,7 @@ static void check_uprobes(struct doctor *d, struct probes *p)
 	d->hit_ns = probes_trap_ns(p);
 	text = xasprintf("%s; a hit costs the process about %" PRIu64 " ns", probes_uprobe_form(p),
 			 d->hit_ns);
-	c = doctor_tell(d, "uprobes", true, text);
+	c = cli_doctor_tell(d, "uprobes", true, text);
 	json_object_set_new(c, "hitNs", json_integer((json_int_t)d->hit_ns));
 }
 
@@ -123,7 +123,7 @@ static void check_probes(struct doctor *d)
 	const struct support *support;
 	size_t n;
 
-	if (cgroup_choose("", &c.hierarchy, &err)) {
+	if (proc_cgroup_choose("", &c.hierarchy, &err)) {
 		tell(d, "cgroups", false, err.reason);
 		c.use_cgroups = false;
 	} else {
@@ -143,12 +143,12 @@ static void check_probes(struct doctor *d)
 	probes_free(p);
 }
 
-void doctor_machine(struct doctor *d, struct files *files)
+void cli_doctor_machine(struct doctor *d, struct files *files)
 {
 	check_kernel(d);
 	check_capabilities(d);
 	check_probes(d);
 	check_symbols(d, files);
-	tell(d, "process files", !*mappings_problem(),
-	     *mappings_problem() ? mappings_problem() : "podflame can read them");
+	tell(d, "process files", !*proc_mappings_problem(),
+	     *proc_mappings_problem() ? proc_mappings_problem() : "podflame can read them");
 }

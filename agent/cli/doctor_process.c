@@ -65,7 +65,7 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 	if (read_proc(d->pid, "status", &status) < 0)
 		return;
 	name = status_field(status, "Name:");
-	shown = text_clean(name);
+	shown = elf_text_clean(name);
 	uids = status_field(status, "\nUid:");
 	pids = status_field(status, "\nNSpid:");
 	own = strrchr(pids, '\t');
@@ -74,7 +74,7 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 			   (int)strcspn(uids, "\t"), uids,
 			   (uint64_t)((now_boot_ns() - start_ns) / NSEC_PER_SEC),
 			   proc_thread_lives(d->pid, d->pid) ? "" : ", its first thread has ended");
-	doctor_tell(d, "process", true, detail);
+	cli_doctor_tell(d, "process", true, detail);
 }
 
 /* Each line of /proc/PID/cgroup is one hierarchy's: ID:CONTROLLERS:PATH. */
@@ -94,23 +94,23 @@ static void tell_container(struct doctor *d)
 		const char *p = strchr(line, ':');
 
 		p = p ? strchr(p + 1, ':') : NULL;
-		if (!p || (raw && cgroup_parse_path(p + 1, &ref) < 0))
+		if (!p || (raw && proc_cgroup_parse_path(p + 1, &ref) < 0))
 			continue;
 		free(raw);
 		raw = xstrdup(p + 1);
-		if (cgroup_parse_path(raw, &ref) == 0)
+		if (proc_cgroup_parse_path(raw, &ref) == 0)
 			break;
 	}
-	path = text_clean(raw ? raw : "");
+	path = elf_text_clean(raw ? raw : "");
 	detail = *ref.pod_uid ? xasprintf("%s of pod %s",
 					  *ref.container_id ? ref.container_id : "?", ref.pod_uid)
 			      : xstrdup("in no pod: `podflame record --pid` and `podflame local` "
 					"can profile it");
-	c = doctor_tell(d, "container", true, detail);
+	c = cli_doctor_tell(d, "container", true, detail);
 	json_object_set_new(c, "containerId", json_string(ref.container_id));
 	json_object_set_new(c, "podUid", json_string(ref.pod_uid));
 	json_object_set_new(c, "cgroup", json_string(path));
-	doctor_tell(d, "cgroup", true, path);
+	cli_doctor_tell(d, "cgroup", true, path);
 }
 
 /* ---- what it runs ---- */
@@ -126,7 +126,7 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	_cleanup_free_ char *check =
 		xasprintf("%s %s%s%s", runtime_is_context(v->kind) ? "context" : "runtime",
 			  ops->title, *l->version ? " " : "", l->version);
-	json_t *c = doctor_tell(d, check, !*l->problem, *l->problem ? l->problem : fine);
+	json_t *c = cli_doctor_tell(d, check, !*l->problem, *l->problem ? l->problem : fine);
 
 	json_object_set_new(c, runtime_is_context(v->kind) ? "context" : "runtime",
 			    json_string(ops->name));
@@ -138,8 +138,8 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 static void tell_seen(struct doctor *d, const struct runtime_recognised *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
-	json_t *c =
-		doctor_tell(d, check, named, named ? "a perf map names its functions" : s->text);
+	json_t *c = cli_doctor_tell(d, check, named,
+				    named ? "a perf map names its functions" : s->text);
 
 	json_object_set_new(c, "runtime", json_string(s->name));
 	json_object_set_new(c, "works", json_boolean(named));
@@ -159,13 +159,14 @@ static void tell_native(struct doctor *d, const struct mappings *m,
 	bool generated = false;
 
 	for (size_t i = 0; i < m->n; i++)
-		generated |= mapping_is_generated(&m->items[i], indexes[i]);
+		generated |= runtime_mapping_is_generated(&m->items[i], indexes[i]);
 	if (generated)
-		doctor_tell(d, "runtime", false,
-			    "code made at run time by a runtime that podflame does not know: "
-			    "stacks go through it by frame pointers, and a perf map would name it");
+		cli_doctor_tell(
+			d, "runtime", false,
+			"code made at run time by a runtime that podflame does not know: "
+			"stacks go through it by frame pointers, and a perf map would name it");
 	else
-		doctor_tell(d, "runtime", true, is_go(m, indexes) ? "Go" : "native code only");
+		cli_doctor_tell(d, "runtime", true, is_go(m, indexes) ? "Go" : "native code only");
 }
 
 static int learn(const struct mappings *m, struct elf_index *const *indexes,
@@ -177,7 +178,7 @@ static int learn(const struct mappings *m, struct elf_index *const *indexes,
 	for (int i = 0; i < LEARN_TURNS; i++) {
 		struct runtime_process *next = NULL;
 		bool again = false;
-		int r = runtimes_learn(p, m, indexes, &next, &again);
+		int r = runtime_learn(p, m, indexes, &next, &again);
 
 		if (r < 0) {
 			runtime_process_unref(p);
@@ -203,7 +204,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	if (r < 0) {
 		_cleanup_free_ char *detail = xasprintf("cannot read its memory: %s", strerror(-r));
 
-		doctor_tell(d, "runtime", false, detail);
+		cli_doctor_tell(d, "runtime", false, detail);
 		return;
 	}
 	for (size_t i = 0; i < runtime_process_n(p); i++) {
@@ -221,9 +222,10 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);
 	if (runtime_java_unnamed(process_id_of(m)))
-		doctor_tell(d, "Java names", false,
-			    "podflame cannot name the JVM's code; a target with javaAttach: "
-			    "Allowed lets the agent ask the JVM for the names (JDK 17 and newer)");
+		cli_doctor_tell(
+			d, "Java names", false,
+			"podflame cannot name the JVM's code; a target with javaAttach: "
+			"Allowed lets the agent ask the JVM for the names (JDK 17 and newer)");
 	runtime_process_unref(p);
 }
 
@@ -292,10 +294,10 @@ static void tell_unsure(struct doctor *d, const struct mappings *m, const int *e
 		bytes = bytes_as(m, errors, i, &first);
 		if (is == SURE || !first)
 			continue;
-		path = text_clean(m->items[i].path);
+		path = elf_text_clean(m->items[i].path);
 		detail = xasprintf("%" PRIu64 " KiB of the code of %s %s", bytes / 1024, path,
 				   says[is].text);
-		c = doctor_tell(d, says[is].check, true, detail);
+		c = cli_doctor_tell(d, says[is].check, true, detail);
 		json_object_set_new(c, "path", json_string(path));
 		json_object_set_new(c, "bytes", json_integer((json_int_t)bytes));
 	}
@@ -311,18 +313,18 @@ static void tell_mapped(struct doctor *d, struct files *files, const struct mapp
 			errors[i] = files_index(files, &m->items[i], &indexes[i]);
 	tell_runtimes(d, m, indexes);
 	tell_unsure(d, m, errors);
-	doctor_events(d, files, m, is_go(m, indexes));
+	cli_doctor_events(d, files, m, is_go(m, indexes));
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].path[0] == '/' && is_first(m, i) &&
 		    !(m->items[i].memory_file && errors[i] == -ENOEXEC))
-			doctor_file(d, files, &m->items[i], m->root_fd, indexes[i], errors[i]);
+			cli_doctor_file(d, files, &m->items[i], m->root_fd, indexes[i], errors[i]);
 	for (size_t i = 0; i < m->n; i++)
 		elf_index_unref(indexes[i]);
 	free(indexes);
 	free(errors);
 }
 
-void doctor_process(struct doctor *d, struct files *files)
+void cli_doctor_process(struct doctor *d, struct files *files)
 {
 	_cleanup_free_ char *stat = NULL, *why = NULL;
 	struct mappings *m = NULL;
@@ -332,25 +334,25 @@ void doctor_process(struct doctor *d, struct files *files)
 
 	if (tgid && tgid != d->pid) {
 		why = xasprintf("%" PRIu32 " is a thread of process %" PRIu32, d->pid, tgid);
-		doctor_tell(d, "process", false, why);
+		cli_doctor_tell(d, "process", false, why);
 		return;
 	}
 	if (!r)
 		r = read_proc(d->pid, "stat", &stat);
 	if (!r && is_kernel_thread(stat)) {
-		doctor_tell(d, "process", false,
-			    "it is a kernel thread: its samples have only kernel functions");
+		cli_doctor_tell(d, "process", false,
+				"it is a kernel thread: its samples have only kernel functions");
 		return;
 	}
 	if (!r)
-		r = mappings_read((struct process_id){start, d->pid}, 0, &m);
+		r = proc_mappings_read((struct process_id){start, d->pid}, 0, &m);
 	if (r) {
 		why = problem_text(r);
-		doctor_tell(d, "process", false, why);
+		cli_doctor_tell(d, "process", false, why);
 		return;
 	}
 	tell_process(d, start);
 	tell_container(d);
 	tell_mapped(d, files, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }

@@ -38,7 +38,7 @@ static struct answer ask(pid_t pid, uid_t uid)
 		dup2(fileno(out), 1);
 		if (uid && setuid(uid) < 0)
 			_exit(99);
-		exit(cmd_doctor(4, argv));
+		exit(cli_cmd_doctor(4, argv));
 	}
 	assert_int_equal(waitpid(child, &a.status, 0), child);
 	assert_true(WIFEXITED(a.status));

@@ -79,7 +79,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 /* ---- what options say ---- */
 
-int query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
+int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 {
 	uint64_t v;
 
@@ -102,12 +102,12 @@ static int make_body(const struct options *o, char **ret, struct field_error *re
 	uint64_t now_ns = now_wall_ns();
 	int64_t from, to;
 
-	if (query_time_parse(o->from, now_ns, &from))
+	if (cli_query_time_parse(o->from, now_ns, &from))
 		return field_error_set(reterr, "--from",
 				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
 				       "2026-11-21T13:00:00Z)",
 				       o->from);
-	if (query_time_parse(o->to, now_ns, &to))
+	if (cli_query_time_parse(o->to, now_ns, &to))
 		return field_error_set(reterr, "--to",
 				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
 				       "2026-11-21T13:00:00Z)",
@@ -136,12 +136,12 @@ static int send_question(const struct options *o, struct client **ret_client,
 	int r = make_body(o, &body, reterr);
 
 	if (!r)
-		r = client_new(&o->hub, ret_client, reterr);
+		r = cli_client_new(&o->hub, ret_client, reterr);
 	if (r)
 		return r;
 	q.body = body;
 	q.n_body = strlen(body);
-	return client_ask(*ret_client, &q, ret, reterr);
+	return cli_client_ask(*ret_client, &q, ret, reterr);
 }
 
 /* ---- answers ---- */
@@ -163,13 +163,13 @@ static int print_answer(const struct client_answer *a, const struct options *o, 
 		r = print(a->body, a->n);
 		return r ? r : print("\n", 1);
 	}
-	r = o->format == FORMAT_TABLE ? query_print_table(reply, o->limit, &out)
-				      : query_print_folded(reply, &out);
+	r = o->format == FORMAT_TABLE ? cli_query_print_table(reply, o->limit, &out)
+				      : cli_query_print_folded(reply, &out);
 	if (!r)
 		r = print(out.data, out.len);
 	if (r)
 		return r;
-	query_print_notes(reply, &notes);
+	cli_query_print_notes(reply, &notes);
 	fwrite(notes.data ? notes.data : "", 1, notes.len, stderr);
 	return 0;
 }
@@ -180,7 +180,7 @@ static int finish(const struct client *c, const struct client_answer *a, const s
 	int r;
 
 	if (a->status != 200) {
-		client_print_refusal(c, a, "podflame query");
+		cli_client_print_refusal(c, a, "podflame query");
 		return 1;
 	}
 	reply = json_loadb(a->body, a->n, 0, NULL);
@@ -203,14 +203,14 @@ static char *option_help(int key, const char *text, void *input)
 		return (char *)text;
 	buf_puts(&b, text);
 	for (int i = 0; i < _EVENT_MAX; i++)
-		buf_printf(&b, "%s%s", i ? ", " : "", event_info((enum event)i)->name);
+		buf_printf(&b, "%s%s", i ? ", " : "", profile_event_info((enum event)i)->name);
 	buf_puts(&b, " (default: on-cpu)");
 	return buf_steal(&b);
 }
 
-int cmd_query(int argc, char **argv)
+int cli_cmd_query(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&client_argp, 0, "The hub:", 0}, {0}};
+	static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
 	static const struct argp argp = {
 		option_list,
 		parse_option,
@@ -242,7 +242,7 @@ int cmd_query(int argc, char **argv)
 	if (r)
 		fprintf(stderr, "podflame query: %s: %s\n", e.path, e.reason);
 	r = r ? 2 : finish(client, &answer, &o);
-	client_answer_done(&answer);
-	client_free(client);
+	cli_client_answer_done(&answer);
+	cli_client_free(client);
 	return r;
 }

@@ -52,7 +52,7 @@ static void put_frame(const char *name, struct buf *out)
 		buf_putc(out, *name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name);
 }
 
-int query_print_folded(const json_t *reply, struct buf *out)
+int cli_query_print_folded(const json_t *reply, struct buf *out)
 {
 	int64_t path[MAX_DEPTH];
 	struct flat f;
@@ -155,7 +155,7 @@ static void put_whole(const json_t *reply, const struct flat *f, struct buf *out
 	buf_putc(out, '\n');
 }
 
-int query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
+int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 {
 	_cleanup_free_ struct row *rows = NULL;
 	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
@@ -216,7 +216,7 @@ static void put_throttled(const json_t *reply, struct buf *out)
 		   (double)us / 1e6);
 }
 
-void query_print_notes(const json_t *reply, struct buf *out)
+void cli_query_print_notes(const json_t *reply, struct buf *out)
 {
 	const json_t *item;
 	size_t i;

@@ -35,7 +35,7 @@ static void urls(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		struct url u;
 
-		assert_int_equal(client_url_parse(good[i].url, &u, &e), 0);
+		assert_int_equal(cli_client_url_parse(good[i].url, &u, &e), 0);
 		assert_string_equal(u.host, good[i].host);
 		assert_int_equal(u.port, good[i].port);
 		assert_int_equal(u.tls, good[i].tls);
@@ -44,7 +44,7 @@ static void urls(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct url u;
 
-		assert_int_equal(client_url_parse(bad[i], &u, &e), -EINVAL);
+		assert_int_equal(cli_client_url_parse(bad[i], &u, &e), -EINVAL);
 		assert_string_equal(e.path, "--url");
 	}
 }
@@ -56,9 +56,9 @@ static void a_password_is_not_shown(void **state)
 	struct url u;
 
 	(void)state;
-	assert_int_equal(client_url_parse("https://me:secret@hub", &u, &e), -EINVAL);
+	assert_int_equal(cli_client_url_parse("https://me:secret@hub", &u, &e), -EINVAL);
 	assert_string_equal(e.reason, "has a user name in it");
-	assert_int_equal(client_url_parse("https://hub:99999", &u, &e), -EINVAL);
+	assert_int_equal(cli_client_url_parse("https://hub:99999", &u, &e), -EINVAL);
 	assert_string_equal(e.reason, "'https://hub:99999' has a port that is not in 1..65535");
 }
 
@@ -108,7 +108,7 @@ static void files_that_cannot_be_used_are_named(void **state)
 		struct field_error e = {0};
 		struct client *c;
 
-		assert_int_equal(client_new(&o, &c, &e), -EINVAL);
+		assert_int_equal(cli_client_new(&o, &c, &e), -EINVAL);
 		assert_string_equal(e.path, t[i].option);
 		assert_string_equal(e.reason, why);
 	}
@@ -133,12 +133,12 @@ static void a_token_leaves_the_machine_over_tls_only(void **state)
 		struct field_error e = {0};
 		struct client *c = NULL;
 
-		assert_int_equal(client_new(&o, &c, &e), t[i].r);
+		assert_int_equal(cli_client_new(&o, &c, &e), t[i].r);
 		assert_string_equal(e.path, t[i].r ? "--token-file" : "");
-		client_free(c);
+		cli_client_free(c);
 		o.token_file = NULL;
-		assert_int_equal(client_new(&o, &c, &e), 0);
-		client_free(c);
+		assert_int_equal(cli_client_new(&o, &c, &e), 0);
+		cli_client_free(c);
 	}
 }
 
@@ -149,16 +149,16 @@ static void times(void **state)
 	int64_t s;
 
 	(void)state;
-	assert_int_equal(query_time_parse("now", now, &s), 0);
+	assert_int_equal(cli_query_time_parse("now", now, &s), 0);
 	assert_int_equal(s, 1700000000);
-	assert_int_equal(query_time_parse("-1h30m", now, &s), 0);
+	assert_int_equal(cli_query_time_parse("-1h30m", now, &s), 0);
 	assert_int_equal(s, 1700000000 - 5400);
-	assert_int_equal(query_time_parse("1708479421", now, &s), 0);
+	assert_int_equal(cli_query_time_parse("1708479421", now, &s), 0);
 	assert_int_equal(s, 1708479421);
-	assert_int_equal(query_time_parse("2023-11-14T22:13:20Z", now, &s), 0);
+	assert_int_equal(cli_query_time_parse("2023-11-14T22:13:20Z", now, &s), 0);
 	assert_int_equal(s, 1700000000);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		if (query_time_parse(bad[i], now, &s) != -EINVAL)
+		if (cli_query_time_parse(bad[i], now, &s) != -EINVAL)
 			fail_msg("'%s' was taken", bad[i]);
 }
 
@@ -181,7 +181,7 @@ static void folded(void **state)
 	_cleanup_buf_ struct buf out = {0};
 
 	(void)state;
-	assert_int_equal(query_print_folded(reply, &out), 0);
+	assert_int_equal(cli_query_print_folded(reply, &out), 0);
 	assert_string_equal(out.data, "api;[t] worker;[unknown start_thread?];main_loop;[l] "
 				      "write;[k] do_syscall_64 20202\n"
 				      "api;[t] worker;[unknown start_thread?];main_loop 20202\n"
@@ -194,14 +194,14 @@ static void table(void **state)
 	_cleanup_buf_ struct buf out = {0}, notes = {0};
 
 	(void)state;
-	assert_int_equal(query_print_table(reply, 2, &out), 0);
+	assert_int_equal(cli_query_print_table(reply, 2, &out), 0);
 	assert_string_equal(out.data,
 			    "api:    50.51 ms  in 5 samples, 100.00 % with a whole stack\n"
 			    "        SELF      %         TOTAL      %  FUNCTION\n"
 			    "   30.30 ms   60.00     50.51 ms  100.00  main_loop\n"
 			    "   20.20 ms   40.00     20.20 ms   40.00  [k] do_syscall_64\n"
 			    "... and 3 more (--limit)\n");
-	query_print_notes(reply, &notes);
+	cli_query_print_notes(reply, &notes);
 	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
 }
 
@@ -220,7 +220,7 @@ static void table_of_total(void **state)
 
 	(void)state;
 	assert_non_null(reply);
-	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_int_equal(cli_query_print_table(reply, 0, &out), 0);
 	assert_string_equal(out.data, "Total:    40.00 us  in 4 samples\n"
 				      "        SELF      %         TOTAL      %  PROCESS, THREAD\n"
 				      "   30.00 us   75.00     30.00 us   75.00  [t] worker\n"
@@ -241,10 +241,10 @@ static void names_are_text(void **state)
 
 	(void)state;
 	assert_non_null(reply);
-	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_int_equal(cli_query_print_table(reply, 0, &out), 0);
 	assert_true(str_has_prefix(out.data, "a [2J: "));
 	assert_null(strchr(out.data, '\x1b'));
-	assert_int_equal(query_print_folded(reply, &lines), 0);
+	assert_int_equal(cli_query_print_folded(reply, &lines), 0);
 	assert_string_equal(lines.data, "a [2J;f  1\n");
 }
 
@@ -265,13 +265,13 @@ static void table_of_memory(void **state)
 
 	(void)state;
 	assert_non_null(reply);
-	assert_int_equal(query_print_table(reply, 0, &out), 0);
+	assert_int_equal(cli_query_print_table(reply, 0, &out), 0);
 	assert_string_equal(out.data,
 			    "api:     3.00 MiB in 4 samples, 100.00 % with a whole stack\n"
 			    "        SELF      %         TOTAL      %  FUNCTION\n"
 			    "    3.00 MiB 100.00      3.00 MiB 100.00  [l] malloc\n"
 			    "    0.00 B     0.00      3.00 MiB 100.00  main\n");
-	query_print_notes(reply, &notes);
+	cli_query_print_notes(reply, &notes);
 	assert_string_equal(notes.data,
 			    "estimated from 12 % of what happened, +-3 %\n"
 			    "throttled: CPU limits held the containers back for 1.500 s\n"
@@ -294,7 +294,7 @@ static void broken_answers(void **state)
 		_cleanup_json_ json_t *reply = json_loads(bad[i], 0, NULL);
 		_cleanup_buf_ struct buf out = {0};
 
-		assert_int_equal(query_print_folded(reply, &out), -EBADMSG);
+		assert_int_equal(cli_query_print_folded(reply, &out), -EBADMSG);
 	}
 }
 

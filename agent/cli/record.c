@@ -83,7 +83,7 @@ static int open_probes(struct recording *r, const struct probe_config *c)
 		fprintf(stderr, "podflame record: %s: %s\n", err.path, err.reason);
 		return e;
 	}
-	record_open_tables(r);
+	cli_record_open_tables(r);
 	s = probes_support(r->probes, &n);
 	for (size_t i = 0; i < n; i++)
 		if (!s[i].ok)
@@ -112,7 +112,7 @@ static int begin_pids(struct recording *r)
 
 static int begin(struct recording *r)
 {
-	int e = r->options->cgroup ? record_begin_cgroup(r, open_probes) : begin_pids(r);
+	int e = r->options->cgroup ? cli_record_begin_cgroup(r, open_probes) : begin_pids(r);
 
 	if (e && r->probes)
 		fprintf(stderr, "podflame record: cannot begin sampling: %s\n", strerror(-e));
@@ -121,30 +121,30 @@ static int begin(struct recording *r)
 
 /* ---- while it runs ---- */
 
-void record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
-			  uint32_t stack)
+void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+			      uint32_t stack)
 {
 	struct mappings *m = NULL;
 
-	if (record_rests(r, id, exec_id)) {
+	if (cli_record_rests(r, id, exec_id)) {
 		mappings_count_resting();
 		return;
 	}
-	if (mappings_read_of(id, exec_id, stack, &m)) {
+	if (proc_mappings_read_of(id, exec_id, stack, &m)) {
 		r->n_unmapped++;
 		return;
 	}
 	learn_tags(r->files, m);
 	stacks_mappings(r->stacks, m);
-	record_give_tables(r, m);
-	record_heap_look(r, m);
-	mappings_unref(m);
+	cli_record_give_tables(r, m);
+	cli_record_heap_look(r, m);
+	proc_mappings_unref(m);
 }
 
 /* Their last samples may wait for debug files: called once it is known whether any are read. */
 static void hold_exited(struct recording *r, const struct drain *d)
 {
-	uint64_t hold_ns = HOLD_NS + (record_debug_reads(r) ? RECORD_WAIT_NS : 0);
+	uint64_t hold_ns = HOLD_NS + (cli_record_debug_reads(r) ? RECORD_WAIT_NS : 0);
 
 	for (size_t i = 0; i < d->n_procs; i++)
 		if (d->procs[i].what == RAW_PROC_EXIT)
@@ -158,11 +158,11 @@ static void take_procs(struct recording *r, const struct drain *d)
 		const struct raw_proc *p = &d->procs[i];
 
 		if (p->what != RAW_PROC_EXIT) {
-			record_read_mappings(r, process_id_of(p), p->exec_id, p->stack);
+			cli_record_read_mappings(r, process_id_of(p), p->exec_id, p->stack);
 			continue;
 		}
-		record_forget(r, process_id_of(p));
-		record_heap_forget(r, process_id_of(p));
+		cli_record_forget(r, process_id_of(p));
+		cli_record_heap_forget(r, process_id_of(p));
 	}
 }
 
@@ -189,7 +189,7 @@ static void read_again(struct recording *r, const struct raw_sample *s, const st
 	if (r->last_reread == s->tgid || !u->n || !stacks_misses(r->stacks, process_id_of(s), u))
 		return;
 	r->last_reread = s->tgid;
-	record_read_mappings(r, process_id_of(s), u->frames[0].exec_id, 0);
+	cli_record_read_mappings(r, process_id_of(s), u->frames[0].exec_id, 0);
 }
 
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
@@ -201,9 +201,9 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 
 	r->n_samples += s->n;
 	stacks_taken(r->stacks, s->event == EVENT_MEM_INUSE ? s->oldest_ns : s->first_ns);
-	record_count_end(r, s, u);
+	cli_record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
-	    record_add(r, s, drain_names(d, s->names), stack))
+	    cli_record_add(r, s, drain_names(d, s->names), stack))
 		r->n_too_many += s->n;
 }
 
@@ -231,24 +231,24 @@ static void read_missing(struct recording *r, const struct drain *d)
 		stacks_want(r->stacks, process_id_of(&d->young[i]), &d->young[i].stack);
 	wanted = stacks_wanted(r->stacks, &n_wanted);
 	for (size_t i = 0; i < n_wanted; i++) {
-		wanted_read(wanted[i]);
+		stacks_wanted_read(wanted[i]);
 		stacks_named(r->stacks, wanted[i]);
-		wanted_free(wanted[i]);
+		stacks_wanted_free(wanted[i]);
 	}
 	free(wanted);
 }
 
-void record_samples(struct recording *r, struct drain *d)
+void cli_record_samples(struct recording *r, struct drain *d)
 {
 	r->last_reread = 0;
 	read_missing(r, d);
 	hold_exited(r, d);
-	record_debug_wait(r, d);
+	cli_record_debug_wait(r, d);
 }
 
-void record_name(struct recording *r, const struct drain *d)
+void cli_record_name(struct recording *r, const struct drain *d)
 {
-	mapping_files_look();
+	proc_mapping_files_look();
 	for (size_t i = 0; i < d->n_samples; i++)
 		take_sample(r, d, &d->samples[i]);
 }
@@ -261,10 +261,10 @@ static int take(struct recording *r, bool full)
 	if (e)
 		return e;
 	take_procs(r, d);
-	record_look_again(r);
-	record_samples(r, d);
+	cli_record_look_again(r);
+	cli_record_samples(r, d);
 	if (full)
-		record_heaps_tick(r);
+		cli_record_heaps_tick(r);
 	return 0;
 }
 
@@ -298,7 +298,7 @@ static int run(struct recording *r, int signal_fd)
 	while (!e) {
 		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
-		uint64_t watch_ns = record_heaps_watch(r), now = now_mono_ns();
+		uint64_t watch_ns = cli_record_heaps_watch(r), now = now_mono_ns();
 		uint64_t until = MIN(MIN(drain_ns, end_ns), watch_ns);
 
 		if (now >= end_ns || all_ended(r))
@@ -315,7 +315,7 @@ static int run(struct recording *r, int signal_fd)
 			e = take(r, false);
 		}
 	}
-	record_heaps_read(r);
+	cli_record_heaps_read(r);
 	return e ? e : take(r, true);
 }
 
@@ -363,8 +363,8 @@ static void summary(const struct recording *r, bool written)
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: no process %s in that time\n",
 			nothing_of[r->options->event]);
-	record_print_stacks(r);
-	record_heaps_print(r);
+	cli_record_print_stacks(r);
+	cli_record_heaps_print(r);
 	if (r->n_unmapped)
 		fprintf(stderr,
 			"podflame record: the mappings of %u processes could not be read: they "
@@ -373,20 +373,20 @@ static void summary(const struct recording *r, bool written)
 	if (r->n_too_many)
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " too many different stacks\n",
 			r->n_too_many);
-	if (*mappings_problem())
+	if (*proc_mappings_problem())
 		fprintf(stderr, "podflame record: names of the processes' functions: %s\n",
-			mappings_problem());
+			proc_mappings_problem());
 	if (*stacks_kernel_problem(r->stacks))
 		fprintf(stderr, "podflame record: names of kernel functions: %s\n",
 			stacks_kernel_problem(r->stacks));
-	record_print_mangled();
+	cli_record_print_mangled();
 	counter_each(print_drop, NULL);
 }
 
 /* Of the event that is asked for: known once it is attached. */
 static int check_support(const struct recording *r)
 {
-	const char *name = event_info(r->options->event)->name;
+	const char *name = profile_event_info(r->options->event)->name;
 	const struct support *s;
 	size_t n;
 
@@ -413,12 +413,12 @@ static int record(struct recording *r, int signal_fd)
 	if (!e)
 		e = stacks_new(&sc, &r->stacks);
 	if (!e)
-		e = record_debug_new(&r->debug);
+		e = cli_record_debug_new(&r->debug);
 	if (e) {
 		fprintf(stderr, "podflame record: symbols: %s\n", strerror(-e));
 		return e;
 	}
-	r->batch = batch_new();
+	r->batch = profile_batch_new();
 	e = begin(r);
 	if (!e)
 		e = check_support(r);
@@ -429,17 +429,17 @@ static int record(struct recording *r, int signal_fd)
 		fprintf(stderr, "podflame record: cannot begin sampling: %s\n", strerror(-e));
 		return e;
 	}
-	e = record_heaps_check(r);
+	e = cli_record_heaps_check(r);
 	if (e)
 		return e;
 	r->start_ns = now_wall_ns();
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
 	r->end_ns = now_wall_ns();
-	record_debug_finish(r, signal_fd);
+	cli_record_debug_finish(r, signal_fd);
 	if (e)
 		fprintf(stderr, "podflame record: cannot read samples: %s\n", strerror(-e));
-	e = record_write(r);
+	e = cli_record_write(r);
 	if (e)
 		fprintf(stderr, "podflame record: --output: %s: %s\n", r->options->output,
 			strerror(-e));
@@ -449,14 +449,14 @@ static int record(struct recording *r, int signal_fd)
 
 static void recording_done(struct recording *r)
 {
-	record_debug_free(r->debug);
-	record_heaps_free(r);
-	record_tables_free(r);
+	cli_record_debug_free(r->debug);
+	cli_record_heaps_free(r);
+	cli_record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);
 	files_free(r->files);
-	batch_free(r->batch);
-	record_rows_free(r);
+	profile_batch_free(r->batch);
+	cli_record_rows_free(r);
 	for (size_t i = 0; i < r->n_pids; i++)
 		close(r->pids[i].fd);
 	free(r->pids);
@@ -474,19 +474,19 @@ static int block_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int cmd_record(int argc, char **argv)
+int cli_cmd_record(int argc, char **argv)
 {
 	struct record_options o;
 	struct recording r = {.options = &o};
 	_cleanup_close_ int signal_fd = -1;
 	int e;
 
-	record_parse(argc, argv, &o);
+	cli_record_parse(argc, argv, &o);
 	signal_fd = block_signals();
 	e = check_output(o.output);
 	if (!e)
 		e = record(&r, signal_fd);
 	recording_done(&r);
-	record_options_done(&o);
+	cli_record_options_done(&o);
 	return e ? 1 : 0;
 }

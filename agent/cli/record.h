@@ -21,8 +21,8 @@ struct record_options {
 	const char *output;
 };
 /* record_options.c. Ends the program where they are wrong, or help was asked for. */
-void record_parse(int argc, char **argv, struct record_options *ret);
-void record_options_done(struct record_options *o);
+void cli_record_parse(int argc, char **argv, struct record_options *ret);
+void cli_record_options_done(struct record_options *o);
 
 struct watched_pid {
 	int fd; /* pidfd: readable when it has ended */
@@ -62,59 +62,59 @@ struct recording {
 };
 
 /* record.c */
-void record_read_mappings(struct recording *r, struct process_id id,
+void cli_record_read_mappings(struct recording *r, struct process_id id,
 			  uint32_t exec_id, uint32_t stack);
 /* Takes d; reads names and tables that its samples lack. */
-void record_samples(struct recording *r, struct drain *d);
-void record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
+void cli_record_samples(struct recording *r, struct drain *d);
+void cli_record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
 
 /* record_debug.c */
 #define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* the longest time that samples wait for debug files */
-int record_debug_new(struct record_debug **ret);
-void record_debug_free(struct record_debug *g);
+int cli_record_debug_new(struct record_debug **ret);
+void cli_record_debug_free(struct record_debug *g);
 /* A thread reads the debug files of the mapped files, after those that were asked for before. */
-void record_debug_read(struct recording *r, struct mappings *m);
-bool record_debug_reads(const struct recording *r); /* not all of that is done */
-/* record_name() of it, later where debug files are being read; takes d. */
-void record_debug_wait(struct recording *r, struct drain *d);
+void cli_record_debug_read(struct recording *r, struct mappings *m);
+bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
+/* cli_record_name() of it, later where debug files are being read; takes d. */
+void cli_record_debug_wait(struct recording *r, struct drain *d);
 /* All is read, or until a signal can be read from signal_fd (-1: none), and all is named. */
-void record_debug_finish(struct recording *r, int signal_fd);
+void cli_record_debug_finish(struct recording *r, int signal_fd);
 
 /* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
-int record_begin_cgroup(struct recording *r, record_open_fn *open);
+int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
-void record_open_tables(struct recording *r);
+void cli_record_open_tables(struct recording *r);
 /* Gives the kernel the tables of a process's files, and its runtimes. Blocks until this is done. */
-void record_give_tables(struct recording *r, struct mappings *m);
+void cli_record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
-void record_look_again(struct recording *r);
+void cli_record_look_again(struct recording *r);
 /* Whether its mappings may not be read again yet, because the last reading took much time. */
-bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
-void record_forget(struct recording *r, struct process_id id);
-void record_tables_free(struct recording *r);
-void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
-void record_print_stacks(const struct recording *r);
+bool cli_record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
+void cli_record_forget(struct recording *r, struct process_id id);
+void cli_record_tables_free(struct recording *r);
+void cli_record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
+void cli_record_print_stacks(const struct recording *r);
 
 /* record_memory.c: all do nothing of other events */
-void record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
-void record_heap_forget(struct recording *r, struct process_id id);
+void cli_record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
+void cli_record_heap_forget(struct recording *r, struct process_id id);
 /* Is it the first of a new snapshot of its process? */
-bool record_heap_newer(struct recording *r, const struct raw_sample *s);
-void record_heaps_tick(struct recording *r);
-uint64_t record_heaps_watch(struct recording *r); /* returns when it is to be called again */
-void record_heaps_read(struct recording *r); /* Reads the live memory, before the last drain. */
+bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s);
+void cli_record_heaps_tick(struct recording *r);
+uint64_t cli_record_heaps_watch(struct recording *r); /* returns when it is to be called again */
+void cli_record_heaps_read(struct recording *r); /* Reads the live memory, before the last drain. */
 /* Prints which memory is not seen, and why; -EOPNOTSUPP: none is seen. */
-int record_heaps_check(const struct recording *r);
-void record_heaps_print(const struct recording *r); /* Prints the cost of the probes. */
-void record_heaps_free(struct recording *r);
+int cli_record_heaps_check(const struct recording *r);
+void cli_record_heaps_print(const struct recording *r); /* Prints the cost of the probes. */
+void cli_record_heaps_free(struct recording *r);
 
 /* record_output.c */
 /* -E2BIG: the batch is full. */
-int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
+int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack);
-int record_write(struct recording *r);
+int cli_record_write(struct recording *r);
 /* names that stayed mangled because no child was there to read them */
-void record_print_mangled(void);
-void record_rows_free(struct recording *r);
+void cli_record_print_mangled(void);
+void cli_record_rows_free(struct recording *r);

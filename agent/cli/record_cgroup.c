@@ -19,7 +19,8 @@ static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 		struct field_error err;
 		struct stat st;
 
-		if (cgroup_choose(forces[i], &h, &err) || stat(h.mount, &st) || st.st_dev != dev)
+		if (proc_cgroup_choose(forces[i], &h, &err) || stat(h.mount, &st) ||
+		    st.st_dev != dev)
 			continue;
 		*ret = h;
 		return 0;
@@ -37,7 +38,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 		*ret_dir = xstrdup(path);
 		return 0;
 	}
-	if (!cgroup_choose("", ret_h, &err)) {
+	if (!proc_cgroup_choose("", ret_h, &err)) {
 		_cleanup_free_ char *dir =
 			xasprintf("%s/%s", ret_h->mount, path + strspn(path, "/"));
 
@@ -56,10 +57,10 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 }
 
 /* Same selection for every cgroup below dir, itself included. Caller frees. */
-static int select_below(const char *dir, struct procs_filter f, struct procs_filter **ret,
+static int select_below(const char *dir, struct container_filter f, struct container_filter **ret,
 			size_t *ret_n)
 {
-	_cleanup_free_ struct procs_filter *all = NULL;
+	_cleanup_free_ struct container_filter *all = NULL;
 	char *const roots[] = {(char *)dir, NULL};
 	FTS *fts = fts_open(roots, FTS_PHYSICAL | FTS_XDEV, NULL);
 	size_t n = 0, cap = 0;
@@ -82,14 +83,14 @@ static int select_below(const char *dir, struct procs_filter f, struct procs_fil
 	return 0;
 }
 
-int record_begin_cgroup(struct recording *r, record_open_fn *open)
+int cli_record_begin_cgroup(struct recording *r, record_open_fn *open)
 {
 	struct probe_config c = {.use_cgroups = true, .max_sample_hz = r->options->hz};
-	struct procs_filter f = {.event_mask = 1u << r->options->event,
-				 .sample_hz = r->options->hz,
-				 .settings = r->options->settings,
-				 .off_keep = UINT32_MAX};
-	_cleanup_free_ struct procs_filter *all = NULL;
+	struct container_filter f = {.event_mask = 1u << r->options->event,
+				     .sample_hz = r->options->hz,
+				     .settings = r->options->settings,
+				     .off_keep = UINT32_MAX};
+	_cleanup_free_ struct container_filter *all = NULL;
 	_cleanup_free_ char *dir = NULL;
 	struct stat st;
 	size_t n = 0;

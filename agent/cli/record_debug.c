@@ -42,11 +42,11 @@ static void read_files(struct job *j)
 	for (size_t i = 0; i < m->n && !*x->is_over; i++)
 		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
 			files_debug(x->files, &m->items[i], m->root_fd);
-	mappings_unref(x->m);
+	proc_mappings_unref(x->m);
 	free(x);
 }
 
-int record_debug_new(struct record_debug **ret)
+int cli_record_debug_new(struct record_debug **ret)
 {
 	struct record_debug *g = xcalloc(1, sizeof(*g));
 	int e = loop_new(&g->loop);
@@ -62,7 +62,7 @@ int record_debug_new(struct record_debug **ret)
 	return 0;
 }
 
-void record_debug_free(struct record_debug *g)
+void cli_record_debug_free(struct record_debug *g)
 {
 	if (!g)
 		return;
@@ -74,13 +74,13 @@ void record_debug_free(struct record_debug *g)
 	free(g);
 }
 
-void record_debug_read(struct recording *r, struct mappings *m)
+void cli_record_debug_read(struct recording *r, struct mappings *m)
 {
 	struct reading *x = xcalloc(1, sizeof(*x));
 
 	*x = (struct reading){.job.run = read_files,
 			      .files = r->files,
-			      .m = mappings_ref(m),
+			      .m = proc_mappings_ref(m),
 			      .is_over = &r->debug->is_over};
 	if (worker_post(r->debug->thread, &x->job))
 		read_files(&x->job); /* so many wait that there is no hurry */
@@ -88,7 +88,7 @@ void record_debug_read(struct recording *r, struct mappings *m)
 		r->debug->n_posted++;
 }
 
-bool record_debug_reads(const struct recording *r)
+bool cli_record_debug_reads(const struct recording *r)
 {
 	struct worker_stats s;
 
@@ -102,7 +102,7 @@ static void name(struct recording *r, size_t n)
 	struct record_debug *g = r->debug;
 
 	for (size_t i = 0; i < n; i++) {
-		record_name(r, g->waiting[i].d);
+		cli_record_name(r, g->waiting[i].d);
 		drain_free(g->waiting[i].d);
 		g->bytes -= g->waiting[i].bytes;
 	}
@@ -118,7 +118,7 @@ static size_t bytes_of(const struct drain *d)
 	       d->n_young * sizeof(*d->young) + (d->memory ? d->memory->len : 0);
 }
 
-void record_debug_wait(struct recording *r, struct drain *d)
+void cli_record_debug_wait(struct recording *r, struct drain *d)
 {
 	struct record_debug *g = r->debug;
 	size_t n = 0, bytes;
@@ -126,7 +126,7 @@ void record_debug_wait(struct recording *r, struct drain *d)
 	GROW(g->waiting, g->n_waiting, g->cap_waiting);
 	g->waiting[g->n_waiting++] = (struct waiting){d, now_mono_ns(), bytes_of(d)};
 	g->bytes += bytes_of(d);
-	if (!record_debug_reads(r)) {
+	if (!cli_record_debug_reads(r)) {
 		name(r, g->n_waiting);
 		return;
 	}
@@ -142,7 +142,7 @@ static void wait_or_signal(struct recording *r, int signal_fd)
 {
 	struct pollfd p = {.fd = signal_fd, .events = POLLIN};
 
-	while (record_debug_reads(r)) {
+	while (cli_record_debug_reads(r)) {
 		if (poll(&p, 1, 20) <= 0)
 			continue;
 		r->debug->is_over = true;
@@ -152,7 +152,7 @@ static void wait_or_signal(struct recording *r, int signal_fd)
 	}
 }
 
-void record_debug_finish(struct recording *r, int signal_fd)
+void cli_record_debug_finish(struct recording *r, int signal_fd)
 {
 	wait_or_signal(r, signal_fd);
 	worker_free(r->debug->thread);

@@ -30,7 +30,7 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 static uint64_t named[16];
 static size_t n_named;
 
-void record_name(struct recording *r, const struct drain *d)
+void cli_record_name(struct recording *r, const struct drain *d)
 {
 	(void)r;
 	named[n_named++] = d->number;
@@ -70,7 +70,7 @@ static int begin(void **state)
 	assert_int_equal(pipe(begun), 0);
 	assert_int_equal(pipe(go), 0);
 	*state = r;
-	return record_debug_new(&r->debug);
+	return cli_record_debug_new(&r->debug);
 }
 
 static int end(void **state)
@@ -78,7 +78,7 @@ static int end(void **state)
 	struct recording *r = *state;
 
 	close(go[1]);
-	record_debug_free(r->debug);
+	cli_record_debug_free(r->debug);
 	free(r);
 	close(go[0]);
 	close(begun[0]);
@@ -90,18 +90,18 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 {
 	struct recording *r = *state;
 
-	record_debug_read(r, &two_files);
+	cli_record_debug_read(r, &two_files);
 	wait_begun();
-	assert_true(record_debug_reads(r));
-	record_debug_wait(r, numbered(1, 1));
-	record_debug_wait(r, numbered(2, 1));
+	assert_true(cli_record_debug_reads(r));
+	cli_record_debug_wait(r, numbered(1, 1));
+	cli_record_debug_wait(r, numbered(2, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
 	wait_begun(); /* the other file: each once, what is no file never */
-	record_debug_wait(r, numbered(3, 1));
+	cli_record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	record_debug_finish(r, -1);
+	cli_record_debug_finish(r, -1);
 	assert_int_equal(n_named, 3);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(named[i], i + 1);
@@ -111,9 +111,9 @@ static void nothing_waits_where_nothing_is_read(void **state)
 {
 	struct recording *r = *state;
 
-	record_debug_wait(r, numbered(1, 1));
+	cli_record_debug_wait(r, numbered(1, 1));
 	assert_int_equal(n_named, 1);
-	record_debug_finish(r, -1);
+	cli_record_debug_finish(r, -1);
 	assert_int_equal(n_named, 1);
 }
 
@@ -121,14 +121,14 @@ static void the_oldest_are_named_where_too_much_waits(void **state)
 {
 	struct recording *r = *state;
 
-	record_debug_read(r, &two_files);
+	cli_record_debug_read(r, &two_files);
 	wait_begun();
 	for (uint64_t i = 1; i <= 4; i++)
-		record_debug_wait(r, numbered(i, 20u << 20));
+		cli_record_debug_wait(r, numbered(i, 20u << 20));
 	assert_int_equal(n_named, 1);
 	assert_int_equal(named[0], 1);
 	let_go(2);
-	record_debug_finish(r, -1);
+	cli_record_debug_finish(r, -1);
 	assert_int_equal(n_named, 4);
 	assert_int_equal(named[3], 4);
 }
@@ -159,13 +159,13 @@ static void a_second_signal_leaves_the_rest_out(void **state)
 
 	assert_int_equal(pipe(signals), 0);
 	assert_int_equal(pipe(says), 0);
-	record_debug_read(r, &two_files);
+	cli_record_debug_read(r, &two_files);
 	wait_begun();
-	record_debug_wait(r, numbered(1, 1));
+	cli_record_debug_wait(r, numbered(1, 1));
 	assert_int_equal(pthread_create(&other, NULL, let_go_once_it_says, says), 0);
 	assert_int_equal(write(signals[1], "", 1), 1);
 	dup2(says[1], 2);
-	record_debug_finish(r, signals[0]);
+	cli_record_debug_finish(r, signals[0]);
 	dup2(err, 2);
 	pthread_join(other, NULL);
 	assert_int_equal(n_named, 1);
@@ -183,11 +183,11 @@ static void what_waits_is_freed(void **state)
 {
 	struct recording *r = *state;
 
-	record_debug_read(r, &two_files);
+	cli_record_debug_read(r, &two_files);
 	wait_begun();
-	record_debug_wait(r, numbered(1, 1));
+	cli_record_debug_wait(r, numbered(1, 1));
 	let_go(2);
-	record_debug_free(TAKE_PTR(r->debug));
+	cli_record_debug_free(TAKE_PTR(r->debug));
 	assert_int_equal(n_named, 0);
 }
 

@@ -44,7 +44,7 @@ static void take_away(struct recording *r, struct record_heap *h)
 {
 	h->attached = probes_detach(r->probes, h->attached);
 	h->sites = alloc_sites_free(h->sites);
-	h->m = mappings_unref(h->m);
+	h->m = proc_mappings_unref(h->m);
 	h->again = false;
 }
 
@@ -122,14 +122,14 @@ static void take_sites(struct recording *r, struct record_heap *h, struct alloc_
 	}
 	alloc_sites_free(h->sites);
 	h->sites = s;
-	mappings_unref(h->m);
-	h->m = mappings_ref(m);
+	proc_mappings_unref(h->m);
+	h->m = proc_mappings_ref(m);
 	free(h->problem);
 	h->problem = *why ? xstrdup(why) : NULL;
 	attach(r, h);
 }
 
-void record_heap_look(struct recording *r, struct mappings *m)
+void cli_record_heap_look(struct recording *r, struct mappings *m)
 {
 	struct alloc_sites *s = NULL;
 	struct record_heap *h;
@@ -159,10 +159,10 @@ static void read_go(struct recording *r, struct record_heap *h)
 
 	if (!h->sites || !h->sites->go || learn_go_heap(h->sites->go, &who, &d) < 0 || !d)
 		return;
-	record_samples(r, d);
+	cli_record_samples(r, d);
 }
 
-void record_heaps_read(struct recording *r)
+void cli_record_heaps_read(struct recording *r)
 {
 	if (!is_memory(r))
 		return;
@@ -175,7 +175,7 @@ void record_heaps_read(struct recording *r)
 }
 
 /* Where the thread by which a process is probed has ended, probes the process by another one. */
-uint64_t record_heaps_watch(struct recording *r)
+uint64_t cli_record_heaps_watch(struct recording *r)
 {
 	bool any = false;
 
@@ -189,16 +189,16 @@ uint64_t record_heaps_watch(struct recording *r)
 	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
 }
 
-void record_heaps_tick(struct recording *r)
+void cli_record_heaps_tick(struct recording *r)
 {
 	if (!is_memory(r))
 		return;
 	if (now_mono_ns() >= r->next_go_ns)
-		record_heaps_read(r);
+		cli_record_heaps_read(r);
 	for (size_t i = 0; i < r->n_heaps; i++) {
 		look_at_memory(r, &r->heaps[i]);
 		if (r->heaps[i].again)
-			record_read_mappings(r, r->heaps[i].id, r->heaps[i].exec_id, 0);
+			cli_record_read_mappings(r, r->heaps[i].id, r->heaps[i].exec_id, 0);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
@@ -207,7 +207,7 @@ void record_heaps_tick(struct recording *r)
 	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
 }
 
-void record_heap_forget(struct recording *r, struct process_id id)
+void cli_record_heap_forget(struct recording *r, struct process_id id)
 {
 	struct record_heap *h = find(r, id);
 
@@ -215,7 +215,7 @@ void record_heap_forget(struct recording *r, struct process_id id)
 		take_away(r, h);
 }
 
-bool record_heap_newer(struct recording *r, const struct raw_sample *s)
+bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s)
 {
 	struct record_heap *h = find(r, process_id_of(s));
 	bool newer = h && h->snapshot_ns != s->last_ns;
@@ -225,7 +225,7 @@ bool record_heap_newer(struct recording *r, const struct raw_sample *s)
 	return newer;
 }
 
-void record_heaps_free(struct recording *r)
+void cli_record_heaps_free(struct recording *r)
 {
 	for (size_t i = 0; i < r->n_heaps; i++) {
 		take_away(r, &r->heaps[i]);
@@ -236,7 +236,7 @@ void record_heaps_free(struct recording *r)
 	r->n_heaps = 0;
 }
 
-int record_heaps_check(const struct recording *r)
+int cli_record_heaps_check(const struct recording *r)
 {
 	size_t n_seen = 0, n_unseen = 0;
 
@@ -276,7 +276,7 @@ static void print_not_seen(const struct recording *r)
 			n - NOT_SEEN_SHOWN);
 }
 
-void record_heaps_print(const struct recording *r)
+void cli_record_heaps_print(const struct recording *r)
 {
 	uint64_t hits = 0, trap_ns;
 	struct probe_usage *u = NULL;

@@ -36,12 +36,12 @@ struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
 	return NULL;
 }
 
-struct mappings *mappings_ref(struct mappings *m)
+struct mappings *proc_mappings_ref(struct mappings *m)
 {
 	return m;
 }
 
-struct mappings *mappings_unref(struct mappings *m)
+struct mappings *proc_mappings_unref(struct mappings *m)
 {
 	(void)m;
 	return NULL;
@@ -127,8 +127,8 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 	return -ENOENT;
 }
 
-void record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
-			  uint32_t stack)
+void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+			      uint32_t stack)
 {
 	(void)r;
 	(void)id;
@@ -136,7 +136,7 @@ void record_read_mappings(struct recording *r, struct process_id id, uint32_t ex
 	(void)stack;
 }
 
-void record_samples(struct recording *r, struct drain *d)
+void cli_record_samples(struct recording *r, struct drain *d)
 {
 	(void)r;
 	(void)d;
@@ -166,7 +166,7 @@ static char *printed(struct recording *r)
 
 	assert_non_null(f);
 	assert_true(dup2(fileno(f), 2) == 2);
-	record_heaps_print(r);
+	cli_record_heaps_print(r);
 	assert_true(dup2(saved, 2) == 2);
 	close(saved);
 	rewind(f);
@@ -178,7 +178,7 @@ static char *printed(struct recording *r)
 static void grow(struct recording *r)
 {
 	anon_bytes += 100 * MIB;
-	record_heaps_read(r);
+	cli_record_heaps_read(r);
 }
 
 /* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
@@ -190,18 +190,18 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 
 	(void)state;
 	found = (struct alloc_sites){.items = &site, .n = 1};
-	record_heap_look(&r, &maps);
+	cli_record_heap_look(&r, &maps);
 	grow(&r);
 	before = printed(&r);
 	assert_non_null(strstr(before, "its memory grew by 100 MiB"));
 	found.own_heap = true;
 	snprintf(found.problem, sizeof(found.problem), "no Java objects");
-	record_heap_look(&r, &maps);
+	cli_record_heap_look(&r, &maps);
 	grow(&r);
 	after = printed(&r);
 	assert_null(strstr(after, "its memory grew"));
 	assert_non_null(strstr(after, "the profile lacks a part of its memory: no Java objects"));
-	record_heaps_free(&r);
+	cli_record_heaps_free(&r);
 }
 
 int main(void)

@@ -79,7 +79,7 @@ static void parse_event(struct argp_state *state, struct record_options *o, cons
 {
 	enum event event;
 
-	if (event_from_name(arg, &event))
+	if (profile_event_from_name(arg, &event))
 		argp_error(state,
 			   "--event: '%s' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse",
 			   arg);
@@ -87,7 +87,7 @@ static void parse_event(struct argp_state *state, struct record_options *o, cons
 		argp_error(state,
 			   "--event: %s and %s: a recording has one event; run a second `podflame "
 			   "record` at the same time for the other",
-			   event_info(o->event)->name, arg);
+			   profile_event_info(o->event)->name, arg);
 	o->event = event;
 	o->event_given = true;
 }
@@ -202,7 +202,7 @@ static void set_defaults(struct record_options *o)
 		s->alloc_sample_bytes = s->inuse_sample_bytes = 512 * 1024;
 }
 
-void record_parse(int argc, char **argv, struct record_options *ret)
+void cli_record_parse(int argc, char **argv, struct record_options *ret)
 {
 	static char name[] = "podflame record";
 	const struct argp argp = {
@@ -233,7 +233,7 @@ void record_parse(int argc, char **argv, struct record_options *ret)
 	set_defaults(ret);
 }
 
-void record_options_done(struct record_options *o)
+void cli_record_options_done(struct record_options *o)
 {
 	free(o->pids);
 	*o = (struct record_options){0};

@@ -59,7 +59,7 @@ static struct profile *profile_of(struct recording *r, const struct raw_sample *
 
 	if (row)
 		return row->profile;
-	p = batch_profile(r->batch);
+	p = profile_batch_profile(r->batch);
 	if (!p)
 		return NULL;
 	p->event = s->event;
@@ -81,7 +81,7 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 {
 	struct record_row *row, *next;
 
-	if (!record_heap_newer(r, s))
+	if (!cli_record_heap_newer(r, s))
 		return;
 	HASH_ITER (hh, r->rows, row, next) {
 		if (!is_of(row, s))
@@ -97,13 +97,13 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 /* A task names itself, in any bytes: pprof takes UTF-8, and a line end would end a folded line. */
 static const char *comm_of(struct recording *r, const char *comm)
 {
-	_cleanup_free_ char *text = text_clean(comm);
+	_cleanup_free_ char *text = elf_text_clean(comm);
 
-	return batch_str(r->batch, text);
+	return profile_batch_str(r->batch, text);
 }
 
-int record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
-	       uint32_t stack)
+int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
+		   uint32_t stack)
 {
 	const char *leader = comm_of(r, names ? names->leader_comm : "[unknown]");
 	const char *thread = comm_of(r, names ? names->thread_comm : "[unknown]");
@@ -121,7 +121,7 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 
 	if (!leader || !thread)
 		return -E2BIG;
-	if (event_info(s->event)->snapshot)
+	if (profile_event_info(s->event)->snapshot)
 		begin_snapshot(r, s);
 	if (!s->n && !s->value)
 		return 0;
@@ -144,7 +144,7 @@ int record_add(struct recording *r, const struct raw_sample *s, const struct raw
 	return 0;
 }
 
-void record_rows_free(struct recording *r)
+void cli_record_rows_free(struct recording *r)
 {
 	struct record_row *row, *next;
 
@@ -187,7 +187,7 @@ static char *render_line(const struct recording *r, const struct profile *p,
 	buf_putc(&b, ';');
 	for (size_t i = 0; i < stack->n; i++)
 		frames[i] = *stack->frames[i];
-	stack_render(&head, frames, stack->n, &b);
+	profile_stack_render(&head, frames, stack->n, &b);
 	for (size_t i = 0; i < b.len; i++)
 		if ((unsigned char)b.data[i] < ' ')
 			b.data[i] = ' ';
@@ -263,7 +263,7 @@ static int write_pprof(struct recording *r, struct buf *out)
 	return e ? e : gzip(&plain, out);
 }
 
-int record_write(struct recording *r)
+int cli_record_write(struct recording *r)
 {
 	_cleanup_buf_ struct buf out = {0};
 	int e = 0;
@@ -280,7 +280,7 @@ int record_write(struct recording *r)
 }
 
 /* Of names that fail for a reason of their own nobody expects a text. */
-void record_print_mangled(void)
+void cli_record_print_mangled(void)
 {
 	static const char *const reasons[][2] = {
 		{"no_child", "could not be started"},

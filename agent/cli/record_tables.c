@@ -6,7 +6,7 @@
 
 #define TABLE_BYTES (64u << 20)
 
-void record_open_tables(struct recording *r)
+void cli_record_open_tables(struct recording *r)
 {
 	int e = learn_unwind_new(r->probes, proc_memory_share(TABLE_BYTES), &r->unwind);
 
@@ -58,7 +58,7 @@ static struct record_process *get_process(struct recording *r, const struct mapp
 static void process_done(struct record_process *p)
 {
 	runtime_process_unref(p->runtimes);
-	mappings_unref(p->m);
+	proc_mappings_unref(p->m);
 }
 
 static void look(struct recording *r, struct record_process *p, struct mappings *m)
@@ -70,9 +70,9 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 		return; /* counted; what was known holds */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
-	mappings_ref(m);
-	mappings_unref(p->m);
-	p->m = again ? m : mappings_unref(m);
+	proc_mappings_ref(m);
+	proc_mappings_unref(p->m);
+	p->m = again ? m : proc_mappings_unref(m);
 	stacks_runtimes(r->stacks, process_id_of(m), m->exec_id, found);
 	if (!r->not_walked)
 		r->not_walked = learn_runtimes_problem(m, found);
@@ -100,35 +100,35 @@ static void give_tables(struct recording *r, struct mappings *m)
 	}
 }
 
-bool record_rests(struct recording *r, struct process_id id, uint32_t exec_id)
+bool cli_record_rests(struct recording *r, struct process_id id, uint32_t exec_id)
 {
 	const struct record_process *p = find_process(r, id);
 
 	return p && p->exec_id == exec_id && !mappings_may_be_read(p->rest_ns, now_mono_ns());
 }
 
-void record_give_tables(struct recording *r, struct mappings *m)
+void cli_record_give_tables(struct recording *r, struct mappings *m)
 {
 	struct record_process *p = get_process(r, m);
 
 	p->exec_id = m->exec_id;
 	p->rest_ns = mappings_rest(p->rest_ns, m, now_mono_ns());
 	give_tables(r, m);
-	record_debug_read(r, m);
+	cli_record_debug_read(r, m);
 }
 
-void record_look_again(struct recording *r)
+void cli_record_look_again(struct recording *r)
 {
 	for (size_t i = 0; i < r->n_processes; i++) {
 		struct mappings *m = TAKE_PTR(r->processes[i].m);
 
 		if (m)
 			give_tables(r, m);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 }
 
-void record_forget(struct recording *r, struct process_id id)
+void cli_record_forget(struct recording *r, struct process_id id)
 {
 	struct record_process *p = find_process(r, id);
 
@@ -140,7 +140,7 @@ void record_forget(struct recording *r, struct process_id id)
 	*p = r->processes[--r->n_processes];
 }
 
-void record_tables_free(struct recording *r)
+void cli_record_tables_free(struct recording *r)
 {
 	for (size_t i = 0; i < r->n_processes; i++)
 		process_done(&r->processes[i]);
@@ -151,7 +151,8 @@ void record_tables_free(struct recording *r)
 	unwind_free(r->unwind);
 }
 
-void record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
+void cli_record_count_end(struct recording *r, const struct raw_sample *s,
+			  const struct raw_stack *u)
 {
 	const char *reason = u ? stacks_end(r->stacks, process_id_of(s), u) : "lost";
 
@@ -178,7 +179,7 @@ static void print_end(const char *name, const char *label, const char *reason, u
 			reason);
 }
 
-void record_print_stacks(const struct recording *r)
+void cli_record_print_stacks(const struct recording *r)
 {
 	uint64_t share = r->n_stacks ? r->n_whole * 1000 / r->n_stacks : 0;
 

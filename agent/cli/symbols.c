@@ -71,17 +71,17 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 	struct field_error e = {0};
 
 	for (int i = 0; i < BUSY_TRIES; i++) {
-		if (client_ask(c, q, ret, &e)) {
+		if (cli_client_ask(c, q, ret, &e)) {
 			fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
 			return false;
 		}
 		if (ret->status != 503 || i + 1 == BUSY_TRIES)
 			break;
-		client_answer_done(ret);
+		cli_client_answer_done(ret);
 		sleep(1);
 	}
 	if (ret->status != 200)
-		client_print_refusal(c, ret, who);
+		cli_client_print_refusal(c, ret, who);
 	return ret->status == 200;
 }
 
@@ -121,7 +121,7 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 		       (body.len + 1023) >> 10);
 		tell_lacks(path, index);
 	}
-	client_answer_done(&a);
+	cli_client_answer_done(&a);
 	return sent;
 }
 
@@ -130,7 +130,7 @@ static bool upload(struct client *c, const struct options *o)
 	const struct parser_config config = {.timeout_ns = PARSE_NS, .max_index_bytes = MAX_INDEX};
 	struct parser *p;
 	bool all = true;
-	int r = parser_new(&config, &p);
+	int r = parse_new(&config, &p);
 
 	if (r < 0) {
 		fprintf(stderr, WHO ": cannot start the parser: %s\n", strerror(-r));
@@ -140,7 +140,7 @@ static bool upload(struct client *c, const struct options *o)
 		struct field_error e = {0};
 		struct elf_index *index;
 
-		if (symbols_of_file(p, o->args[i], &index, &e) < 0) {
+		if (cli_symbols_of_file(p, o->args[i], &index, &e) < 0) {
 			fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
 			all = false;
 			continue;
@@ -148,7 +148,7 @@ static bool upload(struct client *c, const struct options *o)
 		all = send_index(c, o->args[i], index) && all;
 		elf_index_unref(index);
 	}
-	parser_free(p);
+	parse_free(p);
 	return all;
 }
 
@@ -173,7 +173,7 @@ static bool list(struct client *c)
 		printf("%-40s  %10" PRId64 "  %s\n", json_str_at(item, "build_id", "?"),
 		       (json_int_at(item, "bytes", 0) + 1023) >> 10, when);
 	}
-	client_answer_done(&a);
+	cli_client_answer_done(&a);
 	return got;
 }
 
@@ -190,14 +190,14 @@ static bool delete (struct client *c, const struct options *o)
 		url_encode(&path, o->args[i]);
 		q.path = path.data;
 		all = ask(c, &q, o->args[i], &a) && all;
-		client_answer_done(&a);
+		cli_client_answer_done(&a);
 	}
 	return all;
 }
 
-int cmd_symbols(int argc, char **argv)
+int cli_cmd_symbols(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&client_argp, 0, "The hub:", 0}, {0}};
+	static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
 	static const struct argp argp = {
 		NULL,
 		parse_option,
@@ -221,14 +221,14 @@ int cmd_symbols(int argc, char **argv)
 	argv[0] = name;
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	if (client_new(&o.hub, &client, &e)) {
+	if (cli_client_new(&o.hub, &client, &e)) {
 		fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
 		return 2;
 	}
 	done = streq(o.verb, "upload") ? upload(client, &o)
 	       : streq(o.verb, "list") ? list(client)
 				       : delete (client, &o);
-	client_free(client);
+	cli_client_free(client);
 	r = cli_flush();
 	if (r && r != -EPIPE)
 		fprintf(stderr, WHO ": cannot print: %s\n", strerror(-r));

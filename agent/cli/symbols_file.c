@@ -47,7 +47,7 @@ static void add_dwos(struct parser *p, const char *path, int fd, struct elf_inde
 	files.n_dwo_fds = MIN(elf_index_n_wanted(*index), (size_t)DWOS_MAX);
 	for (size_t i = 0; i < files.n_dwo_fds; i++)
 		fds[i] = open_dwo(path, elf_index_wanted(*index, i).path);
-	if (parser_debug(p, &files, &more) == 0) {
+	if (parse_debug(p, &files, &more) == 0) {
 		elf_index_unref(*index);
 		*index = more;
 	}
@@ -64,9 +64,9 @@ static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_
 
 	if (!(flags & ELF_INDEX_HAS_DWARF) || flags & ELF_INDEX_GO)
 		return;
-	if (parser_debug(p, &files, &debug) < 0) {
+	if (parse_debug(p, &files, &debug) < 0) {
 		fprintf(stderr, "podflame symbols: %s: its DWARF information cannot be used: %s\n",
-			path, parser_reason(p));
+			path, parse_reason(p));
 		return;
 	}
 	add_dwos(p, path, fd, &debug);
@@ -78,8 +78,8 @@ static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_
 	*index = debug;
 }
 
-int symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
-		    struct field_error *reterr)
+int cli_symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
+			struct field_error *reterr)
 {
 	_cleanup_close_ int fd = -1;
 	struct elf_index *index;
@@ -88,11 +88,11 @@ int symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
 	if (r < 0)
 		return field_error_set(reterr, path, "%s",
 				       r == -ENOTSUP ? "is not a regular file" : strerror(-r));
-	r = parser_elf(p, fd, &index);
+	r = parse_elf(p, fd, &index);
 	if (r < 0)
 		return field_error_set(reterr, path, "%s",
 				       r == -ENOEXEC ? "is not an x86-64 program or library"
-						     : parser_reason(p));
+						     : parse_reason(p));
 	prefer_debug(p, path, fd, &index);
 	if (!*elf_index_build_id(index))
 		r = field_error_set(reterr, path, "has no build id (link it with -Wl,--build-id)");

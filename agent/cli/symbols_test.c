@@ -74,13 +74,13 @@ static void build_program(void)
 	      "gcc -O2 -g -Wl,--build-id=none -o anonymous p.c && "
 	      "gcc -O2 -g -gsplit-dwarf -o split p.c && "
 	      "gcc -O2 -g -gsplit-dwarf -o lost p.c && rm lost-*.dwo");
-	assert_int_equal(parser_new(&(struct parser_config){0}, &p), 0);
-	if (symbols_of_file(p, path, &index, &e))
+	assert_int_equal(parse_new(&(struct parser_config){0}, &p), 0);
+	if (cli_symbols_of_file(p, path, &index, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	snprintf(build_id, sizeof(build_id), "%s", elf_index_build_id(index));
 	address = find_inlined(index);
 	elf_index_unref(index);
-	parser_free(p);
+	parse_free(p);
 }
 
 /* ---- the hub ---- */
@@ -91,8 +91,8 @@ static void store_profile(struct hub *h)
 		{.kind = FRAME_APP, .name = "known_main"},
 		{.kind = FRAME_APP, .module = "/app/program", .build_id = build_id},
 	};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s = profile_add(b, p);
 	_cleanup_buf_ struct buf body = {0};
 
@@ -101,15 +101,15 @@ static void store_profile(struct hub *h)
 	p->event = EVENT_ON_CPU;
 	p->end_ns = now_wall_ns() / NSEC_PER_SEC * NSEC_PER_SEC;
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "program");
+	p->app_service = profile_batch_str(b, "program");
 	p->process_id = 7;
 	s->cpu = -1;
 	s->value = 10000;
 	s->n_samples = 1;
-	if (batch_stack(b, frames, ARRAY_SIZE(frames), &s->stack) || otlp_encode(b, &body) ||
-	    hub_ingest(body.data, body.len, h))
+	if (profile_batch_stack(b, frames, ARRAY_SIZE(frames), &s->stack) ||
+	    otlp_encode(b, &body) || hub_ingest(body.data, body.len, h))
 		_exit(3);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 static void run_hub(int fd)
@@ -205,7 +205,7 @@ static int run_verb(int (*verb)(int, char **), const char *const *args, char **r
 	return WEXITSTATUS(status);
 }
 
-#define SYMBOLS(text, ...) run_verb(cmd_symbols, (const char *const[]){__VA_ARGS__, NULL}, text)
+#define SYMBOLS(text, ...) run_verb(cli_cmd_symbols, (const char *const[]){__VA_ARGS__, NULL}, text)
 
 static void assert_says(char *text, const char *part)
 {
@@ -218,8 +218,8 @@ static void assert_stack(const char *stack)
 {
 	char *text;
 
-	assert_int_equal(run_verb(cmd_query, (const char *const[]){"-F", "folded", NULL}, &text),
-			 0);
+	assert_int_equal(
+		run_verb(cli_cmd_query, (const char *const[]){"-F", "folded", NULL}, &text), 0);
 	assert_says(text, stack);
 }
 
@@ -270,11 +270,11 @@ static void split_dwarf_is_read_beside_the_file(void **state)
 	struct parser *p;
 
 	(void)state;
-	assert_int_equal(parser_new(&(struct parser_config){0}, &p), 0);
-	assert_int_equal(symbols_of_file(p, path, &index, &e), 0);
+	assert_int_equal(parse_new(&(struct parser_config){0}, &p), 0);
+	assert_int_equal(cli_symbols_of_file(p, path, &index, &e), 0);
 	find_inlined(index);
 	elf_index_unref(index);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void what_is_not_beside_the_file_is_told(void **state)
@@ -322,7 +322,7 @@ static void bad_usage(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		assert_int_equal(run_verb(cmd_symbols, cases[i], &text), 2);
+		assert_int_equal(run_verb(cli_cmd_symbols, cases[i], &text), 2);
 		assert_says(text, "symbols");
 	}
 	assert_int_equal(SYMBOLS(&text, "list", "--url", "http://127.0.0.1:1"), 1);
@@ -332,7 +332,8 @@ static void bad_usage(void **state)
 /* A full disk: half an answer is no answer. */
 static void what_cannot_be_printed_is_told(void **state)
 {
-	static int (*const verbs[])(int, char **) = {cmd_query, cmd_query, cmd_query, cmd_symbols};
+	static int (*const verbs[])(int, char **) = {cli_cmd_query, cli_cmd_query, cli_cmd_query,
+						     cli_cmd_symbols};
 	static const char *const words[] = {"-Ftable", "-Ffolded", "-Fjson", "list"};
 
 	(void)state;
@@ -358,7 +359,8 @@ static void a_reader_may_leave(void **state)
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	close(fds[0]);
 	instead = fds[1];
-	assert_int_equal(run_verb(cmd_query, (const char *const[]){"-F", "json", NULL}, &text), 1);
+	assert_int_equal(run_verb(cli_cmd_query, (const char *const[]){"-F", "json", NULL}, &text),
+			 1);
 	instead = -1;
 	close(fds[1]);
 	assert_string_equal(text, "");
@@ -371,7 +373,7 @@ static void from_the_beginning(void **state)
 	char *text;
 
 	(void)state;
-	assert_int_equal(run_verb(cmd_query, args, &text), 0);
+	assert_int_equal(run_verb(cli_cmd_query, args, &text), 0);
 	assert_says(text, UNNAMED);
 }
 

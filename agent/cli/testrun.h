@@ -46,7 +46,7 @@ static inline void run_start(struct run *r, const char *const *args)
 		close(fds[1]);
 		for (; args[argc - 1]; argc++)
 			argv[argc] = xstrdup(args[argc - 1]);
-		exit(cmd_record(argc, argv));
+		exit(cli_cmd_record(argc, argv));
 	}
 	close(fds[1]);
 	r->fd = fds[0];

@@ -135,16 +135,16 @@ static void make(struct certs *c)
 	uint64_t now = now_wall_ns();
 	int r = 0;
 
-	cert_pair_done(&c->server);
+	hub_cert_pair_done(&c->server);
 	if (!*c->ca.key_pem ||
-	    certs_make_server(&c->ca, (const char *const *)c->names, now, &c->server) ||
-	    !certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names, now)) {
-		cert_pair_done(&c->server);
-		cert_pair_done(&c->ca);
-		r = certs_make_ca("podflame hub CA", now, &c->ca);
+	    hub_certs_make_server(&c->ca, (const char *const *)c->names, now, &c->server) ||
+	    !hub_certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names, now)) {
+		hub_cert_pair_done(&c->server);
+		hub_cert_pair_done(&c->ca);
+		r = hub_certs_make_ca("podflame hub CA", now, &c->ca);
 		if (!r)
-			r = certs_make_server(&c->ca, (const char *const *)c->names, now,
-					      &c->server);
+			r = hub_certs_make_server(&c->ca, (const char *const *)c->names, now,
+						  &c->server);
 	}
 	if (r) {
 		retry(c, "making the hub's certificate", 0, strerror(-r));
@@ -169,8 +169,8 @@ static void make(struct certs *c)
 
 static void forget(struct certs *c)
 {
-	cert_pair_done(&c->ca);
-	cert_pair_done(&c->server);
+	hub_cert_pair_done(&c->ca);
+	hub_cert_pair_done(&c->server);
 	free(c->resource_version);
 	c->resource_version = NULL;
 }
@@ -188,7 +188,8 @@ static void got(int status, const json_t *body, const char *error, void *arg)
 		c->resource_version = xstrdup(json_str_at(body, "metadata.resourceVersion", ""));
 	c->ca = (struct cert_pair){data_of(body, "ca.crt"), data_of(body, "ca.key")};
 	c->server = (struct cert_pair){data_of(body, "tls.crt"), data_of(body, "tls.key")};
-	if (certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names, now_wall_ns()))
+	if (hub_certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names,
+			     now_wall_ns()))
 		publish(c);
 	else
 		make(c);
@@ -202,8 +203,8 @@ static void check(void *arg)
 	kube_request(c->kube, "GET", path, NULL, NULL, got, c);
 }
 
-int certs_new(struct loop *l, struct kube *k, const struct certs_config *conf,
-	      certs_ready_fn *ready, void *arg, struct certs **ret)
+int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *conf,
+		  certs_ready_fn *ready, void *arg, struct certs **ret)
 {
 	struct certs *c = xcalloc(1, sizeof(*c));
 	size_t n = 0;
@@ -225,7 +226,7 @@ int certs_new(struct loop *l, struct kube *k, const struct certs_config *conf,
 	return 0;
 }
 
-struct certs *certs_free(struct certs *c)
+struct certs *hub_certs_free(struct certs *c)
 {
 	if (!c)
 		return NULL;
@@ -240,7 +241,7 @@ struct certs *certs_free(struct certs *c)
 	return NULL;
 }
 
-const char *certs_problem(const struct certs *c)
+const char *hub_certs_problem(const struct certs *c)
 {
 	return c->problem;
 }

@@ -30,7 +30,7 @@ static void free_bio(BIO **b)
 	BIO_free(*b);
 }
 
-void cert_pair_done(struct cert_pair *c)
+void hub_cert_pair_done(struct cert_pair *c)
 {
 	free(c->cert_pem);
 	free(c->key_pem);
@@ -103,7 +103,7 @@ static X509 *new_cert(const char *cn, EVP_PKEY *key, uint64_t now_ns, long days)
 	return c;
 }
 
-int certs_make_ca(const char *common_name, uint64_t now_wall_ns, struct cert_pair *ret)
+int hub_certs_make_ca(const char *common_name, uint64_t now_wall_ns, struct cert_pair *ret)
 {
 	_cleanup_(free_key) EVP_PKEY *key = EVP_EC_gen("P-256");
 	_cleanup_(free_cert) X509 *cert = NULL;
@@ -130,8 +130,8 @@ static bool is_ip(const char *name)
 	return inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1;
 }
 
-int certs_make_server(const struct cert_pair *ca, const char *const *names, uint64_t now_wall_ns,
-		      struct cert_pair *ret)
+int hub_certs_make_server(const struct cert_pair *ca, const char *const *names,
+			  uint64_t now_wall_ns, struct cert_pair *ret)
 {
 	_cleanup_(free_key) EVP_PKEY *key = EVP_EC_gen("P-256");
 	_cleanup_(free_key) EVP_PKEY *ca_key = read_key(ca->key_pem);
@@ -173,8 +173,8 @@ static bool names_all(X509 *cert, const char *const *names)
 	return true;
 }
 
-bool certs_usable(const struct cert_pair *server, const char *ca_pem, const char *const *names,
-		  uint64_t now_wall_ns)
+bool hub_certs_usable(const struct cert_pair *server, const char *ca_pem, const char *const *names,
+		      uint64_t now_wall_ns)
 {
 	_cleanup_(free_cert) X509 *cert = read_cert(server->cert_pem);
 	_cleanup_(free_cert) X509 *ca = read_cert(ca_pem);

@@ -92,7 +92,7 @@ static void auth(const char *authorization, gate_fn *done, void *done_arg, void 
 
 	static const struct gate_right send = {"create", "profiles"};
 
-	gate_check(h->gate, authorization, &send, done, done_arg);
+	api_gate_check(h->gate, authorization, &send, done, done_arg);
 }
 
 /* ---- servers ---- */
@@ -163,7 +163,7 @@ static json_t *health(void *arg)
 
 	store_stats(h->store, &s);
 	return json_pack("{s:s, s:s}", "store", s.error, "certificate",
-			 h->certs ? certs_problem(h->certs) : "");
+			 h->certs ? hub_certs_problem(h->certs) : "");
 }
 
 /* ---- life ---- */
@@ -251,8 +251,8 @@ static int open_cluster(struct hub *h)
 					h->conf->service_name};
 	const struct gate_config gc = {h->kube, INGEST_AUDIENCE};
 
-	h->gate = gate_new(&gc);
-	return certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
+	h->gate = api_gate_new(&gc);
+	return hub_certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
 }
 
 static bool is_loopback(const char *address)
@@ -319,7 +319,7 @@ struct hub *hub_free(struct hub *h)
 	loop_assert(h->loop);
 	timer_cancel(&h->expire_timer);
 	timer_cancel(&h->look_timer);
-	certs_free(h->certs);
+	hub_certs_free(h->certs);
 	status_free(h->status);
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);
@@ -328,7 +328,7 @@ struct hub *hub_free(struct hub *h)
 	worker_free(h->writer);
 	api_free(h->api);
 	ingest_free(h->ingest);
-	gate_free(h->gate, false);
+	api_gate_free(h->gate, false);
 	symbols_close(h->symbols);
 	store_close(h->store);
 	closep(&h->lock_fd);

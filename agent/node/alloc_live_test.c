@@ -99,7 +99,8 @@ static struct function *function_of(struct scene *s, const char *name)
 static struct function *caller(struct scene *s, const struct raw_stack *k)
 {
 	for (size_t i = 0; k && i < k->n; i++) {
-		const struct mapping *m = mappings_find(s->process.maps, k->frames[i].address - 1);
+		const struct mapping *m =
+			proc_mappings_find(s->process.maps, k->frames[i].address - 1);
 		size_t mapping = m ? (size_t)(m - s->process.maps->items) : 0;
 		struct runtime_look look = alloc_process_look(&s->process);
 		struct elf_symbol y;

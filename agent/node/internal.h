@@ -11,14 +11,14 @@
 
 /* ---- watches.c: what the API server says, as input of the plan ---- */
 struct watches;
-int watches_new(struct node *n, struct watches **ret);
-struct watches *watches_free(struct watches *w);
+int node_watches_new(struct node *n, struct watches **ret);
+struct watches *node_watches_free(struct watches *w);
 
 struct node {
 	const struct config *conf;
 	struct node_config config;
 	struct work *work;
-	struct procs *procs;
+	struct containers *containers;
 	struct report *report; /* NULL: there is no API server */
 	struct files *files;   /* of processes: what is known of them. Any thread */
 	struct sender *sender;

@@ -28,15 +28,15 @@ static void on_stored(const struct stored_event *e, size_t n_events, void *arg)
 	for (size_t i = 0; n->report && i < n_events; i++) {
 		struct stored s = {n->report, &e[i]};
 
-		plan_targets_of(procs_plan(n->procs), e[i].container_id, e[i].pod_uid, tell_stored,
-				&s);
+		plan_targets_of(proc_containers_plan(n->containers), e[i].container_id,
+				e[i].pod_uid, tell_stored, &s);
 	}
 }
 
 json_t *node_debug_plan(void *node)
 {
 	struct node *n = node;
-	const struct plan *plan = procs_plan(n->procs);
+	const struct plan *plan = proc_containers_plan(n->containers);
 
 	return plan ? plan_to_json(plan) : json_null();
 }
@@ -55,7 +55,7 @@ bool node_ready(struct buf *why, void *node)
 
 	if (n->was_ready)
 		return true;
-	if (n->config.kube && !procs_plan(n->procs))
+	if (n->config.kube && !proc_containers_plan(n->containers))
 		buf_puts(why, "the API server's lists are not in yet\n");
 	else if (!n->started)
 		buf_puts(why, "this node is not known to the API server yet\n");
@@ -107,8 +107,8 @@ int node_start(struct node *n, const char *node_uid)
 	if (r < 0)
 		return r;
 	n->started = true;
-	if (*mappings_problem())
-		log_warn("functions of processes have no names: %s", mappings_problem());
+	if (*proc_mappings_problem())
+		log_warn("functions of processes have no names: %s", proc_mappings_problem());
 	problem = pipeline_kernel_problem(n->pipeline);
 	if (*problem)
 		log_warn("kernel functions have no names: %s", problem);
@@ -130,10 +130,10 @@ static int open_sender(struct node *n, struct field_error *reterr)
 		.direct = n->config.direct,
 		.direct_arg = n->config.direct_arg,
 	};
-	int r = sender_new(n->work->loop, &c, &n->sender, reterr);
+	int r = send_new(n->work->loop, &c, &n->sender, reterr);
 
 	if (r == 0)
-		sender_on_stored(n->sender, on_stored, n);
+		send_on_stored(n->sender, on_stored, n);
 	return r;
 }
 
@@ -147,7 +147,7 @@ static bool has_pods(const struct node *n)
 static int choose_hierarchy(struct node *n, struct field_error *reterr)
 {
 	struct field_error err = {0};
-	int r = cgroup_choose(n->conf->cgroup_hierarchy, &n->hierarchy, &err);
+	int r = proc_cgroup_choose(n->conf->cgroup_hierarchy, &n->hierarchy, &err);
 
 	if (r == 0 || (!has_pods(n) && !*n->conf->cgroup_hierarchy))
 		return 0;
@@ -178,7 +178,7 @@ static void open_limit(struct node *n)
 {
 	struct limit_config c = {
 		.work = n->work,
-		.procs = n->procs,
+		.containers = n->containers,
 		.report = n->report,
 		.hierarchy = &n->hierarchy,
 		.window_ns = n->conf->window_ns,
@@ -216,7 +216,7 @@ static int open_kernel(struct node *n, size_t table_bytes, struct field_error *r
 	static const struct kernel_ops ops = {drained, detach, unloaded};
 	struct kernel_config c = {
 		.work = n->work,
-		.procs = n->procs,
+		.containers = n->containers,
 		.report = n->report,
 		.limit = n->limit,
 		.conf = n->conf,
@@ -269,7 +269,7 @@ static void open_follow(struct node *n)
 	static const struct follow_ops ops = {learnt_runtimes, parsed, sampled, read_mappings};
 	struct follow_config c = {
 		.work = n->work,
-		.procs = n->procs,
+		.containers = n->containers,
 		.report = n->report,
 		.limit = n->limit,
 		.kernel = n->kernel,
@@ -286,7 +286,7 @@ static void open_pipeline(struct node *n)
 {
 	struct pipeline_config c = {
 		.work = n->work,
-		.procs = n->procs,
+		.containers = n->containers,
 		.report = n->report,
 		.limit = n->limit,
 		.kernel = n->kernel,
@@ -309,7 +309,7 @@ static void show_sender(const struct sender *sender)
 {
 	struct sender_stats s;
 
-	sender_stats(sender, &s);
+	send_stats(sender, &s);
 	counter_set(counter("podflame_send_total", "result", "stored"), s.n_sent);
 	counter_set(counter("podflame_send_total", "result", "failed"), s.n_failed);
 	counter_set(counter("podflame_send_dropped_profiles_total", NULL, NULL),
@@ -359,7 +359,7 @@ static int start(struct node *n, struct field_error *reterr)
 	int r = work_start_workers(n->work, SEND_MAILBOX_BYTES);
 
 	if (r == 0)
-		r = procs_new(&n->procs);
+		r = proc_containers_new(&n->containers);
 	if (r == 0)
 		r = open_files(n);
 	if (r == 0)
@@ -369,7 +369,7 @@ static int start(struct node *n, struct field_error *reterr)
 	if (r < 0)
 		return r;
 	open_report(n, table_bytes);
-	n->work->procs = n->procs;
+	n->work->containers = n->containers;
 	n->work->report = n->report;
 	open_limit(n);
 	r = open_kernel(n, table_bytes, reterr);
@@ -381,7 +381,7 @@ static int start(struct node *n, struct field_error *reterr)
 	if (n->config.local)
 		r = start_local(n, reterr);
 	if (r == 0 && n->config.kube)
-		r = watches_new(n, &n->watches);
+		r = node_watches_new(n, &n->watches);
 	return r;
 }
 
@@ -410,7 +410,7 @@ struct node *node_free(struct node *n)
 {
 	if (!n)
 		return NULL;
-	n->watches = watches_free(n->watches);
+	n->watches = node_watches_free(n->watches);
 	timer_cancel(&n->tick);
 	if (n->follow)
 		follow_stop(n->follow);
@@ -424,7 +424,7 @@ struct node *node_free(struct node *n)
 	}
 	report_free(n->report);
 	/* The disk worker still delivers or spools what the sender was given. */
-	sender_free(n->sender);
+	send_free(n->sender);
 	if (n->work->disk)
 		worker_free(n->work->disk);
 	kernel_free(n->kernel);
@@ -432,7 +432,7 @@ struct node *node_free(struct node *n)
 	follow_free(n->follow);
 	limit_free(n->limit);
 	files_free(n->files);
-	procs_free(n->procs);
+	proc_containers_free(n->containers);
 	work_free(n->work);
 	free(n);
 	return NULL;

@@ -93,7 +93,7 @@ static void serve_hub(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	struct world *w = arg;
 	_cleanup_buf_ struct buf body = {0};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	must(otlp_decompress(in->content_encoding, in->body, in->body_bytes, OTLP_MAX_BYTES,
 			     &body) == 0 &&

@@ -545,7 +545,7 @@ static void make_cgroups(struct fixture *f, const char *force)
 	free(f->conf.cgroup_hierarchy);
 	f->conf.cgroup_hierarchy = xstrdup(force);
 	snprintf(name, sizeof(name), "kubepods-nodetest-%d", getpid());
-	if (geteuid() != 0 || cgroup_choose(force, &h, &err) < 0 ||
+	if (geteuid() != 0 || proc_cgroup_choose(force, &h, &err) < 0 ||
 	    !make_dir(f->cgroup, sizeof(f->cgroup), h.mount, name)) {
 		print_message("skipped: %s: no cgroups can be made here: %s\n", force, err.reason);
 		skip();
@@ -622,7 +622,8 @@ static void test_loaded_with_a_target(void **state)
 	assert_string_equal(why.data, "this node is not known to the API server yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
-	procs_apply(f->node->procs, without_pods(testplan(UID, UID, ID_A, true)), now_boot_ns());
+	proc_containers_apply(f->node->containers, without_pods(testplan(UID, UID, ID_A, true)),
+			      now_boot_ns());
 	kernel_sync(f->node->kernel);
 	assert_false(node_ready(&why, f->node)); /* it loads */
 	run_until(f, is_ready_and_idle, "loaded");
@@ -630,7 +631,7 @@ static void test_loaded_with_a_target(void **state)
 	assert_int_equal(counter_get(counter("podflame_node_hz", NULL, NULL)), 0);
 	plan = without_pods(testplan(UID, UID, ID_A, true));
 	plan->targets[0].suspended = true;
-	procs_apply(f->node->procs, plan, now_boot_ns());
+	proc_containers_apply(f->node->containers, plan, now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, is_idle, "unloaded");
 	assert_int_equal(counter_get(counter("podflame_bpf_programs", NULL, NULL)), 0);
@@ -680,7 +681,7 @@ static void by_cgroup(struct fixture *f, const char *force)
 	f->other = start_busy(OTHER, f->other_dir, 0);
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
+	proc_containers_apply(f->node->containers, testplan(UID, UID, ID_A, true), now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, main_seen, "100 samples of the selected container");
 	/* A container that nobody has named yet, and that lives shorter than a window. */
@@ -690,7 +691,7 @@ static void by_cgroup(struct fixture *f, const char *force)
 	remove_cgroup(f->short_dir);
 	run_until(f, short_seen, "the short container");
 	/* Nobody is selected any more: nothing of ours stays in the kernel. */
-	procs_apply(f->node->procs, NULL, now_boot_ns());
+	proc_containers_apply(f->node->containers, NULL, now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, is_idle, "unloaded");
 	stop_busy(f);
@@ -737,7 +738,7 @@ static void test_waits_of_a_container(void **state)
 	f->busy = start_sleeper("nodetest-sleep", f->main_dir, 0);
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, plan, now_boot_ns());
+	proc_containers_apply(f->node->containers, plan, now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, sleep_seen, "3 s of sleep");
 	stop_busy(f);
@@ -773,7 +774,7 @@ static void test_whole_stacks(void **state)
 	f->busy = start_chain(f->dir, f->main_dir);
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
+	proc_containers_apply(f->node->containers, testplan(UID, UID, ID_A, true), now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, chain_seen, "300 samples of the chain");
 	assert_true(counter_get(counter("podflame_unwind_processes", NULL, NULL)) >= 2);
@@ -810,7 +811,7 @@ static void test_python_functions(void **state)
 	assert_true(make_dir(f->main_dir, sizeof(f->main_dir), f->pod, ID_A));
 	start_node(f, false);
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	procs_apply(f->node->procs, testplan(UID, UID, ID_A, true), now_boot_ns());
+	proc_containers_apply(f->node->containers, testplan(UID, UID, ID_A, true), now_boot_ns());
 	kernel_sync(f->node->kernel);
 	f->busy = start_python(f->main_dir);
 	run_until(f, python_seen, "functions of the Python program");

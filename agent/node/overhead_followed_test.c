@@ -264,9 +264,9 @@ static void processes_beyond_the_limit_are_counted(void **state)
 	}
 	assert_int_equal(counter_get(out), before);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	assert_int_equal(mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
 	follow_process(follow, m, 0);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	assert_int_equal(counter_get(out), before + 1);
 	assert_int_equal(HASH_COUNT(follow->tracked), MAX_TRACKED);
 	assert_non_null(tracked_of(f, getpid()));

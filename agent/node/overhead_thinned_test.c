@@ -23,7 +23,7 @@ static void cgroup(struct fixture *f, uint64_t id, const char *container_id, con
 {
 	_cleanup_free_ char *path = xasprintf("/kubepods/pod%s/%s%s", f->uid, container_id, inner);
 
-	procs_cgroup(f->node->procs, id, CGROUP, path, removed, now_boot_ns());
+	proc_containers_cgroup(f->node->containers, id, CGROUP, path, removed, now_boot_ns());
 }
 
 static void plan_off(struct fixture *f, const char *container_id, unsigned event_mask)
@@ -31,7 +31,7 @@ static void plan_off(struct fixture *f, const char *container_id, unsigned event
 	struct plan *plan = testplan(f->uid, f->uid, container_id, true);
 
 	plan->pods[0].containers[0].event_mask = event_mask;
-	procs_apply(f->node->procs, plan, now_boot_ns());
+	proc_containers_apply(f->node->containers, plan, now_boot_ns());
 }
 
 static void thin(struct fixture *f, uint64_t id, const char *container_id)
@@ -40,22 +40,22 @@ static void thin(struct fixture *f, uint64_t id, const char *container_id)
 
 	assert_non_null(p);
 	p->off = OFF_SHARES(KEPT, KEPT);
-	procs_keep_off(f->node->procs, container_id, KEPT, KEPT);
+	proc_containers_keep_off(f->node->containers, container_id, KEPT, KEPT);
 }
 
 static uint32_t kept_of(struct fixture *f, uint64_t id)
 {
 	bool changed;
 	size_t n;
-	const struct procs_filter *filter =
-		procs_filter(f->node->procs, now_boot_ns(), &n, &changed);
+	const struct container_filter *filter =
+		proc_containers_filter(f->node->containers, now_boot_ns(), &n, &changed);
 	uint64_t until_ns;
-	struct owner *o = procs_owner(f->node->procs, id, &until_ns);
+	struct owner *o = proc_containers_owner(f->node->containers, id, &until_ns);
 	uint32_t keep;
 
 	assert_non_null(o);
 	keep = o->off_keep;
-	owner_unref(o);
+	proc_owner_unref(o);
 	for (size_t i = 0; i < n; i++)
 		if (filter[i].cgroup_id == id)
 			assert_true(filter[i].off_keep == keep);
@@ -80,7 +80,8 @@ static void who_was_thinned_begins_anew(void **state)
 	cgroup(f, CGROUP + 1, f->id, "", false);
 	thin(f, CGROUP + 1, f->id);
 	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
-	procs_apply(f->node->procs, testplan("other", "other", "other", true), now_boot_ns());
+	proc_containers_apply(f->node->containers, testplan("other", "other", "other", true),
+			      now_boot_ns());
 	look_at_owners(f);
 	assert_null(f->node->limit->payers);
 	plan_off(f, f->id, OFF);
@@ -143,7 +144,7 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 	for (uint64_t id = CGROUP + 10; HASH_COUNT(o->payers) < MAX_PAYERS; id++) {
 		struct payer *p = xcalloc(1, sizeof(*p));
 
-		*p = (struct payer){.cgroup_id = id, .owner = owner_ref(one->owner)};
+		*p = (struct payer){.cgroup_id = id, .owner = proc_owner_ref(one->owner)};
 		p->off = OFF_SHARES_ALL;
 		HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
 	}
@@ -183,13 +184,13 @@ static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 	begin(f, naps, OFF, 0);
 	for (unsigned i = 0; i < MAX_CAPS; i++) {
 		snprintf(id, sizeof(id), "%063llx0", (unsigned long long)(CGROUP + i));
-		assert_true(procs_keep_off(f->node->procs, id, KEPT, KEPT));
+		assert_true(proc_containers_keep_off(f->node->containers, id, KEPT, KEPT));
 	}
 	dropped_before = dropped();
 	run_until(f, has_no_room, "a limit without room");
 	assert_false(is_thinned(f));
 	assert_int_equal(counter_get(estimated), 0);
-	assert_true(procs_keep_off(f->node->procs, id, UINT32_MAX, UINT32_MAX));
+	assert_true(proc_containers_keep_off(f->node->containers, id, UINT32_MAX, UINT32_MAX));
 	run_until(f, is_thinned, "a limit, once there is room");
 }
 

@@ -90,7 +90,7 @@ static inline void check_stack(const struct batch *b, const struct profile *p,
 			continue;
 		if ((unsigned)who != k || program != t->program)
 			is_wrong("%s: a sample of container %u is in %s of %s, %lu times",
-				 event_info(p->event)->name, k, name, p->app_service,
+				 profile_event_info(p->event)->name, k, name, p->app_service,
 				 (unsigned long)s->n_samples);
 		t->named[p->event] += s->n_samples;
 		return;
@@ -117,14 +117,14 @@ static inline void check_tags(const struct profile *p, unsigned k)
 	char program = 0;
 
 	if (!(t->event_mask & 1u << p->event))
-		is_wrong("container %u was not asked for %s", k, event_info(p->event)->name);
+		is_wrong("container %u was not asked for %s", k, profile_event_info(p->event)->name);
 	if (!pod || sscanf(pod, "pod-%2u", &number) != 1 || number != t->pod)
 		is_wrong("container %u is said to be of pod '%s'", k, pod ? pod : "");
 	if (streq(p->app_service, "Throttled"))
 		return;
 	if (sscanf(p->app_service, "%c-%2u", &program, &number) != 2 || program != t->program ||
 	    (number != k && number != t->guest))
-		is_wrong("%s: container %u has samples of %s", event_info(p->event)->name, k,
+		is_wrong("%s: container %u has samples of %s", profile_event_info(p->event)->name, k,
 			 p->app_service);
 }
 
@@ -300,7 +300,7 @@ static inline void plan_again(void *arg)
 	timer_set(f->loop, &f->plan, PLAN_NS, plan_again, f);
 	for (unsigned k = 0; k < TENANTS; k++)
 		f->starts[k] = __atomic_load_n(&f->t.shared->starts[k], __ATOMIC_ACQUIRE);
-	procs_apply(f->node->procs, tenants_plan(&f->t, f->wishes, f->n_wishes, f->starts, HZ),
+	proc_containers_apply(f->node->containers, tenants_plan(&f->t, f->wishes, f->n_wishes, f->starts, HZ),
 		    now_boot_ns());
 	kernel_sync(f->node->kernel);
 }

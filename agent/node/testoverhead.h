@@ -277,7 +277,7 @@ static inline void make_cgroups(struct fixture *f)
 	snprintf(f->uid, sizeof(f->uid), "401b6bf6-91e0-4a28-870a-%012x", (unsigned)getpid());
 	snprintf(f->id, sizeof(f->id), "%064x", (unsigned)getpid());
 	snprintf(pod, sizeof(pod), "pod%s", f->uid);
-	if (geteuid() != 0 || cgroup_choose("", &h, &err) < 0 ||
+	if (geteuid() != 0 || proc_cgroup_choose("", &h, &err) < 0 ||
 	    !make_dir(f->top, sizeof(f->top), h.mount, name)) {
 		print_message("skipped: no cgroups can be made here\n");
 		skip();
@@ -298,7 +298,7 @@ static inline void ask(struct fixture *f, unsigned event_mask, uint64_t sample_b
 						      .max_stall_us = 2000};
 	plan->pods[0].arm_event_mask = event_mask;
 	plan->pods[0].arm_settings = container->settings;
-	procs_apply(f->node->procs, plan, now_boot_ns());
+	proc_containers_apply(f->node->containers, plan, now_boot_ns());
 	kernel_sync(f->node->kernel);
 }
 

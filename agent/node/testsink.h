@@ -21,6 +21,6 @@ static inline int testsink_take(const void *body, size_t n, pthread_mutex_t *loc
 	for (size_t i = 0; i < b->n_profiles; i++)
 		note(b, b->profiles[i]);
 	pthread_mutex_unlock(lock);
-	batch_free(b);
+	profile_batch_free(b);
 	return 0;
 }

@@ -157,7 +157,7 @@ static inline const char *tenants_open(struct tenants *t, const char *force)
 	*t = (struct tenants){0};
 	if (geteuid() != 0)
 		return "needs root";
-	if (cgroup_choose(force, &t->h, &err) < 0)
+	if (proc_cgroup_choose(force, &t->h, &err) < 0)
 		return "no such cgroup hierarchy here";
 	t->run = (unsigned)getpid();
 	snprintf(t->top, sizeof(t->top), "%s/kubepods-tenants-%u", t->h.mount, t->run);

@@ -135,7 +135,7 @@ static void make_plan(void *arg)
 	}
 	if (plan->next_change_ns)
 		plan_later(w, plan->next_change_ns);
-	procs_apply(n->procs, plan, now_boot_ns());
+	proc_containers_apply(n->containers, plan, now_boot_ns());
 	if (n->report)
 		report_plan(n->report, plan);
 	kernel_sync(n->kernel);
@@ -238,7 +238,7 @@ static int watch_kind(struct watches *w, enum kind k)
 	return kube_watch_new(w->node->config.kube, &spec, &ops, watched, &watched->watch);
 }
 
-int watches_new(struct node *n, struct watches **ret)
+int node_watches_new(struct node *n, struct watches **ret)
 {
 	struct watches *w = xcalloc(1, sizeof(*w));
 	int r = 0;
@@ -248,7 +248,7 @@ int watches_new(struct node *n, struct watches **ret)
 	for (enum kind k = 0; r == 0 && k < _KIND_MAX; k++)
 		r = watch_kind(w, k);
 	if (r < 0) {
-		watches_free(w);
+		node_watches_free(w);
 		return r;
 	}
 	check_report(w);
@@ -256,7 +256,7 @@ int watches_new(struct node *n, struct watches **ret)
 	return 0;
 }
 
-struct watches *watches_free(struct watches *w)
+struct watches *node_watches_free(struct watches *w)
 {
 	if (!w)
 		return NULL;

@@ -95,7 +95,7 @@ void report_plan(struct report *r, const struct plan *p)
 	(void)p;
 }
 
-void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
+void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now_ns)
 {
 	(void)p;
 	(void)plan;
@@ -120,7 +120,7 @@ static struct watches *new_watches(struct node *n)
 	*n = (struct node){.conf = &conf, .work = &node_work, .report = (struct report *)&report};
 	n_watches = 0;
 	n_checks = 0;
-	assert_int_equal(watches_new(n, &w), 0);
+	assert_int_equal(node_watches_new(n, &w), 0);
 	return w;
 }
 
@@ -154,7 +154,7 @@ static void test_annotations_are_not_kept(void **state)
 		assert_null(json_object_get(json_at(obj, "metadata.annotations"), "k"));
 		assert_string_equal(json_str_at(obj, "metadata.uid", ""), "u");
 	}
-	watches_free(w);
+	node_watches_free(w);
 }
 
 static void node_is(const char *uid)
@@ -184,7 +184,7 @@ static void test_the_report_is_looked_for(void **state)
 		periodic(periodic_arg);
 		assert_int_equal(n_checks, i);
 	}
-	watches_free(w);
+	node_watches_free(w);
 }
 
 int main(void)

@@ -67,7 +67,7 @@ static void container_new(struct container *c, const char *pid)
 	struct cgroup_hierarchy h;
 	struct field_error error = {0};
 
-	if (cgroup_choose("", &h, &error) < 0)
+	if (proc_cgroup_choose("", &h, &error) < 0)
 		errx(1, "cgroup hierarchy: %s", error.reason);
 	snprintf(c->id, sizeof(c->id), "%064x", (unsigned)getpid());
 	place_new(c, h.mount, pid);
@@ -157,7 +157,7 @@ static void say_decisions(const struct payer *p, unsigned event_mask)
 					    [LIMIT_REFUSED] = "refused"};
 
 	for (enum event e = EVENT_OFF_CPU; e < _EVENT_MAX; e++) {
-		const char *name = event_info(e)->name;
+		const char *name = profile_event_info(e)->name;
 
 		if (!(event_mask & 1u << e))
 			continue;
@@ -193,7 +193,7 @@ static void run(const struct container *c, double percent, unsigned event_mask)
 	if (node_start(d.node, "node-uid") < 0 ||
 	    watch_new(d.loop, STDIN_FILENO, input_ended, d.loop, &input) < 0)
 		errx(1, "the node does not start");
-	procs_apply(d.node->procs, plan_of(c, percent, event_mask), now_boot_ns());
+	proc_containers_apply(d.node->containers, plan_of(c, percent, event_mask), now_boot_ns());
 	kernel_sync(d.node->kernel);
 	puts("recording");
 	timer_set(d.loop, &d.poll, 0, look, &d);
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 		return parse_child_main(argc, argv);
 	for (int i = 3; i < argc; i++)
 		for (enum event e = 0; e < _EVENT_MAX; e++)
-			event_mask |= streq(argv[i], event_info(e)->name) ? 1u << e : 0;
+			event_mask |= streq(argv[i], profile_event_info(e)->name) ? 1u << e : 0;
 	if (!event_mask)
 		errx(2, "use: limited PID PERCENT EVENT...");
 	setvbuf(stdout, NULL, _IOLBF, 0);

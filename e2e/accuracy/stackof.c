@@ -141,7 +141,7 @@ static int load_tables(uint32_t pid)
 	int e = proc_start_boottime(pid, &start_ns);
 
 	if (!e)
-		e = mappings_read(pid, start_ns, 0, &maps);
+		e = proc_mappings_read(pid, start_ns, 0, &maps);
 	if (!e)
 		e = files_new(&config, &files);
 	if (!e)
@@ -153,7 +153,7 @@ static int load_tables(uint32_t pid)
 	for (size_t i = 0; i < maps->n; i++)
 		if (files_index(files, &maps->items[i], &indexes[i]))
 			indexes[i] = NULL;
-	e = runtimes_learn(NULL, maps, indexes, &runtimes, &again);
+	e = runtime_learn(NULL, maps, indexes, &runtimes, &again);
 	return e ? e : unwind_process(u, maps, indexes, pending, runtimes);
 }
 
@@ -183,7 +183,7 @@ static const char *end_name(uint32_t end)
 /* The function around an address; the byte before a return address is the call's. */
 static void print_frame(uint64_t address, bool leaf)
 {
-	const struct mapping *m = mappings_find(maps, leaf ? address : address - 1);
+	const struct mapping *m = proc_mappings_find(maps, leaf ? address : address - 1);
 	struct file_names names = {0};
 
 	if (!m) {
@@ -228,7 +228,7 @@ static void print_runtime_frame(const uint64_t *word, const uint64_t *end)
 	ask.has_caller = next < end;
 	if (ask.has_caller)
 		ask.caller = words_of(next);
-	runtimes_resolve(runtimes, &ask, 1);
+	runtime_resolve(runtimes, &ask, 1);
 	if (ask.error)
 		printf("%s [%s]\n", name, strerror(-ask.error));
 	for (size_t i = ask.names.n; i-- > 0;)

@@ -129,7 +129,7 @@ static struct row {
 	{"leaks", leaks, 50 * MS, 8192, 0, 0},
 };
 #define N_ROWS (sizeof(rows) / sizeof(*rows))
-static _Atomic uint64_t held_bytes;
+static _Atomic uint64_t probes_held_bytes;
 
 /* schedstat: ns that it ran, ns that it waited for a CPU, how often it ran */
 static uint64_t late_ns(int schedstat)
@@ -188,7 +188,7 @@ static void *keeps(void *arg)
 {
 	for (int on = 1;; on = !on) {
 		holds(on);
-		held_bytes = on ? HELD * 16384 : 0;
+		probes_held_bytes = on ? HELD * 16384 : 0;
 		sleep(20);
 	}
 	return arg;
@@ -230,6 +230,6 @@ int main(void)
 			printf(" %s=%" PRIu64 " %s_late=%" PRIu64, rows[i].name, rows[i].sum,
 			       rows[i].name, rows[i].late);
 		printf(" burns=%" PRIu64 " holds=%" PRIu64 "\n", (n + 1) * UINT64_C(10000),
-		       held_bytes);
+		       probes_held_bytes);
 	}
 }

@@ -14,7 +14,7 @@
 
 static void handle_page(struct call *c)
 {
-	call_reply(c, 200, "text/html; charset=utf-8", page_html, page_html_len);
+	api_call_reply(c, 200, "text/html; charset=utf-8", page_html, page_html_len);
 }
 
 static void handle_info(struct call *c)
@@ -24,12 +24,13 @@ static void handle_info(struct call *c)
 
 	/* that something is wrong with it is on the page, too; /healthz says what */
 	store_stats(f->store, &store);
-	call_json(c, 200,
-		  json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
-			    "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
-			    "token_hint", f->token_hint, "store_note",
-			    *store.error ? "The store has a problem: see /healthz." : f->store_note,
-			    "links", "trace", f->link_trace, "logs", f->link_logs));
+	api_call_json(
+		c, 200,
+		json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
+			  "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
+			  "token_hint", f->token_hint, "store_note",
+			  *store.error ? "The store has a problem: see /healthz." : f->store_note,
+			  "links", "trace", f->link_trace, "logs", f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},
@@ -39,16 +40,16 @@ static const struct gate_right read_profiles = {"get", "profiles"},
 
 static const struct route routes[] = {
 	{"/", "GET", NULL, handle_page, false},
-	{"/healthz", "GET", NULL, handle_alive, false},
-	{"/readyz", "GET", NULL, handle_ready, false},
-	{"/metrics", "GET", &read_profiles, handle_metrics, false},
+	{"/healthz", "GET", NULL, api_handle_alive, false},
+	{"/readyz", "GET", NULL, api_handle_ready, false},
+	{"/metrics", "GET", &read_profiles, api_handle_metrics, false},
 	{"/v1/info", "GET", NULL, handle_info, false},
-	{"/v1/profile/ProfileTracing", "POST", &read_profiles, handle_tracing, false},
-	{"/v1/profile/tags", "GET", &read_profiles, handle_tags, false},
-	{"/v1/profile/values", "POST", &read_profiles, handle_values, false},
-	{"/v1/symbols", "GET", &list_symbols, handle_symbols_list, false},
-	{"/v1/symbols/", "PUT", &put_symbols, handle_symbols_put, true},
-	{"/v1/symbols/", "DELETE", &delete_symbols, handle_symbols_delete, false},
+	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, false},
+	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
+	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
+	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
+	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},
+	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, false},
 };
 
 /* ---- replies ---- */
@@ -65,7 +66,7 @@ static const char *const headers[] = {
 };
 #define N_HEADERS (ARRAY_SIZE(headers) - 1)
 
-void call_free(struct call *c)
+void api_call_free(struct call *c)
 {
 	free(c->path);
 	free(c->body);
@@ -93,7 +94,8 @@ static char *allowed_methods(const char *path)
 	return buf_steal(&b);
 }
 
-void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n)
+void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
+		    size_t n)
 {
 	const char *all[N_HEADERS + 3];
 	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
@@ -106,28 +108,28 @@ void call_reply(struct call *c, int status, const char *content_type, const void
 		all[i++] = allow;
 	all[i] = NULL;
 	http_reply(c->conn, status, content_type, all, body, n);
-	call_free(c);
+	api_call_free(c);
 }
 
-void call_error(struct call *c, const char *status, const char *description)
+void api_call_error(struct call *c, const char *status, const char *description)
 {
 	int http;
 	size_t n;
-	_cleanup_free_ char *body = tracing_error(status, description, NULL, &http, &n);
+	_cleanup_free_ char *body = query_tracing_error(status, description, NULL, &http, &n);
 
-	call_reply(c, http, "application/json", body, n);
+	api_call_reply(c, http, "application/json", body, n);
 }
 
-void call_json(struct call *c, int status, json_t *body)
+void api_call_json(struct call *c, int status, json_t *body)
 {
 	_cleanup_json_ json_t *owned = body;
 	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT | JSON_ENCODE_ANY);
 
 	if (!text) {
-		call_error(c, "SERVER_ERROR", "the answer is not text");
+		api_call_error(c, "SERVER_ERROR", "the answer is not text");
 		return;
 	}
-	call_reply(c, status, "application/json", text, strlen(text));
+	api_call_reply(c, status, "application/json", text, strlen(text));
 }
 
 /* ---- who asks ---- */
@@ -164,10 +166,10 @@ static void handle(struct call *c)
 
 		if (!streq(p->path, c->path))
 			continue;
-		call_json(c, 200, p->fn(p->arg));
+		api_call_json(c, 200, p->fn(p->arg));
 		return;
 	}
-	call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
+	api_call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
 }
 
 static void checked(int status, const char *node, const char *error, void *arg)
@@ -187,11 +189,11 @@ static void checked(int status, const char *node, const char *error, void *arg)
 		    1);
 	if (status == 401 && *c->api->config.token_hint)
 		text = xasprintf("%s; make one with: %s", error, c->api->config.token_hint);
-	call_error(c,
-		   status == 401   ? "UNAUTHORIZED"
-		   : status == 403 ? "FORBIDDEN"
-				   : "UNAVAILABLE",
-		   text ? text : error);
+	api_call_error(c,
+		       status == 401   ? "UNAUTHORIZED"
+		       : status == 403 ? "FORBIDDEN"
+				       : "UNAVAILABLE",
+		       text ? text : error);
 }
 
 /* One with this path; with this method, if there is one. */
@@ -235,18 +237,18 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 	if (!a->gate &&
 	    ((*in->host && !is_loopback_host(in->host)) || !is_loopback_origin(in->origin))) {
 		counter_add(counter("api_refused_total", "reason", "foreign_host"), 1);
-		call_error(c, "FORBIDDEN",
-			   "without sign-in only requests to localhost, 127.0.0.1 or [::1] are "
-			   "answered (headers Host and Origin)");
+		api_call_error(c, "FORBIDDEN",
+			       "without sign-in only requests to localhost, 127.0.0.1 or [::1] are "
+			       "answered (headers Host and Origin)");
 		return;
 	}
 	if (c->route && !streq(c->route->method, in->method))
-		call_error(c, "METHOD_NOT_ALLOWED", "another method is needed, see Allow");
+		api_call_error(c, "METHOD_NOT_ALLOWED", "another method is needed, see Allow");
 	else if (!a->gate || (c->route && !c->route->right))
 		done(200, "", NULL, c);
 	else
-		gate_check(a->gate, in->authorization, c->route ? c->route->right : &read_profiles,
-			   done, c);
+		api_gate_check(a->gate, in->authorization,
+			       c->route ? c->route->right : &read_profiles, done, c);
 }
 
 /* Its body is in; from here the number of bytes that wait is what bounds it. */
@@ -294,11 +296,11 @@ static void head_checked(int status, const char *node, const char *error, void *
 		*slot = c->conn;
 		http_conn_on_gone(c->conn, uploader_left, slot);
 		http_accept_body(c->conn, SYMBOLS_UPLOAD_BYTES);
-		call_free(c);
+		api_call_free(c);
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason", "uploads_busy"), 1);
-	call_error(c, "UNAVAILABLE", "other uploads are under way; try again");
+	api_call_error(c, "UNAVAILABLE", "other uploads are under way; try again");
 }
 
 void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
@@ -326,7 +328,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.link_trace = xstrdup(f->link_trace ? f->link_trace : "");
 	a->config.link_logs = xstrdup(f->link_logs ? f->link_logs : "");
 	if (f->kube)
-		a->gate = gate_new(&(struct gate_config){.kube = f->kube});
+		a->gate = api_gate_new(&(struct gate_config){.kube = f->kube});
 	*ret = a;
 	return 0;
 }
@@ -335,7 +337,7 @@ struct api *api_free(struct api *a)
 {
 	if (!a)
 		return NULL;
-	gate_free(a->gate, true);
+	api_gate_free(a->gate, true);
 	for (size_t i = 0; i < a->n_pages; i++)
 		free(a->pages[i].path);
 	free(a->pages);

@@ -38,15 +38,15 @@ void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *
 struct gate;
 struct gate_config {
 	struct kube *kube;
-	const char *audience;		/* borrowed until gate_free */
+	const char *audience;		/* borrowed until api_gate_free */
 };
 struct gate_right {			/* static: borrowed until fn is called */
 	const char *verb, *resource;	/* "get", "profiles" */
 };
-struct gate *gate_new(const struct gate_config *c);
+struct gate *api_gate_new(const struct gate_config *c);
 /* answer: requests that still wait get 503; else they get no answer */
-struct gate *gate_free(struct gate *g, bool answer);
+struct gate *api_gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
-void gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
+void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
 		gate_fn *fn,
 		void *arg);

@@ -25,7 +25,7 @@ struct api {
 
 /*
  * One request whose caller has the right to an answer. The handler owns it and ends it with
- * call_reply.
+ * api_call_reply.
  */
 struct call {
 	struct api *api;
@@ -42,21 +42,21 @@ struct route {
 	bool upload;
 };
 
-void call_free(struct call *c); /* its caller has closed: there is no reply */
-void call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
+void api_call_free(struct call *c); /* its caller has closed: there is no reply */
+void api_call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
 /* An envelope of query/ with status, e.g. "RESOURCE_NOT_FOUND". */
-void call_error(struct call *c, const char *status, const char *description);
-void call_json(struct call *c, int status, json_t *body); /* takes body */
+void api_call_error(struct call *c, const char *status, const char *description);
+void api_call_json(struct call *c, int status, json_t *body); /* takes body */
 
 /* profile.c: requests that read the store */
-void handle_tracing(struct call *c);
-void handle_values(struct call *c);
-void handle_tags(struct call *c);
+void api_handle_tracing(struct call *c);
+void api_handle_values(struct call *c);
+void api_handle_tags(struct call *c);
 /* symbols.c: uploaded symbol files */
-void handle_symbols_list(struct call *c);
-void handle_symbols_put(struct call *c);
-void handle_symbols_delete(struct call *c);
+void api_handle_symbols_list(struct call *c);
+void api_handle_symbols_put(struct call *c);
+void api_handle_symbols_delete(struct call *c);
 /* metrics.c: requests about the hub itself */
-void handle_metrics(struct call *c);
-void handle_alive(struct call *c);
-void handle_ready(struct call *c);
+void api_handle_metrics(struct call *c);
+void api_handle_alive(struct call *c);
+void api_handle_ready(struct call *c);

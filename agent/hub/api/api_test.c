@@ -116,13 +116,13 @@ static void tracing(void **state)
 
 static struct profile *add_event(struct batch *b, uint8_t id, enum event event, uint64_t end_s)
 {
-	struct profile *p = batch_profile(b);
+	struct profile *p = profile_batch_profile(b);
 
 	p->id[0] = id;
 	p->event = event;
 	p->end_ns = end_s * NSEC_PER_SEC;
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "api");
+	p->app_service = profile_batch_str(b, "api");
 	p->process_id = 7;
 	p->process_start_ns = NSEC_PER_SEC;
 	return p;
@@ -133,11 +133,11 @@ static void add_value(struct batch *b, struct profile *p, const char *name, int6
 	const struct frame f = {.kind = FRAME_APP, .name = name};
 	struct profile_sample *s = profile_add(b, p);
 
-	s->thread_comm = batch_str(b, "worker");
+	s->thread_comm = profile_batch_str(b, "worker");
 	s->cpu = -1;
 	s->value = value;
 	s->n_samples = 1;
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 }
 
 #define OF(event)                                                                                  \
@@ -147,7 +147,7 @@ static void add_value(struct batch *b, struct profile *p, const char *name, int6
 static void events(void **state)
 {
 	struct fixture *f = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_event(b, 2, EVENT_OFF_CPU, T0);
 	size_t n_new;
 
@@ -163,7 +163,7 @@ static void events(void **state)
 	p = add_event(b, 4, EVENT_MEM_INUSE, T0 + 10);
 	add_value(b, p, "cache", 8192);
 	assert_int_equal(store_write(f->store, b, &n_new), 0);
-	batch_free(b);
+	profile_batch_free(b);
 
 	assert_int_equal(ask(f, "POST", TRACING, NULL, OF("off-cpu") "}"), 200);
 	assert_string_equal(json_str_at(f->json, "unit", ""), "microseconds");

@@ -142,11 +142,11 @@ static void user_known(const struct verdict *v, void *arg)
 		return;
 	}
 	c->node = xstrdup(json_string_value(json_array_get(claim, 0)));
-	reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
+	api_reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
 
-void gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
-		gate_fn *fn, void *arg)
+void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
+		    gate_fn *fn, void *arg)
 {
 	const char *error, *token = bearer(authorization, &error);
 	json_t *object = token ? token_review(token, g->config.audience) : NULL;
@@ -158,10 +158,10 @@ void gate_check(struct gate *g, const char *authorization, const struct gate_rig
 	}
 	c = xcalloc(1, sizeof(*c));
 	*c = (struct gate_call){g, right, fn, arg, NULL};
-	reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
+	api_reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
 }
 
-struct gate *gate_new(const struct gate_config *c)
+struct gate *api_gate_new(const struct gate_config *c)
 {
 	struct gate *g = xcalloc(1, sizeof(*g));
 	const struct reviews_config tokens = {
@@ -177,18 +177,18 @@ struct gate *gate_new(const struct gate_config *c)
 	};
 
 	g->config = *c;
-	g->tokens = reviews_new(&tokens);
-	g->access = reviews_new(&access);
+	g->tokens = api_reviews_new(&tokens);
+	g->access = api_reviews_new(&access);
 	return g;
 }
 
-struct gate *gate_free(struct gate *g, bool answer)
+struct gate *api_gate_free(struct gate *g, bool answer)
 {
 	if (!g)
 		return NULL;
 	/* in this order: what ends the first asks nothing of the second any more */
-	reviews_free(g->tokens, answer);
-	reviews_free(g->access, answer);
+	api_reviews_free(g->tokens, answer);
+	api_reviews_free(g->access, answer);
 	free(g);
 	return NULL;
 }

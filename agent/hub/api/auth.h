@@ -24,12 +24,12 @@ struct reviews_config {
 	void (*judge)(const json_t *status, struct verdict *v, void *judge_arg);
 	void *judge_arg;
 };
-struct reviews *reviews_new(const struct reviews_config *c);
+struct reviews *api_reviews_new(const struct reviews_config *c);
 /* answer: requests that still wait get 503; else they get no answer */
-struct reviews *reviews_free(struct reviews *r, bool answer);
+struct reviews *api_reviews_free(struct reviews *r, bool answer);
 /*
  * The verdict on the object, from the cache or the API server; equal keys that
  * wait are asked once. fn is called once, maybe before this returns. Takes object.
  */
-void reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
+void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
 		 void *arg);

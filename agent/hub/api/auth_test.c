@@ -122,21 +122,21 @@ static void audience_right_and_node(void **state)
 	const struct gate_right send = {"create", "profiles"};
 	struct fixture *f = *state;
 	struct gate_got g = {.loop = f->loop};
-	struct gate *gate = gate_new(&c);
+	struct gate *gate = api_gate_new(&c);
 
-	gate_check(gate, "Bearer agent", &send, gate_got, &g);
+	api_gate_check(gate, "Bearer agent", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 200);
 	assert_string_equal(g.node, "n1");
 	/* good, but not made for this */
-	gate_check(gate, "Bearer viewer", &send, gate_got, &g);
+	api_gate_check(gate, "Bearer viewer", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 401);
 	/* made for this, without the right */
-	gate_check(gate, "Bearer stranger", &send, gate_got, &g);
+	api_gate_check(gate, "Bearer stranger", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 403);
-	gate_free(gate, false);
+	api_gate_free(gate, false);
 }
 
 /*
@@ -151,12 +151,12 @@ static void few_wait_for_one_sign_in(void **state)
 	uint64_t n_busy = counter_get(busy);
 	unsigned n_token = cluster.n_token;
 	struct fixture *f = *state;
-	struct gate *gate = gate_new(&c);
+	struct gate *gate = api_gate_new(&c);
 	struct gate_got got[MOST + MORE];
 
 	for (size_t i = 0; i < MOST + MORE; i++) {
 		got[i] = (struct gate_got){.loop = f->loop};
-		gate_check(gate, "Bearer agent", &send, gate_got, &got[i]);
+		api_gate_check(gate, "Bearer agent", &send, gate_got, &got[i]);
 		assert_int_equal(got[i].status, i < MOST ? 0 : 503);
 	}
 	assert_int_equal(counter_get(busy), n_busy + MORE);
@@ -165,7 +165,7 @@ static void few_wait_for_one_sign_in(void **state)
 	for (size_t i = 0; i < MOST; i++)
 		assert_int_equal(got[i].status, 200);
 	assert_int_equal(cluster.n_token, n_token + 1);
-	gate_free(gate, false);
+	api_gate_free(gate, false);
 }
 
 int main(void)

@@ -37,14 +37,14 @@ static void set_queries(struct worker *query)
 	set("queries_busy_ns_total", s.busy_ns);
 }
 
-void handle_metrics(struct call *c)
+void api_handle_metrics(struct call *c)
 {
 	_cleanup_buf_ struct buf b = {0};
 
 	set_store(c->api->config.store);
 	set_queries(c->api->config.query);
 	health_metrics(c->api->loop, &b);
-	call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
+	api_call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }
 
 /* Anybody may ask: what it says bears no path. */
@@ -54,24 +54,24 @@ static json_t *detail(const struct api_config *f)
 }
 
 /* A restart helps when a thread is stuck; it does not help a full disk. */
-void handle_alive(struct call *c)
+void api_handle_alive(struct call *c)
 {
 	_cleanup_buf_ struct buf why = {0};
 	bool alive = health_alive(c->api->loop, &why);
 	json_t *said = detail(&c->api->config);
 
 	json_object_set_new(said, "status", json_string(alive ? "ok" : why.data));
-	call_json(c, alive ? 200 : 503, said);
+	api_call_json(c, alive ? 200 : 503, said);
 }
 
 /*
  * The store is open, or nobody would listen here: what is wrong with it is said, and old profiles
  * are still there.
  */
-void handle_ready(struct call *c)
+void api_handle_ready(struct call *c)
 {
 	json_t *said = detail(&c->api->config);
 
 	json_object_set_new(said, "status", json_string("ok"));
-	call_json(c, 200, said);
+	api_call_json(c, 200, said);
 }

@@ -31,11 +31,11 @@ static void query_done(struct job *job)
 	struct query_job *q = (struct query_job *)job;
 
 	if (atomic_load(&q->given_up))
-		call_free(q->call);
+		api_call_free(q->call);
 	else
-		call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
-	tracing_request_done(&q->tracing);
-	values_request_done(&q->values);
+		api_call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
+	query_tracing_request_done(&q->tracing);
+	query_values_request_done(&q->values);
 	free(q->reply);
 	free(q);
 }
@@ -64,14 +64,14 @@ static void post(struct call *c, void (*run)(struct job *))
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
-	q->reply = tracing_error("UNAVAILABLE", "too many queries are waiting; try again", NULL,
-				 &q->http, &q->n_reply);
+	q->reply = query_tracing_error("UNAVAILABLE", "too many queries are waiting; try again",
+				       NULL, &q->http, &q->n_reply);
 	query_done(&q->job);
 }
 
 static void refuse(struct query_job *q, const struct field_error *e)
 {
-	q->reply = tracing_refused(e, &q->http, &q->n_reply);
+	q->reply = query_tracing_refused(e, &q->http, &q->n_reply);
 }
 
 /* ---- ProfileTracing ---- */
@@ -85,7 +85,7 @@ static int add_row(const struct store_row *row, void *arg)
 {
 	struct adding *a = arg;
 
-	return tree_add(a->tree, row, a->max_kernel_stack_depth);
+	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
 }
 
 static void run_tracing(struct job *job)
@@ -99,26 +99,27 @@ static void run_tracing(struct job *job)
 	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
-	if (tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
+	if (query_tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
 		refuse(q, &e);
 		return;
 	}
 	q->tracing.selection->given_up = &q->given_up;
-	a = (struct adding){tree_new(), q->tracing.max_kernel_stack_depth};
+	a = (struct adding){query_tree_new(), q->tracing.max_kernel_stack_depth};
 	if (q->symbols && symbols_any(q->symbols)) {
 		names = symbols_names_new(q->symbols);
-		tree_set_names(a.tree, symbols_name, names);
+		query_tree_set_names(a.tree, symbols_name, names);
 	}
 	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
-		q->reply = tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
+		q->reply =
+			query_tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
 	else
-		q->reply = tracing_reply(a.tree, &q->tracing, &s, &q->http, &q->n_reply);
+		q->reply = query_tracing_reply(a.tree, &q->tracing, &s, &q->http, &q->n_reply);
 	store_summary_done(&s);
-	tree_free(a.tree);
+	query_tree_free(a.tree);
 	symbols_names_free(names);
 }
 
-void handle_tracing(struct call *c)
+void api_handle_tracing(struct call *c)
 {
 	post(c, run_tracing);
 }
@@ -161,7 +162,7 @@ static void run_values(struct job *job)
 	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
-	if (values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
+	if (query_values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
 		refuse(q, &e);
 		return;
 	}
@@ -175,7 +176,7 @@ static void run_values(struct job *job)
 	}
 	buf_printf(&b, "],\"debug\":null,\"truncated\":%s}", a.truncated ? "true" : "false");
 	if (r) {
-		q->reply = tracing_error("FAIL", e.reason, NULL, &q->http, &q->n_reply);
+		q->reply = query_tracing_error("FAIL", e.reason, NULL, &q->http, &q->n_reply);
 		return;
 	}
 	q->http = 200;
@@ -183,27 +184,27 @@ static void run_values(struct job *job)
 	q->reply = buf_steal(&b);
 }
 
-void handle_values(struct call *c)
+void api_handle_values(struct call *c)
 {
 	post(c, run_values);
 }
 
 /* ---- tags ---- */
 
-void handle_tags(struct call *c)
+void api_handle_tags(struct call *c)
 {
 	json_t *list = json_array();
 	const struct tag_info *t;
 	size_t n;
 
-	t = tag_table(&n);
+	t = query_tag_table(&n);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s, s:s}", "name",
 						      t[i].name, "stored", t[i].stored, "type",
 						      t[i].numeric ? "int" : "string", "same_as",
 						      t[i].canonical ? t[i].canonical : "", "help",
 						      t[i].help));
-	call_json(c, 200,
-		  json_pack("{s:s, s:s, s:o, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
-			    "result", list, "debug"));
+	api_call_json(c, 200,
+		      json_pack("{s:s, s:s, s:o, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
+				"result", list, "debug"));
 }

@@ -42,7 +42,7 @@ struct reviews {
 	unsigned n_open;
 };
 
-struct reviews *reviews_new(const struct reviews_config *c)
+struct reviews *api_reviews_new(const struct reviews_config *c)
 {
 	struct reviews *r = xcalloc(1, sizeof(*r));
 
@@ -80,7 +80,7 @@ static void review_free(struct review *v)
 	free(v);
 }
 
-struct reviews *reviews_free(struct reviews *r, bool answer)
+struct reviews *api_reviews_free(struct reviews *r, bool answer)
 {
 	const struct verdict ending = {.status = 503, .error = "the hub is stopping"};
 	struct review *v, *next;
@@ -218,8 +218,8 @@ static void ask(struct reviews *r, const uint8_t key[SHA256_DIGEST_LENGTH], cons
 		answered(0, NULL, strerror(-e), v);
 }
 
-void reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
-		 void *arg)
+void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
+		     void *arg)
 {
 	_cleanup_json_ json_t *owned = object;
 	uint8_t hash[SHA256_DIGEST_LENGTH];

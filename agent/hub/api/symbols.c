@@ -22,19 +22,20 @@ static void reply(struct symbols_job *j)
 	_cleanup_free_ char *why = xasprintf("%s: %s", j->error.path, j->error.reason);
 
 	if (!j->r)
-		call_json(j->call, 200,
-			  json_pack("{s:s, s:s, s:O?}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
-				    "result", j->list));
+		api_call_json(j->call, 200,
+			      json_pack("{s:s, s:s, s:O?}", "OPT_STATUS", "SUCCESS", "DESCRIPTION",
+					"", "result", j->list));
 	else if (j->r == -ENOENT)
-		call_error(j->call, "RESOURCE_NOT_FOUND", "no symbols of this build id are kept");
+		api_call_error(j->call, "RESOURCE_NOT_FOUND",
+			       "no symbols of this build id are kept");
 	else if (j->r == -ENOSPC || j->r == -EDQUOT)
-		call_error(j->call, "STORE_FULL", why);
+		api_call_error(j->call, "STORE_FULL", why);
 	else if (j->r == -E2BIG)
-		call_error(j->call, "TOO_LARGE", why);
+		api_call_error(j->call, "TOO_LARGE", why);
 	else if (j->r == -EINVAL || j->r == -EBADMSG)
-		call_error(j->call, "INVALID_POST_DATA", why);
+		api_call_error(j->call, "INVALID_POST_DATA", why);
 	else
-		call_error(j->call, "FAIL", *j->error.path ? why : strerror(-j->r));
+		api_call_error(j->call, "FAIL", *j->error.path ? why : strerror(-j->r));
 }
 
 static void done(struct job *job)
@@ -42,7 +43,7 @@ static void done(struct job *job)
 	struct symbols_job *j = (struct symbols_job *)job;
 
 	if (j->given_up)
-		call_free(j->call);
+		api_call_free(j->call);
 	else
 		reply(j);
 	json_decref(j->list);
@@ -62,7 +63,7 @@ static void post(struct call *c, void (*run)(struct job *))
 	struct symbols_job *j;
 
 	if (!f->symbols) {
-		call_error(c, "UNAVAILABLE", "symbols are not kept here");
+		api_call_error(c, "UNAVAILABLE", "symbols are not kept here");
 		return;
 	}
 	j = xcalloc(1, sizeof(*j));
@@ -81,7 +82,7 @@ static void post(struct call *c, void (*run)(struct job *))
 	}
 	counter_add(counter("api_refused_total", "reason", "uploads_busy"), 1);
 	free(j);
-	call_error(c, "UNAVAILABLE", "too many uploads are waiting; try again");
+	api_call_error(c, "UNAVAILABLE", "too many uploads are waiting; try again");
 }
 
 static void run_list(struct job *job)
@@ -129,17 +130,17 @@ static void run_delete(struct job *job)
 		j->r = symbols_delete(j->symbols, j->build_id);
 }
 
-void handle_symbols_list(struct call *c)
+void api_handle_symbols_list(struct call *c)
 {
 	post(c, run_list);
 }
 
-void handle_symbols_put(struct call *c)
+void api_handle_symbols_put(struct call *c)
 {
 	post(c, run_put);
 }
 
-void handle_symbols_delete(struct call *c)
+void api_handle_symbols_delete(struct call *c)
 {
 	post(c, run_delete);
 }

@@ -131,37 +131,37 @@ static inline void fill(struct store *s)
 				    .module = "/bin/stripped",
 				    .build_id = BUILD_ID,
 				    .address = 0x1011}};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *sample;
 	size_t n_new;
 
 	p->event = EVENT_ON_CPU;
 	p->end_ns = T0 * NSEC_PER_SEC;
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "api");
+	p->app_service = profile_batch_str(b, "api");
 	p->process_id = 7;
 	profile_tag(b, p, "pod_ns", "app");
 	sample = profile_add(b, p);
-	sample->thread_comm = batch_str(b, "worker");
+	sample->thread_comm = profile_batch_str(b, "worker");
 	sample->cpu = -1;
 	sample->value = 10101;
 	sample->n_samples = 1;
-	assert_int_equal(batch_stack(b, frames, ARRAY_SIZE(frames), &sample->stack), 0);
-	p = batch_profile(b);
+	assert_int_equal(profile_batch_stack(b, frames, ARRAY_SIZE(frames), &sample->stack), 0);
+	p = profile_batch_profile(b);
 	p->event = EVENT_ON_CPU;
 	p->id[0] = 1;
 	p->end_ns = (T0 + 5000) * NSEC_PER_SEC; /* outside of QUERY */
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "stripped");
+	p->app_service = profile_batch_str(b, "stripped");
 	p->process_id = 8;
 	sample = profile_add(b, p);
 	sample->cpu = -1;
 	sample->value = 20202;
 	sample->n_samples = 2;
-	assert_int_equal(batch_stack(b, stripped, ARRAY_SIZE(stripped), &sample->stack), 0);
+	assert_int_equal(profile_batch_stack(b, stripped, ARRAY_SIZE(stripped), &sample->stack), 0);
 	assert_int_equal(store_write(s, b, &n_new), 0);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 /* As the hub's. */

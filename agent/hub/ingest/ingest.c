@@ -226,7 +226,7 @@ static struct batch *decode(struct request *q)
 static void request_run(struct job *job)
 {
 	struct request *q = (struct request *)job;
-	_cleanup_(batch_freep) struct batch *b = decode(q);
+	_cleanup_(profile_batch_freep) struct batch *b = decode(q);
 
 	if (b)
 		store(q, b);
@@ -465,7 +465,7 @@ static int write_and_wait(struct ingest *i, const struct batch *b)
 
 int ingest_bytes(struct ingest *i, const void *body, size_t n)
 {
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	int r = otlp_decode(body, n, &b, NULL);
 
 	return r < 0 ? r : write_and_wait(i, b);

@@ -125,7 +125,7 @@ static void store_twice(const char *encoding, const uint8_t *body, size_t n, con
 			uint64_t n_rejected)
 {
 	const struct store_config sc = {.kind = "sqlite", .path = ":memory:"};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf bytes = {0};
 	struct store *s;
 	size_t n_new;

@@ -127,13 +127,13 @@ static int teardown(void **state)
 
 static struct batch *one_profile(const char *node)
 {
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 
 	p->id[0] = 1;
 	p->start_ns = 1763700000 * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	if (node)
 		profile_tag(b, p, "pod_node", node);
 	profile_add(b, p)->value = 1;
@@ -142,7 +142,7 @@ static struct batch *one_profile(const char *node)
 
 static void encode(const struct world *w, const char *node, bool compress, struct buf *out)
 {
-	_cleanup_(batch_freep) struct batch *b = one_profile(node);
+	_cleanup_(profile_batch_freep) struct batch *b = one_profile(node);
 	_cleanup_buf_ struct buf bytes = {0};
 
 	b->profiles[0]->start_ns += w->ahead_ns;

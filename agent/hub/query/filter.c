@@ -182,7 +182,7 @@ static int take_punct(struct parser *p, char c, const char *what)
 
 static void predicate_freep(struct predicate **p)
 {
-	predicate_free(*p);
+	store_predicate_free(*p);
 }
 
 static void add_child(struct predicate *p, struct predicate *child)
@@ -269,7 +269,7 @@ static int take_list(struct parser *p, struct predicate *leaf)
 
 static int unknown_tag(struct parser *p)
 {
-	const char *name = p->word.data ? p->word.data : "", *close = tag_suggest(name);
+	const char *name = p->word.data ? p->word.data : "", *close = query_tag_suggest(name);
 
 	if (is_keyword(p, "and") || is_keyword(p, "or"))
 		return expected(p, "a tag");
@@ -285,13 +285,13 @@ static int take_tag(struct parser *p, struct predicate *leaf)
 
 	if (p->token != T_WORD && p->token != T_TAG)
 		return expected(p, "a tag");
-	t = tag_lookup(p->word.data ? p->word.data : "");
+	t = query_tag_lookup(p->word.data ? p->word.data : "");
 	if (!t)
 		return unknown_tag(p);
 	if (++p->n_conditions > FILTER_MAX_CONDITIONS)
 		return fail_at(p, p->start, "more than %d conditions; IN takes a list",
 			       FILTER_MAX_CONDITIONS);
-	leaf->tag = xstrdup(tag_canonical(t, p->word.data));
+	leaf->tag = xstrdup(query_tag_canonical(t, p->word.data));
 	leaf->numeric = t->numeric;
 	return next(p);
 }
@@ -469,7 +469,7 @@ static int parse_or(struct parser *p, struct predicate **ret)
 	return parse_list(p, "or", PRED_OR, parse_and, ret);
 }
 
-int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr)
+int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr)
 {
 	_cleanup_(predicate_freep) struct predicate *root = NULL;
 	struct parser p = {.text = text ? text : "", .err = reterr};

@@ -99,11 +99,11 @@ static void read_again(const struct predicate *p)
 	struct field_error e = {0};
 
 	put(&b, p);
-	if (filter_parse(b.data, &again, &e) == 0)
+	if (query_filter_parse(b.data, &again, &e) == 0)
 		check(same(p, again));
 	else
 		check(strstr(e.reason, "nested deeper") || strstr(e.reason, "longer than"));
-	predicate_free(again);
+	store_predicate_free(again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -111,11 +111,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	_cleanup_free_ char *text = xstrndup((const char *)data, n);
 	struct predicate *p = NULL;
 	struct field_error e = {0};
-	int r = filter_parse(text, &p, &e);
+	int r = query_filter_parse(text, &p, &e);
 
 	check(!r || (!p && e.reason[0] && str_has_prefix(e.path, "tag_filter:")));
 	if (p)
 		read_again(p);
-	predicate_free(p);
+	store_predicate_free(p);
 	return 0;
 }

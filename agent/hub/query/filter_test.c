@@ -93,13 +93,13 @@ static void good_texts(void **state)
 		_cleanup_buf_ struct buf b = {0};
 		struct predicate *p = NULL;
 		struct field_error e = {0};
-		int r = filter_parse(good[i].text, &p, &e);
+		int r = query_filter_parse(good[i].text, &p, &e);
 
 		if (r)
 			fail_msg("%s: %s: %s", good[i].text, e.path, e.reason);
 		show(p, &b);
 		assert_string_equal(b.data, good[i].tree);
-		predicate_free(p);
+		store_predicate_free(p);
 	}
 }
 
@@ -146,7 +146,7 @@ static void bad_texts_name_the_position(void **state)
 		struct predicate *p = (struct predicate *)1;
 		struct field_error e = {0};
 
-		assert_int_equal(filter_parse(bad[i].text, &p, &e), -EINVAL);
+		assert_int_equal(query_filter_parse(bad[i].text, &p, &e), -EINVAL);
 		assert_ptr_equal(p, 1); /* untouched */
 		if (!streq(e.path, bad[i].path) || !strstr(e.reason, bad[i].says))
 			fail_msg("%s: %s: %s", bad[i].text, e.path, e.reason);
@@ -166,8 +166,8 @@ static int parse_repeated(const char *before, int n, const char *between, const 
 	for (int i = 0; i < n; i++)
 		buf_puts(&b, between);
 	buf_puts(&b, after);
-	r = filter_parse(b.data, &p, &e);
-	predicate_free(p);
+	r = query_filter_parse(b.data, &p, &e);
+	store_predicate_free(p);
 	return r;
 }
 
@@ -197,11 +197,11 @@ static void long_values(void **state)
 	for (int i = 0; i < FILTER_MAX_VALUE; i++)
 		buf_putc(&b, 'v');
 	buf_putc(&b, '\'');
-	assert_int_equal(filter_parse(b.data, &p, &e), 0);
-	p = predicate_free(p);
+	assert_int_equal(query_filter_parse(b.data, &p, &e), 0);
+	p = store_predicate_free(p);
 	b.data[b.len - 1] = 'v';
 	buf_putc(&b, '\'');
-	assert_int_equal(filter_parse(b.data, &p, &e), -EINVAL);
+	assert_int_equal(query_filter_parse(b.data, &p, &e), -EINVAL);
 	assert_string_equal(e.path, "tag_filter:5");
 }
 
@@ -217,28 +217,28 @@ static void many_values(void **state)
 	for (int i = 0; i < FILTER_MAX_VALUES - 2; i++)
 		buf_puts(&b, "'x',");
 	buf_puts(&b, "'x') AND cpu IN (7)");
-	assert_int_equal(filter_parse(b.data, &p, &e), 0);
-	p = predicate_free(p);
+	assert_int_equal(query_filter_parse(b.data, &p, &e), 0);
+	p = store_predicate_free(p);
 	b.data[b.len - 1] = ',';
 	buf_puts(&b, "8)");
-	assert_int_equal(filter_parse(b.data, &p, &e), -EINVAL);
+	assert_int_equal(query_filter_parse(b.data, &p, &e), -EINVAL);
 	assert_string_equal(e.reason, "more than 8000 values");
 }
 
 static void tags(void **state)
 {
 	(void)state;
-	assert_true(tag_lookup("pod_ns")->stored);
-	assert_true(tag_lookup("k8s.label.app")->stored);
-	assert_false(tag_lookup("k8s.env.X")->stored);
-	assert_false(tag_lookup("pod_ns_id")->stored);
-	assert_true(tag_lookup("process_id")->numeric);
-	assert_true(tag_lookup("container_id")->stored);
-	assert_null(tag_lookup("k8s.label."));
-	assert_null(tag_lookup("Pod_ns"));
-	assert_null(tag_lookup(""));
-	assert_string_equal(tag_suggest("namespaces_pod") ?: "none", "none");
-	assert_string_equal(tag_suggest("pod_name"), "pod_node");
+	assert_true(query_tag_lookup("pod_ns")->stored);
+	assert_true(query_tag_lookup("k8s.label.app")->stored);
+	assert_false(query_tag_lookup("k8s.env.X")->stored);
+	assert_false(query_tag_lookup("pod_ns_id")->stored);
+	assert_true(query_tag_lookup("process_id")->numeric);
+	assert_true(query_tag_lookup("container_id")->stored);
+	assert_null(query_tag_lookup("k8s.label."));
+	assert_null(query_tag_lookup("Pod_ns"));
+	assert_null(query_tag_lookup(""));
+	assert_string_equal(query_tag_suggest("namespaces_pod") ?: "none", "none");
+	assert_string_equal(query_tag_suggest("pod_name"), "pod_node");
 }
 
 int main(void)

@@ -23,11 +23,11 @@ static void nothing_stored(const struct event_info *e, bool asked_for,
 			 ", or the configuration of podflame local say %s: false", e->local_key);
 }
 
-void reply_note(const struct tracing_request *r, const struct store_summary *s,
-		char ret[static REPLY_NOTE_BYTES])
+void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
+		      char ret[static REPLY_NOTE_BYTES])
 {
 	enum event event = r->selection->event;
-	const struct event_info *e = event_info(event);
+	const struct event_info *e = profile_event_info(event);
 
 	*ret = 0;
 	if (s->n_rows && e->snapshot)

@@ -18,7 +18,7 @@
 #define FILTER_MAX_CONDITIONS 500	/* SQLite's time to compile them is quadratic */
 #define FILTER_MAX_VALUES     8000	/* each is bound three times, SQLite takes 30000 */
 #define FILTER_MAX_REGEXPS    50	/* each is up to 64 KiB */
-int filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
+int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };
 struct tracing_request {
@@ -32,9 +32,9 @@ struct tracing_request {
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
 /* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
-int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
+int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
-void tracing_request_done(struct tracing_request *r);
+void query_tracing_request_done(struct tracing_request *r);
 /* The body of POST /v1/profile/values: the same selection, and which tag's values. */
 struct values_request {
 	struct tracing_request tracing;
@@ -42,9 +42,9 @@ struct values_request {
 	bool stored;			/* false: there is nothing to look for */
 	size_t limit;
 };
-int values_parse(const char *body, size_t n, struct values_request *ret,
+int query_values_parse(const char *body, size_t n, struct values_request *ret,
 		 struct field_error *reterr);
-void values_request_done(struct values_request *r);
+void query_values_request_done(struct values_request *r);
 
 /*
  * Rows -> reply. Rows come greatest first; once there are QUERY_MAX_NODES nodes a
@@ -54,31 +54,31 @@ void values_request_done(struct values_request *r);
 #define QUERY_MAX_NODES	    200000
 #define QUERY_MAX_REPLY_BYTES (256u << 20)
 struct tree;
-struct tree *tree_new(void);
-struct tree *tree_free(struct tree *t);
+struct tree *query_tree_new(void);
+struct tree *query_tree_free(struct tree *t);
 /*
  * Called for each frame without a name: the frames that replace it, root first, which live as long
  * as rows are added; 0: the frame stays. NULL: all frames stay.
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
-void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
+void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
 /* Frames must stay at their addresses as long as rows are added. */
-int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
+int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /*
  * {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text,
  * caller frees.
  */
-char *tracing_reply(const struct tree *t, const struct tracing_request *r,
+char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
 		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
 /* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is its HTTP status. */
-char *tracing_error(const char *status, const char *description, const struct tracing_request *r,
+char *query_tracing_error(const char *status, const char *description, const struct tracing_request *r,
 		    int *ret_http, size_t *ret_n);
 /*
- * The reply to a request that tracing_parse refused: DeepFlow answers 400, and 500 for its
+ * The reply to a request that query_tracing_parse refused: DeepFlow answers 400, and 500 for its
  * tag_filter.
  */
-char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
+char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
 /* The tags of tag_filter: name, whether podflame stores it, how it compares. */
 struct tag_info {
@@ -88,7 +88,7 @@ struct tag_info {
 	bool numeric;
 	const char *help;
 };
-const struct tag_info *tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
-const struct tag_info *tag_table(size_t *ret_n);
-const char *tag_canonical(const struct tag_info *t, const char *name); /* its name in the store */
-const char *tag_suggest(const char *name);	/* the closest known name; NULL: none is close */
+const struct tag_info *query_tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
+const struct tag_info *query_tag_table(size_t *ret_n);
+const char *query_tag_canonical(const struct tag_info *t, const char *name); /* its name in the store */
+const char *query_tag_suggest(const char *name);	/* the closest known name; NULL: none is close */

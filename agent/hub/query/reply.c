@@ -53,7 +53,7 @@ static void walk_done(struct walk *w)
 static uint32_t walk_first(struct walk *w, const struct tree *t)
 {
 	w->t = t;
-	tree_order(t, &w->first, &w->next);
+	query_tree_order(t, &w->first, &w->next);
 	w->path[0] = ROOT;
 	w->depth = 0;
 	return ROOT;
@@ -184,7 +184,7 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 static bool is_object(const struct tree *t, uint32_t function, int64_t self, int64_t total,
 		      enum event event)
 {
-	const char *name = event_info(event)->name;
+	const char *name = profile_event_info(event)->name;
 	bool memory = str_has_prefix(name, "mem-") || str_has_prefix(name, "hbm-");
 
 	return (memory && self == total) || t->functions[function].kind == FRAME_OBJECT;
@@ -305,7 +305,7 @@ static int put_result(struct buf *b, const struct tree *t, const struct tracing_
 		buf_puts(b, r->format == RESULT_FLAT ? EMPTY_FLAT : "null");
 		return 0;
 	}
-	root = tree_root_name(t, r->app_service);
+	root = query_tree_root_name(t, r->app_service);
 	if (r->format == RESULT_LIST)
 		return put_list(b, t, root);
 	put_flat(b, t, r->selection->event, root);
@@ -347,7 +347,7 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 {
 	char own[REPLY_NOTE_BYTES];
 
-	reply_note(r, s, own);
+	query_reply_note(r, s, own);
 	buf_puts(b, ",\"notes\":[");
 	for (size_t i = 0; i < r->n_notes; i++) {
 		if (i)
@@ -390,7 +390,7 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 			const struct store_summary *s)
 {
 	buf_printf(b, ",\"unit\":\"%s\",\"summary\":{\"samples\":%" PRIu64 ",\"stacks\":%" PRIu64,
-		   event_info(r->selection->event)->unit, s->n_samples, s->n_rows);
+		   profile_event_info(r->selection->event)->unit, s->n_samples, s->n_rows);
 	buf_printf(b, ",\"profiles\":%" PRIu64 ",\"first\":%" PRId64 ",\"last\":%" PRId64,
 		   s->n_profiles, s->first_s, s->last_s);
 	buf_printf(b, ",\"processes\":%zu,\"nodes\":%zu", t->n_apps, t->n_nodes);
@@ -405,15 +405,16 @@ static void put_summary(struct buf *b, const struct tree *t, const struct tracin
 	buf_putc(b, '}');
 }
 
-char *tracing_reply(const struct tree *t, const struct tracing_request *r,
-		    const struct store_summary *s, int *ret_http, size_t *ret_n)
+char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
+			  const struct store_summary *s, int *ret_http, size_t *ret_n)
 {
 	_cleanup_buf_ struct buf b;
 
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (put_result(&b, t, r, s))
-		return tracing_error("SERVER_ERROR", "SHA-1 is not available", r, ret_http, ret_n);
+		return query_tracing_error("SERVER_ERROR", "SHA-1 is not available", r, ret_http,
+					   ret_n);
 	buf_puts(&b, ",\"debug\":");
 	if (r->debug)
 		put_debug(&b, s->statement, s->query_ns, "");
@@ -421,10 +422,10 @@ char *tracing_reply(const struct tree *t, const struct tracing_request *r,
 		buf_puts(&b, "null");
 	put_summary(&b, t, r, s);
 	if (r->format == RESULT_FLAT)
-		put_sources(&b, t);
+		query_put_sources(&b, t);
 	buf_putc(&b, '}');
 	if (b.failed)
-		return tracing_error(
+		return query_tracing_error(
 			"FAIL",
 			"the reply is larger than 256 MiB; ask for less time, a filter "
 			"or \"result_format\":\"flat\"",
@@ -451,8 +452,8 @@ static int http_of(const char *status)
 	return 500;
 }
 
-char *tracing_error(const char *status, const char *description, const struct tracing_request *r,
-		    int *ret_http, size_t *ret_n)
+char *query_tracing_error(const char *status, const char *description,
+			  const struct tracing_request *r, int *ret_http, size_t *ret_n)
 {
 	_cleanup_buf_ struct buf b = {0};
 	int http = http_of(status);
@@ -474,13 +475,13 @@ char *tracing_error(const char *status, const char *description, const struct tr
 	return buf_steal(&b);
 }
 
-char *tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n)
+char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n)
 {
 	static const char filter[] = "tag_filter:";
 	_cleanup_free_ char *text = NULL;
 
 	if (!str_has_prefix(err->path, filter))
-		return tracing_error("INVALID_POST_DATA", err->reason, NULL, ret_http, ret_n);
+		return query_tracing_error("INVALID_POST_DATA", err->reason, NULL, ret_http, ret_n);
 	text = xasprintf("tag_filter: position %s: %s", err->path + strlen(filter), err->reason);
-	return tracing_error("FAIL", text, NULL, ret_http, ret_n);
+	return query_tracing_error("FAIL", text, NULL, ret_http, ret_n);
 }

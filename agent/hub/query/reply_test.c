@@ -47,12 +47,12 @@ static void add(struct tree *t, const char *app, const char *text, int64_t value
 			f->name = NULL;
 		list[row.n_frames++] = f;
 	}
-	assert_int_equal(tree_add(t, &row, max_kernel), 0);
+	assert_int_equal(query_tree_add(t, &row, max_kernel), 0);
 }
 
 static struct tree *golden_tree(void)
 {
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	static const char *const rows[] = {
 		"[t] worker;[unknown start_thread?];main_loop;[l] write;[k] do_syscall_64",
 		"[t] worker;[unknown start_thread?];main_loop",
@@ -82,7 +82,7 @@ static json_t *reply_of(struct tree *t, struct tracing_request *r)
 	struct store_summary s = {.n_rows = 1};
 	size_t n = 0;
 	int http = 0;
-	_cleanup_free_ char *text = tracing_reply(t, r, &s, &http, &n);
+	_cleanup_free_ char *text = query_tracing_reply(t, r, &s, &http, &n);
 	json_t *j = json_loads(text, 0, NULL);
 
 	assert_non_null(j);
@@ -108,10 +108,10 @@ static void golden(enum result_format format, const char *file)
 
 	assert_int_equal(file_read(AT_FDCWD, file, 1 << 20, &want, NULL), 0);
 	want[strlen(want) - 1] = '\0'; /* the file ends with a newline */
-	got = tracing_reply(t, &r, &s, &http, &n);
+	got = query_tracing_reply(t, &r, &s, &http, &n);
 	assert_string_equal(got, want);
 	assert_int_equal(http, 200);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void golden_list(void **state)
@@ -140,7 +140,7 @@ static const char *id_of(const json_t *reply, const char *name)
 static void total_of_the_documentation(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "Total");
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -158,13 +158,13 @@ static void total_of_the_documentation(void **state)
 		json_string_value(json_array_get(
 			json_object_get(json_object_get(j, "result"), "function_types"), 0)),
 		"H");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void recursion_counts_once(void **state)
 {
 	struct tracing_request r = request(RESULT_FLAT, "api");
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_json_ json_t *j = NULL;
 	const json_t *values;
 
@@ -175,7 +175,7 @@ static void recursion_counts_once(void **state)
 	values = json_at(j, "result.function_values.values");
 	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 0)), 100);
 	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 1)), 100);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void kernel_depth_keeps_n_frames(void **state)
@@ -185,20 +185,20 @@ static void kernel_depth_keeps_n_frames(void **state)
 	(void)state;
 	for (int depth = 0; depth < 4; depth++) {
 		struct tracing_request r = request(RESULT_LIST, "api");
-		struct tree *t = tree_new();
+		struct tree *t = query_tree_new();
 		_cleanup_json_ json_t *j = NULL;
 
 		add(t, "api", "[t] w;main;[k] a;[k] b", 7, depth);
 		j = reply_of(t, &r);
 		assert_int_equal(json_array_size(json_object_get(j, "result")), want[depth]);
-		tree_free(t);
+		query_tree_free(t);
 	}
 }
 
 static const char *root_name(int n_apps, const char *asked)
 {
 	static char name[512];
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_free_ char *got = NULL;
 
 	for (int i = n_apps; i-- > 0;) {
@@ -207,9 +207,9 @@ static const char *root_name(int n_apps, const char *asked)
 		add(t, app, "[t] w;main", 1, -1);
 		add(t, app, "[t] w;main", 1, -1);
 	}
-	got = tree_root_name(t, asked);
+	got = query_tree_root_name(t, asked);
 	snprintf(name, sizeof(name), "%s", got);
-	tree_free(t);
+	query_tree_free(t);
 	return name;
 }
 
@@ -226,7 +226,7 @@ static void root_names(void **state)
 static void names_of_processes_have_a_limit(void **state)
 {
 	struct tracing_request r = request(RESULT_FLAT, "");
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_json_ json_t *all = NULL, *cut = NULL;
 	_cleanup_free_ char *name = NULL;
 	char app[16];
@@ -244,38 +244,38 @@ static void names_of_processes_have_a_limit(void **state)
 	cut = reply_of(t, &r);
 	assert_int_equal(json_int_at(cut, "summary.processes", 0), TREE_MAX_APPS);
 	assert_true(json_bool_at(cut, "summary.truncated", false));
-	name = tree_root_name(t, "");
+	name = query_tree_root_name(t, "");
 	assert_string_equal(name, "more than 100000 processes");
 	assert_int_equal(t->nodes[0].total, TREE_MAX_APPS + 2);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void empty_replies(void **state)
 {
 	struct store_summary s = {0};
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_free_ char *list = NULL, *flat = NULL;
 	struct tracing_request r = request(RESULT_LIST, "");
 	int http = 0;
 	size_t n;
 
 	(void)state;
-	list = tracing_reply(t, &r, &s, &http, &n);
+	list = query_tracing_reply(t, &r, &s, &http, &n);
 	assert_true(str_has_prefix(list, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\","
 					 "\"result\":null,\"debug\":null,"));
 	assert_non_null(strstr(list, "no on-cpu profile is stored"));
 	r.format = RESULT_FLAT;
-	flat = tracing_reply(t, &r, &s, &http, &n);
+	flat = query_tracing_reply(t, &r, &s, &http, &n);
 	assert_non_null(strstr(flat, "\"result\":{\"functions\":null,\"function_types\":null,"
 				     "\"function_values\":{\"columns\":null,\"values\":null},"
 				     "\"node_values\":{\"columns\":null,\"values\":null}},"));
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void bad_utf8_and_debug(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "a\"b\n");
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -286,7 +286,7 @@ static void bad_utf8_and_debug(void **state)
 	assert_string_not_equal(id_of(j, "\"q\"\\"), "none");
 	assert_string_equal(id_of(j, "a\"b\n"), "");
 	assert_int_equal(json_array_size(json_at(j, "debug.querier_debug")), 1);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /*
@@ -295,7 +295,7 @@ static void bad_utf8_and_debug(void **state)
  */
 static void node_limit(void **state)
 {
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	char text[64];
 
 	(void)state;
@@ -314,14 +314,14 @@ static void node_limit(void **state)
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
 	assert_int_equal(t->nodes[1].self, 4);
 	assert_int_equal(t->nodes[1].total, 9);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void deep_stack(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "api");
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -333,7 +333,7 @@ static void deep_stack(void **state)
 	j = reply_of(t, &r);
 	assert_int_equal(json_array_size(json_object_get(j, "result")), 601);
 	assert_int_equal(t->nodes[0].total, INT64_MAX);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /* A stand-in for uploaded symbols: two frames for build id "known". */
@@ -356,16 +356,16 @@ static void names_come_when_asked(void **state)
 	const struct frame *const first[] = {&known, &named}, *const second[] = {&named, &other};
 	struct store_row row = {.app_service = "a", .frames = first, .n_frames = 2, .value = 1};
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	unsigned n_asked = 0;
 
 	(void)state;
 	row.n_samples = 5;
-	tree_set_names(t, two_names, &n_asked);
-	assert_int_equal(tree_add(t, &row, -1), 0);
+	query_tree_set_names(t, two_names, &n_asked);
+	assert_int_equal(query_tree_add(t, &row, -1), 0);
 	row.frames = second;
 	row.n_samples = 7;
-	assert_int_equal(tree_add(t, &row, -1), 0);
+	assert_int_equal(query_tree_add(t, &row, -1), 0);
 	assert_int_equal(n_asked, 2); /* never for a frame that has its name */
 	assert_int_equal(t->n_functions, 5);
 	assert_string_equal(t->functions[1].name, "main");
@@ -376,11 +376,11 @@ static void names_come_when_asked(void **state)
 	/* outer;inner;main and main;[/bin/b] */
 	assert_int_equal(t->n_nodes, 6);
 	assert_int_equal(t->nodes[t->nodes[1].parent].function, 2);
-	put_sources(&b, t);
+	query_put_sources(&b, t);
 	assert_string_equal(b.data, ",\"sources\":{\"files\":[\"o.c\"],\"columns\":[\"file_id\","
 				    "\"line\"],\"values\":[[-1,0],[-1,0],[0,3],[0,7],[-1,0]],"
 				    "\"inlined_nodes\":[2]}");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /* Colours need more than DeepFlow's letters: to it they are all application functions. */
@@ -394,16 +394,16 @@ static void languages_are_told(void **state)
 	const struct frame *const frames[] = {&native, &python, &later, &java};
 	struct store_row row = {.app_service = "a", .frames = frames, .n_frames = 4, .value = 1};
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 
 	(void)state;
-	assert_int_equal(tree_add(t, &row, -1), 0);
-	put_sources(&b, t);
+	assert_int_equal(query_tree_add(t, &row, -1), 0);
+	query_put_sources(&b, t);
 	assert_string_equal(b.data,
 			    ",\"sources\":{\"files\":[\"m.py\"],\"columns\":[\"file_id\","
 			    "\"line\"],\"values\":[[-1,0],[-1,0],[0,3],[-1,0]],"
 			    "\"inlined_nodes\":[],\"languages\":{\"jvm\":[1],\"python\":[2]}}");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /* A row of an event besides on-CPU: frames root first, what was waited for is the leaf. */
@@ -419,7 +419,7 @@ static void add_row_of(struct tree *t, const struct frame *const *frames, size_t
 		.n_samples = 1,
 	};
 
-	assert_int_equal(tree_add(t, &row, max_kernel), 0);
+	assert_int_equal(query_tree_add(t, &row, max_kernel), 0);
 }
 
 static char *answer(struct tree *t, enum event event, enum result_format format,
@@ -431,7 +431,7 @@ static char *answer(struct tree *t, enum event event, enum result_format format,
 	int http;
 
 	r.selection = &selection;
-	return tracing_reply(t, &r, s, &http, &n);
+	return query_tracing_reply(t, &r, s, &http, &n);
 }
 
 #define ASSERT_HAS(text, part)                                                                     \
@@ -454,7 +454,7 @@ static void waits_are_leaves(void **state)
 
 	(void)state;
 	for (int depth = -1; depth < 2; depth++) {
-		struct tree *t = tree_new();
+		struct tree *t = query_tree_new();
 		_cleanup_free_ char *flat = NULL, *list = NULL;
 
 		add_row_of(t, frames, 3, WAIT_LOCK, 70, depth);
@@ -475,7 +475,7 @@ static void waits_are_leaves(void **state)
 		ASSERT_HAS(list, "{\"profile_location_str\":\"[wait: lock]\"");
 		ASSERT_HAS(list, "\"self_value\":70,\"total_value\":70}");
 		assert_int_equal(t->n_nodes, depth < 0 ? 7 : depth + 5);
-		tree_free(t);
+		query_tree_free(t);
 	}
 }
 
@@ -489,14 +489,14 @@ static void others_are_not_incomplete(void **state)
 	const struct frame *const rows[][1] = {{&main_frame}, {&main_frame}, {&cut}, {&others}};
 	struct store_summary s = {.n_rows = 3, .n_samples = 4, .truncated = true};
 	_cleanup_free_ char *flat = NULL;
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		add_row_of(t, rows[i], 1, WAIT_NONE, 10, -1);
 	flat = answer(t, EVENT_ON_CPU, RESULT_FLAT, &s);
 	ASSERT_HAS(flat, "\"incomplete_samples\":1,\"finished_percent\":75.00");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 static void bytes_are_of_objects(void **state)
@@ -505,7 +505,7 @@ static void bytes_are_of_objects(void **state)
 	const struct frame *const java[] = {&main_frame, &object, &new_frame};
 	struct store_summary s = {.n_rows = 2, .n_samples = 2};
 	_cleanup_free_ char *alloc = NULL, *time = NULL;
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 
 	(void)state;
 	add_row_of(t, c, 2, WAIT_NONE, 100, -1);
@@ -521,7 +521,7 @@ static void bytes_are_of_objects(void **state)
 	assert_null(strstr(alloc, "estimated"));
 	time = answer(t, EVENT_ON_CPU, RESULT_FLAT, &s);
 	ASSERT_HAS(time, "\"function_types\":[\"P\",\"L\",\"A\",\"T\",\"O\"]");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /* Who asks for what is off learns how it is turned on. */
@@ -543,12 +543,12 @@ static void an_empty_answer_says_how_there_is_more(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct tree *t = tree_new();
+		struct tree *t = query_tree_new();
 		_cleanup_free_ char *said = answer(t, cases[i].event, RESULT_LIST, &none);
 		_cleanup_free_ char *want = xasprintf("\"notes\":[\"%s\"]", cases[i].note);
 
 		ASSERT_HAS(said, want);
-		tree_free(t);
+		query_tree_free(t);
 	}
 }
 
@@ -559,7 +559,7 @@ static void snapshots_and_estimates_say_so(void **state)
 		.n_rows = 1, .n_samples = 1, .estimate_ppm = 120000, .estimate_error = 345};
 	struct store_summary none = {.n_profiles = 1};
 	_cleanup_free_ char *full = NULL, *empty = NULL;
-	struct tree *t = tree_new(), *nothing = tree_new();
+	struct tree *t = query_tree_new(), *nothing = query_tree_new();
 
 	(void)state;
 	add_row_of(t, frames, 1, WAIT_NONE, 100, -1);
@@ -569,8 +569,8 @@ static void snapshots_and_estimates_say_so(void **state)
 	empty = answer(nothing, EVENT_MEM_INUSE, RESULT_LIST, &none);
 	ASSERT_HAS(empty, "\"result\":null");
 	ASSERT_HAS(empty, "\"notes\":[\"nothing lives of what was seen allocated\"]");
-	tree_free(t);
-	tree_free(nothing);
+	query_tree_free(t);
+	query_tree_free(nothing);
 }
 
 /* The longest stack that is stored, and its cause below. */
@@ -581,7 +581,7 @@ static void deepest_wait(void **state)
 	static char names[STACK_MAX_FRAMES][8];
 	struct store_summary s = {.n_rows = 1, .n_samples = 1};
 	_cleanup_free_ char *list = NULL;
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 
 	(void)state;
 	for (unsigned i = 0; i < STACK_MAX_FRAMES; i++) {
@@ -593,7 +593,7 @@ static void deepest_wait(void **state)
 	list = answer(t, EVENT_OFF_CPU, RESULT_LIST, &s);
 	ASSERT_HAS(list, "f1023");
 	ASSERT_HAS(list, "[wait: disk]");
-	tree_free(t);
+	query_tree_free(t);
 }
 
 /* What is inlined never takes the level of a frame that follows. */
@@ -604,18 +604,18 @@ static void inlined_names_leave_room(void **state)
 	static const struct frame *frames[STACK_MAX_FRAMES];
 	struct store_row row = {
 		.app_service = "a", .frames = frames, .n_frames = STACK_MAX_FRAMES, .value = 1};
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	unsigned n_asked = 0;
 
 	(void)state;
 	for (size_t i = 0; i < STACK_MAX_FRAMES; i++)
 		frames[i] = i + 1 < STACK_MAX_FRAMES ? &unknown : &leaf;
-	tree_set_names(t, two_names, &n_asked);
-	assert_int_equal(tree_add(t, &row, -1), 0);
+	query_tree_set_names(t, two_names, &n_asked);
+	assert_int_equal(query_tree_add(t, &row, -1), 0);
 	assert_int_equal(n_asked, STACK_MAX_FRAMES - 1);
 	assert_string_equal(t->functions[1].name, "leaf");
 	assert_int_equal(t->n_nodes, 1 + STACK_MAX_FRAMES + 2);
-	tree_free(t);
+	query_tree_free(t);
 }
 
 int main(void)

@@ -157,7 +157,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 /* One note for every tag that can match nothing. */
 static void note_tags(struct tracing_request *r, const struct predicate *p)
 {
-	const struct tag_info *t = p->tag ? tag_lookup(p->tag) : NULL;
+	const struct tag_info *t = p->tag ? query_tag_lookup(p->tag) : NULL;
 	_cleanup_free_ char *name = NULL;
 
 	for (size_t i = 0; i < p->n_children; i++)
@@ -170,7 +170,7 @@ static void note_tags(struct tracing_request *r, const struct predicate *p)
 
 static void nothing(struct tracing_request *r)
 {
-	predicate_free(r->selection->where);
+	store_predicate_free(r->selection->where);
 	r->selection->where = xcalloc(1, sizeof(struct predicate));
 	r->selection->where->op = PRED_FALSE;
 }
@@ -180,7 +180,7 @@ static int take_event(const json_t *body, struct tracing_request *r, struct fiel
 	const char *name = json_str_at(body, "profile_event_type", "");
 	_cleanup_buf_ struct buf known = {0};
 
-	if (event_from_name(name, &r->selection->event) == 0)
+	if (profile_event_from_name(name, &r->selection->event) == 0)
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(other_events); i++) {
 		if (!streq(other_events[i], name))
@@ -190,7 +190,7 @@ static int take_event(const json_t *body, struct tracing_request *r, struct fiel
 		return 0;
 	}
 	for (int i = 0; i < _EVENT_MAX; i++)
-		buf_printf(&known, "%s%s", i ? ", " : "", event_info((enum event)i)->name);
+		buf_printf(&known, "%s%s", i ? ", " : "", profile_event_info((enum event)i)->name);
 	return field_error_set(reterr, "profile_event_type",
 			       "profile_event_type: '%.100s' is not known; known: %s", name,
 			       known.data);
@@ -230,7 +230,7 @@ static int take_selection(const json_t *body, struct tracing_request *r, struct 
 	}
 	e = take_times(body, s, reterr);
 	if (!e)
-		e = filter_parse(json_str_at(body, "tag_filter", ""), &s->where, reterr);
+		e = query_filter_parse(json_str_at(body, "tag_filter", ""), &s->where, reterr);
 	if (e)
 		return e;
 	if (s->where)
@@ -251,9 +251,9 @@ static int check_types(const json_t *body, struct field_error *reterr)
 	return e;
 }
 
-void tracing_request_done(struct tracing_request *r)
+void query_tracing_request_done(struct tracing_request *r)
 {
-	selection_free(r->selection);
+	store_selection_free(r->selection);
 	free(r->app_service);
 	for (size_t i = 0; i < r->n_notes; i++)
 		free(r->notes[i]);
@@ -261,8 +261,8 @@ void tracing_request_done(struct tracing_request *r)
 	*r = (struct tracing_request){0};
 }
 
-int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
-		  struct field_error *reterr)
+int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
+			struct field_error *reterr)
 {
 	struct tracing_request r = {0};
 	_cleanup_json_ json_t *j = NULL;
@@ -278,7 +278,7 @@ int tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	if (!e)
 		e = take_selection(j, &r, reterr);
 	if (e) {
-		tracing_request_done(&r);
+		query_tracing_request_done(&r);
 		return e;
 	}
 	depth = json_int_at(j, "max_kernel_stack_depth", -1);
@@ -299,13 +299,13 @@ static bool is_given(const json_t *body, const char *name)
 static int take_tag(const json_t *body, struct values_request *v, struct field_error *reterr)
 {
 	const char *name = json_str_at(body, "tag", "");
-	const struct tag_info *t = tag_lookup(name);
+	const struct tag_info *t = query_tag_lookup(name);
 
 	if (!*name)
 		return field_error_set(reterr, "tag", "tag: expected the name of a tag");
 	if (!t)
 		return field_error_set(reterr, "tag", "tag: unknown tag '%.100s'", name);
-	v->tag = xstrdup(tag_canonical(t, name));
+	v->tag = xstrdup(query_tag_canonical(t, name));
 	v->stored = t->stored;
 	return 0;
 }
@@ -325,14 +325,15 @@ static int take_limit(const json_t *body, struct values_request *v, struct field
 	return 0;
 }
 
-void values_request_done(struct values_request *v)
+void query_values_request_done(struct values_request *v)
 {
-	tracing_request_done(&v->tracing);
+	query_tracing_request_done(&v->tracing);
 	free(v->tag);
 	*v = (struct values_request){0};
 }
 
-int values_parse(const char *body, size_t n, struct values_request *ret, struct field_error *reterr)
+int query_values_parse(const char *body, size_t n, struct values_request *ret,
+		       struct field_error *reterr)
 {
 	struct values_request v = {0};
 	_cleanup_json_ json_t *j = NULL;
@@ -342,7 +343,8 @@ int values_parse(const char *body, size_t n, struct values_request *ret, struct 
 		e = check_types(j, reterr);
 	/* nothing but the tag is required: by default the last hours of everything */
 	if (!e && !is_given(j, "profile_event_type"))
-		json_object_set_new(j, "profile_event_type", json_string(event_info(0)->name));
+		json_object_set_new(j, "profile_event_type",
+				    json_string(profile_event_info(0)->name));
 	if (!e && !is_given(j, "time_end"))
 		json_object_set_new(j, "time_end", json_integer(INT64_MAX));
 	if (!e)
@@ -354,7 +356,7 @@ int values_parse(const char *body, size_t n, struct values_request *ret, struct 
 	if (!e)
 		v.tracing.selection->with_total = streq(v.tag, "app_service");
 	if (e) {
-		values_request_done(&v);
+		query_values_request_done(&v);
 		return e;
 	}
 	*ret = v;

@@ -13,7 +13,7 @@ static void refuse(const struct field_error *e)
 {
 	size_t n;
 	int http;
-	_cleanup_free_ char *text = tracing_refused(e, &http, &n);
+	_cleanup_free_ char *text = query_tracing_refused(e, &http, &n);
 	_cleanup_json_ json_t *reply = json_loadb(text, n, 0, NULL);
 
 	if (!reply || (http != 400 && http != 500))
@@ -26,11 +26,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct values_request v = {0};
 	struct field_error e = {0};
 
-	if (tracing_parse((const char *)data, n, &t, &e))
+	if (query_tracing_parse((const char *)data, n, &t, &e))
 		refuse(&e);
-	tracing_request_done(&t);
-	if (values_parse((const char *)data, n, &v, &e))
+	query_tracing_request_done(&t);
+	if (query_values_parse((const char *)data, n, &v, &e))
 		refuse(&e);
-	values_request_done(&v);
+	query_values_request_done(&v);
 	return 0;
 }

@@ -15,7 +15,7 @@
 static int parse(const char *body, struct tracing_request *r, struct field_error *e)
 {
 	*e = (struct field_error){0};
-	return tracing_parse(body, strlen(body), r, e);
+	return query_tracing_parse(body, strlen(body), r, e);
 }
 
 static void defaults(void **state)
@@ -35,7 +35,7 @@ static void defaults(void **state)
 	assert_false(r.debug);
 	assert_string_equal(r.app_service, "");
 	assert_int_equal(r.n_notes, 0);
-	tracing_request_done(&r);
+	query_tracing_request_done(&r);
 }
 
 static void everything(void **state)
@@ -54,7 +54,7 @@ static void everything(void **state)
 	assert_int_equal(r.format, RESULT_FLAT);
 	assert_int_equal(r.max_kernel_stack_depth, 3);
 	assert_true(r.debug);
-	tracing_request_done(&r);
+	query_tracing_request_done(&r);
 }
 
 static void events(void **state)
@@ -81,7 +81,7 @@ static void events(void **state)
 		assert_int_equal(r.selection->event, cases[i].event);
 		assert_string_equal(r.selection->where->tag, "wait");
 		assert_int_equal(r.n_notes, 0);
-		tracing_request_done(&r);
+		query_tracing_request_done(&r);
 	}
 }
 
@@ -110,7 +110,7 @@ static void nothing_to_find_is_said(void **state)
 			fail_msg("%s: %s", cases[i].body, e.reason);
 		assert_int_equal(r.n_notes, 1);
 		assert_non_null(strstr(r.notes[0], cases[i].note));
-		tracing_request_done(&r);
+		query_tracing_request_done(&r);
 	}
 }
 
@@ -130,7 +130,7 @@ static void each_tag_has_its_note(void **state)
 	assert_int_equal(r.n_notes, ARRAY_SIZE(notes));
 	for (size_t i = 0; i < ARRAY_SIZE(notes); i++)
 		assert_true(str_has_prefix(r.notes[i], notes[i]));
-	tracing_request_done(&r);
+	query_tracing_request_done(&r);
 }
 
 /* As many notes as a filter may have conditions. */
@@ -150,7 +150,7 @@ static void all_notes_are_there(void **state)
 	assert_string_equal(r.notes[FILTER_MAX_CONDITIONS - 1],
 			    "tag_filter: k8s.annotation.a499 matches nothing here: "
 			    "known to DeepFlow, not stored here");
-	tracing_request_done(&r);
+	query_tracing_request_done(&r);
 }
 
 static const struct {
@@ -207,7 +207,7 @@ static void refusals(void **state)
 		int http;
 
 		assert_int_equal(parse(refused[i].body, &r, &e), -EINVAL);
-		text = tracing_refused(&e, &http, &n);
+		text = query_tracing_refused(&e, &http, &n);
 		assert_int_equal(n, strlen(text));
 		reply = json_loads(text, 0, NULL);
 		assert_non_null(reply);
@@ -235,16 +235,16 @@ static void values_bodies(void **state)
 	struct field_error e;
 
 	(void)state;
-	assert_int_equal(values_parse(good, strlen(good), &v, &e), 0);
+	assert_int_equal(query_values_parse(good, strlen(good), &v, &e), 0);
 	assert_string_equal(v.tag, "app_service");
 	assert_int_equal(v.tracing.selection->time_start_s, 5);
 	assert_int_equal(v.limit, 100);
-	values_request_done(&v);
-	assert_int_equal(values_parse(nulls, strlen(nulls), &v, &e), 0);
+	query_values_request_done(&v);
+	assert_int_equal(query_values_parse(nulls, strlen(nulls), &v, &e), 0);
 	assert_int_equal(v.limit, 100);
-	values_request_done(&v);
+	query_values_request_done(&v);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		assert_int_equal(values_parse(bad[i], strlen(bad[i]), &v, &e), -EINVAL);
+		assert_int_equal(query_values_parse(bad[i], strlen(bad[i]), &v, &e), -EINVAL);
 }
 
 int main(void)

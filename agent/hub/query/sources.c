@@ -57,7 +57,7 @@ static void put_languages(struct buf *b, const struct tree *t)
 				buf_putc(b, ',');
 			else
 				buf_printf(b, "%s\"%s\":[", b->len ? "," : "",
-					   frame_kind_name(kinds[k]));
+					   profile_frame_kind_name(kinds[k]));
 			buf_printf(b, "%zu", i);
 		}
 		if (n)
@@ -65,7 +65,7 @@ static void put_languages(struct buf *b, const struct tree *t)
 	}
 }
 
-void put_sources(struct buf *b, const struct tree *t)
+void query_put_sources(struct buf *b, const struct tree *t)
 {
 	_cleanup_buf_ struct buf names = {0}, values = {0}, languages = {0};
 	struct file *files = NULL;

@@ -72,7 +72,7 @@ static uint32_t make_stack(struct load *l, struct batch *b, unsigned program, un
 	}
 	l->n_stacks += !l->seen[program][stack];
 	l->seen[program][stack] = true;
-	if (batch_stack(b, frames, depth, &index))
+	if (profile_batch_stack(b, frames, depth, &index))
 		bench_die("a batch of its stacks", ENOMEM);
 	return index;
 }
@@ -81,7 +81,7 @@ static uint32_t make_stack(struct load *l, struct batch *b, unsigned program, un
 static void add_rows(struct load *l, struct batch *b, struct profile *p, unsigned program,
 		     uint64_t window, unsigned n)
 {
-	const char *thread = batch_str(b, "worker");
+	const char *thread = profile_batch_str(b, "worker");
 	bool taken[MAX_STACKS] = {};
 
 	for (unsigned k = 0, draw = 0; k < n; draw++) {
@@ -105,7 +105,7 @@ static void add_rows(struct load *l, struct batch *b, struct profile *p, unsigne
 static void add_profile(struct load *l, struct batch *b, enum event event, uint64_t window,
 			unsigned pod, unsigned n)
 {
-	struct profile *p = batch_profile(b);
+	struct profile *p = profile_batch_profile(b);
 	unsigned program = pod / l->pods_a_program;
 	char text[32];
 	const char *parts[] = {text};
@@ -116,7 +116,7 @@ static void add_profile(struct load *l, struct batch *b, enum event event, uint6
 	p->start_ns = (T0 + window * WINDOW_S) * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + WINDOW_S * NSEC_PER_SEC;
 	snprintf(text, sizeof(text), "service-%u", pod / 10);
-	p->app_service = batch_str(b, text);
+	p->app_service = profile_batch_str(b, text);
 	profile_tag(b, p, "pod_group", text);
 	snprintf(text, sizeof(text), "service-%u-%u", pod / 10, pod);
 	profile_tag(b, p, "pod", text);
@@ -140,7 +140,7 @@ static void write_windows(struct load *l, struct store *s, enum event event, uin
 {
 	for (uint64_t i = 0; i < n_windows * (PODS / PODS_A_NODE); i++) {
 		unsigned pod = (unsigned)(i % (PODS / PODS_A_NODE)) * PODS_A_NODE;
-		struct batch *b = batch_new();
+		struct batch *b = profile_batch_new();
 		uint64_t from;
 		size_t n_new;
 		int r;
@@ -152,7 +152,7 @@ static void write_windows(struct load *l, struct store *s, enum event event, uin
 		l->cpu_ns += thread_cpu_ns() - from;
 		if (r || n_new != PODS_A_NODE)
 			bench_die("write", r ? r : EEXIST);
-		batch_free(b);
+		profile_batch_free(b);
 	}
 }
 
@@ -200,13 +200,13 @@ static int add_row(const struct store_row *row, void *arg)
 	struct adding *a = arg;
 
 	a->n_samples += row->n_samples;
-	return tree_add(a->tree, row, -1);
+	return query_tree_add(a->tree, row, -1);
 }
 
 /* What the query worker does for a body. */
 static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 {
-	struct adding a = {.tree = tree_new()};
+	struct adding a = {.tree = query_tree_new()};
 	struct store_summary summary = {};
 	struct tracing_request r = {};
 	struct field_error e = {};
@@ -214,13 +214,13 @@ static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 	size_t n;
 	int http;
 
-	if (tracing_parse(body, strlen(body), &r, &e) ||
+	if (query_tracing_parse(body, strlen(body), &r, &e) ||
 	    store_read(s, r.selection, add_row, &a, &summary, &e))
 		bench_die(e.reason, EINVAL);
-	reply = tracing_reply(a.tree, &r, &summary, &http, &n);
+	reply = query_tracing_reply(a.tree, &r, &summary, &http, &n);
 	store_summary_done(&summary);
-	tracing_request_done(&r);
-	tree_free(a.tree);
+	query_tracing_request_done(&r);
+	query_tree_free(a.tree);
 	*ret_samples = a.n_samples;
 	return reply;
 }

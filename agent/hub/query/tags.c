@@ -103,7 +103,7 @@ static const struct tag_info *find(const char *name, size_t n)
 	return NULL;
 }
 
-const struct tag_info *tag_lookup(const char *name)
+const struct tag_info *query_tag_lookup(const char *name)
 {
 	size_t n = strlen(name);
 	const struct tag_info *t = find(name, n);
@@ -113,12 +113,12 @@ const struct tag_info *tag_lookup(const char *name)
 	return t;
 }
 
-const char *tag_canonical(const struct tag_info *t, const char *name)
+const char *query_tag_canonical(const struct tag_info *t, const char *name)
 {
 	return t->canonical ? t->canonical : name;
 }
 
-const struct tag_info *tag_table(size_t *ret_n)
+const struct tag_info *query_tag_table(size_t *ret_n)
 {
 	*ret_n = ARRAY_SIZE(table);
 	return table;
@@ -145,7 +145,7 @@ static size_t distance(const char *a, const char *b)
 	return row[m];
 }
 
-const char *tag_suggest(const char *name)
+const char *query_tag_suggest(const char *name)
 {
 	const char *best = NULL;
 	size_t best_distance = strlen(name) / 3 + 2;

@@ -19,7 +19,7 @@ static int64_t add_saturated(int64_t a, int64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-struct tree *tree_new(void)
+struct tree *query_tree_new(void)
 {
 	struct tree *t = xcalloc(1, sizeof(*t));
 
@@ -34,7 +34,7 @@ struct tree *tree_new(void)
 	return t;
 }
 
-struct tree *tree_free(struct tree *t)
+struct tree *query_tree_free(struct tree *t)
 {
 	if (!t)
 		return NULL;
@@ -191,13 +191,13 @@ static void put_head_level(struct levels *l, const struct stack_head *h)
 {
 	size_t start = l->text.len;
 
-	stack_render(h, NULL, 0, &l->text);
+	profile_stack_render(h, NULL, 0, &l->text);
 	l->items[l->n++] = (struct level){.start = start, .end = l->text.len};
 }
 
 static void put_head(struct levels *l, const struct stack_head *h)
 {
-	/* stack_render knows the form of a head; ';' between two of them */
+	/* profile_stack_render knows the form of a head; ';' between two of them */
 	struct stack_head process = {.process_comm = h->process_comm};
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
@@ -256,7 +256,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 /* The cause of a wait is the leaf, so that it has a place and a colour in the graph. */
 static void put_wait(struct levels *l, enum wait wait)
 {
-	const struct frame *f = wait_frame(wait);
+	const struct frame *f = profile_wait_frame(wait);
 
 	if (f)
 		put_level(l, f, false);
@@ -275,7 +275,7 @@ static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool ou
 	if (slot->frame)
 		return slot->function;
 	buf_reset(scratch);
-	frame_render(f, outermost, scratch);
+	profile_frame_render(f, outermost, scratch);
 	function = function_of(t, scratch->data, scratch->len, make);
 	if (function == NO_FUNCTION)
 		return function;
@@ -375,13 +375,13 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 	}
 }
 
-void tree_set_names(struct tree *t, tree_names_fn *fn, void *arg)
+void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg)
 {
 	t->names = fn;
 	t->names_arg = arg;
 }
 
-int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
+int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
 {
 	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
 	_cleanup_(levels_done) struct levels l;
@@ -412,7 +412,7 @@ int tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_d
 	return 0;
 }
 
-char *tree_root_name(const struct tree *t, const char *app_service)
+char *query_tree_root_name(const struct tree *t, const char *app_service)
 {
 	_cleanup_buf_ struct buf b = {0};
 
@@ -436,7 +436,7 @@ static int by_total(const void *a, const void *b, void *arg)
 	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }
 
-void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)
+void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)
 {
 	uint32_t *first = xmalloc(t->n_nodes * sizeof(*first));
 	uint32_t *next = xmalloc(t->n_nodes * sizeof(*next));

@@ -52,15 +52,15 @@ struct tree {
 #define TREE_MAX_APPS  100000
 
 /* The root's name: as asked, the names joined, or "N processes"; caller frees. */
-char *tree_root_name(const struct tree *t, const char *app_service);
+char *query_tree_root_name(const struct tree *t, const char *app_service);
 /*
  * ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is
  * known.
  */
-void put_sources(struct buf *b, const struct tree *t);
+void query_put_sources(struct buf *b, const struct tree *t);
 /* note.c: a note for the reader of this answer; "": none. */
 #define REPLY_NOTE_BYTES 256
-void reply_note(const struct tracing_request *r, const struct store_summary *s,
+void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
 /* Children of each node: first[node], then next[child]; NO_NODE ends. Greatest total first. */
-void tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
+void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);

@@ -51,11 +51,11 @@ static void bench_tree(const char *name, bool unnamed, tree_names_fn *names, con
 {
 	const struct frame *frames[DEPTH];
 	struct rows *r = make_rows(unnamed);
-	struct tree *t = tree_new();
+	struct tree *t = query_tree_new();
 	size_t n_asked = 0;
 	uint64_t from;
 
-	tree_set_names(t, names, &n_asked);
+	query_tree_set_names(t, names, &n_asked);
 	from = now_mono_ns();
 	for (unsigned i = 0; i < ROWS; i++) {
 		struct store_row row = {.app_service = "bench",
@@ -67,13 +67,13 @@ static void bench_tree(const char *name, bool unnamed, tree_names_fn *names, con
 
 		for (unsigned d = 0; d < DEPTH; d++)
 			frames[d] = frame_of(r, i, d);
-		if (tree_add(t, &row, -1))
+		if (query_tree_add(t, &row, -1))
 			bench_die("tree_add", EINVAL);
 	}
 	bench_report(name, (now_mono_ns() - from) / 1e6, "ms", against);
 	if (names && n_asked != ROWS)
 		bench_die("names asked", EINVAL);
-	tree_free(t);
+	query_tree_free(t);
 	free(r);
 }
 

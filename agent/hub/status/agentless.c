@@ -42,7 +42,7 @@ struct agentless {
 	struct agentless_ops ops;
 	void *arg;
 	bool opt_in_required, begun;
-	bool hurried; /* agentless_hurry, and not all was known since */
+	bool hurried; /* status_agentless_hurry, and not all was known since */
 	uint64_t begun_ns;
 	struct lack *lacks;
 	size_t bytes; /* of all their pods */
@@ -187,7 +187,7 @@ static void lack_free(struct agentless *a, struct lack *l)
 {
 	HASH_DEL(a->lacks, l);
 	a->bytes -= l->pods.n_bytes;
-	agentless_pods_done(&l->pods);
+	status_agentless_pods_done(&l->pods);
 	free(l->node);
 	free(l->error);
 	free(l);
@@ -313,7 +313,7 @@ static void take_pods(struct agentless *a)
 {
 	struct lack *l = a->at;
 	size_t left_out = kube_watch_left_out(a->list);
-	_cleanup_free_ char *says = agents_pod_says(a->agents, l->node);
+	_cleanup_free_ char *says = status_agents_pod_says(a->agents, l->node);
 	_cleanup_free_ char *error =
 		left_out ? xasprintf("%zu of them could not be read, or do not fit into %u MiB",
 				     left_out, MAX_PODS_BYTES >> 20)
@@ -321,8 +321,9 @@ static void take_pods(struct agentless *a)
 
 	l->n_failed = 0;
 	a->bytes -= l->pods.n_bytes;
-	agentless_pods_done(&l->pods);
-	agentless_pods_take(&l->pods, a->list, a->object, agents_pods_known(a->agents), says);
+	status_agentless_pods_done(&l->pods);
+	status_agentless_pods_take(&l->pods, a->list, a->object,
+				   status_agents_pods_known(a->agents), says);
 	a->bytes += l->pods.n_bytes;
 	end_look(a);
 	finish_look(a, l, error);
@@ -405,14 +406,14 @@ static void start_step(struct agentless *a, enum step step)
 	const struct kube_watch_spec specs[] = {
 		[STEP_NAMESPACES] = {.path = "/api/v1/namespaces",
 				     .metadata_only = true,
-				     .trim = agentless_trim_named},
+				     .trim = status_agentless_trim_named},
 		[STEP_NODE] = {.path = "/api/v1/nodes",
 			       .field_selector = name,
-			       .trim = agentless_trim_node},
+			       .trim = status_agentless_trim_node},
 		[STEP_PODS] = {.path = "/api/v1/pods",
 			       .field_selector = pods,
 			       .metadata_only = true,
-			       .trim = agentless_trim_pod,
+			       .trim = status_agentless_trim_pod,
 			       .max_bytes = room_for(a, a->at)},
 	};
 	struct kube_watch_spec spec = specs[step];
@@ -455,15 +456,15 @@ static void next_look(struct agentless *a)
 
 static bool begin(struct agentless *a, bool all_known)
 {
-	if (all_known && agents_known(a->agents)) {
-		agents_begin(a->agents);
+	if (all_known && status_agents_known(a->agents)) {
+		status_agents_begin(a->agents);
 		a->begun_ns = a->begun ? a->begun_ns : now_mono_ns();
 		a->begun = true;
 	}
 	return a->begun;
 }
 
-void agentless_tick(struct agentless *a, bool all_known)
+void status_agentless_tick(struct agentless *a, bool all_known)
 {
 	if (!begin(a, all_known))
 		return;
@@ -478,7 +479,7 @@ void agentless_tick(struct agentless *a, bool all_known)
 
 /* ---- what is known ---- */
 
-bool agentless_settled(struct agentless *a, bool all_known)
+bool status_agentless_settled(struct agentless *a, bool all_known)
 {
 	uint64_t now = now_mono_ns();
 
@@ -491,20 +492,21 @@ bool agentless_settled(struct agentless *a, bool all_known)
 	return true;
 }
 
-void agentless_hurry(struct agentless *a)
+void status_agentless_hurry(struct agentless *a)
 {
 	a->hurried = true;
 	note_unseen(a);
 }
 
-bool agentless_is(const struct agentless *a, const char *node)
+bool status_agentless_is(const struct agentless *a, const char *node)
 {
 	const struct lack *l = find(a, node);
 
 	return l && l->told;
 }
 
-void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg)
+void status_agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg),
+			   void *arg)
 {
 	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
 		if (l->told)
@@ -512,34 +514,35 @@ void agentless_each(const struct agentless *a, void (*fn)(const char *node, void
 	}
 }
 
-json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target)
+json_t *status_agentless_entry(const struct agentless *a, const char *node, const json_t *target)
 {
 	const struct lack *l = find(a, node);
 
 	return l && l->told && l->pods.why
-		       ? agentless_pods_entry(&l->pods, target, a->namespaces, a->opt_in_required)
+		       ? status_agentless_pods_entry(&l->pods, target, a->namespaces,
+						     a->opt_in_required)
 		       : NULL;
 }
 
-const char *agentless_unseen(const struct agentless *a)
+const char *status_agentless_unseen(const struct agentless *a)
 {
 	return a->unseen;
 }
 
-void agentless_node(struct agentless *a, const char *node, const json_t *obj)
+void status_agentless_node(struct agentless *a, const char *node, const json_t *obj)
 {
-	agents_node(a->agents, node, obj);
+	status_agents_node(a->agents, node, obj);
 }
 
-void agentless_report(struct agentless *a, const char *node, bool there)
+void status_agentless_report(struct agentless *a, const char *node, bool there)
 {
-	agents_report(a->agents, node, there);
+	status_agents_report(a->agents, node, there);
 }
 
 /* ---- life ---- */
 
-int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops,
-		  void *arg, struct agentless **ret)
+int status_agentless_new(struct kube *k, const struct agentless_config *c,
+			 const struct agentless_ops *ops, void *arg, struct agentless **ret)
 {
 	static const struct agents_ops agents_ops = {on_lacks, on_works};
 	struct agentless *a = xcalloc(1, sizeof(*a));
@@ -549,22 +552,22 @@ int agentless_new(struct kube *k, const struct agentless_config *c, const struct
 	a->ops = *ops;
 	a->arg = arg;
 	a->opt_in_required = c->opt_in_required;
-	r = agents_new(k, c->ns, &agents_ops, a, &a->agents);
+	r = status_agents_new(k, c->ns, &agents_ops, a, &a->agents);
 	if (r < 0) {
-		agentless_free(a);
+		status_agentless_free(a);
 		return r;
 	}
 	*ret = a;
 	return 0;
 }
 
-struct agentless *agentless_free(struct agentless *a)
+struct agentless *status_agentless_free(struct agentless *a)
 {
 	if (!a)
 		return NULL;
 	end_look(a);
 	kube_watch_free(a->namespaces);
-	agents_free(a->agents);
+	status_agents_free(a->agents);
 	while (a->lacks)
 		lack_free(a, a->lacks);
 	free(a->unseen);

@@ -14,30 +14,30 @@ struct agentless_config {
 	bool opt_in_required;	/* a ClusterProfilingTarget reaches labelled namespaces only */
 };
 struct agentless_ops {
-	/* The answer of agentless_is() or agentless_entry() for the node may have changed. */
+	/* The answer of status_agentless_is() or status_agentless_entry() for the node may have changed. */
 	void (*changed)(const char *node, void *arg);
-	/* agentless_unseen begins or ends, at once, or says something else, about once a minute. */
+	/* status_agentless_unseen begins or ends, at once, or says something else, about once a minute. */
 	void (*unseen)(void *arg);
 };
-int agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops,
+int status_agentless_new(struct kube *k, const struct agentless_config *c, const struct agentless_ops *ops,
 		  void *arg,
 		  struct agentless **ret);
-struct agentless *agentless_free(struct agentless *a);
+struct agentless *status_agentless_free(struct agentless *a);
 /* NULL: it was deleted */
-void agentless_node(struct agentless *a, const char *node, const json_t *obj);
-void agentless_report(struct agentless *a, const char *node, bool there);
+void status_agentless_node(struct agentless *a, const char *node, const json_t *obj);
+void status_agentless_report(struct agentless *a, const char *node, bool there);
 /* To be called every second. all_known: all nodes and reports are; before that no node counts. */
-void agentless_tick(struct agentless *a, bool all_known);
+void status_agentless_tick(struct agentless *a, bool all_known);
 /* The nodes that had no agent when all were known have been looked at. */
-bool agentless_settled(struct agentless *a, bool all_known);
-/* Do not wait for them any longer: agentless_unseen counts the nodes that were not listed. */
-void agentless_hurry(struct agentless *a);
-bool agentless_is(const struct agentless *a, const char *node);
-void agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg);
+bool status_agentless_settled(struct agentless *a, bool all_known);
+/* Do not wait for them any longer: status_agentless_unseen counts the nodes that were not listed. */
+void status_agentless_hurry(struct agentless *a);
+bool status_agentless_is(const struct agentless *a, const char *node);
+void status_agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg), void *arg);
 /*
  * The entry of a target for such a node, in the form of an element of a report's status.targets,
  * with "withoutAgent": true. NULL: the target selects nothing there. New reference.
  */
-json_t *agentless_entry(const struct agentless *a, const char *node, const json_t *target);
+json_t *status_agentless_entry(const struct agentless *a, const char *node, const json_t *target);
 /* "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all are. */
-const char *agentless_unseen(const struct agentless *a);
+const char *status_agentless_unseen(const struct agentless *a);

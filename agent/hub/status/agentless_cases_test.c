@@ -53,10 +53,10 @@ static json_t *entry_of(const struct world *w, const json_t *target)
 
 	list_pods(w, &pods);
 	list_namespaces(w, &namespaces);
-	agentless_pods_take(&p, &pods, w->node, true, NULL);
-	e = agentless_pods_entry(&p, target, &namespaces,
-				 json_bool_at(w->settings, "optInRequired", true));
-	agentless_pods_done(&p);
+	status_agentless_pods_take(&p, &pods, w->node, true, NULL);
+	e = status_agentless_pods_entry(&p, target, &namespaces,
+					json_bool_at(w->settings, "optInRequired", true));
+	status_agentless_pods_done(&p);
 	kube_watch_free(&pods);
 	kube_watch_free(&namespaces);
 	return e;
@@ -139,8 +139,8 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 	}
 }
 
-static const struct case_trims trims = {trim_target, agentless_trim_pod, agentless_trim_named,
-					agentless_trim_node};
+static const struct case_trims trims = {trim_target, status_agentless_trim_pod,
+					status_agentless_trim_named, status_agentless_trim_node};
 
 static void expect_all(const json_t *then, const struct world *w, const char *where)
 {

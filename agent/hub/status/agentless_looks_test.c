@@ -20,7 +20,7 @@ static void test_what_is_asked(void **state)
 	start();
 	add_node("n1", 1000);
 	agents();
-	agentless_tick(a, true);
+	status_agentless_tick(a, true);
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
 		struct kube_watch *w = list_under_way();
 
@@ -30,12 +30,12 @@ static void test_what_is_asked(void **state)
 		assert_true(w->metadata_only == lists[i].metadata_only && w->once);
 		node_object = node_object ? node_object : json_object();
 		keep(w, "n1", i == 1 ? node_object : NULL);
-		assert_false(agentless_is(a, "n1"));
+		assert_false(status_agentless_is(a, "n1"));
 		w->synced = true;
 		w->ops.synced(w->arg);
 	}
 	assert_null(list_under_way());
-	assert_true(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -78,25 +78,25 @@ static void test_a_refusal_is_told_and_what_was_known_stays(void **state)
 	(void)state;
 	start_with_pods(5);
 	pass(1, "/api/v1/pods");
-	assert_true(agentless_is(a, "n1"));
-	assert_string_equal(agentless_unseen(a),
+	assert_true(status_agentless_is(a, "n1"));
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 5 nodes without an agent (n1, n2, n3, ...) are known: "
 			    "list: HTTP 403: forbidden");
 	assert_null(entry_of("n1"));
 	pass(75, NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
 	/* once may be an API server that was away for a moment */
 	pass(71, "/api/v1/pods");
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
 	pass(75, "/api/v1/pods");
-	assert_non_null(agentless_unseen(a));
+	assert_non_null(status_agentless_unseen(a));
 	pass(60, "/api/v1/pods");
-	assert_non_null(strstr(agentless_unseen(a), "5 nodes"));
+	assert_non_null(strstr(status_agentless_unseen(a), "5 nodes"));
 	assert_int_equal(matched_on("n5"), 1);
 	pass(75, NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	end();
 }
 
@@ -106,18 +106,18 @@ static void test_namespaces_that_do_not_fit_are_told(void **state)
 
 	(void)state;
 	start_with_pods(2);
-	agentless_tick(a, true);
+	status_agentless_tick(a, true);
 	w = list_under_way();
 	assert_string_equal(w->path, "/api/v1/namespaces");
 	w->n_left_out = 1;
 	answer_list(w, NULL);
 	assert_null(list_under_way());
 	assert_null(entry_of("n1"));
-	assert_string_equal(agentless_unseen(a),
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) "
 			    "are known: there is no room for all namespaces");
 	pass(75, NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	end();
 }
 
@@ -128,23 +128,23 @@ static void test_namespaces_that_are_refused(void **state)
 	start_with_pods(100);
 	pass(1, "/api/v1/namespaces");
 	assert_int_equal(n_unseen, 1);
-	assert_non_null(strstr(agentless_unseen(a), "100 nodes"));
+	assert_non_null(strstr(status_agentless_unseen(a), "100 nodes"));
 	assert_int_equal(counter_get(counter("nodes_without_agent", NULL, NULL)), 100);
-	assert_true(agentless_is(a, "n100"));
-	assert_false(agentless_settled(a, true));
+	assert_true(status_agentless_is(a, "n100"));
+	assert_false(status_agentless_settled(a, true));
 	for (unsigned i = 0, before; i < 7; i++) {
 		before = n_changed;
 		pass(1, "/api/v1/namespaces");
 		assert_in_range(n_changed - before, 1, 16);
 	}
 	assert_int_equal(n_changed, 100);
-	assert_true(agentless_settled(a, true));
+	assert_true(status_agentless_settled(a, true));
 	pass(40, "/api/v1/namespaces");
 	assert_int_equal(n_listed, 1);
 	assert_int_equal(n_changed, 100);
 	assert_int_equal(n_unseen, 1);
 	pass(40, NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n100"), 1);
 	end();
 }
@@ -157,7 +157,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	pass(300, "/api/v1/pods");
 	assert_int_equal(n_changed, 300);
 	assert_int_equal(n_unseen, 1);
-	assert_non_null(strstr(agentless_unseen(a), "300 nodes"));
+	assert_non_null(strstr(status_agentless_unseen(a), "300 nodes"));
 	/* and where the number changes, too */
 	for (unsigned i = 0; i < 100; i++) {
 		_cleanup_free_ char *name = xasprintf("m%u", i);
@@ -167,7 +167,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	}
 	assert_in_range(n_unseen, 3, 1 + 300 / 60);
 	pass(200, "/api/v1/pods");
-	assert_non_null(strstr(agentless_unseen(a), "400 nodes"));
+	assert_non_null(strstr(status_agentless_unseen(a), "400 nodes"));
 	end();
 }
 
@@ -176,12 +176,12 @@ static void test_a_refusal_of_one_of_many_nodes(void **state)
 {
 	(void)state;
 	start_with_pods(20);
-	agentless_tick(a, true);
+	status_agentless_tick(a, true);
 	for (unsigned i = 0; i < 3; i++)
 		answer_list(list_under_way(), "/api/v1/pods");
 	pass(3, NULL);
 	assert_int_equal(n_unseen, 2);
-	assert_string_equal(agentless_unseen(a),
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 1 node without an agent (n1) are known: "
 			    "list: HTTP 403: forbidden");
 	end();
@@ -193,30 +193,30 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	(void)state;
 	start_with_pods(100);
 	pass(9, NULL);
-	assert_null(agentless_unseen(a));
-	assert_false(agentless_settled(a, true));
-	agentless_hurry(a);
-	assert_string_equal(agentless_unseen(a),
+	assert_null(status_agentless_unseen(a));
+	assert_false(status_agentless_settled(a, true));
+	status_agentless_hurry(a);
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 28 nodes without an agent (n73, n74, n75, ...) are "
 			    "known: they have not been looked at yet");
 	pass(3, NULL);
 	assert_int_equal(n_unseen, 1);
 	pass(1, NULL);
 	assert_int_equal(n_unseen, 2);
-	assert_null(agentless_unseen(a));
-	assert_true(agentless_settled(a, true));
+	assert_null(status_agentless_unseen(a));
+	assert_true(status_agentless_settled(a, true));
 	/* from then on a turn that is waited for is nothing to tell of */
-	agentless_node(a, "n1", NULL);
-	agentless_node(a, "n2", NULL);
+	status_agentless_node(a, "n1", NULL);
+	status_agentless_node(a, "n2", NULL);
 	add_node("n1", 0);
 	add_node("n2", 0);
 	for (unsigned i = 0; i < 95; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
-		agentless_tick(a, true);
+		status_agentless_tick(a, true);
 		for (struct kube_watch *w; i != 90 && (w = list_under_way());)
 			answer_list(w, NULL);
 	}
-	assert_true(agentless_is(a, "n1") && agentless_is(a, "n2"));
+	assert_true(status_agentless_is(a, "n1") && status_agentless_is(a, "n2"));
 	assert_int_equal(n_unseen, 2);
 	end();
 }
@@ -226,16 +226,16 @@ static void test_nodes_that_wait_for_a_list_are_told(void **state)
 	(void)state;
 	start_with_pods(2);
 	for (int i = 0; i < 10; i++) {
-		assert_null(agentless_unseen(a));
-		agentless_tick(a, true);
+		assert_null(status_agentless_unseen(a));
+		status_agentless_tick(a, true);
 		test_clock.stands_ns += NSEC_PER_SEC;
 	}
-	agentless_tick(a, true);
-	assert_string_equal(agentless_unseen(a),
+	status_agentless_tick(a, true);
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) are "
 			    "known: they have not been looked at yet");
 	answer_lists(NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	end();
 }
 
@@ -244,14 +244,15 @@ static void test_a_hub_that_does_not_know_the_nodes_yet(void **state)
 	(void)state;
 	start();
 	add_node("n1", 1000);
-	agentless_tick(a, true); /* the agents' pods are not listed */
-	assert_null(agentless_unseen(a));
-	agentless_hurry(a);
-	assert_string_equal(agentless_unseen(a), "which nodes have no agent is not known yet");
+	status_agentless_tick(a, true); /* the agents' pods are not listed */
+	assert_null(status_agentless_unseen(a));
+	status_agentless_hurry(a);
+	assert_string_equal(status_agentless_unseen(a),
+			    "which nodes have no agent is not known yet");
 	agents();
 	pass(1, NULL);
-	assert_null(agentless_unseen(a));
-	assert_true(agentless_is(a, "n1"));
+	assert_null(status_agentless_unseen(a));
+	assert_true(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -262,7 +263,7 @@ static void test_pods_that_do_not_fit_are_told(void **state)
 	left_out = 7;
 	pass(1, NULL);
 	assert_int_equal(matched_on("n1"), 1);
-	assert_string_equal(agentless_unseen(a),
+	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 1 node without an agent (n1) are known: 7 of them "
 			    "could not be read, or do not fit into 128 MiB");
 	end();
@@ -278,7 +279,7 @@ static void test_pods_of_all_nodes_have_a_limit(void **state)
 	large[100 << 20] = '\0';
 	json_object_set_new(json_object_get(json_object_get(pod_object, "metadata"), "labels"), "l",
 			    json_stringn_nocheck(large, 100 << 20));
-	agentless_tick(a, true);
+	status_agentless_tick(a, true);
 	for (struct kube_watch *w; (w = list_under_way());) {
 		if (streq(w->path, "/api/v1/pods") && matched_on("n1"))
 			assert_in_range(w->max_bytes, 27 << 20, 28 << 20);
@@ -288,8 +289,8 @@ static void test_pods_of_all_nodes_have_a_limit(void **state)
 	}
 	/* the third is not even asked about */
 	assert_int_equal(n_listed, 1 + 2 * 2);
-	assert_non_null(strstr(agentless_unseen(a), "(n3)"));
-	assert_non_null(strstr(agentless_unseen(a), "no room"));
+	assert_non_null(strstr(status_agentless_unseen(a), "(n3)"));
+	assert_non_null(strstr(status_agentless_unseen(a), "no room"));
 	end();
 }
 
@@ -299,15 +300,15 @@ static void test_an_answer_that_never_comes(void **state)
 	start_with_pods(1);
 	for (int i = 0; i < 119; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
-		agentless_tick(a, true);
+		status_agentless_tick(a, true);
 	}
-	assert_false(agentless_is(a, "n1"));
+	assert_false(status_agentless_is(a, "n1"));
 	test_clock.stands_ns += 3 * NSEC_PER_SEC;
-	agentless_tick(a, true);
-	assert_true(agentless_is(a, "n1"));
-	assert_non_null(strstr(agentless_unseen(a), "takes too long"));
+	status_agentless_tick(a, true);
+	assert_true(status_agentless_is(a, "n1"));
+	assert_non_null(strstr(status_agentless_unseen(a), "takes too long"));
 	pass(75, NULL);
-	assert_null(agentless_unseen(a));
+	assert_null(status_agentless_unseen(a));
 	end();
 }
 

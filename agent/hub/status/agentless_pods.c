@@ -11,13 +11,13 @@
 
 /* ---- pods ---- */
 
-void agentless_trim_pod(json_t *obj)
+void status_agentless_trim_pod(json_t *obj)
 {
 	json_keep(obj, "metadata", "name namespace uid resourceVersion labels annotations");
 	json_keep(json_object_get(obj, "metadata"), "annotations", SELECT_LABEL);
 }
 
-void agentless_trim_named(json_t *obj)
+void status_agentless_trim_named(json_t *obj)
 {
 	json_keep(obj, "metadata", "name uid resourceVersion labels");
 }
@@ -51,9 +51,9 @@ static void take(const char *key, const json_t *obj, void *arg)
 
 /* ---- why ---- */
 
-void agentless_trim_node(json_t *obj)
+void status_agentless_trim_node(json_t *obj)
 {
-	agentless_trim_named(obj);
+	status_agentless_trim_named(obj);
 	json_keep(obj, "spec", "taints");
 	json_keep(obj, "status", "");
 }
@@ -112,8 +112,8 @@ static char *why(const json_t *node, bool pods_known, const char *pod_says)
 			 taints.data);
 }
 
-void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
-			 const json_t *node, bool pods_known, const char *pod_says)
+void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
+				const json_t *node, bool pods_known, const char *pod_says)
 {
 	struct taking t = {.pods = p};
 
@@ -124,7 +124,7 @@ void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods
 		qsort(p->list, p->n, sizeof(*p->list), by_namespace);
 }
 
-void agentless_pods_done(struct agentless_pods *p)
+void status_agentless_pods_done(struct agentless_pods *p)
 {
 	for (size_t i = 0; i < p->n; i++)
 		json_decref(p->list[i].object);
@@ -164,7 +164,7 @@ static void add(struct tally *t, const struct selection *s, const struct agentle
 				    json_at(pod->object, "metadata.annotations")};
 	enum reason r;
 
-	if (!selector_matches(s->pods, of.labels))
+	if (!select_selector_matches(s->pods, of.labels))
 		return;
 	t->n_matched++;
 	r = select_refusal(s, &of, opt_in_required);
@@ -215,8 +215,8 @@ static json_t *reasons(const struct tally *t, const char *why_not)
 	return list;
 }
 
-json_t *agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
-			     const struct kube_watch *namespaces, bool opt_in_required)
+json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
+				    const struct kube_watch *namespaces, bool opt_in_required)
 {
 	const char *ns = json_str_at(target, "metadata.namespace", "");
 	const struct selection s = {

@@ -15,15 +15,15 @@ struct agentless_pods {
 	char *why;	/* why the node may have no agent; NULL: not known yet */
 };
 /* Trim functions: they keep only the members that this module reads. */
-void agentless_trim_pod(json_t *obj);
-void agentless_trim_node(json_t *obj);
-void agentless_trim_named(json_t *obj); /* a namespace */
-/* pods_known, pod_says: agents_pods_known, and agents_pod_says of the node. */
-void agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
+void status_agentless_trim_pod(json_t *obj);
+void status_agentless_trim_node(json_t *obj);
+void status_agentless_trim_named(json_t *obj); /* a namespace */
+/* pods_known, pod_says: status_agents_pods_known, and status_agents_pod_says of the node. */
+void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
 			 const json_t *node,
 			 bool pods_known, const char *pod_says);
-void agentless_pods_done(struct agentless_pods *p);
-/* agentless_entry of the node. */
-json_t *agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
+void status_agentless_pods_done(struct agentless_pods *p);
+/* status_agentless_entry of the node. */
+json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
 			     const struct kube_watch *namespaces,
 			     bool opt_in_required);

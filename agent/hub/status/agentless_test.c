@@ -24,18 +24,18 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	no_agent("n2");
 	pass(89, NULL);
 	assert_int_equal(n_changed, 0);
-	assert_false(agentless_is(a, "n2"));
+	assert_false(status_agentless_is(a, "n2"));
 	pass(2, NULL);
 	assert_int_equal(n_changed, 1);
 	assert_string_equal(changed_node, "n2");
-	assert_true(agentless_is(a, "n2"));
-	assert_false(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n2"));
+	assert_false(status_agentless_is(a, "n1"));
 	assert_int_equal(counter_get(counter("nodes_without_agent", NULL, NULL)), 1);
 	/* it runs: whether it will work is not known yet */
 	agent("n2", RUNNING, "");
-	assert_true(agentless_is(a, "n2"));
+	assert_true(status_agentless_is(a, "n2"));
 	agent("n2", READY, "");
-	assert_false(agentless_is(a, "n2"));
+	assert_false(status_agentless_is(a, "n2"));
 	assert_int_equal(n_changed, 2);
 	assert_int_equal(counter_get(counter("nodes_without_agent", NULL, NULL)), 0);
 	end();
@@ -54,7 +54,7 @@ static void test_a_start_is_no_lack(void **state)
 	agent("n2", WAITING("ContainerCreating", ""), "");
 	pass(40, NULL);
 	agent("n2", RUNNING, "");
-	agentless_report(a, "n2", true);
+	status_agentless_report(a, "n2", true);
 	agent("n2", READY, "");
 	no_agent("n1");
 	pass(60, NULL);
@@ -74,10 +74,10 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	agent("n1", STARTED, NOT_READY_SINCE("12:00:01"));
 	/* a hub that starts sees it first so */
 	add_node("n2", 1000);
-	agentless_report(a, "n2", true);
+	status_agentless_report(a, "n2", true);
 	agent("n2", STARTED, NOT_READY_SINCE("12:05:00"));
 	add_node("n3", 1000);
-	agentless_report(a, "n3", true);
+	status_agentless_report(a, "n3", true);
 	agent("n3", RUNNING, "");
 	pass(300, NULL);
 	assert_int_equal(n_changed, 0);
@@ -90,23 +90,23 @@ static void test_an_agent_that_never_was_ready(void **state)
 	(void)state;
 	start();
 	add_node("n1", 1000);
-	agentless_report(a, "n1", true);
+	status_agentless_report(a, "n1", true);
 	agent("n1", STARTED, NOT_READY_SINCE("11:59:50"));
 	add_node("n2", 1000);
-	agentless_report(a, "n2", true);
+	status_agentless_report(a, "n2", true);
 	agent("n2", STARTED, NOT_READY_SINCE("12:00:00"));
 	add_working("n3");
 	pass(1, NULL);
-	assert_true(agentless_is(a, "n1"));
-	assert_true(agentless_is(a, "n2"));
+	assert_true(status_agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n2"));
 	/* the container of one that worked was started anew */
 	agent("n3", STARTED, NOT_READY_SINCE("11:59:50"));
 	pass(89, NULL);
-	assert_false(agentless_is(a, "n3"));
+	assert_false(status_agentless_is(a, "n3"));
 	pass(2, NULL);
-	assert_true(agentless_is(a, "n3"));
+	assert_true(status_agentless_is(a, "n3"));
 	agent("n3", READY, "");
-	assert_false(agentless_is(a, "n3"));
+	assert_false(status_agentless_is(a, "n3"));
 	end();
 }
 
@@ -119,16 +119,16 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	(void)state;
 	start();
 	add_node("n1", 1000);
-	agentless_report(a, "n1", true);
+	status_agentless_report(a, "n1", true);
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
 	pass(100, NULL);
-	assert_false(agentless_is(a, "n1"));
+	assert_false(status_agentless_is(a, "n1"));
 	/* as one that is rolled out, it takes over a node that lacked its agent */
 	no_agent("n1");
 	pass(100, NULL);
-	assert_true(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
-	assert_false(agentless_is(a, "n1"));
+	assert_false(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -144,12 +144,12 @@ static void test_an_agent_that_was_just_started(void **state)
 		"{\"name\": \"agent\", \"state\": {\"running\": {\"startedAt\": \"%s\"}}}",
 		started);
 	add_node("n1", 1000);
-	agentless_report(a, "n1", true);
+	status_agentless_report(a, "n1", true);
 	agent("n1", container, NOT_READY_SINCE("12:00:00"));
 	pass(58, NULL);
-	assert_false(agentless_is(a, "n1"));
+	assert_false(status_agentless_is(a, "n1"));
 	pass(4, NULL);
-	assert_true(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -165,7 +165,7 @@ static void test_an_agent_that_crashes_again_and_again(void **state)
 		pass(2, NULL);
 		agent("n1", WAITING("CrashLoopBackOff", ""), "");
 	}
-	assert_true(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -175,11 +175,11 @@ static void test_no_report_is_a_lack_though_the_agent_runs(void **state)
 	start();
 	add_working("n1");
 	pass(1, NULL);
-	agentless_report(a, "n1", false);
+	status_agentless_report(a, "n1", false);
 	pass(95, NULL);
-	assert_true(agentless_is(a, "n1"));
-	agentless_report(a, "n1", true);
-	assert_false(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
+	status_agentless_report(a, "n1", true);
+	assert_false(status_agentless_is(a, "n1"));
 	end();
 }
 
@@ -192,14 +192,14 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 	start();
 	w = watch_of("/namespaces/podflame-system/pods");
 	add_node("n1", 1000);
-	agentless_report(a, "n1", true);
+	status_agentless_report(a, "n1", true);
 	add_node("n2", 1000);
 	pass(5, NULL);
 	assert_int_equal(n_changed, 0);
 	w->ops.state("HTTP 403: pods is forbidden", w->arg);
 	pass(1, NULL);
-	assert_false(agentless_is(a, "n1"));
-	assert_true(agentless_is(a, "n2"));
+	assert_false(status_agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n2"));
 	end();
 }
 
@@ -217,29 +217,29 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 	add_working("dead");
 	no_agent("dead");
 	pass(100, NULL);
-	assert_true(agentless_is(a, "dead"));
+	assert_true(status_agentless_is(a, "dead"));
 	w = agents();
 	w->ops.state("HTTP 403: pods is forbidden", w->arg);
 	pass(10, NULL);
 	add_node("n2", 0);
-	agentless_report(a, "n2", true);
+	status_agentless_report(a, "n2", true);
 	add_node("n3", 0);
 	pass(300, NULL);
-	assert_false(agentless_is(a, "n1"));
-	assert_false(agentless_is(a, "n2"));
-	assert_true(agentless_is(a, "n3"));
+	assert_false(status_agentless_is(a, "n1"));
+	assert_false(status_agentless_is(a, "n2"));
+	assert_true(status_agentless_is(a, "n3"));
 	/* its report is the old agent's, until a new agent writes it */
-	assert_true(agentless_is(a, "dead"));
-	agentless_report(a, "dead", true);
-	assert_false(agentless_is(a, "dead"));
+	assert_true(status_agentless_is(a, "dead"));
+	status_agentless_report(a, "dead", true);
+	assert_false(status_agentless_is(a, "dead"));
 	/* the watch works again: neither node has an agent's pod */
 	w->ops.state(NULL, w->arg);
 	pass(89, NULL);
-	assert_false(agentless_is(a, "n2"));
+	assert_false(status_agentless_is(a, "n2"));
 	pass(2, NULL);
-	assert_false(agentless_is(a, "n1"));
-	assert_true(agentless_is(a, "n2"));
-	assert_true(agentless_is(a, "dead"));
+	assert_false(status_agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n2"));
+	assert_true(status_agentless_is(a, "dead"));
 	end();
 }
 
@@ -251,14 +251,14 @@ static void test_a_hub_that_starts(void **state)
 	add_node("old", 1000);
 	add_node("young", 50);
 	agents();
-	assert_false(agentless_settled(a, false));
-	assert_false(agentless_settled(a, true));
+	assert_false(status_agentless_settled(a, false));
+	assert_false(status_agentless_settled(a, true));
 	pass(1, NULL);
-	assert_true(agentless_settled(a, true));
-	assert_true(agentless_is(a, "old"));
-	assert_false(agentless_is(a, "young"));
+	assert_true(status_agentless_settled(a, true));
+	assert_true(status_agentless_is(a, "old"));
+	assert_false(status_agentless_is(a, "young"));
 	pass(41, NULL);
-	assert_true(agentless_is(a, "young"));
+	assert_true(status_agentless_is(a, "young"));
 	end();
 }
 
@@ -269,10 +269,10 @@ static void test_nothing_is_said_before_all_is_known(void **state)
 	add_node("n1", 1000);
 	for (int i = 0; i < 200; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
-		agentless_tick(a, false);
+		status_agentless_tick(a, false);
 	}
 	assert_null(list_under_way());
-	agentless_report(a, "n1", true);
+	status_agentless_report(a, "n1", true);
 	agent("n1", READY, "");
 	pass(200, NULL);
 	assert_int_equal(n_changed, 0);
@@ -286,17 +286,17 @@ static void test_a_node_that_goes(void **state)
 	add_node("n1", 1000);
 	agents();
 	pass(1, NULL);
-	assert_true(agentless_is(a, "n1"));
-	agentless_node(a, "n1", NULL);
-	assert_false(agentless_is(a, "n1"));
+	assert_true(status_agentless_is(a, "n1"));
+	status_agentless_node(a, "n1", NULL);
+	assert_false(status_agentless_is(a, "n1"));
 	/* and one that goes while it is looked at */
 	add_node("n2", 1000);
 	for (int i = 0; i < 95; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
-		agentless_tick(a, true);
+		status_agentless_tick(a, true);
 	}
 	assert_non_null(list_under_way());
-	agentless_node(a, "n2", NULL);
+	status_agentless_node(a, "n2", NULL);
 	assert_null(list_under_way());
 	end();
 }

@@ -71,7 +71,7 @@ static void node_free(struct agents *a, struct node *n)
 	free(n);
 }
 
-bool agents_pods_known(const struct agents *a)
+bool status_agents_pods_known(const struct agents *a)
 {
 	return kube_watch_synced(a->watch) && !a->failed_ns;
 }
@@ -90,7 +90,7 @@ static bool works(const struct agents *a, const struct node *n)
 		return true;
 	if (!n->reported)
 		return false;
-	if (!agents_pods_known(a))
+	if (!status_agents_pods_known(a))
 		return !n->lacks || n->reported_ns >= a->failed_ns;
 	if (n->n_pods[POD_READY])
 		return true;
@@ -138,7 +138,7 @@ static uint64_t created_ns(const json_t *obj)
 	return time_at(obj, "metadata.creationTimestamp");
 }
 
-void agents_node(struct agents *a, const char *node, const json_t *obj)
+void status_agents_node(struct agents *a, const char *node, const json_t *obj)
 {
 	struct node *n = find_or_add(a, node);
 
@@ -147,7 +147,7 @@ void agents_node(struct agents *a, const char *node, const json_t *obj)
 	judge(a, n, 0);
 }
 
-void agents_report(struct agents *a, const char *node, bool there)
+void status_agents_report(struct agents *a, const char *node, bool there)
 {
 	struct node *n = find_or_add(a, node);
 
@@ -157,7 +157,7 @@ void agents_report(struct agents *a, const char *node, bool there)
 	judge(a, n, 0);
 }
 
-void agents_begin(struct agents *a)
+void status_agents_begin(struct agents *a)
 {
 	uint64_t now = now_wall_ns();
 	struct node *n, *next;
@@ -169,7 +169,7 @@ void agents_begin(struct agents *a)
 		judge(a, n, now > n->created_ns ? now - n->created_ns : 0);
 }
 
-bool agents_known(const struct agents *a)
+bool status_agents_known(const struct agents *a)
 {
 	return a->failed_ns || kube_watch_synced(a->watch);
 }
@@ -288,7 +288,7 @@ static char *says(const json_t *pod, enum pod_state state)
 	return xasprintf("the agent's pod does not run (%.32s)", phase);
 }
 
-char *agents_pod_says(const struct agents *a, const char *node)
+char *status_agents_pod_says(const struct agents *a, const char *node)
 {
 	const struct pod *best = NULL;
 
@@ -414,8 +414,8 @@ static void trim_pod(json_t *pod)
 	}
 }
 
-int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
-	       struct agents **ret)
+int status_agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
+		      struct agents **ret)
 {
 	static const struct kube_watch_ops pod_ops = {on_pod, on_pod_gone, on_synced, on_state};
 	_cleanup_free_ char *path = xasprintf("/api/v1/namespaces/%s/pods", ns);
@@ -428,14 +428,14 @@ int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, voi
 	a->arg = arg;
 	r = kube_watch_new(k, &spec, &pod_ops, a, &a->watch);
 	if (r < 0) {
-		agents_free(a);
+		status_agents_free(a);
 		return r;
 	}
 	*ret = a;
 	return 0;
 }
 
-struct agents *agents_free(struct agents *a)
+struct agents *status_agents_free(struct agents *a)
 {
 	if (!a)
 		return NULL;

@@ -18,20 +18,20 @@ struct agents_ops {
 	void (*works)(const char *node, void *arg);
 };
 /* Watches the agents' pods in namespace ns. */
-int agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
+int status_agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
 	       struct agents **ret);
-struct agents *agents_free(struct agents *a);
-void agents_node(struct agents *a, const char *node, const json_t *obj); /* NULL: it was deleted */
+struct agents *status_agents_free(struct agents *a);
+void status_agents_node(struct agents *a, const char *node, const json_t *obj); /* NULL: it was deleted */
 /* Whether the node has a report; called again each time the report is written. */
-void agents_report(struct agents *a, const char *node, bool there);
+void status_agents_report(struct agents *a, const char *node, bool there);
 /* The agents' pods are listed, and the watch of them works now. */
-bool agents_pods_known(const struct agents *a);
+bool status_agents_pods_known(const struct agents *a);
 /* The agents' pods were listed, or cannot be: then a report is the only sign of an agent. */
-bool agents_known(const struct agents *a);
+bool status_agents_known(const struct agents *a);
 /* From now on ops are called. Before that, the caller has passed all nodes and reports. */
-void agents_begin(struct agents *a);
+void status_agents_begin(struct agents *a);
 /*
  * What the agent's pod on the node waits for, if it does not work; NULL: there is no pod. The
  * caller frees it.
  */
-char *agents_pod_says(const struct agents *a, const char *node);
+char *status_agents_pod_says(const struct agents *a, const char *node);

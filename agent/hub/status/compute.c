@@ -59,7 +59,7 @@ static struct verdict named_verdict(const char *status, enum reason reason, cons
 	char *shown = utf8_shorten(message, MESSAGE_BYTES);
 
 	free(message);
-	text_ascii(shown);
+	status_text_ascii(shown);
 	return (struct verdict){status, reason, name, shown};
 }
 
@@ -82,7 +82,8 @@ static char *nodes_text(const struct group *g)
 
 static struct verdict group_verdict(const char *status, const struct group *g)
 {
-	_cleanup_free_ char *nodes = nodes_text(g), *text = group_text(g, STATUS_SHOWN_BYTES);
+	_cleanup_free_ char *nodes = nodes_text(g),
+			    *text = status_group_text(g, STATUS_SHOWN_BYTES);
 
 	return named_verdict(status, g->reason, g->name, xasprintf("on %s: %s", nodes, text));
 }
@@ -100,7 +101,7 @@ static const struct group *without_agent(const struct sum *s)
 static char *without_agent_text(const struct group *g)
 {
 	_cleanup_free_ char *all = nodes_text(g), *nodes = utf8_shorten(all, NODES_BYTES),
-			    *text = group_text(g, STATUS_SHOWN_BYTES / 2);
+			    *text = status_group_text(g, STATUS_SHOWN_BYTES / 2);
 
 	return xasprintf("%u pod%s on %s without an agent %s not profiled: %s", g->n_pods,
 			 g->n_pods == 1 ? "" : "s", nodes, g->n_pods == 1 ? "is" : "are", text);
@@ -338,7 +339,7 @@ static struct verdict degraded(const struct sum *s)
 		buf_printf(&others, " and %zu more", n_more);
 	all = nodes_text(g);
 	nodes = utf8_shorten(all, NODES_BYTES);
-	text = group_text(g, STATUS_SHOWN_BYTES - others.len);
+	text = status_group_text(g, STATUS_SHOWN_BYTES - others.len);
 	return named_verdict("True", g->reason, g->name,
 			     xasprintf("on %s: %s%s", nodes, text, others.data));
 }
@@ -363,7 +364,7 @@ static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
 
 	for (size_t i = 0; i < s->n_groups && streq(v->status, "True"); i++)
 		if (s->groups[i].weight == WEIGHT_NOTE)
-			add_note(v, group_text(&s->groups[i], STATUS_SHOWN_BYTES / 2));
+			add_note(v, status_group_text(&s->groups[i], STATUS_SHOWN_BYTES / 2));
 	if (stopped || (s->n_refused && s->n_refused == s->n_current))
 		return;
 	if (g && v->reason != REASON_NODE_WITHOUT_AGENT)
@@ -429,8 +430,8 @@ static struct subject make_subject(const json_t *target, const struct sum *s, co
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       const struct status_seen *seen, const char *now)
 {
-	_cleanup_free_ char *events = target_events(target);
-	_cleanup_(sum_done) struct sum s = {0};
+	_cleanup_free_ char *events = status_target_events(target);
+	_cleanup_(status_sum_done) struct sum s = {0};
 	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
 	uint64_t end = end_time(target, time_at(target, "status.firstReadyTime"));
 	struct subject x = make_subject(target, &s, now, events);
@@ -439,7 +440,7 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	json_t *conditions = json_array(), *out, *told;
 	struct verdict v;
 
-	sum_entries(target, entries, n, stopped, &s);
+	status_sum_entries(target, entries, n, stopped, &s);
 	x.seen = seen;
 	v = ready(&x, completed);
 	add_notes(&v, &x, stopped);

@@ -30,7 +30,7 @@
 #define STORED	"\"sampled\": true, \"stored\": true"
 #define WHY(reason, pods)                                                                          \
 	"{\"reason\": \"" reason "\", \"message\": \"says why\", \"pods\": " #pods "}"
-/* A node without an agent: what agentless_entry says. */
+/* A node without an agent: what status_agentless_entry says. */
 #define LACKING(node, matched, reasons)                                                            \
 	"{\"node\": \"" node "\", \"generation\": 2, \"withoutAgent\": true, "                     \
 	"\"podsMatched\": " #matched ", \"reasons\": [" reasons "]}"

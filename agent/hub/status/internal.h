@@ -33,15 +33,15 @@ struct sum {
 	size_t n_groups;
 };
 /* stopped: by the target itself, so that no agent is missed. */
-void sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
+void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
 		 struct sum *ret);
-void sum_done(struct sum *s);
+void status_sum_done(struct sum *s);
 /* A cut character would be no JSON. */
-void text_ascii(char *text);
+void status_text_ascii(char *text);
 /* What its nodes say, each text once, at most max_bytes. Caller frees. */
-char *group_text(const struct group *g, size_t max_bytes);
+char *status_group_text(const struct group *g, size_t max_bytes);
 /* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
-char *target_events(const json_t *target);
+char *status_target_events(const json_t *target);
 /* Of a status. New references. */
 json_t *status_summary(const struct sum *s);
 json_t *status_failures(const struct sum *s);

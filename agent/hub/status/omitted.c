@@ -89,7 +89,7 @@ static bool add_report(struct omitted **all, const json_t *report, int by)
 	return changed;
 }
 
-bool omitted_update(struct omitted **all, const json_t *was, const json_t *is)
+bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is)
 {
 	/* in this order nothing changes for those who are in both */
 	bool more = add_report(all, is, 1), fewer = add_report(all, was, -1);
@@ -105,12 +105,12 @@ static bool has(const struct omitted *all, const char *ns)
 	return o;
 }
 
-bool omitted_may_be(const struct omitted *all, const char *ns)
+bool status_omitted_may_be(const struct omitted *all, const char *ns)
 {
 	return has(all, EVERYBODY) || has(all, ns);
 }
 
-void omitted_done(struct omitted **all)
+void status_omitted_done(struct omitted **all)
 {
 	struct omitted *o, *next;
 

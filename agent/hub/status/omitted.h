@@ -7,10 +7,10 @@
 struct omitted; /* by namespace; NULL: none */
 
 /*
- * A report before and after a change; NULL: none. true: omitted_may_be() of some target has another
+ * A report before and after a change; NULL: none. true: status_omitted_may_be() of some target has another
  * answer.
  */
-bool omitted_update(struct omitted **all, const json_t *was, const json_t *is);
+bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is);
 /* Of a namespace; "": cluster-wide targets. */
-bool omitted_may_be(const struct omitted *all, const char *ns);
-void omitted_done(struct omitted **all);
+bool status_omitted_may_be(const struct omitted *all, const char *ns);
+void status_omitted_done(struct omitted **all);

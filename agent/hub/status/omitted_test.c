@@ -38,10 +38,10 @@ static void who_has_fewer_is_whole(void **state)
 		_cleanup_json_ json_t *r = report(rows[i].named, rows[i].omitted);
 		struct omitted *all = NULL;
 
-		omitted_update(&all, NULL, r);
-		if (omitted_may_be(all, rows[i].ns) != rows[i].may_be)
+		status_omitted_update(&all, NULL, r);
+		if (status_omitted_may_be(all, rows[i].ns) != rows[i].may_be)
 			fail_msg("%s of %s", rows[i].ns, rows[i].named);
-		omitted_update(&all, r, NULL);
+		status_omitted_update(&all, r, NULL);
 		assert_null(all);
 	}
 }
@@ -53,17 +53,17 @@ static void changes_are_told(void **state)
 	struct omitted *all = NULL;
 
 	(void)state;
-	assert_true(omitted_update(&all, NULL, r));
-	assert_false(omitted_update(&all, r, more));
-	assert_false(omitted_update(&all, NULL, r)); /* of another node */
-	assert_true(omitted_may_be(all, "a"));
-	assert_true(omitted_update(&all, r, other));
-	assert_true(omitted_may_be(all, "a")); /* in the first node's */
-	assert_true(omitted_may_be(all, "b"));
-	assert_false(omitted_may_be(all, "c"));
-	assert_true(omitted_update(&all, other, each));
-	assert_true(omitted_may_be(all, "c"));
-	omitted_done(&all);
+	assert_true(status_omitted_update(&all, NULL, r));
+	assert_false(status_omitted_update(&all, r, more));
+	assert_false(status_omitted_update(&all, NULL, r)); /* of another node */
+	assert_true(status_omitted_may_be(all, "a"));
+	assert_true(status_omitted_update(&all, r, other));
+	assert_true(status_omitted_may_be(all, "a")); /* in the first node's */
+	assert_true(status_omitted_may_be(all, "b"));
+	assert_false(status_omitted_may_be(all, "c"));
+	assert_true(status_omitted_update(&all, other, each));
+	assert_true(status_omitted_may_be(all, "c"));
+	status_omitted_done(&all);
 	assert_null(all);
 }
 

@@ -90,7 +90,7 @@ static void on_deleted(int http, const json_t *body, const char *error, void *ar
 			 error ? error : "refused");
 	r = query_free(q);
 	if (r)
-		reports_tick(r);
+		status_reports_tick(r);
 }
 
 static void delete_report(struct query *q)
@@ -118,7 +118,7 @@ static void on_asked(int http, const json_t *body, const char *error, void *arg)
 	}
 	r = query_free(q);
 	if (r)
-		reports_tick(r);
+		status_reports_tick(r);
 }
 
 static void ask(struct reports *r, const struct orphan *o)
@@ -137,7 +137,7 @@ static bool has_node(const struct reports *r, const char *name)
 	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);
 }
 
-void reports_tick(struct reports *r)
+void status_reports_tick(struct reports *r)
 {
 	uint64_t now = now_mono_ns();
 
@@ -208,7 +208,7 @@ static void hide_orphan(const char *key, const json_t *report, void *arg)
 	hide(r, name, report);
 }
 
-void reports_look_again(struct reports *r, const char *node)
+void status_reports_look_again(struct reports *r, const char *node)
 {
 	_cleanup_free_ char *key = xasprintf("%s/%s", r->ns, node);
 	const json_t *report = kube_watch_get(r->watch, key);
@@ -224,7 +224,7 @@ static void on_node(const char *name, const json_t *obj, const json_t *old, void
 	struct reports *r = arg;
 
 	(void)old;
-	reports_look_again(r, name);
+	status_reports_look_again(r, name);
 	r->ops.node(name, obj, r->arg);
 }
 
@@ -233,7 +233,7 @@ static void on_node_gone(const char *name, const json_t *last, void *arg)
 	struct reports *r = arg;
 
 	(void)last;
-	reports_look_again(r, name);
+	status_reports_look_again(r, name);
 	r->ops.node(name, NULL, r->arg);
 }
 
@@ -251,8 +251,8 @@ static void trim_node(json_t *obj)
 	json_keep(obj, "metadata", "name uid resourceVersion creationTimestamp");
 }
 
-int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
-		struct reports **ret)
+int status_reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
+		       struct reports **ret)
 {
 	static const struct kube_watch_ops report_ops = {
 		.upsert = on_report, .remove = on_report_gone, .synced = on_synced};
@@ -274,14 +274,14 @@ int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, v
 	if (err == 0)
 		err = kube_watch_new(k, &nodes, &node_ops, r, &r->nodes);
 	if (err < 0) {
-		reports_free(r);
+		status_reports_free(r);
 		return err;
 	}
 	*ret = r;
 	return 0;
 }
 
-struct reports *reports_free(struct reports *r)
+struct reports *status_reports_free(struct reports *r)
 {
 	if (!r)
 		return NULL;
@@ -296,12 +296,12 @@ struct reports *reports_free(struct reports *r)
 	return NULL;
 }
 
-bool reports_synced(const struct reports *r)
+bool status_reports_synced(const struct reports *r)
 {
 	return kube_watch_synced(r->watch);
 }
 
-bool reports_nodes_synced(const struct reports *r)
+bool status_reports_nodes_synced(const struct reports *r)
 {
 	return kube_watch_synced(r->nodes);
 }

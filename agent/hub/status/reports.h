@@ -15,13 +15,13 @@ struct reports_ops {
 	/* Whether the node has a report, which counts or not: called at each write of it. */
 	void (*there)(const char *node, bool there, void *arg);
 	void (*node)(const char *node, const json_t *obj, void *arg); /* obj NULL: it was deleted */
-	bool (*hides)(const char *node, void *arg);	/* see reports_look_again */
+	bool (*hides)(const char *node, void *arg);	/* see status_reports_look_again */
 };
-int reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
+int status_reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
 		struct reports **ret);
-struct reports *reports_free(struct reports *r);
-bool reports_synced(const struct reports *r);
-bool reports_nodes_synced(const struct reports *r);
+struct reports *status_reports_free(struct reports *r);
+bool status_reports_synced(const struct reports *r);
+bool status_reports_nodes_synced(const struct reports *r);
 /* The answer of ops.hides for the node may have changed. */
-void reports_look_again(struct reports *r, const char *node);
-void reports_tick(struct reports *r);	/* every second */
+void status_reports_look_again(struct reports *r, const char *node);
+void status_reports_tick(struct reports *r);	/* every second */

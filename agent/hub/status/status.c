@@ -49,7 +49,7 @@ static const char *namespace_of(const struct row *t)
 
 static bool may_be_omitted(const struct status *s, const struct row *t)
 {
-	return omitted_may_be(s->omitted, namespace_of(t));
+	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
 
 /* What is said of targets that no report names. */
@@ -66,20 +66,21 @@ static void touch_omitted(struct status *s)
  */
 static bool is_settled(struct status *s)
 {
-	if (s->settled || !reports_synced(s->reports))
+	if (s->settled || !status_reports_synced(s->reports))
 		return s->settled;
-	s->settled = agentless_settled(s->agentless, reports_nodes_synced(s->reports));
+	s->settled =
+		status_agentless_settled(s->agentless, status_reports_nodes_synced(s->reports));
 	if (!s->settled && now_mono_ns() >= s->started_ns + SETTLE_NS) {
 		s->settled = true;
-		agentless_hurry(s->agentless);
+		status_agentless_hurry(s->agentless);
 	}
 	return s->settled;
 }
 
 static void look_at_nodes(struct status *s)
 {
-	agentless_tick(s->agentless,
-		       reports_synced(s->reports) && reports_nodes_synced(s->reports));
+	status_agentless_tick(s->agentless, status_reports_synced(s->reports) &&
+						    status_reports_nodes_synced(s->reports));
 	if (!s->settled && is_settled(s))
 		touch_all(s);
 }
@@ -92,7 +93,7 @@ static void on_tick(void *arg)
 		if (t->pending)
 			status_touch(s, t);
 	}
-	reports_tick(s->reports);
+	status_reports_tick(s->reports);
 	look_at_nodes(s);
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
@@ -129,10 +130,10 @@ static json_t *compute(struct status *s, struct row *t, const json_t *object)
 		entries[i++] = h->entry;
 	time_format(now_wall_ns(), now);
 	t->omitted = may_be_omitted(s, t);
-	return status_compute(
-		object, entries, n,
-		&(struct status_seen){s->n_reports, t->omitted, agentless_unseen(s->agentless)},
-		now);
+	return status_compute(object, entries, n,
+			      &(struct status_seen){s->n_reports, t->omitted,
+						    status_agentless_unseen(s->agentless)},
+			      now);
 }
 
 static void reconcile(struct status *s, struct row *t)
@@ -178,9 +179,9 @@ static void flush(void *arg)
 
 static void ask_about(struct status *s, struct row *t, const char *node)
 {
-	_cleanup_json_ json_t *entry = agentless_entry(s->agentless, node, t->object);
+	_cleanup_json_ json_t *entry = status_agentless_entry(s->agentless, node, t->object);
 
-	if (entry ? row_hear(t, node, entry) : row_unhear(t, node))
+	if (entry ? status_row_hear(t, node, entry) : status_row_unhear(t, node))
 		status_touch(s, t);
 }
 
@@ -200,28 +201,28 @@ static void forget_node(const char *node, void *arg)
 {
 	const struct asking *a = arg;
 
-	row_unhear(a->row, node);
+	status_row_unhear(a->row, node);
 }
 
 static void ask_about_all(struct status *s, struct row *t)
 {
-	agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
+	status_agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
 }
 
 /* What its report says and what was found there are never heard at once. */
 static void on_agentless(const char *node, void *arg)
 {
 	struct status *s = arg;
-	bool is = agentless_is(s->agentless, node);
+	bool is = status_agentless_is(s->agentless, node);
 
 	if (is)
-		reports_look_again(s->reports, node);
+		status_reports_look_again(s->reports, node);
 	for (struct row *t = s->all; t; t = t->hh.next) {
 		if (t->object)
 			ask_about(s, t, node);
 	}
 	if (!is)
-		reports_look_again(s->reports, node);
+		status_reports_look_again(s->reports, node);
 }
 
 static void on_unseen(void *arg)
@@ -233,21 +234,21 @@ static void on_node(const char *node, const json_t *obj, void *arg)
 {
 	struct status *s = arg;
 
-	agentless_node(s->agentless, node, obj);
+	status_agentless_node(s->agentless, node, obj);
 }
 
 static void on_report_there(const char *node, bool there, void *arg)
 {
 	struct status *s = arg;
 
-	agentless_report(s->agentless, node, there);
+	status_agentless_report(s->agentless, node, there);
 }
 
 static bool hides_report(const char *node, void *arg)
 {
 	const struct status *s = arg;
 
-	return agentless_is(s->agentless, node);
+	return status_agentless_is(s->agentless, node);
 }
 
 /* ---- watches ---- */
@@ -260,13 +261,13 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 
 	if (!uid || (!cluster && !slash))
 		return;
-	t = row_find_or_add(&s->all, uid);
+	t = status_row_find_or_add(&s->all, uid);
 	another = json_int_at(obj, "metadata.generation", 0) !=
 		  json_int_at(t->object, "metadata.generation", 0);
 	/* the watch may still tell of what was before our last write */
 	if (!t->written_rv || another ||
 	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)))
-		row_forget_written(t);
+		status_row_forget_written(t);
 	json_decref(t->object);
 	t->object = json_incref((json_t *)obj);
 	free(t->path);
@@ -293,14 +294,14 @@ static void on_cluster_target(const char *key, const json_t *obj, const json_t *
 static void on_target_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;
-	struct row *t = row_find(s->all, json_str_at(last, "metadata.uid", ""));
+	struct row *t = status_row_find(s->all, json_str_at(last, "metadata.uid", ""));
 
 	(void)key;
 	if (!t)
 		return;
-	agentless_each(s->agentless, forget_node, &(struct asking){s, t});
-	row_forget_object(t);
-	row_drop_if_unused(&s->all, t);
+	status_agentless_each(s->agentless, forget_node, &(struct asking){s, t});
+	status_row_forget_object(t);
+	status_row_drop_if_unused(&s->all, t);
 }
 
 static const char *node_of(const json_t *report)
@@ -311,20 +312,20 @@ static const char *node_of(const json_t *report)
 static void hear(struct status *s, const char *node, const json_t *entry)
 {
 	const char *uid = json_str_at(entry, "uid", "");
-	struct row *t = *uid ? row_find_or_add(&s->all, uid) : NULL;
+	struct row *t = *uid ? status_row_find_or_add(&s->all, uid) : NULL;
 
-	if (t && row_hear(t, node, entry))
+	if (t && status_row_hear(t, node, entry))
 		status_touch(s, t);
 }
 
 static void unhear(struct status *s, const char *node, const char *uid)
 {
-	struct row *t = row_find(s->all, uid);
+	struct row *t = status_row_find(s->all, uid);
 
-	if (!t || !row_unhear(t, node))
+	if (!t || !status_row_unhear(t, node))
 		return;
 	status_touch(s, t);
-	row_drop_if_unused(&s->all, t);
+	status_row_drop_if_unused(&s->all, t);
 }
 
 static bool names(const json_t *report, const char *uid)
@@ -361,7 +362,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 	(void)key;
 	if (!old && s->n_reports++ == 0)
 		touch_all(s);
-	if (omitted_update(&s->omitted, old, obj))
+	if (status_omitted_update(&s->omitted, old, obj))
 		touch_omitted(s);
 	unhear_all(s, old, obj);
 	json_array_foreach (json_at(obj, "status.targets"), i, e)
@@ -374,7 +375,7 @@ static void on_report_gone(const char *key, const json_t *last, void *arg)
 	struct status *s = arg;
 
 	(void)key;
-	if (omitted_update(&s->omitted, last, NULL))
+	if (status_omitted_update(&s->omitted, last, NULL))
 		touch_omitted(s);
 	unhear_all(s, last, NULL);
 	if (s->n_reports && --s->n_reports == 0)
@@ -422,9 +423,9 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 	s->loop = l;
 	s->kube = k;
 	s->started_ns = now_mono_ns();
-	r = agentless_new(k, &ac, &agentless_ops, s, &s->agentless);
+	r = status_agentless_new(k, &ac, &agentless_ops, s, &s->agentless);
 	if (!r)
-		r = reports_new(k, c->ns, &report_ops, s, &s->reports);
+		r = status_reports_new(k, c->ns, &report_ops, s, &s->reports);
 	if (!r)
 		r = watch(s, API "/profilingtargets", &target_ops, &s->targets);
 	if (!r)
@@ -448,12 +449,12 @@ struct status *status_free(struct status *s)
 	timer_cancel(&s->tick);
 	kube_watch_free(s->targets);
 	kube_watch_free(s->cluster_targets);
-	reports_free(s->reports);
-	agentless_free(s->agentless);
+	status_reports_free(s->reports);
+	status_agentless_free(s->agentless);
 	status_abandon_writes(s);
 	HASH_ITER (hh, s->all, t, next)
-		row_free(&s->all, t);
-	omitted_done(&s->omitted);
+		status_row_free(&s->all, t);
+	status_omitted_done(&s->omitted);
 	free(s);
 	return NULL;
 }

@@ -22,7 +22,7 @@ struct status_seen {
 };
 /*
  * Pure: computes the status of a target from the target (with its old status) and its entries. Each
- * entry is an element of a report's status.targets, with "node" added, or an agentless_entry for a
+ * entry is an element of a report's status.targets, with "node" added, or an status_agentless_entry for a
  * node without a report. It knows the time only from now_rfc3339: "waited long enough" is now minus
  * the Ready condition's lastTransitionTime. New reference.
  */

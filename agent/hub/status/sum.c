@@ -100,7 +100,7 @@ static void add_entry(struct sum *s, const json_t *e)
 	s->n_profiling += count_at(e, "containers") > 0 && !failed;
 }
 
-/* Of a node without an agent: see agentless_entry. */
+/* Of a node without an agent: see status_agentless_entry. */
 static void add_agentless(struct sum *s, const json_t *e, bool stopped)
 {
 	const json_t *r;
@@ -174,10 +174,10 @@ static int by_nodes(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-void sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
-		 struct sum *ret)
+void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
+			struct sum *ret)
 {
-	_cleanup_free_ char *events = target_events(target);
+	_cleanup_free_ char *events = status_target_events(target);
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 
 	*ret = (struct sum){.n_entries = (unsigned)n};
@@ -194,7 +194,7 @@ void sum_entries(const json_t *target, const json_t *const *entries, size_t n, b
 		qsort(ret->groups, ret->n_groups, sizeof(*ret->groups), by_nodes);
 }
 
-void text_ascii(char *text)
+void status_text_ascii(char *text)
 {
 	for (char *c = text; *c; c++)
 		if (*c < ' ' || *c > '~')
@@ -202,7 +202,7 @@ void text_ascii(char *text)
 }
 
 /* Of several texts each gets its part of the room. */
-char *group_text(const struct group *g, size_t max_bytes)
+char *status_group_text(const struct group *g, size_t max_bytes)
 {
 	static const size_t node_bytes = 260, end_bytes = 40;
 	size_t each = g->n_said == 1 ? max_bytes : (max_bytes - end_bytes) / g->n_said;
@@ -221,11 +221,11 @@ char *group_text(const struct group *g, size_t max_bytes)
 	if (g->n_unsaid)
 		buf_printf(&b, "; and of %u more", g->n_unsaid);
 	if (b.len)
-		text_ascii(b.data);
+		status_text_ascii(b.data);
 	return buf_steal(&b);
 }
 
-void sum_done(struct sum *s)
+void status_sum_done(struct sum *s)
 {
 	free(s->groups);
 	free(s->stored);
@@ -233,7 +233,7 @@ void sum_done(struct sum *s)
 }
 
 /* Fields are written onCpu, events on-cpu: the hub need not know which there are. */
-char *target_events(const json_t *target)
+char *status_target_events(const json_t *target)
 {
 	const json_t *events = json_at(target, "spec.events");
 	_cleanup_buf_ struct buf b = {.max_bytes = 256};

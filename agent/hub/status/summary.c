@@ -13,7 +13,7 @@ static bool is_asked_for(const struct group *g)
 
 static json_t *failure(const struct group *g)
 {
-	_cleanup_free_ char *text = group_text(g, STATUS_SHOWN_BYTES);
+	_cleanup_free_ char *text = status_group_text(g, STATUS_SHOWN_BYTES);
 	json_t *nodes = json_array();
 
 	for (unsigned k = 0; k < g->n_nodes && k < STATUS_MAX_EXAMPLES; k++)
@@ -41,7 +41,7 @@ static json_t *omitted(const struct sum *s, size_t shown, size_t n)
 	for (size_t i = 0; i < s->n_groups; i++)
 		if (is_failure(&s->groups[i]) && k++ >= shown)
 			buf_printf(&text, "%s %.64s", k == shown + 1 ? "" : ",", s->groups[i].name);
-	text_ascii(text.data);
+	status_text_ascii(text.data);
 	return json_pack("{s:s, s:s, s:i, s:i, s:[]}", "reason",
 			 reason_name(REASON_FAILURES_OMITTED), "message", text.data, "nodes", 0,
 			 "pods", 0, "exampleNodes");

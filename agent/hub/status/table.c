@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-struct row *row_find(struct row *all, const char *uid)
+struct row *status_row_find(struct row *all, const char *uid)
 {
 	struct row *t;
 
@@ -12,9 +12,9 @@ struct row *row_find(struct row *all, const char *uid)
 	return t;
 }
 
-struct row *row_find_or_add(struct row **all, const char *uid)
+struct row *status_row_find_or_add(struct row **all, const char *uid)
 {
-	struct row *t = row_find(*all, uid);
+	struct row *t = status_row_find(*all, uid);
 
 	if (t)
 		return t;
@@ -24,13 +24,13 @@ struct row *row_find_or_add(struct row **all, const char *uid)
 	return t;
 }
 
-void row_move_last(struct row **all, struct row *t)
+void status_row_move_last(struct row **all, struct row *t)
 {
 	HASH_DEL(*all, t);
 	HASH_ADD_KEYPTR(hh, *all, t->uid, strlen(t->uid), t);
 }
 
-void row_forget_written(struct row *t)
+void status_row_forget_written(struct row *t)
 {
 	json_decref(t->written);
 	free(t->written_rv);
@@ -38,11 +38,11 @@ void row_forget_written(struct row *t)
 	t->written_rv = NULL;
 }
 
-void row_forget_object(struct row *t)
+void status_row_forget_object(struct row *t)
 {
 	json_decref(t->object);
 	free(t->path);
-	row_forget_written(t);
+	status_row_forget_written(t);
 	t->object = NULL;
 	t->path = NULL;
 	t->dirty = t->pending = false;
@@ -56,25 +56,25 @@ static void heard_free(struct row *t, struct heard *h)
 	free(h);
 }
 
-void row_free(struct row **all, struct row *t)
+void status_row_free(struct row **all, struct row *t)
 {
 	struct heard *h, *next;
 
 	HASH_ITER (hh, t->heard, h, next)
 		heard_free(t, h);
-	row_forget_object(t);
+	status_row_forget_object(t);
 	HASH_DEL(*all, t);
 	free(t->uid);
 	free(t);
 }
 
-void row_drop_if_unused(struct row **all, struct row *t)
+void status_row_drop_if_unused(struct row **all, struct row *t)
 {
 	if (!t->object && !t->heard && !t->in_flight)
-		row_free(all, t);
+		status_row_free(all, t);
 }
 
-bool row_hear(struct row *t, const char *node, const json_t *entry)
+bool status_row_hear(struct row *t, const char *node, const json_t *entry)
 {
 	json_t *named = json_copy((json_t *)entry);
 	struct heard *h;
@@ -97,7 +97,7 @@ bool row_hear(struct row *t, const char *node, const json_t *entry)
 	return true;
 }
 
-bool row_unhear(struct row *t, const char *node)
+bool status_row_unhear(struct row *t, const char *node)
 {
 	struct heard *h;
 

@@ -25,15 +25,15 @@ struct row {
 	UT_hash_handle hh;
 };
 
-struct row *row_find(struct row *all, const char *uid);
-struct row *row_find_or_add(struct row **all, const char *uid);
+struct row *status_row_find(struct row *all, const char *uid);
+struct row *status_row_find_or_add(struct row **all, const char *uid);
 /* Behind all others. */
-void row_move_last(struct row **all, struct row *t);
-void row_forget_written(struct row *t);
-void row_forget_object(struct row *t);
-void row_free(struct row **all, struct row *t);
+void status_row_move_last(struct row **all, struct row *t);
+void status_row_forget_written(struct row *t);
+void status_row_forget_object(struct row *t);
+void status_row_free(struct row **all, struct row *t);
 /* Frees it if nothing is known and nothing is under way. */
-void row_drop_if_unused(struct row **all, struct row *t);
+void status_row_drop_if_unused(struct row **all, struct row *t);
 /* entry: an element of a report's status.targets. true if it says something new. */
-bool row_hear(struct row *t, const char *node, const json_t *entry);
-bool row_unhear(struct row *t, const char *node);
+bool status_row_hear(struct row *t, const char *node, const json_t *entry);
+bool status_row_unhear(struct row *t, const char *node);

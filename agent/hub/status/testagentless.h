@@ -42,15 +42,15 @@ static inline void start(void)
 	static const struct agentless_config c = {"podflame-system", true};
 	static const struct agentless_ops ops = {on_changed, on_unseen};
 
-	agentless_free(a); /* of a test that failed */
+	status_agentless_free(a); /* of a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
 	n_changed = n_unseen = n_listed = 0;
-	assert_int_equal(agentless_new(NULL, &c, &ops, NULL, &a), 0);
+	assert_int_equal(status_agentless_new(NULL, &c, &ops, NULL, &a), 0);
 }
 
 static inline void end(void)
 {
-	a = agentless_free(a);
+	a = status_agentless_free(a);
 	assert_null(find_watch("/"));
 	json_decref(node_object);
 	json_decref(pod_object);
@@ -83,7 +83,7 @@ static inline void add_node(const char *name, unsigned age_s)
 	_cleanup_json_ json_t *obj =
 		json_pack("{s:{s:s, s:s}}", "metadata", "name", name, "creationTimestamp", created);
 
-	agentless_node(a, name, obj);
+	status_agentless_node(a, name, obj);
 }
 
 #define RUNNING "{\"name\": \"agent\", \"state\": {\"running\": {}}}"
@@ -123,7 +123,7 @@ static inline void agent(const char *node, const char *container, const char *co
 static inline void add_working(const char *name)
 {
 	add_node(name, 1000);
-	agentless_report(a, name, true);
+	status_agentless_report(a, name, true);
 	agent(name, READY, "");
 }
 
@@ -171,7 +171,7 @@ static inline void pass(unsigned seconds, const char *fails)
 {
 	for (unsigned i = 0; i < seconds; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
-		agentless_tick(a, true);
+		status_agentless_tick(a, true);
 		answer_lists(fails);
 	}
 }
@@ -185,7 +185,7 @@ static inline json_t *entry_of(const char *node)
 			   "\"generation\": 3}, \"spec\": {\"podSelector\": {}}}",
 			   0, NULL);
 
-	return agentless_entry(a, node, target);
+	return status_agentless_entry(a, node, target);
 }
 
 /* Nodes n1 to nN without an agent, each with one pod. */

@@ -37,7 +37,7 @@ static void write_failed(struct row *t, int http, const char *error)
 	bool first = !t->backoff_ns;
 
 	if (http == 409) /* somebody was faster: what the watch shows counts */
-		row_forget_written(t);
+		status_row_forget_written(t);
 	t->backoff_ns = first ? NSEC_PER_SEC : MIN(t->backoff_ns * 2, BACKOFF_MAX_NS);
 	t->retry_ns = now_mono_ns() + t->backoff_ns / 2 + random_below(t->backoff_ns);
 	t->pending = true; /* the tick comes back to it */
@@ -50,7 +50,7 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 {
 	struct request *q = arg;
 	struct status *s = q->status;
-	struct row *t = s ? row_find(s->all, q->uid) : NULL;
+	struct row *t = s ? status_row_find(s->all, q->uid) : NULL;
 
 	if (s)
 		status_flush_soon(s); /* others may wait for its end */
@@ -60,7 +60,7 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	}
 	t->in_flight = false;
 	if (!t->object) {
-		row_drop_if_unused(&s->all, t);
+		status_row_drop_if_unused(&s->all, t);
 	} else if (http >= 200 && http < 300) {
 		const char *rv = json_str_at(body, "metadata.resourceVersion", NULL);
 
@@ -95,7 +95,7 @@ void status_write(struct status *s, struct row *t, json_t *status)
 		q->next->prev = q;
 	s->requests = q;
 	s->n_requests++;
-	row_move_last(&s->all, t); /* rows that wait have their turn first */
+	status_row_move_last(&s->all, t); /* rows that wait have their turn first */
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,

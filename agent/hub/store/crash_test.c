@@ -101,8 +101,8 @@ static void remount(const struct place *p, unsigned long flags)
 /* The n-th profile: a stack of its own, and one that all have. */
 static struct batch *batch_of(uint64_t n)
 {
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	_cleanup_free_ char *id = xasprintf("profile %llu", (unsigned long long)n);
 	const char *parts[] = {id};
 
@@ -110,7 +110,7 @@ static struct batch *batch_of(uint64_t n)
 	p->event = EVENT_ON_CPU;
 	p->start_ns = (T0 + n * 10) * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = 10;
 	for (uint64_t i = 0; i < N_SAMPLES; i++) {
 		_cleanup_free_ char *name =
@@ -120,14 +120,14 @@ static struct batch *batch_of(uint64_t n)
 
 		s->cpu = -1;
 		s->value = s->n_samples = 1;
-		assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+		assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	}
 	return b;
 }
 
 static int put(struct store *s, uint64_t n)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_of(n);
+	_cleanup_(profile_batch_freep) struct batch *b = batch_of(n);
 	size_t n_new;
 
 	return store_write(s, b, &n_new);

@@ -103,7 +103,7 @@ static void damaged_while_open(void **state)
 	overwrite(dir, 4096, 2 << 20);
 	b = two_services();
 	assert_int_equal(store_write(s, b, &n_new), 0);
-	batch_free(b);
+	profile_batch_free(b);
 	store_stats(s, &stats);
 	assert_non_null(strstr(stats.error, "damaged"));
 	assert_int_equal(value_where(s, NULL), 240);
@@ -118,7 +118,7 @@ static void full_disk(void **state)
 	struct store *s = open_at(dir, 0, 0);
 	struct rlimit before, small;
 	struct store_stats stats;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	size_t n_new = 0;
 	char name[32];
 

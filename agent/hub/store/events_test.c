@@ -8,7 +8,7 @@ static void waits_are_kept_apart(void **state)
 	struct store *s = *state;
 	struct selection sel = {
 		.event = EVENT_OFF_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
 	struct values v = {""};
 	_cleanup_(got_done) struct got g = {0};
@@ -29,11 +29,11 @@ static void waits_are_kept_apart(void **state)
 	sel.where = leaf(PRED_EQ, "wait", "lock");
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.sum, 220);
-	predicate_free(sel.where);
+	store_predicate_free(sel.where);
 	sel.where = leaf(PRED_NOT_IN, "wait", "lock");
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.sum, 110);
-	predicate_free(sel.where);
+	store_predicate_free(sel.where);
 	sel.where = NULL;
 	store_values(s, &sel, "wait", 10, take_value, &v, NULL);
 	assert_string_equal(v.text, "lock=22 runqueue=11 ");
@@ -75,7 +75,7 @@ static void snapshots_by_process(void **state)
 {
 	static const struct live some[] = {{"cache", 100}, {0}}, more[] = {{"cache", 7}, {0}};
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct selection sel = {
 		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
 	char *old[] = {"sh"};
@@ -106,7 +106,7 @@ static void losses_are_no_snapshot(void **state)
 	struct selection sel = {
 		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	_cleanup_(got_done) struct got g = {0};
 
 	write_snapshot(s, "api", 10, T0, some);
@@ -126,14 +126,14 @@ static void snapshots_of_one_second(void **state)
 	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},
 				 second[] = {{"cache", 120}, {0}};
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	write_snapshot(s, "api", 10, T0, first);
 	add_snapshot(b, "api", 10, T0, second)->id[0] ^= 1;
 	write_batch(s, b, 1);
 	assert_int_equal(live_until(s, T0, 1), 120);
 	/* what only says what was lost replaces nothing */
-	b = batch_new();
+	b = profile_batch_new();
 	profile_lose(b, add_snapshot(b, "api", 10, T0, nothing), "live_evicted", 3, 0);
 	b->profiles[0]->id[0] ^= 2;
 	write_batch(s, b, 1);
@@ -148,7 +148,7 @@ static void estimates_are_told(void **state)
 		.event = EVENT_MEM_ALLOC, .time_start_s = T0 - 10, .time_end_s = T0 + 100};
 	static const uint32_t ppm[] = {500000, 120000, 0};
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	_cleanup_(got_done) struct got g = {0};
 
 	for (unsigned i = 0; i < ARRAY_SIZE(ppm); i++) {
@@ -168,7 +168,7 @@ static void estimates_are_told(void **state)
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.summary.estimate_ppm, 500000);
 	assert_int_equal(g.summary.estimate_error, 3);
-	predicate_free(sel.where);
+	store_predicate_free(sel.where);
 	sel.where = NULL;
 	sel.time_start_s = T0;
 	read_rows(s, &sel, &g);
@@ -212,7 +212,7 @@ static uint64_t throttled(struct store *s, const char *app, const char *ns, stru
 	for (size_t i = 0; i < g.n; i++)
 		assert_true(app || !str_has_prefix(g.rows[i].text, "Throttled"));
 	us = g.summary.throttled_us;
-	predicate_free(where);
+	store_predicate_free(where);
 	return us;
 }
 
@@ -220,7 +220,7 @@ static uint64_t throttled(struct store *s, const char *app, const char *ns, stru
 static void throttled_time_is_beside(void **state)
 {
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	add_off_cpu(b, "api", 10, "app", "c1", 100);
 	add_off_cpu(b, "Throttled", 0, "app", "c1", 4000);
@@ -237,7 +237,7 @@ static void throttled_time_is_beside(void **state)
 	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
 	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
 	/* what one may not see is not told, whatever it says it is of */
-	b = batch_new();
+	b = profile_batch_new();
 	add_off_cpu(b, "Throttled", 0, "other", "c1", 7);
 	write_batch(s, b, 1);
 	assert_int_equal(throttled(s, "api", NULL, NULL), 4007);

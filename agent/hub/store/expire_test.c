@@ -17,7 +17,7 @@ static void retention_by_age(void **state)
 	write_batch(s, two_services(), 3);
 	assert_int_equal(store_expire(s, (T0 + 50) * NSEC_PER_SEC), 0);
 	assert_int_equal(value_where(s, NULL), 240);
-	b = batch_new();
+	b = profile_batch_new();
 	add_sample(b, add_profile(b, "late", "db", 11, "data", T0 + 90), "db", true, "late", 5);
 	write_batch(s, b, 1);
 	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
@@ -47,7 +47,7 @@ static void a_clock_that_is_ahead_deletes_little(void **state)
 	write_batch(s, two_services(), 3);
 	assert_int_equal(store_expire(s, (T0 + 4ULL * DAY) * NSEC_PER_SEC), 0);
 	assert_int_equal(value_where(s, NULL), 240);
-	b = batch_new();
+	b = profile_batch_new();
 	add_sample(b, add_profile(b, "late", "db", 11, "data", T0 + 2 * DAY + HOUR), "db", true,
 		   "late", 5);
 	write_batch(s, b, 1);
@@ -81,7 +81,7 @@ static void links_have_a_budget(void **state)
 
 	(void)state;
 	for (int window = 0; window < 2; window++) {
-		struct batch *b = batch_new();
+		struct batch *b = profile_batch_new();
 		struct profile *p =
 			add_profile(b, window ? "2" : "1", "api", 10, "app", T0 + 10 * window);
 
@@ -90,7 +90,7 @@ static void links_have_a_budget(void **state)
 						 .span_id = {1}};
 
 			add_sample(b, p, "worker", false, "write", 10);
-			assert_int_equal(batch_link(b, &l, &p->samples[i].link), 0);
+			assert_int_equal(profile_batch_link(b, &l, &p->samples[i].link), 0);
 		}
 		write_batch(s, b, 1);
 	}
@@ -124,7 +124,7 @@ static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes
 	struct field_error e;
 	void *s;
 
-	if (sqlite_sink.open(&c, &s, &e))
+	if (store_sqlite_sink.open(&c, &s, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	return s;
 }
@@ -132,11 +132,11 @@ static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes
 /* One at each step, each with a stack of its own of value 1. */
 static void fill_at(struct sqlite_store *s, const char *turn, uint64_t step_ns)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	size_t n_new;
 
 	for (unsigned i = 0; i < N_PROFILES; i++) {
-		struct profile *p = batch_profile(b);
+		struct profile *p = profile_batch_profile(b);
 		struct profile_sample *sample = profile_add(b, p);
 		char name[32];
 		const char *parts[] = {turn, name};
@@ -150,11 +150,11 @@ static void fill_at(struct sqlite_store *s, const char *turn, uint64_t step_ns)
 		p->process_id = 1;
 		sample->cpu = -1;
 		sample->value = sample->n_samples = 1;
-		assert_int_equal(batch_stack(b, &f, 1, &sample->stack), 0);
+		assert_int_equal(profile_batch_stack(b, &f, 1, &sample->stack), 0);
 	}
-	assert_int_equal(sqlite_write(s, b, &n_new), 0);
+	assert_int_equal(store_sqlite_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, N_PROFILES);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 static void fill(struct sqlite_store *s)
@@ -176,7 +176,7 @@ static uint64_t n_left(struct sqlite_store *s)
 	struct field_error e;
 	uint64_t n = 0;
 
-	if (sqlite_read(s, &sel, add_value, &n, &summary, &e))
+	if (store_sqlite_read(s, &sel, add_value, &n, &summary, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	store_summary_done(&summary);
 	return n;
@@ -195,18 +195,18 @@ static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 
 	s->expire_ns = 0;
 	for (; left > most_left; n_calls++) {
-		assert_int_equal(sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
+		assert_int_equal(store_sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
 		assert_true(n_left(s) < left);
 		left = n_left(s);
-		sqlite_stats(s, &stats);
+		store_sqlite_stats(s, &stats);
 		assert_int_equal(stats.n_expired, N_PROFILES - left);
 	}
 	assert_true(n_calls > 1);
 	/* nothing is due any more: the names that nothing refers to go, what has its hour stays */
-	assert_int_equal(sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
-	assert_int_equal(sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
+	assert_int_equal(store_sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
 	assert_true((uint64_t)n <= left + STACK_GRACE_S + 1);
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 }
 
 static void by_age(void **state)
@@ -239,14 +239,14 @@ static void by_size_within_an_hour(void **state)
 
 	(void)state;
 	fill_at(s, "1", 100 * NSEC_PER_MSEC);
-	assert_int_equal(sqlite_expire(s, (T0 + N_PROFILES / 10) * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sqlite_expire(s, (T0 + N_PROFILES / 10) * NSEC_PER_SEC), 0);
 	left = n_left(s);
 	assert_in_range(left, N_PROFILES / 10, N_PROFILES / 2);
-	assert_int_equal(sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &n_stacks), 0);
+	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &n_stacks), 0);
 	assert_in_range(n_stacks, left, left + left / 8); /* the last tenth was enough by itself */
 	fill_at(s, "2", 100 * NSEC_PER_MSEC);		  /* they are made anew */
 	assert_int_equal(n_left(s), left + N_PROFILES);
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 }
 
 /* With time one call does all, and nothing of the dictionaries stays but what has its hour. */
@@ -257,11 +257,11 @@ static void all_at_once(void **state)
 
 	(void)state;
 	fill(s);
-	assert_int_equal(sqlite_expire(s, (T0 + 10 * N_PROFILES) * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sqlite_expire(s, (T0 + 10 * N_PROFILES) * NSEC_PER_SEC), 0);
 	assert_int_equal(n_left(s), 0);
-	assert_int_equal(sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
+	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
 	assert_int_equal(n, 0);
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 }
 
 int main(void)

@@ -25,7 +25,7 @@ static struct sqlite_store *open_store(uint64_t max_bytes)
 	struct field_error e;
 	void *s;
 
-	if (sqlite_sink.open(&c, &s, &e))
+	if (store_sqlite_sink.open(&c, &s, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	return s;
 }
@@ -35,26 +35,26 @@ static void put(struct sqlite_store *s, uint64_t end_ns, const char *app, const 
 {
 	struct frame f[] = {{.kind = FRAME_APP, .name = "main", .module = "/bin/web"},
 			    {.kind = FRAME_APP, .name = app, .module = "/bin/web"}};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *sample = profile_add(b, p);
 	size_t n_new = 0;
 
 	random_bytes(p->id, sizeof(p->id));
 	p->end_ns = end_ns;
 	p->start_ns = end_ns > NSEC_PER_SEC ? end_ns - NSEC_PER_SEC : 0;
-	p->app_service = batch_str(b, app);
+	p->app_service = profile_batch_str(b, app);
 	p->process_id = 1;
 	profile_tag(b, p, "pod", "web-1");
 	if (container_pid)
 		profile_tag(b, p, "container_pid", container_pid);
-	sample->thread_comm = batch_str(b, "worker");
+	sample->thread_comm = profile_batch_str(b, "worker");
 	sample->cpu = -1;
 	sample->value = sample->n_samples = 1;
-	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &sample->stack), 0);
-	assert_int_equal(sqlite_write(s, b, &n_new), 0);
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &sample->stack), 0);
+	assert_int_equal(store_sqlite_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, 1);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 static int add_text(const struct store_row *row, void *arg)
@@ -78,7 +78,7 @@ static char *matches(struct sqlite_store *s, struct predicate *where)
 	struct buf b = {0};
 
 	buf_puts(&b, "");
-	if (sqlite_read(s, &sel, add_text, &b, &summary, &e))
+	if (store_sqlite_read(s, &sel, add_text, &b, &summary, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	store_summary_done(&summary);
 	return buf_steal(&b);
@@ -94,15 +94,15 @@ static void assert_matches(struct sqlite_store *s, struct predicate *where, cons
 /* As if as many rows had come and gone. */
 static void make_old(struct sqlite_store *s)
 {
-	assert_int_equal(sq_exec(s->writer,
-				 "INSERT INTO strings(id, s) VALUES(" HIGH_ID ", 'old');"
-				 "INSERT INTO frames(id, name) VALUES(" HIGH_ID ", 0);"
-				 "INSERT INTO stacks(id, hash, last_s, process, thread, main, "
-				 "frames) VALUES(" HIGH_ID ", 1, 0, 0, 0, 0, x'');"
-				 "INSERT INTO tagsets(id, text) VALUES(" HIGH_ID ", 'old');"
-				 "INSERT INTO series VALUES(" HIGH_ID ", 0, 0, 0, " HIGH_ID
-				 ", 0, 0)"),
-			 0);
+	assert_int_equal(
+		store_sq_exec(s->writer,
+			      "INSERT INTO strings(id, s) VALUES(" HIGH_ID ", 'old');"
+			      "INSERT INTO frames(id, name) VALUES(" HIGH_ID ", 0);"
+			      "INSERT INTO stacks(id, hash, last_s, process, thread, main, "
+			      "frames) VALUES(" HIGH_ID ", 1, 0, 0, 0, 0, x'');"
+			      "INSERT INTO tagsets(id, text) VALUES(" HIGH_ID ", 'old');"
+			      "INSERT INTO series VALUES(" HIGH_ID ", 0, 0, 0, " HIGH_ID ", 0, 0)"),
+		0);
 }
 
 static int64_t count(struct sqlite_store *s, const char *table)
@@ -110,7 +110,7 @@ static int64_t count(struct sqlite_store *s, const char *table)
 	_cleanup_free_ char *sql = xasprintf("SELECT COUNT(*) FROM %s", table);
 	int64_t n = -1;
 
-	assert_int_equal(sq_int(s->writer, sql, &n), 0);
+	assert_int_equal(store_sq_int(s->writer, sql, &n), 0);
 	return n;
 }
 
@@ -126,15 +126,15 @@ static void ids_of_years(void **state)
 	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
 	make_old(s);
 	put(s, T0 * NSEC_PER_SEC, "web", NULL);
-	assert_int_equal(sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
+	assert_int_equal(store_sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
 	assert_true(least > INT64_C(5000000000));
 	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
 	/* what is out of date goes, and the names that only it had; the others stay */
-	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "web/worker: main web\n");
 	assert_int_equal(count(s, "frames"), 2);
 	assert_int_equal(count(s, "strings WHERE s IN ('old', 'gone')"), 0);
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
@@ -147,11 +147,11 @@ static void a_lost_frame(void **state)
 	assert_int_equal(testdir_make(dir), 0);
 	s = open_store(0);
 	put(s, T0 * NSEC_PER_SEC, "web", NULL);
-	assert_int_equal(sq_exec(s->writer, "DELETE FROM frames WHERE name="
-					    "(SELECT id FROM strings WHERE s='main')"),
+	assert_int_equal(store_sq_exec(s->writer, "DELETE FROM frames WHERE name="
+						  "(SELECT id FROM strings WHERE s='main')"),
 			 0);
 	assert_matches(s, NULL, "web/worker: " STORE_LOST " web\n");
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
@@ -169,9 +169,9 @@ static void the_second_0(void **state)
 	put(s, 1, "early", NULL);
 	put(s, (T0 - 2 * RETAIN_S) * NSEC_PER_SEC, "old", NULL);
 	put(s, T0 * NSEC_PER_SEC, "new", NULL);
-	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "new/worker: main new\n");
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
@@ -184,9 +184,9 @@ static void the_second_0_by_size(void **state)
 	s = open_store(1);
 	put(s, 1, "early", NULL);
 	put(s, T0 * NSEC_PER_SEC, "new", NULL);
-	assert_int_equal(sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "");
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
@@ -226,7 +226,7 @@ static void numbers_compare_as_numbers(void **state)
 	assert_matches(s, &p, "ten/worker: main ten\nhundred/worker: main hundred\n");
 	p.op = PRED_NOT_IN;
 	assert_matches(s, &p, "nine/worker: main nine\nnone/worker: main none\n");
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
@@ -252,7 +252,7 @@ static void names_of_an_answer_have_a_limit(void **state)
 	put(s, T0 * NSEC_PER_SEC, "hundred", NULL);
 	s->names_bytes = 1;
 	assert_matches(s, NULL, "nine/worker: main nine\n?/?: " STORE_OTHERS "\n");
-	assert_int_equal(sqlite_read(s, &sel, add_up, &sum, &summary, NULL), 0);
+	assert_int_equal(store_sqlite_read(s, &sel, add_up, &sum, &summary, NULL), 0);
 	assert_int_equal(sum, 3);
 	assert_int_equal(summary.n_samples, 3);
 	assert_true(summary.truncated);
@@ -262,7 +262,7 @@ static void names_of_an_answer_have_a_limit(void **state)
 	assert_matches(s, NULL,
 		       "nine/worker: main nine\nten/worker: main ten\n"
 		       "hundred/worker: main hundred\n");
-	sqlite_sink.close(s);
+	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
 

@@ -22,7 +22,7 @@ static bool like_one(const char *p, char c, const char **ret_next)
 	return tolower((unsigned char)*p) == tolower((unsigned char)c);
 }
 
-bool match_like(const char *pattern, const char *text)
+bool store_match_like(const char *pattern, const char *text)
 {
 	const char *p = pattern, *run = NULL, *resume = NULL, *next;
 

@@ -70,6 +70,6 @@ static void null_stats(void *sink, struct store_stats *ret)
 	};
 }
 
-const struct sink_ops null_sink = {
+const struct sink_ops store_null_sink = {
 	"null", null_open, free, null_write, null_read, null_values, null_expire, null_stats,
 };

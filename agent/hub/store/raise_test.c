@@ -66,7 +66,7 @@ static int64_t number(const char *dir, const char *text)
 	int64_t n = -1;
 
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(sq_int(db, text, &n), 0);
+	assert_int_equal(store_sq_int(db, text, &n), 0);
 	sqlite3_close(db);
 	return n;
 }
@@ -203,7 +203,7 @@ static void older_files(void **state)
 	for (int version = 1; version <= 3; version++) {
 		_cleanup_free_ char *dir = xasprintf("%s/%d", (const char *)*state, version);
 		struct store *s = open_at(dir, 0, 0);
-		struct batch *b = batch_new();
+		struct batch *b = profile_batch_new();
 
 		write_batch(s, two_services(), 3);
 		for (int i = 0; i < 2; i++)

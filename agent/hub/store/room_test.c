@@ -15,7 +15,7 @@ static bool private_mounts;
 
 static struct batch *make_batch(unsigned window, unsigned n_profiles, unsigned n_stacks)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	for (unsigned k = 0; k < n_profiles; k++) {
 		_cleanup_free_ char *id = xasprintf("window %u, profile %u", window, k);
@@ -38,7 +38,7 @@ static int put(struct store *s, unsigned window, unsigned n_profiles, unsigned n
 	size_t n_new = 0;
 	int r = store_write(s, b, &n_new);
 
-	batch_free(b);
+	profile_batch_free(b);
 	return r ? r : (int)n_new;
 }
 

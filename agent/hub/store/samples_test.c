@@ -28,14 +28,14 @@ static void as_it_was(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		samples_put(&b, &all[i]);
+		store_samples_put(&b, &all[i]);
 	p = (const uint8_t *)b.data;
 	end = p + b.len;
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
-		assert_true(samples_get(&p, end, &x));
+		assert_true(store_samples_get(&p, end, &x));
 		assert_true(is_same(&x, &all[i]));
 	}
-	assert_false(samples_get(&p, end, &x));
+	assert_false(store_samples_get(&p, end, &x));
 	assert_ptr_equal(p, end);
 }
 
@@ -50,9 +50,9 @@ static void any_cpu_can_be_put(void **state)
 		_cleanup_buf_ struct buf b = {0};
 		const uint8_t *p;
 
-		samples_put(&b, &(struct stored_sample){.stack = 1, .cpu = cpus[i]});
+		store_samples_put(&b, &(struct stored_sample){.stack = 1, .cpu = cpus[i]});
 		p = (const uint8_t *)b.data;
-		assert_true(samples_get(&p, p + b.len, &x));
+		assert_true(store_samples_get(&p, p + b.len, &x));
 		assert_in_range(x.cpu + 1, 0, SQ_MAX_VALUE);
 	}
 }
@@ -89,7 +89,7 @@ static size_t take_all(const uint8_t *p, size_t n_bytes)
 	struct stored_sample x;
 	size_t n = 0;
 
-	for (; samples_get(&p, end, &x); n++) {
+	for (; store_samples_get(&p, end, &x); n++) {
 		assert_true(x.cpu >= -1);
 		assert_in_range(x.value, 0, SQ_MAX_VALUE);
 		assert_in_range(x.n, 0, SQ_MAX_VALUE);
@@ -105,7 +105,7 @@ static void hostile_blobs(void **state)
 
 	(void)state;
 	assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
-	assert_int_equal(samples_functions(db), 0);
+	assert_int_equal(store_samples_functions(db), 0);
 	assert_int_equal(sqlite3_prepare_v2(db,
 					    "SELECT COUNT(*), TOTAL(value), MIN(cpu), MAX(stack) "
 					    "FROM pf_samples(?, 7) WHERE time=7",

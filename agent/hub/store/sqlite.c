@@ -54,7 +54,7 @@ static const char *const statements[_ST_MAX] = {
 			    "VALUES(?,?,?,?,?)",
 };
 
-int sq_errno(int rc)
+int store_sq_errno(int rc)
 {
 	switch (rc & 0xff) {
 	case SQLITE_OK:
@@ -87,43 +87,43 @@ int sq_errno(int rc)
 	}
 }
 
-int sq_exec(sqlite3 *db, const char *sql)
+int store_sq_exec(sqlite3 *db, const char *sql)
 {
-	return sq_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
+	return store_sq_errno(sqlite3_exec(db, sql, NULL, NULL, NULL));
 }
 
-void sq_finalize(sqlite3_stmt **st)
+void store_sq_finalize(sqlite3_stmt **st)
 {
 	sqlite3_finalize(*st);
 }
 
-int sq_run(sqlite3_stmt *st)
+int store_sq_run(sqlite3_stmt *st)
 {
 	int rc = sqlite3_step(st);
 
 	sqlite3_reset(st);
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
-int64_t sq_clamp(double v)
+int64_t store_sq_clamp(double v)
 {
 	return v >= (double)SQ_MAX_VALUE ? SQ_MAX_VALUE : v > 0 ? (int64_t)v : 0;
 }
 
-int sq_int(sqlite3 *db, const char *sql, int64_t *ret)
+int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret)
 {
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
 
 	if (rc == SQLITE_OK)
 		rc = sqlite3_step(st);
-	if (sq_errno(rc))
-		return sq_errno(rc);
+	if (store_sq_errno(rc))
+		return store_sq_errno(rc);
 	*ret = rc == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
 	return 0;
 }
 
-void sq_set_error(struct sqlite_store *s, const char *fmt, ...)
+void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -144,7 +144,7 @@ void sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 static int check_failed(const char *text)
 {
 	const char *code = text ? strstr(text, "error code=") : NULL;
-	int r = code ? sq_errno((int)strtol(code + strlen("error code="), NULL, 10)) : 0;
+	int r = code ? store_sq_errno((int)strtol(code + strlen("error code="), NULL, 10)) : 0;
 
 	return r ? r : -EBADMSG;
 }
@@ -152,21 +152,21 @@ static int check_failed(const char *text)
 /* Damaged pages are better found now than by the first query. */
 static int quick_check(sqlite3 *db)
 {
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int64_t pages = 0, page_bytes = 0;
 	const char *text;
-	int r = sq_int(db, "PRAGMA page_count", &pages), rc;
+	int r = store_sq_int(db, "PRAGMA page_count", &pages), rc;
 
 	if (!r)
-		r = sq_int(db, "PRAGMA page_size", &page_bytes);
+		r = store_sq_int(db, "PRAGMA page_size", &page_bytes);
 	if (r || pages * page_bytes > CHECK_MAX_BYTES)
 		return r;
-	r = sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
+	r = store_sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
 	if (r)
 		return r;
 	rc = sqlite3_step(st);
 	if (rc != SQLITE_ROW) /* what could not be read or had no memory is not damaged */
-		return sq_errno(rc) ? sq_errno(rc) : -EBADMSG;
+		return store_sq_errno(rc) ? store_sq_errno(rc) : -EBADMSG;
 	text = (const char *)sqlite3_column_text(st, 0);
 	return str_equal(text, "ok") ? 0 : check_failed(text);
 }
@@ -174,15 +174,15 @@ static int quick_check(sqlite3 *db)
 static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 {
 	int64_t version = 0, tables = 0, seed = 0;
-	int r = sq_int(s->writer, "PRAGMA user_version", &version);
+	int r = store_sq_int(s->writer, "PRAGMA user_version", &version);
 
 	if (!r)
-		r = sq_int(s->writer, "SELECT COUNT(*) FROM sqlite_schema", &tables);
+		r = store_sq_int(s->writer, "SELECT COUNT(*) FROM sqlite_schema", &tables);
 	if (!r)
-		r = schema_raise(s->writer, &version);
+		r = store_schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
 		r = s->file ? -EBADMSG
-			    : schema_make(s->writer); /* a file is whole from its begin */
+			    : store_schema_make(s->writer); /* a file is whole from its begin */
 	else if (!r && version != SCHEMA_VERSION)
 		return field_error_set(reterr, s->file ? s->file : "store",
 				       "written by another version (%lld, this one knows %d)",
@@ -191,7 +191,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 		r = quick_check(s->writer);
 	s->checked |= !r; /* once a start; after that whoever reads a page finds it */
 	if (!r)
-		r = sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
+		r = store_sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
 	if (r)
 		return r;
 	s->seed = (uint64_t)seed;
@@ -201,12 +201,12 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 static int connection_open(const char *file, int flags, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
-	int r = sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
+	int r = store_sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
 
 	if (!r)
-		r = sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
+		r = store_sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
 	if (!r)
-		r = samples_functions(db);
+		r = store_samples_functions(db);
 	if (r) {
 		sqlite3_close_v2(db);
 		return r;
@@ -215,7 +215,7 @@ static int connection_open(const char *file, int flags, sqlite3 **ret)
 	return 0;
 }
 
-void sq_disconnect(struct sqlite_store *s)
+void store_sq_disconnect(struct sqlite_store *s)
 {
 	for (int i = 0; i < _ST_MAX; i++) {
 		sqlite3_finalize(s->st[i]);
@@ -225,7 +225,7 @@ void sq_disconnect(struct sqlite_store *s)
 		sqlite3_close_v2(s->reader);
 	sqlite3_close_v2(s->writer);
 	s->reader = s->writer = NULL;
-	seen_forget(s);
+	store_seen_forget(s);
 }
 
 static void unlink_with(const char *file, const char *suffix)
@@ -257,7 +257,7 @@ static int file_make(const char *file)
 		unlink_with(file, suffixes[i]);
 	r = connection_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
 	if (!r)
-		r = schema_make(db);
+		r = store_schema_make(db);
 	if (sqlite3_close_v2(db) != SQLITE_OK && !r)
 		r = -EIO;
 	if (!r && rename(tmp, file) < 0)
@@ -277,63 +277,64 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	if (r)
 		return r;
 	/* NORMAL: a commit survives any end of the process; fsync happens at checkpoints */
-	r = sq_exec(s->writer, "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
-			       "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
+	r = store_sq_exec(s->writer,
+			  "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
+			  "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
 	if (!r)
 		r = schema_check(s, reterr);
 	for (int i = 0; !r && i < _ST_MAX; i++)
-		r = sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
-						SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));
+		r = store_sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
+						      SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));
 	if (!r && !s->file)
 		s->reader = s->writer;
 	else if (!r)
 		r = connection_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
-	return r ? r : match_functions(s->reader, &s->query_limit);
+	return r ? r : store_match_functions(s->reader, &s->query_limit);
 }
 
-void sq_set_failed(struct sqlite_store *s, bool failed)
+void store_sq_set_failed(struct sqlite_store *s, bool failed)
 {
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.failed = failed;
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
-void sq_tell_notes(struct sqlite_store *s)
+void store_sq_tell_notes(struct sqlite_store *s)
 {
-	sq_set_error(s, "%s%s%s", s->damage_note, *s->damage_note && *s->room_note ? "; " : "",
-		     s->room_note);
+	store_sq_set_error(s, "%s%s%s", s->damage_note,
+			   *s->damage_note && *s->room_note ? "; " : "", s->room_note);
 }
 
-int sq_connect(struct sqlite_store *s, struct field_error *reterr)
+int store_sq_connect(struct sqlite_store *s, struct field_error *reterr)
 {
 	int r = connect_fresh(s, reterr);
 
 	if (r) {
-		sq_disconnect(s);
-		r = damage_of_disk(s, r);
+		store_sq_disconnect(s);
+		r = store_damage_of_disk(s, r);
 	}
-	if (r == -ENOSPC && room_give_up(s)) {
+	if (r == -ENOSPC && store_room_give_up(s)) {
 		r = connect_fresh(s, reterr);
 		if (r) {
-			sq_disconnect(s);
-			r = damage_of_disk(s, r);
+			store_sq_disconnect(s);
+			r = store_damage_of_disk(s, r);
 		}
 	}
 	if (r)
 		return r;
-	room_keep(s);
-	sq_measure(s);
+	store_room_keep(s);
+	store_sq_measure(s);
 	return 0;
 }
 
-void sq_measure(struct sqlite_store *s)
+void store_sq_measure(struct sqlite_store *s)
 {
 	int64_t pages = 0, page_bytes = 0, stacks = 0, oldest = 0;
 
-	(void)sq_int(s->writer, "PRAGMA page_count", &pages);
-	(void)sq_int(s->writer, "PRAGMA page_size", &page_bytes);
-	(void)sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &stacks);
-	(void)sq_int(s->writer, "SELECT MIN(time) FROM profiles", &oldest);
+	(void)store_sq_int(s->writer, "PRAGMA page_count", &pages);
+	(void)store_sq_int(s->writer, "PRAGMA page_size", &page_bytes);
+	(void)store_sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &stacks);
+	(void)store_sq_int(s->writer, "SELECT MIN(time) FROM profiles", &oldest);
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.bytes = (uint64_t)(pages * page_bytes);
 	s->stats.n_stacks = (uint64_t)stacks;
@@ -345,7 +346,7 @@ static void sqlite_close(void *sink)
 {
 	struct sqlite_store *s = sink;
 
-	sq_disconnect(s);
+	store_sq_disconnect(s);
 	sqlite3_mutex_free(s->read_lock);
 	sqlite3_mutex_free(s->stats_lock);
 	free(s->file);
@@ -390,7 +391,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->max_bytes = c->max_bytes;
 	s->expire_ns = EXPIRE_NS;
 	s->names_bytes = NAMES_BYTES;
-	seen_forget(s); /* draws the seeds */
+	store_seen_forget(s); /* draws the seeds */
 	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {
@@ -399,12 +400,12 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		temp_files_in(c->path);
 	}
 	if (!r)
-		r = sq_connect(s, reterr);
+		r = store_sq_connect(s, reterr);
 	if (r == -EBADMSG)
-		r = damage_found(s);
+		r = store_damage_found(s);
 	if (r == -ENOSPC || r == -EROFS || r == -EIO) { /* not for ever: each write tries again */
-		sq_set_error(s, FILE_NAME " cannot be opened: %s", strerror(-r));
-		sq_set_failed(s, true);
+		store_sq_set_error(s, FILE_NAME " cannot be opened: %s", strerror(-r));
+		store_sq_set_failed(s, true);
 		r = 0;
 	}
 	if (r) {
@@ -416,7 +417,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	return 0;
 }
 
-void sqlite_stats(void *sink, struct store_stats *ret)
+void store_sqlite_stats(void *sink, struct store_stats *ret)
 {
 	struct sqlite_store *s = sink;
 
@@ -425,7 +426,7 @@ void sqlite_stats(void *sink, struct store_stats *ret)
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
-const struct sink_ops sqlite_sink = {
-	"sqlite",    sqlite_open,   sqlite_close,  sqlite_write,
-	sqlite_read, sqlite_values, sqlite_expire, sqlite_stats,
+const struct sink_ops store_sqlite_sink = {
+	"sqlite",	   sqlite_open,		sqlite_close,	     store_sqlite_write,
+	store_sqlite_read, store_sqlite_values, store_sqlite_expire, store_sqlite_stats,
 };

@@ -88,29 +88,29 @@ struct sqlite_store {
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
-int sq_errno(int rc);
-int sq_exec(sqlite3 *db, const char *sql);
+int store_sq_errno(int rc);
+int store_sq_exec(sqlite3 *db, const char *sql);
 /* reported texts have no directory: anybody may ask /healthz */
 #define FILE_NAME    "profiles.sqlite"
 #define SQ_MAX_VALUE (INT64_MAX / 2)
-int64_t sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
+int64_t store_sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
 /* One integer; 0 when there is no row. */
-int sq_int(sqlite3 *db, const char *sql, int64_t *ret);
+int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
-int sq_run(sqlite3_stmt *st);
-void sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
-void sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
-void sq_set_failed(struct sqlite_store *s, bool failed); /* the result of the last write */
-void sq_tell_notes(struct sqlite_store *s);		 /* as the error */
-void sq_disconnect(struct sqlite_store *s);
-int sq_connect(struct sqlite_store *s, struct field_error *reterr);
+int store_sq_run(sqlite3_stmt *st);
+void store_sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
+void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
+void store_sq_set_failed(struct sqlite_store *s, bool failed); /* the result of the last write */
+void store_sq_tell_notes(struct sqlite_store *s);		 /* as the error */
+void store_sq_disconnect(struct sqlite_store *s);
+int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
 /* ---- sqlite_schema.c ---- */
 
 #define SCHEMA_VERSION 4
-int schema_make(sqlite3 *db); /* in an empty file */
+int store_schema_make(sqlite3 *db); /* in an empty file */
 /* Converts a file of an older version, slice by slice, and raises *version. */
-int schema_raise(sqlite3 *db, int64_t *version);
+int store_schema_raise(sqlite3 *db, int64_t *version);
 
 /* ---- sqlite_damage.c: writer's worker ---- */
 
@@ -118,61 +118,61 @@ int schema_raise(sqlite3 *db, int64_t *version);
  * Whether a write may be tried. It connects again if the file was closed, and renames a file that a
  * read found damaged.
  */
-int damage_ready(struct sqlite_store *s);
+int store_damage_ready(struct sqlite_store *s);
 /*
  * After an error: 0 if another try is worth it, else the error to report. Renames a damaged file.
  */
-int damage_recover(struct sqlite_store *s, int error);
+int store_damage_recover(struct sqlite_store *s, int error);
 /*
  * SQLite says that the file is damaged: where it says so again, renames it away and starts an empty
  * one.
  */
-int damage_found(struct sqlite_store *s);
+int store_damage_found(struct sqlite_store *s);
 /* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
-int damage_of_disk(const struct sqlite_store *s, int error);
+int store_damage_of_disk(const struct sqlite_store *s, int error);
 
-void sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
+void store_sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
 
 /* ---- sqlite_expire.c: writer's worker ---- */
 
 /* Size of the file, computed from what profiles take and what is free in it. */
-int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
-int sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
+int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
+int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
 /* Deletes the oldest, a tenth at a time, while due says so; *ret_more: the time was over before. */
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
-int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
+int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 		  uint64_t deadline_ns, bool *ret_more);
 
 /* ---- sqlite_room.c: writer's worker ---- */
 
 /* Makes the reserve, where it is missing and the disk has room for it. */
-void room_keep(struct sqlite_store *s);
+void store_room_keep(struct sqlite_store *s);
 /*
  * On a full disk: gives up the reserve and deletes the oldest profiles until there is room for this
  * many bytes; 0: a write may be tried again.
  */
 #define ROOM_LEAST 2 /* the one that is kept, and as much for a write */
 #define ROOM_MOST  8
-int room_make(struct sqlite_store *s, unsigned n_reserves);
+int store_room_make(struct sqlite_store *s, unsigned n_reserves);
 /* Gives the reserve up; whether there was one. */
-bool room_give_up(struct sqlite_store *s);
+bool store_room_give_up(struct sqlite_store *s);
 
-void sqlite_stats(void *sink, struct store_stats *ret);
-int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
-int sqlite_expire(void *sink, uint64_t now_wall_ns);
-int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+void store_sqlite_stats(void *sink, struct store_stats *ret);
+int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
+int store_sqlite_expire(void *sink, uint64_t now_wall_ns);
+int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		struct store_summary *ret, struct field_error *reterr);
-int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
+int store_sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
 		  store_value_fn *fn, void *arg, struct field_error *reterr);
 
 /* ---- sqlite_seen.c: writer's worker ---- */
 
-struct seen_key seen_key(const struct sqlite_store *s, const void *p, size_t n);
+struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n);
 /* The value that was put, valid until the next put or get; NULL: not seen, or long ago. */
-struct seen_entry *seen_get(struct seen *seen, struct seen_key key);
-struct seen_entry *seen_put(struct seen *seen, const struct seen_entry *e);
+struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key);
+struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e);
 /* All of it: after a transaction that failed, after rows were deleted, with the file. */
-void seen_forget(struct sqlite_store *s);
+void store_seen_forget(struct sqlite_store *s);
 
 /* ---- sqlite_words.c: words of a batch -> row ids, inside the writer's transaction ---- */
 
@@ -199,17 +199,17 @@ struct writing {
 	struct buf samples;	    /* of the profile that is written */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
-int words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
+int store_words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
 /* A stack with its head; time_s is the row's, for retention. */
-int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);
 /* A process with its tags. */
-int words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
-void words_done(struct writing *w);
+int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
+void store_words_done(struct writing *w);
 
 /* Stacks in the file: frame ids as LEB128 varints, root first. */
-void varint_put(struct buf *b, uint64_t v);
-bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+void store_varint_put(struct buf *b, uint64_t v);
+bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 
 /* ---- sqlite_samples.c: the samples of a profile in the file ---- */
 
@@ -217,10 +217,10 @@ struct stored_sample {
 	int64_t stack, cpu, value,
 		n; /* stack: a row id; cpu: -1 for any; the others from 0 to SQ_MAX_VALUE */
 };
-void samples_put(struct buf *b, const struct stored_sample *s);
+void store_samples_put(struct buf *b, const struct stored_sample *s);
 /* The next one; false: there is none. */
-bool samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret);
-int samples_functions(sqlite3 *db); /* registers pf_samples, pf_pack */
+bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret);
+int store_samples_functions(sqlite3 *db); /* registers pf_samples, pf_pack */
 
 /* ---- sqlite_where.c: a selection as SQL with every value bound ---- */
 
@@ -242,33 +242,33 @@ struct where {
 	bool links;	    /* `sa` is a row of links: it has trace and span */
 	bool needs_samples; /* out: some tag is one of samples */
 };
-void where_done(struct where *w);
-void where_text(struct where *w, const char *sql);
-void where_int(struct where *w, int64_t value); /* "?" and its value */
-void where_str(struct where *w, const char *value);
+void store_where_done(struct where *w);
+void store_where_text(struct where *w, const char *sql);
+void store_where_int(struct where *w, int64_t value); /* "?" and its value */
+void store_where_str(struct where *w, const char *value);
 /* The SQL value of a tag; NULL when a row has none. */
-void where_tag(struct where *w, const char *tag);
+void store_where_tag(struct where *w, const char *tag);
 /* " AND ..." for the allowed namespaces; series is `se`. */
-void where_allowed(struct where *w, const struct selection *sel);
+void store_where_allowed(struct where *w, const struct selection *sel);
 /* The same for app_services, allowed namespaces and the predicate. */
-void where_selection(struct where *w, const struct selection *sel);
+void store_where_selection(struct where *w, const struct selection *sel);
 /*
  * A table "(...)" of series and time: the newest snapshot of each process in the selection's time.
  */
-void where_newest(struct where *w, const struct selection *sel);
+void store_where_newest(struct where *w, const struct selection *sel);
 /* Tags that only rows of `links` have; whether a selection names one of them. */
-bool where_is_link_tag(const char *tag);
-bool where_wants_links(const struct selection *sel);
+bool store_where_is_link_tag(const char *tag);
+bool store_where_wants_links(const struct selection *sel);
 /* Whether it names a tag that is not one of the series. */
-bool where_wants_samples(const struct selection *sel);
-int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+bool store_where_wants_samples(const struct selection *sel);
+int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 
 /* ---- sqlite_match.c: LIKE and REGEXP, and when a query must end ---- */
 
-int query_must_end(void *limit); /* a struct query_limit */
+int store_query_must_end(void *limit); /* a struct query_limit */
 /* Registers pf_like, pf_regexp, pf_wait; the limit may change from query to query. */
-int match_functions(sqlite3 *db, struct query_limit *l);
-/* The error of pf_regexp past its limits, which SQLite itself does not use. sq_errno: -ELOOP */
+int store_match_functions(sqlite3 *db, struct query_limit *l);
+/* The error of pf_regexp past its limits, which SQLite itself does not use. store_sq_errno: -ELOOP */
 #define SQ_REGEXP_LIMIT SQLITE_FORMAT
 
 /* ---- sqlite_sums.c: equal stacks of a query added up ---- */
@@ -278,7 +278,7 @@ struct sum {
 	int64_t value, n_samples;
 };
 struct sums {
-	struct sum *items; /* open addressing; after sums_sort a list */
+	struct sum *items; /* open addressing; after store_sums_sort a list */
 	size_t n, cap;
 	uint64_t max_rows;
 	bool truncated;
@@ -286,16 +286,16 @@ struct sums {
 	/* by that much at most a kept one is too small: a part of it is in others */
 	int64_t short_by;
 };
-void sums_init(struct sums *s, uint64_t max_rows);
-void sums_done(struct sums *s);
-void sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
+void store_sums_init(struct sums *s, uint64_t max_rows);
+void store_sums_done(struct sums *s);
+void store_sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
 /*
  * Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any
  * more.
  */
-void sums_sort(struct sums *s);
+void store_sums_sort(struct sums *s);
 /* All but the first n of the list go to others. */
-void sums_cut(struct sums *s, size_t n);
+void store_sums_cut(struct sums *s, size_t n);
 
 /* ---- sqlite_ids.c: things by row id ---- */
 
@@ -307,17 +307,17 @@ struct id_map {
 	struct id_slot *slots; /* open addressing; cap is a power of two */
 	size_t n, cap;
 };
-void *id_map_get(const struct id_map *m, int64_t id); /* NULL: not there */
-void id_map_put(struct id_map *m, int64_t id, void *item);
-void id_map_free(struct id_map *m); /* and the items, each with free() */
+void *store_id_map_get(const struct id_map *m, int64_t id); /* NULL: not there */
+void store_id_map_put(struct id_map *m, int64_t id, void *item);
+void store_id_map_free(struct id_map *m); /* and the items, each with free() */
 struct id_set {
 	struct id_page *pages, *last;
 };
-void id_set_add(struct id_set *s, int64_t id); /* nothing for a number that is no id: 0 and below */
-bool id_set_has(struct id_set *s, int64_t id);
-void id_set_done(struct id_set *s);
+void store_id_set_add(struct id_set *s, int64_t id); /* nothing for a number that is no id: 0 and below */
+bool store_id_set_has(struct id_set *s, int64_t id);
+void store_id_set_done(struct id_set *s);
 
 /* ---- sqlite_summary.c ---- */
 
 /* The summary of a selection's answer, beside its rows. */
-int summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);
+int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);

@@ -39,7 +39,7 @@ static char *folder(const struct sqlite_store *s)
 	return dir;
 }
 
-int damage_of_disk(const struct sqlite_store *s, int error)
+int store_damage_of_disk(const struct sqlite_store *s, int error)
 {
 	_cleanup_free_ char *dir = s->file ? folder(s) : NULL;
 	struct statvfs disk;
@@ -90,15 +90,16 @@ static int set_aside(struct sqlite_store *s)
 	if (!r)
 		r = move(s->file, name, "");
 	if (r) { /* a file system that is read-only, too */
-		sq_set_error(s, FILE_NAME " is damaged and cannot be set aside: %s", strerror(-r));
+		store_sq_set_error(s, FILE_NAME " is damaged and cannot be set aside: %s",
+				   strerror(-r));
 		return r;
 	}
 	counter_add(counter("store_damaged_total", NULL, NULL), 1);
-	r = sq_connect(s, NULL);
+	r = store_sq_connect(s, NULL);
 	snprintf(s->damage_note, sizeof(s->damage_note),
 		 FILE_NAME " was damaged and is set aside as %s; the store began again empty",
 		 strrchr(name, '/') + 1);
-	sq_tell_notes(s);
+	store_sq_tell_notes(s);
 	return r;
 }
 
@@ -116,7 +117,7 @@ static int unreadable(const char *file)
  * SQLITE_IOERR_CORRUPTFS): no reason to begin again empty. So it is believed the second time within
  * DOUBT_NS; the first time the file is opened again.
  */
-int damage_found(struct sqlite_store *s)
+int store_damage_found(struct sqlite_store *s)
 {
 	uint64_t now_ns = now_mono_ns();
 	bool again = s->doubted_ns && now_ns < s->doubted_ns + DOUBT_NS;
@@ -125,12 +126,12 @@ int damage_found(struct sqlite_store *s)
 	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
 	if (!s->file)
 		return -EBADMSG;
-	sq_disconnect(s);
+	store_sq_disconnect(s);
 	r = unreadable(s->file);
 	if (r)
-		return damage_of_disk(s, r);
+		return store_damage_of_disk(s, r);
 	s->doubted_ns = again ? 0 : now_ns;
-	r = again ? -EBADMSG : sq_connect(s, NULL);
+	r = again ? -EBADMSG : store_sq_connect(s, NULL);
 	if (r != -EBADMSG)
 		return r;
 	s->doubted_ns = 0;
@@ -141,13 +142,13 @@ static int connect_again(struct sqlite_store *s)
 {
 	int r;
 
-	sq_disconnect(s);
-	r = sq_connect(s, NULL);
+	store_sq_disconnect(s);
+	r = store_sq_connect(s, NULL);
 	s->stale = false;
-	return r == -EBADMSG ? damage_found(s) : r;
+	return r == -EBADMSG ? store_damage_found(s) : r;
 }
 
-int damage_ready(struct sqlite_store *s)
+int store_damage_ready(struct sqlite_store *s)
 {
 	_cleanup_free_ char *dir = s->stale ? folder(s) : NULL;
 	int r = dir ? takes_files(dir) : 0;
@@ -157,21 +158,21 @@ int damage_ready(struct sqlite_store *s)
 	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;
 	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
-	r = atomic_load(&s->damaged) ? damage_found(s) : connect_again(s);
+	r = atomic_load(&s->damaged) ? store_damage_found(s) : connect_again(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;
 }
 
-int damage_recover(struct sqlite_store *s, int error)
+int store_damage_recover(struct sqlite_store *s, int error)
 {
 	int r;
 
-	error = damage_of_disk(s, error);
+	error = store_damage_of_disk(s, error);
 	s->stale |= (error == -EROFS || error == -EIO) && s->file;
 	if (error != -EBADMSG || !s->writer)
 		return error;
 	sqlite3_mutex_enter(s->read_lock);
-	r = damage_found(s);
+	r = store_damage_found(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;
 }

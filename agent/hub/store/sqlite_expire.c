@@ -31,27 +31,27 @@ static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 	const uint8_t *end = p + n;
 	uint64_t id;
 
-	while (varint_get(&p, end, &id))
-		id_set_add(ids, (int64_t)id);
+	while (store_varint_get(&p, end, &id))
+		store_id_set_add(ids, (int64_t)id);
 }
 
 /* Adds every column of a query's rows: integers as they are, blobs as lists of varints. */
 static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 {
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
 
 	if (rc != SQLITE_OK)
-		return sq_errno(rc);
+		return store_sq_errno(rc);
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW)
 		for (int i = 0; i < sqlite3_column_count(st); i++) {
 			if (sqlite3_column_type(st, i) == SQLITE_BLOB)
 				ids_add_blob(ids, sqlite3_column_blob(st, i),
 					     sqlite3_column_bytes(st, i));
 			else
-				id_set_add(ids, sqlite3_column_int64(st, i));
+				store_id_set_add(ids, sqlite3_column_int64(st, i));
 		}
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
 /*
@@ -61,30 +61,30 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
 		     int64_t *last)
 {
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
 	int rc = sqlite3_prepare_v2(db, list, -1, &st, NULL), r = 0;
 
 	if (rc == SQLITE_OK)
 		rc = sqlite3_prepare_v2(db, remove, -1, &del, NULL);
 	if (rc != SQLITE_OK)
-		return sq_errno(rc);
+		return store_sq_errno(rc);
 	sqlite3_bind_int64(st, 1, *last);
 	while (!r && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		*last = sqlite3_column_int64(st, 0);
-		if (id_set_has(keep, *last))
+		if (store_id_set_has(keep, *last))
 			continue;
 		sqlite3_bind_int64(del, 1, *last);
-		r = sq_run(del);
+		r = store_sq_run(del);
 	}
-	return r ? r : sq_errno(rc);
+	return r ? r : store_sq_errno(rc);
 }
 
 static int sweep_dictionaries(sqlite3 *db)
 {
-	_cleanup_(id_set_done) struct id_set frames = {0}, strings = {0};
+	_cleanup_(store_id_set_done) struct id_set frames = {0}, strings = {0};
 	int64_t last_frame = 0, last_string = 0;
-	int r = sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
-			    "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
+	int r = store_sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
+				  "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
 
 	if (!r)
 		r = ids_collect(db, "SELECT frames FROM stacks", &frames);
@@ -108,13 +108,13 @@ static int sweep_dictionaries(sqlite3 *db)
 
 static int run_with(sqlite3 *db, const char *sql, int64_t value)
 {
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
 
 	if (rc != SQLITE_OK)
-		return sq_errno(rc);
+		return store_sq_errno(rc);
 	sqlite3_bind_int64(st, 1, value);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 /* The key begins with event and series: one range a series, no scan. */
@@ -154,10 +154,10 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 static int end_transaction(struct sqlite_store *s, int r)
 {
 	if (!r)
-		r = sq_run(s->st[ST_COMMIT]);
+		r = store_sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)sq_run(s->st[ST_ROLLBACK]);
-	seen_forget(s);
+		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	store_seen_forget(s);
 	return r;
 }
 
@@ -165,7 +165,7 @@ static int end_transaction(struct sqlite_store *s, int r)
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
 	uint64_t n_profiles = 0;
-	int r = sq_run(s->st[ST_BEGIN]);
+	int r = store_sq_run(s->st[ST_BEGIN]);
 
 	if (r)
 		return r;
@@ -189,12 +189,12 @@ static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 		 "SELECT IFNULL((SELECT time FROM profiles WHERE time<%" PRId64
 		 " ORDER BY time LIMIT 1 OFFSET %d), -1)",
 		 cut_s, SLICE);
-	return sq_int(s->writer, sql, ret_s);
+	return store_sq_int(s->writer, sql, ret_s);
 }
 
 static int sweep(struct sqlite_store *s)
 {
-	int r = s->unswept ? sq_run(s->st[ST_BEGIN]) : 0;
+	int r = s->unswept ? store_sq_run(s->st[ST_BEGIN]) : 0;
 
 	if (r || !s->unswept)
 		return r;
@@ -207,10 +207,10 @@ static int sweep(struct sqlite_store *s)
 static int is_short_lived(struct sqlite_store *s, bool *ret)
 {
 	int64_t span_s = 0;
-	int r = sq_int(s->writer,
-		       "SELECT IFNULL((SELECT MAX(time) FROM profiles)-"
-		       "(SELECT MIN(time) FROM profiles), 0)",
-		       &span_s);
+	int r = store_sq_int(s->writer,
+			     "SELECT IFNULL((SELECT MAX(time) FROM profiles)-"
+			     "(SELECT MIN(time) FROM profiles), 0)",
+			     &span_s);
 
 	*ret = span_s < SHORT_S;
 	return r;
@@ -219,7 +219,7 @@ static int is_short_lived(struct sqlite_store *s, bool *ret)
 /* Stacks that nothing refers to, whatever their age; so many looked at are a transaction. */
 static int sweep_stacks(struct sqlite_store *s)
 {
-	_cleanup_(id_set_done) struct id_set used = {0};
+	_cleanup_(store_id_set_done) struct id_set used = {0};
 	int64_t last = 0, before;
 	char list[80];
 	int r = ids_collect(s->writer, "SELECT stack FROM links", &used);
@@ -233,7 +233,7 @@ static int sweep_stacks(struct sqlite_store *s)
 		 SLICE);
 	for (before = -1; !r && last > before;) {
 		before = last;
-		r = sq_run(s->st[ST_BEGIN]);
+		r = store_sq_run(s->st[ST_BEGIN]);
 		if (!r)
 			r = end_transaction(s, ids_sweep(s->writer, list,
 							 "DELETE FROM stacks WHERE id=?", &used,
@@ -261,16 +261,17 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reaso
 /* Of profiles and losses; -1: there are none. */
 static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *ret_newest_s)
 {
-	int r = sq_int(s->writer,
-		       "SELECT IFNULL(MIN(t), -1) FROM (SELECT MIN(time) AS t FROM profiles "
-		       "UNION ALL SELECT MIN(time) FROM losses)",
-		       ret_oldest_s);
+	int r = store_sq_int(s->writer,
+			     "SELECT IFNULL(MIN(t), -1) FROM (SELECT MIN(time) AS t FROM profiles "
+			     "UNION ALL SELECT MIN(time) FROM losses)",
+			     ret_oldest_s);
 
 	return r ? r
-		 : sq_int(s->writer,
-			  "SELECT IFNULL(MAX(t), -1) FROM (SELECT MAX(time) AS t FROM profiles "
-			  "UNION ALL SELECT MAX(time) FROM losses)",
-			  ret_newest_s);
+		 : store_sq_int(
+			   s->writer,
+			   "SELECT IFNULL(MAX(t), -1) FROM (SELECT MAX(time) AS t FROM profiles "
+			   "UNION ALL SELECT MAX(time) FROM losses)",
+			   ret_newest_s);
 }
 
 /* A clock that is ahead has nothing deleted but what MAX_SILENT_S makes of it. */
@@ -293,15 +294,15 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t dea
 					  : expire_until(s, cut_s, "age", deadline_ns, ret_more);
 }
 
-int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)
+int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)
 {
 	int64_t pages = 0, free_pages = 0, page_bytes = 0;
-	int r = sq_int(s->writer, "PRAGMA page_count", &pages);
+	int r = store_sq_int(s->writer, "PRAGMA page_count", &pages);
 
 	if (!r)
-		r = sq_int(s->writer, "PRAGMA freelist_count", &free_pages);
+		r = store_sq_int(s->writer, "PRAGMA freelist_count", &free_pages);
 	if (!r)
-		r = sq_int(s->writer, "PRAGMA page_size", &page_bytes);
+		r = store_sq_int(s->writer, "PRAGMA page_size", &page_bytes);
 	if (r)
 		return r;
 	*ret_used = (uint64_t)((pages - free_pages) * page_bytes);
@@ -312,7 +313,7 @@ int sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)
 static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 {
 	uint64_t bytes = 0, free_bytes;
-	int r = sq_bytes(s, &bytes, &free_bytes);
+	int r = store_sq_bytes(s, &bytes, &free_bytes);
 
 	(void)arg;
 	*ret = bytes > s->max_bytes;
@@ -338,8 +339,8 @@ static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *r
 	return r ? r : due(s, arg, ret);
 }
 
-int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
-		  uint64_t deadline_ns, bool *ret_more)
+int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
+			uint64_t deadline_ns, bool *ret_more)
 {
 	bool is = false;
 	int64_t cut_s = 0;
@@ -349,10 +350,11 @@ int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const c
 		r = is_due(s, due, arg, &is);
 		if (r || !is)
 			return r;
-		r = sq_int(s->writer,
-			   "SELECT IFNULL((SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
-			   "(SELECT COUNT(*)/10 FROM profiles)), -1)",
-			   &cut_s);
+		r = store_sq_int(
+			s->writer,
+			"SELECT IFNULL((SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
+			"(SELECT COUNT(*)/10 FROM profiles)), -1)",
+			&cut_s);
 		if (r || cut_s < 0)
 			return r;
 		r = expire_until(s, cut_s, reason, deadline_ns, ret_more);
@@ -364,7 +366,8 @@ int expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const c
 
 static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_more)
 {
-	return s->max_bytes ? expire_tenths(s, is_large, NULL, "size", deadline_ns, ret_more) : 0;
+	return s->max_bytes ? store_expire_tenths(s, is_large, NULL, "size", deadline_ns, ret_more)
+			    : 0;
 }
 
 /*
@@ -375,13 +378,13 @@ static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;
 	int64_t most = (int64_t)(budget / LINK_BYTES), n = 0, cut_s = 0, n_gone = 1;
 	char sql[96];
-	int r = sq_int(s->writer, "SELECT COUNT(*) FROM links", &n);
+	int r = store_sq_int(s->writer, "SELECT COUNT(*) FROM links", &n);
 
 	for (; !r && n > most && n_gone; n -= n_gone) {
 		snprintf(sql, sizeof(sql),
 			 "SELECT time FROM links ORDER BY time LIMIT 1 OFFSET %" PRId64,
 			 MIN(n - most, LINKS_SLICE));
-		r = sq_int(s->writer, sql, &cut_s);
+		r = store_sq_int(s->writer, sql, &cut_s);
 		if (!r)
 			r = run_with(s->writer, "DELETE FROM links WHERE time<=?1", cut_s);
 		if (r)
@@ -395,23 +398,23 @@ static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 	return r;
 }
 
-int sq_vacuum(struct sqlite_store *s, uint64_t bytes)
+int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes)
 {
 	int64_t page_bytes = 4096;
 	char sql[64];
-	int r = sq_int(s->writer, "PRAGMA page_size", &page_bytes);
+	int r = store_sq_int(s->writer, "PRAGMA page_size", &page_bytes);
 
 	snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%" PRIu64 ")",
 		 bytes / (uint64_t)page_bytes + 1);
-	return r ? r : sq_exec(s->writer, sql);
+	return r ? r : store_sq_exec(s->writer, sql);
 }
 
-int sqlite_expire(void *sink, uint64_t now_wall_ns)
+int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 {
 	struct sqlite_store *s = sink;
 	uint64_t deadline_ns = now_mono_ns() + s->expire_ns;
 	bool more_age = false, more_size = false;
-	int r = damage_ready(s);
+	int r = store_damage_ready(s);
 
 	if (r)
 		return r;
@@ -423,12 +426,12 @@ int sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r && !more_age && !more_size)
 		r = sweep(s);
 	if (!r)
-		r = sq_vacuum(s, VACUUM_BYTES);
-	if (r && damage_recover(s, r) == -ENOSPC) /* to delete takes room, too */
-		r = room_make(s, ROOM_LEAST);
+		r = store_sq_vacuum(s, VACUUM_BYTES);
+	if (r && store_damage_recover(s, r) == -ENOSPC) /* to delete takes room, too */
+		r = store_room_make(s, ROOM_LEAST);
 	if (!r)
-		room_keep(s);
-	sq_measure(s);
+		store_room_keep(s);
+	store_sq_measure(s);
 	if (r)
 		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
 	return r;

@@ -21,7 +21,7 @@ static struct id_slot *slot(const struct id_map *m, int64_t id)
 	return &m->slots[i];
 }
 
-void *id_map_get(const struct id_map *m, int64_t id)
+void *store_id_map_get(const struct id_map *m, int64_t id)
 {
 	return m->cap ? slot(m, id)->item : NULL;
 }
@@ -38,7 +38,7 @@ static void grow(struct id_map *m)
 	*m = to;
 }
 
-void id_map_put(struct id_map *m, int64_t id, void *item)
+void store_id_map_put(struct id_map *m, int64_t id, void *item)
 {
 	struct id_slot *s;
 
@@ -49,7 +49,7 @@ void id_map_put(struct id_map *m, int64_t id, void *item)
 	*s = (struct id_slot){id, item};
 }
 
-void id_map_free(struct id_map *m)
+void store_id_map_free(struct id_map *m)
 {
 	for (size_t i = 0; i < m->cap; i++)
 		free(m->slots[i].item);
@@ -77,7 +77,7 @@ static struct id_page *page(struct id_set *s, int64_t nr)
 	return p;
 }
 
-void id_set_add(struct id_set *s, int64_t id)
+void store_id_set_add(struct id_set *s, int64_t id)
 {
 	struct id_page *p = id > 0 ? page(s, id / PAGE_IDS) : NULL;
 
@@ -91,14 +91,14 @@ void id_set_add(struct id_set *s, int64_t id)
 	p->bits[id % PAGE_IDS / 8] |= (uint8_t)(1u << (id % 8));
 }
 
-bool id_set_has(struct id_set *s, int64_t id)
+bool store_id_set_has(struct id_set *s, int64_t id)
 {
 	const struct id_page *p = id > 0 ? page(s, id / PAGE_IDS) : NULL;
 
 	return p && p->bits[id % PAGE_IDS / 8] & (1u << (id % 8));
 }
 
-void id_set_done(struct id_set *s)
+void store_id_set_done(struct id_set *s)
 {
 	struct id_page *p, *next;
 

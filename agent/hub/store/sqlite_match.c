@@ -8,7 +8,7 @@
 
 #define LONG_TEXT 256 /* bytes: LIKE takes up to their square in steps, a look at the clock 40 ns */
 
-int query_must_end(void *limit)
+int store_query_must_end(void *limit)
 {
 	const struct query_limit *l = limit;
 
@@ -19,7 +19,7 @@ int query_must_end(void *limit)
 /* Whether the query goes on; else it fails as where SQLite itself asks. */
 static bool goes_on(sqlite3_context *ctx)
 {
-	if (!query_must_end(sqlite3_user_data(ctx)))
+	if (!store_query_must_end(sqlite3_user_data(ctx)))
 		return true;
 	sqlite3_result_error_code(ctx, SQLITE_INTERRUPT);
 	return false;
@@ -33,7 +33,7 @@ static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
 	(void)n;
 	if (!pattern || !text || (sqlite3_value_bytes(v[1]) > LONG_TEXT && !goes_on(ctx)))
 		return;
-	sqlite3_result_int(ctx, match_like(pattern, text));
+	sqlite3_result_int(ctx, store_match_like(pattern, text));
 }
 
 /* The compiled pattern stays with the statement: it is a bound constant. */
@@ -68,10 +68,10 @@ static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
 
 	(void)n;
 	if (wait != WAIT_NONE)
-		sqlite3_result_text(ctx, wait_name((enum wait)wait), -1, SQLITE_STATIC);
+		sqlite3_result_text(ctx, profile_wait_name((enum wait)wait), -1, SQLITE_STATIC);
 }
 
-int match_functions(sqlite3 *db, struct query_limit *l)
+int store_match_functions(sqlite3 *db, struct query_limit *l)
 {
 	const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY;
 	int rc = sqlite3_create_function(db, "pf_like", 2, flags, l, fn_like, NULL, NULL);
@@ -80,5 +80,5 @@ int match_functions(sqlite3 *db, struct query_limit *l)
 		rc = sqlite3_create_function(db, "pf_regexp", 2, flags, l, fn_regexp, NULL, NULL);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_create_function(db, "pf_wait", 1, flags, NULL, fn_wait, NULL, NULL);
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }

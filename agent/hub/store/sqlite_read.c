@@ -27,8 +27,8 @@ struct reading {
 
 static void reading_done(struct reading *r)
 {
-	id_map_free(&r->strings);
-	id_map_free(&r->frames);
+	store_id_map_free(&r->strings);
+	store_id_map_free(&r->frames);
 	sqlite3_finalize(r->get_stack);
 	sqlite3_finalize(r->get_frame);
 	sqlite3_finalize(r->get_string);
@@ -40,21 +40,21 @@ static bool has_row(struct reading *r, sqlite3_stmt *st)
 {
 	int rc = sqlite3_step(st);
 
-	if (sq_errno(rc) && !r->error)
-		r->error = sq_errno(rc);
+	if (store_sq_errno(rc) && !r->error)
+		r->error = store_sq_errno(rc);
 	return rc == SQLITE_ROW;
 }
 
 static const char *read_string(struct reading *r, int64_t id)
 {
-	char *text = id > 0 ? id_map_get(&r->strings, id) : NULL;
+	char *text = id > 0 ? store_id_map_get(&r->strings, id) : NULL;
 
 	if (text || id <= 0)
 		return text;
 	sqlite3_bind_int64(r->get_string, 1, id);
 	if (has_row(r, r->get_string)) {
 		text = xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
-		id_map_put(&r->strings, id, text);
+		store_id_map_put(&r->strings, id, text);
 		r->bytes += WORD_BYTES + (text ? strlen(text) : 0);
 	}
 	sqlite3_reset(r->get_string);
@@ -79,14 +79,14 @@ static struct frame *make_frame(struct reading *r, sqlite3_stmt *st)
 
 static const struct frame *read_frame(struct reading *r, int64_t id)
 {
-	struct frame *f = id > 0 ? id_map_get(&r->frames, id) : NULL;
+	struct frame *f = id > 0 ? store_id_map_get(&r->frames, id) : NULL;
 
 	if (f || id <= 0)
 		return f;
 	sqlite3_bind_int64(r->get_frame, 1, id);
 	if (has_row(r, r->get_frame)) {
 		f = make_frame(r, r->get_frame);
-		id_map_put(&r->frames, id, f);
+		store_id_map_put(&r->frames, id, f);
 		r->bytes += WORD_BYTES + sizeof(*f);
 	}
 	sqlite3_reset(r->get_frame);
@@ -117,7 +117,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 		sqlite3_reset(st);
 		if (rc == SQLITE_DONE)
 			put_lost(r, row);
-		return sq_errno(rc);
+		return store_sq_errno(rc);
 	}
 	wait = sqlite3_column_int(st, 4);
 	row->head = (struct stack_head){
@@ -130,7 +130,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	end = p + sqlite3_column_bytes(st, 3);
 	row->frames = r->list;
 	row->n_frames = 0;
-	while (row->n_frames < STACK_MAX_FRAMES && varint_get(&p, end, &frame)) {
+	while (row->n_frames < STACK_MAX_FRAMES && store_varint_get(&p, end, &frame)) {
 		const struct frame *f = read_frame(r, (int64_t)frame);
 
 		r->list[row->n_frames++] = f ? f : &lost;
@@ -153,14 +153,14 @@ static int prepare_dictionaries(struct reading *r)
 	if (rc == SQLITE_OK)
 		rc = sqlite3_prepare_v2(r->db, "SELECT s FROM strings WHERE id=?", -1,
 					&r->get_string, NULL);
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
 /* A condition on where the samples are. */
 static void of_place(struct where *w, const char *condition)
 {
-	where_text(w, w->links ? " AND sa." : " AND p.");
-	where_text(w, condition);
+	store_where_text(w, w->links ? " AND sa." : " AND p.");
+	store_where_text(w, condition);
 }
 
 /*
@@ -169,41 +169,42 @@ static void of_place(struct where *w, const char *condition)
  */
 static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
-	bool snapshot = event_info(sel->event)->snapshot && !all_events;
+	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
 
 	/* who asks for a trace asks among samples that have one */
-	where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
+	store_where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
 	if (snapshot) {
-		where_text(w, w->links ? " CROSS JOIN " : "");
-		where_newest(w, sel);
-		where_text(w, w->links ? " nw" : " nw CROSS JOIN ");
+		store_where_text(w, w->links ? " CROSS JOIN " : "");
+		store_where_newest(w, sel);
+		store_where_text(w, w->links ? " nw" : " nw CROSS JOIN ");
 	}
 	if (!w->links)
-		where_text(w, "series se CROSS JOIN profiles p");
+		store_where_text(w, "series se CROSS JOIN profiles p");
 	if (!w->links && each)
-		where_text(w, " CROSS JOIN pf_samples(p.samples, p.time) sa");
-	where_text(w, " WHERE se.last_s>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND se.first_s<=");
-	where_int(w, sel->time_end_s);
+		store_where_text(w, " CROSS JOIN pf_samples(p.samples, p.time) sa");
+	store_where_text(w, " WHERE se.last_s>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND se.first_s<=");
+	store_where_int(w, sel->time_end_s);
 	of_place(w, "series=se.id");
 	if (!all_events) {
 		of_place(w, "event=");
-		where_int(w, sel->event);
+		store_where_int(w, sel->event);
 	}
 	of_place(w, "time>=");
-	where_int(w, sel->time_start_s);
+	store_where_int(w, sel->time_start_s);
 	of_place(w, "time<=");
-	where_int(w, sel->time_end_s);
+	store_where_int(w, sel->time_end_s);
 	if (snapshot) {
-		where_text(w, " AND se.id=nw.series");
+		store_where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
 		if (!w->links) /* the last of two that ended in one second: a clock was set back */
-			where_text(w, " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
-				      "y.event=p.event AND y.series=p.series AND y.time=p.time "
-				      "AND y.key>p.key AND y.n>0)");
+			store_where_text(w,
+					 " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
+					 "y.event=p.event AND y.series=p.series AND y.time=p.time "
+					 "AND y.key>p.key AND y.n>0)");
 	}
-	where_selection(w, sel);
+	store_where_selection(w, sel);
 }
 
 static void add_sample(struct reading *r, struct sums *sums, int64_t app, int64_t time_s,
@@ -213,11 +214,11 @@ static void add_sample(struct reading *r, struct sums *sums, int64_t app, int64_
 
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	sums_add(sums,
-		 &(struct sum){.app = app,
-			       .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no row of ours */
-			       .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-			       .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	store_sums_add(sums, &(struct sum){.app = app,
+					   .stack = x->stack > 0 ? x->stack
+								 : INT64_MAX, /* no row of ours */
+					   .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+					   .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
 /* Rows of app, time and a sample. */
@@ -230,7 +231,7 @@ static int add_each(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 			   &(struct stored_sample){.stack = sqlite3_column_int64(st, 2),
 						   .value = sqlite3_column_int64(st, 3),
 						   .n = sqlite3_column_int64(st, 4)});
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
 /*
@@ -248,12 +249,12 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 		struct stored_sample x;
 
 		/* SQLite has not much to do for a row of which we have much */
-		if (query_must_end(r->limit))
+		if (store_query_must_end(r->limit))
 			return -ETIME;
-		while (samples_get(&p, end, &x))
+		while (store_samples_get(&p, end, &x))
 			add_sample(r, sums, app, time_s, &x);
 	}
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
 /*
@@ -266,7 +267,7 @@ static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, stor
 
 	for (size_t i = 0; !e && i < sums->n; i++) {
 		if (r->bytes > max_bytes)
-			sums_cut(sums, i);
+			store_sums_cut(sums, i);
 		if (i == sums->n)
 			break;
 		const struct sum *x = &sums->items[i];
@@ -308,25 +309,25 @@ static int hand_out_others(struct reading *r, const struct sums *sums, store_row
 static int read_samples(struct reading *r, const struct selection *sel, size_t max_bytes,
 			store_row_fn *fn, void *arg)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event,
-						.links = where_wants_links(sel)};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
-	_cleanup_(sums_done) struct sums sums;
-	bool each = w.links || where_wants_samples(sel);
+	_cleanup_(store_where_done) struct where w = {.event = sel->event,
+						      .links = store_where_wants_links(sel)};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sums_done) struct sums sums;
+	bool each = w.links || store_where_wants_samples(sel);
 	int e;
 
-	sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
-	where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
-			    : "SELECT se.app, p.time, p.samples");
+	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
+	store_where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
+				  : "SELECT se.app, p.time, p.samples");
 	samples_of(&w, sel, each, false);
-	e = where_prepare(&w, r->db, &st);
+	e = store_where_prepare(&w, r->db, &st);
 	if (e)
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
 	e = each ? add_each(r, st, &sums) : add_profiles(r, st, &sums);
 	if (e)
 		return e;
-	sums_sort(&sums);
+	store_sums_sort(&sums);
 	e = hand_out(r, &sums, max_bytes, fn, arg);
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
@@ -341,10 +342,10 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct rea
 	r->limit->deadline_ns =
 		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
 	r->limit->given_up = sel->given_up;
-	sqlite3_progress_handler(r->db, PROGRESS_STEPS, query_must_end, r->limit);
+	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, r->limit);
 	/* in memory there is one connection, and the writer may be inside its transaction */
 	if (s->file)
-		(void)sq_exec(r->db, "BEGIN");
+		(void)store_sq_exec(r->db, "BEGIN");
 	return prepare_dictionaries(r);
 }
 
@@ -356,7 +357,7 @@ static void end(struct sqlite_store *s, struct reading *r)
 	sqlite3_progress_handler(r->db, 0, NULL, NULL);
 	*r->limit = (struct query_limit){0};
 	if (s->file && !sqlite3_get_autocommit(r->db))
-		(void)sq_exec(r->db, "ROLLBACK");
+		(void)store_sq_exec(r->db, "ROLLBACK");
 }
 
 static void note_damage(struct sqlite_store *s, int e)
@@ -376,7 +377,7 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 				"the file is damaged; found so again within 10 minutes it is set "
 				"aside at the next write, and the store begins again empty");
 	else if (e == -ENOTCONN) {
-		sqlite_stats(s, &stats);
+		store_sqlite_stats(s, &stats);
 		field_error_set(reterr, "store", "is not open: %s", stats.error);
 	} else if (e == -ETIME)
 		field_error_set(reterr, "store",
@@ -395,8 +396,8 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 	return e;
 }
 
-int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
-		struct store_summary *ret, struct field_error *reterr)
+int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		      struct store_summary *ret, struct field_error *reterr)
 {
 	struct sqlite_store *s = sink;
 	struct reading r = {0};
@@ -408,7 +409,7 @@ int sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void 
 	if (!e)
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
 	if (!e)
-		e = summary_read(r.db, sel, &r.summary);
+		e = store_summary_read(r.db, sel, &r.summary);
 	if (!e) {
 		r.summary.query_ns = now_mono_ns() - start_ns;
 		*ret = r.summary;
@@ -425,29 +426,29 @@ static void values_where(struct where *w, const struct selection *sel, const cha
 {
 	bool events = streq(tag, "profile_event_type");
 
-	where_text(w, "SELECT ");
+	store_where_text(w, "SELECT ");
 	if (events)
-		where_text(w, w->links ? "sa.event" : "p.event");
+		store_where_text(w, w->links ? "sa.event" : "p.event");
 	else
-		where_tag(w, tag);
-	if (w->needs_samples || w->links || where_wants_samples(sel)) {
-		where_text(w, " AS value, TOTAL(sa.n)");
+		store_where_tag(w, tag);
+	if (w->needs_samples || w->links || store_where_wants_samples(sel)) {
+		store_where_text(w, " AS value, TOTAL(sa.n)");
 		samples_of(w, sel, true, events);
 		return;
 	}
 	w->series_only = true;
-	where_text(w,
-		   " AS value, TOTAL(p.n) FROM profiles p JOIN series se ON se.id=p.series WHERE "
+	store_where_text(
+		w, " AS value, TOTAL(p.n) FROM profiles p JOIN series se ON se.id=p.series WHERE "
 		   "p.time BETWEEN ");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND ");
-	where_int(w, sel->time_end_s);
-	where_text(w, " AND p.n>0");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND ");
+	store_where_int(w, sel->time_end_s);
+	store_where_text(w, " AND p.n>0");
 	if (!events) {
-		where_text(w, " AND p.event=");
-		where_int(w, sel->event);
+		store_where_text(w, " AND p.event=");
+		store_where_int(w, sel->event);
 	}
-	where_selection(w, sel);
+	store_where_selection(w, sel);
 }
 
 static const char *value_text(sqlite3_stmt *st, bool events)
@@ -456,38 +457,40 @@ static const char *value_text(sqlite3_stmt *st, bool events)
 
 	if (!events)
 		return (const char *)sqlite3_column_text(st, 0);
-	return event >= 0 && event < _EVENT_MAX ? event_info((enum event)event)->name : NULL;
+	return event >= 0 && event < _EVENT_MAX ? profile_event_info((enum event)event)->name
+						: NULL;
 }
 
 static int read_values(struct reading *r, const struct selection *sel, const char *tag,
 		       size_t limit, store_value_fn *fn, void *arg)
 {
-	_cleanup_(where_done) struct where w = {
+	_cleanup_(store_where_done) struct where w = {
 		.event = sel->event,
-		.links = where_is_link_tag(tag) || where_wants_links(sel),
+		.links = store_where_is_link_tag(tag) || store_where_wants_links(sel),
 	};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc, e;
 
 	values_where(&w, sel, tag);
 	/* by number: "value" is a column of samples too */
-	where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
-	where_int(&w, (int64_t)limit);
-	e = where_prepare(&w, r->db, &st);
+	store_where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
+	store_where_int(&w, (int64_t)limit);
+	e = store_where_prepare(&w, r->db, &st);
 	if (e)
 		return e;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *value = value_text(st, streq(tag, "profile_event_type"));
 
-		e = value ? fn(value, (uint64_t)sq_clamp(sqlite3_column_double(st, 1)), arg) : 0;
+		e = value ? fn(value, (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)), arg)
+			  : 0;
 		if (e)
 			return e;
 	}
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
-int sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		  store_value_fn *fn, void *arg, struct field_error *reterr)
+int store_sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
+			store_value_fn *fn, void *arg, struct field_error *reterr)
 {
 	struct sqlite_store *s = sink;
 	struct reading r = {0};

@@ -34,7 +34,7 @@ static int disk_bytes(const struct sqlite_store *s, uint64_t *ret_free, uint64_t
 	return 0;
 }
 
-void room_keep(struct sqlite_store *s)
+void store_room_keep(struct sqlite_store *s)
 {
 	_cleanup_free_ char *path = s->file ? reserve_path(s) : NULL;
 	uint64_t free_bytes, reserve;
@@ -51,7 +51,7 @@ void room_keep(struct sqlite_store *s)
 	close(fd);
 }
 
-bool room_give_up(struct sqlite_store *s)
+bool store_room_give_up(struct sqlite_store *s)
 {
 	_cleanup_free_ char *path = s->file ? reserve_path(s) : NULL;
 
@@ -61,7 +61,7 @@ bool room_give_up(struct sqlite_store *s)
 /* Pages that wait in the -wal go into the file, and it begins again. */
 static void checkpoint(struct sqlite_store *s)
 {
-	(void)sq_exec(s->writer, "PRAGMA wal_checkpoint(TRUNCATE)");
+	(void)store_sq_exec(s->writer, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /*
@@ -75,7 +75,7 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 	int r;
 
 	checkpoint(s);
-	r = sq_bytes(s, &used, &in_file);
+	r = store_sq_bytes(s, &used, &in_file);
 	if (!r)
 		r = disk_bytes(s, &on_disk, &reserve);
 	*ret = in_file + on_disk < *n_reserves * reserve && used > 2 * reserve;
@@ -92,12 +92,12 @@ static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t dea
 
 	for (unsigned i = 0; i < n_reserves * RESERVE_SHARE && now_mono_ns() < deadline_ns; i++) {
 		if (disk_bytes(s, &on_disk, &reserve) || on_disk >= n_reserves * reserve ||
-		    sq_bytes(s, &used, &in_file) || in_file == 0 ||
-		    sq_vacuum(s, reserve / RESERVE_SHARE))
+		    store_sq_bytes(s, &used, &in_file) || in_file == 0 ||
+		    store_sq_vacuum(s, reserve / RESERVE_SHARE))
 			break;
 		checkpoint(s);
 	}
-	room_keep(s);
+	store_room_keep(s);
 }
 
 static void tell(struct sqlite_store *s)
@@ -109,10 +109,10 @@ static void tell(struct sqlite_store *s)
 		 "the disk was full at %s, before store.max_bytes were reached: the oldest "
 		 "profiles were deleted",
 		 when);
-	sq_tell_notes(s);
+	store_sq_tell_notes(s);
 }
 
-int room_make(struct sqlite_store *s, unsigned n_reserves)
+int store_room_make(struct sqlite_store *s, unsigned n_reserves)
 {
 	uint64_t n_expired = s->stats.n_expired, deadline_ns = now_mono_ns() + s->expire_ns;
 	bool more = false;
@@ -120,8 +120,8 @@ int room_make(struct sqlite_store *s, unsigned n_reserves)
 
 	if (!s->file || !s->writer)
 		return -ENOSPC;
-	(void)room_give_up(s);
-	r = expire_tenths(s, is_short, &n_reserves, "disk_full", deadline_ns, &more);
+	(void)store_room_give_up(s);
+	r = store_expire_tenths(s, is_short, &n_reserves, "disk_full", deadline_ns, &more);
 	if (n_expired != s->stats.n_expired) {
 		tell(s);
 		r = r == -ENOSPC ? 0 : r; /* not all that is wanted, but some */

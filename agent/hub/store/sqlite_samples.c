@@ -8,20 +8,20 @@
 
 #include <stdlib.h>
 
-void samples_put(struct buf *b, const struct stored_sample *s)
+void store_samples_put(struct buf *b, const struct stored_sample *s)
 {
-	varint_put(b, (uint64_t)s->stack);
-	varint_put(b, (uint64_t)s->cpu + 1);
-	varint_put(b, (uint64_t)s->value);
-	varint_put(b, (uint64_t)s->n);
+	store_varint_put(b, (uint64_t)s->stack);
+	store_varint_put(b, (uint64_t)s->cpu + 1);
+	store_varint_put(b, (uint64_t)s->value);
+	store_varint_put(b, (uint64_t)s->n);
 }
 
-bool samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret)
+bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret)
 {
 	uint64_t stack, cpu, value, n;
 
-	if (!varint_get(p, end, &stack) || !varint_get(p, end, &cpu) ||
-	    !varint_get(p, end, &value) || !varint_get(p, end, &n))
+	if (!store_varint_get(p, end, &stack) || !store_varint_get(p, end, &cpu) ||
+	    !store_varint_get(p, end, &value) || !store_varint_get(p, end, &n))
 		return false;
 	*ret = (struct stored_sample){
 		.stack = (int64_t)stack,
@@ -110,7 +110,7 @@ static int cursor_next(sqlite3_vtab_cursor *base)
 	struct cursor *c = (struct cursor *)base;
 	const uint8_t *end = (const uint8_t *)c->samples.data + c->samples.len;
 
-	c->at_end = !samples_get(&c->next, end, &c->here);
+	c->at_end = !store_samples_get(&c->next, end, &c->here);
 	c->n++;
 	return SQLITE_OK;
 }
@@ -178,12 +178,12 @@ static void pack_step(sqlite3_context *ctx, int n, sqlite3_value **v)
 	(void)n;
 	if (!b)
 		return sqlite3_result_error_nomem(ctx);
-	samples_put(b, &(struct stored_sample){
-			       .stack = sqlite3_value_int64(v[0]),
-			       .cpu = sqlite3_value_int64(v[1]),
-			       .value = sqlite3_value_int64(v[2]),
-			       .n = sqlite3_value_int64(v[3]),
-		       });
+	store_samples_put(b, &(struct stored_sample){
+				     .stack = sqlite3_value_int64(v[0]),
+				     .cpu = sqlite3_value_int64(v[1]),
+				     .value = sqlite3_value_int64(v[2]),
+				     .n = sqlite3_value_int64(v[3]),
+			     });
 }
 
 static void pack_final(sqlite3_context *ctx)
@@ -199,12 +199,12 @@ static void pack_final(sqlite3_context *ctx)
 		buf_done(b);
 }
 
-int samples_functions(sqlite3 *db)
+int store_samples_functions(sqlite3 *db)
 {
 	int rc = sqlite3_create_module(db, "pf_samples", &table, NULL);
 
 	if (rc == SQLITE_OK)
 		rc = sqlite3_create_function(db, "pf_pack", 4, SQLITE_UTF8 | SQLITE_DIRECTONLY,
 					     NULL, NULL, pack_step, pack_final);
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }

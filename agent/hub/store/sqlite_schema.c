@@ -60,7 +60,7 @@ static const char schema[] =
 	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
 
-int schema_make(sqlite3 *db)
+int store_schema_make(sqlite3 *db)
 {
 	char version[128];
 	uint64_t seed;
@@ -68,13 +68,14 @@ int schema_make(sqlite3 *db)
 
 	random_bytes(&seed, sizeof(seed));
 	/* before the first table, or it has no effect */
-	r = sq_exec(db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
+	r = store_sq_exec(
+		db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
 	if (!r)
-		r = sq_exec(db, schema);
+		r = store_sq_exec(db, schema);
 	snprintf(version, sizeof(version),
 		 "INSERT INTO meta VALUES('seed', %lld); PRAGMA user_version=%d; COMMIT",
 		 (long long)(seed >> 1), SCHEMA_VERSION);
-	return r ? r : sq_exec(db, version);
+	return r ? r : store_sq_exec(db, version);
 }
 
 /* ---- 3 -> 4 ---- */
@@ -110,25 +111,25 @@ static const char raise_slice[] =
 static int raise_profiles(sqlite3 *db)
 {
 	int64_t begun = 0, more = 1;
-	int r = sq_int(db, "SELECT COUNT(*) FROM sqlite_schema WHERE name='before'", &begun);
+	int r = store_sq_int(db, "SELECT COUNT(*) FROM sqlite_schema WHERE name='before'", &begun);
 
 	if (!r && !begun)
-		r = sq_exec(
+		r = store_sq_exec(
 			db,
 			"BEGIN IMMEDIATE; ALTER TABLE profiles RENAME TO before;" PROFILES_SCHEMA
 			"COMMIT");
 	while (!r && more) {
-		r = sq_exec(db, raise_slice);
+		r = store_sq_exec(db, raise_slice);
 		if (!r)
-			r = sq_int(db, "SELECT EXISTS(SELECT 1 FROM before)", &more);
+			r = store_sq_int(db, "SELECT EXISTS(SELECT 1 FROM before)", &more);
 	}
 	return r ? r
-		 : sq_exec(db, "BEGIN IMMEDIATE; DROP TABLE before; DROP TABLE samples;"
-			       "PRAGMA user_version=4; COMMIT");
+		 : store_sq_exec(db, "BEGIN IMMEDIATE; DROP TABLE before; DROP TABLE samples;"
+				     "PRAGMA user_version=4; COMMIT");
 }
 
 /* A file of a version before gets what is new. */
-int schema_raise(sqlite3 *db, int64_t *version)
+int store_schema_raise(sqlite3 *db, int64_t *version)
 {
 	static const char *const steps[SCHEMA_VERSION] = {
 		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
@@ -138,7 +139,7 @@ int schema_raise(sqlite3 *db, int64_t *version)
 	int r = 0;
 
 	while (!r && *version >= 1 && *version < SCHEMA_VERSION) {
-		r = steps[*version] ? sq_exec(db, steps[*version]) : raise_profiles(db);
+		r = steps[*version] ? store_sq_exec(db, steps[*version]) : raise_profiles(db);
 		if (!r)
 			++*version;
 	}

@@ -12,7 +12,7 @@
 #define SEEN_MIN_SLOTS 1024
 #define SEEN_MAX_SLOTS (1u << 18) /* 8 MiB a generation, half of it used */
 
-struct seen_key seen_key(const struct sqlite_store *s, const void *p, size_t n)
+struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n)
 {
 	return (struct seen_key){hash_bytes(p, n, s->seen_seeds[0]),
 				 hash_bytes(p, n, s->seen_seeds[1])};
@@ -39,7 +39,7 @@ static void grow(struct seen_generation *g)
 	*g = to;
 }
 
-struct seen_entry *seen_put(struct seen *seen, const struct seen_entry *e)
+struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e)
 {
 	struct seen_generation *g = &seen->young;
 	struct seen_entry *to;
@@ -57,17 +57,18 @@ struct seen_entry *seen_put(struct seen *seen, const struct seen_entry *e)
 	return to;
 }
 
-struct seen_entry *seen_get(struct seen *seen, struct seen_key key)
+struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key)
 {
 	struct seen_entry *e = seen->young.cap ? slot(&seen->young, key) : NULL;
 
 	if (e && e->id)
 		return e;
 	e = seen->old.cap ? slot(&seen->old, key) : NULL;
-	return e && e->id ? seen_put(seen, &(struct seen_entry){key, e->id, e->time_s}) : NULL;
+	return e && e->id ? store_seen_put(seen, &(struct seen_entry){key, e->id, e->time_s})
+			  : NULL;
 }
 
-void seen_forget(struct sqlite_store *s)
+void store_seen_forget(struct sqlite_store *s)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(s->seen); i++) {
 		free(s->seen[i].young.entries);

@@ -10,51 +10,53 @@
 /* Runs what w says; its first row, -ENODATA when there is none. */
 static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 {
-	int e = where_prepare(w, db, ret), rc;
+	int e = store_where_prepare(w, db, ret), rc;
 
 	if (e)
 		return e;
 	rc = sqlite3_step(*ret);
-	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : sq_errno(rc);
+	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : store_sq_errno(rc);
 }
 
 /* What of a table `x` is of the selection's event and time. */
 static void of_time(struct where *w, const struct selection *sel)
 {
-	where_text(w, "x.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND x.time BETWEEN ");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND ");
-	where_int(w, sel->time_end_s);
+	store_where_text(w, "x.event=");
+	store_where_int(w, sel->event);
+	store_where_text(w, " AND x.time BETWEEN ");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND ");
+	store_where_int(w, sel->time_end_s);
 }
 
 /* What of a table `x` of profiles counts; series is `se`. */
 static void of_selection(struct where *w, const struct selection *sel)
 {
 	of_time(w, sel);
-	if (event_info(sel->event)->snapshot) {
-		where_text(w, " AND (x.series, x.time) IN ");
-		where_newest(w, sel);
+	if (profile_event_info(sel->event)->snapshot) {
+		store_where_text(w, " AND (x.series, x.time) IN ");
+		store_where_newest(w, sel);
 	}
-	where_selection(w, sel);
+	store_where_selection(w, sel);
 }
 
 static int count_profiles(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int e;
 
-	where_text(&w, "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
+	store_where_text(&w,
+			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	/*
 	 * a node's loss, as the time without an agent, comes for each event: it is no window of
 	 * anybody's
 	 */
-	where_text(&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
-	where_tag(&w, "pod_ns");
-	where_text(&w, " IS NULL)");
+	store_where_text(
+		&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
+	store_where_tag(&w, "pod_ns");
+	store_where_text(&w, " IS NULL)");
 	e = first_row(&w, db, &st);
 	if (!e)
 		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
@@ -64,97 +66,98 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 /* Mostly there are none, and a long filter takes its time to compile. */
 static int any_estimate(sqlite3 *db, const struct selection *sel)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 
-	where_text(&w, "SELECT 1 FROM estimates x WHERE ");
+	store_where_text(&w, "SELECT 1 FROM estimates x WHERE ");
 	of_time(&w, sel);
-	where_text(&w, " LIMIT 1");
+	store_where_text(&w, " LIMIT 1");
 	return first_row(&w, db, &st);
 }
 
 /* Errors are of processes and windows that know nothing of each other: their squares add up. */
 static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int e = any_estimate(db, sel);
 
 	if (e)
 		return e == -ENODATA ? 0 : e;
-	where_text(&w, "SELECT MIN(x.ppm), TOTAL(1.0 * x.error * x.error) FROM estimates x "
-		       "JOIN series se ON se.id=x.series WHERE ");
+	store_where_text(&w, "SELECT MIN(x.ppm), TOTAL(1.0 * x.error * x.error) FROM estimates x "
+			     "JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	e = first_row(&w, db, &st);
 	if (e)
 		return e;
 	s->estimate_ppm = (uint32_t)sqlite3_column_int64(st, 0);
-	s->estimate_error = (uint64_t)sq_clamp(sqrt(sqlite3_column_double(st, 1)));
+	s->estimate_error = (uint64_t)store_sq_clamp(sqrt(sqlite3_column_double(st, 1)));
 	return 0;
 }
 
 /* Series of the containers that have some in the selection. */
 static void of_its_containers(struct where *w, const struct selection *sel)
 {
-	where_tag(w, "container_id");
-	where_text(w, " IN (SELECT ");
-	where_tag(w, "container_id");
-	where_text(w, " FROM series se WHERE se.last_s>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND se.first_s<=");
-	where_int(w, sel->time_end_s);
-	where_selection(w, sel);
-	where_text(w, ")");
+	store_where_tag(w, "container_id");
+	store_where_text(w, " IN (SELECT ");
+	store_where_tag(w, "container_id");
+	store_where_text(w, " FROM series se WHERE se.last_s>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND se.first_s<=");
+	store_where_int(w, sel->time_end_s);
+	store_where_selection(w, sel);
+	store_where_text(w, ")");
 }
 
 static void losses_where(struct where *w, const struct selection *sel)
 {
-	where_text(w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
-		      "TOTAL(l.time_ns) FROM losses l JOIN series se "
-		      "ON se.id=l.series WHERE l.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND l.time>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND l.start_s<=");
-	where_int(w, sel->time_end_s);
-	where_text(w, " AND ((1");
-	where_selection(w, sel);
+	store_where_text(w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
+			    "TOTAL(l.time_ns) FROM losses l JOIN series se "
+			    "ON se.id=l.series WHERE l.event=");
+	store_where_int(w, sel->event);
+	store_where_text(w, " AND l.time>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND l.start_s<=");
+	store_where_int(w, sel->time_end_s);
+	store_where_text(w, " AND ((1");
+	store_where_selection(w, sel);
 	/*
 	 * nobody knows which of a container's processes it was that lost something: each of them is
 	 * told
 	 */
-	where_text(w, ") OR (se.pid=0");
-	where_allowed(w, sel);
-	where_text(w, " AND ");
+	store_where_text(w, ") OR (se.pid=0");
+	store_where_allowed(w, sel);
+	store_where_text(w, " AND ");
 	of_its_containers(w, sel);
-	where_text(w, ")");
+	store_where_text(w, ")");
 	if (sel->n_allowed_namespaces == 0) {
 		/* what a node lost without knowing whose it was touches everyone on it */
-		where_text(w, " OR (se.pid=0 AND ");
-		where_tag(w, "pod_ns");
-		where_text(w, " IS NULL AND ");
-		where_tag(w, "pod_node");
-		where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
-			      "JOIN strings v ON v.id=t.value WHERE "
-			      "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
-		where_int(w, sel->time_start_s);
-		where_text(w, " AND se.first_s<=");
-		where_int(w, sel->time_end_s);
-		where_selection(w, sel);
-		where_text(w, "))");
+		store_where_text(w, " OR (se.pid=0 AND ");
+		store_where_tag(w, "pod_ns");
+		store_where_text(w, " IS NULL AND ");
+		store_where_tag(w, "pod_node");
+		store_where_text(
+			w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
+			   "JOIN strings v ON v.id=t.value WHERE "
+			   "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
+		store_where_int(w, sel->time_start_s);
+		store_where_text(w, " AND se.first_s<=");
+		store_where_int(w, sel->time_end_s);
+		store_where_selection(w, sel);
+		store_where_text(w, "))");
 	}
-	where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
+	store_where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
 }
 
 static int read_losses(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	size_t cap = 0;
 	int rc, e;
 
 	losses_where(&w, sel);
-	e = where_prepare(&w, db, &st);
+	e = store_where_prepare(&w, db, &st);
 	if (e)
 		return e;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -163,11 +166,11 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 		GROW(s->losses, s->n_losses, cap);
 		s->losses[s->n_losses++] = (struct loss){
 			.reason = xstrdup(reason ? reason : "unknown"),
-			.n_samples = (uint64_t)sq_clamp(sqlite3_column_double(st, 1)),
-			.time_ns = (uint64_t)sq_clamp(sqlite3_column_double(st, 2)),
+			.n_samples = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)),
+			.time_ns = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 2)),
 		};
 	}
-	return sq_errno(rc);
+	return store_sq_errno(rc);
 }
 
 /*
@@ -176,32 +179,32 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
  */
 static void throttled_where(struct where *w, const struct selection *sel)
 {
-	where_text(w, "SELECT TOTAL(p.value) FROM series se CROSS JOIN profiles p WHERE "
-		      "se.pid=0 AND se.app=(SELECT id FROM strings WHERE s='Throttled') AND "
-		      "p.series=se.id AND p.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND p.time BETWEEN ");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND ");
-	where_int(w, sel->time_end_s);
-	where_allowed(w, sel);
-	where_text(w, " AND (");
+	store_where_text(w, "SELECT TOTAL(p.value) FROM series se CROSS JOIN profiles p WHERE "
+			    "se.pid=0 AND se.app=(SELECT id FROM strings WHERE s='Throttled') AND "
+			    "p.series=se.id AND p.event=");
+	store_where_int(w, sel->event);
+	store_where_text(w, " AND p.time BETWEEN ");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND ");
+	store_where_int(w, sel->time_end_s);
+	store_where_allowed(w, sel);
+	store_where_text(w, " AND (");
 	of_its_containers(w, sel);
 	if (sel->n_app_services == 0) {
 		struct selection any = *sel;
 
 		any.with_total = true;
-		where_text(w, " OR (1");
-		where_selection(w, &any);
-		where_text(w, ")");
+		store_where_text(w, " OR (1");
+		store_where_selection(w, &any);
+		store_where_text(w, ")");
 	}
-	where_text(w, ")");
+	store_where_text(w, ")");
 }
 
 static int read_throttled(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
-	_cleanup_(where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int e;
 
 	if (sel->event != EVENT_OFF_CPU)
@@ -209,11 +212,11 @@ static int read_throttled(sqlite3 *db, const struct selection *sel, struct store
 	throttled_where(&w, sel);
 	e = first_row(&w, db, &st);
 	if (!e)
-		s->throttled_us = (uint64_t)sq_clamp(sqlite3_column_double(st, 0));
+		s->throttled_us = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 0));
 	return e;
 }
 
-int summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	int e = count_profiles(db, sel, s);
 

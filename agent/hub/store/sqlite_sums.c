@@ -12,12 +12,12 @@
 #define SLACK	  4    /* a quarter more than are kept, */
 #define SLACK_MIN 1024 /* and this: one cut makes room for many */
 
-void sums_init(struct sums *s, uint64_t max_rows)
+void store_sums_init(struct sums *s, uint64_t max_rows)
 {
 	*s = (struct sums){.max_rows = max_rows};
 }
 
-void sums_done(struct sums *s)
+void store_sums_done(struct sums *s)
 {
 	free(s->items);
 }
@@ -63,7 +63,7 @@ static void add(struct sum *to, const struct sum *from)
 	to->n_samples = MIN(to->n_samples + from->n_samples, SQ_MAX_VALUE);
 }
 
-void sums_sort(struct sums *s)
+void store_sums_sort(struct sums *s)
 {
 	size_t n = 0;
 
@@ -75,10 +75,10 @@ void sums_sort(struct sums *s)
 		qsort(s->items, n, sizeof(*s->items), by_value);
 	s->n = n;
 	if (n > s->max_rows)
-		sums_cut(s, s->max_rows);
+		store_sums_cut(s, s->max_rows);
 }
 
-void sums_cut(struct sums *s, size_t n)
+void store_sums_cut(struct sums *s, size_t n)
 {
 	for (size_t i = n; i < s->n; i++)
 		add(&s->others, &s->items[i]);
@@ -93,7 +93,7 @@ static void cut(struct sums *s)
 {
 	struct sums kept = {.max_rows = s->max_rows, .truncated = true};
 
-	sums_sort(s);
+	store_sums_sort(s);
 	kept.others = s->others;
 	kept.short_by = MIN(s->short_by + s->items[s->max_rows].value, SQ_MAX_VALUE);
 	for (size_t i = 0; i < s->n; i++) {
@@ -106,7 +106,7 @@ static void cut(struct sums *s)
 	*s = kept;
 }
 
-void sums_add(struct sums *s, const struct sum *sum)
+void store_sums_add(struct sums *s, const struct sum *sum)
 {
 	struct sum *to;
 

@@ -9,13 +9,13 @@
 
 #include <stdlib.h>
 
-void where_done(struct where *w)
+void store_where_done(struct where *w)
 {
 	buf_done(&w->sql);
 	free(w->bound);
 }
 
-void where_text(struct where *w, const char *sql)
+void store_where_text(struct where *w, const char *sql)
 {
 	buf_puts(&w->sql, sql);
 }
@@ -24,15 +24,15 @@ static void where_bound(struct where *w, struct bound b)
 {
 	GROW(w->bound, w->n, w->cap);
 	w->bound[w->n++] = b;
-	where_text(w, "?");
+	store_where_text(w, "?");
 }
 
-void where_int(struct where *w, int64_t value)
+void store_where_int(struct where *w, int64_t value)
 {
 	where_bound(w, (struct bound){.is_int = true, .i = value});
 }
 
-void where_str(struct where *w, const char *value)
+void store_where_str(struct where *w, const char *value)
 {
 	where_bound(w, (struct bound){.s = value});
 }
@@ -56,7 +56,7 @@ static const struct {
 	{"profile_id", "sa.span", true},
 };
 
-bool where_is_link_tag(const char *tag)
+bool store_where_is_link_tag(const char *tag)
 {
 	return streq(tag, "trace_id") || streq(tag, "profile_id");
 }
@@ -66,17 +66,17 @@ static bool where_constant(struct where *w, const char *tag)
 	const char *value = NULL;
 
 	if (streq(tag, "profile_event_type"))
-		value = event_info(w->event)->name;
+		value = profile_event_info(w->event)->name;
 	else if (streq(tag, "profile_value_unit"))
-		value = event_info(w->event)->unit;
+		value = profile_event_info(w->event)->unit;
 	else if (streq(tag, "profile_language_type"))
 		value = "eBPF";
 	if (value)
-		where_str(w, value);
+		store_where_str(w, value);
 	return value != NULL;
 }
 
-void where_tag(struct where *w, const char *tag)
+void store_where_tag(struct where *w, const char *tag)
 {
 	if (where_constant(w, tag))
 		return;
@@ -85,16 +85,16 @@ void where_tag(struct where *w, const char *tag)
 			continue;
 		w->needs_samples |= columns[i].of_sample;
 		if ((columns[i].of_sample && w->series_only) ||
-		    (where_is_link_tag(tag) && !w->links))
-			where_text(w, "NULL");
+		    (store_where_is_link_tag(tag) && !w->links))
+			store_where_text(w, "NULL");
 		else
-			where_text(w, columns[i].sql);
+			store_where_text(w, columns[i].sql);
 		return;
 	}
-	where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
-		      " WHERE t.tagset=se.tagset AND t.key=(SELECT id FROM strings WHERE s=");
-	where_str(w, tag);
-	where_text(w, "))");
+	store_where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
+			    " WHERE t.tagset=se.tagset AND t.key=(SELECT id FROM strings WHERE s=");
+	store_where_str(w, tag);
+	store_where_text(w, "))");
 }
 
 static bool is_column(const char *tag)
@@ -116,9 +116,9 @@ static bool is_sample_tag(const char *tag)
 static void put_value(struct where *w, const struct predicate *p, size_t i)
 {
 	if (p->numeric)
-		where_int(w, strtoll(p->values[i], NULL, 10));
+		store_where_int(w, strtoll(p->values[i], NULL, 10));
 	else
-		where_str(w, p->values[i]);
+		store_where_str(w, p->values[i]);
 }
 
 /* What it is compared as: a tag that is no column is text, of which "9" is greater than "10". */
@@ -126,55 +126,55 @@ static void put_tag(struct where *w, const struct predicate *p)
 {
 	bool as_number = p->numeric && !is_column(p->tag);
 
-	where_text(w, as_number ? "CAST(" : "");
-	where_tag(w, p->tag);
-	where_text(w, as_number ? " AS INT)" : "");
+	store_where_text(w, as_number ? "CAST(" : "");
+	store_where_tag(w, p->tag);
+	store_where_text(w, as_number ? " AS INT)" : "");
 }
 
 /* IFNULL(tag OP ?, missing) */
 static void put_compare(struct where *w, const struct predicate *p, const char *op, bool missing)
 {
-	where_text(w, "IFNULL(");
+	store_where_text(w, "IFNULL(");
 	put_tag(w, p);
-	where_text(w, op);
+	store_where_text(w, op);
 	put_value(w, p, 0);
-	where_text(w, missing ? ",1)" : ",0)");
+	store_where_text(w, missing ? ",1)" : ",0)");
 }
 
 static void put_in(struct where *w, const struct predicate *p, bool not )
 {
-	where_text(w, "IFNULL(");
+	store_where_text(w, "IFNULL(");
 	put_tag(w, p);
-	where_text(w, not ? " NOT IN (" : " IN (");
+	store_where_text(w, not ? " NOT IN (" : " IN (");
 	for (size_t i = 0; i < p->n_values; i++) {
 		if (i)
-			where_text(w, ",");
+			store_where_text(w, ",");
 		put_value(w, p, i);
 	}
-	where_text(w, not ? "),1)" : "),0)");
+	store_where_text(w, not ? "),1)" : "),0)");
 }
 
 static void put_match(struct where *w, const struct predicate *p, const char *function, bool not )
 {
-	where_text(w, not ? "NOT IFNULL(" : "IFNULL(");
-	where_text(w, function);
-	where_text(w, "(");
-	where_str(w, p->values[0]);
-	where_text(w, ",");
-	where_tag(w, p->tag);
-	where_text(w, "),0)");
+	store_where_text(w, not ? "NOT IFNULL(" : "IFNULL(");
+	store_where_text(w, function);
+	store_where_text(w, "(");
+	store_where_str(w, p->values[0]);
+	store_where_text(w, ",");
+	store_where_tag(w, p->tag);
+	store_where_text(w, "),0)");
 }
 
 static void put_null(struct where *w, const struct predicate *p, const char *test)
 {
-	where_tag(w, p->tag);
-	where_text(w, test);
+	store_where_tag(w, p->tag);
+	store_where_text(w, test);
 }
 
 static void put_leaf(struct where *w, const struct predicate *p)
 {
 	if (p->tag && w->series_only && is_sample_tag(p->tag)) {
-		where_text(w, "NULL");
+		store_where_text(w, "NULL");
 		return;
 	}
 	switch (p->op) {
@@ -204,9 +204,9 @@ static void put_leaf(struct where *w, const struct predicate *p)
 	case PRED_NOT_NULL:
 		return put_null(w, p, " IS NOT NULL");
 	case PRED_TRUE:
-		return where_text(w, "1");
+		return store_where_text(w, "1");
 	default:
-		return where_text(w, "0");
+		return store_where_text(w, "0");
 	}
 }
 
@@ -258,29 +258,29 @@ static void put_children(struct where *w, const struct ordered *o, size_t from, 
 		put_predicate(w, child(o, from));
 		return;
 	}
-	where_text(w, "(");
+	store_where_text(w, "(");
 	put_children(w, o, from, middle);
-	where_text(w, o->p->op == PRED_AND ? " AND " : " OR ");
+	store_where_text(w, o->p->op == PRED_AND ? " AND " : " OR ");
 	put_children(w, o, middle, to);
-	where_text(w, ")");
+	store_where_text(w, ")");
 }
 
 /* One pair of parentheses a level at most. */
 static void put_predicate(struct where *w, const struct predicate *p)
 {
 	if (p->op == PRED_NOT) {
-		where_text(w, "NOT ");
+		store_where_text(w, "NOT ");
 		put_predicate(w, p->children[0]);
 	} else if ((p->op == PRED_AND || p->op == PRED_OR) && p->n_children) {
 		struct ordered o = deepest_first(p);
 
 		put_children(w, &o, 0, p->n_children);
 	} else if (p->op == PRED_AND || p->op == PRED_OR) {
-		where_text(w, p->op == PRED_AND ? "1" : "0");
+		store_where_text(w, p->op == PRED_AND ? "1" : "0");
 	} else {
-		where_text(w, "(");
+		store_where_text(w, "(");
 		put_leaf(w, p);
-		where_text(w, ")");
+		store_where_text(w, ")");
 	}
 }
 
@@ -293,12 +293,12 @@ static bool has_tag(const struct predicate *p, bool (*is)(const char *tag))
 	return has;
 }
 
-bool where_wants_links(const struct selection *sel)
+bool store_where_wants_links(const struct selection *sel)
 {
-	return sel->where && has_tag(sel->where, where_is_link_tag);
+	return sel->where && has_tag(sel->where, store_where_is_link_tag);
 }
 
-bool where_wants_samples(const struct selection *sel)
+bool store_where_wants_samples(const struct selection *sel)
 {
 	return sel->where && has_tag(sel->where, is_sample_tag);
 }
@@ -325,40 +325,41 @@ static void where_predicate(struct where *w, const struct selection *sel)
 	bool once = !has_tag(sel->where, is_sample_tag);
 
 	if (once) {
-		where_text(w, " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
-		where_int(w, sel->time_start_s);
+		store_where_text(w,
+				 " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
+		store_where_int(w, sel->time_start_s);
 	}
 	if (trace) { /* as the index wants it */
-		where_text(w, " AND sa.trace=");
-		where_str(w, trace);
+		store_where_text(w, " AND sa.trace=");
+		store_where_str(w, trace);
 	}
-	where_text(w, " AND IFNULL(");
+	store_where_text(w, " AND IFNULL(");
 	put_predicate(w, sel->where);
-	where_text(w, w->series_only ? ",1)" : ",0)");
+	store_where_text(w, w->series_only ? ",1)" : ",0)");
 	if (once)
-		where_text(w, ")");
+		store_where_text(w, ")");
 }
 
 static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
 {
-	where_text(w, " AND IFNULL(");
-	where_tag(w, tag);
-	where_text(w, " IN (");
+	store_where_text(w, " AND IFNULL(");
+	store_where_tag(w, tag);
+	store_where_text(w, " IN (");
 	for (size_t i = 0; i < n; i++) {
 		if (i)
-			where_text(w, ",");
-		where_str(w, items[i]);
+			store_where_text(w, ",");
+		store_where_str(w, items[i]);
 	}
-	where_text(w, "),0)");
+	store_where_text(w, "),0)");
 }
 
-void where_allowed(struct where *w, const struct selection *sel)
+void store_where_allowed(struct where *w, const struct selection *sel)
 {
 	if (sel->n_allowed_namespaces)
 		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
 }
 
-void where_selection(struct where *w, const struct selection *sel)
+void store_where_selection(struct where *w, const struct selection *sel)
 {
 	/* They have no process; a process may bear such a name all the same. */
 	static const char total[] =
@@ -366,13 +367,13 @@ void where_selection(struct where *w, const struct selection *sel)
 
 	if (sel->n_app_services) {
 		put_list(w, "app_service", sel->app_services, sel->n_app_services);
-		where_text(w, " AND NOT (se.pid<>0 AND ");
-		where_text(w, total);
+		store_where_text(w, " AND NOT (se.pid<>0 AND ");
+		store_where_text(w, total);
 	} else if (!sel->with_total) {
-		where_text(w, " AND NOT (se.pid=0 AND ");
-		where_text(w, total);
+		store_where_text(w, " AND NOT (se.pid=0 AND ");
+		store_where_text(w, total);
 	}
-	where_allowed(w, sel);
+	store_where_allowed(w, sel);
 	if (sel->where)
 		where_predicate(w, sel);
 }
@@ -382,27 +383,27 @@ void where_selection(struct where *w, const struct selection *sel)
  * old one any more. Who has no process id, or no start that tells it from another's, is one of
  * its own.
  */
-void where_newest(struct where *w, const struct selection *sel)
+void store_where_newest(struct where *w, const struct selection *sel)
 {
-	where_text(w, "(SELECT series, time FROM (SELECT series, time, MAX(time) OVER "
-		      "(PARTITION BY node, pid, start_ms, alone) AS newest FROM "
-		      "(SELECT se.id AS series, se.pid AS pid, se.start_ms AS start_ms, "
-		      "CASE WHEN se.pid=0 OR se.start_ms=0 THEN se.id END AS alone, ");
-	where_tag(w, "pod_node");
-	where_text(w, " AS node, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
-	where_int(w, sel->event);
-	where_text(w, " AND y.series=se.id AND y.time>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND y.time<=");
-	where_int(w, sel->time_end_s);
-	where_text(w, ") AS time FROM series se WHERE se.last_s>=");
-	where_int(w, sel->time_start_s);
-	where_text(w, " AND se.first_s<=");
-	where_int(w, sel->time_end_s);
-	where_text(w, ") WHERE time IS NOT NULL) WHERE time=newest)");
+	store_where_text(w, "(SELECT series, time FROM (SELECT series, time, MAX(time) OVER "
+			    "(PARTITION BY node, pid, start_ms, alone) AS newest FROM "
+			    "(SELECT se.id AS series, se.pid AS pid, se.start_ms AS start_ms, "
+			    "CASE WHEN se.pid=0 OR se.start_ms=0 THEN se.id END AS alone, ");
+	store_where_tag(w, "pod_node");
+	store_where_text(w, " AS node, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
+	store_where_int(w, sel->event);
+	store_where_text(w, " AND y.series=se.id AND y.time>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND y.time<=");
+	store_where_int(w, sel->time_end_s);
+	store_where_text(w, ") AS time FROM series se WHERE se.last_s>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND se.first_s<=");
+	store_where_int(w, sel->time_end_s);
+	store_where_text(w, ") WHERE time IS NOT NULL) WHERE time=newest)");
 }
 
-int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
+int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 {
 	sqlite3_stmt *st = NULL;
 	int rc;
@@ -419,7 +420,7 @@ int where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(st);
 		/* the text is ours: all that is wrong with it is its size */
-		return rc == SQLITE_ERROR ? -E2BIG : sq_errno(rc);
+		return rc == SQLITE_ERROR ? -E2BIG : store_sq_errno(rc);
 	}
 	*ret = st;
 	return 0;

@@ -9,14 +9,14 @@
 
 #define TOUCH_EVERY_S 3600
 
-void varint_put(struct buf *b, uint64_t v)
+void store_varint_put(struct buf *b, uint64_t v)
 {
 	for (; v >= 0x80; v >>= 7)
 		buf_putc(b, (char)(v | 0x80));
 	buf_putc(b, (char)v);
 }
 
-bool varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 {
 	uint64_t v = 0;
 
@@ -86,10 +86,10 @@ static int get_or_put(struct writing *w, enum writer_statement get, enum writer_
 	if (rc == SQLITE_ROW)
 		*ret_id = sqlite3_column_int64(st, 0);
 	sqlite3_reset(st);
-	if (rc == SQLITE_ROW || sq_errno(rc))
-		return sq_errno(rc);
+	if (rc == SQLITE_ROW || store_sq_errno(rc))
+		return store_sq_errno(rc);
 	bind(w->s->st[put], arg);
-	r = sq_run(w->s->st[put]);
+	r = store_sq_run(w->s->st[put]);
 	if (r)
 		return r;
 	*ret_id = sqlite3_last_insert_rowid(w->s->writer);
@@ -102,7 +102,7 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 }
 
 /* 0 for NULL. */
-int words_string(struct writing *w, const char *text, int64_t *ret_id)
+int store_words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
 	struct known_word *word = text ? known_word(&w->strings, text) : NULL;
 	int r;
@@ -138,14 +138,14 @@ static void bind_frame(sqlite3_stmt *st, const void *arg)
 static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 {
 	struct frame_row row = {.frame = f};
-	int r = words_string(w, f->name, &row.name);
+	int r = store_words_string(w, f->name, &row.name);
 
 	if (!r)
-		r = words_string(w, f->module, &row.module);
+		r = store_words_string(w, f->module, &row.module);
 	if (!r)
-		r = words_string(w, f->build_id, &row.build_id);
+		r = store_words_string(w, f->build_id, &row.build_id);
 	if (!r)
-		r = words_string(w, f->file, &row.file);
+		r = store_words_string(w, f->file, &row.file);
 	if (!r)
 		r = get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, ret_id);
 	return r;
@@ -173,7 +173,7 @@ static struct known_word *frame_word(struct writing *w, const struct frame *f)
 	key_text(b, f->module);
 	key_text(b, f->build_id);
 	key_text(b, f->file);
-	word->key = seen_key(w->s, b->data, b->len);
+	word->key = store_seen_key(w->s, b->data, b->len);
 	return word;
 }
 
@@ -181,7 +181,7 @@ static int frame_id(struct writing *w, const struct frame *f, int64_t *ret_id)
 {
 	struct known_word *word = frame_word(w, f);
 	struct seen *seen = &w->s->seen[SEEN_FRAMES];
-	const struct seen_entry *e = word->id ? NULL : seen_get(seen, word->key);
+	const struct seen_entry *e = word->id ? NULL : store_seen_get(seen, word->key);
 	int r = 0;
 
 	if (e) {
@@ -189,7 +189,7 @@ static int frame_id(struct writing *w, const struct frame *f, int64_t *ret_id)
 	} else if (!word->id) {
 		r = put_frame(w, f, &word->id);
 		if (!r)
-			seen_put(seen, &(struct seen_entry){word->key, word->id, 0});
+			store_seen_put(seen, &(struct seen_entry){word->key, word->id, 0});
 	}
 	if (!r)
 		*ret_id = word->id;
@@ -216,7 +216,7 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 		r = frame_id(w, ref->frames[i], &id);
 		if (r)
 			return r;
-		varint_put(&ids, (uint64_t)id);
+		store_varint_put(&ids, (uint64_t)id);
 	}
 	w->stacks[index].frames = ids;
 	ids = (struct buf){0};
@@ -239,7 +239,7 @@ static struct seen_key frames_key(struct writing *w, uint32_t index)
 		return stack->key;
 	for (size_t i = 0; i < n; i++)
 		keys[i] = frame_word(w, ref->frames[i])->key;
-	stack->key = seen_key(w->s, keys, n * sizeof(*keys));
+	stack->key = store_seen_key(w->s, keys, n * sizeof(*keys));
 	stack->has_key = true;
 	return stack->key;
 }
@@ -254,7 +254,7 @@ static struct seen_key stack_key(struct writing *w, const struct profile_sample 
 	buf_add(b, numbers, sizeof(numbers));
 	key_text(b, sample->process_comm);
 	key_text(b, sample->thread_comm);
-	return seen_key(w->s, b->data, b->len);
+	return store_seen_key(w->s, b->data, b->len);
 }
 
 struct stack_row {
@@ -284,7 +284,7 @@ static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
 
 	sqlite3_bind_int64(st, 1, id);
 	sqlite3_bind_int64(st, 2, time_s);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 /* Finds the row or makes it: its id and last_s. */
@@ -300,10 +300,10 @@ static int find_stack(struct writing *w, const struct stack_row *row, struct see
 		e->time_s = sqlite3_column_int64(st, 1);
 	}
 	sqlite3_reset(st);
-	if (sq_errno(rc) || e->id)
-		return sq_errno(rc);
+	if (store_sq_errno(rc) || e->id)
+		return store_sq_errno(rc);
 	bind_stack(w->s->st[ST_STACK_PUT], row);
-	r = sq_run(w->s->st[ST_STACK_PUT]);
+	r = store_sq_run(w->s->st[ST_STACK_PUT]);
 	if (r)
 		return r;
 	e->id = sqlite3_last_insert_rowid(w->s->writer);
@@ -317,10 +317,10 @@ static int look_up_stack(struct writing *w, const struct profile_sample *sample,
 {
 	struct stack_row row = {
 		.main = sample->main_thread, .wait = sample->wait, .time_s = time_s};
-	int r = words_string(w, sample->process_comm, &row.process);
+	int r = store_words_string(w, sample->process_comm, &row.process);
 
 	if (!r)
-		r = words_string(w, sample->thread_comm, &row.thread);
+		r = store_words_string(w, sample->thread_comm, &row.thread);
 	if (!r)
 		r = encode_frames(w, sample->stack, &row.frames);
 	if (r)
@@ -331,17 +331,17 @@ static int look_up_stack(struct writing *w, const struct profile_sample *sample,
 	return find_stack(w, &row, e);
 }
 
-int words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
-		int64_t *ret_id)
+int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
+		      int64_t *ret_id)
 {
 	struct seen *seen = &w->s->seen[SEEN_STACKS];
-	struct seen_entry new = {.key = stack_key(w, sample)}, *e = seen_get(seen, new.key);
+	struct seen_entry new = {.key = stack_key(w, sample)}, *e = store_seen_get(seen, new.key);
 	int r = e ? 0 : look_up_stack(w, sample, time_s, &new);
 
 	if (r)
 		return r;
 	if (!e)
-		e = seen_put(seen, &new);
+		e = store_seen_put(seen, &new);
 	*ret_id = e->id;
 	if (time_s <= e->time_s + TOUCH_EVERY_S)
 		return 0;
@@ -363,15 +363,15 @@ static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
 	int r = 0;
 
 	for (size_t i = 0; !r && i < tags->n; i++) {
-		r = words_string(w, tags->items[i].key, &key);
+		r = store_words_string(w, tags->items[i].key, &key);
 		if (!r)
-			r = words_string(w, tags->items[i].value, &value);
+			r = store_words_string(w, tags->items[i].value, &value);
 		if (r)
 			return r;
 		sqlite3_bind_int64(st, 1, tagset);
 		sqlite3_bind_int64(st, 2, key);
 		sqlite3_bind_int64(st, 3, value);
-		r = sq_run(st);
+		r = store_sq_run(st);
 	}
 	return r;
 }
@@ -414,7 +414,7 @@ static int look_up_series(struct writing *w, const struct profile *p, const stru
 	int r = put_tagset(w, &p->tags, tags, &row->tagset);
 
 	if (!r)
-		r = words_string(w, p->app_service ? p->app_service : "", &row->app);
+		r = store_words_string(w, p->app_service ? p->app_service : "", &row->app);
 	return r ? r : get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row, ret_id);
 }
 
@@ -433,10 +433,10 @@ static struct seen_key series_key(struct writing *w, const struct profile *p,
 	buf_add(b, numbers, sizeof(numbers));
 	key_text(b, p->app_service ? p->app_service : "");
 	buf_add(b, tags->data, tags->len);
-	return seen_key(w->s, b->data, b->len);
+	return store_seen_key(w->s, b->data, b->len);
 }
 
-int words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id)
+int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id)
 {
 	sqlite3_stmt *st = w->s->st[ST_SERIES_TOUCH];
 	struct seen *seen = &w->s->seen[SEEN_SERIES];
@@ -448,21 +448,21 @@ int words_series(struct writing *w, const struct profile *p, int64_t time_s, int
 		.last_s = time_s,
 	};
 	struct seen_entry new = {.key = series_key(w, p, &row, &tags)};
-	const struct seen_entry *e = seen_get(seen, new.key);
+	const struct seen_entry *e = store_seen_get(seen, new.key);
 	int r = e ? 0 : look_up_series(w, p, &tags, &row, &new.id);
 
 	if (r)
 		return r;
 	if (!e)
-		e = seen_put(seen, &new);
+		e = store_seen_put(seen, &new);
 	*ret_id = e->id;
 	sqlite3_bind_int64(st, 1, e->id);
 	sqlite3_bind_int64(st, 2, row.first_s);
 	sqlite3_bind_int64(st, 3, row.last_s);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
-void words_done(struct writing *w)
+void store_words_done(struct writing *w)
 {
 	for (size_t i = 0; i < w->batch->n_stacks; i++)
 		buf_done(&w->stacks[i].frames);

@@ -29,7 +29,7 @@ static int put_link(struct writing *w, const struct profile *p, int64_t series, 
 	sqlite3_bind_int64(st, 7, sample->cpu);
 	sqlite3_bind_int64(st, 8, sample->value);
 	sqlite3_bind_int64(st, 9, (int64_t)sample->n_samples);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 static bool in_range(const struct profile_sample *sample)
@@ -47,12 +47,12 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 		      const struct profile_sample *sample)
 {
 	int64_t stack = 0;
-	int r = words_stack(w, sample, time_s, &stack);
+	int r = store_words_stack(w, sample, time_s, &stack);
 
 	if (r)
 		return r;
-	samples_put(&w->samples, &(struct stored_sample){stack, sample->cpu, sample->value,
-							 (int64_t)sample->n_samples});
+	store_samples_put(&w->samples, &(struct stored_sample){stack, sample->cpu, sample->value,
+							       (int64_t)sample->n_samples});
 	if (sample->link && sample->link <= w->batch->n_links)
 		return put_link(w, p, series, time_s, stack, sample);
 	return 0;
@@ -63,12 +63,12 @@ static int put_snapshot(struct writing *w, const struct profile *p, int64_t seri
 {
 	sqlite3_stmt *st = w->s->st[ST_SNAPSHOT_PUT];
 
-	if (!event_info(p->event)->snapshot || (!p->n_samples && p->n_losses))
+	if (!profile_event_info(p->event)->snapshot || (!p->n_samples && p->n_losses))
 		return 0;
 	sqlite3_bind_int64(st, 1, p->event);
 	sqlite3_bind_int64(st, 2, series);
 	sqlite3_bind_int64(st, 3, time_s);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 static int put_estimate(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
@@ -82,7 +82,7 @@ static int put_estimate(struct writing *w, const struct profile *p, int64_t seri
 	sqlite3_bind_int64(st, 3, series);
 	sqlite3_bind_int64(st, 4, p->estimate_ppm);
 	sqlite3_bind_int64(st, 5, (int64_t)MIN(p->estimate_error, (uint64_t)VALUE_MAX));
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 static int put_losses(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
@@ -94,7 +94,7 @@ static int put_losses(struct writing *w, const struct profile *p, int64_t series
 	for (size_t i = 0; !r && i < p->n_losses; i++) {
 		const struct loss *l = &p->losses[i];
 
-		r = words_string(w, l->reason ? l->reason : "unknown", &reason);
+		r = store_words_string(w, l->reason ? l->reason : "unknown", &reason);
 		if (r)
 			return r;
 		sqlite3_bind_int64(st, 1, time_s);
@@ -104,7 +104,7 @@ static int put_losses(struct writing *w, const struct profile *p, int64_t series
 		sqlite3_bind_int64(st, 5, reason);
 		sqlite3_bind_int64(st, 6, (int64_t)MIN(l->n_samples, (uint64_t)VALUE_MAX));
 		sqlite3_bind_int64(st, 7, (int64_t)MIN(l->time_ns, (uint64_t)VALUE_MAX));
-		r = sq_run(st);
+		r = store_sq_run(st);
 	}
 	return r;
 }
@@ -117,8 +117,8 @@ static int profile_known(struct writing *w, const struct profile *p, bool *ret)
 	sqlite3_bind_blob(st, 1, p->id, sizeof(p->id), SQLITE_STATIC);
 	rc = sqlite3_step(st);
 	sqlite3_reset(st);
-	if (sq_errno(rc))
-		return sq_errno(rc);
+	if (store_sq_errno(rc))
+		return store_sq_errno(rc);
 	*ret = rc == SQLITE_ROW;
 	return 0;
 }
@@ -154,7 +154,7 @@ static int put_samples(struct writing *w, const struct profile *p, int64_t serie
 	sqlite3_bind_int64(st, 6, value);
 	sqlite3_bind_blob64(st, 7, w->samples.len ? w->samples.data : "", w->samples.len,
 			    SQLITE_STATIC);
-	return sq_run(st);
+	return store_sq_run(st);
 }
 
 static int put_profile(struct writing *w, const struct profile *p)
@@ -169,7 +169,7 @@ static int put_profile(struct writing *w, const struct profile *p)
 		return 0;
 	}
 	if (!r)
-		r = words_series(w, p, time_s, &series);
+		r = store_words_series(w, p, time_s, &series);
 	if (!r)
 		r = put_samples(w, p, series, time_s);
 	if (!r)
@@ -195,7 +195,7 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 	s->stats.failed = false;
 	sqlite3_mutex_leave(s->stats_lock);
 	if (failed)
-		sq_tell_notes(s);
+		store_sq_tell_notes(s);
 }
 
 /*
@@ -206,8 +206,8 @@ static void forget_others(struct sqlite_store *s)
 {
 	int64_t version = 0;
 
-	if (sq_int(s->writer, "PRAGMA data_version", &version) || version != s->data_version)
-		seen_forget(s);
+	if (store_sq_int(s->writer, "PRAGMA data_version", &version) || version != s->data_version)
+		store_seen_forget(s);
 	s->data_version = version;
 }
 
@@ -216,7 +216,7 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 		      size_t *n_new)
 {
 	struct writing w = {.s = s, .batch = b};
-	int r = sq_run(s->st[ST_BEGIN]);
+	int r = store_sq_run(s->st[ST_BEGIN]);
 
 	if (r)
 		return r;
@@ -225,13 +225,13 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 	for (size_t i = first; !r && i < first + n; i++)
 		r = put_profile(&w, b->profiles[i]);
 	if (!r)
-		r = sq_run(s->st[ST_COMMIT]);
+		r = store_sq_run(s->st[ST_COMMIT]);
 	/* SQLite may have rolled back by itself (full disk); then there is nothing to end */
 	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)sq_run(s->st[ST_ROLLBACK]);
-	words_done(&w);
+		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	store_words_done(&w);
 	if (r) {
-		seen_forget(s);
+		store_seen_forget(s);
 		return r;
 	}
 	count_written(s, &w);
@@ -250,7 +250,7 @@ static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, si
 	int r = write_some(s, b, i, 1, n_new);
 
 	for (unsigned n = ROOM_LEAST; r == -ENOSPC && n <= ROOM_MOST; n *= 2)
-		r = room_make(s, n) ?: write_some(s, b, i, 1, n_new);
+		r = store_room_make(s, n) ?: write_some(s, b, i, 1, n_new);
 	return r;
 }
 
@@ -268,25 +268,25 @@ static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_n
 	return r;
 }
 
-int sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
+int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 {
 	struct sqlite_store *s = sink;
 	size_t n_new = 0;
-	int r = damage_ready(s);
+	int r = store_damage_ready(s);
 
 	if (!r)
 		r = write_all(s, b, &n_new);
 	if (r)
-		r = damage_recover(s, r) ?: write_all(s, b, &n_new);
+		r = store_damage_recover(s, r) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC)
-		r = room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
+		r = store_room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC && s->writer) /* it is open */
 		r = write_each(s, b, &n_new);
 	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
 		r = -EIO;
 	if (r) {
-		sq_set_error(s, "the last write failed: %s", strerror(-r));
-		sq_set_failed(s, true);
+		store_sq_set_error(s, "the last write failed: %s", strerror(-r));
+		store_sq_set_failed(s, true);
 		counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
 		return r;
 	}

@@ -9,7 +9,7 @@ struct store {
 	void *sink;
 };
 
-static const struct sink_ops *const sinks[] = {&sqlite_sink, &null_sink};
+static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_null_sink};
 
 static const struct sink_ops *sink_find(const char *kind)
 {
@@ -77,12 +77,12 @@ void store_stats(struct store *s, struct store_stats *ret)
 	s->ops->stats(s->sink, ret);
 }
 
-struct predicate *predicate_free(struct predicate *p)
+struct predicate *store_predicate_free(struct predicate *p)
 {
 	if (!p)
 		return NULL;
 	for (size_t i = 0; i < p->n_children; i++)
-		predicate_free(p->children[i]);
+		store_predicate_free(p->children[i]);
 	for (size_t i = 0; i < p->n_values; i++)
 		free(p->values[i]);
 	free(p->children);
@@ -99,13 +99,13 @@ static void strings_free(char **items, size_t n)
 	free(items);
 }
 
-struct selection *selection_free(struct selection *s)
+struct selection *store_selection_free(struct selection *s)
 {
 	if (!s)
 		return NULL;
 	strings_free(s->app_services, s->n_app_services);
 	strings_free(s->allowed_namespaces, s->n_allowed_namespaces);
-	predicate_free(s->where);
+	store_predicate_free(s->where);
 	free(s);
 	return NULL;
 }

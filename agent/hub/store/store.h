@@ -27,7 +27,7 @@ struct predicate {
 	char **values;				/* one, or a list for IN */
 	size_t n_values;
 };
-struct predicate *predicate_free(struct predicate *p);
+struct predicate *store_predicate_free(struct predicate *p);
 
 struct selection {
 	enum event event;
@@ -43,7 +43,7 @@ struct selection {
 	/* the caller does not wait any more: -ETIME soon; may be NULL */
 	const atomic_bool *given_up;
 };
-struct selection *selection_free(struct selection *s);
+struct selection *store_selection_free(struct selection *s);
 
 #define STORE_OTHERS "[others]"			/* frame of the stacks that were added up */
 /* frame of a stack, or in place of a frame, that the file does not have */

@@ -21,8 +21,8 @@ static struct batch *window(unsigned n)
 {
 	struct frame f[] = {{.kind = FRAME_APP, .name = "main", .module = "/bin/x"},
 			    {.kind = FRAME_LIBRARY, .name = "write", .module = "/lib/libc.so"}};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s = profile_add(b, p);
 	_cleanup_free_ char *text = xasprintf("%u", n);
 	const char *id = text;
@@ -31,14 +31,14 @@ static struct batch *window(unsigned n)
 	p->event = EVENT_ON_CPU;
 	p->end_ns = T0 * NSEC_PER_SEC;
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, text);
+	p->app_service = profile_batch_str(b, text);
 	p->process_id = 10;
 	profile_tag(b, p, "pod_ns", "app");
-	s->thread_comm = batch_str(b, "worker");
+	s->thread_comm = profile_batch_str(b, "worker");
 	s->cpu = -1;
 	s->value = N_VALUE;
 	s->n_samples = 3;
-	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
 	return b;
 }
 
@@ -87,7 +87,7 @@ static void make_next(void *arg)
 	(void)arg;
 	last.n = ++turn;
 	last.stored = false;
-	batch_free(next);
+	profile_batch_free(next);
 	next = window(last.n);
 }
 
@@ -135,7 +135,7 @@ static void write_check(void *arg)
 	assert_int_equal(value_of(s, last.n), N_VALUE);
 	/* nothing of before is set aside for what was no damage */
 	assert_int_equal(value_of(s, 1), N_VALUE);
-	batch_free(b);
+	profile_batch_free(b);
 	store_close(s);
 }
 
@@ -251,10 +251,10 @@ static void test_open_store(void **state)
 	turn = 1;
 	assert_int_equal(open_store(&open_one), 0);
 	assert_int_equal(store_write(open_one, b, &n_new), 0);
-	batch_free(b);
+	profile_batch_free(b);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		fault_each(&rows[i], NULL);
-	next = batch_free(next);
+	next = profile_batch_free(next);
 	store_close(open_one);
 }
 

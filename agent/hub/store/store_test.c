@@ -59,7 +59,7 @@ static void bounds_and_services(void **state)
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 2);
 	assert_string_equal(g.rows[1].text, "api: [p] api;main;[l] read;[/bin/x]");
-	predicate_free(sel.where);
+	store_predicate_free(sel.where);
 }
 
 /*
@@ -122,7 +122,7 @@ static void values(void **state)
 	struct store *s = *state;
 	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 * 2LL};
 	struct values v = {""};
-	struct batch *more = batch_new();
+	struct batch *more = profile_batch_new();
 
 	write_batch(s, two_services(), 3);
 	store_values(s, &sel, "pod_ns", 10, take_value, &v, NULL);
@@ -174,7 +174,7 @@ static void node_losses(void **state)
 static void node_losses_are_no_profiles(void **state)
 {
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_profile(b, "gap", "", 0, NULL, T0);
 	_cleanup_(got_done) struct got g = {0};
 
@@ -183,7 +183,7 @@ static void node_losses_are_no_profiles(void **state)
 	read_where(s, NULL, &g);
 	assert_int_equal(g.summary.n_losses, 1);
 	assert_int_equal(g.summary.n_profiles, 0);
-	b = batch_new();
+	b = profile_batch_new();
 	profile_lose(b, add_profile(b, "lost", "", 0, "app", T0), "window_full", 3, 0);
 	write_batch(s, b, 1);
 	read_where(s, NULL, &g);
@@ -272,7 +272,7 @@ static void survives_reopening(void **state)
 static void out_of_range_values(void **state)
 {
 	struct store *s = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_profile(b, "big", "api", 10, "app", T0);
 
 	add_sample(b, p, "w", false, "ok", 10);

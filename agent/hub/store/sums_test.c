@@ -10,23 +10,23 @@
 
 static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 {
-	sums_add(s, &(struct sum){stack, app, value, 1});
+	store_sums_add(s, &(struct sum){stack, app, value, 1});
 }
 
 /* Equal stacks of one application are one; greatest first, then by number. */
 static void known_sums(void **state)
 {
 	static const struct sum want[] = {{7, 1, 12, 2}, {7, 2, 11, 1}, {8, 1, 5, 1}, {9, 1, 5, 1}};
-	_cleanup_(sums_done) struct sums s;
+	_cleanup_(store_sums_done) struct sums s;
 
 	(void)state;
-	sums_init(&s, 100);
+	store_sums_init(&s, 100);
 	add(&s, 9, 1, 5);
 	add(&s, 7, 1, 10);
 	add(&s, 8, 1, 5);
 	add(&s, 7, 2, 11);
 	add(&s, 7, 1, 2);
-	sums_sort(&s);
+	store_sums_sort(&s);
 	assert_int_equal(s.n, ARRAY_SIZE(want));
 	assert_false(s.truncated);
 	for (size_t i = 0; i < s.n; i++)
@@ -35,35 +35,35 @@ static void known_sums(void **state)
 
 static void no_sums(void **state)
 {
-	_cleanup_(sums_done) struct sums s;
+	_cleanup_(store_sums_done) struct sums s;
 
 	(void)state;
-	sums_init(&s, 100);
-	sums_sort(&s);
+	store_sums_init(&s, 100);
+	store_sums_sort(&s);
 	assert_int_equal(s.n, 0);
 }
 
 static void sums_stay_in_range(void **state)
 {
-	_cleanup_(sums_done) struct sums s;
+	_cleanup_(store_sums_done) struct sums s;
 
 	(void)state;
-	sums_init(&s, 100);
+	store_sums_init(&s, 100);
 	for (int i = 0; i < 5; i++)
 		add(&s, 1, 1, SQ_MAX_VALUE - i);
-	sums_sort(&s);
+	store_sums_sort(&s);
 	assert_int_equal(s.items[0].value, SQ_MAX_VALUE);
 }
 
 /* However many stacks there are, a bounded number is kept: the greatest, whole, and it is told. */
 static void smallest_are_left_out(void **state)
 {
-	_cleanup_(sums_done) struct sums s;
+	_cleanup_(store_sums_done) struct sums s;
 	int64_t all = 0, n_all = 0;
 	size_t most = 0;
 
 	(void)state;
-	sums_init(&s, 10);
+	store_sums_init(&s, 10);
 	for (int64_t round = 0; round < 3; round++)
 		for (int64_t stack = 1; stack <= 20000; stack++) {
 			int64_t value = stack % 2000 == 7 ? 1000000 + stack : 1;
@@ -73,7 +73,7 @@ static void smallest_are_left_out(void **state)
 			n_all++;
 			most = MAX(most, s.cap);
 		}
-	sums_sort(&s);
+	store_sums_sort(&s);
 	assert_true(most <= 8192);
 	assert_true(s.truncated);
 	assert_int_equal(s.n, 10);
@@ -91,17 +91,17 @@ static void smallest_are_left_out(void **state)
 /* One that was cut and comes again: what it has lost is in others, and within the bound. */
 static void what_is_cut_has_a_bound(void **state)
 {
-	_cleanup_(sums_done) struct sums s;
+	_cleanup_(store_sums_done) struct sums s;
 	int64_t all = 40;
 
 	(void)state;
-	sums_init(&s, 10);
+	store_sums_init(&s, 10);
 	add(&s, 1, 1, 40);
 	for (int64_t stack = 2; !s.truncated; stack++, all += 50)
 		add(&s, stack, 1, 50);
 	assert_int_equal(s.short_by, 50);
 	add(&s, 1, 1, 1000);
-	sums_sort(&s);
+	store_sums_sort(&s);
 	assert_int_equal(s.n, 10);
 	assert_int_equal(s.items[0].stack, 1);
 	assert_int_equal(s.items[0].value, 1000);
@@ -113,7 +113,7 @@ static void what_is_cut_has_a_bound(void **state)
 
 static struct seen_key key_of(const struct sqlite_store *s, uint64_t i)
 {
-	return seen_key(s, &i, sizeof(i));
+	return store_seen_key(s, &i, sizeof(i));
 }
 
 /* What is used stays, what is not used for long makes room: memory is bounded. */
@@ -124,21 +124,22 @@ static void seen_is_bounded(void **state)
 	const struct seen_entry *e;
 
 	(void)state;
-	seen_forget(&s);
-	assert_null(seen_get(seen, key_of(&s, 1)));
+	store_seen_forget(&s);
+	assert_null(store_seen_get(seen, key_of(&s, 1)));
 	for (uint64_t i = 1; i <= 1000000; i++) {
-		seen_put(seen, &(struct seen_entry){key_of(&s, i), (int64_t)i, (int64_t)i * 2});
-		e = seen_get(seen, key_of(&s, 1));
+		store_seen_put(seen,
+			       &(struct seen_entry){key_of(&s, i), (int64_t)i, (int64_t)i * 2});
+		e = store_seen_get(seen, key_of(&s, 1));
 		assert_non_null(e);
 		assert_int_equal(e->id, 1);
 		assert_int_equal(e->time_s, 2);
 	}
-	assert_non_null(seen_get(seen, key_of(&s, 999999)));
-	assert_null(seen_get(seen, key_of(&s, 2)));
+	assert_non_null(store_seen_get(seen, key_of(&s, 999999)));
+	assert_null(store_seen_get(seen, key_of(&s, 2)));
 	assert_true(seen->young.cap + seen->old.cap <= 1u << 19);
-	seen_forget(&s);
-	assert_null(seen_get(seen, key_of(&s, 1)));
-	seen_forget(&s);
+	store_seen_forget(&s);
+	assert_null(store_seen_get(seen, key_of(&s, 1)));
+	store_seen_forget(&s);
 }
 
 int main(void)

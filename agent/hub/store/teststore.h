@@ -68,7 +68,7 @@ static inline void sql(const char *dir, const char *text)
 	sqlite3 *db = NULL;
 
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(samples_functions(db), 0);
+	assert_int_equal(store_samples_functions(db), 0);
 	if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
 		fail_msg("%s", sqlite3_errmsg(db));
 	sqlite3_close(db);
@@ -79,13 +79,13 @@ static inline void sql(const char *dir, const char *text)
 static inline struct profile *add_profile(struct batch *b, const char *id, const char *app,
 					  uint32_t pid, const char *ns, int64_t end_s)
 {
-	struct profile *p = batch_profile(b);
+	struct profile *p = profile_batch_profile(b);
 
 	profile_id_make(&id, 1, p->id);
 	p->event = EVENT_ON_CPU;
 	p->end_ns = (uint64_t)end_s * NSEC_PER_SEC;
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, app);
+	p->app_service = profile_batch_str(b, app);
 	p->process_id = pid;
 	profile_tag(b, p, "pod_cluster", "c1");
 	profile_tag(b, p, "pod_node", "n1");
@@ -108,17 +108,17 @@ static inline void add_sample(struct batch *b, struct profile *p, const char *th
 	};
 	struct profile_sample *s = profile_add(b, p);
 
-	s->thread_comm = batch_str(b, thread);
+	s->thread_comm = profile_batch_str(b, thread);
 	s->main_thread = main;
 	s->cpu = -1;
 	s->value = value;
 	s->n_samples = (uint64_t)value / 10;
-	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
 }
 
 static inline struct batch *two_services(void)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
 
 	profile_tag(b, p, "k8s.label.tier", "it's \"web\"; --");
@@ -139,13 +139,13 @@ static inline void write_batch(struct store *s, struct batch *b, size_t want_new
 
 	assert_int_equal(store_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, want_new);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 static inline void many_rows(struct store *s, int from_s, int n_profiles, int n_stacks)
 {
 	for (int i = 0; i < n_profiles; i++) {
-		struct batch *b = batch_new();
+		struct batch *b = profile_batch_new();
 		char id[32], name[32];
 		struct profile *p;
 
@@ -221,7 +221,7 @@ static inline int take(const struct store_row *row, void *arg)
 	for (size_t i = 0; i < row->n_frames; i++)
 		flat[i] = *row->frames[i];
 	buf_printf(&b, "%s: ", row->app_service ? row->app_service : "(none)");
-	stack_render(&row->head, flat, row->n_frames, &b);
+	profile_stack_render(&row->head, flat, row->n_frames, &b);
 	if (g->n < ARRAY_SIZE(g->rows)) {
 		snprintf(g->rows[g->n].text, sizeof(g->rows[0].text), "%s", b.data);
 		g->rows[g->n].value = row->value;
@@ -258,7 +258,7 @@ static inline void read_where(struct store *s, struct predicate *where, struct g
 				.max_time_ns = 600 * NSEC_PER_SEC /* a busy machine */};
 
 	read_rows(s, &sel, g);
-	predicate_free(where);
+	store_predicate_free(where);
 }
 
 static inline int64_t value_where(struct store *s, struct predicate *where)
@@ -306,7 +306,7 @@ static inline struct profile *add_snapshot(struct batch *b, const char *app, uin
 static inline void write_snapshot(struct store *s, const char *app, uint32_t pid, int64_t end_s,
 				  const struct live *live)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	add_snapshot(b, app, pid, end_s, live);
 	write_batch(s, b, 1);

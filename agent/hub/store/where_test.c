@@ -90,16 +90,16 @@ static void like(void **state)
 	char many[400];
 
 	(void)state;
-	assert_true(match_like("a%c", "abbbc"));
-	assert_false(match_like("a%c", "abbb"));
-	assert_true(match_like("\\*x", "*x"));
-	assert_false(match_like("\\*x", "axx"));
-	assert_true(match_like("a_c", "a\xc3\xa9"
-				      "c"));
-	assert_true(match_like("%", ""));
+	assert_true(store_match_like("a%c", "abbbc"));
+	assert_false(store_match_like("a%c", "abbb"));
+	assert_true(store_match_like("\\*x", "*x"));
+	assert_false(store_match_like("\\*x", "axx"));
+	assert_true(store_match_like("a_c", "a\xc3\xa9"
+					    "c"));
+	assert_true(store_match_like("%", ""));
 	memset(many, 'a', sizeof(many));
 	many[sizeof(many) - 1] = '\0';
-	assert_false(match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and soon */
+	assert_false(store_match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and soon */
 }
 
 /* Not "no match". */
@@ -115,7 +115,7 @@ static void a_pattern_of_too_many_steps_is_told(void **state)
 	sel.where = leaf(PRED_REGEXP, "k8s.label.tier", "^(((.+)+)+)+\\d$");
 	assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ELOOP);
 	assert_non_null(strstr(e.reason, "too many steps"));
-	predicate_free(sel.where);
+	store_predicate_free(sel.where);
 	got_done(&got);
 }
 
@@ -145,7 +145,7 @@ static void a_match_ends_with_its_query(void **state)
 		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ETIME);
 		sel.given_up = NULL;
 		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), 0);
-		predicate_free(sel.where);
+		store_predicate_free(sel.where);
 	}
 }
 
@@ -156,7 +156,7 @@ static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
 	struct profile_link l = {.trace_id = {[15] = trace}, .span_id = {[7] = span}};
 	uint32_t link;
 
-	assert_int_equal(batch_link(b, &l, &link), 0);
+	assert_int_equal(profile_batch_link(b, &l, &link), 0);
 	return link;
 }
 
@@ -165,7 +165,7 @@ static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
 /* One stack in two calls and outside of any: one row, and each call finds its part. */
 static struct batch *two_calls(void)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	struct profile *p = add_profile(b, "1", "api", 10, "app", T0);
 
 	add_sample(b, p, "worker", false, "write", 100);
@@ -241,7 +241,7 @@ static void assert_values(struct store *s, const char *tag, struct predicate *wh
 	buf_init(&all, 0);
 	assert_int_equal(store_values(s, &sel, tag, 10, join_values, &all, NULL), 0);
 	assert_string_equal(all.data ? all.data : "", expected);
-	predicate_free(where);
+	store_predicate_free(where);
 }
 
 static void values_where_samples_are(void **state)

@@ -94,7 +94,8 @@ static const char *show(struct symbols_names *n, struct file *file, const char *
 		return s->text;
 	s = xcalloc(1, sizeof(*s));
 	s->raw = raw;
-	s->text = demangler_text(symbols_demangler(n->symbols), raw, &file->cost->names, &again_ns);
+	s->text = elf_demangler_text(symbols_demangler(n->symbols), raw, &file->cost->names,
+				     &again_ns);
 	HASH_ADD_PTR(n->shown, raw, s);
 	return s->text;
 }

@@ -422,7 +422,7 @@ int symbols_open(const struct symbols_config *c, struct symbols **ret, struct fi
 	s = xcalloc(1, sizeof(*s));
 	s->dir = xstrdup(c->dir);
 	s->max_bytes = c->max_bytes;
-	s->demangler = demangler_new(NULL, false);
+	s->demangler = elf_demangler_new(NULL, false);
 	pthread_mutex_init(&s->lock, NULL);
 	while (!r && (errno = 0, e = readdir(d)))
 		r = read_entry(s, dirfd(d), e->d_name);
@@ -443,7 +443,7 @@ struct symbols *symbols_close(struct symbols *s)
 		return NULL;
 	while (s->files)
 		forget(s, s->files);
-	demangler_free(s->demangler);
+	elf_demangler_free(s->demangler);
 	pthread_mutex_destroy(&s->lock);
 	free(s->dir);
 	free(s);

@@ -41,7 +41,7 @@ struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
  * file. NULL: there is no such file.
  */
 struct symbols_cost {
-	struct name_cost names;		/* for demangler_text */
+	struct name_cost names;		/* for elf_demangler_text */
 	unsigned refs;			/* private */
 };
 struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id);

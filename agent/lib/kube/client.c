@@ -267,7 +267,7 @@ static void request_done(int status, const char *body, size_t n, const char *err
 	else if (status / 100 == 2)
 		kube_server_works(q->kube);
 	if (n)
-		json = json_loadb(body, n, JSON_ALLOW_NUL, NULL); /* as watch_parse() */
+		json = json_loadb(body, n, JSON_ALLOW_NUL, NULL); /* as kube_watch_parse() */
 	if (error)
 		text = xstrdup(error);
 	else if (status / 100 != 2)

@@ -14,13 +14,13 @@ static struct counter *oversized_counter(void)
 	return counter("kube_dropped_total", "reason", "oversized_object");
 }
 
-void lines_init(struct lines *l, size_t max_bytes)
+void kube_lines_init(struct lines *l, size_t max_bytes)
 {
 	*l = (struct lines){.oversized = oversized_counter()};
 	buf_init(&l->line, max_bytes);
 }
 
-void lines_done(struct lines *l)
+void kube_lines_done(struct lines *l)
 {
 	buf_done(&l->line);
 }
@@ -50,7 +50,7 @@ static bool end_line(struct lines *l, line_fn *fn, void *arg)
 	return go_on;
 }
 
-bool lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg)
+bool kube_lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg)
 {
 	while (n) {
 		const char *end = memchr(p, '\n', n);
@@ -69,7 +69,7 @@ bool lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg
 
 /* ---- lists ---- */
 
-void list_split_init(struct list_split *s, size_t max_item_bytes)
+void kube_list_split_init(struct list_split *s, size_t max_item_bytes)
 {
 	*s = (struct list_split){.oversized = oversized_counter()};
 	buf_init(&s->item, max_item_bytes);
@@ -77,7 +77,7 @@ void list_split_init(struct list_split *s, size_t max_item_bytes)
 	buf_init(&s->key, MAX_KEY_BYTES);
 }
 
-void list_split_done(struct list_split *s)
+void kube_list_split_done(struct list_split *s)
 {
 	buf_done(&s->item);
 	buf_done(&s->skeleton);
@@ -145,7 +145,7 @@ static bool close_bracket(struct list_split *s, char ch, line_fn *fn, void *arg)
 	return true;
 }
 
-bool list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg)
+bool kube_list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg)
 {
 	for (; n; p++, n--) {
 		char ch = *p;
@@ -185,7 +185,7 @@ char *kube_status_text(int status, const json_t *body)
 			: xasprintf("HTTP %d", status);
 }
 
-uint64_t backoff_next(struct backoff *b, const struct kube_times *t)
+uint64_t kube_backoff_next(struct backoff *b, const struct kube_times *t)
 {
 	uint64_t now_ns = now_mono_ns(), base;
 

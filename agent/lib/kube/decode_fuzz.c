@@ -24,18 +24,18 @@ static void decode(const char *p, size_t n, size_t cut, bool list, struct buf *o
 	struct lines l;
 	struct list_split s;
 
-	lines_init(&l, LIMIT);
-	list_split_init(&s, LIMIT);
+	kube_lines_init(&l, LIMIT);
+	kube_list_split_init(&s, LIMIT);
 	if (list) {
-		list_split_feed(&s, p, cut, collect, out);
-		list_split_feed(&s, p + cut, n - cut, collect, out);
+		kube_list_split_feed(&s, p, cut, collect, out);
+		kube_list_split_feed(&s, p + cut, n - cut, collect, out);
 		buf_add(out, s.skeleton.data, s.skeleton.len);
 	} else {
-		lines_feed(&l, p, cut, collect, out);
-		lines_feed(&l, p + cut, n - cut, collect, out);
+		kube_lines_feed(&l, p, cut, collect, out);
+		kube_lines_feed(&l, p + cut, n - cut, collect, out);
 	}
-	list_split_done(&s);
-	lines_done(&l);
+	kube_list_split_done(&s);
+	kube_lines_done(&l);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)

@@ -77,7 +77,7 @@ void kube_server_works(struct kube *k);
 struct backoff {
 	uint64_t next_ns, last_used_ns;
 };
-uint64_t backoff_next(struct backoff *b, const struct kube_times *t);
+uint64_t kube_backoff_next(struct backoff *b, const struct kube_times *t);
 
 /* ---- lines of a watch ---- */
 /* Hands on every line that is not empty, without its end; false from fn stops at once. */
@@ -88,9 +88,9 @@ struct lines {
 	uint64_t n_lost;
 };
 typedef bool line_fn(const char *line, size_t n, void *arg);
-void lines_init(struct lines *l, size_t max_bytes);
-void lines_done(struct lines *l);
-bool lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg);
+void kube_lines_init(struct lines *l, size_t max_bytes);
+void kube_lines_done(struct lines *l);
+bool kube_lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void *arg);
 
 /* ---- items of a list ---- */
 /*
@@ -104,9 +104,9 @@ struct list_split {
 	bool in_string, escaped, in_items, skipping;
 	struct counter *oversized;
 };
-void list_split_init(struct list_split *s, size_t max_item_bytes);
-void list_split_done(struct list_split *s);
-bool list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
+void kube_list_split_init(struct list_split *s, size_t max_item_bytes);
+void kube_list_split_done(struct list_split *s);
+bool kube_list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
 
 /* ---- the objects of one watch ---- */
 /* {store}: the delivered objects. All callbacks go through it. */

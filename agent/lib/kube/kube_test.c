@@ -816,12 +816,12 @@ static void lines_14_cut_at_every_byte(void **state)
 		_cleanup_buf_ struct buf got = {0};
 		struct lines l;
 
-		lines_init(&l, 16);
-		assert_true(lines_feed(&l, text, cut, collect, &got));
-		assert_true(lines_feed(&l, text + cut, n - cut, collect, &got));
+		kube_lines_init(&l, 16);
+		assert_true(kube_lines_feed(&l, text, cut, collect, &got));
+		assert_true(kube_lines_feed(&l, text + cut, n - cut, collect, &got));
 		assert_string_equal(got.data, "[{\"a\":1}][{\"b\":\"x\\n\"}][last]");
 		assert_int_equal(l.n_lost, 1);
-		lines_done(&l);
+		kube_lines_done(&l);
 	}
 }
 
@@ -839,15 +839,15 @@ static void list_14_cut_at_every_byte(void **state)
 		_cleanup_json_ json_t *j = NULL;
 		struct list_split s;
 
-		list_split_init(&s, 20);
-		assert_true(list_split_feed(&s, text, cut, collect, &got));
-		assert_true(list_split_feed(&s, text + cut, n - cut, collect, &got));
+		kube_list_split_init(&s, 20);
+		assert_true(kube_list_split_feed(&s, text, cut, collect, &got));
+		assert_true(kube_list_split_feed(&s, text + cut, n - cut, collect, &got));
 		assert_string_equal(got.data, "[{\"a\":\"]}\\\"\"}][{\"b\":[{},[1]]}]");
 		j = json_loads(s.skeleton.data, 0, NULL);
 		assert_int_equal(json_array_size(json_at(j, "items")), 0);
 		assert_int_equal(json_array_size(json_at(j, "x.items")), 1);
 		assert_non_null(json_at(j, "metadata.continue"));
-		list_split_done(&s);
+		kube_list_split_done(&s);
 	}
 }
 
@@ -859,13 +859,13 @@ static void backoff_grows_to_its_maximum(void **state)
 
 	(void)state;
 	for (int i = 0; i < 20; i++) {
-		uint64_t ns = backoff_next(&b, t);
+		uint64_t ns = kube_backoff_next(&b, t);
 
 		assert_in_range(ns, base, 2 * base);
 		base = MIN(base * 2, t->backoff_max_ns);
 	}
 	b.last_used_ns -= t->backoff_reset_ns + 1;
-	assert_in_range(backoff_next(&b, t), t->backoff_first_ns, 2 * t->backoff_first_ns);
+	assert_in_range(kube_backoff_next(&b, t), t->backoff_first_ns, 2 * t->backoff_first_ns);
 }
 
 /* ---- 47: a server goes and comes, and a cluster of agents with it ---- */
@@ -918,7 +918,7 @@ static void backoff_47_many_agents_spread(void **state)
 
 			back_ns[a] = 0;
 			while (back_ns[a] < table[i].outage_ns)
-				back_ns[a] += backoff_next(&b, &kube_times_default);
+				back_ns[a] += kube_backoff_next(&b, &kube_times_default);
 		}
 		qsort(back_ns, N_AGENTS, sizeof(back_ns[0]), by_time);
 		most = busiest(back_ns, N_AGENTS, table[i].window_ns);

@@ -20,13 +20,13 @@ static void really_free(struct kube_watch *w);
 
 /* ---- telling the owner, who may free us meanwhile ---- */
 
-void watch_enter(struct kube_watch *w)
+void kube_watch_enter(struct kube_watch *w)
 {
 	w->depth++;
 }
 
 /* true: w is still there */
-bool watch_leave(struct kube_watch *w)
+bool kube_watch_leave(struct kube_watch *w)
 {
 	if (--w->depth == 0 && w->dead) {
 		really_free(w);
@@ -35,7 +35,7 @@ bool watch_leave(struct kube_watch *w)
 	return !w->dead;
 }
 
-void watch_tell_state(struct kube_watch *w, const char *error)
+void kube_watch_tell_state(struct kube_watch *w, const char *error)
 {
 	if (w->dead || (w->told && str_equal(w->error, error)))
 		return;
@@ -46,7 +46,7 @@ void watch_tell_state(struct kube_watch *w, const char *error)
 		w->ops.state(w->error, w->arg);
 }
 
-void watch_tell_synced(struct kube_watch *w)
+void kube_watch_tell_synced(struct kube_watch *w)
 {
 	if (w->synced || w->dead)
 		return;
@@ -57,7 +57,7 @@ void watch_tell_synced(struct kube_watch *w)
 
 /* ---- waiting ---- */
 
-void watch_set_text(char **p, const char *s)
+void kube_watch_set_text(char **p, const char *s)
 {
 	char *copy = s && *s ? xstrdup(s) : NULL;
 
@@ -65,7 +65,7 @@ void watch_set_text(char **p, const char *s)
 	*p = copy;
 }
 
-void watch_drop_items(struct kube_watch *w)
+void kube_watch_drop_items(struct kube_watch *w)
 {
 	for (size_t i = w->i_item; i < w->n_items; i++)
 		json_decref(w->items[i].obj);
@@ -73,15 +73,15 @@ void watch_drop_items(struct kube_watch *w)
 	w->items = NULL;
 	w->n_items = w->cap_items = w->i_item = 0;
 	w->items_bytes = 0;
-	watch_set_text(&w->next_page, NULL);
+	kube_watch_set_text(&w->next_page, NULL);
 	w->whole = false;
 }
 
-void watch_wait(struct kube_watch *w, bool list, uint64_t ns)
+void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns)
 {
 	if (w->dead)
 		return;
-	watch_drop_items(w);
+	kube_watch_drop_items(w);
 	w->state = ST_WAIT;
 	w->list_next = list;
 	w->awaits_server = false;
@@ -92,27 +92,27 @@ void watch_wait(struct kube_watch *w, bool list, uint64_t ns)
 	timer_set(w->loop, &w->timer, ns, go_on, w);
 }
 
-void watch_count(const char *event)
+void kube_watch_count(const char *event)
 {
 	counter_add(counter("kube_watch_total", "event", event), 1);
 }
 
 /* What the server asks for counts when it is longer than our own backoff. */
-void watch_back_off(struct kube_watch *w, bool list)
+void kube_watch_back_off(struct kube_watch *w, bool list)
 {
-	uint64_t ns = backoff_next(&w->backoff, w->times); /* MAX() would call it twice */
+	uint64_t ns = kube_backoff_next(&w->backoff, w->times); /* MAX() would call it twice */
 
-	watch_count("backoff");
-	watch_wait(w, list, MAX(ns, w->retry_after_ns));
+	kube_watch_count("backoff");
+	kube_watch_wait(w, list, MAX(ns, w->retry_after_ns));
 }
 
-void watch_await_server(struct kube_watch *w)
+void kube_watch_await_server(struct kube_watch *w)
 {
 	w->awaits_server = true;
 	w->not_before_ns = now_mono_ns() + w->retry_after_ns;
 }
 
-void watch_worked(struct kube_watch *w)
+void kube_watch_worked(struct kube_watch *w)
 {
 	w->n_unauthorized = w->n_missing = w->n_hurried = 0;
 }
@@ -131,7 +131,7 @@ static void on_server_works(void *arg)
 		return;
 	w->n_hurried++;
 	w->backoff = (struct backoff){0};
-	watch_count("hurry");
+	kube_watch_count("hurry");
 	timer_set(w->loop, &w->timer, due - now, go_on, w);
 }
 
@@ -140,8 +140,8 @@ static void slow(struct kube_watch *w, bool list)
 {
 	uint64_t ns = w->times->slow_ns + random_below(w->times->slow_ns / 2 + 1);
 
-	watch_count("backoff");
-	watch_wait(w, list, MAX(ns, w->retry_after_ns));
+	kube_watch_count("backoff");
+	kube_watch_wait(w, list, MAX(ns, w->retry_after_ns));
 }
 
 static void go_on(void *arg)
@@ -149,17 +149,17 @@ static void go_on(void *arg)
 	struct kube_watch *w = arg;
 
 	if (w->list_next || !w->rv)
-		watch_start_list(w);
+		kube_watch_start_list(w);
 	else
-		watch_start_stream(w);
+		kube_watch_start_stream(w);
 }
 
-void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why)
+void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const char *why)
 {
 	_cleanup_free_ char *text = xasprintf("%s %s: %s", what, w->path, why);
 
-	watch_tell_state(w, text);
-	watch_back_off(w, list);
+	kube_watch_tell_state(w, text);
+	kube_watch_back_off(w, list);
 }
 
 /* ---- answers that are no list and no stream ---- */
@@ -171,7 +171,7 @@ static char *status_text(struct kube_watch *w)
 	return kube_status_text(w->status, j);
 }
 
-bool watch_says_too_large(const char *text)
+bool kube_watch_says_too_large(const char *text)
 {
 	return strstr(text, "Too large resource version") != NULL;
 }
@@ -181,34 +181,34 @@ static void on_missing(struct kube_watch *w, const char *text)
 {
 	w->n_missing++;
 	if (!w->optional) {
-		watch_tell_state(w, text);
+		kube_watch_tell_state(w, text);
 		slow(w, true);
 		return;
 	}
 	if (w->synced && w->n_missing < 2) {
-		watch_back_off(w, true);
+		kube_watch_back_off(w, true);
 		return;
 	}
-	watch_set_text(&w->rv, NULL);
+	kube_watch_set_text(&w->rv, NULL);
 	kube_store_begin(w->store);
 	kube_store_sweep(w->store, UINT32_MAX);
-	watch_tell_synced(w);
-	watch_tell_state(w, NULL);
+	kube_watch_tell_synced(w);
+	kube_watch_tell_state(w, NULL);
 	slow(w, true);
 }
 
 /* What the head says counts, also where the rest of the answer does not come. */
-bool watch_is_refused(const struct kube_watch *w)
+bool kube_watch_is_refused(const struct kube_watch *w)
 {
 	return w->status != 0 && w->status != 200;
 }
 
-void watch_on_bad_status(struct kube_watch *w, bool listing)
+void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 {
 	_cleanup_free_ char *answer = status_text(w);
 	_cleanup_free_ char *text =
 		xasprintf("%s %s: %s", listing ? "list" : "watch", w->path, answer);
-	bool too_large = watch_says_too_large(answer), refused;
+	bool too_large = kube_watch_says_too_large(answer), refused;
 
 	if (w->status != 401)
 		w->n_unauthorized = 0;
@@ -216,40 +216,40 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 	case 401:
 		kube_reread_token(w->kube);
 		if (w->n_unauthorized++ == 0) {
-			watch_wait(w, listing, 0);
+			kube_watch_wait(w, listing, 0);
 			return;
 		}
-		watch_tell_state(w, text);
+		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		return;
 	case 403: /* also what a server says that has not read its roles yet */
-		watch_tell_state(w, text);
+		kube_watch_tell_state(w, text);
 		slow(w, listing);
-		watch_await_server(w);
+		kube_watch_await_server(w);
 		return;
 	case 404:
 		on_missing(w, text);
 		return;
 	case 410:
 		if (listing && w->next_page && !w->whole) { /* the page's snapshot is gone */
-			watch_drop_items(w);
+			kube_watch_drop_items(w);
 			w->whole = w->quorum = true;
-			watch_start_list(w);
+			kube_watch_start_list(w);
 			return;
 		}
 		w->rv_useless |= listing;
 		if (listing && !w->quorum)
-			watch_wait(w, true, 0);
+			kube_watch_wait(w, true, 0);
 		else
-			watch_back_off(w, true);
+			kube_watch_back_off(w, true);
 		return;
 	default:
 		if (too_large) {
 			w->rv_useless = true;
 			if (listing && !w->quorum)
-				watch_wait(w, true, 0);
+				kube_watch_wait(w, true, 0);
 			else
-				watch_back_off(w, true);
+				kube_watch_back_off(w, true);
 			return;
 		}
 		/*
@@ -258,14 +258,14 @@ void watch_on_bad_status(struct kube_watch *w, bool listing)
 		 */
 		refused = w->status >= 400 && w->status < 500 && w->status != 429;
 		w->rv_useless |= listing && w->status == 400; /* no version of this server's */
-		watch_tell_state(w, text);
-		watch_back_off(w, listing || refused);
+		kube_watch_tell_state(w, text);
+		kube_watch_back_off(w, listing || refused);
 		if (w->status >= 500)
-			watch_await_server(w);
+			kube_watch_await_server(w);
 	}
 }
 
-void watch_remember_head(int status, const struct http_headers *h, void *arg)
+void kube_watch_remember_head(int status, const struct http_headers *h, void *arg)
 {
 	struct kube_watch *w = arg;
 	const char *retry = http_header(h, "Retry-After");
@@ -281,12 +281,12 @@ void watch_remember_head(int status, const struct http_headers *h, void *arg)
 
 /* ---- objects ---- */
 
-void watch_dropped(const char *reason)
+void kube_watch_dropped(const char *reason)
 {
 	counter_add(counter("kube_dropped_total", "reason", reason), 1);
 }
 
-json_t *watch_parse(struct kube_watch *w, const char *text, size_t n)
+json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 {
 	json_t *j =
 		json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* whoever may annotate may write one */
@@ -295,12 +295,12 @@ json_t *watch_parse(struct kube_watch *w, const char *text, size_t n)
 		return j;
 	json_decref(j);
 	w->event_lost = true;
-	watch_dropped("garbage");
+	kube_watch_dropped("garbage");
 	return NULL;
 }
 
 /* Nobody needs them and they are often half of an object. */
-size_t watch_trim(const struct kube_watch *w, json_t *obj)
+size_t kube_watch_trim(const struct kube_watch *w, json_t *obj)
 {
 	json_object_del(json_object_get(obj, "metadata"), "managedFields");
 	if (w->trim)
@@ -308,7 +308,7 @@ size_t watch_trim(const struct kube_watch *w, json_t *obj)
 	return json_memory_bytes(obj);
 }
 
-void watch_reset_answer(struct kube_watch *w)
+void kube_watch_reset_answer(struct kube_watch *w)
 {
 	w->status = 0;
 	w->retry_after_ns = 0;
@@ -318,7 +318,7 @@ void watch_reset_answer(struct kube_watch *w)
 }
 
 /* The reason is acted on where it is known. */
-void watch_hang_up(struct kube_watch *w)
+void kube_watch_hang_up(struct kube_watch *w)
 {
 	if (w->call)
 		http_cancel(TAKE_PTR(w->call));
@@ -365,17 +365,17 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	buf_init(&w->error_body, MAX_ERROR_BYTES);
 	w->listener = (struct kube_listener){.fn = on_server_works, .arg = w};
 	kube_listen(k, &w->listener);
-	watch_wait(w, true, s->start_jitter_ns ? random_below(s->start_jitter_ns) : 0);
+	kube_watch_wait(w, true, s->start_jitter_ns ? random_below(s->start_jitter_ns) : 0);
 	*ret = w;
 	return 0;
 }
 
 static void really_free(struct kube_watch *w)
 {
-	watch_drop_items(w);
+	kube_watch_drop_items(w);
 	kube_store_free(w->store);
-	lines_done(&w->lines);
-	list_split_done(&w->split);
+	kube_lines_done(&w->lines);
+	kube_list_split_done(&w->split);
 	buf_done(&w->error_body);
 	free(w->path);
 	free(w->selectors);
@@ -395,7 +395,7 @@ struct kube_watch *kube_watch_free(struct kube_watch *w)
 	w->dead = true;
 	kube_unlisten(w->kube, &w->listener);
 	kube_store_mute(w->store);
-	watch_hang_up(w);
+	kube_watch_hang_up(w);
 	if (w->probe)
 		http_cancel(TAKE_PTR(w->probe));
 	timer_cancel(&w->timer);

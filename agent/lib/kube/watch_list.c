@@ -13,18 +13,19 @@
 static bool on_item(const char *text, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
-	json_t *obj = watch_parse(w, text, n);
+	json_t *obj = kube_watch_parse(w, text, n);
 	size_t n_bytes;
 
 	if (!obj) {
 		w->n_left_out++;
 		return true;
 	}
-	n_bytes = watch_trim(w, obj);
+	n_bytes = kube_watch_trim(w, obj);
 	if (w->n_items >= MAX_LISTED || n_bytes > w->max_bytes - w->items_bytes) {
 		json_decref(obj);
 		w->n_left_out++;
-		watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects" : "too_many_bytes");
+		kube_watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects"
+							    : "too_many_bytes");
 		return true;
 	}
 	w->items_bytes += n_bytes;
@@ -39,7 +40,7 @@ static void list_data(const void *p, size_t n, void *arg)
 	struct kube_watch *w = arg;
 
 	if (w->status == 200)
-		list_split_feed(&w->split, p, n, on_item, w);
+		kube_list_split_feed(&w->split, p, n, on_item, w);
 	else
 		buf_add(&w->error_body, p, n);
 }
@@ -58,38 +59,38 @@ static void deliver(void *arg)
 	struct kube_watch *w = arg;
 	bool more = true;
 
-	watch_enter(w);
+	kube_watch_enter(w);
 	for (unsigned n = 0; n < DELIVER_SLICE && w->i_item < w->n_items && !w->dead; n++) {
 		json_t *obj = w->items[w->i_item].obj;
 		size_t n_bytes = w->items[w->i_item++].n_bytes;
 
 		complete_type(w, obj);
 		if (kube_store_apply(w->store, obj, n_bytes) == -EINVAL)
-			watch_dropped("object_without_name");
+			kube_watch_dropped("object_without_name");
 		json_decref(obj);
 	}
 	if (w->i_item == w->n_items && !w->dead)
 		more = kube_store_sweep(w->store, DELIVER_SLICE);
 	if (!more && !w->dead) {
-		watch_drop_items(w);
-		watch_tell_synced(w);
-		watch_tell_state(w, NULL);
+		kube_watch_drop_items(w);
+		kube_watch_tell_synced(w);
+		kube_watch_tell_state(w, NULL);
 	}
-	if (!watch_leave(w))
+	if (!kube_watch_leave(w))
 		return;
 	if (more)
 		timer_set(w->loop, &w->timer, 0, deliver, w);
 	else if (!w->once)
-		watch_start_stream(w);
+		kube_watch_start_stream(w);
 }
 
 static void list_complete(struct kube_watch *w)
 {
-	watch_set_text(&w->rv, w->list_rv);
+	kube_watch_set_text(&w->rv, w->list_rv);
 	w->rv_useless = false;
 	w->event_lost = false;
 	w->n_errors = 0;
-	watch_worked(w);
+	kube_watch_worked(w);
 	kube_store_begin(w->store);
 	w->i_item = 0;
 	w->state = ST_DELIVERING;
@@ -115,10 +116,10 @@ static const char *read_skeleton(struct kube_watch *w)
 	if (!*rv)
 		return "the list has no resourceVersion";
 	item_kind = xstrndup(kind, strlen(kind) - 4);
-	watch_set_text(&w->list_kind, item_kind);
-	watch_set_text(&w->list_version, json_str_at(j, "apiVersion", ""));
-	watch_set_text(&w->list_rv, rv);
-	watch_set_text(&w->next_page, json_str_at(j, "metadata.continue", ""));
+	kube_watch_set_text(&w->list_kind, item_kind);
+	kube_watch_set_text(&w->list_version, json_str_at(j, "apiVersion", ""));
+	kube_watch_set_text(&w->list_rv, rv);
+	kube_watch_set_text(&w->next_page, json_str_at(j, "metadata.continue", ""));
 	return NULL;
 }
 
@@ -129,24 +130,24 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	(void)body;
 	(void)n;
 	w->call = NULL;
-	watch_enter(w);
-	if (watch_is_refused(w)) {
-		watch_on_bad_status(w, true);
+	kube_watch_enter(w);
+	if (kube_watch_is_refused(w)) {
+		kube_watch_on_bad_status(w, true);
 	} else if (status == 0) {
 		kube_look_at_ca(w->kube);
-		watch_fail(w, true, "list", error);
-		watch_await_server(w);
+		kube_watch_fail(w, true, "list", error);
+		kube_watch_await_server(w);
 	} else {
 		const char *why = read_skeleton(w);
 
 		if (why)
-			watch_fail(w, true, "list", why);
+			kube_watch_fail(w, true, "list", why);
 		else if (w->next_page)
-			watch_start_list(w);
+			kube_watch_start_list(w);
 		else
 			list_complete(w);
 	}
-	watch_leave(w);
+	kube_watch_leave(w);
 }
 
 /* Lists have no end time, only a longest silence. */
@@ -157,10 +158,10 @@ static void watch_list(void *arg)
 	if (w->call &&
 	    http_call_idle_ns(w->call) > MIN(w->times->list_head_ns, w->times->probe_ns)) {
 		http_cancel(TAKE_PTR(w->call));
-		watch_enter(w);
-		watch_fail(w, true, "list", "the server fell silent");
-		watch_await_server(w);
-		watch_leave(w);
+		kube_watch_enter(w);
+		kube_watch_fail(w, true, "list", "the server fell silent");
+		kube_watch_await_server(w);
+		kube_watch_leave(w);
 		return;
 	}
 	timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_list, w);
@@ -185,14 +186,14 @@ static char *list_path(struct kube_watch *w)
 	return buf_steal(&b);
 }
 
-void watch_start_list(struct kube_watch *w)
+void kube_watch_start_list(struct kube_watch *w)
 {
 	struct kube_stream s = {
 		.accept = w->metadata_only ? "application/json;as=PartialObjectMetadataList;"
 					     "g=meta.k8s.io;v=v1,application/json"
 					   : "application/json",
 		.timeout_ns = w->times->list_head_ns,
-		.on_head = watch_remember_head,
+		.on_head = kube_watch_remember_head,
 		.on_data = list_data,
 		.on_done = list_done,
 		.arg = w,
@@ -207,17 +208,17 @@ void watch_start_list(struct kube_watch *w)
 	if (!w->next_page)
 		w->n_left_out = 0;
 	w->state = ST_LISTING;
-	watch_count("list");
-	watch_reset_answer(w);
-	list_split_done(&w->split);
-	list_split_init(&w->split, w->times->max_object_bytes);
+	kube_watch_count("list");
+	kube_watch_reset_answer(w);
+	kube_list_split_done(&w->split);
+	kube_list_split_init(&w->split, w->times->max_object_bytes);
 	path = list_path(w);
 	s.path = path;
 	r = kube_stream(w->kube, &s, &w->call);
 	if (r < 0) {
-		watch_enter(w);
-		watch_fail(w, true, "list", strerror(-r));
-		watch_leave(w);
+		kube_watch_enter(w);
+		kube_watch_fail(w, true, "list", strerror(-r));
+		kube_watch_leave(w);
 	} else {
 		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_list, w);
 	}

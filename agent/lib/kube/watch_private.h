@@ -59,35 +59,35 @@ struct kube_watch {
 	size_t n_items, cap_items, i_item, items_bytes, n_left_out;
 };
 
-void watch_start_list(struct kube_watch *w);
-void watch_start_stream(struct kube_watch *w);
+void kube_watch_start_list(struct kube_watch *w);
+void kube_watch_start_stream(struct kube_watch *w);
 
 /*
  * Around everything that may call the owner, who may free the watch there. leave returns whether w
  * still exists.
  */
-void watch_enter(struct kube_watch *w);
-bool watch_leave(struct kube_watch *w);
-void watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
-void watch_tell_synced(struct kube_watch *w);
+void kube_watch_enter(struct kube_watch *w);
+bool kube_watch_leave(struct kube_watch *w);
+void kube_watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
+void kube_watch_tell_synced(struct kube_watch *w);
 
 /* All three go on later: with a list, or with a watch at the current version. */
-void watch_wait(struct kube_watch *w, bool list, uint64_t ns);
-void watch_back_off(struct kube_watch *w, bool list);
-void watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
-void watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
-void watch_worked(struct kube_watch *w);
-bool watch_is_refused(const struct kube_watch *w);
-void watch_on_bad_status(struct kube_watch *w, bool listing);
-void watch_hang_up(struct kube_watch *w);
+void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns);
+void kube_watch_back_off(struct kube_watch *w, bool list);
+void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
+void kube_watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
+void kube_watch_worked(struct kube_watch *w);
+bool kube_watch_is_refused(const struct kube_watch *w);
+void kube_watch_on_bad_status(struct kube_watch *w, bool listing);
+void kube_watch_hang_up(struct kube_watch *w);
 
-void watch_reset_answer(struct kube_watch *w);
-void watch_remember_head(int status, const struct http_headers *h, void *arg);
-void watch_drop_items(struct kube_watch *w);
+void kube_watch_reset_answer(struct kube_watch *w);
+void kube_watch_remember_head(int status, const struct http_headers *h, void *arg);
+void kube_watch_drop_items(struct kube_watch *w);
 /* an object; NULL: it was refused and counted */
-json_t *watch_parse(struct kube_watch *w, const char *text, size_t n);
-size_t watch_trim(const struct kube_watch *w, json_t *obj);	/* its memory after that */
-bool watch_says_too_large(const char *text);
-void watch_set_text(char **p, const char *s);		/* "" counts as NULL */
-void watch_dropped(const char *reason);
-void watch_count(const char *event);
+json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);
+size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);	/* its memory after that */
+bool kube_watch_says_too_large(const char *text);
+void kube_watch_set_text(char **p, const char *s);		/* "" counts as NULL */
+void kube_watch_dropped(const char *reason);
+void kube_watch_count(const char *event);

@@ -23,12 +23,12 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 	const char *message = json_str_at(status, "message", "no message");
 	_cleanup_free_ char *text = xasprintf("error %d: %.500s", code, message);
 
-	watch_hang_up(w);
+	kube_watch_hang_up(w);
 	if (code == 410) {
-		watch_back_off(w, true);
-	} else if (watch_says_too_large(message)) {
+		kube_watch_back_off(w, true);
+	} else if (kube_watch_says_too_large(message)) {
 		w->rv_useless = true;
-		watch_back_off(w, true);
+		kube_watch_back_off(w, true);
 	} else {
 		/*
 		 * once may pass; again at this version may be what is stored there: a list goes
@@ -36,7 +36,7 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 		 */
 		if (code >= 500)
 			w->n_errors++;
-		watch_fail(w, code != 429 && (code < 500 || w->n_errors > 1), "watch", text);
+		kube_watch_fail(w, code != 429 && (code < 500 || w->n_errors > 1), "watch", text);
 	}
 }
 
@@ -48,16 +48,16 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 	int r = 0;
 
 	if (streq(json_str_at(obj, "kind", ""), "Table")) {
-		watch_dropped("table_instead_of_object");
+		kube_watch_dropped("table_instead_of_object");
 		return;
 	}
-	n_bytes = watch_trim(w, obj);
+	n_bytes = kube_watch_trim(w, obj);
 	if (streq(type, "DELETED"))
 		r = kube_store_remove(w->store, obj);
 	else if (!streq(type, "BOOKMARK"))
 		r = kube_store_apply(w->store, obj, n_bytes);
 	if (r == -EINVAL)
-		watch_dropped("object_without_name");
+		kube_watch_dropped("object_without_name");
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
 	/* of two servers the one that lags leads back to where we were */
@@ -65,14 +65,14 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 		w->moved = true;
 		w->n_errors = 0;
 	}
-	watch_set_text(&w->rv, next_rv);
+	kube_watch_set_text(&w->rv, next_rv);
 }
 
 /* false: this stream is over */
 static bool on_event(const char *line, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
-	_cleanup_json_ json_t *event = watch_parse(w, line, n);
+	_cleanup_json_ json_t *event = kube_watch_parse(w, line, n);
 	const char *type = json_str_at(event, "type", "");
 	json_t *obj = json_object_get(event, "object");
 
@@ -84,11 +84,11 @@ static bool on_event(const char *line, size_t n, void *arg)
 	}
 	if (!streq(type, "ADDED") && !streq(type, "MODIFIED") && !streq(type, "DELETED") &&
 	    !streq(type, "BOOKMARK")) {
-		watch_dropped("unknown_event_type");
+		kube_watch_dropped("unknown_event_type");
 		return true;
 	}
 	if (!json_is_object(obj)) {
-		watch_dropped("event_without_object");
+		kube_watch_dropped("event_without_object");
 		return true;
 	}
 	on_object_event(w, type, obj);
@@ -99,13 +99,13 @@ static void watch_head(int status, const struct http_headers *h, void *arg)
 {
 	struct kube_watch *w = arg;
 
-	watch_remember_head(status, h, arg);
+	kube_watch_remember_head(status, h, arg);
 	if (status != 200)
 		return;
-	watch_worked(w);
-	watch_enter(w);
-	watch_tell_state(w, NULL);
-	watch_leave(w);
+	kube_watch_worked(w);
+	kube_watch_enter(w);
+	kube_watch_tell_state(w, NULL);
+	kube_watch_leave(w);
 }
 
 static void watch_data(const void *p, size_t n, void *arg)
@@ -116,11 +116,11 @@ static void watch_data(const void *p, size_t n, void *arg)
 		buf_add(&w->error_body, p, n);
 		return;
 	}
-	watch_enter(w);
-	lines_feed(&w->lines, p, n, on_event, w);
+	kube_watch_enter(w);
+	kube_lines_feed(&w->lines, p, n, on_event, w);
 	/* after it: what was lost and the event that ended the stream may have come together */
 	w->event_lost |= w->lines.n_lost != 0;
-	watch_leave(w);
+	kube_watch_leave(w);
 }
 
 /*
@@ -134,13 +134,13 @@ static void watch_ended(struct kube_watch *w, const char *error)
 	bool list = w->event_lost || w->lines.n_lost;
 
 	if (error && (too_short || w->status == 0))
-		watch_fail(w, list, "watch", error);
+		kube_watch_fail(w, list, "watch", error);
 	else if (too_short || list)
-		watch_back_off(w, list);
+		kube_watch_back_off(w, list);
 	else
-		watch_wait(w, false, 0);
+		kube_watch_wait(w, false, 0);
 	if (error && w->status == 0)
-		watch_await_server(w);
+		kube_watch_await_server(w);
 }
 
 /*
@@ -154,7 +154,7 @@ static bool take_last_line(struct kube_watch *w)
 	if (w->lines.skipping)
 		return true;
 	whole = json_loadb(w->lines.line.data ?: "", w->lines.line.len, JSON_ALLOW_NUL, NULL);
-	return !json_is_object(whole) || lines_feed(&w->lines, "\n", 1, on_event, w);
+	return !json_is_object(whole) || kube_lines_feed(&w->lines, "\n", 1, on_event, w);
 }
 
 static void watch_done(int status, const char *body, size_t n, const char *error, void *arg)
@@ -165,16 +165,16 @@ static void watch_done(int status, const char *body, size_t n, const char *error
 	(void)body;
 	(void)n;
 	w->call = NULL;
-	watch_enter(w);
+	kube_watch_enter(w);
 	if (status == 0)
 		kube_look_at_ca(w->kube);
 	if (status == 200 && !error)
 		goes_on = take_last_line(w);
-	if (watch_is_refused(w))
-		watch_on_bad_status(w, false);
+	if (kube_watch_is_refused(w))
+		kube_watch_on_bad_status(w, false);
 	else if (goes_on)
 		watch_ended(w, error);
-	watch_leave(w);
+	kube_watch_leave(w);
 }
 
 /* ---- silence ---- */
@@ -191,18 +191,18 @@ static void probe_done(int status, const char *body, size_t n, const char *error
 		return;
 	j = json_loadb(body ?: "", n, JSON_ALLOW_NUL, NULL);
 	newest = json_str_at(j, "metadata.resourceVersion", "");
-	watch_enter(w);
+	kube_watch_enter(w);
 	if (status == 0) {
-		watch_hang_up(w);
-		watch_fail(w, false, "watch",
-			   "the stream is silent and the server does not answer");
-		watch_await_server(w);
+		kube_watch_hang_up(w);
+		kube_watch_fail(w, false, "watch",
+				"the stream is silent and the server does not answer");
+		kube_watch_await_server(w);
 	} else if (w->rv && is_older(newest, w->rv)) { /* restored from a backup */
-		watch_hang_up(w);
+		kube_watch_hang_up(w);
 		w->rv_useless = true;
-		watch_wait(w, true, 0);
+		kube_watch_wait(w, true, 0);
 	}
-	watch_leave(w);
+	kube_watch_leave(w);
 }
 
 static void start_probe(struct kube_watch *w)
@@ -227,11 +227,11 @@ static void watch_silence(void *arg)
 	uint64_t now_ns = now_mono_ns(), idle_ns = w->call ? http_call_idle_ns(w->call) : 0;
 
 	if (idle_ns > w->silence_limit_ns) {
-		watch_count("silent_stream_closed");
-		watch_enter(w);
-		watch_hang_up(w);
-		watch_wait(w, false, 0);
-		watch_leave(w);
+		kube_watch_count("silent_stream_closed");
+		kube_watch_enter(w);
+		kube_watch_hang_up(w);
+		kube_watch_wait(w, false, 0);
+		kube_watch_leave(w);
 		return;
 	}
 	if (idle_ns > w->times->probe_ns && now_ns - w->probed_ns > w->times->probe_ns && !w->probe)
@@ -239,7 +239,7 @@ static void watch_silence(void *arg)
 	timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_silence, w);
 }
 
-void watch_start_stream(struct kube_watch *w)
+void kube_watch_start_stream(struct kube_watch *w)
 {
 	unsigned timeout_s = w->times->watch_timeout_s +
 			     (unsigned)random_below(MAX(w->times->watch_timeout_s, 1u));
@@ -260,23 +260,23 @@ void watch_start_stream(struct kube_watch *w)
 	if (w->dead)
 		return;
 	w->state = ST_WATCHING;
-	watch_count("watch");
-	watch_reset_answer(w);
+	kube_watch_count("watch");
+	kube_watch_reset_answer(w);
 	w->silence_limit_ns = timeout_s * NSEC_PER_SEC + w->times->silence_slack_ns;
-	lines_done(&w->lines);
-	lines_init(&w->lines, w->times->max_object_bytes);
+	kube_lines_done(&w->lines);
+	kube_lines_init(&w->lines, w->times->max_object_bytes);
 	buf_printf(&b, "%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=",
 		   w->path, timeout_s);
 	url_encode(&b, w->rv);
-	watch_set_text(&w->begin_rv, w->rv);
+	kube_watch_set_text(&w->begin_rv, w->rv);
 	buf_puts(&b, w->selectors);
 	path = buf_steal(&b);
 	s.path = path;
 	r = kube_stream(w->kube, &s, &w->call);
 	if (r < 0) {
-		watch_enter(w);
-		watch_fail(w, false, "watch", strerror(-r));
-		watch_leave(w);
+		kube_watch_enter(w);
+		kube_watch_fail(w, false, "watch", strerror(-r));
+		kube_watch_leave(w);
 	} else {
 		timer_set(w->loop, &w->watchdog, w->times->watchdog_ns, watch_silence, w);
 	}

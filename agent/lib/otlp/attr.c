@@ -118,7 +118,7 @@ bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 	};
 
 	for (int e = 0; e < _EVENT_MAX; e++) {
-		if (streq(type, event_info((enum event)e)->otlp_sample_type)) {
+		if (streq(type, profile_event_info((enum event)e)->otlp_sample_type)) {
 			*ret = (enum event)e;
 			return true;
 		}

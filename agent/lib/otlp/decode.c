@@ -89,10 +89,10 @@ static int read_event(struct reading *rd)
 
 	if (r < 0)
 		return r;
-	if (name ? event_from_name(name, &rd->base.event) < 0
+	if (name ? profile_event_from_name(name, &rd->base.event) < 0
 		 : !otlp_event_of_type(type, unit, &rd->base.event))
 		return skip_profile(rd, "unsupported_event");
-	rd->to_unit = name ? 1 : otlp_unit_in(unit, event_info(rd->base.event)->unit);
+	rd->to_unit = name ? 1 : otlp_unit_in(unit, profile_event_info(rd->base.event)->unit);
 	r = rd->base.event == EVENT_ON_CPU ? read_period(rd) : 0;
 	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
 }
@@ -257,11 +257,11 @@ static struct profile *new_profile(struct reading *rd)
 	if (rd->d->n_profiles >= MAX_PROFILES || rd->d->n_tags > MAX_TAGS)
 		return NULL;
 	rd->d->n_profiles++;
-	p = batch_profile(b);
+	p = profile_batch_profile(b);
 	*p = rd->base;
 	p->losses = NULL;
 	p->n_losses = p->cap_losses = 0;
-	p->app_service = res->app_service ? res->app_service : batch_str(b, "unknown");
+	p->app_service = res->app_service ? res->app_service : profile_batch_str(b, "unknown");
 	p->process_id = res->process_id;
 	p->process_start_ns = res->process_start_ns;
 	for (size_t i = 0; i < res->n_tags; i++)
@@ -296,7 +296,7 @@ static struct profile *profile_of(struct reading *rd, const struct sample_attrs 
 	hex_encode(rd->base.id, sizeof(rd->base.id), hex);
 	profile_id_make((const char *[]){hex, key}, 2, p->id);
 	if (s->exe)
-		p->app_service = batch_str(rd->d->batch, s->exe);
+		p->app_service = profile_batch_str(rd->d->batch, s->exe);
 	if (s->pid)
 		p->process_id = s->pid;
 	if (s->container)
@@ -340,7 +340,8 @@ static enum wait sample_wait(const struct reading *rd, const struct sample_attrs
 {
 	enum wait wait = WAIT_NONE;
 
-	if (!a->wait || rd->base.event != EVENT_OFF_CPU || wait_from_name(a->wait, &wait) == 0)
+	if (!a->wait || rd->base.event != EVENT_OFF_CPU ||
+	    profile_wait_from_name(a->wait, &wait) == 0)
 		return wait;
 	counter_add(counter("podflame_otlp_waits_unknown_total", NULL, NULL), 1);
 	return WAIT_OTHER;
@@ -376,7 +377,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	if (++rd->d->n_samples > MAX_SAMPLES)
 		return otlp_decode_wrong(rd->d, -E2BIG, path, "more than 2000000 samples");
 	p = profile_of(rd, &s);
-	if (!p || batch_bytes(b) > BATCH_MAX_BYTES)
+	if (!p || profile_batch_bytes(b) > BATCH_MAX_BYTES)
 		return otlp_decode_wrong(rd->d, -E2BIG, path, "%s", too_large);
 	out = profile_add(b, p);
 	out->stack = stack;
@@ -463,7 +464,7 @@ static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__R
 
 static void decoder_done(struct decoder *d)
 {
-	batch_free(d->batch);
+	profile_batch_free(d->batch);
 	otlp_pool_done(&d->pool);
 }
 
@@ -485,7 +486,7 @@ int otlp_decode(const void *p, size_t n, struct batch **ret, struct field_error 
 		return otlp_decode_wrong(&d, d.pool.failed ? -E2BIG : -EBADMSG, "request", "%s",
 					 d.pool.failed ? "is too large when unpacked"
 						       : "is not an ExportProfilesServiceRequest");
-	d.batch = batch_new();
+	d.batch = profile_batch_new();
 	r = otlp_decode_dictionary(&d, req->dictionary);
 	for (size_t i = 0; r >= 0 && i < req->n_resource_profiles; i++)
 		r = read_resource_profiles(&d, i, req->resource_profiles[i]);

@@ -24,7 +24,7 @@ int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const
 	int r;
 
 	if (index == 0) { /* "" also where there is no table */
-		*ret = batch_str(d->batch, "");
+		*ret = profile_batch_str(d->batch, "");
 		return 0;
 	}
 	r = check_index(d, index, d->dict ? d->dict->n_string_table : 0, path, "string_table");
@@ -48,8 +48,8 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 /* Interned; NULL: memory, or more of it than a batch may have. */
 static const char *read_text(struct decoder *d, const char *s)
 {
-	d->pool.failed |= batch_bytes(d->batch) > BATCH_MAX_BYTES;
-	return d->pool.failed ? NULL : batch_str(d->batch, otlp_text_utf8(&d->pool, s));
+	d->pool.failed |= profile_batch_bytes(d->batch) > BATCH_MAX_BYTES;
+	return d->pool.failed ? NULL : profile_batch_str(d->batch, otlp_text_utf8(&d->pool, s));
 }
 
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
@@ -254,7 +254,7 @@ static void frame_attr(const struct attr *a, const char **type, struct frame *f,
 	if (a->text && streq(a->key, ATTR_FRAME_TYPE))
 		*type = a->text;
 	else if (a->text && streq(a->key, ATTR_FRAME_KIND))
-		*has_kind = frame_kind_from_name(a->text, &f->kind) == 0;
+		*has_kind = profile_frame_kind_from_name(a->text, &f->kind) == 0;
 	else if (a->is_bool && streq(a->key, ATTR_INLINED))
 		f->inlined = a->number;
 }
@@ -314,15 +314,16 @@ static const struct frame **location_frames(struct decoder *d, int32_t index)
 		struct frame f = l->n_lines ? line_frame(d, all, l->lines[i]) : all;
 
 		f.inlined = all.inlined || i + 1 < lines;
-		frames[i] = batch_frame(d->batch, &f);
+		frames[i] = profile_batch_frame(d->batch, &f);
 	}
 	return frames;
 }
 
 static const struct frame *truncated(struct decoder *d)
 {
-	return batch_frame(d->batch, &(struct frame){.kind = FRAME_MARKER,
-						     .name = batch_str(d->batch, "[truncated]")});
+	return profile_batch_frame(
+		d->batch, &(struct frame){.kind = FRAME_MARKER,
+					  .name = profile_batch_str(d->batch, "[truncated]")});
 }
 
 /*
@@ -372,7 +373,7 @@ static int make_stack(struct decoder *d, const Otlp__Stack *s, const char *path,
 		frames[i] = frames[n - 1 - i];
 		frames[n - 1 - i] = swap;
 	}
-	r = d->pool.failed ? -E2BIG : batch_stack_of(d->batch, frames, n, ret);
+	r = d->pool.failed ? -E2BIG : profile_batch_stack_of(d->batch, frames, n, ret);
 	return r < 0 ? otlp_decode_wrong(d, r, path, "the request is too large when unpacked") : 0;
 }
 
@@ -416,7 +417,7 @@ int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_
 	if (row->span_id.len)
 		memcpy(l.span_id, row->span_id.data, sizeof(l.span_id));
 	*ret = 0;
-	if (memcmp(&l, &none, sizeof(l)) != 0 && batch_link(d->batch, &l, ret) < 0)
+	if (memcmp(&l, &none, sizeof(l)) != 0 && profile_batch_link(d->batch, &l, ret) < 0)
 		counter_add(counter("podflame_links_dropped_total", "reason", "request"), 1);
 	return 0;
 }

@@ -37,7 +37,7 @@ static const char *value_text(struct decoder *d, const struct attr *a)
 	if (!a->is_number)
 		return NULL;
 	snprintf(number, sizeof(number), "%lld", (long long)a->number);
-	return batch_str(d->batch, number);
+	return profile_batch_str(d->batch, number);
 }
 
 static const char *tag_key(struct decoder *d, const char *attr)
@@ -49,9 +49,10 @@ static const char *tag_key(struct decoder *d, const char *attr)
 		return name->tag;
 	if (str_has_prefix(attr, ATTR_LABEL)) {
 		label = xasprintf(TAG_LABEL "%s", attr + strlen(ATTR_LABEL));
-		return batch_str(d->batch, label);
+		return profile_batch_str(d->batch, label);
 	}
-	return str_has_prefix(attr, ATTR_TAG) ? batch_str(d->batch, attr + strlen(ATTR_TAG)) : NULL;
+	return str_has_prefix(attr, ATTR_TAG) ? profile_batch_str(d->batch, attr + strlen(ATTR_TAG))
+					      : NULL;
 }
 
 /* Limits hold for what is kept: a command line of any length does no harm. */

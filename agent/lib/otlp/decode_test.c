@@ -241,7 +241,7 @@ static void assert_refused(const struct foreign *f, const char *path)
 static void test_other_profiler(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL, *again = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL, *again = NULL;
 	struct foreign f;
 	const struct stack_ref *stack;
 	const struct profile *p, *q;
@@ -293,7 +293,7 @@ static void test_many_without_an_id(void **state)
 {
 	(void)state;
 	enum { MANY = 300, LARGE = 1 << 20 };
-	_cleanup_(batch_freep) struct batch *b = NULL, *again = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL, *again = NULL;
 	_cleanup_free_ char *text = xcalloc(LARGE + 1, 1);
 	Otlp__Profile *profiles[MANY];
 	struct foreign f;
@@ -324,7 +324,7 @@ static void test_many_without_an_id(void **state)
 static void test_defaults(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	struct foreign f;
 
 	foreign_init(&f);
@@ -342,7 +342,7 @@ static void test_defaults(void **state)
 static void test_unsupported_event_is_counted(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	struct counter *skipped =
 		counter("podflame_otlp_profiles_skipped_total", "reason", "unsupported_event");
 	uint64_t before = counter_get(skipped);
@@ -376,7 +376,7 @@ static void test_events_of_others(void **state)
 	int64_t values[] = {3000, 4000};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 		struct foreign f;
 
 		foreign_init(&f);
@@ -416,7 +416,7 @@ static void test_waits(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 		struct foreign f;
 
 		foreign_init(&f);
@@ -446,7 +446,7 @@ static void test_bad_estimates(void **state)
 	int32_t of_profile[] = {7};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 		struct foreign f;
 
 		foreign_init(&f);
@@ -506,7 +506,7 @@ static void test_index_out_of_range(void **state)
 static void test_links(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	uint8_t trace[16] = {0xa1, [15] = 0xaf}, span[8] = {0xb1, [7] = 0xb8};
 	Otlp__Link none = OTLP__LINK__INIT, row = OTLP__LINK__INIT, *rows[] = {&none, &row};
 	const struct profile_sample *s;
@@ -527,11 +527,11 @@ static void test_links(void **state)
 	assert_memory_equal(b->links[0].span_id, span, sizeof(span));
 
 	row.span_id.len = 0; /* a trace alone is one, nothing at all is none */
-	b = batch_free(b);
+	b = profile_batch_free(b);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
 	assert_int_equal(b->n_links, 1);
 	row.trace_id.len = 0;
-	b = batch_free(b);
+	b = profile_batch_free(b);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
 	assert_int_equal(b->n_links, 0);
 
@@ -576,7 +576,7 @@ static void test_times_have_a_limit(void **state)
 	uint64_t *const times[] = {&f.profile.time_unix_nano, &f.profile.duration_nano,
 				   &f.timestamps[0]};
 	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 		foreign_init(&f);
 		if (times[i] == &f.timestamps[0])
@@ -610,7 +610,7 @@ static void test_long_texts(void **state)
 	memset(key, 'k', sizeof(key) - 1);
 	memcpy(key, "k8s.pod.label.", 14);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 		foreign_init(&f);
 		f.kv.key = keys[i].key;
@@ -646,7 +646,7 @@ static void test_long_names_of_many_frames(void **state)
 {
 	(void)state;
 	enum { LONG = 100000, STACKS = 40, FRAMES = 500 };
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_free_ char *text = xcalloc(LONG + 1, 1);
 	static int32_t indices[STACKS][FRAMES];
 	char *own[ARRAY_SIZE(strings)];
@@ -719,7 +719,7 @@ static void test_attributes_of_a_mapping_have_a_limit(void **state)
 	f.mappings[1].attribute_indices = indices;
 	f.mappings[1].n_attribute_indices = 64;
 	assert_int_equal(foreign_decode(&f, &b, &err), 0);
-	b = batch_free(b);
+	b = profile_batch_free(b);
 	f.mappings[1].n_attribute_indices = 65;
 	assert_int_equal(foreign_decode(&f, &b, &err), -E2BIG);
 	assert_string_equal(err.path, "dictionary.mapping_table[1]");
@@ -729,7 +729,7 @@ static void test_attributes_of_a_mapping_have_a_limit(void **state)
 static void test_a_long_key_without_a_text(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_free_ char *key = xcalloc(1000001, 1);
 	struct foreign f;
 
@@ -738,13 +738,13 @@ static void test_a_long_key_without_a_text(void **state)
 	memcpy(key, "k8s.pod.label.", 14);
 	f.kv_value.value_case = OTLP__ANY_VALUE__VALUE_BOOL_VALUE;
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
-	assert_true(batch_bytes(b) < 1000000);
+	assert_true(profile_batch_bytes(b) < 1000000);
 }
 
 static void test_deep_stack_is_cut_with_a_marker(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	int32_t deep[3000];
 	const struct stack_ref *s;
 	struct foreign f;
@@ -772,7 +772,7 @@ static void test_truncated_everywhere(void **state)
 	foreign_init(&f);
 	foreign_pack(&f, &bytes);
 	for (size_t n = 0; n < bytes.len; n++) {
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 		_cleanup_free_ void *exact =
 			xmemdup(bytes.data, n + !n); /* ASan sees one past it */
 		struct field_error err = {0};
@@ -797,7 +797,7 @@ static void test_any_byte_changed(void **state)
 	foreign_pack(&f, &bytes);
 	for (size_t i = 0; i < bytes.len; i++) {
 		for (unsigned bit = 0; bit < 256; bit = bit ? bit * 2 : 1) {
-			_cleanup_(batch_freep) struct batch *b = NULL;
+			_cleanup_(profile_batch_freep) struct batch *b = NULL;
 			_cleanup_buf_ struct buf out = {0};
 			_cleanup_free_ char *copy = xmemdup(bytes.data, bytes.len);
 			struct field_error err = {0};
@@ -877,7 +877,7 @@ static void test_wrong_type_names_the_field(void **state)
 static void test_bytes_of_the_collector(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_free_ char *bytes = NULL;
 	const struct profile *p;
 	size_t n;

@@ -135,7 +135,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	if (s->cpu >= 0)
 		attrs[n++] = otlp_put_attr(e, ATTR_CPU, NULL, &(int64_t){s->cpu});
 	if (s->wait)
-		attrs[n++] = otlp_put_attr(e, ATTR_WAIT, wait_name(s->wait), NULL);
+		attrs[n++] = otlp_put_attr(e, ATTR_WAIT, profile_wait_name(s->wait), NULL);
 	if (!count_derivable(p, s))
 		attrs[n++] = otlp_put_attr(e, ATTR_COUNT, NULL, &(int64_t){(int64_t)s->n_samples});
 	out->attribute_indices = attrs;
@@ -156,7 +156,7 @@ static void put_profile_attrs(struct encoder *e, Otlp__Profile *out, const struc
 	int32_t *attrs = otlp_pool_alloc(&e->pool, (2 * p->n_losses + 3) * sizeof(*attrs));
 	size_t n = 0;
 
-	attrs[n++] = otlp_put_attr(e, ATTR_EVENT, event_info(p->event)->name, NULL);
+	attrs[n++] = otlp_put_attr(e, ATTR_EVENT, profile_event_info(p->event)->name, NULL);
 	if (p->estimate_ppm)
 		attrs[n++] = put_count(e, ATTR_ESTIMATE, p->estimate_ppm);
 	if (p->estimate_error)
@@ -186,7 +186,7 @@ static Otlp__ValueType *value_type(struct encoder *e, const char *type, const ch
 
 static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 {
-	const struct event_info *info = event_info(p->event);
+	const struct event_info *info = profile_event_info(p->event);
 	Otlp__Profile *out = NEW(e, Profile, profile);
 
 	out->sample_type = value_type(e, info->otlp_sample_type, info->unit);

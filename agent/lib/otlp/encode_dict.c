@@ -139,7 +139,8 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 
 	out[n++] = otlp_put_attr(e, ATTR_FRAME_TYPE, otlp_frame_type_of(f->kind), NULL);
 	if (!derivable)
-		out[n++] = otlp_put_attr(e, ATTR_FRAME_KIND, frame_kind_name(f->kind), NULL);
+		out[n++] =
+			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
 	if (f->inlined) /* alone: its caller is not in this stack */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
 	return n;

@@ -48,8 +48,8 @@ static struct batch *small_batch(void)
 		{"k8s.label.app", "web"},
 		{"zone", "b"},
 	};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 	uint32_t stack;
 
@@ -59,24 +59,24 @@ static struct batch *small_batch(void)
 	p->start_ns = WINDOW_NS;
 	p->end_ns = WINDOW_NS + 10 * NSEC_PER_SEC;
 	p->period_ns = 10101000;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = 4242;
 	p->process_start_ns = WINDOW_NS - 5000000001ULL;
 	for (size_t i = 0; i < ARRAY_SIZE(tags); i++)
 		profile_tag(b, p, tags[i].key, tags[i].value);
-	assert_int_equal(batch_stack(b, main_frames, ARRAY_SIZE(main_frames), &stack), 0);
+	assert_int_equal(profile_batch_stack(b, main_frames, ARRAY_SIZE(main_frames), &stack), 0);
 	s = profile_add(b, p);
 	*s = (struct profile_sample){.stack = stack,
 				     .value = 20202,
 				     .n_samples = 2,
-				     .thread_comm = batch_str(b, "web"),
+				     .thread_comm = profile_batch_str(b, "web"),
 				     .main_thread = true,
 				     .cpu = 3};
 	s = profile_add(b, p);
 	*s = (struct profile_sample){.stack = stack,
 				     .value = 5,
 				     .n_samples = 9,
-				     .thread_comm = batch_str(b, "worker"),
+				     .thread_comm = profile_batch_str(b, "worker"),
 				     .cpu = -1};
 	profile_lose(b, p, "ring_full", 17, 0);
 	profile_lose(b, p, "agent_down", 0, 3 * NSEC_PER_SEC);
@@ -219,7 +219,7 @@ static void random_profile(struct batch *b)
 		"pod_ns",	 "pod",		  "pod_group", "pod_group_type",
 		"container_pid", "k8s.label.x/y", "own",       "pod_uid"};
 	static const char *const values[] = {"1", "007", "Deployment", "Job", "x", ""};
-	struct profile *p = batch_profile(b);
+	struct profile *p = profile_batch_profile(b);
 
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = 1 + random_below(UINT64_C(1) << 61);
@@ -228,7 +228,7 @@ static void random_profile(struct batch *b)
 	p->period_ns = p->event == EVENT_ON_CPU && random_below(2) ? 10101000 : 0;
 	p->estimate_ppm = (uint32_t)random_below(2) * (uint32_t)random_below(1000001);
 	p->estimate_error = random_below(2) * random_below(UINT64_C(1) << 62);
-	p->app_service = batch_str(b, pick(comms + 1, 3));
+	p->app_service = profile_batch_str(b, pick(comms + 1, 3));
 	p->process_id = (uint32_t)random_below(UINT32_MAX);
 	p->process_start_ns = random_below(2) * WINDOW_NS;
 	for (unsigned i = 0; i < random_below(9); i++)
@@ -240,7 +240,7 @@ static void random_profile(struct batch *b)
 
 		for (size_t j = 0; j < n; j++)
 			frames[j] = random_frame();
-		assert_int_equal(batch_stack(b, frames, n, &s->stack), 0);
+		assert_int_equal(profile_batch_stack(b, frames, n, &s->stack), 0);
 		if (!random_below(8))
 			s->stack = STACK_NONE;
 		s->value = (int64_t)random_below(UINT64_C(1) << random_below(54));
@@ -249,12 +249,12 @@ static void random_profile(struct batch *b)
 		s->main_thread = random_below(2);
 		if (p->event == EVENT_OFF_CPU)
 			s->wait = (enum wait)random_below(_WAIT_MAX);
-		s->thread_comm = batch_str(b, pick(comms, 4));
-		s->process_comm = batch_str(b, pick(comms, 4));
+		s->thread_comm = profile_batch_str(b, pick(comms, 4));
+		s->process_comm = profile_batch_str(b, pick(comms, 4));
 		if (random_below(2)) {
 			struct profile_link l = {{1, (uint8_t)random_below(3)}, {2}};
 
-			assert_int_equal(batch_link(b, &l, &s->link), 0);
+			assert_int_equal(profile_batch_link(b, &l, &s->link), 0);
 		}
 	}
 	if (random_below(2))
@@ -266,8 +266,8 @@ static void random_profile(struct batch *b)
 static void test_round_trip(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *a = small_batch();
-	_cleanup_(batch_freep) struct batch *b = through_the_wire(a);
+	_cleanup_(profile_batch_freep) struct batch *a = small_batch();
+	_cleanup_(profile_batch_freep) struct batch *b = through_the_wire(a);
 
 	batches_equal(a, b);
 }
@@ -276,8 +276,8 @@ static void test_round_trip_random(void **state)
 {
 	(void)state;
 	for (unsigned round = 0; round < 300; round++) {
-		_cleanup_(batch_freep) struct batch *a = batch_new();
-		_cleanup_(batch_freep) struct batch *b = NULL;
+		_cleanup_(profile_batch_freep) struct batch *a = profile_batch_new();
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 		for (unsigned i = 0; i < random_below(6); i++)
 			random_profile(a);
@@ -293,14 +293,14 @@ static void test_round_trip_random(void **state)
 static void test_an_empty_snapshot_arrives(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *a = batch_new(), *b = NULL;
-	struct profile *p = batch_profile(a);
+	_cleanup_(profile_batch_freep) struct batch *a = profile_batch_new(), *b = NULL;
+	struct profile *p = profile_batch_profile(a);
 
 	p->id[0] = 1;
 	p->event = EVENT_MEM_INUSE;
 	p->start_ns = WINDOW_NS;
 	p->end_ns = WINDOW_NS + NSEC_PER_SEC;
-	p->app_service = batch_str(a, "web");
+	p->app_service = profile_batch_str(a, "web");
 	p->process_id = 7;
 	b = through_the_wire(a);
 	assert_int_equal(b->n_profiles, 1);
@@ -330,7 +330,7 @@ static const char *resource_text(const Otlp__Resource *r, const char *key)
 static void test_says_what_collectors_read(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_(profile_batch_freep) struct batch *b = small_batch();
 	_cleanup_buf_ struct buf bytes = {0};
 	Otlp__ExportProfilesServiceRequest *req;
 	const Otlp__ProfilesDictionary *d;
@@ -390,7 +390,7 @@ static void test_types_of_events(void **state)
 	};
 
 	for (enum event ev = 0; ev < _EVENT_MAX; ev++) {
-		_cleanup_(batch_freep) struct batch *b = small_batch();
+		_cleanup_(profile_batch_freep) struct batch *b = small_batch();
 		_cleanup_buf_ struct buf bytes = {0};
 		Otlp__ExportProfilesServiceRequest *req;
 		const Otlp__Profile *p;
@@ -414,14 +414,14 @@ static void test_types_of_events(void **state)
 static void test_links_are_rows_of_the_dictionary(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_(profile_batch_freep) struct batch *b = small_batch();
 	_cleanup_buf_ struct buf bytes = {0};
 	const struct profile_link l = {"0123456789abcde", "1234567"};
 	Otlp__ExportProfilesServiceRequest *req;
 	const Otlp__ProfilesDictionary *d;
 	const Otlp__Profile *p;
 
-	assert_int_equal(batch_link(b, &l, &b->profiles[0]->samples[1].link), 0);
+	assert_int_equal(profile_batch_link(b, &l, &b->profiles[0]->samples[1].link), 0);
 	assert_int_equal(otlp_encode(b, &bytes), 0);
 	req = otlp__export_profiles_service_request__unpack(NULL, bytes.len, (uint8_t *)bytes.data);
 	assert_non_null(req);
@@ -445,7 +445,7 @@ static void test_links_are_rows_of_the_dictionary(void **state)
 static void test_known_answer(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_(profile_batch_freep) struct batch *b = small_batch();
 	_cleanup_buf_ struct buf bytes = {0};
 	uint8_t digest[SHA256_DIGEST_LENGTH];
 	char hex[2 * sizeof(digest) + 1];
@@ -464,11 +464,11 @@ static void test_known_answer(void **state)
 static void test_bad_text_is_replaced(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *a = small_batch(), *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *a = small_batch(), *b = NULL;
 
-	a->profiles[0]->app_service = batch_str(a, "w\xff"
-						   "b\xc3");
-	a->profiles[0]->samples[1].thread_comm = batch_str(a, "\xed\xa0\x80!");
+	a->profiles[0]->app_service = profile_batch_str(a, "w\xff"
+							   "b\xc3");
+	a->profiles[0]->samples[1].thread_comm = profile_batch_str(a, "\xed\xa0\x80!");
 	b = through_the_wire(a);
 	assert_string_equal(b->profiles[0]->app_service, "w\xef\xbf\xbd"
 							 "b\xef\xbf\xbd");
@@ -479,7 +479,7 @@ static void test_bad_text_is_replaced(void **state)
 static void test_too_large_for_the_buffer(void **state)
 {
 	(void)state;
-	_cleanup_(batch_freep) struct batch *b = small_batch();
+	_cleanup_(profile_batch_freep) struct batch *b = small_batch();
 	_cleanup_buf_ struct buf bytes;
 
 	buf_init(&bytes, 100);

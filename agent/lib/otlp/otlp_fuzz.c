@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 static void use(struct batch *b)
 {
 	_cleanup_buf_ struct buf bytes = {0};
-	_cleanup_(batch_freep) struct batch *again = NULL;
+	_cleanup_(profile_batch_freep) struct batch *again = NULL;
 
 	if (otlp_encode(b, &bytes) == 0 && otlp_decode(bytes.data, bytes.len, &again, NULL) == 0 &&
 	    again->n_profiles != b->n_profiles)
@@ -22,7 +22,7 @@ static void use(struct batch *b)
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	static const char *const encodings[] = {"", "zstd", "gzip", "br"};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf body = {0};
 	struct field_error err = {0};
 

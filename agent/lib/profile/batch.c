@@ -117,7 +117,7 @@ static void table_done(struct table *t)
 	free(t->hashes);
 }
 
-struct batch *batch_new(void)
+struct batch *profile_batch_new(void)
 {
 	struct batch *b = xcalloc(1, sizeof(*b));
 
@@ -134,7 +134,7 @@ static void profile_done(struct profile *p)
 	free(p);
 }
 
-struct batch *batch_free(struct batch *b)
+struct batch *profile_batch_free(struct batch *b)
 {
 	if (!b)
 		return NULL;
@@ -156,12 +156,12 @@ struct batch *batch_free(struct batch *b)
 	return NULL;
 }
 
-void batch_freep(struct batch **b)
+void profile_batch_freep(struct batch **b)
 {
-	batch_free(*b);
+	profile_batch_free(*b);
 }
 
-size_t batch_bytes(const struct batch *b)
+size_t profile_batch_bytes(const struct batch *b)
 {
 	return b->arena->bytes;
 }
@@ -173,7 +173,7 @@ static bool string_equal(const void *entry, const void *key, size_t n)
 	return strncmp(s, key, n) == 0 && !s[n];
 }
 
-const char *batch_strn(struct batch *b, const char *s, size_t n)
+const char *profile_batch_strn(struct batch *b, const char *s, size_t n)
 {
 	struct batch_arena *a = b->arena;
 	uint64_t hash;
@@ -194,9 +194,9 @@ const char *batch_strn(struct batch *b, const char *s, size_t n)
 	return found;
 }
 
-const char *batch_str(struct batch *b, const char *s)
+const char *profile_batch_str(struct batch *b, const char *s)
 {
-	return s ? batch_strn(b, s, strlen(s)) : NULL;
+	return s ? profile_batch_strn(b, s, strlen(s)) : NULL;
 }
 
 /* Both frames hold interned strings: equal strings are the same pointer. */
@@ -206,7 +206,7 @@ static bool frame_equal(const void *entry, const void *key, size_t n)
 	return memcmp(entry, key, sizeof(struct frame)) == 0;
 }
 
-const struct frame *batch_frame(struct batch *b, const struct frame *f)
+const struct frame *profile_batch_frame(struct batch *b, const struct frame *f)
 {
 	struct batch_arena *a = b->arena;
 	struct frame key;
@@ -235,11 +235,11 @@ const struct frame *batch_frame(struct batch *b, const struct frame *f)
 
 static const struct frame *intern_frame(struct batch *b, struct frame f)
 {
-	f.name = batch_str(b, f.name);
-	f.module = batch_str(b, f.module);
-	f.build_id = batch_str(b, f.build_id);
-	f.file = batch_str(b, f.file);
-	return batch_frame(b, &f);
+	f.name = profile_batch_str(b, f.name);
+	f.module = profile_batch_str(b, f.module);
+	f.build_id = profile_batch_str(b, f.build_id);
+	f.file = profile_batch_str(b, f.file);
+	return profile_batch_frame(b, &f);
 }
 
 static bool stack_equal(const void *entry, const void *key, size_t n)
@@ -272,10 +272,11 @@ static uint32_t intern_stack(struct batch *b, const struct frame *const *frames,
 
 static bool takes_stack(const struct batch *b, size_t n)
 {
-	return n <= STACK_MAX_FRAMES && batch_bytes(b) <= BATCH_MAX_BYTES;
+	return n <= STACK_MAX_FRAMES && profile_batch_bytes(b) <= BATCH_MAX_BYTES;
 }
 
-int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index)
+int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n,
+			uint32_t *ret_index)
 {
 	const struct frame *frames[STACK_MAX_FRAMES];
 
@@ -287,8 +288,8 @@ int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint3
 	return 0;
 }
 
-int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
-		   uint32_t *ret_index)
+int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
+			   uint32_t *ret_index)
 {
 	if (!takes_stack(b, n))
 		return -E2BIG;
@@ -301,7 +302,7 @@ static bool link_equal(const void *entry, const void *key, size_t n)
 	return memcmp(&((const struct interned_link *)entry)->link, key, n) == 0;
 }
 
-int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link)
+int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link)
 {
 	struct batch_arena *a = b->arena;
 	uint64_t hash = hash_bytes(l, sizeof(*l), a->seed);
@@ -322,7 +323,7 @@ int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link
 	return 0;
 }
 
-struct profile *batch_profile(struct batch *b)
+struct profile *profile_batch_profile(struct batch *b)
 {
 	struct profile *p = xcalloc(1, sizeof(*p));
 
@@ -353,12 +354,12 @@ void profile_tag(struct batch *b, struct profile *p, const char *key, const char
 	size_t i = tag_slot(t, key);
 
 	if (i < t->n && streq(t->items[i].key, key)) {
-		t->items[i].value = batch_str(b, value);
+		t->items[i].value = profile_batch_str(b, value);
 		return;
 	}
 	GROW(t->items, t->n, t->cap);
 	memmove(&t->items[i + 1], &t->items[i], (t->n - i) * sizeof(*t->items));
-	t->items[i] = (struct tag){batch_str(b, key), batch_str(b, value)};
+	t->items[i] = (struct tag){profile_batch_str(b, key), profile_batch_str(b, value)};
 	t->n++;
 }
 
@@ -390,7 +391,7 @@ void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64
 		}
 	}
 	GROW(p->losses, p->n_losses, p->cap_losses);
-	p->losses[p->n_losses++] = (struct loss){batch_str(b, reason), n, time_ns};
+	p->losses[p->n_losses++] = (struct loss){profile_batch_str(b, reason), n, time_ns};
 }
 
 void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])

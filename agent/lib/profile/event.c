@@ -13,12 +13,12 @@ static const struct event_info events[_EVENT_MAX] = {
 	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true},
 };
 
-const struct event_info *event_info(enum event e)
+const struct event_info *profile_event_info(enum event e)
 {
 	return &events[e];
 }
 
-int event_from_name(const char *name, enum event *ret)
+int profile_event_from_name(const char *name, enum event *ret)
 {
 	for (int i = 0; i < _EVENT_MAX; i++) {
 		if (!streq(events[i].name, name))
@@ -35,12 +35,12 @@ static const char *const waits[_WAIT_MAX] = {
 	[WAIT_SOCKET] = "socket", [WAIT_PIPE] = "pipe",		[WAIT_OTHER] = "other",
 };
 
-const char *wait_name(enum wait w)
+const char *profile_wait_name(enum wait w)
 {
 	return w >= 0 && w < _WAIT_MAX ? waits[w] : waits[WAIT_OTHER];
 }
 
-int wait_from_name(const char *s, enum wait *ret)
+int profile_wait_from_name(const char *s, enum wait *ret)
 {
 	for (int i = 0; i < _WAIT_MAX; i++) {
 		if (!streq(waits[i], s))

@@ -14,12 +14,12 @@ static const struct {
 	[FRAME_WAIT] = {"wait", ""},	     [FRAME_MARKER] = {"marker", ""},
 };
 
-const char *frame_kind_name(enum frame_kind k)
+const char *profile_frame_kind_name(enum frame_kind k)
 {
 	return kinds[k].name;
 }
 
-int frame_kind_from_name(const char *s, enum frame_kind *ret)
+int profile_frame_kind_from_name(const char *s, enum frame_kind *ret)
 {
 	for (int i = 0; i < _FRAME_KIND_MAX; i++) {
 		if (!streq(kinds[i].name, s))
@@ -38,7 +38,7 @@ static void replace_separators(struct buf *out, size_t from)
 			out->data[i] = ':';
 }
 
-void frame_name(const struct frame *f, bool outermost_user, struct buf *out)
+void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *out)
 {
 	if (f->name) {
 		buf_puts(out, kinds[f->kind].prefix);
@@ -53,11 +53,11 @@ void frame_name(const struct frame *f, bool outermost_user, struct buf *out)
 	}
 }
 
-void frame_render(const struct frame *f, bool outermost_user, struct buf *out)
+void profile_frame_render(const struct frame *f, bool outermost_user, struct buf *out)
 {
 	size_t from = out->len;
 
-	frame_name(f, outermost_user, out);
+	profile_frame_name(f, outermost_user, out);
 	replace_separators(out, from);
 }
 
@@ -69,7 +69,7 @@ static const struct frame wait_frames[_WAIT_MAX] = {
 	WAIT_FRAME(WAIT_PIPE, "pipe"),	       WAIT_FRAME(WAIT_OTHER, "other"),
 };
 
-const struct frame *wait_frame(enum wait w)
+const struct frame *profile_wait_frame(enum wait w)
 {
 	return w > WAIT_NONE && w < _WAIT_MAX ? &wait_frames[w] : NULL;
 }
@@ -83,8 +83,8 @@ static void put_comm(bool process, const char *comm, struct buf *out)
 	replace_separators(out, from);
 }
 
-void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
-		  struct buf *out)
+void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
+			  struct buf *out)
 {
 	size_t start = out->len;
 	bool user_seen = false;
@@ -102,12 +102,12 @@ void stack_render(const struct stack_head *h, const struct frame *root_first, si
 
 		if (out->len > start)
 			buf_putc(out, ';');
-		frame_render(&root_first[i], user && !user_seen, out);
+		profile_frame_render(&root_first[i], user && !user_seen, out);
 		user_seen |= user;
 	}
-	if (wait_frame(h->wait)) {
+	if (profile_wait_frame(h->wait)) {
 		if (out->len > start)
 			buf_putc(out, ';');
-		frame_render(wait_frame(h->wait), false, out);
+		profile_frame_render(profile_wait_frame(h->wait), false, out);
 	}
 }

@@ -30,7 +30,7 @@ static struct lost *row_of(unsigned event_mask, const char *reason)
 	return &lost[n_lost++];
 }
 
-void samples_lost(unsigned event_mask, const char *reason, uint64_t n)
+void profile_samples_lost(unsigned event_mask, const char *reason, uint64_t n)
 {
 	struct lost *row;
 
@@ -44,7 +44,7 @@ void samples_lost(unsigned event_mask, const char *reason, uint64_t n)
 	pthread_mutex_unlock(&lock);
 }
 
-void samples_lost_each(samples_lost_fn *fn, void *arg)
+void profile_samples_lost_each(samples_lost_fn *fn, void *arg)
 {
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < n_lost; i++)

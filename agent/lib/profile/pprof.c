@@ -93,7 +93,7 @@ static uint64_t string_index(struct writer *w, const char *s)
 
 	if (!s || !*s)
 		return 0;
-	s = batch_str(w->words, s);
+	s = profile_batch_str(w->words, s);
 	v = number_of(&w->strings, s);
 	if (!*v) {
 		*v = w->n_strings++;
@@ -108,7 +108,7 @@ static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char 
 {
 	_cleanup_free_ char *key = xasprintf("%s\1%s", name, of ? of : "");
 
-	return number_of(t, batch_str(w->words, key));
+	return number_of(t, profile_batch_str(w->words, key));
 }
 
 static uint64_t mapping_id(struct writer *w, const struct frame *f)
@@ -142,7 +142,7 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 	uint64_t *v, name, file;
 
 	buf_init(&text, 0);
-	frame_name(f, false, &text);
+	profile_frame_name(f, false, &text);
 	v = number_of_both(w, &w->functions, text.data, place);
 	if (!*v) {
 		name = string_index(w, text.data);
@@ -192,8 +192,8 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	_cleanup_buf_ struct buf ids;
 
 	buf_init(&ids, 0);
-	if (wait_frame(s->wait))
-		put_varint(&ids, location_id(w, wait_frame(s->wait)));
+	if (profile_wait_frame(s->wait))
+		put_varint(&ids, location_id(w, profile_wait_frame(s->wait)));
 	if (s->stack != STACK_NONE) {
 		const struct stack_ref *st = &b->stacks[s->stack];
 
@@ -207,7 +207,7 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	put_bytes(&w->message, 2, ids.data, ids.len);
 	put_label(w, "process", p->app_service);
 	put_label(w, "thread", s->thread_comm);
-	put_label(w, "wait", s->wait ? wait_name(s->wait) : NULL);
+	put_label(w, "wait", s->wait ? profile_wait_name(s->wait) : NULL);
 	for (size_t i = 0; i < p->tags.n; i++)
 		put_label(w, p->tags.items[i].key, p->tags.items[i].value);
 	put_message(w->out, PROFILE_SAMPLE, &w->message);
@@ -228,10 +228,10 @@ static void numbers_done(struct numbers *t)
 
 int profile_write_pprof(const struct batch *b, struct buf *out)
 {
-	struct writer w = {.out = out, .n_strings = 1, .words = batch_new()};
+	struct writer w = {.out = out, .n_strings = 1, .words = profile_batch_new()};
 	uint64_t start = UINT64_MAX, end = 0, period = 0;
 	const struct event_info *e =
-		event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
+		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
 
 	put_bytes(out, PROFILE_STRINGS, "", 0); /* index 0 is "" by definition */
 	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
@@ -259,6 +259,6 @@ int profile_write_pprof(const struct batch *b, struct buf *out)
 	numbers_done(&w.mappings);
 	buf_done(&w.message);
 	buf_done(&w.nested);
-	batch_free(w.words);
+	profile_batch_free(w.words);
 	return out->failed ? -E2BIG : 0;
 }

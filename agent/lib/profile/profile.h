@@ -23,8 +23,8 @@ struct event_info {
 	bool snapshot;			/* newest report replaces, instead of adding up */
 	const char *local_key; /* in a configuration: false, and `podflame local` records it too */
 };
-const struct event_info *event_info(enum event e);
-int event_from_name(const char *name, enum event *ret);
+const struct event_info *profile_event_info(enum event e);
+int profile_event_from_name(const char *name, enum event *ret);
 
 /* The cause of a wait, for off-cpu: tag `wait` of a sample. */
 enum wait {
@@ -39,8 +39,8 @@ enum wait {
 	WAIT_OTHER,
 	_WAIT_MAX,
 };
-const char *wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
-int wait_from_name(const char *s, enum wait *ret);
+const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
+int profile_wait_from_name(const char *s, enum wait *ret);
 
 /* The greatest value of a sample, which every reader of JSON reads exactly. Sums stop there. */
 #define PROFILE_MAX_VALUE (INT64_C(1) << 53)
@@ -59,8 +59,8 @@ enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
 	FRAME_WAIT, /* made when a stack is rendered, from the sample's wait: "[wait: lock]" */
 	_FRAME_KIND_MAX,
 };
-const char *frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
-int frame_kind_from_name(const char *s, enum frame_kind *ret);
+const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
+int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
 
 /* Strings are borrowed from the code that made the frame; NULL: not known. */
 struct frame {
@@ -86,16 +86,16 @@ struct stack_head {
  * The DeepFlow text form of one frame (prefixes, [module], [unknown] 0x%016lx,
  * [unknown start_thread?] for the outermost user frame); ';' becomes ':'.
  */
-void frame_render(const struct frame *f, bool outermost_user, struct buf *out);
+void profile_frame_render(const struct frame *f, bool outermost_user, struct buf *out);
 /* The same where nothing separates frames: ';' stays. */
-void frame_name(const struct frame *f, bool outermost_user, struct buf *out);
+void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *out);
 /* The leaf with the cause of a wait: "[wait: lock]"; NULL for WAIT_NONE. A constant. */
-const struct frame *wait_frame(enum wait w);
+const struct frame *profile_wait_frame(enum wait w);
 /*
  * A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait:
  * lock]".
  */
-void stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
+void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
 		  struct buf *out);
 
 /* ---- profiles ---- */
@@ -137,13 +137,13 @@ struct profile_link {
 
 /*
  * Counts n samples of these events (1 << enum event; 0: not known which) as lost:
- * podflame_samples_dropped_total. The reader of samples_lost_each() puts them into a window of the
+ * podflame_samples_dropped_total. The reader of profile_samples_lost_each() puts them into a window of the
  * node. reason is a constant. On any thread.
  */
-void samples_lost(unsigned event_mask, const char *reason, uint64_t n);
+void profile_samples_lost(unsigned event_mask, const char *reason, uint64_t n);
 typedef void samples_lost_fn(unsigned event_mask, const char *reason, uint64_t n, void *arg);
 /* Calls fn for each events and reason: the samples lost since the program began. */
-void samples_lost_each(samples_lost_fn *fn, void *arg);
+void profile_samples_lost_each(samples_lost_fn *fn, void *arg);
 
 struct loss {
 	const char *reason;		/* "ring_full", "agent_down", ... */
@@ -190,25 +190,25 @@ struct batch {
 	const char *skipped_for;	/* static: why the first was not taken */
 	struct batch_arena *arena;
 };
-struct batch *batch_new(void);
-struct batch *batch_free(struct batch *b);
-void batch_freep(struct batch **b);
-size_t batch_bytes(const struct batch *b);	/* the bytes of its arena */
+struct batch *profile_batch_new(void);
+struct batch *profile_batch_free(struct batch *b);
+void profile_batch_freep(struct batch **b);
+size_t profile_batch_bytes(const struct batch *b);	/* the bytes of its arena */
 /* An interned copy that lives as long as the batch; NULL gives NULL. */
-const char *batch_str(struct batch *b, const char *s);
-const char *batch_strn(struct batch *b, const char *s, size_t n);
-int batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
+const char *profile_batch_str(struct batch *b, const char *s);
+const char *profile_batch_strn(struct batch *b, const char *s, size_t n);
+int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
 /*
- * The same in two steps, for frames that come again and again. The strings come from batch_str();
+ * The same in two steps, for frames that come again and again. The strings come from profile_batch_str();
  * their bytes are not compared.
  */
-const struct frame *batch_frame(struct batch *b, const struct frame *f);
-int batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
+const struct frame *profile_batch_frame(struct batch *b, const struct frame *f);
+int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
 		   uint32_t *ret_index);
 /* profile_sample.link of a context, made if need be; -E2BIG: BATCH_MAX_LINKS. */
 #define BATCH_MAX_LINKS 65536
-int batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
-struct profile *batch_profile(struct batch *b);	/* zeroed, owned by b */
+int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
+struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
 /* copies; replaces */
 void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);
 const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */

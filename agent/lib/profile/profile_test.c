@@ -11,7 +11,7 @@ static void check(const struct stack_head *h, const struct frame *f, size_t n, c
 	_cleanup_buf_ struct buf b;
 
 	buf_init(&b, 0);
-	stack_render(h, f, n, &b);
+	profile_stack_render(h, f, n, &b);
 	assert_string_equal(b.data ? b.data : "", want);
 }
 
@@ -65,9 +65,9 @@ static void test_what_was_waited_for_is_the_leaf(void **state)
 		enum wait back;
 
 		h.wait = w;
-		snprintf(text, sizeof(text), "[t] worker;[wait: %s]", wait_name(w));
+		snprintf(text, sizeof(text), "[t] worker;[wait: %s]", profile_wait_name(w));
 		check(&h, NULL, 0, text);
-		assert_int_equal(wait_from_name(wait_name(w), &back), 0);
+		assert_int_equal(profile_wait_from_name(profile_wait_name(w), &back), 0);
 		assert_int_equal(back, w);
 	}
 	h.wait = WAIT_NONE;
@@ -97,7 +97,7 @@ static void test_marker_does_not_hide_the_outermost_frame(void **state)
 
 static void test_batch_interns(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 	char name[16];
 	uint32_t first, again, other;
 	struct frame f[2] = {{.kind = FRAME_APP, .name = name},
@@ -105,20 +105,20 @@ static void test_batch_interns(void **state)
 
 	(void)state;
 	strcpy(name, "root");
-	assert_int_equal(batch_stack(b, f, 2, &first), 0);
-	assert_int_equal(batch_stack(b, f, 2, &again), 0);
+	assert_int_equal(profile_batch_stack(b, f, 2, &first), 0);
+	assert_int_equal(profile_batch_stack(b, f, 2, &again), 0);
 	strcpy(name, "else");
-	assert_int_equal(batch_stack(b, f, 2, &other), 0);
+	assert_int_equal(profile_batch_stack(b, f, 2, &other), 0);
 	assert_int_equal(first, again);
 	assert_int_not_equal(first, other);
 	assert_string_equal(b->stacks[first].frames[0]->name, "root");
 	assert_ptr_equal(b->stacks[first].frames[1], b->stacks[other].frames[1]);
-	assert_ptr_equal(batch_str(b, "root"), b->stacks[first].frames[0]->name);
+	assert_ptr_equal(profile_batch_str(b, "root"), b->stacks[first].frames[0]->name);
 }
 
 static void test_batch_grows_and_refuses(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 	static struct frame deep[STACK_MAX_FRAMES + 1];
 	uint32_t index;
 
@@ -126,34 +126,34 @@ static void test_batch_grows_and_refuses(void **state)
 	for (uint32_t i = 0; i < 5000; i++) {
 		struct frame f = {.kind = FRAME_APP, .address = i};
 
-		assert_int_equal(batch_stack(b, &f, 1, &index), 0);
+		assert_int_equal(profile_batch_stack(b, &f, 1, &index), 0);
 		assert_int_equal(index, i);
 	}
-	assert_int_equal(batch_stack(b, deep, STACK_MAX_FRAMES + 1, &index), -E2BIG);
+	assert_int_equal(profile_batch_stack(b, deep, STACK_MAX_FRAMES + 1, &index), -E2BIG);
 	assert_int_equal(index, 4999);
 }
 
 static void test_links_are_interned_and_limited(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 	struct profile_link l = {{1}, {2}};
 	uint32_t first, again = 0, other;
 
 	(void)state;
-	assert_int_equal(batch_link(b, &l, &first), 0);
+	assert_int_equal(profile_batch_link(b, &l, &first), 0);
 	assert_int_equal(first, 1);
-	assert_int_equal(batch_link(b, &l, &again), 0);
+	assert_int_equal(profile_batch_link(b, &l, &again), 0);
 	assert_int_equal(again, 1);
 	for (uint32_t i = 1; i < BATCH_MAX_LINKS; i++) {
 		memcpy(l.span_id, &i, sizeof(i));
 		l.span_id[7] = 1;
-		assert_int_equal(batch_link(b, &l, &other), 0);
+		assert_int_equal(profile_batch_link(b, &l, &other), 0);
 		assert_int_equal(other, i + 1);
 	}
 	l.trace_id[5] = 1;
-	assert_int_equal(batch_link(b, &l, &other), -E2BIG);
+	assert_int_equal(profile_batch_link(b, &l, &other), -E2BIG);
 	l = (struct profile_link){{1}, {2}};
-	assert_int_equal(batch_link(b, &l, &again), 0);
+	assert_int_equal(profile_batch_link(b, &l, &again), 0);
 	assert_int_equal(again, 1);
 	assert_int_equal(b->n_links, BATCH_MAX_LINKS);
 	assert_memory_equal(&b->links[0], &l, sizeof(l));
@@ -161,8 +161,8 @@ static void test_links_are_interned_and_limited(void **state)
 
 static void test_tags_are_sorted_and_replaced(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 
 	(void)state;
 	profile_tag(b, p, "pod_ns", "app");
@@ -176,8 +176,8 @@ static void test_tags_are_sorted_and_replaced(void **state)
 
 static void test_losses_add_up_by_reason(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 
 	(void)state;
 	profile_lose(b, p, "ring_full", 3, 0);
@@ -201,8 +201,8 @@ static void test_profile_id_is_sha256(void **state)
 
 static void test_pprof(void **state)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	const struct frame f[] = {{.kind = FRAME_APP, .name = "RegExp:a;b"},
 				  {.kind = FRAME_KERNEL, .name = "sys"}};
 	_cleanup_buf_ struct buf out;
@@ -210,11 +210,11 @@ static void test_pprof(void **state)
 
 	(void)state;
 	buf_init(&out, 0);
-	p->app_service = batch_str(b, "api");
+	p->app_service = profile_batch_str(b, "api");
 	s = profile_add(b, p);
 	s->value = 10101;
 	s->n_samples = 1;
-	assert_int_equal(batch_stack(b, f, 2, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, f, 2, &s->stack), 0);
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
 	assert_non_null(memmem(out.data, out.len, "RegExp:a;b", 10));
@@ -260,8 +260,8 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 static void test_pprof_keeps_places_apart(void **state)
 {
 	enum { MAPPING = 3, LOCATION, FUNCTION };
-	_cleanup_(batch_freep) struct batch *b = batch_new();
-	struct profile_sample *s = profile_add(b, batch_profile(b));
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile_sample *s = profile_add(b, profile_batch_profile(b));
 	const struct frame f[] = {
 		{.kind = FRAME_PYTHON, .name = "<module>", .file = "a.py", .line = 3},
 		{.kind = FRAME_PYTHON, .name = "<module>", .file = "b.py", .line = 3},
@@ -273,7 +273,7 @@ static void test_pprof_keeps_places_apart(void **state)
 
 	(void)state;
 	buf_init(&out, 0);
-	assert_int_equal(batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_int_equal(n_fields(&out, LOCATION), 5);
 	assert_int_equal(n_fields(&out, FUNCTION), 4);

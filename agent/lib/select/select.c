@@ -6,7 +6,7 @@ bool select_takes_node(const struct selection *s, const json_t *labels)
 {
 	if (!s->nodes || (json_is_object(s->nodes) && json_object_size(s->nodes) == 0))
 		return true;
-	return labels && selector_matches(s->nodes, labels);
+	return labels && select_selector_matches(s->nodes, labels);
 }
 
 /* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
@@ -20,13 +20,13 @@ bool select_takes_namespace(const struct selection *s, const char *ns, const jso
 		return json_is_object(s->namespaces);
 	named = json_is_object(labels) ? json_copy((json_t *)labels) : json_object();
 	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(ns));
-	return selector_matches(s->namespaces, named);
+	return select_selector_matches(s->namespaces, named);
 }
 
 bool select_matches(const struct selection *s, const struct selected *p)
 {
 	return select_takes_namespace(s, p->ns, p->ns_labels) &&
-	       selector_matches(s->pods, p->labels);
+	       select_selector_matches(s->pods, p->labels);
 }
 
 static bool opts_out(const json_t *map)

@@ -15,7 +15,7 @@
  * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector
  * with a member that this version does not know matches nothing.
  */
-bool selector_matches(const json_t *sel, const json_t *labels);
+bool select_selector_matches(const json_t *sel, const json_t *labels);
 
 struct selection {	/* of a target; selectors as in its spec */
 	bool cluster;	/* of a ClusterProfilingTarget */

@@ -42,10 +42,10 @@ static void test_selectors(void **state)
 			json_loads(selectors[i].selector, JSON_DECODE_ANY, NULL);
 		_cleanup_json_ json_t *labels = json_loads(selectors[i].labels, 0, NULL);
 
-		if (selector_matches(sel, labels) != selectors[i].matches)
+		if (select_selector_matches(sel, labels) != selectors[i].matches)
 			fail_msg("%s of %s", selectors[i].selector, selectors[i].labels);
 	}
-	assert_false(selector_matches(NULL, NULL));
+	assert_false(select_selector_matches(NULL, NULL));
 }
 
 static void test_nodes(void **state)

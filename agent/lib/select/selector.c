@@ -59,7 +59,7 @@ static bool is_known(const json_t *sel)
 	return json_is_object(sel) && has_only(sel, members, ARRAY_SIZE(members));
 }
 
-bool selector_matches(const json_t *sel, const json_t *labels)
+bool select_selector_matches(const json_t *sel, const json_t *labels)
 {
 	const json_t *v;
 	const char *key;

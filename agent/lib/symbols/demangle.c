@@ -47,11 +47,11 @@ int demangle_gnu(const char *mangled, int options, append_fn *append, void *arg)
 int demangle_rust(const char *mangled, int options, append_fn *append, void *arg);
 char *demangle_llvm(const char *mangled, char *buffer, size_t *n, int *status);
 
-void *demangle_malloc(size_t n);
-void *demangle_realloc(void *p, size_t n);
-void demangle_free(void *p);
+void *elf_demangle_malloc(size_t n);
+void *elf_demangle_realloc(void *p, size_t n);
+void elf_demangle_free(void *p);
 
-void *demangle_malloc(size_t n)
+void *elf_demangle_malloc(size_t n)
 {
 	size_t need = ALIGNMENT + (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	size_t *block = (size_t *)(work.arena + work.arena_used);
@@ -63,21 +63,21 @@ void *demangle_malloc(size_t n)
 	return (char *)block + ALIGNMENT;
 }
 
-void *demangle_realloc(void *p, size_t n)
+void *elf_demangle_realloc(void *p, size_t n)
 {
 	void *copy;
 	size_t old;
 
 	if (p == work.text)
 		stop(DEMANGLE_TOO_LONG);
-	copy = demangle_malloc(n);
+	copy = elf_demangle_malloc(n);
 	if (!p)
 		return copy;
 	memcpy(&old, (char *)p - ALIGNMENT, sizeof(old));
 	return memcpy(copy, p, MIN(old, n));
 }
 
-void demangle_free(void *p)
+void elf_demangle_free(void *p)
 {
 	(void)p; /* all at once, before the next name */
 }
@@ -89,14 +89,15 @@ void demangle_free(void *p)
 	{                                                                                          \
 		abort();                                                                           \
 	}
-NEVER(demangle_never_unwinds)
-NEVER(demangle_never_terminates)
-NEVER(demangle_never_deletes)
-NEVER(demangle_never_catches)
-NEVER(demangle_never_throws)
-NEVER(demangle_never_tells)
-extern const void *const demangle_no_class[], *const demangle_no_derived_class[];
-const void *const demangle_no_class[4] = {NULL}, *const demangle_no_derived_class[4] = {NULL};
+NEVER(elf_demangle_never_unwinds)
+NEVER(elf_demangle_never_terminates)
+NEVER(elf_demangle_never_deletes)
+NEVER(elf_demangle_never_catches)
+NEVER(elf_demangle_never_throws)
+NEVER(elf_demangle_never_tells)
+extern const void *const elf_demangle_no_class[], *const elf_demangle_no_derived_class[];
+const void *const elf_demangle_no_class[4] = {NULL}, *const elf_demangle_no_derived_class[4] = {
+							     NULL};
 
 /* ---- limits of time and stack ---- */
 
@@ -129,7 +130,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 #define TICK_STACK SA_ONSTACK
 #endif
 
-int demangle_begin(void)
+int elf_demangle_begin(void)
 {
 	static char signal_stack[SIGNAL_STACK];
 	/* The jump leaves the mask as it is. */
@@ -284,7 +285,7 @@ static bool by_any(const char *name)
 	return by_llvm(name) || by_llvm_without_parameters(name);
 }
 
-enum demangle_result demangle(const char *name, const char **ret_text)
+enum demangle_result elf_demangle(const char *name, const char **ret_text)
 {
 	/* LLVM marks copies of a function: name.llvm.1234. */
 	const char *llvm = strstr(name, ".llvm.");

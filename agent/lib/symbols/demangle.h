@@ -37,12 +37,12 @@ static inline bool is_mangled(const char *name)
 
 /* ---- demangle.c: for the child, and for tests in a program's first thread ---- */
 /* Once, before the first name: sets the stack's limit, the timer, and their signals' handlers. */
-int demangle_begin(void);
+int elf_demangle_begin(void);
 /*
  * name: at most MANGLED_MAX bytes. *ret_text: only with DEMANGLE_OK; at most DEMANGLED_MAX bytes,
  * until the next call.
  */
-enum demangle_result demangle(const char *name, const char **ret_text);
+enum demangle_result elf_demangle(const char *name, const char **ret_text);
 
 /* ---- demangle_child.c ---- */
 /*
@@ -50,7 +50,7 @@ enum demangle_result demangle(const char *name, const char **ret_text);
  * at the arguments before main() and becomes the child. So no main() has to know of the child, and
  * no program starts itself over and over.
  */
-extern const char demangle_child_verb[];
+extern const char elf_demangle_child_verb[];
 
 /* ---- messages ---- */
 struct demangle_request {

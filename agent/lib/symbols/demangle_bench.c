@@ -58,7 +58,7 @@ static void by_demanglers(const char *name, void *arg)
 	const char *text;
 
 	(void)arg;
-	demangle(name, &text);
+	elf_demangle(name, &text);
 }
 
 static void by_child(const char *name, void *arg)
@@ -66,7 +66,7 @@ static void by_child(const char *name, void *arg)
 	struct name_cost cost = {0};
 	uint64_t again_ns;
 
-	free(demangler_text(arg, name, &cost, &again_ns));
+	free(elf_demangler_text(arg, name, &cost, &again_ns));
 }
 
 static double names_a_second(void (*fn)(const char *name, void *arg), void *arg)
@@ -88,12 +88,12 @@ static double first_name_ms(void)
 	double rounds[ROUNDS];
 
 	for (size_t i = 0; i < ROUNDS; i++) {
-		struct demangler *d = demangler_new(NULL, false);
+		struct demangler *d = elf_demangler_new(NULL, false);
 		uint64_t from = now_mono_ns();
 
 		by_child(names[0], d);
 		rounds[i] = (double)(now_mono_ns() - from) / NSEC_PER_MSEC;
-		demangler_free(d);
+		elf_demangler_free(d);
 	}
 	return bench_median(rounds, ROUNDS);
 }
@@ -104,16 +104,16 @@ static double hostile_file_ms(struct demangler *d)
 	uint64_t from = now_mono_ns(), again_ns;
 
 	for (size_t i = 0; i < 1000; i++)
-		free(demangler_text(d, TAKES_YEARS, &cost, &again_ns));
+		free(elf_demangler_text(d, TAKES_YEARS, &cost, &again_ns));
 	return (double)(now_mono_ns() - from) / NSEC_PER_MSEC;
 }
 
 int main(void)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 
 	read_names();
-	if (demangle_begin() < 0)
+	if (elf_demangle_begin() < 0)
 		bench_die("demangle_begin", errno);
 	bench_report("names.libiberty", names_a_second(by_libiberty, NULL), "names/s",
 		     "libiberty alone, which leaves some of them as they are");
@@ -124,7 +124,7 @@ int main(void)
 	bench_report("names.child_start", first_name_ms(), "ms", "once, and after a loss");
 	bench_report("names.hostile_file", hostile_file_ms(d), "ms",
 		     "1000 names that would take years each");
-	demangler_free(d);
+	elf_demangler_free(d);
 	free(table);
 	return 0;
 }

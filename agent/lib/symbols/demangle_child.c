@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const char demangle_child_verb[] = "__demangle";
+const char elf_demangle_child_verb[] = "__demangle";
 
 static const int calls[] = {
 	SCMP_SYS(recvmsg),	SCMP_SYS(sendmsg), SCMP_SYS(clock_gettime),
@@ -33,7 +33,7 @@ static int answer(const char *name, struct demangle_reply *reply)
 	uint64_t began = cpu_ns();
 	const char *text = "";
 
-	reply->result = demangle(name, &text);
+	reply->result = elf_demangle(name, &text);
 	reply->n = (uint32_t)strlen(text);
 	memcpy(reply->text, text, reply->n);
 	reply->cpu_ns = cpu_ns() - began;
@@ -55,10 +55,10 @@ static int child_main(void)
 		.n_calls = ARRAY_SIZE(calls),
 	};
 	size_t n, n_fds;
-	int r = demangle_begin();
+	int r = elf_demangle_begin();
 
 	if (!r)
-		r = child_begin(demangle_child_verb, "podflame-names", &rights);
+		r = child_begin(elf_demangle_child_verb, "podflame-names", &rights);
 	while (!r) {
 		r = child_receive(CHILD_SOCKET_FD, &in, sizeof(in.request), &n, NULL, 0, &n_fds);
 		if (r || n < offsetof(struct demangle_request, name))
@@ -72,6 +72,6 @@ static int child_main(void)
 
 __attribute__((constructor)) static void be_child(int argc, char **argv)
 {
-	if (argc == 2 && streq(argv[1], demangle_child_verb))
+	if (argc == 2 && streq(argv[1], elf_demangle_child_verb))
 		_exit(child_main());
 }

@@ -35,7 +35,7 @@ static void assert_shown(const char *name, const char *as)
 {
 	const char *text;
 
-	check(demangle(name, &text) == DEMANGLE_OK && streq(text, as));
+	check(elf_demangle(name, &text) == DEMANGLE_OK && streq(text, as));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -46,17 +46,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	const char *text = "";
 	enum demangle_result result, again;
 
-	check(demangle_begin() == 0); /* the driver has a timer of its own, between inputs */
-	result = demangle(name, &text);
+	check(elf_demangle_begin() == 0); /* the driver has a timer of its own, between inputs */
+	result = elf_demangle(name, &text);
 	check(result < _DEMANGLE_RESULT_MAX);
 	check(strlen(text) <= DEMANGLED_MAX && (result == DEMANGLE_OK) == !!*text);
 	check(!strchr(text, '\1') || strchr(name, '\1'));
 	tell_shapes(text, strlen(text));
 	first = xstrdup(text);
-	clean = text_clean(first);
+	clean = elf_text_clean(first);
 	check(strlen(clean) == strlen(first));
 	text = "";
-	again = demangle(name, &text);
+	again = elf_demangle(name, &text);
 	check(result == DEMANGLE_TOO_SLOW || again == DEMANGLE_TOO_SLOW ||
 	      (again == result && streq(text, first)));
 	assert_shown("_ZN3foo3barEi", "foo::bar(int)");

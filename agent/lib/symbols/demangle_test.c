@@ -14,14 +14,14 @@ static const char *shown(const char *name)
 {
 	const char *text = NULL;
 
-	return demangle(name, &text) == DEMANGLE_OK ? text : NULL;
+	return elf_demangle(name, &text) == DEMANGLE_OK ? text : NULL;
 }
 
 static enum demangle_result result_of(const char *name)
 {
 	const char *text;
 
-	return demangle(name, &text);
+	return elf_demangle(name, &text);
 }
 
 static void mangled_names(void **state)
@@ -236,7 +236,7 @@ static void names_that_nest_deeply_stay_mangled(void **state)
 	_cleanup_free_ char *local = nested("_Z", "Z", "1fvE1x", "", 4000);
 
 	(void)state;
-	assert_int_equal(demangle_begin(), 0); /* cmocka has taken SIGSEGV */
+	assert_int_equal(elf_demangle_begin(), 0); /* cmocka has taken SIGSEGV */
 	assert_non_null(shown(pointers));
 	assert_non_null(shown(arguments));
 	assert_int_equal(result_of(local), DEMANGLE_TOO_DEEP);
@@ -276,7 +276,7 @@ static void the_timer_stops_a_name_that_has_filled_the_stack(void **state)
 	enum demangle_result why;
 
 	(void)state;
-	assert_int_equal(demangle_begin(), 0);
+	assert_int_equal(elf_demangle_begin(), 0);
 	work.ticks = 0;
 	work.stack = __builtin_frame_address(0);
 	why = sigsetjmp(work.stop, 0);
@@ -313,7 +313,7 @@ static enum demangle_result take(size_t n)
 
 	if (why)
 		return why;
-	p = demangle_malloc(n);
+	p = elf_demangle_malloc(n);
 	assert_true(p >= work.arena && p + n <= work.arena + ARENA_BYTES);
 	return DEMANGLE_OK;
 }
@@ -351,7 +351,7 @@ static void text_is_clean(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *out = text_clean(cases[i].in);
+		_cleanup_free_ char *out = elf_text_clean(cases[i].in);
 
 		assert_string_equal(out, cases[i].out);
 	}
@@ -373,5 +373,5 @@ int main(void)
 		cmocka_unit_test(text_is_clean),
 	};
 
-	return demangle_begin() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+	return elf_demangle_begin() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

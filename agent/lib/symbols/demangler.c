@@ -41,9 +41,9 @@ static const char *const reasons[] = {
 #undef X
 };
 
-struct demangler *demangler_new(const char *self_exe, bool impatient)
+struct demangler *elf_demangler_new(const char *self_exe, bool impatient)
 {
-	static const char *const argv[] = {demangle_child_verb, NULL};
+	static const char *const argv[] = {elf_demangle_child_verb, NULL};
 	struct demangler *d = xcalloc(1, sizeof(*d));
 
 	pthread_mutex_init(&d->lock, NULL);
@@ -59,7 +59,7 @@ struct demangler *demangler_new(const char *self_exe, bool impatient)
 	return d;
 }
 
-struct demangler *demangler_free(struct demangler *d)
+struct demangler *elf_demangler_free(struct demangler *d)
 {
 	if (!d)
 		return NULL;
@@ -171,7 +171,7 @@ static void charge(struct name_cost *cost, const struct name_cost *before, const
 
 /*
  * Asks a second child where the first one failed, which may have had another reason than this name.
- * An impatient demangler does not wait twice. *ret_again_ns: as of demangler_text.
+ * An impatient demangler does not wait twice. *ret_again_ns: as of elf_demangler_text.
  */
 static const char *ask_twice(struct demangler *d, const char *name, size_t n,
 			     struct name_cost *cost, uint64_t *ret_again_ns)
@@ -234,18 +234,18 @@ static char *readable(struct demangler *d, const char *name, size_t n, struct na
 	}
 	memcpy(d->text, d->reply.text, d->reply.n);
 	d->text[d->reply.n] = '\0';
-	return text_clean(d->text);
+	return elf_text_clean(d->text);
 }
 
-char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
-		     uint64_t *ret_again_ns)
+char *elf_demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
+			 uint64_t *ret_again_ns)
 {
 	size_t n = strnlen(name, MANGLED_MAX + 1);
 	char *text = NULL;
 
 	*ret_again_ns = 0;
 	if (!is_mangled(name))
-		return text_clean(name);
+		return elf_text_clean(name);
 	if (n > MANGLED_MAX) {
 		count("long_name");
 	} else {
@@ -253,5 +253,5 @@ char *demangler_text(struct demangler *d, const char *name, struct name_cost *co
 		text = readable(d, name, n, cost, ret_again_ns);
 		pthread_mutex_unlock(&d->lock);
 	}
-	return text ? text : text_clean(name);
+	return text ? text : elf_text_clean(name);
 }

@@ -22,16 +22,16 @@ static uint64_t n_counted(void)
 
 static int name_one(void *arg)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t again_ns, before = n_counted();
-	_cleanup_free_ char *text = demangler_text(d, MANGLED, &cost, &again_ns);
+	_cleanup_free_ char *text = elf_demangler_text(d, MANGLED, &cost, &again_ns);
 	bool readable = streq(text, "int shop::price<int>(int)");
 
 	(void)arg;
 	assert_true(readable || streq(text, MANGLED));
 	assert_int_equal(n_counted() - before, !readable);
-	demangler_free(d);
+	elf_demangler_free(d);
 	return readable ? 0 : -EIO;
 }
 

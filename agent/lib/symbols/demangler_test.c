@@ -38,7 +38,7 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 			 const char *as)
 {
 	uint64_t again_ns;
-	_cleanup_free_ char *text = demangler_text(d, name, cost, &again_ns);
+	_cleanup_free_ char *text = elf_demangler_text(d, name, cost, &again_ns);
 
 	assert_string_equal(text, as);
 	assert_true(!again_ns || streq(name, as));
@@ -59,7 +59,7 @@ static pid_t child_pid(void)
 
 static void plain_names_need_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {0};
 
 	(void)state;
@@ -71,7 +71,7 @@ static void plain_names_need_no_child(void **state)
 	assert_int_not_equal(child_pid(), 0);
 	assert_shown(d, &cost, "_Z", "_Z");
 	assert_shown(d, &cost, "_Z\x80\n", "_Z??");
-	demangler_free(d);
+	elf_demangler_free(d);
 	assert_int_equal(child_pid(), 0);
 }
 
@@ -83,7 +83,7 @@ static void the_child_has_given_everything_up(void **state)
 					     "Seccomp:\t2"
 #endif
 	};
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	_cleanup_free_ char *status = NULL, *path = NULL;
 	struct name_cost cost = {0};
 
@@ -93,12 +93,12 @@ static void the_child_has_given_everything_up(void **state)
 	assert_int_equal(file_read(AT_FDCWD, path, 16384, &status, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		assert_non_null(strstr(status, fields[i]));
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void hostile_names_cost_no_child(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = restarts(), slow = mangled("too_slow");
 	_cleanup_free_ char *deep = xmalloc(MANGLED_MAX + 1);
@@ -119,12 +119,12 @@ static void hostile_names_cost_no_child(void **state)
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_int_equal(restarts(), before);
 	assert_int_equal(child_pid(), child);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void slow_names_cost_their_file_only(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost hostile = {0}, other = {0};
 	uint64_t slow = mangled("too_slow"), file = mangled("slow_file");
 
@@ -136,12 +136,12 @@ static void slow_names_cost_their_file_only(void **state)
 	assert_int_equal(slow + mangled("slow_file") - file, 50);
 	assert_shown(d, &hostile, CONSTRAINED, CONSTRAINED);
 	assert_shown(d, &other, CONSTRAINED, "int shop::price<int>(int)");
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void what_slow_names_cost_is_forgiven(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {.spent_ns = SLOW_NAMES_NS - 1};
 	uint64_t again_ns = 0;
 
@@ -156,17 +156,17 @@ static void what_slow_names_cost_is_forgiven(void **state)
 	cost.forgiven_at_ns = now_mono_ns();
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
 	assert_true(cost.slow_until_ns > now_mono_ns());
-	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
+	free(elf_demangler_text(d, CONSTRAINED, &cost, &again_ns));
 	assert_int_equal(again_ns, cost.slow_until_ns);
 	cost.slow_until_ns = now_mono_ns();
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 /* "_Z4091xxx...": with its head one more than there may be, then as many as there may be. */
 static void longer_names_stay_mangled(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = mangled("long_name");
 	char name[MANGLED_MAX + 2];
@@ -181,12 +181,12 @@ static void longer_names_stay_mangled(void **state)
 	name[MANGLED_MAX] = '\0';
 	assert_shown(d, &cost, name, name + 6);
 	assert_int_equal(mangled("long_name"), before + 1);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void a_child_that_died_while_idle_costs_nothing(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {0};
 	uint64_t before = restarts();
 
@@ -198,7 +198,7 @@ static void a_child_that_died_while_idle_costs_nothing(void **state)
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_int_equal(restarts(), before + 1);
 	assert_not_charged(&cost);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void without_a_child_names_stay_mangled(void **state)
@@ -208,7 +208,7 @@ static void without_a_child_names_stay_mangled(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
-		struct demangler *d = demangler_new(programs[i], false);
+		struct demangler *d = elf_demangler_new(programs[i], false);
 		struct name_cost cost = {0};
 		uint64_t n = restarts();
 
@@ -218,7 +218,7 @@ static void without_a_child_names_stay_mangled(void **state)
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
 		assert_not_charged(&cost);
-		demangler_free(d);
+		elf_demangler_free(d);
 	}
 	assert_int_equal(mangled("no_child"), before + 4);
 }
@@ -316,7 +316,7 @@ static void lies_cost_the_file_and_the_child(void **state)
 	(void)state;
 	for (enum lie i = 0; i < SILENCE; i++) {
 		_cleanup_free_ char *program = fake(i);
-		struct demangler *d = demangler_new(program, false);
+		struct demangler *d = elf_demangler_new(program, false);
 		struct name_cost cost = {0};
 		uint64_t before = restarts();
 		uint64_t n = lies[i].reason ? mangled(lies[i].reason) : 0;
@@ -331,7 +331,7 @@ static void lies_cost_the_file_and_the_child(void **state)
 			assert_int_equal(mangled("slow_file"), n_file + 1);
 			assert_int_equal(restarts() - before, 2);
 		}
-		demangler_free(d);
+		elf_demangler_free(d);
 	}
 }
 
@@ -354,7 +354,7 @@ static char *text_in_the_end(struct demangler *d, struct name_cost *cost)
 
 	while (again_ns && now_mono_ns() < deadline) {
 		free(text);
-		text = demangler_text(d, CONSTRAINED, cost, &again_ns);
+		text = elf_demangler_text(d, CONSTRAINED, cost, &again_ns);
 		wait_until(MIN(again_ns, deadline));
 	}
 	return text;
@@ -385,7 +385,7 @@ static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 static void silence_costs_the_child_and_a_pause(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
-	struct demangler *d = demangler_new(program, true);
+	struct demangler *d = elf_demangler_new(program, true);
 	struct name_cost cost = {0}, other = {0}, third = {0};
 	uint64_t before = restarts(), n_none, n, asked_ns;
 
@@ -414,13 +414,13 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	assert_readable_in_the_end(d, &third);
 	cost.next_ns = 0;
 	assert_readable_in_the_end(d, &cost);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void a_late_answer_after_one_in_time_is_the_first(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
-	struct demangler *d = demangler_new(program, true);
+	struct demangler *d = elf_demangler_new(program, true);
 	struct name_cost first = {0}, second = {0}, plain = {0};
 	uint64_t asked_ns;
 
@@ -431,20 +431,20 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 	assert_int_equal(kill(child_pid(), SIGSTOP), 0);
 	asked_ns = time_out(d, &second);
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 /* Of a patient one, too, which asks two children. */
 static void pauses_get_longer(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
-	struct demangler *d = demangler_new(program, false);
+	struct demangler *d = elf_demangler_new(program, false);
 	struct name_cost cost = {.pause_ns = FILE_PAUSE_NS}, longest;
 	uint64_t n = restarts(), again_ns = 0;
 
 	(void)state;
 	d->answer_ns = NSEC_PER_MSEC;
-	free(demangler_text(d, CONSTRAINED, &cost, &again_ns));
+	free(elf_demangler_text(d, CONSTRAINED, &cost, &again_ns));
 	assert_int_equal(restarts(), n + 2);
 	assert_int_equal(again_ns, cost.next_ns);
 	assert_int_equal(cost.pause_ns, 2 * FILE_PAUSE_NS);
@@ -452,12 +452,12 @@ static void pauses_get_longer(void **state)
 	longest = cost;
 	charge(&longest, &cost, "timeout");
 	assert_int_equal(longest.pause_ns, FILE_PAUSE_MAX_NS);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void pauses_are_forgotten_when_they_are_long_ago(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	struct name_cost cost = {.pause_ns = FILE_PAUSE_MAX_NS};
 
 	(void)state;
@@ -467,7 +467,7 @@ static void pauses_are_forgotten_when_they_are_long_ago(void **state)
 	cost.pause_ns = 1;
 	assert_readable_in_the_end(d, &cost);
 	assert_int_equal(cost.pause_ns, 0);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void a_child_that_starts_slowly_is_not_waited_for(void **state)
@@ -486,7 +486,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 
 	(void)state;
 	make_executable(program, script);
-	d = demangler_new(program, true);
+	d = elf_demangler_new(program, true);
 	d->answer_ns = ANSWER_NS; /* it is not what this is about */
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	d->retry_ns = 0;
@@ -497,13 +497,13 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	assert_int_equal(restarts(), n); /* the same one */
 	assert_not_charged(&cost);
 	assert_int_equal(unlink(go), 0);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 {
 	struct counter *stuck = counter("podflame_demangle_children_stuck_total", NULL, NULL);
-	struct demangler *d = demangler_new(NULL, true);
+	struct demangler *d = elf_demangler_new(NULL, true);
 	uint64_t n_none, before = counter_get(stuck);
 	struct name_cost cost = {0}, other = {0};
 	pid_t pid, tracer;
@@ -524,7 +524,7 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 	assert_readable_in_the_end(d, &other);
 	assert_int_equal(counter_get(stuck), before);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* it has been */
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 /* It may have died for another reason: the kernel took it when memory ran out. */
@@ -536,14 +536,14 @@ static void a_name_that_another_child_reads_is_innocent(void **state)
 	(void)state;
 	for (enum lie i = DEATH; i <= SILENCE; i++) {
 		_cleanup_free_ char *program = fake_while(i, once);
-		struct demangler *d = demangler_new(program, false);
+		struct demangler *d = elf_demangler_new(program, false);
 		struct name_cost cost = {0};
 		uint64_t before = restarts();
 
 		assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 		assert_int_equal(restarts(), before + 1);
 		assert_not_charged(&cost);
-		demangler_free(d);
+		elf_demangler_free(d);
 		assert_int_equal(rmdir(path), 0);
 	}
 }
@@ -558,24 +558,24 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 
 	(void)state;
 	(void)unlink(program);
-	d = demangler_new(program, false);
-	first = demangler_text(d, CONSTRAINED, &cost, &again_ns);
+	d = elf_demangler_new(program, false);
+	first = elf_demangler_text(d, CONSTRAINED, &cost, &again_ns);
 	assert_string_equal(first, CONSTRAINED);
 	assert_true(again_ns > now_ns);
 	made = fake_while(CLOCK, "false");
 	d->retry_ns = now_ns;
-	second = demangler_text(d, CONSTRAINED, &cost, &again_ns);
+	second = elf_demangler_text(d, CONSTRAINED, &cost, &again_ns);
 	assert_string_equal(second, "int shop::price<int>(int)");
 	assert_int_equal(again_ns, 0);
 	assert_not_charged(&cost);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 /* The caller holds a lock that every pod's names need. */
 static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);
-	struct demangler *d = demangler_new(program, true);
+	struct demangler *d = elf_demangler_new(program, true);
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n_none, n, asked_ns = 0;
 	struct name_cost cost = {0};
 
@@ -595,12 +595,12 @@ static void nobody_waits_until_the_next_child_may_start(void **state)
 	assert_int_equal(mangled("no_child"), n_none + 1);
 	assert_int_equal(restarts(), n);
 	assert_not_charged(&cost);
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 static void who_may_wait_waits_until_the_next_child_may_start(void **state)
 {
-	struct demangler *d = demangler_new(NULL, false);
+	struct demangler *d = elf_demangler_new(NULL, false);
 	uint64_t before = restarts();
 
 	(void)state;
@@ -613,7 +613,7 @@ static void who_may_wait_waits_until_the_next_child_may_start(void **state)
 		while (child_pid())
 			usleep(1000);
 	}
-	demangler_free(d);
+	elf_demangler_free(d);
 }
 
 int main(int argc, char **argv)

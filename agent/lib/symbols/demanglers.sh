@@ -22,17 +22,17 @@ cat >"$work/symbols" <<'SYMBOLS'
 __cxa_demangle demangle_llvm
 cplus_demangle_v3_callback demangle_gnu
 rust_demangle_callback demangle_rust
-malloc demangle_malloc
-realloc demangle_realloc
-free demangle_free
-_Unwind_Resume demangle_never_unwinds
-_ZSt9terminatev demangle_never_terminates
-_ZdlPvm demangle_never_deletes
-__cxa_begin_catch demangle_never_catches
-__gxx_personality_v0 demangle_never_throws
-abort_message demangle_never_tells
-_ZTVN10__cxxabiv117__class_type_infoE demangle_no_class
-_ZTVN10__cxxabiv120__si_class_type_infoE demangle_no_derived_class
+malloc elf_demangle_malloc
+realloc elf_demangle_realloc
+free elf_demangle_free
+_Unwind_Resume elf_demangle_never_unwinds
+_ZSt9terminatev elf_demangle_never_terminates
+_ZdlPvm elf_demangle_never_deletes
+__cxa_begin_catch elf_demangle_never_catches
+__gxx_personality_v0 elf_demangle_never_throws
+abort_message elf_demangle_never_tells
+_ZTVN10__cxxabiv117__class_type_infoE elf_demangle_no_class
+_ZTVN10__cxxabiv120__si_class_type_infoE elf_demangle_no_derived_class
 SYMBOLS
 (cd "$work" && ar x "$libcxxabi" cxa_demangle.cpp.o && ar x "$libiberty" cp-demangle.o rust-demangle.o safe-ctype.o)
 ld -r -o "$work/all.o" "$work"/*.o

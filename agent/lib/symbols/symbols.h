@@ -148,7 +148,7 @@ struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 
 /* ---- text ---- */
 /* A new string: valid UTF-8 without control characters, with '?' in the place of invalid ones. */
-char *text_clean(const char *s);
+char *elf_text_clean(const char *s);
 /*
  * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made
  * readable in a child without rights, which is started at the first of them. Any thread.
@@ -158,8 +158,8 @@ struct demangler;
  * self_exe: the program to execute as the child; NULL: /proc/self/exe. impatient: its callers hold
  * a lock that others need, or others wait for them.
  */
-struct demangler *demangler_new(const char *self_exe, bool impatient);
-struct demangler *demangler_free(struct demangler *d);
+struct demangler *elf_demangler_new(const char *self_exe, bool impatient);
+struct demangler *elf_demangler_free(struct demangler *d);
 /* The cost of the names of one file so far; all 0 at first. The demangler's lock guards it. */
 struct name_cost {
 	uint64_t spent_ns;	/* CPU time of slow names, less the part that is forgiven */
@@ -180,5 +180,5 @@ struct name_cost {
  * time (CLOCK_MONOTONIC) from which the same name may become readable, because another name may
  * have failed; 0: the text is final.
  */
-char *demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
+char *elf_demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-char *text_clean(const char *s)
+char *elf_text_clean(const char *s)
 {
 	char *text = xstrdup(s);
 	unsigned char *p = (unsigned char *)text;

@@ -9,7 +9,7 @@
 #define GAP_MAX	  4096 /* bytes between functions of one allocator */
 
 static const struct alloc_finder *const finders[] = {
-#define X(name) &name##_finder,
+#define X(name) &alloc_##name##_finder,
 	ALLOC_FINDERS(X)
 #undef X
 };
@@ -45,14 +45,14 @@ static size_t first_mapping(const struct mappings *maps, const struct mapping *m
 
 bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct alloc_sites *ret)
 {
-	const struct mapping *m = mappings_find(look->maps, address);
+	const struct mapping *m = proc_mappings_find(look->maps, address);
 	const char *base = m ? strrchr(m->path, '/') : NULL;
 	_cleanup_free_ char *name = NULL;
 
 	if (!m || !m->copy)
 		return false;
 	ret->copied = true;
-	name = text_clean(base ? base + 1 : m->path);
+	name = elf_text_clean(base ? base + 1 : m->path);
 	alloc_add_problem(
 		ret,
 		"code of %.100s lies in anonymous memory, where no probe can be set: what "
@@ -64,7 +64,7 @@ bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct a
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret)
 {
-	const struct mapping *m = mappings_find(look->maps, address);
+	const struct mapping *m = proc_mappings_find(look->maps, address);
 	struct alloc_site *new;
 
 	if (!m || m->fd < 0)

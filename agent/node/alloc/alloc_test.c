@@ -242,7 +242,7 @@ static void hostile_symbols_give_no_site(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < s->n; i++) {
-		const struct mapping *m = mappings_find(p.maps, s->items[i].address);
+		const struct mapping *m = proc_mappings_find(p.maps, s->items[i].address);
 
 		assert_non_null(m);
 		if (!str_has_suffix(m->path, "/p"))
@@ -316,7 +316,7 @@ static pid_t start_with_libraries(unsigned n)
 	FILE *f = fopen(path, "w");
 
 	assert_non_null(f);
-	for (const char *const *m = table_marks; *m; m++)
+	for (const char *const *m = alloc_table_marks; *m; m++)
 		if (!strstr(*m, "rust") && !streq(*m, TABLE_GLIBC_LOADER))
 			fprintf(f, ".globl %s\n.type %s,@function\n%s: ret\n", *m, *m, *m);
 	fclose(f);

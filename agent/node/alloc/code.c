@@ -39,7 +39,7 @@ struct code {
 	struct code_ways *ret;
 };
 
-struct code *code_new(const struct runtime_look *look)
+struct code *alloc_code_new(const struct runtime_look *look)
 {
 	struct code *c = xcalloc(1, sizeof(*c));
 
@@ -47,7 +47,7 @@ struct code *code_new(const struct runtime_look *look)
 	return c;
 }
 
-struct code *code_free(struct code *c)
+struct code *alloc_code_free(struct code *c)
 {
 	free(c);
 	return NULL;
@@ -56,13 +56,13 @@ struct code *code_free(struct code *c)
 /* ---- bytes ---- */
 
 /* Breakpoints are in memory only, ours too: a probed function looks as it did before. */
-int code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n)
+int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n)
 {
-	const struct mapping *m = mappings_find(look->maps, address);
+	const struct mapping *m = proc_mappings_find(look->maps, address);
 	ssize_t got;
 
 	if (!m || m->fd < 0 || m->writable || m->copy || n > m->end - address)
-		return memory_read(look->memory, address, to, n);
+		return runtime_memory_read(look->memory, address, to, n);
 	got = pread(m->fd, to, n, (off_t)(m->file_offset + (address - m->start)));
 	if (got < 0)
 		return -errno;
@@ -78,15 +78,15 @@ static const uint8_t *page_at(struct code *c, uint64_t address)
 	if (p->address == (start | 1))
 		return p->bytes;
 	p->address = 0;
-	if (code_bytes(c->look, start, p->bytes, PAGE_BYTES) < 0)
+	if (alloc_code_bytes(c->look, start, p->bytes, PAGE_BYTES) < 0)
 		return NULL;
 	p->address = start | 1;
 	return p->bytes;
 }
 
-size_t code_read(struct code *c, uint64_t address, uint8_t ret[static INSN_BYTES_MAX])
+size_t alloc_code_read(struct code *c, uint64_t address, uint8_t ret[static INSN_BYTES_MAX])
 {
-	const struct mapping *m = mappings_find(c->look->maps, address);
+	const struct mapping *m = proc_mappings_find(c->look->maps, address);
 	size_t n = 0;
 
 	while (m && n < INSN_BYTES_MAX && address + n < m->end) {
@@ -105,7 +105,7 @@ size_t code_read(struct code *c, uint64_t address, uint8_t ret[static INSN_BYTES
 static bool decode(struct code *c, uint64_t address, struct insn *ret)
 {
 	uint8_t bytes[INSN_BYTES_MAX];
-	size_t n = code_read(c, address, bytes);
+	size_t n = alloc_code_read(c, address, bytes);
 
 	return n && insn_decode(bytes, n, ret);
 }
@@ -171,8 +171,9 @@ static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 	uint64_t to;
 
 	if (!is_relative(i) ||
-	    memory_u64(c->look->memory, next + (uint64_t)(int64_t)i->displacement, &to) < 0 ||
-	    !mappings_find(c->look->maps, to) || is_lazy(c, to))
+	    runtime_memory_u64(c->look->memory, next + (uint64_t)(int64_t)i->displacement, &to) <
+		    0 ||
+	    !proc_mappings_find(c->look->maps, to) || is_lazy(c, to))
 		return 0;
 	return to;
 }
@@ -219,8 +220,8 @@ static bool is_place(const uint64_t *places, size_t n, uint64_t address)
 	return n && bsearch(&address, places, n, sizeof(*places), compare_places);
 }
 
-uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
-		    bool *ret_cut)
+uint64_t alloc_code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+			  bool *ret_cut)
 {
 	uint64_t at = function;
 
@@ -300,7 +301,7 @@ static bool land(struct code *c, uint64_t to, unsigned depth)
 			note(c, c->ret->jumps, &c->ret->n_jumps, to);
 		return false;
 	}
-	return is_same_file(mappings_find(c->look->maps, to), c->file);
+	return is_same_file(proc_mappings_find(c->look->maps, to), c->file);
 }
 
 static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned depth)
@@ -315,7 +316,7 @@ static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned de
 		if (depth == 0)
 			note(c, c->ret->returns, &c->ret->n_returns, comes_back);
 	} else if (depth < c->depth_max &&
-		   is_same_file(mappings_find(c->look->maps, to), c->file)) {
+		   is_same_file(proc_mappings_find(c->look->maps, to), c->file)) {
 		push(c, to, depth + 1);
 	}
 }
@@ -352,8 +353,8 @@ static void follow(struct code *c, uint64_t address, unsigned depth)
 	}
 }
 
-void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n, unsigned depth,
-	       struct code_ways *ret)
+void alloc_code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+		     unsigned depth, struct code_ways *ret)
 {
 	*ret = (struct code_ways){0};
 	memset(c->seen, 0, sizeof(c->seen));
@@ -361,7 +362,7 @@ void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t
 	c->places = places;
 	c->n_places = n;
 	c->function = function;
-	c->file = mappings_find(c->look->maps, function);
+	c->file = proc_mappings_find(c->look->maps, function);
 	c->depth_max = depth;
 	c->ret = ret;
 	push(c, function, 0);

@@ -9,12 +9,12 @@
 #include "node/runtime/runtime.h"
 
 /* n bytes of code as its file has them: without breakpoints. What is not of a file is read from memory. 0 or -errno. */
-int code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n);
+int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n);
 
 /* Pages of code that were read, for many walks. */
 struct code;
-struct code *code_new(const struct runtime_look *look);
-struct code *code_free(struct code *c);
+struct code *alloc_code_new(const struct runtime_look *look);
+struct code *alloc_code_free(struct code *c);
 
 #define CODE_WAYS_MAX 16
 struct code_ways {
@@ -30,10 +30,10 @@ struct code_ways {
  * Follows the function's jumps, and calls to the given depth within its file, up to places (ascending), which are
  * where other functions begin. What cannot be read or decoded ends a path.
  */
-void code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n, unsigned depth,
+void alloc_code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n, unsigned depth,
 	       struct code_ways *ret);
 /* The place that a function is nothing but a jump to; 0: it is not, or, cut, by more jumps than are followed. */
-uint64_t code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+uint64_t alloc_code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
 		    bool *ret_cut);
 /* At most 15 bytes of an executable mapping; fewer at its end; 0: there is none. */
-size_t code_read(struct code *c, uint64_t address, uint8_t ret[static 15]);
+size_t alloc_code_read(struct code *c, uint64_t address, uint8_t ret[static 15]);

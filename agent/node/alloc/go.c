@@ -91,7 +91,7 @@ static int find_load(const struct program *p, const char *function, bool wide, u
 		return r;
 	at = p->elf.bias + y.address;
 	n = MIN(y.size, CODE_BYTES);
-	r = code_bytes(p->look, at, code, n);
+	r = alloc_code_bytes(p->look, at, code, n);
 	for (size_t i = 0; r == 0 && i < n; i++) {
 		uint64_t found = loaded_variable(p, at + i, code + i, wide);
 
@@ -148,7 +148,7 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 
 	*ret_why = "cannot be found in its code";
 	if (r == 0)
-		r = memory_u64(p->elf.memory, profile.rate, &rate);
+		r = runtime_memory_u64(p->elf.memory, profile.rate, &rate);
 	if (r == 0 && rate > RATE_MAX)
 		r = -EBADMSG;
 	if (r == 0 && rate == 0) {
@@ -156,8 +156,8 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 		r = -ENODATA;
 	}
 	if (r == 0)
-		*ret = go_heap_new(&profile, p->look->indexes[m - p->look->maps->items],
-				   p->elf.bias);
+		*ret = alloc_go_heap_new(&profile, p->look->indexes[m - p->look->maps->items],
+					 p->elf.bias);
 	return r;
 }
 
@@ -190,7 +190,7 @@ static int add_function(const struct program *p, const char *name, struct alloc_
 
 	if (r == 0) {
 		at = p->elf.bias + y.address;
-		r = code_bytes(p->look, at, code, sizeof(code));
+		r = alloc_code_bytes(p->look, at, code, sizeof(code));
 	}
 	if (r == 0)
 		r = alloc_add_site(p->look, at + prologue_bytes(code), name, site, s);
@@ -251,7 +251,7 @@ static int open_program(const struct runtime_look *look, struct program *ret)
 	if (!m)
 		return -ENOENT;
 	ret->look = look;
-	r = loaded_elf_read(look, m, &ret->elf);
+	r = runtime_loaded_elf_read(look, m, &ret->elf);
 	if (r == 0)
 		r = runtime_go_version(&ret->elf, ret->version, sizeof(ret->version));
 	ret->minor = r == 0 ? runtime_go_minor(ret->version) : 0;
@@ -295,4 +295,4 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 static const char *const marks[] = {"runtime.mbuckets", "runtime.MemProfileRate",
 				    "runtime.mProfCycle", "runtime.mProf", NULL};
 
-const struct alloc_finder go_finder = {.name = "go", .marks = marks, .find = find};
+const struct alloc_finder alloc_go_finder = {.name = "go", .marks = marks, .find = find};

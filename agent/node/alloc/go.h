@@ -16,5 +16,5 @@ struct go_profile {
 	unsigned counts_bytes; /* of a memRecordCycle */
 };
 /* index: of the program, to know what was inlined where; bias: process address - ELF address. */
-struct alloc_go_heap *go_heap_new(const struct go_profile *p, struct elf_index *index,
+struct alloc_go_heap *alloc_go_heap_new(const struct go_profile *p, struct elf_index *index,
 				  uint64_t bias);

@@ -61,8 +61,8 @@ static size_t words_of(size_t n_buckets, size_t n_addresses)
 	return n_buckets * BUCKET_OWN_WORDS + n_addresses;
 }
 
-struct alloc_go_heap *go_heap_new(const struct go_profile *p, struct elf_index *index,
-				  uint64_t bias)
+struct alloc_go_heap *alloc_go_heap_new(const struct go_profile *p, struct elf_index *index,
+					uint64_t bias)
 {
 	struct alloc_go_heap *g = xcalloc(1, sizeof(*g));
 
@@ -154,13 +154,13 @@ static int learn_bucket(struct alloc_go_heap *g, struct memory *m, uint64_t at, 
 	enum { NEXT, ALLNEXT, TYPE, HASH, SIZE, DEPTH };
 	uint64_t head[BUCKET_WORDS], stack[STACK_MAX];
 	struct bucket b;
-	int r = at % sizeof(uint64_t) ? -EBADMSG : memory_read(m, at, head, sizeof(head));
+	int r = at % sizeof(uint64_t) ? -EBADMSG : runtime_memory_read(m, at, head, sizeof(head));
 
 	if (r == 0 && (head[TYPE] != MEM_PROFILE || head[DEPTH] > STACK_MAX || head[SIZE] == 0 ||
 		       head[SIZE] > OBJECT_MAX))
 		r = -EBADMSG;
 	if (r == 0)
-		r = memory_read(m, at + sizeof(head), stack, head[DEPTH] * sizeof(*stack));
+		r = runtime_memory_read(m, at + sizeof(head), stack, head[DEPTH] * sizeof(*stack));
 	if (r == 0 && hash_of(stack, head[DEPTH], head[SIZE]) != head[HASH])
 		r = -EBADMSG;
 	if (r < 0)
@@ -204,7 +204,7 @@ static int learn_new(struct alloc_go_heap *g, struct memory *m)
 {
 	size_t n = g->n, n_addresses = g->n_addresses;
 	uint64_t head, at;
-	int r = memory_u64(m, g->at.buckets, &head);
+	int r = runtime_memory_u64(m, g->at.buckets, &head);
 
 	for (at = head; r == 0 && at && at != g->head;)
 		r = learn_bucket(g, m, at, &at);
@@ -239,10 +239,10 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 	if (at < w->at || at - w->at > w->n || n > w->n - (at - w->at)) {
 		w->at = at;
 		w->n = WINDOW_BYTES;
-		r = memory_read(w->m, at, w->bytes, w->n);
+		r = runtime_memory_read(w->m, at, w->bytes, w->n);
 		if (r == -EFAULT) { /* nothing is behind it */
 			w->n = n;
-			r = memory_read(w->m, at, w->bytes, n);
+			r = runtime_memory_read(w->m, at, w->bytes, n);
 		}
 	}
 	if (r < 0) {
@@ -295,7 +295,7 @@ static int see(const struct alloc_go_heap *g, struct window *w, const struct buc
 static int read_cycle(const struct alloc_go_heap *g, struct memory *m, uint64_t *ret)
 {
 	uint32_t word;
-	int r = memory_u32(m, g->at.cycle, &word);
+	int r = runtime_memory_u32(m, g->at.cycle, &word);
 
 	*ret = r == 0 ? word >> g->at.cycle_shift : 0;
 	return r;
@@ -419,7 +419,7 @@ int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, vo
 {
 	struct pass p = {0};
 	uint64_t rate;
-	int r = memory_u64(m, g->at.rate, &rate);
+	int r = runtime_memory_u64(m, g->at.rate, &rate);
 
 	if (r == 0 && rate == 0)
 		return -ENODATA;

@@ -112,7 +112,7 @@ static struct elf_index *own_index(void)
 	struct elf_index *index;
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), memfd;
 
-	if (elf_to_index(fd, none, 256 << 20, &memfd) != PARSE_OK ||
+	if (parse_elf_to_index(fd, none, 256 << 20, &memfd) != PARSE_OK ||
 	    elf_index_open(memfd, &index) < 0)
 		abort();
 	close(fd);
@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	index = index ? index : own_index();
 	go_image_init(&f.image, layouts[k][0], layouts[k][1], 1 << 16);
 	f.image.before = between_reads;
-	g = go_heap_new(&f.image.at, index, take(&f.in, 3));
+	g = alloc_go_heap_new(&f.image.at, index, take(&f.in, 3));
 	while (f.in.n) {
 		for (size_t i = take(&f.in, 1) % 16; i > 0; i--)
 			step(&f);

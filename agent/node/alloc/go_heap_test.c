@@ -48,7 +48,7 @@ struct heap {
 static void make(struct heap *h, unsigned counts_bytes, unsigned cycle_shift)
 {
 	go_image_init(&h->image, counts_bytes, cycle_shift, 16 << 20);
-	h->g = go_heap_new(&h->image.at, index_of_nothing, 0);
+	h->g = alloc_go_heap_new(&h->image.at, index_of_nothing, 0);
 }
 
 static void done(struct heap *h)
@@ -440,7 +440,7 @@ static void all_programs_share(void **state)
 		go_count(&h[0].image, go_bucket(&h[0].image, stack, DEPTH, size), 0, 1, 0);
 	for (unsigned round = 0; round < 2; round++) {
 		for (size_t i = 0; i < N_HEAPS; i++) {
-			h[i].g = go_heap_new(&h[0].image.at, index_of_nothing, 0);
+			h[i].g = alloc_go_heap_new(&h[0].image.at, index_of_nothing, 0);
 			n_told = 0;
 			(void)alloc_go_read(h[i].g, &h[0].image.memory, count_record, &n_told);
 			assert_true(n_told > 100);
@@ -460,7 +460,7 @@ static int set_up(void **state)
 	static const char *const none[] = {NULL};
 
 	(void)state;
-	if (elf_to_index(fd, none, 64 << 20, &memfd) != PARSE_OK)
+	if (parse_elf_to_index(fd, none, 64 << 20, &memfd) != PARSE_OK)
 		return -1;
 	close(fd);
 	return elf_index_open(memfd, &index_of_nothing);

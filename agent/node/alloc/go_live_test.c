@@ -213,19 +213,22 @@ static void look_at(struct seen *s, pid_t pid, int *ret)
 
 	*s = (struct seen){0};
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
-	assert_int_equal(mappings_read((struct process_id){start_ns, pid}, 1, &s->maps), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start_ns, pid}, 1, &s->maps), 0);
 	s->indexes = xcalloc(s->maps->n, sizeof(struct elf_index *));
 	for (size_t i = 0; i < s->maps->n; i++) {
 		int fd = s->maps->items[i].fd, memfd;
 
-		if (fd >= 0 && elf_to_index(fd, go_finder.marks, 64 << 20, &memfd) == PARSE_OK)
+		if (fd >= 0 &&
+		    parse_elf_to_index(fd, alloc_go_finder.marks, 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &s->indexes[i]), 0);
 	}
-	assert_int_equal(process_memory_open((struct process_id){start_ns, pid}, &s->memory), 0);
-	s->look = (struct runtime_look){
-		.maps = s->maps, .indexes = s->indexes, .memory = process_memory(s->memory)};
-	*ret = go_finder.find(&s->look, 1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE,
-			      &s->sites);
+	assert_int_equal(
+		runtime_process_memory_open((struct process_id){start_ns, pid}, &s->memory), 0);
+	s->look = (struct runtime_look){.maps = s->maps,
+					.indexes = s->indexes,
+					.memory = runtime_process_memory(s->memory)};
+	*ret = alloc_go_finder.find(&s->look, 1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE,
+				    &s->sites);
 }
 
 static void forget(struct seen *s)
@@ -233,11 +236,11 @@ static void forget(struct seen *s)
 	tallies_done(&s->tallies);
 	alloc_go_heap_free(s->sites.go);
 	free(s->sites.items);
-	process_memory_close(s->memory);
+	runtime_process_memory_close(s->memory);
 	for (size_t i = 0; i < s->maps->n; i++)
 		elf_index_unref(s->indexes[i]);
 	free(s->indexes);
-	mappings_unref(s->maps);
+	proc_mappings_unref(s->maps);
 }
 
 /* As runtime.Frame has it: without the types of generic functions. */
@@ -253,7 +256,7 @@ static void add_name(const char *name, struct buf *b)
 
 static void add_names(const struct seen *s, uint64_t address, struct buf *b)
 {
-	const struct mapping *m = mappings_find(s->maps, address);
+	const struct mapping *m = proc_mappings_find(s->maps, address);
 	const struct elf_index *index = m ? s->indexes[m - s->maps->items] : NULL;
 	struct elf_inline inlines[ELF_INLINES_MAX];
 	struct elf_symbol y;

@@ -57,7 +57,7 @@ static bool has_rust_site(const struct runtime_look *look, const struct elf_inde
 			  const struct alloc_sites *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
-		const struct table_row *row = table_find(s->items[i].symbol);
+		const struct table_row *row = alloc_table_find(s->items[i].symbol);
 
 		if (row && row->family == TABLE_RUST && look->indexes[s->items[i].mapping] == index)
 			return true;
@@ -77,7 +77,8 @@ static bool has_names(const struct elf_index *index, const struct row *row, unsi
 static void tell(const struct mapping *m, const struct row *row, struct alloc_sites *ret)
 {
 	size_t n = strlen(m->path);
-	_cleanup_free_ char *path = text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
+	_cleanup_free_ char *path =
+		elf_text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
 
 	alloc_add_problem(ret,
 			  "%s%s contains an allocator (%s) whose functions have no known names "
@@ -92,7 +93,7 @@ static void look_at(const struct runtime_look *look, size_t mapping, struct allo
 	for (size_t k = 0; k < ARRAY_SIZE(rows); k++)
 		if (has_mark(index, rows[k].text) &&
 		    !(rows[k].owner && has_mark(index, rows[k].owner)) &&
-		    !has_names(index, &rows[k], native_families(look, mapping)) &&
+		    !has_names(index, &rows[k], alloc_native_families(look, mapping)) &&
 		    !has_rust_site(look, index, ret))
 			tell(&look->maps->items[mapping], &rows[k], ret);
 }
@@ -106,4 +107,4 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	return 0;
 }
 
-const struct alloc_finder hidden_finder = {.name = "hidden", .marks = marks, .find = find};
+const struct alloc_finder alloc_hidden_finder = {.name = "hidden", .marks = marks, .find = find};

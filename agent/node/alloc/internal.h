@@ -7,7 +7,7 @@
 
 #include "node/alloc/alloc.h"
 
-/* X(name): a variable name_finder each; asked in this order. */
+/* X(name): a variable alloc_name_finder each; asked in this order. */
 #define ALLOC_FINDERS(X)                                                                           \
 	X(native) /* C, C++, Rust */                                                               \
 	X(python) /* CPython's allocator of small objects */                                       \
@@ -24,7 +24,7 @@ struct alloc_finder {
 	 */
 	int (*find)(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret);
 };
-#define X(name) extern const struct alloc_finder name##_finder;
+#define X(name) extern const struct alloc_finder alloc_##name##_finder;
 ALLOC_FINDERS(X)
 #undef X
 
@@ -39,7 +39,7 @@ int alloc_add_site(const struct runtime_look *look, uint64_t address, const char
 bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct alloc_sites *ret);
 /* A hit that returns to there is part of another call. Of too many ranges the closest ones become one. */
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
-/* code_ways() was cut: which other sites the code of this one leads to is not known. */
+/* alloc_code_ways() was cut: which other sites the code of this one leads to is not known. */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
 /* Each is told once. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)

@@ -69,7 +69,7 @@ static bool refills_itself(const struct runtime_look *look)
 	uint8_t on = 0;
 
 	return runtime_find_mark(look, REFILL_FLAG, &m, &address, &size) == 0 &&
-	       memory_u8(look->memory, address, &on) == 0 && on;
+	       runtime_memory_u8(look->memory, address, &on) == 0 && on;
 }
 
 /* One sentence for all that is not seen of what was asked for. */
@@ -115,4 +115,4 @@ static const char *const marks[] = {"gHotSpotVMStructs",
 				    "_ZN11AllocTracer34send_allocation_outside_tlab_event*",
 				    NULL};
 
-const struct alloc_finder jvm_finder = {.name = "jvm", .marks = marks, .find = find};
+const struct alloc_finder alloc_jvm_finder = {.name = "jvm", .marks = marks, .find = find};

@@ -47,7 +47,7 @@ static void open_library(struct library *l, const char *names, const char *more,
 	alloc_process_open(&l->process, getpid());
 	look = alloc_process_look(&l->process);
 	l->sites = xcalloc(1, sizeof(*l->sites));
-	assert_int_equal(jvm_finder.find(&look, event_mask, l->sites), 0);
+	assert_int_equal(alloc_jvm_finder.find(&look, event_mask, l->sites), 0);
 }
 
 static void close_library(struct library *l)
@@ -137,7 +137,7 @@ static void no_java(void **state)
 	(void)state;
 	alloc_process_open(&p, getpid());
 	look = alloc_process_look(&p);
-	assert_int_equal(jvm_finder.find(&look, ALLOC, &s), -ENOENT);
+	assert_int_equal(alloc_jvm_finder.find(&look, ALLOC, &s), -ENOENT);
 	assert_string_equal(s.problem, "");
 	alloc_process_close(&p);
 }

@@ -47,10 +47,10 @@ static bool take_mark(const struct runtime_look *look, size_t mapping, const str
 {
 	const struct elf_index *index = look->indexes[mapping];
 	uint64_t address = runtime_bias(look, &look->maps->items[mapping]) + mark->address;
-	const struct mapping *m = mappings_find(look->maps, address);
+	const struct mapping *m = proc_mappings_find(look->maps, address);
 
 	*ret = (struct candidate){
-		.row = table_find(mark->name), .symbol = mark->name, .address = address};
+		.row = alloc_table_find(mark->name), .symbol = mark->name, .address = address};
 	if (!ret->row || mark->thread_local || !m || look->indexes[m - look->maps->items] != index)
 		return false;
 	if (mark->size <= FUNCTION_BYTES)
@@ -79,7 +79,7 @@ static void add(struct found *f, const struct candidate *new)
 		f->full |= !c;
 }
 
-unsigned native_families(const struct runtime_look *look, size_t mapping)
+unsigned alloc_native_families(const struct runtime_look *look, size_t mapping)
 {
 	const struct elf_index *index = look->indexes[mapping];
 	unsigned allocs = 0, frees = 0, families;
@@ -104,7 +104,7 @@ unsigned native_families(const struct runtime_look *look, size_t mapping)
 static void add_file(struct found *f, size_t mapping, bool rust)
 {
 	const struct elf_index *index = f->look->indexes[mapping];
-	unsigned families = native_families(f->look, mapping);
+	unsigned families = alloc_native_families(f->look, mapping);
 
 	families &= rust ? 1u << TABLE_RUST : ~(1u << TABLE_RUST);
 	for (size_t i = 0; families && i < elf_index_n_marks(index); i++) {
@@ -203,11 +203,11 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	bool cut;
 	int r;
 
-	if (code_thunk(f->code, c->address, f->places, f->n_places, &cut)) {
+	if (alloc_code_thunk(f->code, c->address, f->places, f->n_places, &cut)) {
 		c->dropped = true;
 		return 0;
 	}
-	code_ways(f->code, c->address, f->places, f->n_places, 0, &w);
+	alloc_code_ways(f->code, c->address, f->places, f->n_places, 0, &w);
 	for (size_t i = 0; i < w.n_jumps; i++)
 		judge_jump(c, candidate_at(f, w.jumps[i]));
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
@@ -229,7 +229,7 @@ static int judge_rust(struct found *f, const struct candidate *c, struct alloc_s
 	struct code_ways w;
 	int r;
 
-	code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
+	alloc_code_ways(f->code, c->address, f->places, f->n_places, RUST_DEPTH, &w);
 	if (w.n_jumps || w.n_calls || w.open || alloc_is_copied(f->look, c->address, ret))
 		return 0;
 	if (w.cut)
@@ -274,11 +274,12 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 
 	(void)event_mask;
 	f->look = look;
-	f->code = code_new(look);
+	f->code = alloc_code_new(look);
 	r = find_all(f, ret);
-	code_free(f->code);
+	alloc_code_free(f->code);
 	free(f);
 	return r;
 }
 
-const struct alloc_finder native_finder = {.name = "native", .marks = table_marks, .find = find};
+const struct alloc_finder alloc_native_finder = {
+	.name = "native", .marks = alloc_table_marks, .find = find};

@@ -63,7 +63,7 @@ static bool load(struct python *p, struct loads *l, const struct insn *i, uint64
 	uint64_t from = operand(l, i, next), value = 0;
 
 	if (from && (calls || (insn_is(i, 0x8b) && i->rex & 8)) && l->n < LOADS_MAX &&
-	    memory_u64(p->memory, from, &value) == 0)
+	    runtime_memory_u64(p->memory, from, &value) == 0)
 		l->at[l->n++] = from;
 	forget_written(l, i);
 	if (insn_is(i, 0x8b))
@@ -84,7 +84,7 @@ static struct loads loads_of(struct python *p, const char *function)
 		uint8_t bytes[INSN_BYTES_MAX];
 		struct insn i;
 
-		if (!insn_decode(bytes, code_read(p->code, at, bytes), &i))
+		if (!insn_decode(bytes, alloc_code_read(p->code, at, bytes), &i))
 			break;
 		at += i.bytes;
 		if (insn_is(&i, 0xe9) || insn_is(&i, 0xeb))
@@ -97,7 +97,7 @@ static struct loads loads_of(struct python *p, const char *function)
 
 static bool is_code(const struct python *p, uint64_t address)
 {
-	const struct mapping *m = mappings_find(p->look->maps, address);
+	const struct mapping *m = proc_mappings_find(p->look->maps, address);
 
 	return m && m->fd >= 0;
 }
@@ -113,7 +113,7 @@ static int find_table(struct python *p, const char *malloc_name, const char *fre
 			uint64_t at = m.at[i] - offsetof(struct python_allocator, malloc);
 
 			if (f.at[k] == at + offsetof(struct python_allocator, free) &&
-			    memory_read(p->memory, at, ret, sizeof(*ret)) == 0 &&
+			    runtime_memory_read(p->memory, at, ret, sizeof(*ret)) == 0 &&
 			    is_code(p, ret->malloc) && is_code(p, ret->free))
 				return 0;
 		}
@@ -132,7 +132,7 @@ static int behind_hooks(struct python *p, struct python_allocator *a)
 
 		if (n == HOOKS_MAX)
 			return -E2BIG;
-		if (memory_read(p->memory, a->context, words, sizeof(words)) < 0)
+		if (runtime_memory_read(p->memory, a->context, words, sizeof(words)) < 0)
 			return -ENOENT;
 		from = is_code(p, words[1]) ? 0 : 1;
 		memcpy(a, words + from, sizeof(*a));
@@ -158,7 +158,7 @@ static uint16_t realloc_flags(struct python *p, const struct python_allocator *a
 	struct code_ways w;
 	uint16_t flags = 0;
 
-	code_ways(p->code, a->realloc, &a->malloc, 1, 0, &w);
+	alloc_code_ways(p->code, a->realloc, &a->malloc, 1, 0, &w);
 	if (w.cut)
 		alloc_add_not_followed(ret, "_PyObject_Realloc");
 	if (w.n_jumps)
@@ -204,7 +204,7 @@ static int add_mimalloc(struct python *p, const struct python_allocator *a, stru
 	for (size_t i = 0; i < ret->n; i++)
 		places[i] = ret->items[i].address;
 	qsort(places, ret->n, sizeof(*places), compare_addresses);
-	code_ways(p->code, a->malloc, places, ret->n, 0, &w);
+	alloc_code_ways(p->code, a->malloc, places, ret->n, 0, &w);
 	if (w.n_jumps || w.n_calls)
 		return 0;
 	if (w.cut)
@@ -314,7 +314,7 @@ static int add_copies(struct python *p, const struct python_allocator *a, unsign
 	const uint64_t addresses[] = {a->malloc, a->calloc, a->realloc};
 	struct copies x = {.p = p, .sites = ret, .wanted = {true, true, !realloc_flags(p, a, ret)}};
 	size_t before = ret->n;
-	int r = python_copies(p->look, p->code, addresses, FUNCTIONS, take_copy, &x);
+	int r = alloc_python_copies(p->look, p->code, addresses, FUNCTIONS, take_copy, &x);
 
 	if (r < 0 || !x.n)
 		return r < 0 ? r : -ENOENT;
@@ -374,9 +374,9 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 		return r;
 	p.index = look->indexes[p.file - look->maps->items];
 	p.bias = runtime_bias(look, p.file);
-	p.code = code_new(look);
+	p.code = alloc_code_new(look);
 	r = find_sites(&p, event_mask, ret);
-	p.code = code_free(p.code);
+	p.code = alloc_code_free(p.code);
 	return r;
 }
 
@@ -388,4 +388,4 @@ static const char *const marks[] = {"PyObject_Malloc",
 				    "PyMem_RawFree",
 				    NULL};
 
-const struct alloc_finder python_finder = {.name = "python", .marks = marks, .find = find};
+const struct alloc_finder alloc_python_finder = {.name = "python", .marks = marks, .find = find};

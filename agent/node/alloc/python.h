@@ -24,5 +24,5 @@ struct python_copy {
 };
 typedef void python_copy_fn(const struct python_copy *c, void *arg);
 /* Looks at all code around the first function. -E2BIG: that is too much. */
-int python_copies(const struct runtime_look *look, struct code *code, const uint64_t *functions,
+int alloc_python_copies(const struct runtime_look *look, struct code *code, const uint64_t *functions,
 		  size_t n, python_copy_fn *fn, void *arg);

@@ -38,7 +38,7 @@ static bool decode(struct scan *s, uint64_t at, struct insn *ret)
 	if (s->n_decoded == DECODED_MAX)
 		return false;
 	s->n_decoded++;
-	return insn_decode(bytes, code_read(s->code, at, bytes), ret);
+	return insn_decode(bytes, alloc_code_read(s->code, at, bytes), ret);
 }
 
 /* ---- from the comparison to the call ---- */
@@ -212,11 +212,11 @@ static int scan_text(struct scan *s, const struct mapping *m)
 	return 0;
 }
 
-int python_copies(const struct runtime_look *look, struct code *code, const uint64_t *functions,
-		  size_t n, python_copy_fn *fn, void *arg)
+int alloc_python_copies(const struct runtime_look *look, struct code *code,
+			const uint64_t *functions, size_t n, python_copy_fn *fn, void *arg)
 {
 	struct scan s = {.code = code, .functions = functions, .n = n, .fn = fn, .arg = arg};
-	const struct mapping *m = mappings_find(look->maps, functions[0]);
+	const struct mapping *m = proc_mappings_find(look->maps, functions[0]);
 
 	return m && m->fd >= 0 ? scan_text(&s, m) : -EFAULT;
 }

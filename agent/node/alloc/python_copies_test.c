@@ -36,7 +36,7 @@ static int look_through(const uint8_t *text, size_t n, size_t from, struct found
 		.start = START, .end = START + BYTES, .fd = fd, .path = (char *)"/python"};
 	struct mappings maps = {.items = &item, .n = 1};
 	struct runtime_look look = {.maps = &maps};
-	struct code *code = code_new(&look);
+	struct code *code = alloc_code_new(&look);
 	int r;
 
 	memset(bytes, 0x90, BYTES);
@@ -44,8 +44,8 @@ static int look_through(const uint8_t *text, size_t n, size_t from, struct found
 		bytes[i] = text[(i - from) % n];
 	assert_int_equal(write(fd, bytes, BYTES), BYTES);
 	*ret = (struct found){0};
-	r = python_copies(&look, code, functions, ARRAY_SIZE(functions), found, ret);
-	code_free(code);
+	r = alloc_python_copies(&look, code, functions, ARRAY_SIZE(functions), found, ret);
+	alloc_code_free(code);
 	return r;
 }
 

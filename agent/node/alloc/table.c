@@ -175,7 +175,7 @@ static const struct table_row rows[] = {
 #undef X
 };
 
-const char *const table_marks[] = {
+const char *const alloc_table_marks[] = {
 #define X(name, ...) name,
 	ROWS(X)
 #undef X
@@ -193,7 +193,7 @@ static bool matches(const char *name, const char *symbol)
 	       strlen(symbol) >= strlen(name) - 1 && str_has_suffix(symbol, star + 1);
 }
 
-const struct table_row *table_find(const char *symbol)
+const struct table_row *alloc_table_find(const char *symbol)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		if (matches(rows[i].name, symbol))

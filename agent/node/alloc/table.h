@@ -32,9 +32,9 @@ struct table_row {
 	bool wraps;	/* in some libraries it is nothing but a call of another one */
 };
 /* NULL: none. */
-const struct table_row *table_find(const char *symbol);
-extern const char *const table_marks[];
+const struct table_row *alloc_table_find(const char *symbol);
+extern const char *const alloc_table_marks[];
 /* native.c: which families have functions in the file of a mapping, probed or refused (alloc_is_copied); bits. */
-unsigned native_families(const struct runtime_look *look, size_t mapping);
+unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
 /* glibc's loader has this; its malloc, until 2.34, is for itself while there is no libc. */
 #define TABLE_GLIBC_LOADER "_rtld_global"

@@ -32,13 +32,13 @@ static uint64_t cpu_of(bool debug, int fd)
 	uint64_t start;
 	pid_t child;
 
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	child = test_child();
 	start = program_cpu_ns(child);
-	assert_int_equal(debug ? parser_debug(p, &files, &index) : parser_elf(p, fd, &index), 0);
+	assert_int_equal(debug ? parse_debug(p, &files, &index) : parse_elf(p, fd, &index), 0);
 	start = program_cpu_ns(child) - start;
 	elf_index_unref(index);
-	parser_free(p);
+	parse_free(p);
 	return start;
 }
 

@@ -20,7 +20,7 @@ struct search {
 	struct place root; /* of the container; dir_fd -1: none */
 };
 
-void debug_count(const char *result)
+void files_debug_count(const char *result)
 {
 	counter_add(counter("podflame_debug_files_total", "result", result), 1);
 }
@@ -46,7 +46,7 @@ static const char *find_reason(int error)
 static void count_find(int error)
 {
 	if (error != -ENOENT && error != -ENOTDIR)
-		debug_count(find_reason(error));
+		files_debug_count(find_reason(error));
 }
 
 /* ---- entries ---- */
@@ -61,8 +61,8 @@ static bool claim(struct files *f, const struct file_key *key)
 	own.kind = FILE_MAIN;
 	own.root = 0;
 	pthread_mutex_lock(&f->lock);
-	program = file_find(f, &own);
-	x = file_get(f, key);
+	program = files_file_find(f, &own);
+	x = files_file_get(f, key);
 	mine = !x->busy && !x->image && now_mono_ns() >= x->retry_ns;
 	x->busy |= mine;
 	if (mine && program)
@@ -72,19 +72,19 @@ static bool claim(struct files *f, const struct file_key *key)
 	return mine;
 }
 
-void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
+void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
-	uint64_t hash = index ? image_hash(f, index) : 0;
+	uint64_t hash = index ? files_image_hash(f, index) : 0;
 	struct file *x;
 
 	if (index)
 		files_count_incomplete(index);
 	pthread_mutex_lock(&f->lock);
-	x = file_get(f, key);
+	x = files_file_get(f, key);
 	x->busy = false;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
 	if (index && !x->image)
-		x->image = image_of(f, index, hash);
+		x->image = files_image_of(f, index, hash);
 	else
 		elf_index_unref(index);
 	files_trim(f);
@@ -99,7 +99,7 @@ static struct elf_index *known(struct files *f, const struct file_key *key)
 	struct file *x;
 
 	pthread_mutex_lock(&f->lock);
-	x = file_find(f, key);
+	x = files_file_find(f, key);
 	if (x && x->image)
 		index = elf_index_ref(x->image->index);
 	pthread_mutex_unlock(&f->lock);
@@ -108,33 +108,33 @@ static struct elf_index *known(struct files *f, const struct file_key *key)
 
 /* ---- parsing ---- */
 
-static int parse_debug(struct files *f, const struct parse_debug_files *p, struct elf_index **ret)
+static int parse_found(struct files *f, const struct parse_debug_files *p, struct elf_index **ret)
 {
-	int r = slow_parser_lock(&f->debug);
+	int r = files_slow_parser_lock(&f->debug);
 
 	if (r < 0) {
-		debug_count("no_parser");
+		files_debug_count("no_parser");
 	} else {
-		r = parser_debug(f->debug.parser, p, ret);
+		r = parse_debug(f->debug.parser, p, ret);
 		if (r < 0)
-			debug_count(parser_reason(f->debug.parser));
+			files_debug_count(parse_reason(f->debug.parser));
 	}
 	pthread_mutex_unlock(&f->debug.lock);
 	return r;
 }
 
-int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
-		struct elf_index **ret)
+int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		      struct elf_index **ret)
 {
 	struct parse_debug_files p = {.main_fd = main_fd, .debug_fd = debug_fd};
 	struct elf_index *index;
-	int r = parse_debug(f, &p, &index);
+	int r = parse_found(f, &p, &index);
 
 	if (r < 0)
 		return r;
 	if (*build_id && !streq(elf_index_build_id(index), build_id)) {
 		elf_index_unref(index);
-		debug_count("wrong_build_id");
+		files_debug_count("wrong_build_id");
 		return -EBADMSG;
 	}
 	*ret = index;
@@ -161,7 +161,7 @@ static int open_wanted(const struct search *s, const struct place *p, const stru
 	else
 		path = xasprintf("%.*s/%s", (int)(slash ? slash - s->m->path : 0), s->m->path,
 				 w->path);
-	return find_open(p, path, ret_fd);
+	return files_find_open(p, path, ret_fd);
 }
 
 static size_t open_all_wanted(const struct search *s, const struct place *p,
@@ -176,10 +176,10 @@ static size_t open_all_wanted(const struct search *s, const struct place *p,
 		if (open_wanted(s, p, &w, &fds[i]) == 0)
 			n_open++;
 		else
-			debug_count(w.dwo_id ? "dwo_missing" : "dwz_missing");
+			files_debug_count(w.dwo_id ? "dwo_missing" : "dwz_missing");
 	}
 	for (size_t i = DWOS_MAX; i < n; i++)
-		debug_count("dwo_too_many");
+		files_debug_count("dwo_too_many");
 	return n_open;
 }
 
@@ -189,8 +189,8 @@ static void count_dwp(const struct search *s)
 	_cleanup_free_ char *path = xasprintf("%s.dwp", s->m->path);
 	_cleanup_close_ int fd = -1;
 
-	if (find_open(&s->root, path, &fd) == 0)
-		debug_count("dwp_unsupported");
+	if (files_find_open(&s->root, path, &fd) == 0)
+		files_debug_count("dwp_unsupported");
 }
 
 /* With what the .dwo files and dwz's file of a place add; replaces *index. */
@@ -206,14 +206,14 @@ static bool add_wanted(const struct search *s, const struct place *p, int debug_
 	files.dwo_fds = fds;
 	files.n_dwo_fds = MIN(elf_index_n_wanted(*index), (size_t)DWOS_MAX);
 	if (open_all_wanted(s, p, *index, fds) > 0)
-		r = parse_debug(s->f, &files, &more);
+		r = parse_found(s->f, &files, &more);
 	else
 		count_dwp(s);
 	for (size_t i = 0; i < files.n_dwo_fds; i++)
 		closep(&fds[i]);
 	if (r < 0)
 		return false;
-	debug_count("dwo");
+	files_debug_count("dwo");
 	elf_index_unref(*index);
 	*index = more;
 	return true;
@@ -223,20 +223,20 @@ static bool add_wanted(const struct search *s, const struct place *p, int debug_
 
 static void try_own(const struct search *s, uint64_t root)
 {
-	struct file_key everyone = file_key_of(s->m, FILE_DEBUG, 0);
-	struct file_key container = file_key_of(s->m, FILE_DEBUG, root);
+	struct file_key everyone = files_file_key_of(s->m, FILE_DEBUG, 0);
+	struct file_key container = files_file_key_of(s->m, FILE_DEBUG, root);
 	struct elf_index *index = NULL;
 
 	if (claim(s->f, &everyone)) {
-		if (debug_parse(s->f, s->m->fd, -1, "", &index) == 0)
-			debug_count("own");
-		debug_settle(s->f, &everyone, index);
+		if (files_debug_parse(s->f, s->m->fd, -1, "", &index) == 0)
+			files_debug_count("own");
+		files_debug_settle(s->f, &everyone, index);
 	}
 	index = known(s->f, &everyone);
 	if (index && elf_index_flags(index) & ELF_INDEX_DWO && root && claim(s->f, &container)) {
 		if (!add_wanted(s, &s->root, -1, &index))
 			index = elf_index_unref(index);
-		debug_settle(s->f, &container, TAKE_PTR(index));
+		files_debug_settle(s->f, &container, TAKE_PTR(index));
 	}
 	elf_index_unref(index);
 }
@@ -246,24 +246,24 @@ static int try_place(const struct search *s, const struct place *p, struct elf_i
 	const char *build_id = elf_index_build_id(s->main), *link;
 	_cleanup_close_ int fd = -1;
 	uint32_t crc;
-	int r = find_build_id(p, build_id, &fd);
+	int r = files_find_build_id(p, build_id, &fd);
 
 	if (r == 0)
-		r = debug_parse(s->f, s->m->fd, fd, build_id, ret);
+		r = files_debug_parse(s->f, s->m->fd, fd, build_id, ret);
 	else
 		count_find(r);
 	if (r == 0) {
-		debug_count(p == &s->root ? "build_id" : "host_build_id");
+		files_debug_count(p == &s->root ? "build_id" : "host_build_id");
 	} else {
 		closep(&fd);
 		fd = -1;
 		link = elf_index_debuglink(s->main, &crc);
-		r = find_debuglink(p, s->m->path, link, crc, &fd);
+		r = files_find_debuglink(p, s->m->path, link, crc, &fd);
 		count_find(r);
 		if (r == 0)
-			r = debug_parse(s->f, s->m->fd, fd, "", ret);
+			r = files_debug_parse(s->f, s->m->fd, fd, "", ret);
 		if (r == 0)
-			debug_count(p == &s->root ? "debuglink" : "host_debuglink");
+			files_debug_count(p == &s->root ? "debuglink" : "host_debuglink");
 	}
 	if (r == 0)
 		add_wanted(s, p, fd, ret);
@@ -272,7 +272,7 @@ static int try_place(const struct search *s, const struct place *p, struct elf_i
 
 static bool try_container(const struct search *s, uint64_t root)
 {
-	struct file_key key = file_key_of(s->m, FILE_DEBUG, root);
+	struct file_key key = files_file_key_of(s->m, FILE_DEBUG, root);
 	struct elf_index *index = NULL;
 	bool found;
 
@@ -280,7 +280,7 @@ static bool try_container(const struct search *s, uint64_t root)
 		return false;
 	if (claim(s->f, &key)) {
 		try_place(s, &s->root, &index);
-		debug_settle(s->f, &key, TAKE_PTR(index));
+		files_debug_settle(s->f, &key, TAKE_PTR(index));
 	}
 	index = known(s->f, &key);
 	found = index != NULL;
@@ -309,7 +309,7 @@ static void try_host(const struct search *s, struct elf_index **ret)
 
 static void try_everyones(const struct search *s)
 {
-	struct file_key key = file_key_of(s->m, FILE_DEBUG, 0);
+	struct file_key key = files_file_key_of(s->m, FILE_DEBUG, 0);
 	const char *build_id = elf_index_build_id(s->main);
 	struct elf_index *index = NULL;
 
@@ -317,11 +317,11 @@ static void try_everyones(const struct search *s)
 		return;
 	try_host(s, &index);
 	if (!index && s->f->debuginfod && *build_id &&
-	    debuginfod_ask(s->f->debuginfod, &key, build_id, s->m->fd) == 0)
+	    files_debuginfod_ask(s->f->debuginfod, &key, build_id, s->m->fd) == 0)
 		return;
 	if (!index)
-		debug_count("none");
-	debug_settle(s->f, &key, index);
+		files_debug_count("none");
+	files_debug_settle(s->f, &key, index);
 }
 
 static void find_debug(struct files *f, const struct mapping *m, struct elf_index *main,
@@ -357,7 +357,7 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 		return;
 	if (!m->memory_file) {
 		find_debug(f, m, main, root_fd);
-	} else if (memory_file_seen(f, m, &seen) == 0) {
+	} else if (files_memory_file_seen(f, m, &seen) == 0) {
 		find_debug(f, &seen, main, root_fd);
 		close(seen.fd);
 	}

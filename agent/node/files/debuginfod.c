@@ -178,7 +178,7 @@ static int download(const struct debuginfod *d, const char *build_id, int fd, ui
 				  .timeout_ns = d->timeout_ns,
 				  .stopping = &d->stopping};
 
-	return fetch(&r);
+	return files_fetch(&r);
 }
 
 /* -ENOENT is the server's, and remembered: a directory that was removed is something else. */
@@ -259,14 +259,14 @@ static void answer(const struct debuginfod *d, const struct wanted *w)
 	int r = get(d, w->build_id, &fd);
 
 	if (r < 0) {
-		debug_count(download_reason(r));
+		files_debug_count(download_reason(r));
 	} else {
-		r = debug_parse(d->f, w->main_fd, fd, w->build_id, &index);
-		debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
+		r = files_debug_parse(d->f, w->main_fd, fd, w->build_id, &index);
+		files_debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
 		if (d->dir_fd >= 0 && (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG))
 			note_absent(d, w->build_id);
 	}
-	debug_settle(d->f, &w->key, index);
+	files_debug_settle(d->f, &w->key, index);
 }
 
 /* ---- the thread ---- */
@@ -324,8 +324,8 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
-		   int main_fd)
+int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
+			 int main_fd)
 {
 	struct wanted *w;
 	int r = 0;
@@ -352,13 +352,13 @@ int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char 
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (r < 0) {
-		debug_count("debuginfod_queue_full");
+		files_debug_count("debuginfod_queue_full");
 		wanted_free(w);
 	}
 	return r;
 }
 
-int debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret)
+int files_debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret)
 {
 	struct debuginfod *d = xcalloc(1, sizeof(*d));
 	int r = url_parse(c->debuginfod_url, &d->url, NULL);
@@ -389,7 +389,7 @@ fail:
 	return r;
 }
 
-struct debuginfod *debuginfod_free(struct debuginfod *d)
+struct debuginfod *files_debuginfod_free(struct debuginfod *d)
 {
 	struct wanted *w;
 

@@ -33,8 +33,8 @@ struct world {
 
 static atomic_uint n_parsed, n_settled;
 
-int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
-		struct elf_index **ret)
+int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		      struct elf_index **ret)
 {
 	static char got[FILE_BYTES + 1];
 	ssize_t n;
@@ -50,7 +50,7 @@ int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id
 	return -ENODATA;
 }
 
-void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
+void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
 	(void)f;
 	(void)key;
@@ -58,7 +58,7 @@ void debug_settle(struct files *f, const struct file_key *key, struct elf_index 
 	n_settled++;
 }
 
-void debug_count(const char *result)
+void files_debug_count(const char *result)
 {
 	(void)result;
 }
@@ -98,7 +98,7 @@ static int world_make(struct world *w, struct files *f, bool keep)
 		return r;
 	url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
 	c.debuginfod_url = url;
-	return debuginfod_new(f, &c, &w->d);
+	return files_debuginfod_new(f, &c, &w->d);
 }
 
 static int search(void *arg)
@@ -111,7 +111,7 @@ static int search(void *arg)
 
 	n_settled = n_parsed = 0;
 	if (!r) {
-		r = debuginfod_ask(w.d, &key, BUILD_ID, STDIN_FILENO);
+		r = files_debuginfod_ask(w.d, &key, BUILD_ID, STDIN_FILENO);
 		asked = r == 0;
 	}
 	if (asked) {
@@ -120,7 +120,7 @@ static int search(void *arg)
 		assert_false(w.too_late);
 	}
 	fault_outage_ends(NULL);
-	debuginfod_free(w.d);
+	files_debuginfod_free(w.d);
 	if (w.loop)
 		timer_cancel(&w.look);
 	http_server_free(w.server);

@@ -137,7 +137,7 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	return r < 0 ? -EIO : 0; /* -ENOENT is the server's */
 }
 
-int fetch(const struct fetch_request *r)
+int files_fetch(const struct fetch_request *r)
 {
 	_cleanup_free_ char *path = xasprintf("%s%s", r->url->path, r->path);
 	struct http_client_config cc = {.address = r->url->host,

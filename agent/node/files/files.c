@@ -17,21 +17,21 @@
 
 /* ---- parsers ---- */
 
-int slow_parser_lock(struct slow_parser *p)
+int files_slow_parser_lock(struct slow_parser *p)
 {
 	pthread_mutex_lock(&p->lock);
-	return p->parser ? 0 : parser_new(&p->config, &p->parser);
+	return p->parser ? 0 : parse_new(&p->config, &p->parser);
 }
 
 static void slow_parser_done(struct slow_parser *p)
 {
-	parser_free(p->parser);
+	parse_free(p->parser);
 	pthread_mutex_destroy(&p->lock);
 }
 
 /* ---- entries ---- */
 
-struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root)
+struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root)
 {
 	struct file_key key = {0};
 
@@ -61,12 +61,12 @@ static struct file *find(struct files *f, const struct file_key *key, unsigned h
 	return x;
 }
 
-struct file *file_find(struct files *f, const struct file_key *key)
+struct file *files_file_find(struct files *f, const struct file_key *key)
 {
 	return find(f, key, hash_bytes(key, sizeof(*key), f->seed));
 }
 
-struct file *file_get(struct files *f, const struct file_key *key)
+struct file *files_file_get(struct files *f, const struct file_key *key)
 {
 	unsigned hash = hash_bytes(key, sizeof(*key), f->seed);
 	struct file *x = find(f, key, hash);
@@ -84,12 +84,12 @@ struct file *file_get(struct files *f, const struct file_key *key)
 static void file_drop(struct files *f, struct file *x)
 {
 	HASH_DEL(f->by_key, x);
-	image_unref(f, x->image);
-	memory_file_drop(f, x);
+	files_image_unref(f, x->image);
+	files_memory_file_drop(f, x);
 	free(x);
 }
 
-void file_evict(struct files *f, struct file *x)
+void files_file_evict(struct files *f, struct file *x)
 {
 	file_drop(f, x);
 	counter_add(counter("podflame_symbol_files_evicted_total", NULL, NULL), 1);
@@ -137,14 +137,14 @@ static const char *open_reason(int error)
 
 static int parse(struct files *f, int fd, struct elf_index **ret)
 {
-	int r = slow_parser_lock(&f->main);
+	int r = files_slow_parser_lock(&f->main);
 
 	if (r < 0) {
 		count_failure("no_parser");
 	} else {
-		r = parser_elf(f->main.parser, fd, ret);
+		r = parse_elf(f->main.parser, fd, ret);
 		if (r < 0) {
-			const char *reason = parser_reason(f->main.parser);
+			const char *reason = parse_reason(f->main.parser);
 
 			count_failure(*reason ? reason : "parse");
 		}
@@ -156,7 +156,7 @@ static int parse(struct files *f, int fd, struct elf_index **ret)
 static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_copy,
 		      size_t *ret_bytes, uint64_t *ret_copied_ns)
 {
-	int r = memory_file_copy(fd, ret_copy, ret_bytes);
+	int r = files_memory_file_copy(fd, ret_copy, ret_bytes);
 
 	*ret_copied_ns = now_boot_ns();
 	if (r < 0)
@@ -169,7 +169,7 @@ static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, str
 {
 	int r = parse(f, fd, ret);
 
-	if (r < 0 || fd == f->vdso_fd || mapping_file_is_unchanged(m))
+	if (r < 0 || fd == f->vdso_fd || proc_mapping_file_is_unchanged(m))
 		return r;
 	*ret = elf_index_unref(*ret);
 	count_failure(open_reason(-ESTALE));
@@ -198,13 +198,13 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 				  : parse_as_mapped(f, m, fd, &index);
 	if (x->error == 0) {
 		files_count_incomplete(index);
-		hash = image_hash(f, index);
+		hash = files_image_hash(f, index);
 	}
 	pthread_mutex_lock(&f->lock);
 	x->no_program = x->error == -ENOEXEC;
 	if (x->error == 0) {
-		x->image = image_of(f, index, hash);
-		memory_file_keep(f, x, copy, copy_bytes);
+		x->image = files_image_of(f, index, hash);
+		files_memory_file_keep(f, x, copy, copy_bytes);
 		x->copied_ns = copied_ns;
 	} else {
 		closep(&copy);
@@ -219,11 +219,11 @@ static int key_of(const struct mapping *m, struct file_key *ret)
 
 	if (vdso ? m->start < ADDRESS_32BIT : !m->path[0] || (m->fd < 0 && m->inode == 0))
 		return -ENOENT;
-	*ret = file_key_of(m, vdso ? FILE_VDSO : FILE_MAIN, 0);
+	*ret = files_file_key_of(m, vdso ? FILE_VDSO : FILE_MAIN, 0);
 	return 0;
 }
 
-int file_of(struct files *f, const struct mapping *m, struct file **ret)
+int files_file_of(struct files *f, const struct mapping *m, struct file **ret)
 {
 	struct file_key key;
 	struct file *x;
@@ -231,7 +231,7 @@ int file_of(struct files *f, const struct mapping *m, struct file **ret)
 
 	if (r < 0)
 		return r;
-	for (x = file_get(f, &key); x->busy; x = file_get(f, &key))
+	for (x = files_file_get(f, &key); x->busy; x = files_file_get(f, &key))
 		pthread_cond_wait(&f->changed, &f->lock);
 	if (!x->image && now_mono_ns() >= x->retry_ns)
 		load(f, m, x);
@@ -246,7 +246,7 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 	int r;
 
 	pthread_mutex_lock(&f->lock);
-	r = file_of(f, m, &x);
+	r = files_file_of(f, m, &x);
 	if (r == 0)
 		*ret = elf_index_ref(x->image->index);
 	files_trim(f);
@@ -262,14 +262,15 @@ void files_expect(struct files *f, const struct mapping *m, uint64_t owner)
 	if (key_of(m, &key) < 0)
 		return;
 	pthread_mutex_lock(&f->lock);
-	x = file_get(f, &key);
+	x = files_file_get(f, &key);
 	x->expected = !x->image && now_mono_ns() >= x->retry_ns;
 	if (x->expected)
 		x->owner = owner;
 	pthread_mutex_unlock(&f->lock);
 }
 
-int file_for_names(struct files *f, const struct mapping *m, struct file **ret, bool *ret_unparsed)
+int files_file_for_names(struct files *f, const struct mapping *m, struct file **ret,
+			 bool *ret_unparsed)
 {
 	struct file_key key;
 	struct file *x;
@@ -278,7 +279,7 @@ int file_for_names(struct files *f, const struct mapping *m, struct file **ret, 
 	*ret_unparsed = false;
 	if (r < 0)
 		return r;
-	x = file_find(f, &key);
+	x = files_file_find(f, &key);
 	if (x && x->image) {
 		*ret = x;
 		return 0;
@@ -286,7 +287,7 @@ int file_for_names(struct files *f, const struct mapping *m, struct file **ret, 
 	if (x && x->expected)
 		return -EAGAIN;
 	if (!f->queued)
-		return file_of(f, m, ret);
+		return files_file_of(f, m, ret);
 	*ret_unparsed = !x || (!x->busy && now_mono_ns() >= x->retry_ns);
 	return -EAGAIN;
 }
@@ -300,7 +301,7 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&f->lock);
-	x = file_find(f, &key);
+	x = files_file_find(f, &key);
 	if (x && x->image)
 		*ret = elf_index_ref(x->image->index);
 	else if (!x || x->busy || now_mono_ns() >= x->retry_ns)
@@ -320,7 +321,7 @@ bool files_no_program(struct files *f, const struct mapping *m)
 	if (key_of(m, &key) < 0)
 		return false;
 	pthread_mutex_lock(&f->lock);
-	x = file_find(f, &key);
+	x = files_file_find(f, &key);
 	no = x && !x->image && x->no_program;
 	pthread_mutex_unlock(&f->lock);
 	return no;
@@ -349,7 +350,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->debug.config.marks = NULL;
 	f->self_exe = xstrdup(c->parser.self_exe);
 	f->main.config.self_exe = f->debug.config.self_exe = f->self_exe;
-	f->demangler = demangler_new(f->self_exe, !c->patient);
+	f->demangler = elf_demangler_new(f->self_exe, !c->patient);
 	f->cache_bytes = c->cache_bytes ? c->cache_bytes : DEFAULT_CACHE_BYTES;
 	f->debug_timeout_ns = c->debug_timeout_ns ? c->debug_timeout_ns : DEFAULT_DEBUG_NS;
 	f->debug_max_bytes = c->debug_max_bytes ? c->debug_max_bytes : DEFAULT_DEBUG_BYTES;
@@ -357,11 +358,11 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->own_root = own_root();
 	f->queued = c->queued;
 	f->host_debug_dir = xstrdup(c->host_debug_dir);
-	f->vdso_fd = vdso_copy();
+	f->vdso_fd = files_vdso_copy();
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);
-	r = parser_new(&f->main.config, &f->main.parser);
+	r = parse_new(&f->main.config, &f->main.parser);
 	if (r == 0 && c->debuginfod_url && *c->debuginfod_url)
-		r = debuginfod_new(f, c, &f->debuginfod);
+		r = files_debuginfod_new(f, c, &f->debuginfod);
 	if (r < 0) {
 		files_free(f);
 		return r;
@@ -374,13 +375,13 @@ struct files *files_free(struct files *f)
 {
 	if (!f)
 		return NULL;
-	debuginfod_free(f->debuginfod);
+	files_debuginfod_free(f->debuginfod);
 	files_forget_tags(f);
 	while (f->by_key)
 		file_drop(f, f->by_key);
 	slow_parser_done(&f->main);
 	slow_parser_done(&f->debug);
-	demangler_free(f->demangler);
+	elf_demangler_free(f->demangler);
 	closep(&f->vdso_fd);
 	free(f->host_debug_dir);
 	free(f->self_exe);

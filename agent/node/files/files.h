@@ -33,7 +33,7 @@ int files_new(const struct files_config *c, struct files **ret);
 struct files *files_free(struct files *f);	/* nobody may be in a call */
 
 /*
- * The index of a mapping's file, parsed at its first use (blocks as long as parser_elf). New
+ * The index of a mapping's file, parsed at its first use (blocks as long as parse_elf). New
  * reference. -ENOENT: no file (anonymous). Other errors are remembered for a minute and counted by reason in
  * podflame_symbol_files_failed_total.
  */

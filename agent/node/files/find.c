@@ -33,7 +33,7 @@ static int open_path(const struct place *p, const char *path, int *ret_fd)
 	return 0;
 }
 
-int find_open(const struct place *p, const char *path, int *ret_fd)
+int files_find_open(const struct place *p, const char *path, int *ret_fd)
 {
 	_cleanup_close_ int path_fd = -1;
 	char self[40];
@@ -80,21 +80,21 @@ static int crc_of(int fd, size_t max_bytes, uint64_t deadline_ns, uint32_t *ret_
 	return 0;
 }
 
-int find_build_id(const struct place *p, const char *build_id, int *ret_fd)
+int files_find_build_id(const struct place *p, const char *build_id, int *ret_fd)
 {
 	_cleanup_free_ char *path = NULL;
 
 	if (strlen(build_id) < 4)
 		return -ENOENT;
 	path = xasprintf("%s/.build-id/%.2s/%s.debug", p->debug_dir, build_id, build_id + 2);
-	return find_open(p, path, ret_fd);
+	return files_find_open(p, path, ret_fd);
 }
 
 static int open_with_crc(const struct place *p, const char *path, uint32_t crc, int *ret_fd)
 {
 	_cleanup_close_ int fd = -1;
 	uint32_t have = 0;
-	int r = find_open(p, path, &fd);
+	int r = files_find_open(p, path, &fd);
 
 	if (r == 0)
 		r = crc_of(fd, p->max_bytes, now_mono_ns() + p->timeout_ns, &have);
@@ -105,8 +105,8 @@ static int open_with_crc(const struct place *p, const char *path, uint32_t crc, 
 	return r;
 }
 
-int find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
-		   int *ret_fd)
+int files_find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
+			 int *ret_fd)
 {
 	const char *slash = strrchr(path, '/');
 	int dir = slash ? slash - path : 0, worst = -ENOENT;

@@ -19,7 +19,7 @@ static struct names *names_new(struct elf_index *index)
 	return n;
 }
 
-void names_unref(struct names *n)
+void files_names_unref(struct names *n)
 {
 	struct shown *s, *next;
 
@@ -38,14 +38,14 @@ void names_unref(struct names *n)
 static void forget_names(struct files *f, struct image *i)
 {
 	f->bytes -= i->names->bytes;
-	names_unref(i->names);
+	files_names_unref(i->names);
 	i->names = names_new(i->index);
 }
 
-/* The bytes that this adds. A text that an answer holds stays until names_unref. */
+/* The bytes that this adds. A text that an answer holds stays until files_names_unref. */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {
-	char *text = demangler_text(f->demangler, s->raw, &i->cost, &s->again_ns);
+	char *text = elf_demangler_text(f->demangler, s->raw, &i->cost, &s->again_ns);
 
 	if (s->text && streq(s->text, text)) {
 		free(text);
@@ -56,7 +56,7 @@ static size_t show(struct files *f, struct image *i, struct shown *s)
 	return strlen(text);
 }
 
-const char *image_shown(struct files *f, struct image *i, const char *raw)
+const char *files_image_shown(struct files *f, struct image *i, const char *raw)
 {
 	struct shown *s;
 	size_t bytes = 0;
@@ -78,7 +78,7 @@ const char *image_shown(struct files *f, struct image *i, const char *raw)
 	return s->text;
 }
 
-struct names *image_names(struct files *f, struct image *i)
+struct names *files_image_names(struct files *f, struct image *i)
 {
 	if (HASH_COUNT(i->names->items) >= NAMES_MAX || i->names->bytes >= NAMES_BYTES_MAX)
 		forget_names(f, i);
@@ -88,17 +88,17 @@ struct names *image_names(struct files *f, struct image *i)
 
 /* ---- images ---- */
 
-size_t image_bytes(const struct image *i)
+size_t files_image_bytes(const struct image *i)
 {
 	return elf_index_bytes(i->index) + i->names->bytes;
 }
 
-uint64_t image_hash(const struct files *f, const struct elf_index *index)
+uint64_t files_image_hash(const struct files *f, const struct elf_index *index)
 {
 	return hash_bytes(elf_index_data(index), elf_index_bytes(index), f->seed);
 }
 
-struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash)
+struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t hash)
 {
 	struct image *i;
 
@@ -118,13 +118,13 @@ struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash)
 	return i;
 }
 
-void image_unref(struct files *f, struct image *i)
+void files_image_unref(struct files *f, struct image *i)
 {
 	if (!i || --i->refs > 0)
 		return;
-	f->bytes -= image_bytes(i);
+	f->bytes -= files_image_bytes(i);
 	HASH_DEL(f->images, i);
-	names_unref(i->names);
+	files_names_unref(i->names);
 	elf_index_unref(i->index);
 	free(i);
 }

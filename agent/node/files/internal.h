@@ -16,7 +16,7 @@ struct shown {
 	const char *raw; /* its place in the index */
 	char *text;
 	char *mangled;	   /* what was shown while no child could be asked; NULL: nothing */
-	uint64_t again_ns; /* of demangler_text */
+	uint64_t again_ns; /* of elf_demangler_text */
 	UT_hash_handle hh;
 };
 struct names { /* may outlive its image: whoever was given names holds a reference */
@@ -30,21 +30,21 @@ struct image {	       /* files with the same bytes share one */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
-	struct name_cost cost; /* of demangler_text */
+	struct name_cost cost; /* of elf_demangler_text */
 	UT_hash_handle hh;
 };
 /* Reads the whole index: not under the lock. */
-uint64_t image_hash(const struct files *f, const struct elf_index *index);
+uint64_t files_image_hash(const struct files *f, const struct elf_index *index);
 /* With its names. */
-size_t image_bytes(const struct image *i);
-/* Takes over the index; hash is its image_hash. */
-struct image *image_of(struct files *f, struct elf_index *index, uint64_t hash);
-void image_unref(struct files *f, struct image *i);
-/* For one answer: what image_shown gives until names_unref is the reference's. */
-struct names *image_names(struct files *f, struct image *i);
+size_t files_image_bytes(const struct image *i);
+/* Takes over the index; hash is its files_image_hash. */
+struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t hash);
+void files_image_unref(struct files *f, struct image *i);
+/* For one answer: what files_image_shown gives until files_names_unref is the reference's. */
+struct names *files_image_names(struct files *f, struct image *i);
 /* Demangled and clean; NULL for "". */
-const char *image_shown(struct files *f, struct image *i, const char *raw);
-void names_unref(struct names *n);
+const char *files_image_shown(struct files *f, struct image *i, const char *raw);
+void files_names_unref(struct names *n);
 
 /* ---- files.c: the cache ---- */
 enum file_kind {
@@ -106,40 +106,40 @@ struct files {
 void files_forget_tags(struct files *f);
 
 /* Found or made, and now the one used last. */
-struct file *file_get(struct files *f, const struct file_key *key);
+struct file *files_file_get(struct files *f, const struct file_key *key);
 /* NULL, or used last by now. */
-struct file *file_find(struct files *f, const struct file_key *key);
+struct file *files_file_find(struct files *f, const struct file_key *key);
 /* A mapping's file, parsed if need be: waits, without the lock. -ENOENT: it has none. */
-int file_of(struct files *f, const struct mapping *m, struct file **ret);
+int files_file_of(struct files *f, const struct mapping *m, struct file **ret);
 /* The same for names, at once where files_index will be asked for it, or who has a queue shall do so. -EAGAIN: it is to be parsed. */
-int file_for_names(struct files *f, const struct mapping *m, struct file **ret, bool *ret_unparsed);
-struct file_key file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
+int files_file_for_names(struct files *f, const struct mapping *m, struct file **ret, bool *ret_unparsed);
+struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
 /* podflame_symbol_files_incomplete_total: what a new index lacks. */
 void files_count_incomplete(const struct elf_index *index);
-void file_evict(struct files *f, struct file *x);
+void files_file_evict(struct files *f, struct file *x);
 /* Returns locked; makes the parser at its first use. -errno: it cannot be started. */
-int slow_parser_lock(struct slow_parser *p);
+int files_slow_parser_lock(struct slow_parser *p);
 
 /* ---- memory_file.c: files that may be rewritten at any time (mapping.memory_file) ---- */
 #define MEMORY_FILES_BYTES_MAX (64u << 20) /* of all copies */
 /* A copy to be parsed. *ret_fd -1: it is no ELF file. -E2BIG: it is too large. */
-int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
+int files_memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
 /* Under the lock: x has it; files_trim makes room. */
-void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
-void memory_file_drop(struct files *f, struct file *x);
+void files_memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
+void files_memory_file_drop(struct files *f, struct file *x);
 /*
  * The mapping as the file was when it was parsed: fd is a copy's, for the caller to close, ctime_ns tells it from what
  * else the file has been. -ENOENT: it is not known.
  */
-int memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret);
+int files_memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret);
 
 /* ---- trim.c ---- */
-/* To be called after the last use of what file_get gave. */
+/* To be called after the last use of what files_file_get gave. */
 void files_trim(struct files *f);
 
 /* ---- vdso.c ---- */
 /* A copy of the vdso as a file; -1: there is none. */
-int vdso_copy(void);
+int files_vdso_copy(void);
 
 /* ---- find.c: files beside another one. 0; -ENOENT, -ENOTDIR: no such file; -ENOTSUP: no regular
  * one; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno ---- */
@@ -151,19 +151,19 @@ struct place {
 	size_t max_bytes;      /* of a file */
 	uint64_t timeout_ns;   /* to check one */
 };
-int find_open(const struct place *p, const char *path, int *ret_fd);
-int find_build_id(const struct place *p, const char *build_id, int *ret_fd);
+int files_find_open(const struct place *p, const char *path, int *ret_fd);
+int files_find_build_id(const struct place *p, const char *build_id, int *ret_fd);
 /* path: of the file that has the link */
-int find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
+int files_find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
 		   int *ret_fd);
 
 /* ---- debug.c ---- */
-void debug_count(const char *result); /* podflame_debug_files_total */
+void files_debug_count(const char *result); /* podflame_debug_files_total */
 /* The index of a debug file; it must have this build id, unless "". */
-int debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
+int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
 		struct elf_index **ret);
 /* Ends the search for a debug index that began with a claim; takes over the index, NULL: none. */
-void debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
+void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
 
 /* ---- fetch.c ---- */
 struct fetch_request {
@@ -176,12 +176,12 @@ struct fetch_request {
 	const atomic_bool *stopping;
 };
 /* 0; -ENOENT: the server says so; -E2BIG; -ETIMEDOUT; -ECANCELED: stopping; -errno */
-int fetch(const struct fetch_request *r);
+int files_fetch(const struct fetch_request *r);
 
 /* ---- debuginfod.c ---- */
 struct debuginfod;
-int debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret);
-struct debuginfod *debuginfod_free(struct debuginfod *d);
-/* Later calls debug_settle, unless it fails now or the program ends. */
-int debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
+int files_debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret);
+struct debuginfod *files_debuginfod_free(struct debuginfod *d);
+/* Later calls files_debug_settle, unless it fails now or the program ends. */
+int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
 		   int main_fd);

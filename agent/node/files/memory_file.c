@@ -43,7 +43,7 @@ static int copy_bytes(int from, int to, uint64_t n)
 	return 0;
 }
 
-int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes)
+int files_memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes)
 {
 	_cleanup_close_ int copy = -1;
 	struct stat st;
@@ -69,14 +69,14 @@ int memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes)
 	return 0;
 }
 
-void memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes)
+void files_memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes)
 {
 	x->copy_fd = fd;
 	x->copy_bytes = bytes;
 	f->copy_bytes += bytes;
 }
 
-void memory_file_drop(struct files *f, struct file *x)
+void files_memory_file_drop(struct files *f, struct file *x)
 {
 	closep(&x->copy_fd);
 	x->copy_fd = -1;
@@ -88,12 +88,12 @@ void memory_file_drop(struct files *f, struct file *x)
 
 static struct file *find(struct files *f, const struct mapping *m)
 {
-	struct file_key key = file_key_of(m, FILE_MAIN, 0);
+	struct file_key key = files_file_key_of(m, FILE_MAIN, 0);
 
-	return file_find(f, &key);
+	return files_file_find(f, &key);
 }
 
-int memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret)
+int files_memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret)
 {
 	int fd = -1;
 	struct file *x;
@@ -165,8 +165,8 @@ void files_rewritten(struct files *f, const struct mapping *m)
 	pthread_mutex_lock(&f->lock);
 	x = m->memory_file ? find(f, m) : NULL;
 	if (x && !x->busy && x->image && now_ns >= x->parsed_ns + AGAIN_NS) {
-		image_unref(f, TAKE_PTR(x->image));
-		memory_file_drop(f, x);
+		files_image_unref(f, TAKE_PTR(x->image));
+		files_memory_file_drop(f, x);
 		x->error = -EAGAIN;
 		x->retry_ns = 0;
 		x->rewritten_ns = now_boot_ns();

@@ -19,7 +19,7 @@ static int copy(void *arg)
 	size_t n = 7;
 
 	(void)arg;
-	r = memory_file_copy(file, &fd, &n);
+	r = files_memory_file_copy(file, &fd, &n);
 	fault_disarm();
 	if (r < 0 || fd < 0) { /* it could not be seen what it is: the parser says so */
 		assert_true(r < 0 ? fd == -7 && n == 7 : fd == -1 && n == 0);

@@ -27,8 +27,8 @@ static struct image *debug_image(struct files *f, const struct mapping *m, uint6
 	uint64_t roots[] = {root, 0};
 
 	for (size_t i = root ? 0 : 1; i < 2; i++) {
-		struct file_key key = file_key_of(m, FILE_DEBUG, roots[i]);
-		struct file *x = file_find(f, &key);
+		struct file_key key = files_file_key_of(m, FILE_DEBUG, roots[i]);
+		struct file *x = files_file_find(f, &key);
 
 		if (x && x->image)
 			return x->image;
@@ -52,11 +52,11 @@ int files_debug_index(struct files *f, const struct mapping *m, int root_fd, str
 static void add(struct files *f, struct image *i, const struct elf_inline *x, bool inlined,
 		struct file_names *ret)
 {
-	const char *name = image_shown(f, i, x->name);
+	const char *name = files_image_shown(f, i, x->name);
 
 	if (name)
 		ret->names[ret->n++] = (struct file_name){.name = name,
-							  .file = image_shown(f, i, x->file),
+							  .file = files_image_shown(f, i, x->file),
 							  .line = x->line,
 							  .inlined = inlined};
 }
@@ -67,7 +67,7 @@ static void fill(struct files *f, struct image *i, const struct elf_symbol *symb
 	struct elf_inline inlines[ELF_INLINES_MAX];
 	size_t n = elf_index_inlines(i->index, address, inlines);
 
-	ret->held = image_names(f, i);
+	ret->held = files_image_names(f, i);
 	for (size_t k = 0; k < n; k++)
 		add(f, i, &inlines[k], true, ret);
 	add(f, i, &(struct elf_inline){symbol->name, symbol->file, symbol->line}, false, ret);
@@ -81,7 +81,7 @@ static struct image *find_function(struct files *f, const struct mapping *m, uin
 	struct mapping seen = *m;
 	struct image *debug = NULL;
 
-	if (m->memory_file) /* as in memory_file_seen */
+	if (m->memory_file) /* as in files_memory_file_seen */
 		seen.ctime_ns = x->parsed_ns;
 	if (x->key.kind != FILE_VDSO)
 		debug = debug_image(f, &seen, root);
@@ -102,7 +102,7 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 	ret->address = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
-	if (file_for_names(f, m, &x, &ret->unparsed) == 0) {
+	if (files_file_for_names(f, m, &x, &ret->unparsed) == 0) {
 		snprintf(ret->build_id, sizeof(ret->build_id), "%s",
 			 elf_index_build_id(x->image->index));
 		if (elf_index_address(x->image->index, file_offset, &ret->address) == 0) {
@@ -124,7 +124,7 @@ int files_function(struct files *f, const struct mapping *m, uint64_t root, uint
 	struct file *x;
 
 	pthread_mutex_lock(&f->lock);
-	if (file_for_names(f, m, &x, &unparsed) == 0 &&
+	if (files_file_for_names(f, m, &x, &unparsed) == 0 &&
 	    elf_index_address(x->image->index, file_offset, &address) == 0)
 		found = find_function(f, m, root, x, address, &symbol);
 	files_trim(f);
@@ -144,7 +144,7 @@ bool files_unparsed(struct files *f, const struct mapping *m)
 	if (!f->queued)
 		return false;
 	pthread_mutex_lock(&f->lock);
-	(void)file_for_names(f, m, &x, &unparsed);
+	(void)files_file_for_names(f, m, &x, &unparsed);
 	pthread_mutex_unlock(&f->lock);
 	return unparsed;
 }
@@ -152,7 +152,7 @@ bool files_unparsed(struct files *f, const struct mapping *m)
 void files_names_done(struct files *f, struct file_names *n)
 {
 	pthread_mutex_lock(&f->lock);
-	names_unref(n->held);
+	files_names_unref(n->held);
 	n->held = NULL;
 	n->n = 0;
 	pthread_mutex_unlock(&f->lock);

@@ -78,8 +78,8 @@ static void slow_names_cost_their_file_only(void **state)
 
 static void use_demangler(struct files *f, const char *program)
 {
-	demangler_free(f->demangler);
-	f->demangler = demangler_new(program, false);
+	elf_demangler_free(f->demangler);
+	f->demangler = elf_demangler_new(program, false);
 }
 
 static void a_name_is_asked_again_when_no_child_had_it(void **state)

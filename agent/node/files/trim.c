@@ -29,7 +29,7 @@ struct room {
 /* Failed ones hold no bytes, and must not be tried again too soon. */
 static size_t bytes_taken_by(const struct file *x)
 {
-	return x->image ? image_bytes(x->image) / x->image->refs : 0;
+	return x->image ? files_image_bytes(x->image) / x->image->refs : 0;
 }
 
 static size_t all_bytes(const struct files *f)
@@ -142,7 +142,7 @@ static void evict_down_to(struct trimming *t, size_t most, size_t fair)
 		if (!next || t->room->all(t->files) <= most)
 			break;
 		if (!x->busy && taken && (!fair || gives_way(t, x, taken, fair)))
-			file_evict(t->files, x);
+			files_file_evict(t->files, x);
 	}
 }
 

@@ -20,7 +20,7 @@ static size_t vdso_size(const char *image)
 	return size;
 }
 
-int vdso_copy(void)
+int files_vdso_copy(void)
 {
 	const char *image = (const char *)getauxval(AT_SYSINFO_EHDR);
 	_cleanup_close_ int fd = -1;

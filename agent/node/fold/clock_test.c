@@ -58,7 +58,7 @@ static void take(struct day *d, struct batch *b)
 		return;
 	p = samples_of(d, b);
 	if (!p) { /* the test's end */
-		batch_free(b);
+		profile_batch_free(b);
 		return;
 	}
 	assert_true(p->end_ns > p->start_ns);
@@ -72,7 +72,7 @@ static void take(struct day *d, struct batch *b)
 	d->windows_ns += p->end_ns - p->start_ns;
 	d->found += p->samples[0].n_samples;
 	d->n_windows++;
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 /* What the pipeline does with a drain: its samples, then the look at the clocks. */
@@ -85,7 +85,7 @@ static void drain(struct day *d)
 	uint32_t stack;
 
 	s.first_ns = s.last_ns = d->boot_ns;
-	assert_int_equal(batch_stack(fold_batch(d->f), &frame, 1, &stack), 0);
+	assert_int_equal(profile_batch_stack(fold_batch(d->f), &frame, 1, &stack), 0);
 	fold_add(d->f, &process, &s, NULL, stack);
 	d->added += s.n;
 	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, false, &b), 0);

@@ -24,14 +24,14 @@ void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32
 	if (!e) {
 		e = xcalloc(1, sizeof(*e));
 		e->key = (struct estimate_key){owner, event};
-		e->owner = owner_ref(owner);
+		e->owner = proc_owner_ref(owner);
 		e->ppm = ALL_PPM;
 		HASH_ADD(hh, f->estimates, key, sizeof(e->key), e);
 	}
 	if (ppm)
 		e->ppm = MIN(e->ppm, ppm);
 	/* one drain says nothing of what the next one misses: squares add up; a snapshot replaces all */
-	if (event_info(event)->snapshot)
+	if (profile_event_info(event)->snapshot)
 		e->variance = 0;
 	e->variance += (double)error * (double)error;
 }
@@ -73,7 +73,7 @@ void fold_apply_estimates(struct fold *f)
 	}
 	HASH_ITER (hh, f->estimates, e, next) {
 		HASH_DEL(f->estimates, e);
-		owner_unref(e->owner);
+		proc_owner_unref(e->owner);
 		free(e);
 	}
 }

@@ -78,7 +78,7 @@ static void add(struct fold *f, const struct fold_process *p, const struct added
 	uint32_t stack = STACK_NONE;
 
 	if (a->function)
-		assert_int_equal(batch_stack(fold_batch(f), &frame, 1, &stack), 0);
+		assert_int_equal(profile_batch_stack(fold_batch(f), &frame, 1, &stack), 0);
 	fold_add(f, p, &s, NULL, stack);
 }
 
@@ -109,7 +109,7 @@ static void test_waits_are_kept_apart(void **state)
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
 	struct fold_process p = process(NULL, 42);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *prof;
 
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 2, 100, 1001 * S, "f"});
@@ -136,7 +136,7 @@ static void test_a_snapshot_replaces_the_one_before(void **state)
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
 	struct fold_process p = process(NULL, 42), other = process(NULL, 43);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *prof;
 
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "leak"});
@@ -160,7 +160,7 @@ static void test_nothing_lives(void **state)
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
 	struct fold_process p = process(NULL, 42);
-	_cleanup_(batch_freep) struct batch *a = NULL, *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *a = NULL, *b = NULL;
 
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1002 * S, NULL});
@@ -182,11 +182,11 @@ static void test_a_snapshot_is_of_one_owner(void **state)
 	struct fold *f = fold_at(1000 * S);
 	struct owner *old = new_owner("web-1"), *new = new_owner("web-2");
 	struct fold_process p = process(old, 42), q = process(new, 42);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *prof;
 
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 1000, 1001 * S, "f"});
-	owner_unref(old);
+	proc_owner_unref(old);
 	q.comm = "renamed";
 	add(f, &q, &(struct added){EVENT_MEM_INUSE, 0, 1, 300, 1002 * S, "f"});
 	b = flush(f, 1010 * S);
@@ -195,7 +195,7 @@ static void test_a_snapshot_is_of_one_owner(void **state)
 	assert_int_equal(prof->samples[0].value, 300);
 	assert_string_equal(prof->app_service, "renamed");
 	assert_string_equal(profile_tag_get(prof, "pod"), "web-2");
-	owner_unref(new);
+	proc_owner_unref(new);
 	fold_free(f);
 }
 
@@ -205,7 +205,7 @@ static void test_values_stop_at_the_greatest(void **state)
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
 	struct fold_process p = process(NULL, 42);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	for (unsigned i = 0; i < 3; i++)
 		add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, UINT64_MAX / 2, 1001 * S, "f"});
@@ -236,7 +236,7 @@ static void test_value_before(void **state)
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 2333000, 2334000);
 	s.event = EVENT_MEM_ALLOC;
 	assert_int_equal(fold_value_before(&s, o, 1010 * S), 3333333);
-	owner_unref(o);
+	proc_owner_unref(o);
 }
 
 static void test_thinned_switches_are_estimates(void **state)
@@ -245,7 +245,7 @@ static void test_thinned_switches_are_estimates(void **state)
 	struct fold *f = fold_at(1000 * S);
 	struct owner *o = new_owner("web-1"), *all = new_owner("web-2");
 	struct fold_process p = process(o, 42), q = process(all, 43);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	o->off_keep = UINT32_MAX / 4;
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 400, 1001 * S, "f"});
@@ -255,8 +255,8 @@ static void test_thinned_switches_are_estimates(void **state)
 	assert_in_range(find(b, EVENT_OFF_CPU, 42)->estimate_ppm, 249999, 250000);
 	assert_int_equal(find(b, EVENT_ON_CPU, 42)->estimate_ppm, 0);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 43)->estimate_ppm, 0);
-	owner_unref(o);
-	owner_unref(all);
+	proc_owner_unref(o);
+	proc_owner_unref(all);
 	fold_free(f);
 }
 
@@ -267,7 +267,7 @@ static void test_errors_are_shared_out(void **state)
 	struct fold *f = fold_at(1000 * S);
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o, 42), q = process(o, 43);
-	_cleanup_(batch_freep) struct batch *b = NULL, *next = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL, *next = NULL;
 
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 6400, 1001 * S, "f"});
 	fold_estimate(f, o, EVENT_MEM_ALLOC, 120000, 30);
@@ -291,7 +291,7 @@ static void test_errors_are_shared_out(void **state)
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});
 	next = flush(f, 1020 * S);
 	assert_int_equal(find(next, EVENT_MEM_ALLOC, 42)->estimate_ppm, 0);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -300,7 +300,7 @@ static void test_throttled_time_is_a_containers(void **state)
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
 	struct owner *o = new_owner("web-1");
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	fold_throttled(f, o, 1000, 2);
@@ -317,7 +317,7 @@ static void test_throttled_time_is_a_containers(void **state)
 	assert_int_equal(p->samples[0].value, 1500);
 	assert_int_equal(p->samples[0].n_samples, 3);
 	assert_true(p->samples[0].stack == STACK_NONE);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -326,7 +326,7 @@ static void test_a_loss_is_of_each_event(void **state)
 {
 	(void)state;
 	struct fold *f = fold_at(1000 * S);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	unsigned seen = 0;
 
 	fold_lose(f, NULL, 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_INUSE, "ring_full", 5, 0);

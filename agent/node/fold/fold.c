@@ -18,7 +18,7 @@
 /* It ends at a multiple of its length, and begins at one, or now: after it there was nothing. */
 static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool now)
 {
-	f->batch = batch_new();
+	f->batch = profile_batch_new();
 	f->offset_ns = wall_ns - boot_ns;
 	f->start_ns = wall_ns - wall_ns % f->window_ns;
 	f->end_ns = f->start_ns + f->window_ns;
@@ -55,7 +55,7 @@ struct fold *fold_free(struct fold *f)
 	fold_apply_estimates(f);
 	fold_forget_profiles(f);
 	fold_forget_shares(f);
-	batch_free(f->batch);
+	profile_batch_free(f->batch);
 	free(f->node_uid);
 	free(f->boot_id);
 	free(f->node_name);
@@ -138,7 +138,7 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 		/* nobody looked for so long, and what was counted meanwhile is in it */
 		set_end(old, f->start_ns);
 	}
-	*ret = old->n_profiles ? old : batch_free(old);
+	*ret = old->n_profiles ? old : profile_batch_free(old);
 	if (f->asleep_ns)
 		fold_lose(f, NULL, (1u << _EVENT_MAX) - 1, "asleep", 0, f->asleep_ns);
 	f->asleep_ns = 0;
@@ -160,7 +160,7 @@ static uint32_t link_of(struct fold *f, const struct raw_sample *s)
 	if (!s->link)
 		return 0;
 	if (f->linked_bytes + FOLD_ENTRY_BYTES > LINKED_BYTES ||
-	    batch_link(f->batch, s->link, &link) < 0)
+	    profile_batch_link(f->batch, s->link, &link) < 0)
 		count_links("budget", s->n);
 	return link;
 }
@@ -173,17 +173,17 @@ static void count_late(const struct fold *f, uint64_t time_ns, uint64_t n)
 
 static const char *text16(struct batch *b, const char *s)
 {
-	return s && *s ? batch_strn(b, s, 16) : NULL;
+	return s && *s ? profile_batch_strn(b, s, 16) : NULL;
 }
 
 static const char *service_name(struct fold *f, const struct fold_process *p,
 				const struct raw_names *names)
 {
-	const char *comm = p->comm && *p->comm ? batch_str(f->batch, p->comm) : NULL;
+	const char *comm = p->comm && *p->comm ? profile_batch_str(f->batch, p->comm) : NULL;
 
 	if (!comm && names)
 		comm = text16(f->batch, names->leader_comm);
-	return comm ? comm : batch_str(f->batch, "unknown");
+	return comm ? comm : profile_batch_str(f->batch, "unknown");
 }
 
 static uint32_t ppm_of(uint32_t keep)
@@ -213,7 +213,7 @@ static struct profile_sample sample_of(struct fold *f, const struct raw_sample *
 static struct profile_key key_of(const struct fold_process *p, enum event event,
 				 const char *service)
 {
-	bool snapshot = event_info(event)->snapshot;
+	bool snapshot = profile_event_info(event)->snapshot;
 	struct profile_key key;
 
 	memset(&key, 0, sizeof(key)); /* padding is compared too */
@@ -254,7 +254,8 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 		return false;
 	}
 	e = fold_find_profile(f, &key, p->owner, p->container_pid);
-	if (event_info(s->event)->snapshot && !fold_begin_snapshot(f, e, p, service, s->last_ns))
+	if (profile_event_info(s->event)->snapshot &&
+	    !fold_begin_snapshot(f, e, p, service, s->last_ns))
 		return true;
 	if (empty)
 		return true;
@@ -300,7 +301,7 @@ static void add_pseudo(struct fold *f, struct owner *owner, enum event event, co
 
 	memset(&key, 0, sizeof(key));
 	key.owner = owner;
-	key.comm = batch_str(f->batch, service);
+	key.comm = profile_batch_str(f->batch, service);
 	key.event = event;
 	e = fold_find_profile(f, &key, owner, 0);
 	note_period(e->profile, (uint64_t)sample->value, sample->n_samples);

@@ -44,7 +44,7 @@ static uint32_t stack(struct fold *f, const char *name)
 	struct frame frame = {.kind = FRAME_APP, .name = name};
 	uint32_t index;
 
-	assert_int_equal(batch_stack(fold_batch(f), &frame, 1, &index), 0);
+	assert_int_equal(profile_batch_stack(fold_batch(f), &frame, 1, &index), 0);
 	return index;
 }
 
@@ -111,7 +111,7 @@ static void test_samples_of_other_calls_are_kept_apart(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct fold_process p = process(NULL);
 	const struct profile_link one = {{1}, {2}}, other = {{1}, {3}};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile_sample *s;
 
 	add_linked(f, &p, &one, 2, "f");
@@ -141,7 +141,7 @@ static void test_links_have_a_budget(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct fold_process p = process(NULL);
 	uint64_t dropped = counter_get(counter("podflame_links_dropped_total", "reason", "budget"));
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	uint64_t n = 0, without = 0;
 
 	for (uint32_t i = 1; i <= 50000; i++) {
@@ -174,7 +174,7 @@ static void test_threads_of_one_name_merge(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *prof;
 
 	add(f, &p, 43, "worker", 0, 2, "f", 1001 * S);
@@ -193,7 +193,7 @@ static void test_threads_of_one_name_merge(void **state)
 	assert_int_equal(prof->samples[1].n_samples, 4);
 	assert_true(prof->samples[2].main_thread);
 	assert_int_equal(prof->period_ns, 10101000);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -203,7 +203,7 @@ static void test_tags_and_process(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *prof;
 
 	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
@@ -217,7 +217,7 @@ static void test_tags_and_process(void **state)
 	assert_string_equal(profile_tag_get(prof, "container_pid"), "7");
 	assert_string_equal(profile_tag_get(prof, "pod_node"), "node-a");
 	assert_string_equal(profile_tag_get(prof, "pod_cluster"), "prod-cluster");
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -235,11 +235,11 @@ static void test_window_is_aligned_to_wall_time(void **state)
 	b = flush(f, 1010 * S, false);
 	assert_true(b->profiles[0]->start_ns == WALL_0 + 3 * S);
 	assert_true(b->profiles[0]->end_ns == WALL_0 + 10 * S);
-	batch_free(b);
+	profile_batch_free(b);
 	assert_int_equal(fold_next_flush_ns(f), 1020 * S);
 	assert_null(flush(f, 1020 * S, false)); /* nothing in it */
 	assert_int_equal(fold_next_flush_ns(f), 1030 * S);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -250,7 +250,7 @@ static void test_next_window(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *a = NULL, *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *a = NULL, *b = NULL;
 
 	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
 	a = flush(f, 1010 * S, false);
@@ -259,7 +259,7 @@ static void test_next_window(void **state)
 	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
 	assert_true(a->profiles[0]->process_start_ns == b->profiles[0]->process_start_ns);
 	assert_true(b->profiles[0]->start_ns == WALL_0 + 10 * S);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -269,7 +269,7 @@ static void test_start_by_the_clock_of_before(void **state)
 	struct fold_config c = config;
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	struct fold *f;
 
 	(void)state;
@@ -279,7 +279,7 @@ static void test_start_by_the_clock_of_before(void **state)
 	b = flush(f, 1010 * S, false);
 	assert_true(b->profiles[0]->process_start_ns == 900 * S + OFFSET - 600 * S);
 	assert_true(b->profiles[0]->end_ns == WALL(1010 * S));
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -303,9 +303,9 @@ static void test_clock_step_starts_a_new_window(void **state)
 	assert_true(b->profiles[0]->start_ns ==
 		    WALL_0 + 1 * S); /* a second time, but not a repeat */
 	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
-	batch_free(a);
-	batch_free(b);
-	owner_unref(o);
+	profile_batch_free(a);
+	profile_batch_free(b);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -324,8 +324,8 @@ static void test_slewed_clock(void **state)
 	assert_int_equal(fold_next_flush_ns(f), 1020 * S + NSEC_PER_MSEC);
 	assert_int_equal(fold_flush(f, 1021 * S, WALL(1021 * S), false, &b), 0);
 	assert_true(b->profiles[0]->start_ns == WALL_0 + 10 * S);
-	batch_free(b);
-	owner_unref(o);
+	profile_batch_free(b);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -337,7 +337,7 @@ static void test_late_samples_are_counted(void **state)
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
 	uint64_t before = counter_get(late);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	assert_null(flush(f, 1010 * S, false));
 	add(f, &p, 42, "web", 0, 3, "f", 1009 * S);
@@ -345,7 +345,7 @@ static void test_late_samples_are_counted(void **state)
 	assert_int_equal(counter_get(late), before + 3);
 	b = flush(f, 1020 * S, false);
 	assert_int_equal(b->profiles[0]->samples[0].n_samples, 4);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -356,14 +356,14 @@ static void test_kept_apart(void **state)
 	struct fold *f = fold_at(&config, 1000 * S), *g = NULL;
 	struct owner *o = new_owner("web-1"), *relabelled = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL, *c = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL, *c = NULL;
 
 	add(f, &p, 42, "web", 0, 1, "f", 1001 * S);
 	p.comm = "java";
 	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
 	p.owner = relabelled;
 	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
-	owner_unref(relabelled); /* the window holds its own reference */
+	proc_owner_unref(relabelled); /* the window holds its own reference */
 	b = flush(f, 1005 * S, true);
 	assert_int_equal(b->n_profiles, 3);
 	fold_free(f);
@@ -372,7 +372,7 @@ static void test_kept_apart(void **state)
 	add(g, &p, 42, "web", 0, 1, "f", 1007 * S);
 	c = flush(g, 1010 * S, false);
 	assert_memory_not_equal(b->profiles[0]->id, c->profiles[0]->id, 16);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(g);
 }
 
@@ -383,7 +383,7 @@ static void test_per_cpu(void **state)
 	struct fold *f;
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	per_cpu.per_cpu = true;
 	f = fold_at(&per_cpu, 1000 * S);
@@ -394,7 +394,7 @@ static void test_per_cpu(void **state)
 	assert_int_equal(b->profiles[0]->n_samples, 2);
 	assert_int_equal(b->profiles[0]->samples[1].cpu, 1);
 	assert_int_equal(b->profiles[0]->samples[1].n_samples, 2);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -403,7 +403,7 @@ static void test_total(void **state)
 	(void)state;
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct raw_total t = {"web", "worker", false, 2, 20202};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	fold_total(f, &t, 1001 * S);
@@ -426,7 +426,7 @@ static void test_losses(void **state)
 	(void)state;
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *o = new_owner("web-1");
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	fold_lose(f, NULL, 1u << EVENT_ON_CPU, "agent_down", 0, 4 * S);
 	fold_lose(f, o, 1u << EVENT_ON_CPU, "ring_full", 2, 0);
@@ -439,7 +439,7 @@ static void test_losses(void **state)
 	assert_string_equal(profile_tag_get(b->profiles[0], "pod_node"), "node-a");
 	assert_string_equal(profile_tag_get(b->profiles[1], "pod"), "web-1");
 	assert_int_equal(b->profiles[1]->losses[0].n_samples, 5);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -450,7 +450,7 @@ static void test_full_window(void **state)
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *o = new_owner("web-1");
 	struct fold_process p = process(o);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	uint64_t n_in = 0, kept = 0, lost = 0;
 
 	for (uint32_t i = 0; i < 300; i++) { /* 300 x 256 KiB of names */
@@ -459,7 +459,7 @@ static void test_full_window(void **state)
 		snprintf(name, 16, "f%u", i);
 		memset(name + strlen(name), 'x', (256u << 10) - strlen(name));
 		name[(256u << 10) - 1] = '\0';
-		if (batch_bytes(fold_batch(f)) < BATCH_MAX_BYTES)
+		if (profile_batch_bytes(fold_batch(f)) < BATCH_MAX_BYTES)
 			stack(f, name);
 		p.id.tgid = 42 + i;
 		{
@@ -485,7 +485,7 @@ static void test_full_window(void **state)
 	}
 	assert_true(lost > 0 && kept > 0);
 	assert_int_equal(kept + lost, n_in);
-	owner_unref(o);
+	proc_owner_unref(o);
 	fold_free(f);
 }
 
@@ -517,7 +517,7 @@ static void test_shares_of_a_window(void **state)
 	(void)state;
 	struct fold *f = fold_at(&config, 1000 * S);
 	struct owner *greedy = new_owner("greedy"), *web = new_owner("web"), *db = new_owner("db");
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	uint32_t n = 0, mib = 1 << 20;
 
 	while (n < 100 && add_large(f, greedy, n, mib))
@@ -531,12 +531,12 @@ static void test_shares_of_a_window(void **state)
 	assert_in_range(n, 34, 40);
 	assert_true(add_large(f, db, 300, mib));
 	b = flush(f, 1010 * S, false);
-	batch_free(b);
+	profile_batch_free(b);
 	assert_true(add_large(f, greedy, 1, mib)); /* of the next one again */
 	b = flush(f, 1020 * S, true);
-	owner_unref(greedy);
-	owner_unref(web);
-	owner_unref(db);
+	proc_owner_unref(greedy);
+	proc_owner_unref(web);
+	proc_owner_unref(db);
 	fold_free(f);
 }
 

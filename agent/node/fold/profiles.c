@@ -45,14 +45,14 @@ static void make_id(struct fold *f, struct profile *p, const struct profile_key 
 
 	snprintf(start, sizeof(start), "%llu", (unsigned long long)f->start_ns);
 	snprintf(process, sizeof(process), "%u %llu %s", (unsigned)k->id.tgid,
-		 (unsigned long long)k->id.start_boottime_ns, event_info(k->event)->name);
+		 (unsigned long long)k->id.start_boottime_ns, profile_event_info(k->event)->name);
 	snprintf(sequence, sizeof(sequence), "%llu", (unsigned long long)f->n_profiles++);
 	profile_id_make(parts, ID_PARTS, p->id);
 }
 
 bool fold_is_full(const struct fold *f, size_t more_bytes)
 {
-	return batch_bytes(f->batch) + f->sample_bytes + more_bytes > BATCH_MAX_BYTES;
+	return profile_batch_bytes(f->batch) + f->sample_bytes + more_bytes > BATCH_MAX_BYTES;
 }
 
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
@@ -67,12 +67,12 @@ struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key
 	f->sample_bytes += PROFILE_BYTES;
 	e = xcalloc(1, sizeof(*e));
 	e->key = *key;
-	e->owner = owner_ref(owner);
-	p = e->profile = batch_profile(f->batch);
+	e->owner = proc_owner_ref(owner);
+	p = e->profile = profile_batch_profile(f->batch);
 	p->event = key->event;
 	p->start_ns = f->start_ns;
 	p->end_ns = f->end_ns;
-	p->app_service = key->comm ? key->comm : batch_str(f->batch, "");
+	p->app_service = key->comm ? key->comm : profile_batch_str(f->batch, "");
 	p->process_id = (uint32_t)key->id.tgid;
 	if (key->id.start_boottime_ns)
 		p->process_start_ns = key->id.start_boottime_ns + f->first_offset_ns;
@@ -153,8 +153,8 @@ bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct f
 	p->n_samples = 0;
 	if (e->owner == who->owner && p->app_service == comm)
 		return true;
-	owner_unref(e->owner);
-	e->owner = owner_ref(who->owner);
+	proc_owner_unref(e->owner);
+	e->owner = proc_owner_ref(who->owner);
 	p->app_service = comm;
 	p->tags.n = 0;
 	add_tags(f, p, who->owner, who->container_pid);
@@ -168,7 +168,7 @@ void fold_forget_profiles(struct fold *f)
 	HASH_ITER (hh, f->profiles, e, next) {
 		HASH_DEL(f->profiles, e);
 		forget_samples(f, e);
-		owner_unref(e->owner);
+		proc_owner_unref(e->owner);
 		free(e);
 	}
 }

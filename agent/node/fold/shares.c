@@ -6,7 +6,7 @@
 
 static size_t window_bytes(const struct fold *f)
 {
-	return batch_bytes(f->batch) + f->sample_bytes;
+	return profile_batch_bytes(f->batch) + f->sample_bytes;
 }
 
 static struct share *find(struct fold *f, const struct owner *owner)
@@ -33,7 +33,7 @@ bool fold_begin(struct fold *f, struct owner *owner)
 		return true;
 	if (!s) {
 		s = xcalloc(1, sizeof(*s));
-		s->owner = owner_ref(owner);
+		s->owner = proc_owner_ref(owner);
 		HASH_ADD(hh, f->shares, owner, sizeof(s->owner), s);
 	}
 	f->charged = s;
@@ -57,7 +57,7 @@ void fold_forget_shares(struct fold *f)
 
 	HASH_ITER (hh, f->shares, s, next) {
 		HASH_DEL(f->shares, s);
-		owner_unref(s->owner);
+		proc_owner_unref(s->owner);
 		free(s);
 	}
 	f->charged = NULL;

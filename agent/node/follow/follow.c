@@ -95,7 +95,7 @@ static void settle(struct follow *f, struct tracked *t)
 	}
 	follow_heap_look(t, t->m);
 	t->debugged = hash;
-	t->m = mappings_unref(t->m);
+	t->m = proc_mappings_unref(t->m);
 	follow_queue_start(f->debug);
 }
 
@@ -139,7 +139,7 @@ static void set_done(struct task *task)
 		settle(f, t);
 	learn_applied_done(&s->out);
 	runtime_process_unref(s->runtimes);
-	mappings_unref(s->m);
+	proc_mappings_unref(s->m);
 }
 
 static void set_soon(struct follow *f, struct tracked *t)
@@ -152,7 +152,7 @@ static void set_soon(struct follow *f, struct tracked *t)
 	s = xcalloc(1, sizeof(*s));
 	s->follow = f;
 	s->id = t->id;
-	s->m = mappings_ref(t->m);
+	s->m = proc_mappings_ref(t->m);
 	s->runtimes = runtime_process_ref(t->runs.known);
 	s->task.run = set_run;
 	s->task.done = set_done;
@@ -164,7 +164,7 @@ static void set_soon(struct follow *f, struct tracked *t)
 void follow_set(struct tracked *t, struct mappings *m)
 {
 	if (!t->m)
-		t->m = mappings_ref(m);
+		t->m = proc_mappings_ref(m);
 	set_soon(t->follow, t);
 }
 
@@ -190,7 +190,7 @@ static void parsed(struct process_id who, void *arg)
 static void forget(struct follow *f, struct tracked *t)
 {
 	HASH_DEL(f->tracked, t);
-	mappings_unref(t->m);
+	proc_mappings_unref(t->m);
 	free(t->missing);
 	follow_runtimes_reset(t);
 	follow_java_reset(t);
@@ -247,8 +247,8 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	t->exec_id = m->exec_id;
 	t->rest_ns = mappings_rest(t->rest_ns, m, now_mono_ns());
 	t->runs.due = true;
-	mappings_unref(t->m);
-	t->m = mappings_ref(m);
+	proc_mappings_unref(t->m);
+	t->m = proc_mappings_ref(m);
 	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
 	t->n_waiting = t->n_tries = 0;
 	set_soon(f, t);
@@ -265,7 +265,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
 		/* Its file had failed, and is tried once more. */
 		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
-			t->m = mappings_ref(u[i].m);
+			t->m = proc_mappings_ref(u[i].m);
 			t->n_waiting = t->n_tries = 0;
 			t->runs.due = true;
 		}
@@ -358,10 +358,11 @@ static void collect(struct follow *f, struct problem_list *now, problem_of *text
 		if (!what.problem)
 			continue;
 		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
-		o = procs_owner(f->config.procs, t->cgroup_id, &until_ns);
+		o = proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns);
 		if (o)
-			report_problems_add(now, procs_plan(f->config.procs), o, &what);
-		owner_unref(o);
+			report_problems_add(now, proc_containers_plan(f->config.containers), o,
+					    &what);
+		proc_owner_unref(o);
 	}
 }
 
@@ -426,11 +427,13 @@ static void tell_parked(struct follow *f)
 
 	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
 		struct owner *o =
-			t->go ? procs_owner(f->config.procs, t->cgroup_id, &until_ns) : NULL;
+			t->go ? proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns)
+			      : NULL;
 
 		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
-			report_problems_add(&now, procs_plan(f->config.procs), o, &what);
-		owner_unref(o);
+			report_problems_add(&now, proc_containers_plan(f->config.containers), o,
+					    &what);
+		proc_owner_unref(o);
 	}
 	report_problems_tell(&f->parked, &now, f->config.report, REASON_GOROUTINES_NOT_SEEN);
 }

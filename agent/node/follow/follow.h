@@ -24,7 +24,7 @@ struct follow_ops {
 };
 struct follow_config { /* borrowed */
 	struct work *work;
-	struct procs *procs;
+	struct containers *containers;
 	struct report *report; /* NULL: nobody is told */
 	struct limit *limit;
 	struct kernel *kernel;

@@ -156,19 +156,20 @@ NOTHING(follow_heap_stop, struct follow *)
 NOTHING(follow_heap_close, struct follow *)
 NOTHING(report_problems_done, struct problem_list *)
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	(void)o;
 	return NULL;
 }
 
-const struct plan *procs_plan(const struct procs *p)
+const struct plan *proc_containers_plan(const struct containers *p)
 {
 	(void)p;
 	return NULL;
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	(void)cgroup_id;

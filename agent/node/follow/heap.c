@@ -33,9 +33,10 @@ struct wish {
 static struct owner *owner_of(const struct tracked *t)
 {
 	uint64_t until_ns;
-	struct owner *o = procs_owner(t->follow->config.procs, t->cgroup_id, &until_ns);
+	struct owner *o =
+		proc_containers_owner(t->follow->config.containers, t->cgroup_id, &until_ns);
 
-	return o && until_ns != UINT64_MAX ? owner_unref(o) : o;
+	return o && until_ns != UINT64_MAX ? proc_owner_unref(o) : o;
 }
 
 static unsigned asked_of(const struct tracked *t)
@@ -43,7 +44,7 @@ static unsigned asked_of(const struct tracked *t)
 	struct owner *o = owner_of(t);
 	unsigned mask = o ? o->event_mask & MEMORY_EVENTS : 0;
 
-	owner_unref(o);
+	proc_owner_unref(o);
 	return mask;
 }
 
@@ -87,7 +88,7 @@ static void look_run(struct task *task)
 
 	l->result = 0;
 	if (!l->m)
-		l->result = mappings_read(l->id, l->exec_id, &l->m);
+		l->result = proc_mappings_read(l->id, l->exec_id, &l->m);
 	if (l->result == 0)
 		l->result =
 			learn_alloc_sites(l->follow->config.files, l->m, l->event_mask, &l->sites);
@@ -153,8 +154,8 @@ static void take_sites(struct tracked *t, struct looking *l)
 	}
 	alloc_sites_free(a->sites);
 	a->sites = TAKE_PTR(l->sites);
-	mappings_unref(a->m);
-	a->m = mappings_ref(l->m);
+	proc_mappings_unref(a->m);
+	a->m = proc_mappings_ref(l->m);
 	a->stale = a->attached || a->busy;
 }
 
@@ -174,7 +175,7 @@ static void look_done(struct task *task)
 			t->allocs.looked_mask = 0; /* again with the next tick */
 	}
 	alloc_sites_free(l->sites);
-	mappings_unref(l->m);
+	proc_mappings_unref(l->m);
 }
 
 static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
@@ -189,7 +190,7 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
-	l->m = m ? mappings_ref(m) : NULL; /* are read again then */
+	l->m = m ? proc_mappings_ref(m) : NULL; /* are read again then */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
 	l->process.tgid = (uint32_t)t->id.tgid;
@@ -378,7 +379,7 @@ void follow_heap_advance(struct tracked *t)
 
 static bool is_asked_for(const struct follow *f)
 {
-	const struct plan *plan = procs_plan(f->config.procs);
+	const struct plan *plan = proc_containers_plan(f->config.containers);
 	unsigned mask = 0;
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
@@ -407,7 +408,7 @@ void follow_heap_reset(struct tracked *t)
 	timer_cancel(&a->timer);
 	follow_heap_detach(t);
 	alloc_sites_free(a->sites);
-	mappings_unref(a->m);
+	proc_mappings_unref(a->m);
 	free(a->problem);
 	follow_unseen_forget(t);
 	*a = (struct allocs){.looking = a->looking, .busy = a->busy};

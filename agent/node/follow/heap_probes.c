@@ -92,7 +92,7 @@ static void hurry(void)
 	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
 }
 
-static void attach_run(struct task *task)
+static void runtime_attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	struct probes *p = kernel_probes(a->p.follow->config.kernel);
@@ -419,7 +419,7 @@ static void count_attached(const struct attaching *a)
 			    &a->spent);
 }
 
-static void attach_done(struct task *task)
+static void runtime_attach_done(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	struct follow *f = a->p.follow;
@@ -435,7 +435,7 @@ static void attach_done(struct task *task)
 	}
 	if (a->attached) /* whom it is for was forgotten, or is another program by now */
 		detach_one(f, a->p.id, a->attached);
-	mappings_unref(a->m);
+	proc_mappings_unref(a->m);
 	learn_site_files_done(&a->files);
 	if (t && !task->work->closing)
 		follow_heap_advance(t);
@@ -452,11 +452,11 @@ void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct lim
 {
 	struct attaching *a = xcalloc(1, sizeof(*a));
 
-	a->p.task.run = attach_run;
-	a->p.task.done = attach_done;
+	a->p.task.run = runtime_attach_run;
+	a->p.task.done = runtime_attach_done;
 	a->cgroup_id = t->cgroup_id;
 	a->before = t->allocs.span_end;
-	a->m = mappings_ref(t->allocs.m);
+	a->m = proc_mappings_ref(t->allocs.m);
 	if (span)
 		a->span = *span;
 	a->old = take_away(t);

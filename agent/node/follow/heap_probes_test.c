@@ -156,12 +156,12 @@ void learn_site_files_done(struct site_files *f)
 	(void)f;
 }
 
-struct mappings *mappings_ref(struct mappings *m)
+struct mappings *proc_mappings_ref(struct mappings *m)
 {
 	return m;
 }
 
-struct mappings *mappings_unref(struct mappings *m)
+struct mappings *proc_mappings_unref(struct mappings *m)
 {
 	(void)m;
 	return NULL;

@@ -24,7 +24,8 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 	return id.tgid == tracked->id.tgid ? tracked : NULL;
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	(void)cgroup_id;
@@ -32,13 +33,13 @@ struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_unt
 	return &owner;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	(void)o;
 	return NULL;
 }
 
-const struct plan *procs_plan(const struct procs *p)
+const struct plan *proc_containers_plan(const struct containers *p)
 {
 	(void)p;
 	return NULL;
@@ -54,18 +55,18 @@ enum limit_mode limit_mode(struct limit *l, uint64_t cgroup_id, enum event e,
 	return LIMIT_STEADY;
 }
 
-struct mappings *mappings_ref(struct mappings *m)
+struct mappings *proc_mappings_ref(struct mappings *m)
 {
 	return m;
 }
 
-struct mappings *mappings_unref(struct mappings *m)
+struct mappings *proc_mappings_unref(struct mappings *m)
 {
 	(void)m;
 	return NULL;
 }
 
-int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
+int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
 	(void)id;
 	(void)exec_id;

@@ -46,7 +46,7 @@ static void ask_run(struct task *task)
 		return;
 	a->result = runtime_java_attach(a->id, version_of(a->runtimes), a->problem);
 	if (a->result == 0) /* without them the next look has what was asked for */
-		(void)mappings_read(a->id, a->exec_id, &a->m);
+		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 
 static void take(struct follow *f, struct tracked *t, const struct asking *a)
@@ -80,7 +80,7 @@ static void ask_done(struct task *task)
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->work->closing)
 		take(a->follow, t, a);
 	runtime_process_unref(a->runtimes);
-	mappings_unref(a->m);
+	proc_mappings_unref(a->m);
 }
 
 /* Its files are the pod's, and may be on a file system that does not answer: others go on. */
@@ -133,10 +133,10 @@ static void ask(struct follow *f, struct tracked *t)
 static bool is_allowed(const struct follow *f, const struct tracked *t)
 {
 	uint64_t until_ns;
-	struct owner *o = procs_owner(f->config.procs, t->cgroup_id, &until_ns);
+	struct owner *o = proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns);
 	bool allowed = o && o->java_attach && until_ns == UINT64_MAX;
 
-	owner_unref(o);
+	proc_owner_unref(o);
 	return allowed;
 }
 

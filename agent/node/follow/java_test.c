@@ -55,7 +55,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	n_looked_again++;
 }
 
-int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
+int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
 	static struct mappings m;
 
@@ -66,13 +66,14 @@ int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 	return 0;
 }
 
-struct mappings *mappings_unref(struct mappings *m)
+struct mappings *proc_mappings_unref(struct mappings *m)
 {
 	(void)m;
 	return NULL;
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	assert_int_equal(cgroup_id, 77);
@@ -80,7 +81,7 @@ struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_unt
 	return selected ? &owner : NULL;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	(void)o;
 	return NULL;

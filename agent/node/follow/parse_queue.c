@@ -105,7 +105,7 @@ static void halve_costs(struct follow_queue *q)
 
 static struct wanted *wanted_done(struct wanted *w)
 {
-	mappings_unref(w->m);
+	proc_mappings_unref(w->m);
 	free(w->waiting);
 	free(w);
 	return NULL;
@@ -161,7 +161,7 @@ static struct wanted *find_or_add(struct follow_queue *q, struct mappings *m, si
 	c->n_wanted++;
 	w = xcalloc(1, sizeof(*w));
 	w->key = key;
-	w->m = mappings_ref(m);
+	w->m = proc_mappings_ref(m);
 	w->k = k;
 	w->cgroup_id = cgroup_id;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);

@@ -76,7 +76,7 @@ static void add(struct follow_queue *q, uint64_t inode, uint64_t bytes, uint64_t
 	struct process_id who = {1, tgid};
 
 	assert_true(follow_queue_add(q, m, 0, cgroup_id, &who));
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 static void work(size_t n)
@@ -168,7 +168,7 @@ static void debug_files_belong_to_a_root(void **state)
 	assert_int_equal(n_told, 0);
 	follow_queue_free(q);
 	m->root_fd = -1;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* Files without anyone who waits; returns how many of them are wanted now. */
@@ -180,7 +180,7 @@ static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64
 		struct mappings *m = file(2 * i, 1000);
 
 		added += follow_queue_add(q, m, 0, cgroup_id, NULL);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 	return added;
 }

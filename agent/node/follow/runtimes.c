@@ -61,7 +61,7 @@ static void on_timer(void *arg)
 
 	if (m)
 		start(t, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* A runtime starts within milliseconds, or when its program comes to it. */
@@ -72,7 +72,7 @@ static void look_later(struct tracked *t, struct mappings *m)
 	unsigned ms = waits_ms[MIN(r->n_again, ARRAY_SIZE(waits_ms) - 1)];
 
 	r->n_again++;
-	r->m = mappings_ref(m);
+	r->m = proc_mappings_ref(m);
 	timer_set(t->follow->config.work->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
 }
 
@@ -93,7 +93,7 @@ static void look_on(struct tracked *t, const struct look *l)
 		r->n_again = 0;
 	if (newer) {
 		start(t, newer);
-		mappings_unref(newer);
+		proc_mappings_unref(newer);
 		return;
 	}
 	if (r->unset) {
@@ -122,7 +122,7 @@ static void look_done(struct task *task)
 	}
 	runtime_process_unref(l->old);
 	runtime_process_unref(l->found);
-	mappings_unref(l->m);
+	proc_mappings_unref(l->m);
 	free(l->problem);
 	free(l->unnamed);
 }
@@ -132,14 +132,14 @@ static void start(struct tracked *t, struct mappings *m)
 	struct look *l;
 
 	if (t->runs.looking) { /* by a thread that the process may have blocked */
-		mappings_unref(t->runs.m);
-		t->runs.m = mappings_ref(m);
+		proc_mappings_unref(t->runs.m);
+		t->runs.m = proc_mappings_ref(m);
 		return;
 	}
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
-	l->m = mappings_ref(m);
+	l->m = proc_mappings_ref(m);
 	l->old = runtime_process_ref(t->runs.known);
 	l->process.tgid = (uint32_t)t->id.tgid;
 	l->process.cgroup_id = t->cgroup_id;
@@ -160,7 +160,7 @@ void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely)
 	if (!likely && !r->known)
 		return;
 	timer_cancel(&r->timer);
-	r->m = mappings_unref(r->m);
+	r->m = proc_mappings_unref(r->m);
 	start(t, m);
 }
 
@@ -174,6 +174,6 @@ void follow_runtimes_reset(struct tracked *t)
 	*r = (struct runs){
 		.looking = r->looking,
 		.known = runtime_process_unref(r->known),
-		.m = mappings_unref(r->m),
+		.m = proc_mappings_unref(r->m),
 	};
 }

@@ -37,13 +37,14 @@ static void read_run(struct task *task)
 static uint64_t sample_bytes(const struct tracked *t)
 {
 	uint64_t until_ns, bytes = 0;
-	struct owner *o = procs_owner(t->follow->config.procs, t->cgroup_id, &until_ns);
+	struct owner *o =
+		proc_containers_owner(t->follow->config.containers, t->cgroup_id, &until_ns);
 
 	if (o)
 		bytes = t->allocs.attached_mask & 1u << EVENT_MEM_ALLOC
 				? o->settings.alloc_sample_bytes
 				: o->settings.inuse_sample_bytes;
-	owner_unref(o);
+	proc_owner_unref(o);
 	return bytes;
 }
 

@@ -39,7 +39,8 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 	return read_result;
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	(void)cgroup_id;
@@ -47,7 +48,7 @@ struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_unt
 	return NULL;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	assert_null(o);
 	return NULL;

@@ -59,8 +59,8 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 	for (size_t i = 0; i < d->n_cgroups; i++) {
 		const struct raw_cgroup *c = &d->cgroups[i];
 
-		procs_cgroup(k->config.procs, c->id, c->parent_id, c->path, c->removed,
-			     now_boot_ns());
+		proc_containers_cgroup(k->config.containers, c->id, c->parent_id, c->path,
+				       c->removed, now_boot_ns());
 		/* A filter that is on its way does not know of it and leaves it alone, wanted or not. */
 		k->filter_stale |= c->armed && !c->removed;
 	}
@@ -99,7 +99,7 @@ static void drain_done(struct task *t)
 
 static bool wants_memory(const struct kernel *kernel)
 {
-	const struct plan *plan = procs_plan(kernel->config.procs);
+	const struct plan *plan = proc_containers_plan(kernel->config.containers);
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)

@@ -100,7 +100,7 @@ static unsigned events_of(struct hosts *h, const char *comm)
 			mask |= 1u << e;
 		if (r < 0 && !__atomic_exchange_n(&h->told, true, __ATOMIC_RELAXED))
 			log_warn("%s-profile.regex takes too many steps on '%s': left out",
-				 event_info(e)->name, comm);
+				 profile_event_info(e)->name, comm);
 	}
 	return mask;
 }
@@ -298,7 +298,7 @@ static int add_event(struct hosts *h, enum event e, const char *regex, struct fi
 		h->event_mask |= 1u << e;
 		return 0;
 	}
-	snprintf(path, sizeof(path), "%s-profile.regex", event_info(e)->name);
+	snprintf(path, sizeof(path), "%s-profile.regex", profile_event_info(e)->name);
 	return field_error_set(reterr, path, "%s", bad.reason);
 }
 

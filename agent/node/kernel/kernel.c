@@ -22,7 +22,7 @@ void kernel_complain(struct kernel *k, const char *what, const char *why)
 
 void kernel_tell_targets(struct kernel *k, enum reason reason, const char *message)
 {
-	const struct plan *plan = procs_plan(k->config.procs);
+	const struct plan *plan = proc_containers_plan(k->config.containers);
 
 	for (size_t i = 0; k->config.report && plan && i < plan->n_targets; i++)
 		if (plan->targets[i].containers_planned || !*message)
@@ -36,7 +36,7 @@ bool kernel_is_asked(const struct kernel *k)
 
 static bool is_selected(const struct kernel *k)
 {
-	const struct plan *plan = procs_plan(k->config.procs);
+	const struct plan *plan = proc_containers_plan(k->config.containers);
 
 	return kernel_is_asked(k) || (plan && plan->n_pods > 0);
 }
@@ -47,7 +47,7 @@ static bool is_selected(const struct kernel *k)
  */
 static bool is_wanted(const struct kernel *k)
 {
-	const struct plan *plan = procs_plan(k->config.procs);
+	const struct plan *plan = proc_containers_plan(k->config.containers);
 
 	if (is_selected(k))
 		return true;
@@ -68,7 +68,8 @@ bool kernel_active(const struct kernel *k)
 
 bool kernel_idle(const struct kernel *k)
 {
-	return !is_selected(k) && (procs_plan(k->config.procs) || !k->config.has_api_server);
+	return !is_selected(k) &&
+	       (proc_containers_plan(k->config.containers) || !k->config.has_api_server);
 }
 
 bool kernel_loaded(const struct kernel *k)
@@ -98,7 +99,7 @@ bool kernel_settled(const struct kernel *k)
 struct push {
 	struct task task;
 	struct kernel *kernel;
-	struct procs_filter *want;
+	struct container_filter *want;
 	size_t n;
 	uint64_t drain_number;
 	struct support_copy support;
@@ -143,14 +144,14 @@ static void push_done(struct task *t)
 
 static void push_filter(struct kernel *k)
 {
-	const struct procs_filter *want;
+	const struct container_filter *want;
 	struct push *p;
 	bool changed;
 	size_t n;
 
 	if (k->filter_busy)
 		return;
-	want = procs_filter(k->config.procs, now_boot_ns(), &n, &changed);
+	want = proc_containers_filter(k->config.containers, now_boot_ns(), &n, &changed);
 	if (!changed && !k->filter_stale)
 		return;
 	p = xcalloc(1, sizeof(*p));
@@ -203,7 +204,7 @@ static void scan_run(struct task *t)
 {
 	struct scan *s = (struct scan *)t;
 
-	s->result = cgroup_scan(s->kernel->config.hierarchy, &s->found);
+	s->result = proc_cgroup_scan(s->kernel->config.hierarchy, &s->found);
 }
 
 static void scan_done(struct task *t)
@@ -216,8 +217,8 @@ static void scan_done(struct task *t)
 	if (s->result < 0)
 		kernel_complain(k, k->config.hierarchy->mount, strerror(-s->result));
 	if (s->found)
-		procs_scanned(k->config.procs, s->found, now_boot_ns());
-	cgroup_scan_free(s->found);
+		proc_containers_scanned(k->config.containers, s->found, now_boot_ns());
+	proc_cgroup_scan_free(s->found);
 	if (!k->config.work->closing)
 		kernel_sync(k);
 }
@@ -234,7 +235,7 @@ static void scan(struct kernel *k)
 
 	if (k->scan_busy || !k->config.hierarchy->mount[0] || !k->config.has_pods)
 		return;
-	if (procs_wants_scan(k->config.procs))
+	if (proc_containers_wants_scan(k->config.containers))
 		wait_ns = SCAN_EARLY_NS;
 	if (k->scanned_ns && now_ns < k->scanned_ns + wait_ns) {
 		timer_set(k->config.work->loop, &k->scan_timer, k->scanned_ns + wait_ns - now_ns,

@@ -23,7 +23,7 @@ struct kernel_ops {
 };
 struct kernel_config { /* borrowed */
 	struct work *work;
-	struct procs *procs;
+	struct containers *containers;
 	struct report *report; /* NULL: nobody is told */
 	struct limit *limit;
 	const struct config *conf;

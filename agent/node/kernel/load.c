@@ -40,8 +40,8 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 	if (c->n < MAX_SUPPORT)
 		c->items[c->n++] = (struct support){
 			.feature = "process-files",
-			.ok = !*mappings_problem(),
-			.reason = *mappings_problem() ? mappings_problem() : NULL,
+			.ok = !*proc_mappings_problem(),
+			.reason = *proc_mappings_problem() ? proc_mappings_problem() : NULL,
 		};
 	if (c->n < MAX_SUPPORT)
 		c->items[c->n++] = (struct support){

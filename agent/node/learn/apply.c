@@ -108,7 +108,7 @@ static uint64_t tag_of(const struct mapping *m)
 	/*
 	 * Of a file that was rewritten since, the tag and m->ctime_ns would mean different bytes.
 	 */
-	if (r < 0 || (!mapping_is_unsure(m) && !mapping_file_is_unchanged(m)))
+	if (r < 0 || (!mapping_is_unsure(m) && !proc_mapping_file_is_unchanged(m)))
 		return PF_TAG_UNKNOWN;
 	return tag;
 }
@@ -171,7 +171,7 @@ static void note_missing(struct applied *a, const struct mapping *m, const char 
 
 	if (a->missing)
 		return;
-	path = text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
+	path = elf_text_clean(n > PATH_SHOWN ? m->path + n - PATH_SHOWN : m->path);
 	a->missing = xasprintf("%s%s: %s", n > PATH_SHOWN ? "..." : "", path, why);
 }
 
@@ -244,7 +244,7 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		else if (r < 0)
 			note_error(&a, &m->items[i], r);
 	}
-	a.runs = runtimes_likely(m, indexes);
+	a.runs = runtime_likely(m, indexes);
 	r = unwind_process(u, m, indexes, pending, runtimes);
 	for (size_t i = 0; i < m->n; i++) {
 		if (indexes[i]) {

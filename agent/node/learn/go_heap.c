@@ -81,8 +81,8 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	if (!alloc && !live)
 		return;
 	if (r->n_addresses && !add_stack(f, r, hash)) {
-		samples_lost(1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
-		samples_lost(1u << EVENT_MEM_INUSE, "go_heap_full", live);
+		profile_samples_lost(1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
+		profile_samples_lost(1u << EVENT_MEM_INUSE, "go_heap_full", live);
 		return;
 	}
 	if (alloc)
@@ -113,17 +113,17 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	struct process_memory *pm;
 	struct memory *m;
 	struct feed f = {.who = who};
-	int r = process_memory_open(process_id_of(who), &pm);
+	int r = runtime_process_memory_open(process_id_of(who), &pm);
 
 	if (r < 0)
 		return r;
-	m = process_memory(pm);
+	m = runtime_process_memory(pm);
 	m->budget_bytes = READ_BUDGET;
 	f.d = drain_new(FRAMES_BYTES_MAX);
 	f.d->from_ns = f.d->to_ns = now_boot_ns();
 	add_names(f.d, who->tgid);
 	r = alloc_go_read(g, m, on_record, &f);
-	process_memory_close(pm);
+	runtime_process_memory_close(pm);
 	if (r < 0 && r != -E2BIG) {
 		drain_free(f.d);
 		return r;

@@ -40,11 +40,11 @@ static int set_up(void **state)
 	if (f->image.bytes == MAP_FAILED)
 		return -1;
 	*go_word(&f->image, GO_RATE) = 1;
-	if (elf_to_index(fd, none, 64 << 20, &memfd) != PARSE_OK)
+	if (parse_elf_to_index(fd, none, 64 << 20, &memfd) != PARSE_OK)
 		return -1;
 	close(fd);
 	assert_int_equal(elf_index_open(memfd, &f->index), 0);
-	f->g = go_heap_new(&f->image.at, f->index, 0);
+	f->g = alloc_go_heap_new(&f->image.at, f->index, 0);
 	f->who = (struct go_process){.tgid = (uint32_t)getpid(),
 				     .exec_id = 7,
 				     .cgroup_id = 99,

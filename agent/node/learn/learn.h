@@ -35,7 +35,7 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		 const struct runtime_process *runtimes, struct applied *ret);
 /*
  * runs.c: what the process runs besides native code, of the files that are known by now. Reads its memory, which may
- * block: the files worker's (record: the main thread). old, ret and ret_again as runtimes_learn has them.
+ * block: the files worker's (record: the main thread). old, ret and ret_again as runtime_learn has them.
  */
 int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
 		    struct runtime_process **ret, bool *ret_again);

@@ -30,8 +30,8 @@ int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_pro
 	_cleanup_free_ struct elf_index **indexes = indexes_known(f, m);
 	int r = 0;
 
-	if (old || runtimes_likely(m, indexes)) {
-		r = runtimes_learn(old, m, indexes, ret, ret_again);
+	if (old || runtime_likely(m, indexes)) {
+		r = runtime_learn(old, m, indexes, ret, ret_again);
 	} else {
 		*ret = NULL;
 		*ret_again = false;
@@ -46,16 +46,16 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 	_cleanup_free_ struct elf_index **indexes = NULL;
 	struct process_memory *memory;
 	struct runtime_look look = {.maps = m};
-	int r = process_memory_open(process_id_of(m), &memory);
+	int r = runtime_process_memory_open(process_id_of(m), &memory);
 
 	if (r < 0)
 		return r;
 	indexes = indexes_known(f, m);
 	look.indexes = indexes;
-	look.memory = process_memory(memory);
+	look.memory = runtime_process_memory(memory);
 	r = alloc_sites_find(&look, event_mask, ret);
 	indexes_done(indexes, m->n);
-	process_memory_close(memory);
+	runtime_process_memory_close(memory);
 	return r;
 }
 
@@ -63,11 +63,11 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
 {
 	for (size_t i = 0; i < l->n_ranges; i++) {
-		const struct mapping *x = mappings_find(m, l->ranges[i].start);
+		const struct mapping *x = proc_mappings_find(m, l->ranges[i].start);
 		size_t n = x ? strlen(x->path) : 0;
 
 		if (n && x->path[0] == '/')
-			return text_clean(n > PATH_SHOWN ? x->path + n - PATH_SHOWN : x->path);
+			return elf_text_clean(n > PATH_SHOWN ? x->path + n - PATH_SHOWN : x->path);
 	}
 	return NULL;
 }

@@ -100,11 +100,11 @@ static void bench(struct files *f, size_t k)
 	pid = start(programs[k].argv);
 	usleep(START_NS / 1000);
 	if (proc_start_boottime(pid, &start_ns) == 0 &&
-	    mappings_read((struct process_id){start_ns, pid}, 1, &m) == 0) {
+	    proc_mappings_read((struct process_id){start_ns, pid}, 1, &m) == 0) {
 		parse_all(f, m);
 		learn(f, programs[k].name, m);
 	}
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }

@@ -12,7 +12,7 @@
 
 struct limit_config { /* all borrowed */
 	struct work *work;
-	struct procs *procs;
+	struct containers *containers;
 	struct report *report;			  /* NULL: nobody is told */
 	const struct cgroup_hierarchy *hierarchy; /* where CPU times are read; mount "": none */
 	uint64_t window_ns;

@@ -50,7 +50,9 @@ static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_
 	if (mode == LIMIT_REFUSED) {
 		a->asked = limit_asked(o, p);
 		a->retry_ns = now_mono_ns() + RETRY_NS;
-		counter_add(counter("podflame_over_budget_total", "event", event_info(e)->name), 1);
+		counter_add(
+			counter("podflame_over_budget_total", "event", profile_event_info(e)->name),
+			1);
 	}
 	if (mode == LIMIT_STEADY && (a->mode != mode || !a->tried))
 		p->lately = (struct traps){0};

@@ -31,9 +31,9 @@ struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id)
 static struct owner *owner_now(const struct limit *o, uint64_t cgroup_id)
 {
 	uint64_t until_ns;
-	struct owner *owner = procs_owner(o->config.procs, cgroup_id, &until_ns);
+	struct owner *owner = proc_containers_owner(o->config.containers, cgroup_id, &until_ns);
 
-	return owner && until_ns == UINT64_MAX ? owner : owner_unref(owner);
+	return owner && until_ns == UINT64_MAX ? owner : proc_owner_unref(owner);
 }
 
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
@@ -48,7 +48,7 @@ struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 		return NULL;
 	if (HASH_COUNT(o->payers) >= MAX_PAYERS) {
 		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
-		owner_unref(owner);
+		proc_owner_unref(owner);
 		return NULL;
 	}
 	p = xcalloc(1, sizeof(*p));
@@ -62,7 +62,7 @@ struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 static void forget(struct limit *o, struct payer *p)
 {
 	HASH_DEL(o->payers, p);
-	owner_unref(p->owner);
+	proc_owner_unref(p->owner);
 	free(p);
 }
 
@@ -91,7 +91,8 @@ static bool keep(struct limit *o, const struct payer *p)
 			least = OFF_SHARES(MIN(least.note, x->off.note),
 					   MIN(least.keep, x->off.keep));
 	return !p->owner->container_id ||
-	       procs_keep_off(o->config.procs, p->owner->container_id, least.note, least.keep);
+	       proc_containers_keep_off(o->config.containers, p->owner->container_id, least.note,
+					least.keep);
 }
 
 static void watch_switches(struct limit *o, struct payer *p, uint64_t cpu_ns)
@@ -130,7 +131,7 @@ static void read_run(struct task *task)
 	r->at_ns = now_mono_ns();
 	for (size_t i = 0; i < r->n && h->mount[0]; i++)
 		r->items[i].known =
-			cgroup_cpu_read(h, r->items[i].cgroup_id, &r->items[i].cpu) == 0;
+			proc_cgroup_cpu_read(h, r->items[i].cgroup_id, &r->items[i].cpu) == 0;
 }
 
 /* What it used since the last round; not known: as if one CPU all the time. */
@@ -201,7 +202,7 @@ static void refresh_owners(struct limit *o)
 			let_go(o, p);
 			continue;
 		}
-		owner_unref(p->owner);
+		proc_owner_unref(p->owner);
 		p->owner = owner;
 		for (enum event e = 0; e < _EVENT_MAX; e++)
 			if (!(owner->event_mask & 1u << e))

@@ -96,7 +96,7 @@ static struct lowered *find(const struct rates *l, const char *id)
 
 static void tell(struct rates *l)
 {
-	const struct plan *plan = procs_plan(l->config->procs);
+	const struct plan *plan = proc_containers_plan(l->config->containers);
 	struct problem_list now = {0};
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
@@ -109,7 +109,7 @@ static void tell(struct rates *l)
 			const struct owner o = {.tags = {tags, ARRAY_SIZE(tags), 0},
 						.container_id = c->id,
 						.pod_uid = pod->uid};
-			const struct problem what = {event_info(EVENT_ON_CPU)->name,
+			const struct problem what = {profile_event_info(EVENT_ON_CPU)->name,
 						     "is sampled less often", t ? t->text : NULL};
 
 			if (t)
@@ -148,7 +148,7 @@ static void lower(struct rates *l, const struct plan_container *c, unsigned hz)
 	}
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
 		hz = t->hz;
-	if (hz == t->hz || procs_cap_hz(l->config->procs, c->id, hz))
+	if (hz == t->hz || proc_containers_cap_hz(l->config->containers, c->id, hz))
 		hold(l, t, c, hz);
 	else
 		drop(l, t);
@@ -160,7 +160,7 @@ static void release(struct rates *l, const struct plan_container *c)
 
 	if (!t)
 		return;
-	procs_cap_hz(l->config->procs, c->id, 0);
+	proc_containers_cap_hz(l->config->containers, c->id, 0);
 	drop(l, t);
 }
 
@@ -192,7 +192,7 @@ static void forget_gone(struct rates *l)
 
 	HASH_ITER (hh, l->lowered, t, tmp) {
 		if (!t->seen) {
-			procs_cap_hz(l->config->procs, t->id, 0);
+			proc_containers_cap_hz(l->config->containers, t->id, 0);
 			drop(l, t);
 			continue;
 		}
@@ -203,7 +203,7 @@ static void forget_gone(struct rates *l)
 void limit_stats(struct limit *limit, const struct probes_stats *s, const struct drain *d)
 {
 	struct rates *l = limit->rates;
-	const struct plan *plan = procs_plan(l->config->procs);
+	const struct plan *plan = proc_containers_plan(l->config->containers);
 	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; d && i < d->n_samples; i++)

@@ -48,24 +48,24 @@ static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_t
 	struct limit_config c = {0};
 	struct limit *l;
 	struct plan *plan = testplan(UID, UID, ID, false);
-	const struct procs_filter *f;
+	const struct container_filter *f;
 	unsigned hz;
 	bool changed;
 	size_t n_filter;
 
-	assert_int_equal(procs_new(&c.procs), 0);
+	assert_int_equal(proc_containers_new(&c.containers), 0);
 	plan->pods->containers->event_mask = event_mask;
 	plan->pods->containers->overhead_percent = percent;
 	plan->pods->containers->sample_hz = event_mask & 1u << EVENT_ON_CPU ? 99 : 0;
-	procs_apply(c.procs, plan, 1);
-	procs_cgroup(c.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	proc_containers_apply(c.containers, plan, 1);
+	proc_containers_cgroup(c.containers, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
 	l = limit_new(&c);
 	limit_stats(l, &s, &d);
-	f = procs_filter(c.procs, 1, &n_filter, &changed);
+	f = proc_containers_filter(c.containers, 1, &n_filter, &changed);
 	assert_int_equal(n_filter, 1);
 	hz = f[0].sample_hz;
 	limit_free(l);
-	procs_free(c.procs);
+	proc_containers_free(c.containers);
 	return hz;
 }
 
@@ -102,7 +102,7 @@ static void ask(unsigned hz, double percent)
 
 	plan->pods->containers->sample_hz = hz;
 	plan->pods->containers->overhead_percent = percent;
-	procs_apply(config.procs, plan, 1);
+	proc_containers_apply(config.containers, plan, 1);
 }
 
 /* Ten seconds with so many samples of so much; what the container's rate is then. */
@@ -110,7 +110,7 @@ static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 {
 	struct raw_sample sample = {.event = EVENT_ON_CPU, .n = n};
 	const struct drain d = {.samples = &sample, .n_samples = 1};
-	const struct procs_filter *f;
+	const struct container_filter *f;
 	struct probes_stats s;
 	size_t n_filter;
 	bool changed;
@@ -119,7 +119,7 @@ static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 	ticks_ns += n * ns_of_a_tick;
 	s = (struct probes_stats){.ticks_ns = ticks_ns};
 	limit_stats(limit, &s, &d);
-	f = procs_filter(config.procs, 1, &n_filter, &changed);
+	f = proc_containers_filter(config.containers, 1, &n_filter, &changed);
 	assert_int_equal(n_filter, 1);
 	return f[0].sample_hz;
 }
@@ -130,10 +130,10 @@ static int set_up(void **state)
 	config = (struct limit_config){.report = (struct report *)&config};
 	told[0] = '\0';
 	ticks_ns = 0;
-	if (procs_new(&config.procs) < 0)
+	if (proc_containers_new(&config.containers) < 0)
 		return -1;
 	ask(99, 0.1);
-	procs_cgroup(config.procs, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	proc_containers_cgroup(config.containers, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
 	limit = limit_new(&config);
 	return 0;
 }
@@ -142,7 +142,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	limit_free(limit);
-	procs_free(config.procs);
+	proc_containers_free(config.containers);
 	return 0;
 }
 
@@ -185,11 +185,11 @@ static void test_no_room(void **state)
 	(void)state;
 	for (unsigned i = 0; i < MAX_CAPS; i++) {
 		snprintf(id, sizeof(id), "%064x", i);
-		assert_true(procs_cap_hz(config.procs, id, 10));
+		assert_true(proc_containers_cap_hz(config.containers, id, 10));
 	}
 	assert_int_equal(round_of(1000, 18000), 99);
 	assert_string_equal(told, "");
-	assert_true(procs_cap_hz(config.procs, id, 0));
+	assert_true(proc_containers_cap_hz(config.containers, id, 0));
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told, "50 instead of 99 Hz"));
 }

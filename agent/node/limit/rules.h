@@ -20,7 +20,7 @@
 struct switches { /* of a selected container's threads, in one round */
 	uint64_t hits, cpu_ns;
 };
-/* Of its switches, as procs_keep_off has them. */
+/* Of its switches, as proc_containers_keep_off has them. */
 struct off_shares {
 	uint32_t note, keep;
 };

@@ -25,7 +25,7 @@ static void add_generation(const char *uid, void *arg)
 
 uint64_t limit_asked(const struct limit *o, const struct payer *p)
 {
-	struct asking a = {.plan = procs_plan(o->config.procs)};
+	struct asking a = {.plan = proc_containers_plan(o->config.containers)};
 
 	plan_targets_of(a.plan, p->owner->container_id, p->owner->pod_uid, add_generation, &a);
 	return a.hash;
@@ -111,9 +111,9 @@ static char *estimated_text(enum event e, uint32_t ppm)
 static void tell(struct problem_list *l, const struct limit *o, const struct payer *p, enum event e,
 		 const char *problem, const char *detail)
 {
-	const struct problem what = {event_info(e)->name, problem, detail};
+	const struct problem what = {profile_event_info(e)->name, problem, detail};
 
-	report_problems_add(l, procs_plan(o->config.procs), p->owner, &what);
+	report_problems_add(l, proc_containers_plan(o->config.containers), p->owner, &what);
 }
 
 void limit_tell(struct limit *o)

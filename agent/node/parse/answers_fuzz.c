@@ -219,8 +219,8 @@ static void parse_one(struct parser *p, int file, bool debug)
 	int r;
 
 	next_sequence = p->sequence + 1;
-	r = debug ? parser_debug(p, &f, &i) : parser_elf(p, file, &i);
-	check(r == 0 ? i && !*parser_reason(p) : !i && *parser_reason(p));
+	r = debug ? parse_debug(p, &f, &i) : parse_elf(p, file, &i);
+	check(r == 0 ? i && !*parse_reason(p) : !i && *parse_reason(p));
 	check(!is_good || r == 0);
 	elf_index_unref(i);
 }
@@ -250,10 +250,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	is_good = false;
 	next_sequence = 1;
 	c.marks = take() & 1 ? marks : NULL;
-	check(parser_new(&(struct parser_config){.marks = bad_marks}, &p) == -EINVAL && !p);
-	if (parser_new(&c, &p) == 0) {
+	check(parse_new(&(struct parser_config){.marks = bad_marks}, &p) == -EINVAL && !p);
+	if (parse_new(&c, &p) == 0) {
 		use(p);
-		parser_free(p);
+		parse_free(p);
 	} else {
 		check(!p);
 	}

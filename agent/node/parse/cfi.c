@@ -8,7 +8,7 @@
 #define CIES_MAX (1u << 18)
 #define FDES_MAX (2u << 20)
 
-uint64_t bytes_leb(struct bytes *b, bool is_signed)
+uint64_t parse_bytes_leb(struct bytes *b, bool is_signed)
 {
 	uint64_t value = 0;
 	unsigned shift = 0;
@@ -54,7 +54,7 @@ static uint64_t read_value(struct bytes *b, uint8_t encoding)
 }
 
 /* Indirect ones name memory of the process, aligned and function-relative ones don't occur. */
-uint64_t cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding)
+uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding)
 {
 	uint64_t at = s->address + (b->p - s->data);
 	uint64_t value = read_value(b, encoding);
@@ -180,7 +180,7 @@ static bool read_cie(struct cfi *c, const struct entry *e, struct cfi_cie *ret)
 	} else {
 		ret->signal = strchr(letters, 'S');
 	}
-	return !b.bad && cfi_initial(c, ret, b);
+	return !b.bad && parse_cfi_initial(c, ret, b);
 }
 
 static void add_cie(struct cfi *c, const struct entry *e)
@@ -228,7 +228,7 @@ static bool add_fde(struct cfi *c, const struct cfi_section *s, const struct ent
 
 	if (!cie)
 		return false;
-	start = cfi_pointer(s, &b, cie->pointers);
+	start = parse_cfi_pointer(s, &b, cie->pointers);
 	length = read_value(&b, cie->pointers);
 	if (cie->sized)
 		bytes_take(&b, bytes_uleb(&b));
@@ -265,7 +265,7 @@ static void sort_fdes(struct cfi *c)
 }
 
 /* CIEs first: .debug_frame may name one that comes later. */
-void cfi_read(struct cfi *c, const struct cfi_section *s)
+void parse_cfi_read(struct cfi *c, const struct cfi_section *s)
 {
 	struct bytes b = {s->data, s->data + s->n, false};
 	struct entry e;
@@ -284,7 +284,7 @@ void cfi_read(struct cfi *c, const struct cfi_section *s)
 	sort_fdes(c);
 }
 
-void cfi_done(struct cfi *c)
+void parse_cfi_done(struct cfi *c)
 {
 	free(c->cies);
 	free(c->fdes);

@@ -50,18 +50,18 @@ static inline int64_t bytes_signed(struct bytes *b, unsigned n)
 	return (int64_t)(bytes_fixed(b, n) << unused) >> unused;
 }
 
-uint64_t bytes_leb(struct bytes *b, bool is_signed);
+uint64_t parse_bytes_leb(struct bytes *b, bool is_signed);
 
 static inline uint64_t bytes_uleb(struct bytes *b)
 {
 	if (b->p < b->end && *b->p < 0x80)
 		return *b->p++;
-	return bytes_leb(b, false);
+	return parse_bytes_leb(b, false);
 }
 
 static inline int64_t bytes_sleb(struct bytes *b)
 {
-	return (int64_t)bytes_leb(b, true);
+	return (int64_t)parse_bytes_leb(b, true);
 }
 
 /* ---- where registers of the caller are, at one place ---- */
@@ -87,7 +87,7 @@ struct cfi_state {
 	struct cfi_where cfa, fp, sp, ra;
 };
 /* cfi_rule.c: its rule, or one of enum pf_rule_special. signal: the CIE says 'S'. */
-uint16_t cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
+uint16_t parse_cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
 
 /* ---- entries ---- */
 
@@ -123,11 +123,11 @@ struct cfi {
 	bool cut;	/* too many entries */
 };
 /* cfi.c: the CIEs and FDEs of a section, sorted by start. */
-void cfi_read(struct cfi *c, const struct cfi_section *s);
-void cfi_done(struct cfi *c);
-uint64_t cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding);
+void parse_cfi_read(struct cfi *c, const struct cfi_section *s);
+void parse_cfi_done(struct cfi *c);
+uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding);
 
 /* cfi_program.c: the state that a CIE begins with; false: damaged. */
-bool cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program);
+bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program);
 /* The rows of an FDE up to `end`. */
-void cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows);
+void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows);

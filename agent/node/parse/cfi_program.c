@@ -31,10 +31,10 @@ static void settle(struct run *r)
 	if (!r->changed)
 		return;
 	r->changed = false;
-	rule = cfi_rule(&r->now, r->cie->signal, r->rows);
+	rule = parse_cfi_rule(&r->now, r->cie->signal, r->rows);
 	if (rule == r->row_rule)
 		return;
-	rows_add(r->rows, r->row_start, r->at, r->row_rule);
+	parse_rows_add(r->rows, r->row_start, r->at, r->row_rule);
 	r->row_start = r->at;
 	r->row_rule = rule;
 }
@@ -229,7 +229,7 @@ static bool step_extended(struct run *r, uint8_t op)
 	case DW_CFA_nop:
 		return true;
 	case DW_CFA_set_loc:
-		return advance_to(r, cfi_pointer(&r->cfi->section, b, r->cie->pointers));
+		return advance_to(r, parse_cfi_pointer(&r->cfi->section, b, r->cie->pointers));
 	case DW_CFA_advance_loc1:
 		return advance(r, bytes_fixed(b, 1));
 	case DW_CFA_advance_loc2:
@@ -297,7 +297,7 @@ static bool run(struct run *r)
 	return !r->program.bad;
 }
 
-bool cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
+bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
 {
 	struct run r;
 
@@ -315,7 +315,7 @@ bool cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
 	return true;
 }
 
-void cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows)
+void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows)
 {
 	struct run r; /* not zeroed: it is large, and there is one for each function */
 
@@ -340,5 +340,5 @@ void cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows 
 	}
 	if (r.at < end)
 		settle(&r);
-	rows_add(rows, r.row_start, end, r.row_rule);
+	parse_rows_add(rows, r.row_start, end, r.row_rule);
 }

@@ -307,7 +307,7 @@ static bool is_ucontext(const struct cfi_state *s, const struct pf_rule *rule)
 	       ra.reg == CFI_RSP && ra.offset == 168;
 }
 
-uint16_t cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows)
+uint16_t parse_cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows)
 {
 	struct pf_rule rule = {0};
 
@@ -320,5 +320,5 @@ uint16_t cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows)
 	if (!sp_is_cfa(&s->sp) || !ra_of(&s->ra, &rule))
 		return PF_RULE_UNSUPPORTED;
 	fp_of(&s->fp, &rule);
-	return rows_rule(rows, &rule);
+	return parse_rows_rule(rows, &rule);
 }

@@ -88,10 +88,10 @@ static enum parse_reason work(const struct parse_request *request, char **marks,
 	if (n_got == 0)
 		return PARSE_IO;
 	if (request->what != PARSE_DEBUG)
-		return elf_to_index(got[0], (const char *const *)marks, request->max_index_bytes,
-				    ret_memfd);
+		return parse_elf_to_index(got[0], (const char *const *)marks,
+					  request->max_index_bytes, ret_memfd);
 	place_fds(request, got, n_got, fds);
-	return elf_to_debug_index(fds, PARSE_FDS_MAX, request->max_index_bytes, ret_memfd);
+	return parse_elf_to_debug_index(fds, PARSE_FDS_MAX, request->max_index_bytes, ret_memfd);
 }
 
 static int answer(const struct parse_request *request, char **marks, const int *fds, size_t n_fds)

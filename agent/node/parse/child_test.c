@@ -27,7 +27,7 @@ static struct parser *new_parser(uint64_t timeout_ns)
 	struct parser_config c = {.timeout_ns = timeout_ns};
 	struct parser *p;
 
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	return p;
 }
 
@@ -38,10 +38,10 @@ static int parse(struct parser *p, const struct test_kind *k, const struct test_
 	struct parse_debug_files f = {t->main_fd, t->debug_fd, dwo_fds, ARRAY_SIZE(dwo_fds)};
 
 	if (!k->debug)
-		return parser_elf(p, t->main_fd, ret);
+		return parse_elf(p, t->main_fd, ret);
 	for (size_t i = 0; i < ARRAY_SIZE(dwo_fds); i++)
 		dwo_fds[i] = t->dwo_fd;
-	return parser_debug(p, &f, ret);
+	return parse_debug(p, &f, ret);
 }
 
 /* ---- what the child did ---- */
@@ -79,7 +79,7 @@ static void assert_works(struct parser *p, const struct test_kind *k, const stru
 	for (int tries = 0; r == -ETIMEDOUT && tries < TRIES; tries++)
 		r = parse(p, k, t, &i);
 	assert_int_equal(r, 0);
-	assert_string_equal(parser_reason(p), "");
+	assert_string_equal(parse_reason(p), "");
 	assert_int_equal(assert_found(k, i), found);
 }
 
@@ -97,8 +97,8 @@ static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
 		assert_found(k, i);
 	}
 	start = program_cpu_ns(child) - start;
-	assert_int_equal(parser_restarts(p), 0);
-	parser_free(p);
+	assert_int_equal(parse_restarts(p), 0);
+	parse_free(p);
 	return start;
 }
 
@@ -143,11 +143,11 @@ static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enu
 		if (r == 0)
 			elf_index_unref(i);
 		if (r < 0 || blow == TEST_TRUNCATE) {
-			assert_int_equal(kill(child, 0), parser_restarts(p) ? -1 : 0);
+			assert_int_equal(kill(child, 0), parse_restarts(p) ? -1 : 0);
 			*ret = p;
 			return r;
 		}
-		parser_free(p);
+		parse_free(p);
 	}
 	return -EAGAIN;
 }
@@ -161,13 +161,13 @@ static void costs_one_file(const struct test_kind *k, struct test_files *big,
 	struct parser *p = NULL;
 
 	assert_int_equal(hit(k, big, ns, blow, &p), blow == TEST_KILL ? -EPIPE : -ETIMEDOUT);
-	assert_string_equal(parser_reason(p), reason);
+	assert_string_equal(parse_reason(p), reason);
 	assert_int_equal(failures(reason), before + 1);
-	assert_int_equal(parser_restarts(p), 1);
+	assert_int_equal(parse_restarts(p), 1);
 	assert_works(p, k, small, found);
 	if (blow == TEST_KILL)
-		assert_int_equal(parser_restarts(p), 1);
-	parser_free(p);
+		assert_int_equal(parse_restarts(p), 1);
+	parse_free(p);
 }
 
 /* Ends the big file. */
@@ -177,11 +177,11 @@ static void cut_off(const struct test_kind *k, struct test_files *big, struct te
 	struct parser *p = NULL;
 	int r = hit(k, big, ns, TEST_TRUNCATE, &p);
 
-	assert_true(r == 0 || *parser_reason(p));
-	assert_int_equal(parser_restarts(p), r == -EPIPE);
-	print_message("%s: file cut off at work: %s\n", k->name, r ? parser_reason(p) : "no loss");
+	assert_true(r == 0 || *parse_reason(p));
+	assert_int_equal(parse_restarts(p), r == -EPIPE);
+	print_message("%s: file cut off at work: %s\n", k->name, r ? parse_reason(p) : "no loss");
 	assert_works(p, k, small, found);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void hit_in_the_middle_it_costs_one_file(void **state)
@@ -197,7 +197,7 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 
 	assert_int_equal(parse(p, k, &small, &i), 0);
 	found = assert_found(k, i);
-	parser_free(p);
+	parse_free(p);
 	ns = cpu_of(k, &big);
 	print_message("%s: %.1f ms of CPU time\n", k->name, ns / 1e6);
 	assert_true(ns > 3 * cpu_of(k, &small)); /* the half is spent in this kind's reader */
@@ -272,21 +272,21 @@ static struct subject subject_of(const struct test_kind *k)
 static void read_damaged(struct parser *p, const struct test_kind *k, const struct subject *s,
 			 unsigned results[3])
 {
-	uint64_t start = now_mono_ns(), restarts = parser_restarts(p);
+	uint64_t start = now_mono_ns(), restarts = parse_restarts(p);
 	struct elf_index *i;
 	int r = parse(p, k, &s->files, &i);
-	bool lost = parser_restarts(p) != restarts;
+	bool lost = parse_restarts(p) != restarts;
 
 	if (r == 0)
 		elf_index_unref(i);
-	assert_true(r == 0 || *parser_reason(p));
+	assert_true(r == 0 || *parse_reason(p));
 	assert_true(!lost || r == -ETIMEDOUT || r == -EPIPE ||
-		    streq(parser_reason(p), "answer_refused"));
-	assert_true(parser_restarts(p) <= restarts + 1);
+		    streq(parse_reason(p), "answer_refused"));
+	assert_true(parse_restarts(p) <= restarts + 1);
 	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* on any machine */
 	results[lost ? 2 : r < 0]++;
 	if (lost)
-		print_message("%s: a child lost: %s\n", k->name, parser_reason(p));
+		print_message("%s: a child lost: %s\n", k->name, parse_reason(p));
 }
 
 static uint64_t random_of(uint64_t *seed)
@@ -338,7 +338,7 @@ static void damaged_it_costs_its_time_at_most(void **state)
 		      "%d cut: %u read, %u refused, %u children lost\n",
 		      k->name, FLIPS, flips[0], flips[1], flips[2], CUTS, cuts[0], cuts[1],
 		      cuts[2]);
-	parser_free(p);
+	parse_free(p);
 	free(s.data);
 	test_files_done(&s.files);
 }

@@ -97,7 +97,7 @@ static void add_native_function(uint64_t start, uint64_t end, void *arg)
 		return;
 	add_function(&w->sized, start, end, true);
 	w->sized.items[w->sized.n - 1].guessed = true;
-	add_entry(w, start, &code_entered);
+	add_entry(w, start, &parse_code_entered);
 }
 
 /* Symbols inside others are left out: they may be labels. */
@@ -115,10 +115,10 @@ static void add_symbols(struct follower *w)
 		if (y->end > y->address)
 			add_function(f, y->address, MIN(y->end, gap->end), true);
 		if (is_start(y))
-			add_entry(w, y->address, &code_entered);
+			add_entry(w, y->address, &parse_code_entered);
 	}
 	if (w->b->header.flags & ELF_INDEX_NATIVE_IMAGE)
-		native_image_functions(w->b, w->gaps, add_native_function, w);
+		parse_native_image_functions(w->b, w->gaps, add_native_function, w);
 	if (f->n)
 		qsort(f->items, f->n, sizeof(*f->items), compare_functions);
 	for (size_t k = 0; k < f->n; k++)
@@ -154,7 +154,7 @@ static void sort_entries(struct follower *w)
 
 		if (!last || last->address != e->items[k].address)
 			e->items[n++] = e->items[k];
-		else if (!last->certain && !code_merge(&last->state, &e->items[k].state))
+		else if (!last->certain && !parse_code_merge(&last->state, &e->items[k].state))
 			last->state = (struct code_state){0};
 	}
 	e->n = n;
@@ -255,7 +255,7 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 	};
 	size_t n_bytes = 0;
 
-	in.code = build_bytes(w->b, f->start, &n_bytes);
+	in.code = parse_build_bytes(w->b, f->start, &n_bytes);
 	if (!in.code || n_bytes < in.n || n_entries == 0)
 		return true;
 	if (in.n > FLOW_BYTES_MAX) {
@@ -263,7 +263,7 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
-	return flow_follow(&in, out, emit, arg, &w->budget);
+	return parse_flow_follow(&in, out, emit, arg, &w->budget);
 }
 
 static void follow_all(struct follower *w, enum pass pass, struct code_entries *out,
@@ -309,7 +309,8 @@ static bool take_entries(struct follower *w, const struct code_entries *found)
 	return w->entries.n > before;
 }
 
-void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg)
+void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit,
+		       void *arg)
 {
 	struct follower w = {.b = b, .gaps = gaps};
 	struct code_entries found = {0};
@@ -346,7 +347,7 @@ void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *e
  * By rbp where it is a frame pointer: what a function calls gives that back. That it gives rsp back is
  * believed only, and not true of V8's: ResumeGeneratorTrampoline pushes arguments which the function that it jumps to pops.
  */
-uint16_t code_rule(struct rows *rows, const struct code_state *s)
+uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 {
 	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = s->sp};
 
@@ -366,15 +367,15 @@ uint16_t code_rule(struct rows *rows, const struct code_state *s)
 	} else {
 		rule.fp = PF_FP_UNKNOWN;
 	}
-	return rows_rule(rows, &rule);
+	return parse_rows_rule(rows, &rule);
 }
 
-/* A gap is put, too: rows_finish would close a small one, but here it is code, not padding. */
+/* A gap is put, too: parse_rows_finish would close a small one, but here it is code, not padding. */
 static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
 	struct rows *rows = arg;
 
-	rows_add(rows, start, end, s ? code_rule(rows, s) : PF_RULE_GAP);
+	parse_rows_add(rows, start, end, s ? parse_code_rule(rows, s) : PF_RULE_GAP);
 }
 
 /* Of code whose calls don't keep rbp: what it was in a caller is known where it was saved only. */
@@ -385,8 +386,8 @@ static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_s
 
 	if (state.bp_is == CODE_BP_CALLER)
 		state.bp_is = CODE_BP_OTHER;
-	rule = s ? code_rule(arg, &state) : PF_RULE_GAP;
-	rows_add(arg, start, end, rule == PF_RULE_GAP ? PF_RULE_LOST : rule);
+	rule = s ? parse_code_rule(arg, &state) : PF_RULE_GAP;
+	parse_rows_add(arg, start, end, rule == PF_RULE_GAP ? PF_RULE_LOST : rule);
 }
 
 /* As much as is followed at most; what is behind it has no rows, which is told. */
@@ -407,7 +408,7 @@ static size_t limit_gaps(struct elf_build *b, struct range *items, size_t n)
 	return n;
 }
 
-enum parse_reason build_code(struct elf_build *b)
+enum parse_reason parse_build_code(struct elf_build *b)
 {
 	_cleanup_free_ struct range *items = NULL;
 	_cleanup_free_ struct range *all = NULL;
@@ -418,16 +419,16 @@ enum parse_reason build_code(struct elf_build *b)
 	/* .gopclntab has all of Go's functions; what is between them is no code. */
 	if (b->header.flags & ELF_INDEX_GO)
 		return PARSE_OK;
-	n_all = rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
+	n_all = parse_rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
 	gaps.items = items;
 	if (native && n_all)
 		all = xmemdup(items, n_all * sizeof(*all));
 	gaps.n = limit_gaps(b, items, n_all);
-	frameless = native && n_all && native_image_is_frameless(b, &gaps);
+	frameless = native && n_all && parse_native_image_is_frameless(b, &gaps);
 	if (gaps.n)
-		code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
+		parse_code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
 	/* Behind the rows, which hold: who begins last does. */
 	for (size_t k = 0; frameless && k < n_all; k++)
-		rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);
+		parse_rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);
 	return PARSE_OK;
 }

@@ -23,11 +23,11 @@ struct code_state {
 	int32_t slot; /* the caller's rbp is at CFA - slot; 0: not saved */
 };
 /* code_state.c */
-extern const struct code_state code_entered; /* a function's first instruction */
+extern const struct code_state parse_code_entered; /* a function's first instruction */
 /* What holds in both; false: rsp cannot be at two places. */
-bool code_merge(struct code_state *into, const struct code_state *s);
-bool code_equal(const struct code_state *a, const struct code_state *b);
-void code_step(struct code_state *s, const struct insn *i);
+bool parse_code_merge(struct code_state *into, const struct code_state *s);
+bool parse_code_equal(const struct code_state *a, const struct code_state *b);
+void parse_code_step(struct code_state *s, const struct insn *i);
 
 /* A place that code comes to from elsewhere. */
 struct code_entry {
@@ -65,7 +65,7 @@ typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *st
  * Follows a function. What it calls and jumps to outside of itself goes to out, what is known to emit;
  * both may be NULL. Takes what it decodes from the budget. Returns whether it may come back to its caller.
  */
-bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
+bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
 		 struct flow_budget *budget);
 #define FLOW_BYTES_MAX (1u << 20)
 
@@ -74,14 +74,14 @@ struct code_gaps {
 	const struct range *items;
 	size_t n;
 };
-void code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg);
+void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg);
 /* The rule of a state; PF_RULE_GAP: none. */
-uint16_t code_rule(struct rows *rows, const struct code_state *s);
+uint16_t parse_code_rule(struct rows *rows, const struct code_state *s);
 
 /* native_image.c: functions of a GraalVM native image in these gaps, ascending; end == start: not known. */
 #define NATIVE_IMAGE_ALIGNMENT 16 /* functions begin at multiples of it */
 typedef void native_image_fn(uint64_t start, uint64_t end, void *arg);
-void native_image_functions(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
+void parse_native_image_functions(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
 			    void *arg);
 /* It keeps no frame pointers: rbp is a register as any other, and no call keeps it. */
-bool native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps);
+bool parse_native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps);

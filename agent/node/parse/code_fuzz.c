@@ -23,16 +23,16 @@ static void check(uint64_t start, uint64_t end, const struct code_state *s, void
 		abort();
 	c->at = end;
 	if (s)
-		rows_add(c->rows, start, end, code_rule(c->rows, s));
+		parse_rows_add(c->rows, start, end, parse_code_rule(c->rows, s));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	const uint64_t start = 0x1000;
-	struct code_entry entries[] = {{start, code_entered, true},
-				       {start + n / 2, code_entered, false}};
+	struct code_entry entries[] = {{start, parse_code_entered, true},
+				       {start + n / 2, parse_code_entered, false}};
 	struct flow_input in = {.code = data + 1, .start = start, .n = n - 1, .entries = entries};
-	struct check c = {start, start + n - 1, rows_new()};
+	struct check c = {start, start + n - 1, parse_rows_new()};
 	struct code_entries out = {0};
 	struct paged_rows paged;
 	struct flow_budget budget = {.insns = 100000};
@@ -40,16 +40,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	if (n > 1 && n < 65536) {
 		in.sized = data[0] & 1;
 		in.n_entries = n > 4 && data[0] & 2 ? 2 : 1;
-		flow_follow(&in, &out, check, &c, &budget);
+		parse_flow_follow(&in, &out, check, &c, &budget);
 	}
-	if (rows_finish(c.rows, &paged) != PARSE_OK)
+	if (parse_rows_finish(c.rows, &paged) != PARSE_OK)
 		abort();
 	for (size_t k = 0; k < paged.n_rules; k++)
 		if (paged.rules[k].cfa >= _PF_CFA_MAX || paged.rules[k].cfa_offset < 8)
 			abort();
 	free(paged.pages);
 	free(paged.rows);
-	rows_free(c.rows);
+	parse_rows_free(c.rows);
 	free(out.items);
 	return 0;
 }

@@ -9,11 +9,11 @@
 #define RBP	  5
 #define DEPTH_MAX (1 << 28)
 
-const struct code_state code_entered = {.bp_is = CODE_BP_CALLER, .sp_known = true, .sp = 8};
+const struct code_state parse_code_entered = {.bp_is = CODE_BP_CALLER, .sp_known = true, .sp = 8};
 
 /* ---- states ---- */
 
-bool code_equal(const struct code_state *a, const struct code_state *b)
+bool parse_code_equal(const struct code_state *a, const struct code_state *b)
 {
 	return a->bp_is == b->bp_is && a->sp_known == b->sp_known && a->root == b->root &&
 	       a->sp == b->sp && a->bp == b->bp && a->slot == b->slot;
@@ -40,7 +40,7 @@ static void forget(struct code_state *s)
 	*s = (struct code_state){0};
 }
 
-bool code_merge(struct code_state *into, const struct code_state *s)
+bool parse_code_merge(struct code_state *into, const struct code_state *s)
 {
 	if (into->root != s->root) {
 		forget(into);
@@ -203,7 +203,7 @@ static void do_stack(struct code_state *s, const struct insn *i, bool *ret_done)
 		*ret_done = false;
 }
 
-void code_step(struct code_state *s, const struct insn *i)
+void parse_code_step(struct code_state *s, const struct insn *i)
 {
 	bool done;
 

@@ -61,7 +61,7 @@ static enum outcome compare_state(const struct code_state *s, const struct pf_ru
 static uint64_t padding_end(struct elf_build *b, uint64_t at, uint64_t end)
 {
 	size_t n;
-	const uint8_t *p = build_bytes(b, at, &n);
+	const uint8_t *p = parse_build_bytes(b, at, &n);
 	struct insn i;
 
 	while (p && at < end && insn_decode(p, MIN(n, end - at), &i) &&
@@ -86,7 +86,8 @@ static void compare_range(uint64_t start, uint64_t end, const struct code_state 
 		if (number < PF_RULE_SPECIAL_MIN) {
 			if (at < padding)
 				o = PADDING;
-			else if (!s || (s->root ? 0 : code_rule(c->b->rows, s) == PF_RULE_GAP))
+			else if (!s ||
+				 (s->root ? 0 : parse_code_rule(c->b->rows, s) == PF_RULE_GAP))
 				o = UNKNOWN;
 			else if (s->root)
 				o = OUTERMOST;
@@ -139,19 +140,19 @@ static void add_fdes_as_symbols(struct compare *c)
 	struct cfi_section in = {.eh = true};
 	struct cfi cfi = {0};
 	struct section s;
-	bool found = build_section(b, ".eh_frame", &s);
+	bool found = parse_build_section(b, ".eh_frame", &s);
 
 	if (!found)
 		return;
 	in.data = s.data;
 	in.n = s.n;
 	in.address = s.address;
-	cfi_read(&cfi, &in);
+	parse_cfi_read(&cfi, &in);
 	for (size_t k = 0; k < cfi.n; k++) {
 		uint16_t number = rule_at(&c->t, cfi.fdes[k].start);
 		const struct pf_rule *r = number < c->t.n_rules ? &c->t.rules[number] : NULL;
 		size_t n = 0;
-		const uint8_t *code = build_bytes(b, cfi.fdes[k].start, &n);
+		const uint8_t *code = parse_build_bytes(b, cfi.fdes[k].start, &n);
 		/* Parts split off have other rows, or begin with padding. */
 		bool cold = (r &&
 			     (r->cfa != PF_CFA_RSP || r->cfa_offset != 8 || r->fp != PF_FP_SAME)) ||
@@ -164,7 +165,7 @@ static void add_fdes_as_symbols(struct compare *c)
 			.name = cold ? "x.cold" : "x",
 		};
 	}
-	cfi_done(&cfi);
+	parse_cfi_done(&cfi);
 }
 
 static bool compare_file(const char *path, bool with_symbols, struct compare *c)
@@ -174,21 +175,21 @@ static bool compare_file(const char *path, bool with_symbols, struct compare *c)
 	struct code_gaps gaps;
 	int memfd;
 
-	if (fd < 0 || elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd) != PARSE_OK)
+	if (fd < 0 || parse_elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd) != PARSE_OK)
 		return false;
 	b = xcalloc(1, sizeof(*b));
 	*c = (struct compare){.b = b, .path = path};
 	assert_int_equal(elf_index_open(memfd, &c->index), 0);
 	elf_index_tables(c->index, &c->t);
-	b->rows = rows_new();
+	b->rows = parse_rows_new();
 	buf_init(&b->strings, INDEX_STRINGS_MAX);
 	read_file(b, fd);
 	if (with_symbols)
 		add_fdes_as_symbols(c);
 	else
-		build_symbols(b);
+		parse_build_symbols(b);
 	gaps = (struct code_gaps){b->texts, b->n_texts};
-	code_follow(b, &gaps, compare_range, c);
+	parse_code_follow(b, &gaps, compare_range, c);
 	for (size_t k = 0; k < c->t.n_pages; k++)
 		for (uint64_t at = (uint64_t)c->t.pages[k].number << PF_PAGE_BITS,
 			      end = at + PF_PAGE_BYTES;
@@ -198,7 +199,7 @@ static bool compare_file(const char *path, bool with_symbols, struct compare *c)
 	elf_index_unref(c->index);
 	elf_end(b->elf);
 	free(b->symbols.items);
-	rows_free(b->rows);
+	parse_rows_free(b->rows);
 	buf_done(&b->strings);
 	free(b);
 	return true;
@@ -277,7 +278,7 @@ static void keep(uint64_t start, uint64_t end, const struct code_state *s, void 
 
 static void follow(const uint8_t *code, size_t n, bool sized)
 {
-	struct code_entry entry = {TEXT, code_entered, true};
+	struct code_entry entry = {TEXT, parse_code_entered, true};
 	struct flow_input in = {.code = code,
 				.start = TEXT,
 				.n = n,
@@ -287,7 +288,7 @@ static void follow(const uint8_t *code, size_t n, bool sized)
 	struct flow_budget budget = {.insns = 1000};
 
 	assert_true(n <= 64);
-	flow_follow(&in, NULL, keep, NULL, &budget);
+	parse_flow_follow(&in, NULL, keep, NULL, &budget);
 }
 
 static void pushes_and_pops_move_the_cfa(void **state)
@@ -323,18 +324,18 @@ static void alloca_is_followed_with_a_frame_pointer(void **state)
 
 static struct pf_rule rule_of(const struct code_state *s)
 {
-	struct rows *rows = rows_new();
-	uint16_t number = code_rule(rows, s);
+	struct rows *rows = parse_rows_new();
+	uint16_t number = parse_code_rule(rows, s);
 	struct paged_rows paged;
 	struct pf_rule rule;
 
-	rows_add(rows, TEXT, TEXT + 16, number);
-	assert_int_equal(rows_finish(rows, &paged), PARSE_OK);
+	parse_rows_add(rows, TEXT, TEXT + 16, number);
+	assert_int_equal(parse_rows_finish(rows, &paged), PARSE_OK);
 	assert_in_range(number, 0, paged.n_rules - 1);
 	rule = paged.rules[number];
 	free(paged.pages);
 	free(paged.rows);
-	rows_free(rows);
+	parse_rows_free(rows);
 	return rule;
 }
 

@@ -53,7 +53,7 @@ static bool is_like(Elf *elf)
 	       e.e_ident[EI_DATA] == ELFDATA2LSB;
 }
 
-enum parse_reason build_debugdata(struct elf_build *b)
+enum parse_reason parse_build_debugdata(struct elf_build *b)
 {
 	_cleanup_buf_ struct buf out = {0};
 	enum parse_reason reason = PARSE_DAMAGED;
@@ -61,7 +61,7 @@ enum parse_reason build_debugdata(struct elf_build *b)
 	struct section s;
 	size_t n;
 
-	if (!build_section(b, ".gnu_debugdata", &s))
+	if (!parse_build_section(b, ".gnu_debugdata", &s))
 		return PARSE_OK;
 	if (unpack(&s, &out)) {
 		n = out.len;
@@ -70,7 +70,7 @@ enum parse_reason build_debugdata(struct elf_build *b)
 	}
 	if (is_like(b->debugdata)) {
 		b->elf = b->debugdata;
-		reason = build_symbols(b);
+		reason = parse_build_symbols(b);
 		b->elf = file;
 	}
 	/* Damage there costs only what is behind it. */

@@ -20,7 +20,7 @@ static void parse(const void *section, size_t n)
 	struct elf_index *i;
 	int memfd;
 
-	if (elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
+	if (parse_elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
 		return;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

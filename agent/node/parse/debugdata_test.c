@@ -25,7 +25,7 @@ static struct elf_index *index_of(int fd)
 	struct elf_index *i;
 	int memfd;
 
-	assert_int_equal(elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	return i;
 }

@@ -16,7 +16,7 @@
 
 /* ---- budget ---- */
 
-bool dw_spent_slow(struct dw *d)
+bool parse_dw_spent_slow(struct dw *d)
 {
 	d->next_check = d->work + CHECK_EVERY;
 	if (!d->stop && thread_cpu_ns() >= d->deadline_ns)
@@ -24,7 +24,7 @@ bool dw_spent_slow(struct dw *d)
 	return d->stop;
 }
 
-void dw_last_second(struct dw *d)
+void parse_dw_last_second(struct dw *d)
 {
 	d->deadline_ns = MAX(d->deadline_ns, thread_cpu_ns() + NAMES_NS_MAX);
 	d->next_check = d->work;
@@ -33,7 +33,7 @@ void dw_last_second(struct dw *d)
 
 /* ---- sections ---- */
 
-const char *const dw_main_names[_DW_SECTIONS] = {
+const char *const parse_dw_main_names[_DW_SECTIONS] = {
 	[DW_INFO] = ".debug_info",
 	[DW_ABBREV] = ".debug_abbrev",
 	[DW_STR] = ".debug_str",
@@ -45,18 +45,18 @@ const char *const dw_main_names[_DW_SECTIONS] = {
 	[DW_LINE] = ".debug_line",
 };
 
-void dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
-		      struct dw_file *f)
+void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
+			    struct dw_file *f)
 {
 	for (size_t i = 0; i < _DW_SECTIONS; i++)
-		if (names[i] && !build_section(b, names[i], &f->sections[i]))
-			d->cut = d->cut || build_has_section(b, names[i]);
+		if (names[i] && !parse_build_section(b, names[i], &f->sections[i]))
+			d->cut = d->cut || parse_build_has_section(b, names[i]);
 	d->b->header.flags |= b->header.flags & ELF_INDEX_COMPRESSED;
 }
 
-void dw_file_done(struct dw_file *f)
+void parse_dw_file_done(struct dw_file *f)
 {
-	dw_abbrevs_drop(f);
+	parse_dw_abbrevs_drop(f);
 	free(f->units);
 }
 
@@ -77,34 +77,34 @@ static void set_flags(const struct dw *d)
 {
 	unsigned *flags = &d->b->header.flags;
 
-	if (d->cut || inlines_cut(d->b->inlines))
+	if (d->cut || parse_inlines_cut(d->b->inlines))
 		*flags |= ELF_INDEX_DWARF_CUT;
 	if (d->b->n_wanted)
 		*flags |= ELF_INDEX_DWO;
 }
 
-enum parse_reason build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds)
+enum parse_reason parse_build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds)
 {
 	struct dw d = {.b = b, .deadline_ns = thread_cpu_ns() + WALK_NS_MAX};
 	struct dw_file *f = xcalloc(1, sizeof(*f));
 	struct dw_others others = {0};
 	struct section s;
 
-	if (build_section(b, ".debug_cu_index", &s))
+	if (parse_build_section(b, ".debug_cu_index", &s))
 		b->header.flags |= ELF_INDEX_DWP;
 	f->base = f;
 	d.string_bytes_max = string_room(b);
-	dw_sections_read(&d, b, dw_main_names, f);
-	dw_units_read(&d, f);
-	dw_others_open(&d, f, dwo_fds, n_dwo_fds, &others);
-	dw_walk(&d, f);
-	dw_functions_apply(&d);
+	parse_dw_sections_read(&d, b, parse_dw_main_names, f);
+	parse_dw_units_read(&d, f);
+	parse_dw_others_open(&d, f, dwo_fds, n_dwo_fds, &others);
+	parse_dw_walk(&d, f);
+	parse_dw_functions_apply(&d);
 	set_flags(&d);
-	dw_others_close(&others);
-	dw_file_done(f);
+	parse_dw_others_close(&others);
+	parse_dw_file_done(f);
 	free(f);
 	free(d.functions);
 	free(d.strings);
-	dw_map_done(&d.starts);
+	parse_dw_map_done(&d.starts);
 	return PARSE_OK;
 }

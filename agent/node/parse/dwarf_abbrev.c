@@ -21,7 +21,7 @@ static struct dw_abbrevs *table_free(struct dw_abbrevs *t)
 	return NULL;
 }
 
-void dw_abbrevs_drop(struct dw_file *f)
+void parse_dw_abbrevs_drop(struct dw_file *f)
 {
 	for (size_t i = 0; i < DW_ABBREVS_KEPT; i++)
 		f->abbrevs[i] = table_free(f->abbrevs[i]);
@@ -66,8 +66,8 @@ static bool read_specs(struct cursor *c, struct dw_abbrevs *t, struct dw_abbrev 
 		*s = (struct dw_spec){
 			.name = name,
 			.form = form,
-			.bytes = dw_form_bytes(form, t->offset_size, t->version_2),
-			.implicit = form == DW_FORM_implicit_const ? cursor_sleb(c) : 0,
+			.bytes = parse_dw_form_bytes(form, t->offset_size, t->version_2),
+			.implicit = form == DW_FORM_implicit_const ? parse_cursor_sleb(c) : 0,
 		};
 		a->n_specs++;
 		note_attribute(a, s);
@@ -122,7 +122,8 @@ static struct dw_abbrevs *new_table(struct dw *d, const struct dw_file *f, const
 	return !dw_spent_bytes(d, s->data + u->abbrev_offset, c.at) && good ? t : table_free(t);
 }
 
-const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u)
+const struct dw_abbrevs *parse_dw_abbrevs_of(struct dw *d, struct dw_file *f,
+					     const struct dw_unit *u)
 {
 	uint64_t hash = u->abbrev_offset * 0x9e3779b97f4a7c15ull >> 32;
 	struct dw_abbrevs **slot = &f->abbrevs[hash % DW_ABBREVS_KEPT];
@@ -137,7 +138,7 @@ const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const st
 	if (!t)
 		return NULL;
 	if (f->specs_kept + t->n_specs > SPECS_KEPT_MAX)
-		dw_abbrevs_drop(f);
+		parse_dw_abbrevs_drop(f);
 	if (*slot)
 		f->specs_kept -= (*slot)->n_specs;
 	table_free(*slot);
@@ -146,7 +147,7 @@ const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const st
 	return t;
 }
 
-const struct dw_abbrev *dw_abbrev(const struct dw_abbrevs *t, uint64_t code)
+const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t code)
 {
 	size_t low = 0, high = t->n;
 

@@ -73,7 +73,7 @@ static char *copy_names(const struct dw *d, size_t n)
 	return names;
 }
 
-void dw_functions_apply(struct dw *d)
+void parse_dw_functions_apply(struct dw *d)
 {
 	struct symbols *s = &d->b->symbols;
 	const char *name;

@@ -6,7 +6,7 @@
 
 /* ---- cursor ---- */
 
-uint64_t cursor_uleb_long(struct cursor *c)
+uint64_t parse_cursor_uleb_long(struct cursor *c)
 {
 	uint64_t value = 0;
 
@@ -22,7 +22,7 @@ uint64_t cursor_uleb_long(struct cursor *c)
 	return 0;
 }
 
-int64_t cursor_sleb(struct cursor *c)
+int64_t parse_cursor_sleb(struct cursor *c)
 {
 	uint64_t value = 0;
 
@@ -42,7 +42,7 @@ int64_t cursor_sleb(struct cursor *c)
 	return 0;
 }
 
-struct text cursor_string(struct cursor *c)
+struct text parse_cursor_string(struct cursor *c)
 {
 	const char *s = (const char *)c->at;
 	const uint8_t *nul = c->at < c->end ? memchr(c->at, 0, c->end - c->at) : NULL;
@@ -58,7 +58,7 @@ struct text cursor_string(struct cursor *c)
 
 /* ---- sizes ---- */
 
-uint8_t dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2)
+uint8_t parse_dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2)
 {
 	switch (form) {
 	case DW_FORM_flag_present:
@@ -110,10 +110,10 @@ static void read_variable(struct cursor *c, uint16_t form, struct dw_value *v)
 {
 	switch (form) {
 	case DW_FORM_string:
-		v->text = cursor_string(c);
+		v->text = parse_cursor_string(c);
 		break;
 	case DW_FORM_sdata:
-		v->u = cursor_sleb(c);
+		v->u = parse_cursor_sleb(c);
 		break;
 	case DW_FORM_udata:
 	case DW_FORM_ref_udata:
@@ -148,7 +148,7 @@ static void read_form(struct cursor *c, const struct dw_unit *u, uint16_t form, 
 {
 	if (form == DW_FORM_indirect) { /* of an indirect one again is damage */
 		form = cursor_uleb(c);
-		bytes = dw_form_bytes(form, u->offset_size, u->version == 2);
+		bytes = parse_dw_form_bytes(form, u->offset_size, u->version == 2);
 		if (form == DW_FORM_implicit_const)
 			c->failed = true;
 	}
@@ -163,8 +163,8 @@ static void read_form(struct cursor *c, const struct dw_unit *u, uint16_t form, 
 		v->u = cursor_uint(c, bytes);
 }
 
-void dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
-		   struct dw_value *ret)
+void parse_dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
+			 struct dw_value *ret)
 {
 	*ret = (struct dw_value){0};
 	read_form(c, u, s->form, s->bytes, ret);
@@ -172,7 +172,7 @@ void dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_sp
 		ret->u = s->implicit;
 }
 
-void dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s)
+void parse_dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s)
 {
 	struct dw_value v;
 
@@ -184,7 +184,7 @@ void dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_sp
 
 /* ---- meaning ---- */
 
-struct text dw_section_text(const struct section *s, uint64_t offset)
+struct text parse_dw_section_text(const struct section *s, uint64_t offset)
 {
 	const char *start;
 
@@ -205,8 +205,8 @@ static bool indexed(const struct section *s, uint64_t base, uint64_t index, unsi
 	return true;
 }
 
-struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
-			  const struct dw_value *v)
+struct text parse_dw_value_text(const struct dw_file *f, const struct dw_unit *u,
+				const struct dw_value *v)
 {
 	uint64_t offset;
 
@@ -214,11 +214,12 @@ struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 	case DW_FORM_string:
 		return v->text;
 	case DW_FORM_strp:
-		return dw_section_text(&f->sections[DW_STR], v->u);
+		return parse_dw_section_text(&f->sections[DW_STR], v->u);
 	case DW_FORM_line_strp:
-		return dw_section_text(&f->sections[DW_LINE_STR], v->u);
+		return parse_dw_section_text(&f->sections[DW_LINE_STR], v->u);
 	case DW_FORM_GNU_strp_alt:
-		return f->alt ? dw_section_text(&f->alt->sections[DW_STR], v->u) : (struct text){0};
+		return f->alt ? parse_dw_section_text(&f->alt->sections[DW_STR], v->u)
+			      : (struct text){0};
 	case DW_FORM_strx:
 	case DW_FORM_strx1:
 	case DW_FORM_strx2:
@@ -228,14 +229,14 @@ struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 		if (!indexed(&f->sections[DW_STR_OFFSETS], u->str_offsets_base, v->u,
 			     u->offset_size, &offset))
 			return (struct text){0};
-		return dw_section_text(&f->sections[DW_STR], offset);
+		return parse_dw_section_text(&f->sections[DW_STR], offset);
 	default:
 		return (struct text){0};
 	}
 }
 
-bool dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
-		      uint64_t *ret)
+bool parse_dw_value_address(const struct dw_file *f, const struct dw_unit *u,
+			    const struct dw_value *v, uint64_t *ret)
 {
 	switch (v->form) {
 	case DW_FORM_addr:
@@ -253,7 +254,7 @@ bool dw_value_address(const struct dw_file *f, const struct dw_unit *u, const st
 	}
 }
 
-bool dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret)
+bool parse_dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret)
 {
 	switch (v->form) {
 	case DW_FORM_ref1:

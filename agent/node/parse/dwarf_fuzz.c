@@ -49,7 +49,7 @@ static void parse(const int *fds, size_t n_fds)
 	struct elf_index *i;
 	int memfd;
 
-	if (elf_to_debug_index(fds, n_fds, 64 << 20, &memfd) != PARSE_OK)
+	if (parse_elf_to_debug_index(fds, n_fds, 64 << 20, &memfd) != PARSE_OK)
 		return;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

@@ -50,20 +50,20 @@ static inline uint8_t cursor_version(struct cursor *c)
 	return version > UINT8_MAX ? UINT8_MAX : version;
 }
 
-uint64_t cursor_uleb_long(struct cursor *c);
+uint64_t parse_cursor_uleb_long(struct cursor *c);
 static inline uint64_t cursor_uleb(struct cursor *c)
 {
 	if (c->at < c->end && *c->at < 0x80)
 		return *c->at++;
-	return cursor_uleb_long(c);
+	return parse_cursor_uleb_long(c);
 }
-int64_t cursor_sleb(struct cursor *c);
+int64_t parse_cursor_sleb(struct cursor *c);
 /* Behind the NUL of the string there; s is not NULL. */
 struct text {
 	const char *s;
 	size_t n;
 };
-struct text cursor_string(struct cursor *c);
+struct text parse_cursor_string(struct cursor *c);
 
 /* ---- a file: the one with the code, or a .dwo ---- */
 enum dw_section {
@@ -137,8 +137,8 @@ struct dw_map {
 	size_t n, cap;
 };
 /* The value of key: an earlier one, or this one. */
-uint32_t dw_map_put(struct dw_map *m, uint64_t key, uint32_t value);
-void dw_map_done(struct dw_map *m);
+uint32_t parse_dw_map_put(struct dw_map *m, uint64_t key, uint32_t value);
+void parse_dw_map_done(struct dw_map *m);
 
 /* ---- a run over one ELF file and its .dwo files ---- */
 struct dw_function { /* one range of a function that is there */
@@ -160,11 +160,11 @@ struct dw {
 };
 
 /* Counts work; true once the time is over. */
-bool dw_spent_slow(struct dw *d);
+bool parse_dw_spent_slow(struct dw *d);
 static inline bool dw_spent(struct dw *d, uint64_t work)
 {
 	d->work += work;
-	return d->work >= d->next_check ? dw_spent_slow(d) : d->stop;
+	return d->work >= d->next_check ? parse_dw_spent_slow(d) : d->stop;
 }
 /* The same for what one value may make as long as a section: numbers, strings. */
 static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8_t *to)
@@ -172,16 +172,16 @@ static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8
 	return dw_spent(d, (uint64_t)(to - from) / 64);
 }
 /* Time for the names of what a walk has found, even if that was cut short. */
-void dw_last_second(struct dw *d);
+void parse_dw_last_second(struct dw *d);
 /* The offset of a string in b->strings, written once; 0: no room, or empty. */
-uint32_t dw_string(struct dw *d, const char *s, size_t n);
+uint32_t parse_dw_string(struct dw *d, const char *s, size_t n);
 
 /* ---- dwarf.c ---- */
-extern const char *const dw_main_names[_DW_SECTIONS];
+extern const char *const parse_dw_main_names[_DW_SECTIONS];
 /* NULL: no such section. One that is there and cannot be read cuts d. */
-void dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
+void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f);
-void dw_file_done(struct dw_file *f);
+void parse_dw_file_done(struct dw_file *f);
 
 /* ---- dwarf_others.c ---- */
 struct dw_others { /* the alt file */
@@ -189,15 +189,15 @@ struct dw_others { /* the alt file */
 	struct dw_file *f;
 };
 /* Walks the .dwo files, opens the alt file; wants them when there are no descriptors at all. */
-void dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
+void parse_dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
 		    struct dw_others *others);
-void dw_others_close(struct dw_others *others);
+void parse_dw_others_close(struct dw_others *others);
 
 /* ---- dwarf_abbrev.c ---- */
 /* Valid until the next call; NULL: damaged. */
-const struct dw_abbrevs *dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u);
-const struct dw_abbrev *dw_abbrev(const struct dw_abbrevs *t, uint64_t code);
-void dw_abbrevs_drop(struct dw_file *f);
+const struct dw_abbrevs *parse_dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u);
+const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t code);
+void parse_dw_abbrevs_drop(struct dw_file *f);
 
 /* ---- dwarf_form.c ---- */
 struct dw_value {
@@ -205,10 +205,10 @@ struct dw_value {
 	struct text text; /* DW_FORM_string */
 	uint16_t form;	  /* 0: absent */
 };
-uint8_t dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2);
-void dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
+uint8_t parse_dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2);
+void parse_dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
 		   struct dw_value *ret);
-void dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s);
+void parse_dw_value_skip(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s);
 static inline void dw_attributes_skip(struct cursor *c, const struct dw_unit *u,
 				      const struct dw_abbrevs *t, const struct dw_abbrev *a)
 {
@@ -217,24 +217,24 @@ static inline void dw_attributes_skip(struct cursor *c, const struct dw_unit *u,
 		return;
 	}
 	for (uint32_t i = 0; i < a->n_specs; i++)
-		dw_value_skip(c, u, &t->specs[a->first_spec + i]);
+		parse_dw_value_skip(c, u, &t->specs[a->first_spec + i]);
 }
 /* {NULL, 0} when it is no string or not known. */
-struct text dw_value_text(const struct dw_file *f, const struct dw_unit *u,
+struct text parse_dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 			  const struct dw_value *v);
-bool dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
+bool parse_dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
 		      uint64_t *ret);
 /* The offset of a DIE in .debug_info, or in that of the alt file. */
 #define DW_IN_ALT (1ULL << 63)
-bool dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
+bool parse_dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
 /* The string at an offset of a section. */
-struct text dw_section_text(const struct section *s, uint64_t offset);
+struct text parse_dw_section_text(const struct section *s, uint64_t offset);
 
 /* ---- dwarf_unit.c ---- */
-void dw_units_read(struct dw *d, struct dw_file *f);
+void parse_dw_units_read(struct dw *d, struct dw_file *f);
 /* The unit around an offset, its root read; NULL: none. */
-struct dw_unit *dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset);
-bool dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u);
+struct dw_unit *parse_dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset);
+bool parse_dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u);
 
 /* ---- dwarf_ranges.c ---- */
 typedef void dw_range_fn(void *arg, uint64_t start, uint64_t end);
@@ -242,7 +242,7 @@ struct dw_place { /* the attributes that say where code is */
 	struct dw_value low, high, ranges;
 };
 /* fn for each range; its number. */
-size_t dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
+size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
 		      const struct dw_place *p, dw_range_fn *fn, void *arg);
 
 /* ---- dwarf_line.c ---- */
@@ -256,9 +256,9 @@ struct dw_lines { /* the file table of one line program */
 	bool from_zero; /* version 5 */
 };
 /* b->strings' offset of a file of the unit; 0: not known. */
-uint32_t dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
+uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
 		       const struct dw_unit *u, uint64_t number);
-void dw_lines_done(struct dw_lines *l);
+void parse_dw_lines_done(struct dw_lines *l);
 
 /* ---- dwarf_names.c: what DIEs are called ---- */
 struct dw_origin {
@@ -288,14 +288,14 @@ struct dw_names {
 	struct dw_lines lines;
 };
 /* The number of a DIE that will need a name. */
-uint32_t dw_names_want(struct dw_names *n, uint64_t die);
-void dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n);
-void dw_names_done(struct dw_names *n);
+uint32_t parse_dw_names_want(struct dw_names *n, uint64_t die);
+void parse_dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n);
+void parse_dw_names_done(struct dw_names *n);
 
 /* ---- dwarf_walk.c ---- */
 /* All units of a file -> b->inlines, d->functions. */
-void dw_walk(struct dw *d, struct dw_file *f);
+void parse_dw_walk(struct dw *d, struct dw_file *f);
 
 /* ---- dwarf_apply.c ---- */
 /* d->functions -> file and line of b->symbols, and symbols for those that have none. */
-void dw_functions_apply(struct dw *d);
+void parse_dw_functions_apply(struct dw *d);

@@ -128,7 +128,7 @@ static struct elf_index *end_unit(struct buf *b, uint32_t origin, const struct b
 	if (lines)
 		s[3] = (struct test_section){".debug_line", lines->data, lines->len, 0, 0};
 	fds[0] = testelf_memfd(s, ET_DYN);
-	assert_int_equal(elf_to_debug_index(fds, 2, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_debug_index(fds, 2, 64 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	assert_int_equal(elf_index_inlines(i, 0x1010, chain), 1);
 	*ret = chain[0];

@@ -45,7 +45,7 @@ static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 {
 	add_dir(d, l, (struct text){"", 0});
 	while (!dw_spent(d, 1)) {
-		struct text dir = cursor_string(c);
+		struct text dir = parse_cursor_string(c);
 
 		if (c->failed || !dir.n)
 			break;
@@ -53,7 +53,7 @@ static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 			return;
 	}
 	while (!c->failed && !dw_spent(d, 1)) {
-		struct text name = cursor_string(c);
+		struct text name = parse_cursor_string(c);
 		uint64_t dir;
 
 		if (c->failed || !name.n)
@@ -87,7 +87,7 @@ static void read_format(struct dw *d, struct cursor *c, unsigned offset_size,
 		ret->specs[i] = (struct dw_spec){
 			.name = name,
 			.form = form,
-			.bytes = dw_form_bytes(form, offset_size, false),
+			.bytes = parse_dw_form_bytes(form, offset_size, false),
 		};
 	}
 }
@@ -101,12 +101,12 @@ static void read_entry(struct cursor *c, const struct dw_file *base, const struc
 		struct dw_value v;
 		struct text t;
 
-		dw_value_read(c, u, &format->specs[i], &v);
+		parse_dw_value_read(c, u, &format->specs[i], &v);
 		if (format->specs[i].name == DW_LNCT_directory_index)
 			*ret_dir = v.u;
 		if (format->specs[i].name != DW_LNCT_path)
 			continue;
-		t = dw_value_text(base, u, &v);
+		t = parse_dw_value_text(base, u, &v);
 		if (t.s)
 			*ret_path = t;
 	}
@@ -192,10 +192,10 @@ static uint32_t write_path(struct dw *d, const struct dw_lines *l, const struct 
 	if (l->dir_of[i] < l->n_dirs)
 		join(&path, l->dirs[l->dir_of[i]]);
 	join(&path, l->names[i]);
-	return l->names[i].n ? dw_string(d, path.data, path.len) : 0;
+	return l->names[i].n ? parse_dw_string(d, path.data, path.len) : 0;
 }
 
-void dw_lines_done(struct dw_lines *l)
+void parse_dw_lines_done(struct dw_lines *l)
 {
 	free(l->files);
 	free(l->names);
@@ -204,13 +204,13 @@ void dw_lines_done(struct dw_lines *l)
 	*l = (struct dw_lines){0};
 }
 
-uint32_t dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
-		       const struct dw_unit *u, uint64_t number)
+uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
+			     const struct dw_unit *u, uint64_t number)
 {
 	if (!u->has_lines || u->lines >= f->base->sections[DW_LINE].n)
 		return 0;
 	if (l->base != f->base || l->offset != u->lines) {
-		dw_lines_done(l);
+		parse_dw_lines_done(l);
 		l->base = f->base;
 		l->offset = u->lines;
 		read_lines(d, l, u);

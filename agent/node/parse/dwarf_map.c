@@ -34,7 +34,7 @@ static void grow(struct dw_map *m)
 	free(old);
 }
 
-uint32_t dw_map_put(struct dw_map *m, uint64_t key, uint32_t value)
+uint32_t parse_dw_map_put(struct dw_map *m, uint64_t key, uint32_t value)
 {
 	struct dw_map_slot *slot;
 
@@ -48,7 +48,7 @@ uint32_t dw_map_put(struct dw_map *m, uint64_t key, uint32_t value)
 	return slot->value - 1;
 }
 
-void dw_map_done(struct dw_map *m)
+void parse_dw_map_done(struct dw_map *m)
 {
 	free(m->slots);
 	*m = (struct dw_map){0};
@@ -84,12 +84,13 @@ static void grow_strings(struct dw *d)
 	free(old);
 }
 
-uint32_t dw_string(struct dw *d, const char *s, size_t n)
+uint32_t parse_dw_string(struct dw *d, const char *s, size_t n)
 {
 	char cut[INDEX_NAME_MAX];
 	uint32_t *slot;
 
-	if (n > sizeof(cut)) { /* as strings_put would, but in a form that can be looked for */
+	if (n >
+	    sizeof(cut)) { /* as parse_strings_put would, but in a form that can be looked for */
 		memcpy(cut, s, sizeof(cut) - 3);
 		memcpy(cut + sizeof(cut) - 3, "...", 3);
 		s = cut;
@@ -106,7 +107,7 @@ uint32_t dw_string(struct dw *d, const char *s, size_t n)
 		d->cut = true;
 		return 0;
 	}
-	*slot = strings_put(&d->b->strings, s, n);
+	*slot = parse_strings_put(&d->b->strings, s, n);
 	d->n_strings++;
 	return *slot;
 }

@@ -13,9 +13,9 @@
 
 /* ---- which DIEs need a name ---- */
 
-uint32_t dw_names_want(struct dw_names *n, uint64_t die)
+uint32_t parse_dw_names_want(struct dw_names *n, uint64_t die)
 {
-	uint32_t origin = dw_map_put(&n->by_die, die, n->n_origins);
+	uint32_t origin = parse_dw_map_put(&n->by_die, die, n->n_origins);
 
 	if (origin == n->n_origins) {
 		GROW(n->origins, n->n_origins, n->cap_origins);
@@ -24,13 +24,13 @@ uint32_t dw_names_want(struct dw_names *n, uint64_t die)
 	return origin;
 }
 
-void dw_names_done(struct dw_names *n)
+void parse_dw_names_done(struct dw_names *n)
 {
 	free(n->origins);
-	dw_map_done(&n->by_die);
+	parse_dw_map_done(&n->by_die);
 	free(n->scopes);
 	free(n->scoped);
-	dw_lines_done(&n->lines);
+	parse_dw_lines_done(&n->lines);
 }
 
 /* ---- what one DIE says ---- */
@@ -47,11 +47,11 @@ static void take_attribute(struct said *s, uint16_t name, const struct dw_value 
 {
 	switch (name) {
 	case DW_AT_name:
-		s->name = dw_value_text(s->f, s->u, v);
+		s->name = parse_dw_value_text(s->f, s->u, v);
 		break;
 	case DW_AT_linkage_name:
 	case DW_AT_MIPS_linkage_name:
-		s->linkage_name = dw_value_text(s->f, s->u, v);
+		s->linkage_name = parse_dw_value_text(s->f, s->u, v);
 		break;
 	case DW_AT_decl_file:
 		s->file = v->u;
@@ -65,7 +65,7 @@ static void take_attribute(struct said *s, uint16_t name, const struct dw_value 
 	case DW_AT_specification:
 	case DW_AT_extension:
 		if (!s->has_next)
-			s->has_next = dw_value_reference(s->u, v, &s->next);
+			s->has_next = parse_dw_value_reference(s->u, v, &s->next);
 		if (s->f->is_alt)
 			s->next |= DW_IN_ALT;
 		break;
@@ -79,7 +79,7 @@ static void take_attributes(struct said *s, struct cursor *c, const struct dw_ab
 		const struct dw_spec *spec = &t->specs[a->first_spec + i];
 		struct dw_value v;
 
-		dw_value_read(c, s->u, spec, &v);
+		parse_dw_value_read(c, s->u, spec, &v);
 		if (c->failed)
 			break;
 		take_attribute(s, spec->name, &v);
@@ -96,13 +96,13 @@ static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said 
 
 	*ret = (struct said){.f = die & DW_IN_ALT && !f->is_alt ? f->alt : f};
 	die &= ~DW_IN_ALT;
-	ret->u = ret->f ? dw_unit_at(d, ret->f, die) : NULL;
-	t = ret->u ? dw_abbrevs_of(d, ret->f, ret->u) : NULL;
+	ret->u = ret->f ? parse_dw_unit_at(d, ret->f, die) : NULL;
+	t = ret->u ? parse_dw_abbrevs_of(d, ret->f, ret->u) : NULL;
 	if (!t)
 		return false;
 	s = &ret->f->sections[DW_INFO];
 	c = (struct cursor){.at = s->data + die, .end = s->data + ret->u->end};
-	a = dw_abbrev(t, cursor_uleb(&c));
+	a = parse_dw_abbrev(t, cursor_uleb(&c));
 	if (!a || dw_spent(d, 1 + a->n_specs))
 		return false;
 	take_attributes(ret, &c, t, a);
@@ -152,7 +152,7 @@ static uint32_t scope_name(struct dw *d, struct dw_file *f, struct dw_scope *sco
 			break;
 		die = s.next;
 	}
-	scope->name = dw_string(d, name.s, name.n);
+	scope->name = parse_dw_string(d, name.s, name.n);
 	return scope->name;
 }
 
@@ -172,7 +172,7 @@ static uint32_t qualified(struct dw *d, struct dw_file *f, struct dw_names *n, u
 	}
 	buf_add(&b, name.s, name.n);
 	d->cut = d->cut || b.failed;
-	return b.failed ? dw_string(d, name.s, name.n) : dw_string(d, b.data, b.len);
+	return b.failed ? parse_dw_string(d, name.s, name.n) : parse_dw_string(d, b.data, b.len);
 }
 
 /* ---- all of them ---- */
@@ -185,7 +185,7 @@ static void place_of_scope(struct dw *d, struct dw_file *f, struct dw_names *n, 
 
 	if (!read_die(d, f, n->scopes[scope - 1].die, &s) || !s.has_file || !s.has_line)
 		return;
-	o->file = dw_lines_file(d, &n->lines, s.f, s.u, s.file);
+	o->file = parse_dw_lines_file(d, &n->lines, s.f, s.u, s.file);
 	o->line = MIN(s.line, (uint64_t)UINT32_MAX);
 }
 
@@ -202,7 +202,7 @@ static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct 
 		if (!read_hop(d, f, die, hop, &s))
 			break;
 		if (!has_file && s.has_file)
-			o->file = dw_lines_file(d, &n->lines, s.f, s.u, s.file);
+			o->file = parse_dw_lines_file(d, &n->lines, s.f, s.u, s.file);
 		if (!has_line && s.has_line)
 			o->line = MIN(s.line, (uint64_t)UINT32_MAX);
 		has_file = has_file || s.has_file;
@@ -219,11 +219,11 @@ static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct 
 	if (scope && !has_file && !has_line)
 		place_of_scope(d, f, n, scope, o);
 	if (linkage_name.n)
-		o->name = dw_string(d, linkage_name.s, linkage_name.n);
+		o->name = parse_dw_string(d, linkage_name.s, linkage_name.n);
 	else if (scope)
 		o->name = qualified(d, f, n, scope, name);
 	else
-		o->name = dw_string(d, name.s, name.n);
+		o->name = parse_dw_string(d, name.s, name.n);
 }
 
 struct place {
@@ -238,7 +238,7 @@ static int compare_places(const void *left, const void *right)
 	return a->die < b->die ? -1 : a->die > b->die;
 }
 
-void dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n)
+void parse_dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n)
 {
 	struct place *places = xmalloc(n->n_origins * sizeof(*places));
 

@@ -31,7 +31,7 @@ static void want(struct dw *d, struct text dir, struct text name, uint64_t id)
 	GROW(b->wanted, b->n_wanted, b->cap_wanted);
 	b->wanted[b->n_wanted++] = (struct index_wanted){
 		.dwo_id = id,
-		.path = dw_string(d, path.data, path.len),
+		.path = parse_dw_string(d, path.data, path.len),
 	};
 }
 
@@ -45,7 +45,7 @@ static bool keep_unit(struct dw *d, struct dw_file *f, uint64_t dwo_id)
 	for (size_t i = 0; i < f->n_units; i++) {
 		struct dw_unit *u = &f->units[i];
 
-		u->done = found || u->first_die == u->end || !dw_unit_root(d, f, u) ||
+		u->done = found || u->first_die == u->end || !parse_dw_unit_root(d, f, u) ||
 			  !u->has_dwo_id || u->dwo_id != dwo_id;
 		found = found || !u->done;
 	}
@@ -63,12 +63,12 @@ static bool walk_dwo_elf(struct dw *d, const struct dw_file *base, const struct 
 	f = xcalloc(1, sizeof(*f));
 	f->base = base;
 	f->skeleton = skeleton;
-	dw_sections_read(d, b, dwo_names, f);
-	dw_units_read(d, f);
+	parse_dw_sections_read(d, b, dwo_names, f);
+	parse_dw_units_read(d, f);
 	found = keep_unit(d, f, skeleton->dwo_id);
 	if (found)
-		dw_walk(d, f);
-	dw_file_done(f);
+		parse_dw_walk(d, f);
+	parse_dw_file_done(f);
 	free(f);
 	return found;
 }
@@ -82,7 +82,7 @@ static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_u
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
 	if (b->elf)
 		found = walk_dwo_elf(d, base, skeleton, b);
-	build_close(b);
+	parse_build_close(b);
 	free(b);
 	return found;
 }
@@ -95,7 +95,7 @@ static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t 
 	for (size_t i = 0; i < f->n_units && !dw_spent(d, 1); i++) {
 		struct dw_unit *u = &f->units[i];
 
-		if (u->first_die == u->end || !dw_unit_root(d, f, u) || !u->dwo_name.n ||
+		if (u->first_die == u->end || !parse_dw_unit_root(d, f, u) || !u->dwo_name.n ||
 		    !u->has_dwo_id)
 			continue;
 		if (!asked)
@@ -121,9 +121,9 @@ static bool read_alt_link(struct elf_build *b, struct alt_link *ret)
 	struct section s;
 	struct text path;
 
-	if (!build_section(b, ".gnu_debugaltlink", &s))
+	if (!parse_build_section(b, ".gnu_debugaltlink", &s))
 		return false;
-	path = dw_section_text(&s, 0);
+	path = parse_dw_section_text(&s, 0);
 	if (!path.n || path.n + 1 >= s.n || s.n - path.n - 1 > INDEX_BUILD_ID_MAX)
 		return false;
 	*ret = (struct alt_link){path, s.data + path.n + 1, s.n - path.n - 1};
@@ -135,7 +135,7 @@ static bool has_build_id(struct elf_build *b, const struct alt_link *link)
 	const size_t head = sizeof(GElf_Nhdr) + sizeof("GNU");
 	struct section s;
 
-	return build_section(b, ".note.gnu.build-id", &s) && s.n == head + link->id_bytes &&
+	return parse_build_section(b, ".note.gnu.build-id", &s) && s.n == head + link->id_bytes &&
 	       memcmp(s.data + head, link->id, link->id_bytes) == 0;
 }
 
@@ -151,16 +151,16 @@ static bool open_alt(struct dw *d, struct dw_file *f, int fd, const struct alt_l
 	others->f = xcalloc(1, sizeof(*others->f));
 	others->f->base = others->f;
 	others->f->is_alt = true;
-	dw_sections_read(d, b, dw_main_names, others->f);
-	dw_units_read(d, others->f);
+	parse_dw_sections_read(d, b, parse_dw_main_names, others->f);
+	parse_dw_units_read(d, others->f);
 	f->alt = others->f;
 	return true;
 }
 
 /* ---- both ---- */
 
-void dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
-		    struct dw_others *others)
+void parse_dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
+			  struct dw_others *others)
 {
 	struct alt_link link;
 	bool asked = false;
@@ -179,12 +179,12 @@ void dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fd
 	split_units(d, f, fds, n_fds, asked);
 }
 
-void dw_others_close(struct dw_others *others)
+void parse_dw_others_close(struct dw_others *others)
 {
 	if (others->f)
-		dw_file_done(others->f);
+		parse_dw_file_done(others->f);
 	free(others->f);
 	if (others->b)
-		build_close(others->b);
+		parse_build_close(others->b);
 	free(others->b);
 }

@@ -47,7 +47,7 @@ static uint64_t indexed_address(struct walk *w, struct cursor *c)
 	const struct dw_value v = {.u = cursor_uleb(c), .form = DW_FORM_addrx};
 	uint64_t address;
 
-	if (dw_value_address(w->f, w->u, &v, &address))
+	if (parse_dw_value_address(w->f, w->u, &v, &address))
 		return address;
 	c->failed = true;
 	return 0;
@@ -114,8 +114,8 @@ static void read_rnglist(struct walk *w, const struct dw_value *v)
 		;
 }
 
-size_t dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
-		      const struct dw_place *p, dw_range_fn *fn, void *arg)
+size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
+			    const struct dw_place *p, dw_range_fn *fn, void *arg)
 {
 	struct walk w = {.d = d, .f = f, .u = u, .fn = fn, .arg = arg, .base = u->low_pc};
 	uint64_t low, high;
@@ -127,9 +127,9 @@ size_t dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_uni
 			read_ranges(&w, p->ranges.u);
 		return w.n;
 	}
-	if (!p->high.form || !dw_value_address(f, u, &p->low, &low))
+	if (!p->high.form || !parse_dw_value_address(f, u, &p->low, &low))
 		return 0;
-	if (!dw_value_address(f, u, &p->high, &high))
+	if (!parse_dw_value_address(f, u, &p->high, &high))
 		high = low + p->high.u; /* a constant: its length */
 	range(&w, low, high);
 	return w.n;

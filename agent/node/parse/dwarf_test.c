@@ -43,7 +43,7 @@ static struct elf_index *index_of(const int *fds, size_t n)
 	struct elf_index *i;
 	int memfd;
 
-	assert_int_equal(elf_to_debug_index(fds, n, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_debug_index(fds, n, 64 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	return i;
 }
@@ -783,11 +783,11 @@ static void long_numbers_cost_their_bytes(void **state)
 	s[1].n = b.len;
 	files.main_fd = testelf_memfd(s, ET_DYN);
 	files.debug_fd = -1;
-	assert_int_equal(parser_new(&c, &p), 0);
-	assert_int_equal(parser_debug(p, &files, &i), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
+	assert_int_equal(parse_debug(p, &files, &i), 0);
 	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 	close(files.main_fd);
 	buf_done(&b);
 }
@@ -845,7 +845,7 @@ static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
 
 		run(cases[k].how);
 		fd = open_in_dir("n");
-		assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+		assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
 		assert_int_equal(elf_index_open(memfd, &i), 0);
 		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_HAS_DWARF), cases[k].own);
 		elf_index_unref(i);
@@ -867,24 +867,24 @@ static void the_child_reads_split_and_compressed_files(void **state)
 	write_source("n.c", nested);
 	run("gcc -O2 -g -gz -gsplit-dwarf n.c -o n && objcopy --decompress-debug-sections n "
 	    "&& " ZSTD "n");
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	files.main_fd = open_in_dir("n");
-	assert_int_equal(parser_debug(p, &files, &first), 0);
+	assert_int_equal(parse_debug(p, &files, &first), 0);
 	assert_int_equal(elf_index_n_wanted(first), 1);
 	dwo = open(elf_index_wanted(first, 0).path, O_RDONLY | O_CLOEXEC);
 	assert_true(dwo >= 0);
 	files.dwo_fds = &dwo;
 	files.n_dwo_fds = 1;
-	assert_int_equal(parser_debug(p, &files, &i), 0);
+	assert_int_equal(parse_debug(p, &files, &i), 0);
 	assert_int_equal(elf_index_n_wanted(i), 0);
 	assert_int_equal(chain_at(first, address_of("n", "outer"), chain), 1);
 	assert_string_equal(chain[0].name, "outer");
 	assert_int_equal(chain_at(i, address_of("n", "outer"), chain), 1);
 	assert_int_equal(chain[0].line, 4);
-	assert_int_equal(parser_restarts(p), 0);
+	assert_int_equal(parse_restarts(p), 0);
 	elf_index_unref(first);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 	close(dwo);
 	close(files.main_fd);
 }

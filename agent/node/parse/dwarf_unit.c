@@ -52,7 +52,7 @@ static bool read_header(const struct section *s, uint64_t offset, struct dw_unit
 	return true;
 }
 
-void dw_units_read(struct dw *d, struct dw_file *f)
+void parse_dw_units_read(struct dw *d, struct dw_file *f)
 {
 	const struct section *s = &f->sections[DW_INFO];
 	uint64_t offset = 0;
@@ -119,15 +119,15 @@ static bool read_root(struct dw *d, struct dw_file *f, const struct dw_unit *u, 
 {
 	const struct section *s = &f->sections[DW_INFO];
 	struct cursor c = {.at = s->data + u->first_die, .end = s->data + u->end};
-	const struct dw_abbrevs *t = dw_abbrevs_of(d, f, u);
-	const struct dw_abbrev *a = t ? dw_abbrev(t, cursor_uleb(&c)) : NULL;
+	const struct dw_abbrevs *t = parse_dw_abbrevs_of(d, f, u);
+	const struct dw_abbrev *a = t ? parse_dw_abbrev(t, cursor_uleb(&c)) : NULL;
 
 	if (!a || dw_spent(d, a->n_specs))
 		return false;
 	for (uint32_t i = 0; i < a->n_specs; i++) {
 		struct dw_value v;
 
-		dw_value_read(&c, u, &t->specs[a->first_spec + i], &v);
+		parse_dw_value_read(&c, u, &t->specs[a->first_spec + i], &v);
 		take_attribute(ret, t->specs[a->first_spec + i].name, &v);
 	}
 	return !dw_spent_bytes(d, s->data + u->first_die, c.at) && !c.failed;
@@ -153,7 +153,7 @@ static void inherit(struct dw_unit *u, const struct dw_unit *skeleton)
 	u->comp_dir = skeleton->comp_dir;
 }
 
-bool dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u)
+bool parse_dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u)
 {
 	struct root r = {0};
 
@@ -168,7 +168,7 @@ bool dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u)
 		u->dwo_id = r.dwo_id.u;
 		u->has_dwo_id = true;
 	}
-	u->dwo_name = dw_value_text(f, u, &r.dwo_name);
+	u->dwo_name = parse_dw_value_text(f, u, &r.dwo_name);
 	if (f->skeleton) {
 		inherit(u, f->skeleton);
 		return true;
@@ -177,13 +177,13 @@ bool dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u)
 	u->ranges_base = r.ranges_base.u;
 	u->has_lines = r.stmt_list.form != 0;
 	u->lines = r.stmt_list.u;
-	u->comp_dir = dw_value_text(f, u, &r.comp_dir);
-	if (!dw_value_address(f, u, &r.low_pc, &u->low_pc))
+	u->comp_dir = parse_dw_value_text(f, u, &r.comp_dir);
+	if (!parse_dw_value_address(f, u, &r.low_pc, &u->low_pc))
 		u->low_pc = 0;
 	return true;
 }
 
-struct dw_unit *dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset)
+struct dw_unit *parse_dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset)
 {
 	size_t low = 0, high = f->n_units;
 	struct dw_unit *u = f->n_units ? &f->units[f->last_unit] : NULL;
@@ -204,5 +204,5 @@ struct dw_unit *dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset)
 	}
 	if (offset < u->first_die || offset >= u->end)
 		return NULL;
-	return dw_unit_root(d, f, u) ? u : NULL;
+	return parse_dw_unit_root(d, f, u) ? u : NULL;
 }

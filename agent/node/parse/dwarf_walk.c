@@ -59,21 +59,21 @@ static void read_code(struct walk *w, struct cursor *c, const struct dw_abbrev *
 
 		switch (s->name) {
 		case DW_AT_low_pc:
-			dw_value_read(c, w->u, s, &ret->place.low);
+			parse_dw_value_read(c, w->u, s, &ret->place.low);
 			break;
 		case DW_AT_high_pc:
-			dw_value_read(c, w->u, s, &ret->place.high);
+			parse_dw_value_read(c, w->u, s, &ret->place.high);
 			break;
 		case DW_AT_ranges:
-			dw_value_read(c, w->u, s, &ret->place.ranges);
+			parse_dw_value_read(c, w->u, s, &ret->place.ranges);
 			break;
 		case DW_AT_abstract_origin:
-			dw_value_read(c, w->u, s, &v);
-			ret->has_origin = dw_value_reference(w->u, &v, &ret->origin);
+			parse_dw_value_read(c, w->u, s, &v);
+			ret->has_origin = parse_dw_value_reference(w->u, &v, &ret->origin);
 			ret->origin |= w->die_base;
 			break;
 		default:
-			dw_value_skip(c, w->u, s);
+			parse_dw_value_skip(c, w->u, s);
 		}
 	}
 }
@@ -111,7 +111,7 @@ static void add_function(void *arg, uint64_t start, uint64_t end)
 		return;
 	}
 	/* A function that several units have (templates, identical code folding): the first one. */
-	if (dw_map_put(&d->starts, start, d->n_functions) != d->n_functions)
+	if (parse_dw_map_put(&d->starts, start, d->n_functions) != d->n_functions)
 		return;
 	GROW(d->functions, d->n_functions, d->cap_functions);
 	GROW(w->functions, w->n_functions, w->cap_functions);
@@ -128,8 +128,8 @@ static void enter_function(struct walk *w, struct cursor *c, const struct dw_abb
 	read_code(w, c, a, &code);
 	if (c->failed)
 		return;
-	w->now = (struct at_hand){.origin = dw_names_want(&w->names, level->die)};
-	dw_ranges_each(w->d, w->f, w->u, &code.place, add_function, w);
+	w->now = (struct at_hand){.origin = parse_dw_names_want(&w->names, level->die)};
+	parse_dw_ranges_each(w->d, w->f, w->u, &code.place, add_function, w);
 	level->in_function = w->now.alive;
 	level->node = NONE;
 	level->inlined = 0;
@@ -142,7 +142,7 @@ static void add_inlined(void *arg, uint64_t start, uint64_t end)
 	struct walk *w = arg;
 
 	if (clip_to_text(w->d->b, start, &end))
-		inlines_range(w->d->b->inlines, start, end, w->now.node);
+		parse_inlines_range(w->d->b->inlines, start, end, w->now.node);
 }
 
 static void enter_inlined(struct walk *w, struct cursor *c, const struct dw_abbrev *a,
@@ -153,15 +153,16 @@ static void enter_inlined(struct walk *w, struct cursor *c, const struct dw_abbr
 
 	read_code(w, c, a, &code);
 	if (code.has_origin && level->inlined < INLINED_MAX)
-		node = inlines_node(w->d->b->inlines, 0, 0, 0, level->node);
+		node = parse_inlines_node(w->d->b->inlines, 0, 0, 0, level->node);
 	if (node == NONE) {
 		w->d->cut = true;
 		return;
 	}
 	w->now = (struct at_hand){.node = node};
 	GROW(w->nodes, w->n_nodes, w->cap_nodes);
-	w->nodes[w->n_nodes++] = (struct unnamed){node, dw_names_want(&w->names, code.origin)};
-	dw_ranges_each(w->d, w->f, w->u, &code.place, add_inlined, w);
+	w->nodes[w->n_nodes++] =
+		(struct unnamed){node, parse_dw_names_want(&w->names, code.origin)};
+	parse_dw_ranges_each(w->d, w->f, w->u, &code.place, add_inlined, w);
 	level->node = node;
 	level->inlined++;
 }
@@ -261,7 +262,7 @@ static bool walk_dies(struct walk *w)
 				break;
 			continue;
 		}
-		a = dw_abbrev(w->abbrevs, code);
+		a = parse_dw_abbrev(w->abbrevs, code);
 		if (!a || dw_spent(w->d, 1 + (a->bytes < 0 ? a->n_specs : 0)))
 			return false;
 		if (w->depth < LEVELS_MAX) {
@@ -285,8 +286,8 @@ static void name_all(struct walk *w, struct dw_file *file)
 	uint64_t deadline_ns = d->deadline_ns;
 	bool stopped = d->stop;
 
-	dw_last_second(d);
-	dw_names_resolve(d, file, &w->names);
+	parse_dw_last_second(d);
+	parse_dw_names_resolve(d, file, &w->names);
 	d->deadline_ns = deadline_ns; /* of the walks that follow */
 	d->stop |= stopped;
 	for (size_t i = 0; i < w->n_nodes; i++) {
@@ -294,7 +295,7 @@ static void name_all(struct walk *w, struct dw_file *file)
 
 		if (!o->name)
 			d->cut = true;
-		inlines_name(d->b->inlines, w->nodes[i].which, o->name, o->file, o->line);
+		parse_inlines_name(d->b->inlines, w->nodes[i].which, o->name, o->file, o->line);
 	}
 	for (size_t i = 0; i < w->n_functions; i++) {
 		const struct dw_origin *o = &w->names.origins[w->functions[i].origin];
@@ -322,13 +323,13 @@ static void walk_units(struct walk *w, struct dw_file *f)
 		if (!has_code(u))
 			continue;
 		w->u = u;
-		if (!dw_unit_root(w->d, f, u) || !(w->abbrevs = dw_abbrevs_of(w->d, f, u)) ||
-		    !walk_dies(w))
+		if (!parse_dw_unit_root(w->d, f, u) ||
+		    !(w->abbrevs = parse_dw_abbrevs_of(w->d, f, u)) || !walk_dies(w))
 			w->d->cut = true;
 	}
 }
 
-void dw_walk(struct dw *d, struct dw_file *f)
+void parse_dw_walk(struct dw *d, struct dw_file *f)
 {
 	struct walk *w = xcalloc(1, sizeof(*w));
 
@@ -337,7 +338,7 @@ void dw_walk(struct dw *d, struct dw_file *f)
 	if (f->alt) /* has no code, but the scopes of names; by DIE it comes after all of f */
 		walk_units(w, f->alt);
 	name_all(w, f);
-	dw_names_done(&w->names);
+	parse_dw_names_done(&w->names);
 	free(w->nodes);
 	free(w->functions);
 	free(w);

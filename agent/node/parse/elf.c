@@ -195,7 +195,7 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 		return PARSE_DAMAGED;
 	if (s->sh_size == 0)
 		return PARSE_OK;
-	if (!build_section_bytes(b, section, s, false, &table))
+	if (!parse_build_section_bytes(b, section, s, false, &table))
 		return PARSE_DAMAGED;
 	n = table.n / sizeof(Elf64_Sym);
 	b->symbols_total += n;
@@ -207,7 +207,7 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 
 		memcpy(&y, table.data + i * sizeof(y), sizeof(y));
 		if (b->marks.patterns)
-			build_mark(b, &y, elf_strptr(b->elf, s->sh_link, y.st_name));
+			parse_build_mark(b, &y, elf_strptr(b->elf, s->sh_link, y.st_name));
 		if (!is_function(&y, s->sh_type == SHT_DYNSYM))
 			continue;
 		reason = add_symbol(b, &y, s->sh_link);
@@ -217,7 +217,7 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 	return PARSE_OK;
 }
 
-enum parse_reason build_symbols(struct elf_build *b)
+enum parse_reason parse_build_symbols(struct elf_build *b)
 {
 	Elf_Scn *section = NULL;
 
@@ -238,7 +238,7 @@ enum parse_reason build_symbols(struct elf_build *b)
 
 /* ---- what the readers share ---- */
 
-uint32_t strings_put(struct buf *strings, const char *s, size_t n)
+uint32_t parse_strings_put(struct buf *strings, const char *s, size_t n)
 {
 	uint32_t at = strings->len;
 
@@ -254,7 +254,7 @@ uint32_t strings_put(struct buf *strings, const char *s, size_t n)
 	return at;
 }
 
-const uint8_t *build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n)
+const uint8_t *parse_build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n)
 {
 	size_t file_bytes;
 	const char *file = elf_rawfile(b->elf, &file_bytes);
@@ -276,12 +276,12 @@ static void read_debuglink(struct elf_build *b)
 	struct section s;
 	size_t n;
 
-	if (!build_section(b, ".gnu_debuglink", &s))
+	if (!parse_build_section(b, ".gnu_debuglink", &s))
 		return;
 	n = strnlen((const char *)s.data, s.n);
 	if (n == 0 || n > 255 || memchr(s.data, '/', n) || ((n + 4) & ~3ull) + 4 > s.n)
 		return;
-	b->header.debuglink = strings_put(&b->strings, (const char *)s.data, n);
+	b->header.debuglink = parse_strings_put(&b->strings, (const char *)s.data, n);
 	memcpy(&b->header.debuglink_crc, s.data + ((n + 4) & ~3ull), 4);
 }
 
@@ -294,22 +294,22 @@ static struct elf_build *build_new(void)
 	elf_version(EV_CURRENT);
 	buf_init(&b->strings, INDEX_STRINGS_MAX);
 	buf_putc(&b->strings, '\0');
-	b->rows = rows_new();
-	b->inlines = inlines_new();
+	b->rows = parse_rows_new();
+	b->inlines = parse_inlines_new();
 	return b;
 }
 
 static void build_free(struct elf_build *b)
 {
 	elf_end(b->debugdata);
-	build_close(b);
+	parse_build_close(b);
 	free(b->debugdata_bytes);
 	free(b->dwarf_names);
 	free(b->symbols.items);
 	free(b->marks.items);
 	free(b->wanted);
-	rows_free(b->rows);
-	inlines_free(b->inlines);
+	parse_rows_free(b->rows);
+	parse_inlines_free(b->inlines);
 	buf_done(&b->strings);
 	free(b);
 }
@@ -327,40 +327,40 @@ static enum parse_reason read_head(struct elf_build *b, int fd)
 	return reason;
 }
 
-enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
-			       int *ret_memfd)
+enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
+				     int *ret_memfd)
 {
 	struct elf_build *b = build_new();
 	enum parse_reason reason = read_head(b, fd);
 
 	b->marks.patterns = marks;
 
-	if (build_has_section(b, ".svm_heap"))
+	if (parse_build_has_section(b, ".svm_heap"))
 		b->header.flags |= ELF_INDEX_NATIVE_IMAGE;
 	if (!reason)
-		reason = build_symbols(b);
+		reason = parse_build_symbols(b);
 	if (!reason)
-		reason = build_go(b);
+		reason = parse_build_go(b);
 	if (!reason)
-		reason = build_frames(b);
+		reason = parse_build_frames(b);
 	if (!reason)
-		reason = build_debugdata(b);
+		reason = parse_build_debugdata(b);
 	if (!reason)
-		reason = build_code(b);
+		reason = parse_build_code(b);
 	if (!reason) {
-		build_mark_texts(b);
+		parse_build_mark_texts(b);
 		read_debuglink(b);
 		/* Else others' is asked for. Whether it can be read is told when it is. */
-		if (build_has_section(b, ".debug_info"))
+		if (parse_build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
-		reason = build_write(b, max_index_bytes, ret_memfd);
+		reason = parse_build_write(b, max_index_bytes, ret_memfd);
 	}
 	build_free(b);
 	return reason;
 }
 
-enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
-				     int *ret_memfd)
+enum parse_reason parse_elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
+					   int *ret_memfd)
 {
 	struct elf_build *b = build_new();
 	/* The names and inlined functions of the debug file, when there is one. */
@@ -369,11 +369,12 @@ enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_
 
 	b->header.flags |= ELF_INDEX_DEBUG;
 	if (!reason)
-		reason = build_symbols(b);
+		reason = parse_build_symbols(b);
 	if (!reason)
-		reason = build_dwarf(b, n_fds > 2 ? fds + 2 : NULL, n_fds > 2 ? n_fds - 2 : 0);
+		reason =
+			parse_build_dwarf(b, n_fds > 2 ? fds + 2 : NULL, n_fds > 2 ? n_fds - 2 : 0);
 	if (!reason)
-		reason = build_write(b, max_index_bytes, ret_memfd);
+		reason = parse_build_write(b, max_index_bytes, ret_memfd);
 	build_free(b);
 	return reason;
 }

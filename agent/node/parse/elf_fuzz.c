@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	int memfd;
 
 	if (fd < 0 || fd_write_all(fd, data, n) < 0 ||
-	    elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
+	    parse_elf_to_index(fd, marks, 64 << 20, &memfd) != PARSE_OK)
 		return 0;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

@@ -140,8 +140,8 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 		return;
 	}
 	before = p->state;
-	if (code_merge(&p->state, s)) {
-		if (!code_equal(&p->state, &before))
+	if (parse_code_merge(&p->state, s)) {
+		if (!parse_code_equal(&p->state, &before))
 			requeue(f, to);
 	} else if (by_call) {
 		f->places[from].flags |= NO_RETURN;
@@ -175,7 +175,7 @@ static void go_call(struct flow *f, uint32_t at, const struct insn *i, const str
 	uint64_t next = at + i->bytes, target = f->in->start + next + i->immediate;
 
 	if (insn_is(i, 0xe8)) {
-		put_out(f, at, target, &code_entered, true);
+		put_out(f, at, target, &parse_code_entered, true);
 		if (calls_noreturn(f, target))
 			return;
 	}
@@ -264,7 +264,7 @@ static void go_indirect(struct flow *f, uint32_t at, const struct insn *i,
 	if (f->jumps == 0) {
 		f->jump = *s;
 		f->jumps = 1;
-	} else if (!code_merge(&f->jump, s)) {
+	} else if (!parse_code_merge(&f->jump, s)) {
 		f->jumps = 2;
 	}
 }
@@ -329,7 +329,7 @@ static void run(struct flow *f)
 			continue;
 		}
 		p->bytes = i.bytes;
-		code_step(&s, &i);
+		parse_code_step(&s, &i);
 		go(f, at, &i, &s);
 	}
 }
@@ -365,7 +365,7 @@ static void follow_orphans(struct flow *f)
 		}
 		if (f->jumps != 1)
 			f->no_orphans = f->again = true;
-		else if (!f->again && !code_equal(&before, &f->jump))
+		else if (!f->again && !parse_code_equal(&before, &f->jump))
 			f->keep_jump = f->again = true;
 	}
 }
@@ -468,7 +468,7 @@ static void emit_all(const struct flow *f, flow_emit *emit, void *arg)
 			now = &p->state;
 			end = at + p->bytes;
 		}
-		if (now == last || (now && last && code_equal(now, last)))
+		if (now == last || (now && last && parse_code_equal(now, last)))
 			continue;
 		if (at > from)
 			emit(start + from, start + at, last, arg);
@@ -488,8 +488,8 @@ static void give_out(const struct flow *f, struct code_entries *out)
 	}
 }
 
-bool flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
-		 struct flow_budget *budget)
+bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit,
+		       void *arg, struct flow_budget *budget)
 {
 	_cleanup_free_ struct place *places = xcalloc(in->n, sizeof(*places));
 	_cleanup_free_ uint32_t *work = xcalloc(in->n, sizeof(*work));

@@ -55,8 +55,8 @@ struct parse_reply {
 };
 
 /* Child: file -> sealed memfd. Links elfutils; call it elsewhere only from tests. */
-enum parse_reason elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
+enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
 			       int *ret_memfd);
 /* fds: main, debug or -1, .dwo files or -1 each. */
-enum parse_reason elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
+enum parse_reason parse_elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
 				     int *ret_memfd);

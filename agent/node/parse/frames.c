@@ -17,7 +17,7 @@ static uint64_t section_address(struct elf_build *b, const char *name)
 {
 	struct section s;
 
-	return build_section(b, name, &s) ? s.address : 0;
+	return parse_build_section(b, name, &s) ? s.address : 0;
 }
 
 /* .eh_frame by its program header, for files without section headers. */
@@ -33,13 +33,13 @@ static bool find_by_header(struct elf_build *b, struct cfi_section *ret)
 
 		if (!gelf_getphdr(b->elf, k, &p) || p.p_type != PT_GNU_EH_FRAME)
 			continue;
-		header.data = build_bytes(b, p.p_vaddr, &n);
+		header.data = parse_build_bytes(b, p.p_vaddr, &n);
 		if (!header.data || n < 8 || header.data[0] != 1)
 			continue;
 		header.address = header.data_base = p.p_vaddr;
 		bytes = (struct bytes){header.data + 4, header.data + n, false};
-		ret->address = cfi_pointer(&header, &bytes, header.data[1]);
-		ret->data = bytes.bad ? NULL : build_bytes(b, ret->address, &ret->n);
+		ret->address = parse_cfi_pointer(&header, &bytes, header.data[1]);
+		ret->data = bytes.bad ? NULL : parse_build_bytes(b, ret->address, &ret->n);
 		return ret->data;
 	}
 	return false;
@@ -50,7 +50,7 @@ static bool find_eh_frame(struct elf_build *b, struct cfi_section *ret)
 	struct section s;
 
 	*ret = (struct cfi_section){.eh = true};
-	if (build_section(b, ".eh_frame", &s)) {
+	if (parse_build_section(b, ".eh_frame", &s)) {
 		ret->data = s.data;
 		ret->n = s.n;
 		ret->address = s.address;
@@ -70,7 +70,7 @@ static bool find_debug_frame(struct elf_build *b, struct cfi_section *ret)
 {
 	struct section s;
 
-	if (!build_section(b, ".debug_frame", &s))
+	if (!parse_build_section(b, ".debug_frame", &s))
 		return false;
 	*ret = (struct cfi_section){.data = s.data, .n = s.n};
 	return true;
@@ -134,7 +134,7 @@ static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *excep
 		}
 		if (except && covered(except, f->start))
 			continue;
-		cfi_rows(c, f, MIN(f->end, end), b->rows);
+		parse_cfi_rows(c, f, MIN(f->end, end), b->rows);
 	}
 }
 
@@ -145,7 +145,7 @@ static void add_plt_row(struct elf_build *b, uint64_t start, uint64_t end, enum 
 {
 	struct pf_rule rule = {.cfa = cfa, .cfa_offset = offset, .extra = extra};
 
-	rows_add(b->rows, start, end, rows_rule(b->rows, &rule));
+	parse_rows_add(b->rows, start, end, parse_rows_rule(b->rows, &rule));
 }
 
 /*
@@ -172,11 +172,11 @@ static void add_plts(struct elf_build *b, const struct cfi *c)
 	static const char *const without_pushes[] = {".plt.sec", ".plt.got"};
 	struct section s;
 
-	if (build_section(b, ".plt", &s) && !covered(c, s.address) &&
+	if (parse_build_section(b, ".plt", &s) && !covered(c, s.address) &&
 	    executable_end(b, s.address) >= s.address + s.n)
 		add_lazy_plt(b, &s);
 	for (size_t k = 0; k < ARRAY_SIZE(without_pushes); k++)
-		if (build_section(b, without_pushes[k], &s) && !covered(c, s.address) &&
+		if (parse_build_section(b, without_pushes[k], &s) && !covered(c, s.address) &&
 		    executable_end(b, s.address) >= s.address + s.n)
 			add_plt_row(b, s.address, s.address + s.n, PF_CFA_RSP, 8, 0);
 }
@@ -189,7 +189,7 @@ static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05
 static void scan(struct elf_build *b, uint64_t start, uint64_t end, uint64_t *budget)
 {
 	size_t n = 0;
-	const uint8_t *p = build_bytes(b, start, &n), *found;
+	const uint8_t *p = parse_build_bytes(b, start, &n), *found;
 
 	n = MIN(MIN(n, end - start), *budget);
 	if (!p)
@@ -198,7 +198,7 @@ static void scan(struct elf_build *b, uint64_t start, uint64_t end, uint64_t *bu
 	for (; (found = memmem(p, n, restore_rt, sizeof(restore_rt))); p = found + 1) {
 		n -= found - p;
 		start += found - p;
-		rows_add(b->rows, start, start + sizeof(restore_rt), PF_RULE_SIGNAL);
+		parse_rows_add(b->rows, start, start + sizeof(restore_rt), PF_RULE_SIGNAL);
 		n--;
 		start++;
 	}
@@ -235,7 +235,7 @@ static bool needs_libraries(struct elf_build *b)
 
 		if (!gelf_getphdr(b->elf, k, &h) || h.p_type != PT_DYNAMIC)
 			continue;
-		p = build_bytes(b, h.p_vaddr, &n);
+		p = parse_build_bytes(b, h.p_vaddr, &n);
 		for (; p && n >= sizeof(d); p += sizeof(d), n -= sizeof(d)) {
 			memcpy(&d, p, sizeof(d));
 			if (d.d_tag == DT_NULL || d.d_tag == DT_NEEDED)
@@ -264,7 +264,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 
 /* ---- all ---- */
 
-enum parse_reason build_frames(struct elf_build *b)
+enum parse_reason parse_build_frames(struct elf_build *b)
 {
 	bool go = b->header.flags & ELF_INDEX_GO; /* its .debug_frame says what .gopclntab says */
 	struct cfi eh = {0}, debug = {0};
@@ -273,22 +273,22 @@ enum parse_reason build_frames(struct elf_build *b)
 
 	has_eh = find_eh_frame(b, &s);
 	if (has_eh) {
-		cfi_read(&eh, &s);
+		parse_cfi_read(&eh, &s);
 		add_fdes(b, &eh, NULL);
 	}
 	has_debug = !go && find_debug_frame(b, &s);
 	if (has_debug) {
-		cfi_read(&debug, &s);
+		parse_cfi_read(&debug, &s);
 		add_fdes(b, &debug, &eh);
 	}
 	add_plts(b, &eh);
 	add_signal_stubs(b, &eh);
-	lost = !go && !has_debug && build_has_section(b, ".debug_frame");
+	lost = !go && !has_debug && parse_build_has_section(b, ".debug_frame");
 	if (!has_eh && !has_debug && !go)
 		b->header.flags |= ELF_INDEX_NO_UNWIND;
-	if (lost || eh.damaged || debug.damaged || eh.cut || debug.cut || rows_cut(b->rows))
+	if (lost || eh.damaged || debug.damaged || eh.cut || debug.cut || parse_rows_cut(b->rows))
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
-	cfi_done(&eh);
-	cfi_done(&debug);
+	parse_cfi_done(&eh);
+	parse_cfi_done(&debug);
 	return PARSE_OK;
 }

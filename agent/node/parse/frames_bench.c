@@ -34,7 +34,7 @@ static uint64_t parse_ns(int fd, const char *path, struct elf_index **ret)
 {
 	uint64_t start = cpu_ns(), ns;
 	int memfd, r;
-	enum parse_reason reason = elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd);
+	enum parse_reason reason = parse_elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd);
 
 	ns = cpu_ns() - start;
 	if (reason)

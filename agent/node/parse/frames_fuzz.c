@@ -35,24 +35,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	const uint64_t text_end = 1 << 24; /* page by page: small, for speed */
 	struct cfi_section s = {.data = data + 1, .n = n - 1, .address = 0x1000};
-	struct rows *rows = rows_new();
+	struct rows *rows = parse_rows_new();
 	struct paged_rows out;
 	struct cfi c = {0};
 
 	if (n > 1) {
 		s.eh = data[0] & 1;
 		s.until_zero = data[0] & 2;
-		cfi_read(&c, &s);
+		parse_cfi_read(&c, &s);
 		for (size_t k = 0; k < c.n; k++)
 			if (c.fdes[k].start < text_end)
-				cfi_rows(&c, &c.fdes[k], MIN(c.fdes[k].end, text_end), rows);
+				parse_cfi_rows(&c, &c.fdes[k], MIN(c.fdes[k].end, text_end), rows);
 	}
-	if (rows_finish(rows, &out) != PARSE_OK)
+	if (parse_rows_finish(rows, &out) != PARSE_OK)
 		abort();
 	check(&out);
 	free(out.pages);
 	free(out.rows);
-	rows_free(rows);
-	cfi_done(&c);
+	parse_rows_free(rows);
+	parse_cfi_done(&c);
 	return 0;
 }

@@ -60,7 +60,7 @@ static struct elf_index *index_of(const char *name, struct elf_tables *ret)
 	int memfd;
 
 	assert_true(fd >= 0);
-	assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	elf_index_tables(i, ret);
 	return i;

@@ -14,7 +14,7 @@
 
 /* ---- bytes ---- */
 
-uint32_t go_u32(struct span s, uint64_t offset)
+uint32_t parse_go_u32(struct span s, uint64_t offset)
 {
 	uint32_t v = 0;
 
@@ -23,7 +23,7 @@ uint32_t go_u32(struct span s, uint64_t offset)
 	return v;
 }
 
-uint64_t go_u64(struct span s, uint64_t offset)
+uint64_t parse_go_u64(struct span s, uint64_t offset)
 {
 	uint64_t v = 0;
 
@@ -32,7 +32,7 @@ uint64_t go_u64(struct span s, uint64_t offset)
 	return v;
 }
 
-const char *go_string(struct span s, uint64_t offset)
+const char *parse_go_string(struct span s, uint64_t offset)
 {
 	if (offset >= s.n || !memchr(s.data + offset, '\0', MIN(s.n - offset, NAME_MAX_BYTES)))
 		return NULL;
@@ -60,7 +60,7 @@ static bool read_varint(const uint8_t **at, const uint8_t *stop, uint32_t *ret)
 	return false;
 }
 
-struct go_values go_values(const struct go_table *t, uint32_t offset)
+struct go_values parse_go_values(const struct go_table *t, uint32_t offset)
 {
 	struct go_values v = {.value = -1};
 
@@ -71,7 +71,7 @@ struct go_values go_values(const struct go_table *t, uint32_t offset)
 	return v;
 }
 
-bool go_values_next(struct go_values *v)
+bool parse_go_values_next(struct go_values *v)
 {
 	uint32_t value, pc;
 
@@ -87,11 +87,11 @@ bool go_values_next(struct go_values *v)
 	return true;
 }
 
-int32_t go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc)
+int32_t parse_go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc)
 {
-	struct go_values v = go_values(t, offset);
+	struct go_values v = parse_go_values(t, offset);
 
-	while (go_values_next(&v))
+	while (parse_go_values_next(&v))
 		if (pc < v.end)
 			return v.value;
 	return -1;
@@ -99,11 +99,11 @@ int32_t go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc)
 
 /* ---- functions ---- */
 
-uint64_t go_entry(const struct go_table *t, size_t i)
+uint64_t parse_go_entry(const struct go_table *t, size_t i)
 {
 	if (t->layout == GO_1_16)
-		return go_u64(t->functions, 16 * i);
-	return t->text + go_u32(t->functions, 8 * i);
+		return parse_go_u64(t->functions, 16 * i);
+	return t->text + parse_go_u32(t->functions, 8 * i);
 }
 
 /* The offsets in pcdata and funcdata behind a _func. */
@@ -111,21 +111,21 @@ static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_
 {
 	enum { PCDATA_INLINE_INDEX = 2, FUNCDATA_INLINE_CALLS = 3 };
 	size_t head = t->layout == GO_1_18 ? 40 : 44;
-	uint32_t n_pcdata = go_u32(t->functions, at + (t->layout == GO_1_16 ? 32 : 28));
-	uint8_t n_funcdata = go_u32(t->functions, at + head - 4) >> 24;
+	uint32_t n_pcdata = parse_go_u32(t->functions, at + (t->layout == GO_1_16 ? 32 : 28));
+	uint8_t n_funcdata = parse_go_u32(t->functions, at + head - 4) >> 24;
 	uint64_t data = at + head + 4 * (uint64_t)n_pcdata;
 	uint64_t base = t->address + t->offsets[4];
 
 	if (n_pcdata > PCDATA_INLINE_INDEX)
-		f->inline_index = go_u32(t->functions, at + head + 4 * PCDATA_INLINE_INDEX);
+		f->inline_index = parse_go_u32(t->functions, at + head + 4 * PCDATA_INLINE_INDEX);
 	if (n_funcdata <= FUNCDATA_INLINE_CALLS)
 		return;
 	if (t->layout == GO_1_16) {
 		data = ((base + data + 7) & ~7ull) - base;
-		f->inline_calls = go_u64(t->functions, data + 8 * FUNCDATA_INLINE_CALLS);
+		f->inline_calls = parse_go_u64(t->functions, data + 8 * FUNCDATA_INLINE_CALLS);
 		f->has_inline_calls = f->inline_calls != 0;
 	} else {
-		f->inline_calls = go_u32(t->functions, data + 4 * FUNCDATA_INLINE_CALLS);
+		f->inline_calls = parse_go_u32(t->functions, data + 4 * FUNCDATA_INLINE_CALLS);
 		f->has_inline_calls = f->inline_calls != UINT32_MAX;
 	}
 }
@@ -133,35 +133,36 @@ static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_
 /* The code ends where its table of stack sizes does; the next function is aligned. */
 static uint64_t code_end(const struct go_table *t, const struct go_function *f, uint64_t next)
 {
-	struct go_values v = go_values(t, f->sp);
+	struct go_values v = parse_go_values(t, f->sp);
 
-	while (go_values_next(&v) && v.end < next - f->entry)
+	while (parse_go_values_next(&v) && v.end < next - f->entry)
 		;
 	return v.end && v.end < next - f->entry ? f->entry + v.end : next;
 }
 
-bool go_function(const struct go_table *t, size_t i, struct go_function *ret)
+bool parse_go_function(const struct go_table *t, size_t i, struct go_function *ret)
 {
 	bool wide = t->layout == GO_1_16;
-	uint64_t next = go_entry(t, i + 1), inside;
-	uint64_t at = wide ? go_u64(t->functions, 16 * i + 8) : go_u32(t->functions, 8 * i + 4);
+	uint64_t next = parse_go_entry(t, i + 1), inside;
+	uint64_t at = wide ? parse_go_u64(t->functions, 16 * i + 8)
+			   : parse_go_u32(t->functions, 8 * i + 4);
 	uint64_t tables = at + (wide ? 20 : 16); /* behind entry, name, args, deferreturn */
-	struct go_function f = {.entry = go_entry(t, i)};
+	struct go_function f = {.entry = parse_go_entry(t, i)};
 
 	inside = f.entry - t->code_address;
 	if (inside >= t->code.n || next <= f.entry || next - f.entry > t->code.n - inside ||
 	    t->functions.n < 48 || at > t->functions.n - 48)
 		return false;
-	f.name = go_string(t->names, go_u32(t->functions, at + (wide ? 8 : 4)));
+	f.name = parse_go_string(t->names, parse_go_u32(t->functions, at + (wide ? 8 : 4)));
 	if (!f.name)
 		return false;
-	f.sp = go_u32(t->functions, tables);
-	f.file = go_u32(t->functions, tables + 4);
-	f.line = go_u32(t->functions, tables + 8);
-	f.unit = go_u32(t->functions, tables + 16);
+	f.sp = parse_go_u32(t->functions, tables);
+	f.file = parse_go_u32(t->functions, tables + 4);
+	f.line = parse_go_u32(t->functions, tables + 8);
+	f.unit = parse_go_u32(t->functions, tables + 16);
 	if (t->layout == GO_1_20)
-		f.start_line = go_u32(t->functions, tables + 20);
-	f.flags = go_u32(t->functions, tables + (t->layout == GO_1_20 ? 24 : 20)) >> 8 & 0xff;
+		f.start_line = parse_go_u32(t->functions, tables + 20);
+	f.flags = parse_go_u32(t->functions, tables + (t->layout == GO_1_20 ? 24 : 20)) >> 8 & 0xff;
 	f.end = code_end(t, &f, next);
 	f.padded_end = next - f.end < PADDING_MAX ? next : f.end;
 	read_inline_tables(t, at, &f);
@@ -169,15 +170,15 @@ bool go_function(const struct go_table *t, size_t i, struct go_function *ret)
 	return true;
 }
 
-const char *go_file(const struct go_table *t, const struct go_function *f, int32_t value)
+const char *parse_go_file(const struct go_table *t, const struct go_function *f, int32_t value)
 {
 	uint64_t at = 4 * ((uint64_t)f->unit + (uint32_t)value);
 	uint32_t offset;
 
 	if (value < 0 || at + 4 > t->units.n)
 		return NULL;
-	offset = go_u32(t->units, at);
-	return offset == NO_FILE ? NULL : go_string(t->files, offset);
+	offset = parse_go_u32(t->units, at);
+	return offset == NO_FILE ? NULL : parse_go_string(t->files, offset);
 }
 
 /* ---- strings of the index ---- */
@@ -212,7 +213,7 @@ static void grow_strings(struct go_strings *s)
 	free(old.slots);
 }
 
-uint32_t go_intern(struct go_table *t, const char *key)
+uint32_t parse_go_intern(struct go_table *t, const char *key)
 {
 	struct go_strings *s = t->strings;
 	size_t at;
@@ -224,7 +225,7 @@ uint32_t go_intern(struct go_table *t, const char *key)
 	at = find_slot(s, key);
 	if (!s->slots[at].key) {
 		s->slots[at].key = key;
-		s->slots[at].offset = strings_put(&t->b->strings, key, strlen(key));
+		s->slots[at].offset = parse_strings_put(&t->b->strings, key, strlen(key));
 		s->n++;
 	}
 	return s->slots[at].offset;
@@ -235,9 +236,9 @@ uint32_t go_intern(struct go_table *t, const char *key)
 /* The first code that is the function's own, not that of a function inlined at its very start. */
 static uint64_t own_code(const struct go_table *t, const struct go_function *f)
 {
-	struct go_values v = go_values(t, f->inline_index);
+	struct go_values v = parse_go_values(t, f->inline_index);
 
-	while (go_values_next(&v) && v.start < f->end - f->entry)
+	while (parse_go_values_next(&v) && v.start < f->end - f->entry)
 		if (v.value < 0)
 			return v.start;
 	return 0;
@@ -250,14 +251,14 @@ static void add_symbol(struct go_table *t, const struct go_function *f)
 	uint32_t line = f->start_line;
 
 	if (t->layout != GO_1_20) /* not written down: that of the first instruction */
-		line = MAX(go_value_at(t, f->line, own), 0);
+		line = MAX(parse_go_value_at(t, f->line, own), 0);
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n++] = (struct symbol){
 		.address = f->entry,
 		.end = f->end,
 		.limit = f->end,
 		.name = f->name,
-		.file = go_intern(t, go_file(t, f, go_value_at(t, f->file, own))),
+		.file = parse_go_intern(t, parse_go_file(t, f, parse_go_value_at(t, f->file, own))),
 		.line = line,
 	};
 }
@@ -269,12 +270,12 @@ static bool in_function(const struct go_table *t, uint64_t address)
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (go_entry(t, middle) <= address)
+		if (parse_go_entry(t, middle) <= address)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low && address < go_entry(t, low);
+	return low && address < parse_go_entry(t, low);
 }
 
 /* .symtab says less of Go's functions: no file, no line, and labels like runtime.text. */
@@ -298,36 +299,36 @@ static void add_functions(struct go_table *t, struct go_inlines *inlines)
 
 		/* Disjoint ones only: the work is bounded by the bytes of the text. */
 		if (t->b->symbols.n >= INDEX_SYMBOLS_MAX || t->b->strings.failed ||
-		    go_entry(t, i) < covered || !go_function(t, i, &f)) {
+		    parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f)) {
 			t->b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
 			continue;
 		}
 		covered = f.end;
 		add_symbol(t, &f);
-		go_rows(t, &f);
-		go_inlines_add(inlines, &f);
+		parse_go_rows(t, &f);
+		parse_go_inlines_add(inlines, &f);
 	}
 }
 
-enum parse_reason build_go(struct elf_build *b)
+enum parse_reason parse_build_go(struct elf_build *b)
 {
 	struct go_strings strings = {0};
 	struct go_inlines *inlines;
 	struct go_table t;
 
-	if (!go_table_find(b, &t))
+	if (!parse_go_table_find(b, &t))
 		return PARSE_OK;
 	t.strings = &strings;
 	b->header.flags |= ELF_INDEX_GO;
 	drop_symtab(&t);
-	inlines = go_inlines_new(&t);
+	inlines = parse_go_inlines_new(&t);
 	add_functions(&t, inlines);
-	if (rows_cut(b->rows))
+	if (parse_rows_cut(b->rows))
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
-	if (inlines_cut(b->inlines))
+	if (parse_inlines_cut(b->inlines))
 		b->header.flags |= ELF_INDEX_DWARF_CUT;
-	go_inlines_free(inlines);
+	parse_go_inlines_free(inlines);
 	free(strings.slots);
-	go_table_done(&t);
+	parse_go_table_done(&t);
 	return b->strings.failed ? PARSE_STRINGS : PARSE_OK;
 }

@@ -59,35 +59,35 @@ struct go_values {
 	int32_t value;
 	bool begun;
 };
-struct go_values go_values(const struct go_table *t, uint32_t offset);
-bool go_values_next(struct go_values *v);
+struct go_values parse_go_values(const struct go_table *t, uint32_t offset);
+bool parse_go_values_next(struct go_values *v);
 /* The value at an offset from the entry; -1 when there is none. */
-int32_t go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc);
+int32_t parse_go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc);
 
-uint32_t go_u32(struct span s, uint64_t offset); /* little endian; 0 out of bounds */
-uint64_t go_u64(struct span s, uint64_t offset);
+uint32_t parse_go_u32(struct span s, uint64_t offset); /* little endian; 0 out of bounds */
+uint64_t parse_go_u64(struct span s, uint64_t offset);
 /* A NUL-terminated string, at most 64 KiB; NULL: none. */
-const char *go_string(struct span s, uint64_t offset);
+const char *parse_go_string(struct span s, uint64_t offset);
 /* The path of a value of the file table; NULL: none. */
-const char *go_file(const struct go_table *t, const struct go_function *f, int32_t value);
+const char *parse_go_file(const struct go_table *t, const struct go_function *f, int32_t value);
 
-/* gopclntab_find.c: false: no Go, or none that can be read. Then go_table_done. */
-bool go_table_find(struct elf_build *b, struct go_table *ret);
-void go_table_done(struct go_table *t);
+/* gopclntab_find.c: false: no Go, or none that can be read. Then parse_go_table_done. */
+bool parse_go_table_find(struct elf_build *b, struct go_table *ret);
+void parse_go_table_done(struct go_table *t);
 /* Function i; false: damaged. */
-bool go_function(const struct go_table *t, size_t i, struct go_function *ret);
-uint64_t go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
+bool parse_go_function(const struct go_table *t, size_t i, struct go_function *ret);
+uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
 
 /* A name or path of the table as a string of the index, written once. */
-uint32_t go_intern(struct go_table *t, const char *s);
+uint32_t parse_go_intern(struct go_table *t, const char *s);
 
 /* gopclntab_rows.c */
-void go_rows(const struct go_table *t, const struct go_function *f);
+void parse_go_rows(const struct go_table *t, const struct go_function *f);
 
 /* gopclntab_inlines.c */
 struct go_inlines;
-struct go_inlines *go_inlines_new(struct go_table *t);
-struct go_inlines *go_inlines_free(struct go_inlines *x);
-void go_inlines_add(struct go_inlines *x, const struct go_function *f);
+struct go_inlines *parse_go_inlines_new(struct go_table *t);
+struct go_inlines *parse_go_inlines_free(struct go_inlines *x);
+void parse_go_inlines_add(struct go_inlines *x, const struct go_function *f);
 /* Do all inlined calls of a function lie in s, with names and places of the function? */
-bool go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s);
+bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s);

@@ -48,17 +48,17 @@ static struct span relocations(struct elf_build *b)
 
 		if (!gelf_getphdr(b->elf, i, &p) || p.p_type != PT_DYNAMIC)
 			continue;
-		dynamic.data = build_bytes(b, p.p_vaddr, &n);
+		dynamic.data = parse_build_bytes(b, p.p_vaddr, &n);
 		dynamic.n = dynamic.data ? MIN(n, p.p_filesz) : 0;
 	}
 	for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic.n; at += sizeof(Elf64_Dyn)) {
-		if (go_u64(dynamic, at) == DT_RELA)
-			address = go_u64(dynamic, at + 8);
-		else if (go_u64(dynamic, at) == DT_RELASZ)
-			bytes = go_u64(dynamic, at + 8);
+		if (parse_go_u64(dynamic, at) == DT_RELA)
+			address = parse_go_u64(dynamic, at + 8);
+		else if (parse_go_u64(dynamic, at) == DT_RELASZ)
+			bytes = parse_go_u64(dynamic, at + 8);
 	}
 	if (bytes)
-		r.data = build_bytes(b, address, &n);
+		r.data = parse_build_bytes(b, address, &n);
 	r.n = r.data ? MIN(n, bytes) : 0;
 	if (r.n / sizeof(Elf64_Rela) > RELOCATIONS_MAX) {
 		r.n = (uint64_t)RELOCATIONS_MAX * sizeof(Elf64_Rela);
@@ -73,10 +73,10 @@ static void relocate(struct elf_build *b, uint64_t address, uint8_t *bytes, size
 	struct span r = relocations(b);
 
 	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela)) {
-		uint64_t inside = go_u64(r, at) - address, addend = go_u64(r, at + 16);
+		uint64_t inside = parse_go_u64(r, at) - address, addend = parse_go_u64(r, at + 16);
 
 		if (inside < n && n - inside >= 8 &&
-		    (uint32_t)go_u64(r, at + 8) == R_X86_64_RELATIVE)
+		    (uint32_t)parse_go_u64(r, at + 8) == R_X86_64_RELATIVE)
 			memcpy(bytes + inside, &addend, 8);
 	}
 }
@@ -93,7 +93,7 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 					 MODULE_FUNCTIONS};
 	struct module m;
 	size_t n;
-	const uint8_t *bytes = build_bytes(t->b, address, &n);
+	const uint8_t *bytes = parse_build_bytes(t->b, address, &n);
 
 	if (!bytes || n < sizeof(m))
 		return false;
@@ -121,11 +121,11 @@ static bool find_module_in_place(const struct go_table *t, size_t *candidates, s
 		const struct index_segment *s = &t->b->segments[i];
 		struct span bytes;
 
-		bytes.data = build_bytes(t->b, s->address, &bytes.n);
+		bytes.data = parse_build_bytes(t->b, s->address, &bytes.n);
 		if (!bytes.data || s->executable)
 			continue;
 		for (uint64_t at = -s->address & 7; at + 8 <= bytes.n; at += 8)
-			if (go_u64(bytes, at) == t->address &&
+			if (parse_go_u64(bytes, at) == t->address &&
 			    try_module(t, s->address + at, candidates, ret))
 				return true;
 	}
@@ -138,8 +138,8 @@ static bool find_module(const struct go_table *t, struct module *ret)
 	size_t relocated = 0, in_place = 0;
 
 	for (uint64_t at = 0; at + sizeof(Elf64_Rela) <= r.n; at += sizeof(Elf64_Rela))
-		if (go_u64(r, at + 16) == t->address &&
-		    try_module(t, go_u64(r, at), &relocated, ret))
+		if (parse_go_u64(r, at + 16) == t->address &&
+		    try_module(t, parse_go_u64(r, at), &relocated, ret))
 			return true;
 	if (find_module_in_place(t, &in_place, ret))
 		return true;
@@ -152,10 +152,10 @@ static bool find_module(const struct go_table *t, struct module *ret)
 
 static bool set_layout(struct go_table *t, struct span s)
 {
-	uint32_t magic = go_u32(s, 0);
+	uint32_t magic = parse_go_u32(s, 0);
 
 	/* Two zeros, instructions of 1 byte, pointers of 8 bytes: x86-64. */
-	if (s.n < HEADER_MAX || go_u32(s, 4) != 0x08010000)
+	if (s.n < HEADER_MAX || parse_go_u32(s, 4) != 0x08010000)
 		return false;
 	if (magic == MAGIC_1_16)
 		t->layout = GO_1_16;
@@ -182,10 +182,10 @@ static bool read_header(struct go_table *t, struct span s, uint64_t address)
 		return false;
 	t->whole = s;
 	t->address = address;
-	t->n_functions = go_u64(s, 8);
+	t->n_functions = parse_go_u64(s, 8);
 	first = t->layout == GO_1_16 ? 24 : 32;
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		t->offsets[i] = go_u64(s, first + 8 * i);
+		t->offsets[i] = parse_go_u64(s, first + 8 * i);
 		if (t->offsets[i] < first + 40 || t->offsets[i] >= s.n)
 			return false;
 		*parts[i] = (struct span){s.data + t->offsets[i], s.n - t->offsets[i]};
@@ -209,7 +209,8 @@ static bool is_go(struct elf_build *b)
 
 	if (b->n_texts == 0) /* no section headers: nothing else would tell */
 		return true;
-	if (build_section(b, ".go.buildinfo", &s) || build_section(b, ".note.go.buildid", &s))
+	if (parse_build_section(b, ".go.buildinfo", &s) ||
+	    parse_build_section(b, ".note.go.buildid", &s))
 		return true;
 	elf_getphdrnum(b->elf, &n);
 	for (size_t i = 0; i < n; i++) {
@@ -219,7 +220,7 @@ static bool is_go(struct elf_build *b)
 
 		if (!gelf_getphdr(b->elf, i, &p) || p.p_type != PT_NOTE)
 			continue;
-		note = build_bytes(b, p.p_vaddr, &bytes);
+		note = parse_build_bytes(b, p.p_vaddr, &bytes);
 		if (note && bytes >= 16 && memcmp(note + 12, "Go\0", 4) == 0)
 			return true;
 	}
@@ -232,13 +233,13 @@ static bool search_table(struct go_table *t)
 		const struct index_segment *s = &t->b->segments[i];
 		struct span bytes;
 
-		bytes.data = build_bytes(t->b, s->address, &bytes.n);
+		bytes.data = parse_build_bytes(t->b, s->address, &bytes.n);
 		if (!bytes.data || s->executable)
 			continue;
 		for (uint64_t at = -s->address & 7; at + HEADER_MAX <= bytes.n; at += 8) {
 			struct span rest = {bytes.data + at, bytes.n - at};
 
-			if (go_u32(bytes, at + 4) == 0x08010000 &&
+			if (parse_go_u32(bytes, at + 4) == 0x08010000 &&
 			    read_header(t, rest, s->address + at))
 				return true;
 		}
@@ -253,7 +254,7 @@ static bool find_header(struct go_table *t)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct section s;
 
-		if (build_section(t->b, names[i], &s) &&
+		if (parse_build_section(t->b, names[i], &s) &&
 		    read_header(t, (struct span){s.data, s.n}, s.address))
 			return true;
 	}
@@ -270,7 +271,7 @@ static bool find_code(struct go_table *t)
 		if (!s->executable || t->text < s->address || t->text - s->address >= s->bytes)
 			continue;
 		t->code_address = s->address;
-		t->code.data = build_bytes(t->b, s->address, &t->code.n);
+		t->code.data = parse_build_bytes(t->b, s->address, &t->code.n);
 		return t->code.data != NULL;
 	}
 	return false;
@@ -285,13 +286,13 @@ static bool is_gofunc(const struct go_table *t, struct span s)
 	for (size_t i = 0; i < t->n_functions && checked < FUNCTIONS_CHECKED; i++) {
 		struct go_function f;
 
-		if (go_entry(t, i) < covered || !go_function(t, i, &f))
+		if (parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f))
 			continue;
 		covered =
 			f.end; /* disjoint ones only: the work is bounded by the bytes of the text */
 		if (!f.has_inline_calls || !f.inline_index)
 			continue;
-		if (!go_inlines_valid(t, &f, s))
+		if (!parse_go_inlines_valid(t, &f, s))
 			return false;
 		checked++;
 	}
@@ -303,7 +304,7 @@ static void find_gofunc(struct go_table *t, const struct module *m)
 	for (size_t i = MODULE_GOFUNC_FIRST; i < MODULE_WORDS && !t->inline_calls.data; i++) {
 		struct span s;
 
-		s.data = build_bytes(t->b, m->words[i], &s.n);
+		s.data = parse_build_bytes(t->b, m->words[i], &s.n);
 		if (s.data && is_gofunc(t, s))
 			t->inline_calls = s;
 	}
@@ -314,14 +315,14 @@ static void relocate_functions(struct go_table *t)
 {
 	uint64_t address = t->address + t->offsets[4];
 
-	if (go_u64(t->functions, 0) != 0)
+	if (parse_go_u64(t->functions, 0) != 0)
 		return;
 	t->relocated = xmemdup(t->functions.data, t->functions.n);
 	relocate(t->b, address, t->relocated, t->functions.n);
 	t->functions.data = t->relocated;
 }
 
-bool go_table_find(struct elf_build *b, struct go_table *ret)
+bool parse_go_table_find(struct elf_build *b, struct go_table *ret)
 {
 	struct go_table t = {.b = b};
 	struct module m;
@@ -339,9 +340,10 @@ bool go_table_find(struct elf_build *b, struct go_table *ret)
 	if (has_module)
 		t.text = m.words[MODULE_TEXT];
 	else
-		t.text = t.layout == GO_1_16 ? go_u64(t.functions, 0) : go_u64(t.whole, 24);
+		t.text = t.layout == GO_1_16 ? parse_go_u64(t.functions, 0)
+					     : parse_go_u64(t.whole, 24);
 	if (!find_code(&t)) {
-		go_table_done(&t);
+		parse_go_table_done(&t);
 		return false;
 	}
 	if (has_module && t.layout != GO_1_16)
@@ -350,7 +352,7 @@ bool go_table_find(struct elf_build *b, struct go_table *ret)
 	return true;
 }
 
-void go_table_done(struct go_table *t)
+void parse_go_table_done(struct go_table *t)
 {
 	free(t->relocated);
 	t->relocated = NULL;

@@ -144,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		memset(m->module, 0, 8 * 23);
 	make_elf(m, bytes);
 	if (fd_write_all(fd, m, offsetof(struct image, table) + bytes) < 0 ||
-	    elf_to_index(fd, NULL, 64 << 20, &memfd) != PARSE_OK)
+	    parse_elf_to_index(fd, NULL, 64 << 20, &memfd) != PARSE_OK)
 		return 0;
 	if (elf_index_open(memfd, &i) < 0)
 		abort();

@@ -34,7 +34,7 @@ struct inline_call {
 	uint32_t parent_pc, start_line;
 };
 
-struct go_inlines *go_inlines_new(struct go_table *t)
+struct go_inlines *parse_go_inlines_new(struct go_table *t)
 {
 	struct go_inlines *x = xcalloc(1, sizeof(*x));
 
@@ -42,7 +42,7 @@ struct go_inlines *go_inlines_new(struct go_table *t)
 	return x;
 }
 
-struct go_inlines *go_inlines_free(struct go_inlines *x)
+struct go_inlines *parse_go_inlines_free(struct go_inlines *x)
 {
 	free(x->indexes.items);
 	free(x->files.items);
@@ -63,9 +63,9 @@ static bool read_call(const struct go_table *t, const struct go_function *f, str
 
 	if (at + bytes > calls.n)
 		return false;
-	c.name = go_string(t->names, go_u32(calls, name));
-	c.parent_pc = go_u32(calls, name + 4);
-	c.start_line = lines ? go_u32(calls, name + 8) : 0;
+	c.name = parse_go_string(t->names, parse_go_u32(calls, name));
+	c.parent_pc = parse_go_u32(calls, name + 4);
+	c.start_line = lines ? parse_go_u32(calls, name + 8) : 0;
 	if (!c.name || c.parent_pc >= f->end - f->entry)
 		return false;
 	*ret = c;
@@ -77,12 +77,12 @@ static struct span calls_from(struct span s, uint64_t offset)
 	return offset < s.n ? (struct span){s.data + offset, s.n - offset} : (struct span){0};
 }
 
-bool go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s)
+bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s)
 {
 	struct span calls = calls_from(s, f->inline_calls);
-	struct go_values v = go_values(t, f->inline_index);
+	struct go_values v = parse_go_values(t, f->inline_index);
 
-	while (go_values_next(&v) && v.start < f->end - f->entry) {
+	while (parse_go_values_next(&v) && v.start < f->end - f->entry) {
 		struct inline_call c;
 
 		if (v.value < 0)
@@ -102,7 +102,7 @@ static struct span find_calls(const struct go_table *t, const struct go_function
 
 	if (t->layout != GO_1_16)
 		return calls_from(t->inline_calls, f->inline_calls);
-	s.data = build_bytes(t->b, f->inline_calls, &s.n);
+	s.data = parse_build_bytes(t->b, f->inline_calls, &s.n);
 	return s.data ? s : (struct span){0};
 }
 
@@ -110,10 +110,10 @@ static struct span find_calls(const struct go_table *t, const struct go_function
 
 static void decode(const struct go_table *t, uint32_t offset, uint64_t size, struct pc_values *ret)
 {
-	struct go_values v = go_values(t, offset);
+	struct go_values v = parse_go_values(t, offset);
 
 	ret->n = 0;
-	while (go_values_next(&v) && v.start < size) {
+	while (parse_go_values_next(&v) && v.start < size) {
 		GROW(ret->items, ret->n, ret->cap);
 		ret->items[ret->n++] = (struct pc_value){v.end, v.value};
 	}
@@ -201,10 +201,11 @@ static uint32_t node_at(struct go_inlines *x, uint64_t pc)
 		return NO_NODE;
 	}
 	while (c.n-- > 0) {
-		const char *file = go_file(x->t, x->f, value_at(&x->files, c.pc[c.n]));
+		const char *file = parse_go_file(x->t, x->f, value_at(&x->files, c.pc[c.n]));
 
-		node = inlines_node(b->inlines, go_intern(x->t, c.calls[c.n].name),
-				    go_intern(x->t, file), c.calls[c.n].start_line, node);
+		node = parse_inlines_node(b->inlines, parse_go_intern(x->t, c.calls[c.n].name),
+					  parse_go_intern(x->t, file), c.calls[c.n].start_line,
+					  node);
 		if (node == UINT32_MAX)
 			return NO_NODE;
 		x->nodes[c.index[c.n]] = node;
@@ -212,7 +213,7 @@ static uint32_t node_at(struct go_inlines *x, uint64_t pc)
 	return node;
 }
 
-void go_inlines_add(struct go_inlines *x, const struct go_function *f)
+void parse_go_inlines_add(struct go_inlines *x, const struct go_function *f)
 {
 	const struct go_table *t = x->t;
 	uint64_t size = f->end - f->entry, start = 0;
@@ -235,8 +236,8 @@ void go_inlines_add(struct go_inlines *x, const struct go_function *f)
 		if (x->indexes.items[i].value >= 0) {
 			node = node_at(x, start);
 			if (node != NO_NODE)
-				inlines_range(t->b->inlines, f->entry + start, f->entry + end,
-					      node);
+				parse_inlines_range(t->b->inlines, f->entry + start, f->entry + end,
+						    node);
 		}
 		start = end;
 	}

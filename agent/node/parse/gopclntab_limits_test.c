@@ -178,7 +178,7 @@ static struct elf_index *index_of(struct made m)
 	struct elf_index *i;
 	int memfd;
 
-	assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	return i;
 }
@@ -201,7 +201,7 @@ static void check(struct made m, size_t n_inlined, unsigned flags)
 	elf_index_unref(i);
 }
 
-/* What go_table_find needs of it. */
+/* What parse_go_table_find needs of it. */
 static void open_build(struct elf_build *b, int fd)
 {
 	elf_version(EV_CURRENT);
@@ -229,10 +229,10 @@ static void functions_over_the_limit_are_told(void **state)
 		struct go_table t;
 
 		open_build(&b, fd);
-		assert_true(go_table_find(&b, &t));
+		assert_true(parse_go_table_find(&b, &t));
 		assert_int_equal(t.n_functions, INDEX_SYMBOLS_MAX);
 		assert_int_equal(b.header.flags & CUT, over ? CUT : 0);
-		go_table_done(&t);
+		parse_go_table_done(&t);
 		elf_end(b.elf);
 	}
 }

@@ -159,7 +159,7 @@ static uint16_t popped_rule(const struct frame_state *s, uint64_t start)
 	if (!code || code[0] != 0x41 || (code[1] & 0xf8) != 0x58)
 		return PF_RULE_UNSUPPORTED;
 	rule.reg = 8 + (code[1] & 7);
-	return rows_rule(s->t->b->rows, &rule);
+	return parse_rows_rule(s->t->b->rows, &rule);
 }
 
 static uint16_t frame_rule(const struct frame_state *s, int32_t size)
@@ -175,7 +175,7 @@ static uint16_t frame_rule(const struct frame_state *s, int32_t size)
 
 	if (size < 0 || size > INT32_MAX - 8)
 		return PF_RULE_UNSUPPORTED;
-	return rows_rule(s->t->b->rows, &rule);
+	return parse_rows_rule(s->t->b->rows, &rule);
 }
 
 static uint16_t switched_rule(const struct frame_state *s, int32_t size)
@@ -195,20 +195,20 @@ static void add_rows(const struct frame_state *s, uint64_t start, uint64_t end, 
 	uint64_t middle = MIN(MAX(s->switched, start), end);
 
 	if (start < middle)
-		rows_add(s->t->b->rows, start, middle,
-			 size == -8 ? popped_rule(s, start) : frame_rule(s, size));
+		parse_rows_add(s->t->b->rows, start, middle,
+			       size == -8 ? popped_rule(s, start) : frame_rule(s, size));
 	if (middle < end)
-		rows_add(s->t->b->rows, middle, end, switched_rule(s, size));
+		parse_rows_add(s->t->b->rows, middle, end, switched_rule(s, size));
 }
 
 static void add_frames(struct frame_state *s)
 {
 	const struct go_function *f = s->f;
-	struct go_values v = go_values(s->t, f->sp);
+	struct go_values v = parse_go_values(s->t, f->sp);
 	uint64_t before = f->entry; /* start of the row before */
 	int32_t size = 0;
 
-	while (go_values_next(&v) && v.start < f->end - f->entry) {
+	while (parse_go_values_next(&v) && v.start < f->end - f->entry) {
 		uint64_t start = f->entry + v.start, end = f->entry + v.end;
 
 		/* Over the padding, where nothing runs: one row less than a gap. */
@@ -231,13 +231,13 @@ static void add_frames(struct frame_state *s)
 	}
 }
 
-void go_rows(const struct go_table *t, const struct go_function *f)
+void parse_go_rows(const struct go_table *t, const struct go_function *f)
 {
 	struct frame_state s = {.t = t, .f = f, .kind = kind_of(f), .switched = UINT64_MAX};
 
 	if (s.kind == WHOLE_ROOT || s.kind == WHOLE_SIGNAL) {
-		rows_add(t->b->rows, f->entry, f->padded_end,
-			 s.kind == WHOLE_ROOT ? PF_RULE_ROOT : PF_RULE_SIGNAL);
+		parse_rows_add(t->b->rows, f->entry, f->padded_end,
+			       s.kind == WHOLE_ROOT ? PF_RULE_ROOT : PF_RULE_SIGNAL);
 		return;
 	}
 	if (s.kind != SWITCH_NONE)

@@ -101,7 +101,7 @@ static struct elf_index *read_index(const char *path)
 	int memfd;
 
 	assert_true(fd >= 0);
-	assert_int_equal(elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	return i;
 }

@@ -32,12 +32,12 @@ struct inlines {
 	bool cut;
 };
 
-struct inlines *inlines_new(void)
+struct inlines *parse_inlines_new(void)
 {
 	return xcalloc(1, sizeof(struct inlines));
 }
 
-struct inlines *inlines_free(struct inlines *x)
+struct inlines *parse_inlines_free(struct inlines *x)
 {
 	if (x) {
 		free(x->nodes);
@@ -47,8 +47,8 @@ struct inlines *inlines_free(struct inlines *x)
 	return NULL;
 }
 
-uint32_t inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t line,
-		      uint32_t parent)
+uint32_t parse_inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t line,
+			    uint32_t parent)
 {
 	if (x->n_nodes == NODES_MAX) {
 		x->cut = true;
@@ -64,7 +64,8 @@ uint32_t inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t 
 	return x->n_nodes++;
 }
 
-void inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file, uint32_t line)
+void parse_inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file,
+			uint32_t line)
 {
 	if (node >= x->n_nodes)
 		return;
@@ -73,7 +74,7 @@ void inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file
 	x->nodes[node].line = line;
 }
 
-void inlines_range(struct inlines *x, uint64_t start, uint64_t end, uint32_t node)
+void parse_inlines_range(struct inlines *x, uint64_t start, uint64_t end, uint32_t node)
 {
 	if (node >= x->n_nodes || start >= end)
 		return;
@@ -85,7 +86,7 @@ void inlines_range(struct inlines *x, uint64_t start, uint64_t end, uint32_t nod
 	x->ranges[x->n_ranges++] = (struct inlined){.start = start, .end = end, .node = node};
 }
 
-bool inlines_cut(const struct inlines *x)
+bool parse_inlines_cut(const struct inlines *x)
 {
 	return x->cut;
 }
@@ -249,7 +250,7 @@ static void number_nodes(struct inlines *x, struct flat_inlines *flat)
 		flat->ranges[i].node = x->nodes[flat->ranges[i].node].number;
 }
 
-enum parse_reason inlines_finish(struct inlines *x, struct flat_inlines *ret)
+enum parse_reason parse_inlines_finish(struct inlines *x, struct flat_inlines *ret)
 {
 	struct flat_inlines flat = {0};
 

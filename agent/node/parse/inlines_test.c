@@ -13,7 +13,7 @@ static struct flat_inlines finish(struct inlines *x)
 {
 	struct flat_inlines flat = {0};
 
-	assert_int_equal(inlines_finish(x, &flat), PARSE_OK);
+	assert_int_equal(parse_inlines_finish(x, &flat), PARSE_OK);
 	return flat;
 }
 
@@ -21,7 +21,7 @@ static void done(struct inlines *x, struct flat_inlines *flat)
 {
 	free(flat->ranges);
 	free(flat->nodes);
-	inlines_free(x);
+	parse_inlines_free(x);
 }
 
 /* Names of the chain at an address, innermost first; 0 ends it. */
@@ -56,17 +56,17 @@ static void assert_chain(const struct flat_inlines *flat, uint64_t address, uint
 
 static bool is_cut(uint32_t depth, bool with_range)
 {
-	struct inlines *x = inlines_new();
+	struct inlines *x = parse_inlines_new();
 	struct flat_inlines flat;
 	uint32_t node = SYMBOL;
 	bool cut;
 
 	for (uint32_t k = 0; k < depth; k++)
-		node = inlines_node(x, k + 1, 0, 0, node);
+		node = parse_inlines_node(x, k + 1, 0, 0, node);
 	if (with_range)
-		inlines_range(x, 0x100, 0x200, node);
+		parse_inlines_range(x, 0x100, 0x200, node);
 	flat = finish(x);
-	cut = inlines_cut(x);
+	cut = parse_inlines_cut(x);
 	done(x, &flat);
 	return cut;
 }
@@ -81,17 +81,17 @@ static void chains_deeper_than_are_answered_are_told(void **state)
 
 static void the_innermost_wins(void **state)
 {
-	struct inlines *x = inlines_new();
-	uint32_t outer = inlines_node(x, 1, 11, 21, SYMBOL);
-	uint32_t inner = inlines_node(x, 2, 12, 22, outer);
-	uint32_t innermost = inlines_node(x, 3, 13, 23, inner);
+	struct inlines *x = parse_inlines_new();
+	uint32_t outer = parse_inlines_node(x, 1, 11, 21, SYMBOL);
+	uint32_t inner = parse_inlines_node(x, 2, 12, 22, outer);
+	uint32_t innermost = parse_inlines_node(x, 3, 13, 23, inner);
 	struct flat_inlines flat;
 
 	(void)state;
-	inlines_range(x, 0x130, 0x140, innermost);
-	inlines_range(x, 0x100, 0x200, outer);
-	inlines_range(x, 0x120, 0x150, inner);
-	inlines_range(x, 0x180, 0x190, inner);
+	parse_inlines_range(x, 0x130, 0x140, innermost);
+	parse_inlines_range(x, 0x100, 0x200, outer);
+	parse_inlines_range(x, 0x120, 0x150, inner);
+	parse_inlines_range(x, 0x180, 0x190, inner);
 	flat = finish(x);
 	assert_chain(&flat, 0xff, 0, 0, 0);
 	assert_chain(&flat, 0x100, 1, 0, 0);
@@ -110,15 +110,15 @@ static void the_innermost_wins(void **state)
 
 static void ranges_outside_their_parent_are_kept(void **state)
 {
-	struct inlines *x = inlines_new();
-	uint32_t outer = inlines_node(x, 1, 0, 0, SYMBOL);
-	uint32_t inner = inlines_node(x, 2, 0, 0, outer);
+	struct inlines *x = parse_inlines_new();
+	uint32_t outer = parse_inlines_node(x, 1, 0, 0, SYMBOL);
+	uint32_t inner = parse_inlines_node(x, 2, 0, 0, outer);
 	struct flat_inlines flat;
 
 	(void)state;
-	inlines_range(x, 0x100, 0x110, outer);
-	inlines_range(x, 0x108, 0x120, inner);
-	inlines_range(x, 0x500, 0x501, inner);
+	parse_inlines_range(x, 0x100, 0x110, outer);
+	parse_inlines_range(x, 0x108, 0x120, inner);
+	parse_inlines_range(x, 0x500, 0x501, inner);
 	flat = finish(x);
 	assert_chain(&flat, 0x107, 1, 0, 0);
 	assert_chain(&flat, 0x11f, 2, 1, 0);
@@ -129,21 +129,21 @@ static void ranges_outside_their_parent_are_kept(void **state)
 
 static void nameless_and_unused_nodes_are_left_out(void **state)
 {
-	struct inlines *x = inlines_new();
-	uint32_t outer = inlines_node(x, 0, 0, 0, SYMBOL);
-	uint32_t unused = inlines_node(x, 9, 0, 0, outer);
-	uint32_t nameless = inlines_node(x, 0, 0, 0, outer);
-	uint32_t inner = inlines_node(x, 3, 0, 0, nameless);
-	uint32_t alone = inlines_node(x, 0, 0, 0, SYMBOL);
+	struct inlines *x = parse_inlines_new();
+	uint32_t outer = parse_inlines_node(x, 0, 0, 0, SYMBOL);
+	uint32_t unused = parse_inlines_node(x, 9, 0, 0, outer);
+	uint32_t nameless = parse_inlines_node(x, 0, 0, 0, outer);
+	uint32_t inner = parse_inlines_node(x, 3, 0, 0, nameless);
+	uint32_t alone = parse_inlines_node(x, 0, 0, 0, SYMBOL);
 	struct flat_inlines flat;
 
 	(void)state;
 	(void)unused;
-	inlines_name(x, outer, 1, 0, 0);
-	inlines_range(x, 0x100, 0x200, outer);
-	inlines_range(x, 0x110, 0x140, nameless);
-	inlines_range(x, 0x120, 0x130, inner);
-	inlines_range(x, 0x300, 0x310, alone);
+	parse_inlines_name(x, outer, 1, 0, 0);
+	parse_inlines_range(x, 0x100, 0x200, outer);
+	parse_inlines_range(x, 0x110, 0x140, nameless);
+	parse_inlines_range(x, 0x120, 0x130, inner);
+	parse_inlines_range(x, 0x300, 0x310, alone);
 	flat = finish(x);
 	assert_chain(&flat, 0x118, 1, 0, 0);
 	assert_chain(&flat, 0x128, 3, 1, 0);
@@ -155,23 +155,23 @@ static void nameless_and_unused_nodes_are_left_out(void **state)
 
 static void odd_arguments_do_no_harm(void **state)
 {
-	struct inlines *x = inlines_new();
-	uint32_t node = inlines_node(x, 1, 0, 0, 77); /* a parent that is not there */
+	struct inlines *x = parse_inlines_new();
+	uint32_t node = parse_inlines_node(x, 1, 0, 0, 77); /* a parent that is not there */
 	struct flat_inlines flat;
 
 	(void)state;
-	inlines_range(x, 0x20, 0x10, node);
-	inlines_range(x, 0x10, 0x10, node);
-	inlines_range(x, 0x10, 0x20, 5);
-	inlines_name(x, 5, 1, 1, 1);
-	inlines_range(x, 0, UINT64_MAX, node);
+	parse_inlines_range(x, 0x20, 0x10, node);
+	parse_inlines_range(x, 0x10, 0x10, node);
+	parse_inlines_range(x, 0x10, 0x20, 5);
+	parse_inlines_name(x, 5, 1, 1, 1);
+	parse_inlines_range(x, 0, UINT64_MAX, node);
 	flat = finish(x);
 	assert_int_equal(flat.n_ranges, 1);
 	assert_int_equal(flat.ranges[0].address, 0);
 	assert_int_equal(flat.ranges[0].size, UINT32_MAX);
 	assert_chain(&flat, 5, 1, 0, 0);
 	done(x, &flat);
-	x = inlines_new();
+	x = parse_inlines_new();
 	flat = finish(x);
 	assert_int_equal(flat.n_ranges + flat.n_nodes, 0);
 	done(x, &flat);
@@ -206,7 +206,7 @@ static uint32_t slow_node(const struct slow *s, uint64_t address)
 
 static void compare_with_slow(unsigned seed)
 {
-	struct inlines *x = inlines_new();
+	struct inlines *x = parse_inlines_new();
 	struct flat_inlines flat;
 	struct slow s = {0};
 
@@ -216,13 +216,13 @@ static void compare_with_slow(unsigned seed)
 	for (uint32_t i = 0; i < s.n_nodes; i++) {
 		s.parent[i] = i && rand() % 4 ? (uint32_t)rand() % i : SYMBOL;
 		s.depth[i] = s.parent[i] == SYMBOL ? 0 : s.depth[s.parent[i]] + 1;
-		assert_int_equal(inlines_node(x, i + 1, 0, 0, s.parent[i]), i);
+		assert_int_equal(parse_inlines_node(x, i + 1, 0, 0, s.parent[i]), i);
 	}
 	for (size_t i = 0; i < s.n_ranges; i++) {
 		s.start[i] = rand() % SPACE;
 		s.end[i] = s.start[i] + rand() % 20;
 		s.node[i] = rand() % s.n_nodes;
-		inlines_range(x, s.start[i], s.end[i], s.node[i]);
+		parse_inlines_range(x, s.start[i], s.end[i], s.node[i]);
 	}
 	flat = finish(x);
 	for (size_t i = 1; i < flat.n_ranges; i++) {
@@ -252,20 +252,20 @@ static void any_ranges_equal_the_slow_way(void **state)
 /* A million nested ranges that all start at one place, and all end at another. */
 static void many_nested_ranges_end(void **state)
 {
-	struct inlines *x = inlines_new();
+	struct inlines *x = parse_inlines_new();
 	uint32_t node = SYMBOL;
 	struct flat_inlines flat;
 
 	(void)state;
 	for (uint32_t i = 0; i < 1000000; i++) {
-		node = inlines_node(x, i + 1, 0, 0, node);
-		inlines_range(x, 10 + i % 7, 4000000 - i, node);
+		node = parse_inlines_node(x, i + 1, 0, 0, node);
+		parse_inlines_range(x, 10 + i % 7, 4000000 - i, node);
 	}
-	assert_false(inlines_cut(x));
+	assert_false(parse_inlines_cut(x));
 	for (uint32_t i = 0; i < 100000; i++)
-		node = inlines_node(x, 1, 0, 0, 0);
+		node = parse_inlines_node(x, 1, 0, 0, 0);
 	assert_int_equal(node, UINT32_MAX);
-	assert_true(inlines_cut(x));
+	assert_true(parse_inlines_cut(x));
 	flat = finish(x);
 	assert_true(flat.n_nodes >= 1000000);
 	done(x, &flat);

@@ -90,7 +90,7 @@ static bool has_address(const GElf_Sym *y)
 	}
 }
 
-void build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
+void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 {
 	struct marks *x = &b->marks;
 	size_t n;
@@ -157,7 +157,7 @@ static bool is_constant(const GElf_Shdr *s)
 	       !(s->sh_flags & (SHF_WRITE | SHF_EXECINSTR | SHF_COMPRESSED));
 }
 
-void build_mark_texts(struct elf_build *b)
+void parse_build_mark_texts(struct elf_build *b)
 {
 	uint64_t left = TEXT_BYTES_MAX;
 	Elf_Scn *section = NULL;
@@ -173,19 +173,19 @@ void build_mark_texts(struct elf_build *b)
 		if (!gelf_getshdr(section, &s))
 			break;
 		sections = true;
-		if (is_constant(&s) && (data = build_bytes(b, s.sh_addr, &n)))
+		if (is_constant(&s) && (data = parse_build_bytes(b, s.sh_addr, &n)))
 			find_texts(b, data, MIN(n, s.sh_size), s.sh_addr, &left);
 	}
 	/* Without section headers: wherever it may be. */
 	for (size_t i = 0; !sections && i < b->n_segments; i++) {
-		const uint8_t *data = build_bytes(b, b->segments[i].address, &n);
+		const uint8_t *data = parse_build_bytes(b, b->segments[i].address, &n);
 
 		if (data)
 			find_texts(b, data, n, b->segments[i].address, &left);
 	}
 }
 
-void marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n)
+void parse_marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n)
 {
 	struct marks *x = &b->marks;
 
@@ -202,8 +202,8 @@ void marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n)
 			memcmp(x->items[i].name, x->items[i - 1].name, x->items[i].name_n) == 0;
 
 		(*ret)[i] = x->items[i].m;
-		(*ret)[i].name =
-			again ? (*ret)[i - 1].name
-			      : strings_put(&b->strings, x->items[i].name, x->items[i].name_n);
+		(*ret)[i].name = again ? (*ret)[i - 1].name
+				       : parse_strings_put(&b->strings, x->items[i].name,
+							   x->items[i].name_n);
 	}
 }

@@ -61,7 +61,7 @@ static struct found scan_all(struct elf_build *b, const struct code_gaps *gaps, 
 	for (size_t k = 0; k < gaps->n; k++) {
 		const struct range *gap = &gaps->items[k];
 		size_t n = 0;
-		const uint8_t *code = build_bytes(b, gap->start, &n);
+		const uint8_t *code = parse_build_bytes(b, gap->start, &n);
 
 		if (code)
 			scan(code, MIN(n, gap->end - gap->start), gap->start, &f, fn, arg);
@@ -69,13 +69,13 @@ static struct found scan_all(struct elf_build *b, const struct code_gaps *gaps, 
 	return f;
 }
 
-void native_image_functions(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
-			    void *arg)
+void parse_native_image_functions(struct elf_build *b, const struct code_gaps *gaps,
+				  native_image_fn *fn, void *arg)
 {
 	scan_all(b, gaps, fn, arg);
 }
 
-bool native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps)
+bool parse_native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps)
 {
 	struct found f = scan_all(b, gaps, NULL, NULL);
 

@@ -53,7 +53,7 @@ static struct elf_index *index_of(const char *text, struct elf_tables *ret)
 	assert_int_equal(system(command), 0);
 	fd = open(stripped, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
 	close(fd);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	assert_int_equal(elf_index_n_symbols(i), 0);
@@ -218,7 +218,7 @@ static void no_more_is_read_than_is_followed(void **state)
 	put_functions(file + 2 * STRETCH, "\xc3", 1, 16);
 	assert_int_equal(file_write_atomic(path, (char *)file, 3 * STRETCH, 0600), 0);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
+	assert_int_equal(parse_elf_to_index(fd, NULL, 64 << 20, &memfd), PARSE_OK);
 	close(fd);
 	assert_int_equal(elf_index_open(memfd, &i), 0);
 	elf_index_tables(i, &t);

@@ -574,7 +574,7 @@ static bool open_file(struct file *f, int fd)
 {
 	int memfd;
 
-	if (elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd) != PARSE_OK ||
+	if (parse_elf_to_index(fd, NULL, INDEX_BYTES_MAX, &memfd) != PARSE_OK ||
 	    elf_index_open(memfd, &f->index) < 0)
 		return false;
 	elf_index_tables(f->index, &f->tables);

@@ -22,15 +22,15 @@ struct parser_config {
 	 */
 	const char *const *marks;
 };
-int parser_new(const struct parser_config *c, struct parser **ret);
-struct parser *parser_free(struct parser *p);
+int parse_new(const struct parser_config *c, struct parser **ret);
+struct parser *parse_free(struct parser *p);
 /*
  * Blocks up to the timeout: pipeline worker, record. main_fd is not closed.
  * -ETIMEDOUT, -EPIPE (child died; the next call starts another), -ENOEXEC (not an x86-64
  * executable or library), -EBADMSG (damaged file, or an answer that was refused), -E2BIG (limits).
  * Failures are counted by reason in podflame_parse_failures_total.
  */
-int parser_elf(struct parser *p, int main_fd, struct elf_index **ret);
+int parse_elf(struct parser *p, int main_fd, struct elf_index **ret);
 /*
  * The debug index of a file: symbols and inlined functions, no tables. debug_fd: its separate
  * debug file, -1 when the DWARF is in the file itself; dwo_fds: of elf_index_wanted, in its order,
@@ -42,11 +42,11 @@ struct parse_debug_files {
 	const int *dwo_fds;
 	size_t n_dwo_fds;		/* at most PARSE_FDS_MAX - 2 */
 };
-int parser_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret);
+int parse_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret);
 /* Why the last file failed, one word ("timeout", "too_many_symbols", ...); "" when it did not. */
-const char *parser_reason(const struct parser *p);
+const char *parse_reason(const struct parser *p);
 /* Children lost (killed for a timeout, crashed, or killed by others). */
-uint64_t parser_restarts(const struct parser *p);
+uint64_t parse_restarts(const struct parser *p);
 
 /* ---- child: main() calls it when argv[1] is PARSE_CHILD_VERB; never returns to normal work ---- */
 #define PARSE_CHILD_VERB "__parse"

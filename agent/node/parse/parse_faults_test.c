@@ -14,24 +14,24 @@ static int read_one(void *arg)
 	struct parser_config c = {.timeout_ns = 60 * NSEC_PER_SEC};
 	struct elf_index *index = NULL;
 	struct parser *p = NULL;
-	int r = parser_new(&c, &p);
+	int r = parse_new(&c, &p);
 
 	(void)arg;
 	if (r) {
 		assert_null(p);
 		return r;
 	}
-	r = parser_elf(p, self_fd, &index);
+	r = parse_elf(p, self_fd, &index);
 	assert_true(!r == !!index);
-	assert_true(!r == !parser_reason(p)[0]);
+	assert_true(!r == !parse_reason(p)[0]);
 	elf_index_unref(index);
 	if (r) { /* the same parser, when all works again */
 		fault_disarm();
 		index = NULL;
-		assert_int_equal(parser_elf(p, self_fd, &index), 0);
+		assert_int_equal(parse_elf(p, self_fd, &index), 0);
 		elf_index_unref(index);
 	}
-	parser_free(p);
+	parse_free(p);
 	return r;
 }
 

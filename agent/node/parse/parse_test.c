@@ -30,7 +30,7 @@ static struct parser *new_parser(uint64_t timeout_ns)
 	struct parser_config c = {.timeout_ns = timeout_ns};
 	struct parser *p;
 
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	return p;
 }
 
@@ -39,7 +39,7 @@ static int parse_path(struct parser *p, const char *path, struct elf_index **ret
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	assert_true(fd >= 0);
-	return parser_elf(p, fd, ret);
+	return parse_elf(p, fd, ret);
 }
 
 static const char *in_dir(const char *name)
@@ -108,7 +108,7 @@ static void names_functions_of_kind(const char *name, const char *flags)
 	assert_int_equal(elf_index_symbol(i, UINT64_MAX, &s), -ENOENT);
 	assert_int_equal(strlen(elf_index_build_id(i)), 40);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void names_functions_of_pie_and_fixed(void **state)
@@ -134,7 +134,7 @@ static void file_offsets_become_addresses(void **state)
 	assert_int_equal(address, main_address);
 	assert_int_equal(elf_index_address(i, 1ULL << 40, &address), -ENOENT);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void stripped_file_guesses_nothing(void **state)
@@ -155,7 +155,7 @@ static void stripped_file_guesses_nothing(void **state)
 	assert_int_equal(parse_path(p, in_dir("stripped"), &i), 0);
 	assert_int_equal(elf_index_symbol(i, alpha, &s), -ENOENT);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void assembly_without_size_ends_at_its_neighbour(void **state)
@@ -175,7 +175,7 @@ static void assembly_without_size_ends_at_its_neighbour(void **state)
 	assert_symbol(i, bare + 3, "bare");
 	assert_symbol(i, bare + 4, "next");
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 /* A constant of hand-written assembly that happens to look like an address. */
@@ -193,7 +193,7 @@ static void a_number_is_no_function(void **state)
 	assert_int_equal(parse_path(p, in_dir("number"), &i), 0);
 	assert_symbol(i, 0x401008, "_start");
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 /* ---- marks ---- */
@@ -226,9 +226,9 @@ static struct elf_index *index_of_marked(const char *name, const char *flags, co
 
 		assert_int_equal(system(command), 0);
 	}
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	assert_int_equal(parse_path(p, in_dir(name), &i), 0);
-	parser_free(p);
+	parse_free(p);
 	return i;
 }
 
@@ -305,7 +305,7 @@ static void long_build_ids_are_told(void **state)
 		assert_int_equal(!!(elf_index_flags(i) & ELF_INDEX_BUILD_ID_CUT), over);
 		elf_index_unref(i);
 	}
-	parser_free(p);
+	parse_free(p);
 }
 
 static void marks_of_a_file_have_a_limit(void **state)
@@ -320,15 +320,15 @@ static void marks_of_a_file_have_a_limit(void **state)
 
 	(void)state;
 	compile(source, "many_marks", "");
-	assert_int_equal(parser_new(&c, &p), 0);
+	assert_int_equal(parse_new(&c, &p), 0);
 	assert_int_equal(parse_path(p, in_dir("many_marks"), &i), 0);
 	assert_int_equal(elf_index_n_marks(i), PARSE_MARK_HITS + 1);
 	assert_true(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
 	find_mark(i, "plain");
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 	c.marks = (const char *const[]){"", NULL};
-	assert_int_equal(parser_new(&c, &p), -EINVAL);
+	assert_int_equal(parse_new(&c, &p), -EINVAL);
 }
 
 /* ---- choosing and flattening: known answers ---- */
@@ -342,7 +342,7 @@ static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
 
 	buf_init(&strings, 0);
 	buf_init(&text, 0);
-	assert_int_equal(symbols_flatten(&s, &parts, &n_parts, &strings), PARSE_OK);
+	assert_int_equal(parse_symbols_flatten(&s, &parts, &n_parts, &strings), PARSE_OK);
 	for (size_t i = 0; i < n_parts; i++)
 		buf_printf(&text, "%s%llu-%llu:%s", i ? " " : "",
 			   (unsigned long long)parts[i].address,
@@ -401,15 +401,15 @@ static void truncated_files_cost_no_child(void **state)
 	for (size_t cut = 0; cut < n; cut += step) {
 		_cleanup_close_ int fd = write_file("cut", data, cut);
 		struct elf_index *i;
-		int r = parser_elf(p, fd, &i);
+		int r = parse_elf(p, fd, &i);
 
 		if (r == 0)
 			elf_index_unref(i);
 		else
 			assert_true(r == -ENOEXEC || r == -EBADMSG || r == -E2BIG);
 	}
-	assert_int_equal(parser_restarts(p), 0);
-	parser_free(p);
+	assert_int_equal(parse_restarts(p), 0);
+	parse_free(p);
 }
 
 /* Every byte of the headers set to 0xff, one at a time: offsets, counts and sizes go wild. */
@@ -430,12 +430,12 @@ static void wild_headers_are_survived(void **state)
 		data[at] = '\xff';
 		fd = write_file("wild2", data, n);
 		data[at] = saved;
-		if (parser_elf(p, fd, &i) == 0)
+		if (parse_elf(p, fd, &i) == 0)
 			elf_index_unref(i);
 	}
 	assert_int_equal(parse_path(p, in_dir("wild"), &i), 0);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void other_files_get_a_named_error(void **state)
@@ -451,22 +451,22 @@ static void other_files_get_a_named_error(void **state)
 	struct elf_index *i;
 
 	(void)state;
-	assert_int_equal(parser_elf(p, text, &i), -ENOEXEC);
-	assert_string_equal(parser_reason(p), "not_elf");
-	assert_int_equal(parser_elf(p, null, &i), -EIO);
-	assert_string_equal(parser_reason(p), "io");
+	assert_int_equal(parse_elf(p, text, &i), -ENOEXEC);
+	assert_string_equal(parse_reason(p), "not_elf");
+	assert_int_equal(parse_elf(p, null, &i), -EIO);
+	assert_string_equal(parse_reason(p), "io");
 	compile("int f(void) { return 1; }", "object", "-c");
 	assert_int_equal(parse_path(p, in_dir("object"), &i), -ENOEXEC);
-	assert_string_equal(parser_reason(p), "not_executable_or_library");
-	assert_int_equal(parser_elf(p, -1, &i), -EBADF);
-	assert_int_equal(parser_restarts(p), 0);
-	parser_free(p);
+	assert_string_equal(parse_reason(p), "not_executable_or_library");
+	assert_int_equal(parse_elf(p, -1, &i), -EBADF);
+	assert_int_equal(parse_restarts(p), 0);
+	parse_free(p);
 
-	assert_int_equal(parser_new(&small, &tiny), 0);
+	assert_int_equal(parse_new(&small, &tiny), 0);
 	assert_int_equal(parse_path(tiny, "/proc/self/exe", &i), -E2BIG);
-	assert_string_equal(parser_reason(tiny), "index_too_big");
+	assert_string_equal(parse_reason(tiny), "index_too_big");
 	assert_int_equal(counter_get(too_big) - before, 1);
-	parser_free(tiny);
+	parse_free(tiny);
 }
 
 /* ---- a child that hangs or dies ---- */
@@ -495,12 +495,12 @@ static void a_hanging_child_costs_one_file(void **state)
 	assert_true(pid > 0);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -ETIMEDOUT);
-	assert_string_equal(parser_reason(p), "timeout");
-	assert_int_equal(parser_restarts(p), 1);
-	parser_free(p);
+	assert_string_equal(parse_reason(p), "timeout");
+	assert_int_equal(parse_restarts(p), 1);
+	parse_free(p);
 	p = new_parser(0);
 	assert_works(p);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void a_child_that_does_not_end_is_not_waited_for(void **state)
@@ -515,10 +515,10 @@ static void a_child_that_does_not_end_is_not_waited_for(void **state)
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -ETIMEDOUT);
 	assert_int_equal(counter_get(stuck), before + 1);
-	parser_free(p);
+	parse_free(p);
 	p = new_parser(0);
 	assert_works(p);
-	parser_free(p);
+	parse_free(p);
 	kill(tracer, SIGKILL);
 	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -560,10 +560,10 @@ static void a_child_killed_at_work_costs_one_file(void **state)
 	assert_int_equal(pthread_create(&killer, NULL, kill_when_asked, &pid), 0);
 	assert_int_equal(parse_path(p, "/proc/self/exe", &i), -EPIPE);
 	pthread_join(killer, NULL);
-	assert_string_equal(parser_reason(p), "child_died");
-	assert_int_equal(parser_restarts(p), 1);
+	assert_string_equal(parse_reason(p), "child_died");
+	assert_int_equal(parse_restarts(p), 1);
 	assert_works(p);
-	parser_free(p);
+	parse_free(p);
 }
 
 static void a_child_killed_at_rest_costs_nothing(void **state)
@@ -582,8 +582,8 @@ static void a_child_killed_at_rest_costs_nothing(void **state)
 			break;
 	}
 	assert_works(p);
-	assert_int_equal(parser_restarts(p), 1);
-	parser_free(p);
+	assert_int_equal(parse_restarts(p), 1);
+	parse_free(p);
 }
 
 static void a_program_that_is_no_child_is_refused(void **state)
@@ -592,9 +592,9 @@ static void a_program_that_is_no_child_is_refused(void **state)
 	struct parser *p;
 
 	(void)state;
-	assert_int_equal(parser_new(&c, &p), -ENOENT);
+	assert_int_equal(parse_new(&c, &p), -ENOENT);
 	c.self_exe = "/bin/true";
-	assert_int_equal(parser_new(&c, &p), -EPIPE);
+	assert_int_equal(parse_new(&c, &p), -EPIPE);
 }
 
 static void status_field(pid_t pid, const char *field, char *out, size_t n)
@@ -628,7 +628,7 @@ static void the_child_has_given_everything_up(void **state)
 	status_field(pid, "Seccomp:\t", value, sizeof(value));
 	assert_string_equal(value, "2");
 #endif
-	parser_free(p);
+	parse_free(p);
 }
 
 static void the_child_takes_all_files_of_a_request(void **state)
@@ -641,10 +641,10 @@ static void the_child_takes_all_files_of_a_request(void **state)
 	(void)state;
 	for (size_t k = 0; k < ARRAY_SIZE(dwo_fds); k++)
 		dwo_fds[k] = fd;
-	assert_int_equal(parser_debug(p, &files, &i), 0);
-	assert_int_equal(parser_restarts(p), 0);
+	assert_int_equal(parse_debug(p, &files, &i), 0);
+	assert_int_equal(parse_restarts(p), 0);
 	elf_index_unref(i);
-	parser_free(p);
+	parse_free(p);
 	close(fd);
 }
 
@@ -663,7 +663,7 @@ static void the_child_takes_a_share_of_the_pods_memory(void **state)
 	path = xasprintf("/proc/%d/limits", child_pid());
 	assert_int_equal(file_read(AT_FDCWD, path, 65536, &text, NULL), 0);
 	assert_non_null(strstr(text, "Max data size             134217728            134217728"));
-	parser_free(p);
+	parse_free(p);
 }
 #endif
 

@@ -97,7 +97,7 @@ static struct child *new_child(const struct parser_config *c, size_t n_marks)
 	return child_new(&config);
 }
 
-int parser_new(const struct parser_config *c, struct parser **ret)
+int parse_new(const struct parser_config *c, struct parser **ret)
 {
 	struct parser *p;
 	size_t n_marks;
@@ -111,14 +111,14 @@ int parser_new(const struct parser_config *c, struct parser **ret)
 	p->child = new_child(c, n_marks);
 	r = child_start(p->child);
 	if (r < 0) {
-		parser_free(p);
+		parse_free(p);
 		return r;
 	}
 	*ret = p;
 	return 0;
 }
 
-struct parser *parser_free(struct parser *p)
+struct parser *parse_free(struct parser *p)
 {
 	if (p) {
 		child_free(p->child);
@@ -167,7 +167,7 @@ static int parse(struct parser *p, struct parse_request *request, const int *fds
 	return reason ? fail(p, reason) : 0;
 }
 
-int parser_elf(struct parser *p, int main_fd, struct elf_index **ret)
+int parse_elf(struct parser *p, int main_fd, struct elf_index **ret)
 {
 	struct parse_request request = {.what = PARSE_MAIN};
 
@@ -176,7 +176,7 @@ int parser_elf(struct parser *p, int main_fd, struct elf_index **ret)
 	return parse(p, &request, &main_fd, 1, ret);
 }
 
-int parser_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret)
+int parse_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret)
 {
 	struct parse_request request = {.what = PARSE_DEBUG};
 	int fds[PARSE_FDS_MAX];
@@ -198,12 +198,12 @@ int parser_debug(struct parser *p, const struct parse_debug_files *f, struct elf
 	return parse(p, &request, fds, n, ret);
 }
 
-const char *parser_reason(const struct parser *p)
+const char *parse_reason(const struct parser *p)
 {
 	return reasons[p->reason].word;
 }
 
-uint64_t parser_restarts(const struct parser *p)
+uint64_t parse_restarts(const struct parser *p)
 {
 	return child_restarts(p->child);
 }

@@ -29,12 +29,12 @@ struct rows {
 	bool cut;
 };
 
-struct rows *rows_new(void)
+struct rows *parse_rows_new(void)
 {
 	return xcalloc(1, sizeof(struct rows));
 }
 
-struct rows *rows_free(struct rows *r)
+struct rows *parse_rows_free(struct rows *r)
 {
 	if (r)
 		free(r->ranges);
@@ -42,12 +42,12 @@ struct rows *rows_free(struct rows *r)
 	return NULL;
 }
 
-size_t rows_count(const struct rows *r)
+size_t parse_rows_count(const struct rows *r)
 {
 	return r->n;
 }
 
-bool rows_cut(const struct rows *r)
+bool parse_rows_cut(const struct rows *r)
 {
 	return r->cut;
 }
@@ -63,7 +63,7 @@ static uint32_t hash_rule(const struct pf_rule *rule)
 	return (uint32_t)(w[0] >> 32);
 }
 
-uint16_t rows_rule(struct rows *r, const struct pf_rule *rule)
+uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule)
 {
 	uint32_t slot = hash_rule(rule) % RULE_SLOTS;
 
@@ -81,7 +81,7 @@ uint16_t rows_rule(struct rows *r, const struct pf_rule *rule)
 
 /* ---- ranges ---- */
 
-void rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)
+void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)
 {
 	const uint64_t address_max = (uint64_t)1 << (32 + PF_PAGE_BITS); /* of elf_page.number */
 
@@ -143,8 +143,8 @@ static void sort_ranges(struct rows *r)
 	free(other);
 }
 
-size_t rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
-		 struct range **ret)
+size_t parse_rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
+		       struct range **ret)
 {
 	uint64_t covered = 0;
 	size_t k = 0, n = 0, cap = 0;
@@ -324,7 +324,7 @@ static void sweep_open(struct sweep *s, const struct rule_range *from, const str
 	}
 }
 
-enum parse_reason rows_finish(struct rows *r, struct paged_rows *ret)
+enum parse_reason parse_rows_finish(struct rows *r, struct paged_rows *ret)
 {
 	struct pager p = {.r = r, .rule = PF_RULE_GAP};
 	struct sweep s = {.pager = &p};

@@ -15,13 +15,13 @@ static struct elf_tables tables;
 static int begin(void **state)
 {
 	(void)state;
-	rows = rows_new();
+	rows = parse_rows_new();
 	return 0;
 }
 
 static void finish(void)
 {
-	assert_int_equal(rows_finish(rows, &out), PARSE_OK);
+	assert_int_equal(parse_rows_finish(rows, &out), PARSE_OK);
 	tables = (struct elf_tables){out.pages,	  out.rows,   out.rules,
 				     out.n_pages, out.n_rows, out.n_rules};
 }
@@ -32,7 +32,7 @@ static int end(void **state)
 	free(out.pages);
 	free(out.rows);
 	out = (struct paged_rows){0};
-	rows = rows_free(rows);
+	rows = parse_rows_free(rows);
 	return 0;
 }
 
@@ -50,12 +50,12 @@ static void assert_rows(size_t page, const struct pf_row *want, size_t n)
 static void nothing_gives_no_pages(void **state)
 {
 	(void)state;
-	rows_add(rows, 5, 5, 1);
-	rows_add(rows, 6, 5, 1);
+	parse_rows_add(rows, 5, 5, 1);
+	parse_rows_add(rows, 6, 5, 1);
 	finish();
 	assert_int_equal(out.n_pages, 0);
 	assert_int_equal(out.n_rows, 0);
-	assert_false(rows_cut(rows));
+	assert_false(parse_rows_cut(rows));
 }
 
 static void order_does_not_matter_and_neighbours_join(void **state)
@@ -64,9 +64,9 @@ static void order_does_not_matter_and_neighbours_join(void **state)
 		{0, PF_RULE_GAP}, {0x100, 7}, {0x200, 8}, {0x240, PF_RULE_GAP}};
 
 	(void)state;
-	rows_add(rows, 0x10200, 0x10240, 8);
-	rows_add(rows, 0x10180, 0x10200, 7);
-	rows_add(rows, 0x10100, 0x10180, 7);
+	parse_rows_add(rows, 0x10200, 0x10240, 8);
+	parse_rows_add(rows, 0x10180, 0x10200, 7);
+	parse_rows_add(rows, 0x10100, 0x10180, 7);
 	finish();
 	assert_int_equal(out.n_pages, 1);
 	assert_int_equal(out.pages[0].number, 1);
@@ -79,9 +79,9 @@ static void gaps_below_16_bytes_are_closed(void **state)
 		{0, 1}, {0x1f, 2}, {0x30, PF_RULE_GAP}, {0x40, 2}, {0x50, PF_RULE_GAP}};
 
 	(void)state;
-	rows_add(rows, 0, 0x10, 1);
-	rows_add(rows, 0x1f, 0x30, 2); /* 15 bytes later */
-	rows_add(rows, 0x40, 0x50, 2); /* 16 bytes later */
+	parse_rows_add(rows, 0, 0x10, 1);
+	parse_rows_add(rows, 0x1f, 0x30, 2); /* 15 bytes later */
+	parse_rows_add(rows, 0x40, 0x50, 2); /* 16 bytes later */
 	finish();
 	assert_rows(0, want, ARRAY_SIZE(want));
 }
@@ -92,9 +92,9 @@ static void the_range_that_starts_later_holds(void **state)
 		{0, 1}, {0x20, 2}, {0x40, 1}, {0x60, 3}, {0x180, PF_RULE_GAP}};
 
 	(void)state;
-	rows_add(rows, 0, 0x100, 1);
-	rows_add(rows, 0x60, 0x180, 3);
-	rows_add(rows, 0x20, 0x40, 2);
+	parse_rows_add(rows, 0, 0x100, 1);
+	parse_rows_add(rows, 0x60, 0x180, 3);
+	parse_rows_add(rows, 0x20, 0x40, 2);
 	finish();
 	assert_rows(0, want, ARRAY_SIZE(want));
 }
@@ -104,8 +104,8 @@ static void of_two_with_one_start_the_first_holds(void **state)
 	static const struct pf_row want[] = {{0, 1}, {0x80, 2}, {0x100, PF_RULE_GAP}};
 
 	(void)state;
-	rows_add(rows, 0, 0x80, 1);
-	rows_add(rows, 0, 0x100, 2);
+	parse_rows_add(rows, 0, 0x80, 1);
+	parse_rows_add(rows, 0, 0x100, 2);
 	finish();
 	assert_rows(0, want, ARRAY_SIZE(want));
 }
@@ -117,8 +117,8 @@ static void every_page_begins_with_what_was_left(void **state)
 	static const struct pf_row last[] = {{0, 5}, {0x10, 6}, {0x20, PF_RULE_GAP}};
 
 	(void)state;
-	rows_add(rows, 0x2ff00, 0x50010, 5);
-	rows_add(rows, 0x50010, 0x50020, 6);
+	parse_rows_add(rows, 0x2ff00, 0x50010, 5);
+	parse_rows_add(rows, 0x50010, 0x50020, 6);
 	finish();
 	assert_int_equal(out.n_pages, 4);
 	for (size_t k = 0; k < 4; k++)
@@ -132,8 +132,8 @@ static void every_page_begins_with_what_was_left(void **state)
 static void pages_without_ranges_are_left_out(void **state)
 {
 	(void)state;
-	rows_add(rows, 0xfff0, 0x10000, 5);
-	rows_add(rows, 0x90000, 0x90010, 6);
+	parse_rows_add(rows, 0xfff0, 0x10000, 5);
+	parse_rows_add(rows, 0x90000, 0x90010, 6);
 	finish();
 	assert_int_equal(out.n_pages, 2);
 	assert_int_equal(out.pages[0].number, 0);
@@ -149,15 +149,15 @@ static void rules_are_kept_once_up_to_their_limit(void **state)
 	(void)state;
 	for (int k = 0; k < PF_RULES_MAX; k++) {
 		rule.cfa_offset = 8 * k;
-		assert_int_equal(rows_rule(rows, &rule), k);
-		assert_int_equal(rows_rule(rows, &rule), k);
+		assert_int_equal(parse_rows_rule(rows, &rule), k);
+		assert_int_equal(parse_rows_rule(rows, &rule), k);
 	}
-	assert_false(rows_cut(rows));
+	assert_false(parse_rows_cut(rows));
 	rule.cfa_offset = -8;
-	assert_int_equal(rows_rule(rows, &rule), PF_RULE_UNSUPPORTED);
-	assert_true(rows_cut(rows));
+	assert_int_equal(parse_rows_rule(rows, &rule), PF_RULE_UNSUPPORTED);
+	assert_true(parse_rows_cut(rows));
 	rule.cfa_offset = 80;
-	assert_int_equal(rows_rule(rows, &rule), 10);
+	assert_int_equal(parse_rows_rule(rows, &rule), 10);
 }
 
 static void a_page_over_its_limit_is_unsupported(void **state)
@@ -165,12 +165,12 @@ static void a_page_over_its_limit_is_unsupported(void **state)
 	static const struct pf_row want[] = {{0, PF_RULE_UNSUPPORTED}};
 
 	(void)state;
-	rows_add(rows, 0, 0x10, 4);
+	parse_rows_add(rows, 0, 0x10, 4);
 	for (uint64_t k = 0; k <= PF_PAGE_ROWS_MAX; k++)
-		rows_add(rows, 0x10000 + k, 0x10000 + k + 1, k & 1);
-	rows_add(rows, 0x20000, 0x20010, 5);
+		parse_rows_add(rows, 0x10000 + k, 0x10000 + k + 1, k & 1);
+	parse_rows_add(rows, 0x20000, 0x20010, 5);
 	finish();
-	assert_true(rows_cut(rows));
+	assert_true(parse_rows_cut(rows));
 	assert_int_equal(out.n_pages, 3);
 	assert_rows(1, want, 1);
 	assert_int_equal(rule_at(&tables, 4), 4);
@@ -180,11 +180,11 @@ static void a_page_over_its_limit_is_unsupported(void **state)
 static void addresses_out_of_reach_are_cut(void **state)
 {
 	(void)state;
-	rows_add(rows, 0x100, 0x200, 4);
-	rows_add(rows, 1ull << 48, (1ull << 48) + 16, 4);
-	rows_add(rows, 0, 1ull << 40, 3);
+	parse_rows_add(rows, 0x100, 0x200, 4);
+	parse_rows_add(rows, 1ull << 48, (1ull << 48) + 16, 4);
+	parse_rows_add(rows, 0, 1ull << 40, 3);
 	finish();
-	assert_true(rows_cut(rows));
+	assert_true(parse_rows_cut(rows));
 	assert_int_equal(out.n_pages, 1);
 	assert_int_equal(rule_at(&tables, 0x100), 4);
 }
@@ -200,7 +200,7 @@ static void random_ranges_hold_as_promised(void **state)
 	for (uint16_t k = 0; k < N; k++) {
 		starts[k] = rand() % SPAN & ~15;
 		ends[k] = starts[k] + 16 + (rand() % 9000 & ~15);
-		rows_add(rows, starts[k], ends[k], k);
+		parse_rows_add(rows, starts[k], ends[k], k);
 	}
 	finish();
 	for (uint64_t a = 0; a < SPAN; a += 8) {

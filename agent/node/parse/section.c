@@ -124,8 +124,8 @@ static const struct unpacked *unpack_once(struct elf_build *b, Elf_Scn *section,
 	return u;
 }
 
-bool build_section_bytes(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s, bool gnu,
-			 struct section *ret)
+bool parse_build_section_bytes(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s, bool gnu,
+			       struct section *ret)
 {
 	const struct unpacked *u;
 	Elf_Data *raw;
@@ -180,7 +180,7 @@ static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *r
 	return section;
 }
 
-bool build_has_section(struct elf_build *b, const char *name)
+bool parse_build_has_section(struct elf_build *b, const char *name)
 {
 	GElf_Shdr s;
 	bool gnu;
@@ -188,16 +188,16 @@ bool build_has_section(struct elf_build *b, const char *name)
 	return find_section(b, name, &s, &gnu) && s.sh_type != SHT_NOBITS && s.sh_size > 0;
 }
 
-bool build_section(struct elf_build *b, const char *name, struct section *ret)
+bool parse_build_section(struct elf_build *b, const char *name, struct section *ret)
 {
 	GElf_Shdr s;
 	bool gnu;
 	Elf_Scn *section = find_section(b, name, &s, &gnu);
 
-	return section && build_section_bytes(b, section, &s, gnu, ret);
+	return section && parse_build_section_bytes(b, section, &s, gnu, ret);
 }
 
-void build_close(struct elf_build *b)
+void parse_build_close(struct elf_build *b)
 {
 	elf_end(b->elf);
 	for (size_t i = 0; i < b->n_unpacked; i++)

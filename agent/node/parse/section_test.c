@@ -106,15 +106,15 @@ static struct result read_section(struct buf *packed, const char *name, uint64_t
 	testelf_make(sections, ET_DYN, &r.file);
 	r.b->elf = elf_memory(r.file.data, r.file.len);
 	assert_non_null(r.b->elf);
-	assert_true(build_has_section(r.b, ".debug_info"));
-	r.found = build_section(r.b, ".debug_info", &r.s);
+	assert_true(parse_build_has_section(r.b, ".debug_info"));
+	r.found = parse_build_section(r.b, ".debug_info", &r.s);
 	buf_done(packed);
 	return r;
 }
 
 static void done(struct result *r)
 {
-	build_close(r->b);
+	parse_build_close(r->b);
 	free(r->b);
 	buf_done(&r->file);
 }
@@ -128,7 +128,7 @@ static void assert_text(struct buf *packed, const char *name, uint64_t flags, si
 	assert_int_equal(r.b->header.flags, 0);
 	assert_int_equal(r.s.n, n);
 	assert_memory_equal(r.s.data, text, n);
-	assert_true(build_section(r.b, ".debug_info", &again));
+	assert_true(parse_build_section(r.b, ".debug_info", &again));
 	assert_ptr_equal(again.data, r.s.data); /* not decompressed anew */
 	done(&r);
 }
@@ -139,7 +139,7 @@ static void assert_refused(struct buf *packed, const char *name, uint64_t flags,
 
 	assert_false(r.found);
 	assert_int_equal(r.b->header.flags, why);
-	assert_false(build_section(r.b, ".debug_info", &r.s));
+	assert_false(parse_build_section(r.b, ".debug_info", &r.s));
 	assert_null(r.s.data);
 	assert_int_equal(r.s.n, 0);
 	done(&r);

@@ -102,7 +102,7 @@ static void write_name(struct symbol *y, struct buf *strings)
 
 	if (n == 0)
 		n = strlen(y->name);
-	y->name_offset = strings_put(strings, y->name, n);
+	y->name_offset = parse_strings_put(strings, y->name, n);
 }
 
 /* The innermost open symbol has [place, end). */
@@ -137,8 +137,8 @@ static void close_until(struct sweep *w, uint64_t address)
 	}
 }
 
-enum parse_reason symbols_flatten(struct symbols *s, struct index_symbol **ret_parts,
-				  size_t *ret_n_parts, struct buf *strings)
+enum parse_reason parse_symbols_flatten(struct symbols *s, struct index_symbol **ret_parts,
+					size_t *ret_n_parts, struct buf *strings)
 {
 	struct sweep w = {.strings = strings};
 

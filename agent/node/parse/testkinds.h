@@ -25,7 +25,7 @@ struct test_kind {
 	const char *tool;    /* that may lack on a machine; NULL: none */
 	const char *section; /* what its sections' names begin with; "": the whole file */
 	int copies;	     /* of the object that a big file is linked from */
-	bool debug;	     /* read by parser_debug */
+	bool debug;	     /* read by parse_debug */
 };
 
 static const struct test_kind test_kinds[] = {

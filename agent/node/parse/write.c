@@ -88,7 +88,7 @@ static enum parse_reason write_index(struct elf_build *b, const struct arrays *a
 	return PARSE_OK;
 }
 
-enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd)
+enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd)
 {
 	struct index_symbol *symbols = NULL;
 	struct paged_rows rows = {0};
@@ -97,16 +97,16 @@ enum parse_reason build_write(struct elf_build *b, uint64_t max_bytes, int *ret_
 	size_t n_symbols = 0, n_marks = 0;
 	enum parse_reason reason;
 
-	reason = symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
+	reason = parse_symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
 	if (!reason)
-		reason = rows_finish(b->rows, &rows);
-	if (rows_cut(b->rows))
+		reason = parse_rows_finish(b->rows, &rows);
+	if (parse_rows_cut(b->rows))
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	if (!reason)
-		reason = inlines_finish(b->inlines, &inlines);
-	if (inlines_cut(b->inlines))
+		reason = parse_inlines_finish(b->inlines, &inlines);
+	if (parse_inlines_cut(b->inlines))
 		b->header.flags |= ELF_INDEX_DWARF_CUT;
-	marks_finish(b, &marks, &n_marks);
+	parse_marks_finish(b, &marks, &n_marks);
 	if (!reason) {
 		const struct arrays a = {{
 			[INDEX_segments] = b->segments,

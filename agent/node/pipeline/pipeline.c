@@ -37,7 +37,7 @@ const char *pipeline_kernel_problem(const struct pipeline *p)
 
 void pipeline_send(struct pipeline *p, struct batch *b)
 {
-	int r = b ? sender_send(p->config.sender, b) : 0;
+	int r = b ? send_send(p->config.sender, b) : 0;
 
 	if (r < 0)
 		log_warn("profiles of a window could not be queued: %s", strerror(-r));

@@ -11,7 +11,7 @@
 
 struct pipeline_config { /* borrowed */
 	struct work *work;
-	struct procs *procs;
+	struct containers *containers;
 	struct report *report; /* NULL: nobody is told */
 	struct limit *limit;
 	struct kernel *kernel;

@@ -46,7 +46,7 @@ static void learn_done(struct task *t)
 	if (t->refused)
 		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
 			    1);
-	mappings_unref(l->mappings);
+	proc_mappings_unref(l->mappings);
 }
 
 static void learn(struct pipeline *p, struct mappings *m)
@@ -65,7 +65,7 @@ static void read_run(struct task *t)
 	struct reading *r = (struct reading *)t;
 	_stage_("mappings");
 
-	r->result = mappings_read_of(r->id, r->exec_id, r->stack, &r->found);
+	r->result = proc_mappings_read_of(r->id, r->exec_id, r->stack, &r->found);
 	if (r->result == 0)
 		learn_tags(r->reader->pipeline->config.files, r->found);
 }
@@ -143,14 +143,14 @@ static void take_in_run(struct task *t)
 
 static void take_in_done(struct task *t)
 {
-	wanted_free(((struct taking_in *)t)->wanted);
+	stacks_wanted_free(((struct taking_in *)t)->wanted);
 }
 
 static void name_run(struct task *t)
 {
 	_stage_("runtime_names");
 
-	wanted_read(((struct naming *)t)->wanted);
+	stacks_wanted_read(((struct naming *)t)->wanted);
 }
 
 static void name_done(struct task *t)

@@ -69,7 +69,7 @@ static void attribute(struct pipeline *p, struct feed *f)
 	for (size_t i = 0; i < n_ids; i++) {
 		struct attribution a = {.cgroup_id = ids[i]};
 
-		a.owner = procs_owner(p->config.procs, ids[i], &a.until_ns);
+		a.owner = proc_containers_owner(p->config.containers, ids[i], &a.until_ns);
 		for (enum event e = 0; !f->whole && e < _EVENT_MAX; e++) {
 			struct estimate x = limit_estimate(p->config.limit, ids[i], e);
 
@@ -126,7 +126,7 @@ static void read_wanted(struct sample_queue *d, struct feed_answer *f)
 static void parse(struct sample_queue *d, struct feed_answer *f)
 {
 	follow_parse(d->pipeline->config.follow, f->unparsed, f->n_unparsed);
-	unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
+	stacks_unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
 	f->n_unparsed = 0;
 }
 
@@ -167,7 +167,7 @@ static void count_refused(const struct feed *f)
 	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
 		n[f->drain->samples[i].event] += f->drain->samples[i].n;
 	for (enum event e = 0; e < _EVENT_MAX; e++)
-		samples_lost(1u << e, "pipeline_full", n[e]);
+		profile_samples_lost(1u << e, "pipeline_full", n[e]);
 }
 
 static void feed_handled(struct task *t)

@@ -30,7 +30,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 	n_to_parse += n;
 }
 
-void unparsed_free(struct unparsed_file *u, size_t n)
+void stacks_unparsed_free(struct unparsed_file *u, size_t n)
 {
 	(void)n;
 	free(u);
@@ -109,7 +109,8 @@ struct drain *drain_free(struct drain *d)
 	return NULL;
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	(void)cgroup_id;
@@ -117,7 +118,7 @@ struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_unt
 	return NULL;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	(void)o;
 	return NULL;

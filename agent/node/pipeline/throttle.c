@@ -64,7 +64,7 @@ static void note(struct throttle *t, const struct container *c)
 	s->throttled_ns += us * 1000; /* the rest of a microsecond is told with the next */
 	s->n_throttled = c->cpu.n_throttled;
 	GROW(t->pending, t->n_pending, t->cap_pending);
-	t->pending[t->n_pending++] = (struct held_back){owner_ref(c->owner), us, n};
+	t->pending[t->n_pending++] = (struct held_back){proc_owner_ref(c->owner), us, n};
 }
 
 static void forget_gone(struct throttle *t)
@@ -88,8 +88,8 @@ static void read_run(struct task *task)
 	struct reading *r = (struct reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result = cgroup_cpu_read(r->throttle->config->hierarchy,
-						     r->items[i].cgroup_id, &r->items[i].cpu);
+		r->items[i].result = proc_cgroup_cpu_read(r->throttle->config->hierarchy,
+							  r->items[i].cgroup_id, &r->items[i].cpu);
 }
 
 static bool is_gone(int result)
@@ -110,7 +110,7 @@ static void read_done(struct task *task)
 			counter_add(counter("podflame_cpu_stat_failed_total", "reason",
 					    task->refused ? "os_full" : "unreadable"),
 				    1);
-		owner_unref(r->items[i].owner);
+		proc_owner_unref(r->items[i].owner);
 	}
 	if (!task->refused)
 		forget_gone(t);
@@ -128,7 +128,7 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 		return;
 	}
 	GROW(r->items, r->n, r->cap);
-	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = owner_ref(o)};
+	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = proc_owner_ref(o)};
 }
 
 void pipeline_throttle_tick(struct throttle *t)
@@ -140,7 +140,7 @@ void pipeline_throttle_tick(struct throttle *t)
 		return;
 	t->read_ns = now_ns;
 	r = xcalloc(1, sizeof(*r));
-	procs_each_container(t->config->procs, add_container, r);
+	proc_containers_each_container(t->config->containers, add_container, r);
 	if (!r->n) {
 		forget_gone(t);
 		free(r);
@@ -186,7 +186,7 @@ struct throttle *pipeline_throttle_free(struct throttle *t)
 		s->alive = false;
 	forget_gone(t);
 	for (size_t i = 0; i < t->n_pending; i++)
-		owner_unref(t->pending[i].owner);
+		proc_owner_unref(t->pending[i].owner);
 	free(t->pending);
 	free(t);
 	return NULL;

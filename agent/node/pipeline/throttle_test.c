@@ -26,7 +26,7 @@ static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 	*n = (struct fixture){.work = work_new(NULL)};
 	n->work->closing = true;
 	n->pipeline.config = (struct pipeline_config){.work = n->work, .hierarchy = h};
-	assert_int_equal(procs_new(&n->pipeline.config.procs), 0);
+	assert_int_equal(proc_containers_new(&n->pipeline.config.containers), 0);
 	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
 }
 
@@ -38,15 +38,16 @@ static void make_node(struct fixture *n, const struct own_cgroup *o)
 
 	make_pipeline(n, &o->h);
 	plan->pods->containers->event_mask = 1u << EVENT_OFF_CPU;
-	procs_apply(n->pipeline.config.procs, plan, 1);
-	assert_int_equal(cgroup_id_of(&o->h, o->name, &id), 0);
-	procs_cgroup(n->pipeline.config.procs, id, 1, "/kubepods/pod" UID "/" ID, false, 1);
+	proc_containers_apply(n->pipeline.config.containers, plan, 1);
+	assert_int_equal(proc_cgroup_id_of(&o->h, o->name, &id), 0);
+	proc_containers_cgroup(n->pipeline.config.containers, id, 1, "/kubepods/pod" UID "/" ID,
+			       false, 1);
 }
 
 static void node_done(struct fixture *n)
 {
 	pipeline_throttle_free(n->pipeline.throttle);
-	procs_free(n->pipeline.config.procs);
+	proc_containers_free(n->pipeline.config.containers);
 	work_free(n->work);
 }
 
@@ -76,8 +77,8 @@ static uint64_t held_back_ns(const struct own_cgroup *o)
 	struct cgroup_cpu cpu;
 	uint64_t id;
 
-	assert_int_equal(cgroup_id_of(&o->h, o->name, &id), 0);
-	assert_int_equal(cgroup_cpu_read(&o->h, id, &cpu), 0);
+	assert_int_equal(proc_cgroup_id_of(&o->h, o->name, &id), 0);
+	assert_int_equal(proc_cgroup_cpu_read(&o->h, id, &cpu), 0);
 	return cpu.throttled_ns;
 }
 
@@ -170,12 +171,12 @@ static void test_too_many(void **state)
 							     .n_targets = 1,
 							     .targets = xcalloc(1, sizeof(size_t))};
 	pod->n_containers = 2050;
-	procs_apply(n.pipeline.config.procs, plan, 1);
+	proc_containers_apply(n.pipeline.config.containers, plan, 1);
 	for (unsigned i = 0; i < 2050; i++) {
 		_cleanup_free_ char *path =
 			xasprintf("/kubepods/pod" UID "/%s", pod->containers[i].id);
 
-		procs_cgroup(n.pipeline.config.procs, 100 + i, 1, path, false, 1);
+		proc_containers_cgroup(n.pipeline.config.containers, 100 + i, 1, path, false, 1);
 	}
 	pipeline_throttle_tick(n.pipeline.throttle);
 	assert_int_equal(counter_get(too_many), 2);

@@ -68,10 +68,10 @@ struct windows *pipeline_windows_free(struct windows *p)
 void pipeline_feed_done(struct feed *f)
 {
 	for (size_t i = 0; i < f->n_owners; i++)
-		owner_unref(f->owners[i].owner);
+		proc_owner_unref(f->owners[i].owner);
 	free(f->owners);
 	for (size_t i = 0; i < f->n_held_back; i++)
-		owner_unref(f->held_back[i].owner);
+		proc_owner_unref(f->held_back[i].owner);
 	free(f->held_back);
 	drain_free(f->drain);
 	kernel_host_list_unref(f->hosts);
@@ -80,11 +80,11 @@ void pipeline_feed_done(struct feed *f)
 void pipeline_feed_answer_done(struct feed_answer *a)
 {
 	for (size_t i = 0; i < a->n_wanted; i++)
-		wanted_free(a->wanted[i]);
+		stacks_wanted_free(a->wanted[i]);
 	free(a->wanted);
-	unparsed_free(a->unparsed, a->n_unparsed);
+	stacks_unparsed_free(a->unparsed, a->n_unparsed);
 	free(a->taken);
-	batch_free(a->batch);
+	profile_batch_free(a->batch);
 }
 
 void pipeline_windows_mappings(struct windows *p, struct mappings *m)
@@ -308,7 +308,7 @@ static void fold_drain(struct windows *p, const struct feed *f, struct taken *ta
 	for (size_t i = 0; i < f->n_held_back; i++)
 		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
 			       f->held_back[i].n);
-	samples_lost_each(look_at_loss, p);
+	profile_samples_lost_each(look_at_loss, p);
 	tell_estimates(p, f, taken);
 }
 
@@ -360,9 +360,9 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 			find_missing(p, f, ret);
 		if (ret->waits)
 			return;
-		mapping_files_look();
+		proc_mapping_files_look();
 		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
-		unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
+		stacks_unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
 		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
 		fold_drain(p, f, ret->taken);
 		ret->unparsed = stacks_unparsed(p->stacks, &ret->n_unparsed);

@@ -70,7 +70,7 @@ static pid_t start(void)
 
 static struct probes *open_probes(struct owner *owner, uint64_t *ret_cgroup)
 {
-	struct procs_filter own;
+	struct container_filter own;
 	struct probes *p = bench_probes(EVENT_ON_CPU, HZ, &own);
 
 	*ret_cgroup = own.cgroup_id;
@@ -94,10 +94,10 @@ static void learn_processes(struct bench *b, const struct drain *d)
 	for (size_t i = 0; i < d->n_procs; i++) {
 		struct mappings *m;
 
-		if (mappings_read(process_id_of(&d->procs[i]), d->procs[i].exec_id, &m))
+		if (proc_mappings_read(process_id_of(&d->procs[i]), d->procs[i].exec_id, &m))
 			continue;
 		pipeline_windows_mappings(b->windows, m);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 }
 
@@ -119,7 +119,7 @@ static void one_drain(struct bench *b, struct rates *ret)
 	pipeline_note_processes(b->windows, f.drain);
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
-		.cgroup_id = b->cgroup, .until_ns = UINT64_MAX, .owner = owner_ref(b->owner)};
+		.cgroup_id = b->cgroup, .until_ns = UINT64_MAX, .owner = proc_owner_ref(b->owner)};
 	fold_ns = thread_cpu_ns();
 	pipeline_windows_fold(b->windows, &f, &answer);
 	fold_ns = thread_cpu_ns() - fold_ns;
@@ -189,7 +189,7 @@ int main(int argc, char **argv)
 	pipeline_windows_free(b.windows);
 	files_free(files);
 	probes_free(b.probes);
-	owner_unref(b.owner);
+	proc_owner_unref(b.owner);
 	bench_nap(50);
 	bench_leave();
 	return 0;

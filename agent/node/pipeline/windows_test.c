@@ -49,7 +49,7 @@ static int teardown(void **state)
 	pipeline_feed_done(&w->feed);
 	pipeline_feed_answer_done(&w->answer);
 	pipeline_windows_free(w->p);
-	owner_unref(w->owner);
+	proc_owner_unref(w->owner);
 	free(w);
 	return 0;
 }
@@ -76,7 +76,7 @@ static void begin(struct world *w, uint64_t to_ns)
 	d->stacks[d->n_stacks++] = (struct raw_stack){.hash = STACK, .frames = &frame, .n = 1};
 	w->feed.owners = xcalloc(1, sizeof(*w->feed.owners));
 	w->feed.owners[w->feed.n_owners++] = (struct attribution){
-		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = owner_ref(w->owner)};
+		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = proc_owner_ref(w->owner)};
 }
 
 static struct raw_sample *add(struct world *w, enum event e, uint64_t n, uint64_t value)
@@ -111,7 +111,7 @@ static const struct profile *find(const struct batch *b, enum event e, const cha
 static void test_a_whole_drain_ends_no_window(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	begin(w, w->end_ns + 2 * MS);
@@ -134,7 +134,7 @@ static void test_nobodys_code_waits(void **state)
 	struct counter *excluded =
 		counter("podflame_samples_excluded_total", "reason", "no_user_stack");
 	uint64_t before = counter_get(excluded);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
@@ -156,7 +156,7 @@ static void test_nobodys_code_waits(void **state)
 static void test_a_wait_over_the_end_of_a_window(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *next = NULL;
+	_cleanup_(profile_batch_freep) struct batch *next = NULL;
 	struct raw_sample *s;
 	const struct profile *p;
 
@@ -211,7 +211,7 @@ static void test_a_drain_that_is_late(void **state)
  */
 static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep, uint64_t times)
 {
-	_cleanup_(batch_freep) struct batch *next = NULL;
+	_cleanup_(profile_batch_freep) struct batch *next = NULL;
 	uint64_t to_ns = w->end_ns + 400 * MS + asleep_ns, offset_ns;
 	const struct profile *p;
 	struct raw_sample *s;
@@ -275,7 +275,7 @@ static void test_a_suspend(void **state)
 static void test_a_suspend_without_a_drain(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *next = NULL;
+	_cleanup_(profile_batch_freep) struct batch *next = NULL;
 	const uint64_t asleep_ns = 3600 * NSEC_PER_SEC;
 	const struct profile *p;
 	uint64_t before_ns;
@@ -309,7 +309,7 @@ static void test_a_suspend_without_a_drain(void **state)
 static void test_spans_are_scaled(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
@@ -352,12 +352,12 @@ static void test_dropped_samples_are_told_once(void **state)
 	static const char *const here[] = {"mailbox_full", "spool_unreadable", "counts_full"};
 	static const char name[] = "podflame_samples_dropped_total";
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
 		counter_add(counter(name, "reason", by_sender[i]), 11);
 	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
-		samples_lost(0, here[i], 7);
+		profile_samples_lost(0, here[i], 7);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
 	fold(w);
@@ -372,15 +372,15 @@ static void test_dropped_samples_are_told_once(void **state)
 static void test_a_loss_is_told_where_it_belongs(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
 	add(w, EVENT_OFF_CPU, 3, 30000);
-	samples_lost(1u << EVENT_OFF_CPU, "scratch_busy", 5);
-	samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
-	samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
-	samples_lost(0, "of_any_event", 6);
+	profile_samples_lost(1u << EVENT_OFF_CPU, "scratch_busy", 5);
+	profile_samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
+	profile_samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
+	profile_samples_lost(0, "of_any_event", 6);
 	fold(w);
 	b = pipeline_windows_flush(w->p);
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "scratch_busy"), 2);
@@ -395,7 +395,7 @@ static void test_a_loss_is_told_where_it_belongs(void **state)
 static void test_nothing_lives(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	const struct profile *p;
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
@@ -412,11 +412,12 @@ static void test_nothing_lives(void **state)
 static void test_held_back(void **state)
 {
 	struct world *w = *state;
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.held_back = xcalloc(1, sizeof(*w->feed.held_back));
-	w->feed.held_back[w->feed.n_held_back++] = (struct held_back){owner_ref(w->owner), 1234, 2};
+	w->feed.held_back[w->feed.n_held_back++] =
+		(struct held_back){proc_owner_ref(w->owner), 1234, 2};
 	fold(w);
 	b = pipeline_windows_flush(w->p);
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
@@ -450,7 +451,7 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 			       .refs = 1};
 	pipeline_windows_mappings(p, m);
 	refused = m->refs == 1;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return refused;
 }
 
@@ -543,12 +544,12 @@ static void test_a_container_has_its_share(void **state)
 	struct counter *folded = counter("podflame_samples_folded_total", NULL, NULL);
 	struct world *w = *state;
 	uint64_t before = counter_get(folded);
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	memset(name, 'x', BATCH_MAX_BYTES / 2);
 	name[BATCH_MAX_BYTES / 2] = '\0';
 	assert_true(fold_begin(w->p->fold, w->owner));
-	batch_str(fold_batch(w->p->fold), name);
+	profile_batch_str(fold_batch(w->p->fold), name);
 	fold_end(w->p->fold);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30303);
@@ -588,9 +589,9 @@ static void test_files_of_mappings_just_read(void **state)
 	fold(w);
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_missing, 1);
-	assert_int_equal(mappings_read(process_id_of(s), 1, &m), 0);
+	assert_int_equal(proc_mappings_read(process_id_of(s), 1, &m), 0);
 	pipeline_windows_mappings(w->p, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	w->feed.last_pass = true;
 	fold(w);
 	assert_true(w->answer.waits);

@@ -29,7 +29,7 @@ struct plan_cache *plan_cache_new(void)
 static void forget(struct plan_cache *c, struct kept *k)
 {
 	HASH_DEL(c->all, k);
-	target_done(&k->target);
+	plan_target_done(&k->target);
 	json_decref((json_t *)k->obj);
 	free(k);
 }
@@ -42,7 +42,7 @@ const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj)
 	if (!k) {
 		k = xcalloc(1, sizeof(*k));
 		k->obj = json_incref((json_t *)obj);
-		target_decode(obj, &k->target);
+		plan_target_decode(obj, &k->target);
 		HASH_ADD_PTR(c->all, obj, k);
 	}
 	k->asked = true;

@@ -176,7 +176,7 @@ static void test_namespaced_kind_equals_the_table(void **state)
 static bool known_event(const char *field)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		if (streq(event_info(e)->spec_field, field))
+		if (streq(profile_event_info(e)->spec_field, field))
 			return true;
 	}
 	return false;
@@ -196,8 +196,8 @@ static void test_events_of_the_schema_are_those_of_the_program(void **state)
 			fail_msg("the program has no event %s", key);
 	}
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		if (!json_object_get(events, event_info(e)->spec_field))
-			fail_msg("crds/ have no event %s", event_info(e)->spec_field);
+		if (!json_object_get(events, profile_event_info(e)->spec_field))
+			fail_msg("crds/ have no event %s", profile_event_info(e)->spec_field);
 	}
 }
 

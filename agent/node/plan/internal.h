@@ -88,13 +88,13 @@ struct target {
 	char *ignored;		   /* owned: fields this version does not know; NULL: none */
 	size_t over_limit; /* refused, with !ok: beyond PLAN_MAX_TARGETS of so many; 0: it is not */
 };
-void target_decode(const json_t *obj, struct target *ret);
-void target_done(struct target *t);
-void target_builtin(const struct plan_settings *s, struct target *ret);
-bool target_wants_container(const struct target *t, const char *name, enum container_type type);
+void plan_target_decode(const json_t *obj, struct target *ret);
+void plan_target_done(struct target *t);
+void plan_target_builtin(const struct plan_settings *s, struct target *ret);
+bool plan_target_wants_container(const struct target *t, const char *name, enum container_type type);
 
 /* ---- share.c ---- */
-void targets_refuse_too_many(struct target *targets, size_t n); /* beyond PLAN_MAX_TARGETS */
+void plan_targets_refuse_too_many(struct target *targets, size_t n); /* beyond PLAN_MAX_TARGETS */
 
 /* ---- cache.c ---- */
 /* Kept until a sweep that comes without it being asked for. */
@@ -119,8 +119,8 @@ struct pod_view {
 	struct tags tags; /* owned: what all of its containers have */
 };
 /* 1: a pod to plan; 0: ended or of another node; -EINVAL: not readable. */
-int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret);
-void pod_done(struct pod_view *p);
+int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret);
+void plan_pod_done(struct pod_view *p);
 
 /* ---- tags.c ---- */
 void plan_tags_set(struct tags *t, const char *key,

@@ -8,7 +8,7 @@ static json_t *events_json(unsigned mask)
 
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
 		if (mask & (1u << e))
-			json_array_append_new(list, json_string(event_info(e)->name));
+			json_array_append_new(list, json_string(profile_event_info(e)->name));
 	}
 	return list;
 }

@@ -62,10 +62,10 @@ static void read_targets(struct build *b)
 	for (size_t i = 0; i < n; i++)
 		b->targets[i] = *plan_cache_target(b->cache, b->w->targets[i]);
 	if (b->s->default_target)
-		target_builtin(b->s, &b->targets[n++]);
+		plan_target_builtin(b->s, &b->targets[n++]);
 	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
 	b->n_targets = n;
-	targets_refuse_too_many(b->targets, n);
+	plan_targets_refuse_too_many(b->targets, n);
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
 
@@ -87,7 +87,7 @@ static void read_pods(struct build *b)
 {
 	b->pods = xcalloc(b->w->n_pods + 1, sizeof(*b->pods));
 	for (size_t i = 0; i < b->w->n_pods; i++) {
-		int r = pod_decode(b->w->pods[i], b->s, &b->pods[b->n_pods]);
+		int r = plan_pod_decode(b->w->pods[i], b->s, &b->pods[b->n_pods]);
 
 		if (r > 0)
 			b->n_pods++;
@@ -247,7 +247,7 @@ static enum reason not_running(const struct target *t, const struct pod_view *p,
 	for (size_t i = 0; i < p->n_containers; i++) {
 		const struct container_view *c = &p->containers[i];
 
-		if (!target_wants_container(t, c->name, c->type))
+		if (!plan_target_wants_container(t, c->name, c->type))
 			continue;
 		if (c->id && !c->waiting)
 			return REASON_NONE;
@@ -275,23 +275,23 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 	pt->pods_matched++;
 	why = refused(b, t, p, &selected);
 	if (why || pt->suspended || pt->completed) {
-		tally_add(&b->tallies[ti], why, p, NULL);
+		plan_tally_add(&b->tallies[ti], why, p, NULL);
 		return;
 	}
 	for (size_t i = 0; i < p->n_containers; i++) {
-		if (!target_wants_container(t, p->containers[i].name, p->containers[i].type))
+		if (!plan_target_wants_container(t, p->containers[i].name, p->containers[i].type))
 			continue;
 		add_target(b, ti, &out[i]);
 		n++;
 	}
 	if (p->containers_cut)
-		tally_add(&b->tallies[ti], REASON_TOO_MANY_CONTAINERS, p, NULL);
+		plan_tally_add(&b->tallies[ti], REASON_TOO_MANY_CONTAINERS, p, NULL);
 	if (!n) {
-		tally_add(&b->tallies[ti], REASON_NO_CONTAINERS_SELECTED, p, NULL);
+		plan_tally_add(&b->tallies[ti], REASON_NO_CONTAINERS_SELECTED, p, NULL);
 		return;
 	}
 	why = not_running(t, p, &what);
-	tally_add(&b->tallies[ti], why, p, what);
+	plan_tally_add(&b->tallies[ti], why, p, what);
 	pt->pods_planned++;
 	pt->containers_planned += n;
 	add_label_tags(t, p, &p->tags);
@@ -388,15 +388,15 @@ static void finish_target(struct build *b, size_t i)
 		.node_name = b->s->node_name ? b->s->node_name : "",
 	};
 
-	reasons_write(&facts, &b->tallies[i], &b->plan->targets[i]);
+	plan_reasons_write(&facts, &b->tallies[i], &b->plan->targets[i]);
 }
 
 static void build_done(struct build *b)
 {
 	for (size_t i = 0; i < b->n_pods; i++)
-		pod_done(&b->pods[i]);
+		plan_pod_done(&b->pods[i]);
 	for (size_t i = 0; i < b->n_targets; i++)
-		tally_done(&b->tallies[i]);
+		plan_tally_done(&b->tallies[i]);
 	free(b->pods);
 	free(b->targets);
 	free(b->tallies);

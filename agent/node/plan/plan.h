@@ -55,7 +55,7 @@ struct event_settings {
 	uint64_t inuse_sample_bytes;	/* mem-inuse */
 	uint32_t max_stall_us;		/* mem-alloc: latency that an attached span may add */
 };
-bool event_settings_equal(const struct event_settings *a, const struct event_settings *b);
+bool plan_event_settings_equal(const struct event_settings *a, const struct event_settings *b);
 struct plan_container {
 	char *id;			/* 64 hex, without "containerd://"; NULL: not started yet */
 	char *name;

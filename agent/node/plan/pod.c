@@ -156,7 +156,7 @@ static const char *static_hash(const json_t *obj, const struct pod_view *p, cons
 	return hash;
 }
 
-int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret)
+int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret)
 {
 	const char *phase = json_str_at(obj, "status.phase", "");
 	const char *node = json_str_at(obj, "spec.nodeName", NULL);
@@ -183,7 +183,7 @@ int pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view
 	return 1;
 }
 
-void pod_done(struct pod_view *p)
+void plan_pod_done(struct pod_view *p)
 {
 	free(p->containers);
 	plan_tags_done(&p->tags);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-void tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what)
+void plan_tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what)
 {
 	if (why == REASON_NONE || t->of[why].n++)
 		return;
@@ -15,7 +15,7 @@ void tally_add(struct tally *t, enum reason why, const struct pod_view *p, const
 				  : xasprintf("%s/%s", p->ns, p->name);
 }
 
-void tally_done(struct tally *t)
+void plan_tally_done(struct tally *t)
 {
 	for (size_t i = 0; i < _REASON_MAX; i++)
 		free(t->of[i].example);
@@ -95,7 +95,8 @@ static int by_number(const void *a, const void *b)
 	return (x->n_pods < y->n_pods) - (x->n_pods > y->n_pods);
 }
 
-void reasons_write(const struct reason_facts *f, const struct tally *t, struct plan_target *out)
+void plan_reasons_write(const struct reason_facts *f, const struct tally *t,
+			struct plan_target *out)
 {
 	bool stopped = add_whole(f, out);
 	size_t first = out->n_reasons;

@@ -10,8 +10,8 @@ struct tally { /* reasons that are of pods */
 		char *example; /* "namespace/name" of the first pod, perhaps with its state */
 	} of[_REASON_MAX];
 };
-void tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what);
-void tally_done(struct tally *t);
+void plan_tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what);
+void plan_tally_done(struct tally *t);
 
 struct reason_facts {
 	const struct target *target;
@@ -21,4 +21,4 @@ struct reason_facts {
 	const char *node_name;
 };
 /* Fills out->reasons: what stops the whole target first, then the pods by number. */
-void reasons_write(const struct reason_facts *f, const struct tally *t, struct plan_target *out);
+void plan_reasons_write(const struct reason_facts *f, const struct tally *t, struct plan_target *out);

@@ -107,7 +107,7 @@ void plan_settings_join(struct event_settings *a, unsigned have, const struct ev
 		a->inuse_sample_bytes = one_of(finest, x.inuse_sample_bytes, b->inuse_sample_bytes);
 }
 
-bool event_settings_equal(const struct event_settings *a, const struct event_settings *b)
+bool plan_event_settings_equal(const struct event_settings *a, const struct event_settings *b)
 {
 	return a->min_block_us == b->min_block_us && a->max_block_us == b->max_block_us &&
 	       a->alloc_sample_bytes == b->alloc_sample_bytes &&

@@ -29,7 +29,7 @@ void plan_share(struct plan_share *list, size_t n)
 	qsort(list, n, sizeof(*list), by_rank);
 }
 
-void targets_refuse_too_many(struct target *targets, size_t n)
+void plan_targets_refuse_too_many(struct target *targets, size_t n)
 {
 	_cleanup_free_ struct plan_share *list = NULL;
 

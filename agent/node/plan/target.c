@@ -59,7 +59,7 @@ static int no_event(struct field_error *reterr)
 	_cleanup_buf_ struct buf known = {0};
 
 	for (enum event e = 0; e < _EVENT_MAX; e++)
-		buf_printf(&known, "%s%s", e ? ", " : "", event_info(e)->spec_field);
+		buf_printf(&known, "%s%s", e ? ", " : "", profile_event_info(e)->spec_field);
 	return field_error_set(reterr, "spec.events",
 			       "names no event that this agent knows; it knows %s", known.data);
 }
@@ -123,7 +123,7 @@ static void decode_events(const json_t *spec, struct target *t)
 	if (!events)
 		events = def = json_loads(plan_field("events")->def, 0, NULL);
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		if (json_object_get(events, event_info(e)->spec_field))
+		if (json_object_get(events, profile_event_info(e)->spec_field))
 			t->event_mask |= 1u << e;
 	}
 	if (t->event_mask & 1u << EVENT_ON_CPU)
@@ -172,7 +172,7 @@ static int decode(const json_t *obj, struct target *t, struct field_error *reter
 	return plan_settings_read(json_at(spec, "events"), t->event_mask, &t->settings, reterr);
 }
 
-void target_decode(const json_t *obj, struct target *ret)
+void plan_target_decode(const json_t *obj, struct target *ret)
 {
 	const char *ns = json_str_at(obj, "metadata.namespace", "");
 	const char *kind =
@@ -200,13 +200,13 @@ void plan_trim_target(json_t *target)
 	json_keep(target, "status", "firstReadyTime");
 }
 
-void target_done(struct target *t)
+void plan_target_done(struct target *t)
 {
 	free(t->error);
 	free(t->ignored);
 }
 
-void target_builtin(const struct plan_settings *s, struct target *ret)
+void plan_target_builtin(const struct plan_settings *s, struct target *ret)
 {
 	*ret = (struct target){
 		.kind = TARGET_BUILTIN,
@@ -220,7 +220,7 @@ void target_builtin(const struct plan_settings *s, struct target *ret)
 	};
 }
 
-bool target_wants_container(const struct target *t, const char *name, enum container_type type)
+bool plan_target_wants_container(const struct target *t, const char *name, enum container_type type)
 {
 	if (!(t->type_mask & (1u << type)))
 		return false;
@@ -234,9 +234,9 @@ int plan_check_target(const json_t *target, struct field_error *reterr)
 	struct target t;
 	int r = 0;
 
-	target_decode(target, &t);
+	plan_target_decode(target, &t);
 	if (!t.ok)
 		r = field_error_set(reterr, t.error->path, "%s", t.error->reason);
-	target_done(&t);
+	plan_target_done(&t);
 	return r;
 }

@@ -71,9 +71,10 @@ static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_si
 	uint8_t code[2];
 	uint64_t cookie;
 
-	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) && !is_emulated(code)) {
+	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) &&
+	    !probes_is_emulated(code)) {
 		if (!m->stepped_more)
-			m->stepped_more = uprobe_stepped_more(m->mode);
+			m->stepped_more = probes_uprobe_stepped_more(m->mode);
 		site.flags |= (uint16_t)(m->stepped_more << PF_SITE_FACTOR_BITS);
 	}
 	memcpy(&cookie, &site, sizeof(cookie));
@@ -111,7 +112,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
 		if (!is_for(mode, &site, program, inuse))
 			continue;
-		at = emulated_place(file->fd, file->sites[i].file_offset);
+		at = probes_emulated_place(file->fd, file->sites[i].file_offset);
 		places_add(b, at, cookie_of(m, file->fd, at, site));
 	}
 }
@@ -218,7 +219,7 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 {
 	struct attached_link *l;
 
-	memory_moves(a->memory);
+	probes_memory_moves(a->memory);
 	GROW(a->links, a->n_links, a->cap_links);
 	l = &a->links[a->n_links++];
 	*l = (struct attached_link){
@@ -274,7 +275,7 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 		return -E2BIG;
 	}
 	if (!single || n == 1) {
-		r = uprobe_attach(mode_of(a), &b->u, from, n);
+		r = probes_uprobe_attach(mode_of(a), &b->u, from, n);
 		if (r >= 0) {
 			keep_link(a, b, from, n, r);
 			return 0;
@@ -389,7 +390,7 @@ static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned
 {
 	struct memory *m = a->memory;
 
-	links_close_from(a, n_links_before);
+	probes_links_close_from(a, n_links_before);
 	pthread_mutex_lock(&m->lock);
 	if (proc_update(a, was, was->event_mask))
 		a->inuse = a->inuse && event_mask & INUSE;
@@ -486,15 +487,15 @@ int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_pr
 		  const struct probe_file *files, size_t n, struct attached **ret,
 		  struct probes_refused *ret_refused)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 	struct probes_refused refused = {0};
 	unsigned event_mask = proc->event_mask;
 	struct attached *a;
 	int r;
 
 	if (!m)
-		return memory_missing(p);
-	if (memory_is_urgent(m))
+		return probes_memory_missing(p);
+	if (probes_memory_is_urgent(m))
 		return -EAGAIN;
 	r = events_work(m, &event_mask);
 	if (r)
@@ -504,13 +505,13 @@ int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_pr
 	a->thread_fd = -1;
 	a->key = (struct pf_process_key){id.start_boottime_ns, (uint32_t)id.tgid, proc->exec_id};
 	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
-	links_close_going(&a, 1);
+	probes_links_close_going(&a, 1);
 	if ((a->n_links || !event_mask) && !is_hopeless(r))
 		r = attached_add(a, proc, event_mask);
 	else if (!r)
 		r = -ENOENT;
 	if (r) {
-		links_close_from(a, 0);
+		probes_links_close_from(a, 0);
 		free(a->links);
 		free(a);
 		return r;
@@ -531,7 +532,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	size_t n_before = a->n_links;
 	uint32_t tid_before = a->tid;
 	struct pf_mem_proc was = {};
-	int r = memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, &event_mask);
+	int r = probes_memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, &event_mask);
 
 	(void)p;
 	if (!r)
@@ -543,12 +544,12 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 		set_back(a, &was, event_mask, n_before);
 		a->tid = tid_before; /* of the links that stay */
 	} else {
-		links_close_going(&a, 1);
+		probes_links_close_going(&a, 1);
 		r = set_changed(a, proc, event_mask, n_before);
 	}
 	keep_thread(a);
 	if (had_inuse && !a->inuse)
-		live_forget(a->memory);
+		probes_live_forget(a->memory);
 	if (!r)
 		*ret_refused = refused;
 	return r;

@@ -43,7 +43,7 @@ static unsigned n_links;   /* of scene.probed for both events, without a fault *
 
 static struct memory *memory(void)
 {
-	return memory_of(scene.p);
+	return probes_memory_of(scene.p);
 }
 
 static bool is_touched(const void *function)
@@ -59,7 +59,7 @@ static bool is_touched(const void *function)
 static int begin(void **state)
 {
 	(void)state;
-	if (geteuid() != 0 || uprobe_mode() < mode_at_most)
+	if (geteuid() != 0 || probes_uprobe_mode() < mode_at_most)
 		return 0;
 	scene = (struct scene){};
 	more = (struct probed){};
@@ -264,7 +264,7 @@ static void changing_fails(void **state)
 
 static int try_return(void *arg)
 {
-	int r = uprobe_try_return(mode_at_most);
+	int r = probes_uprobe_try_return(mode_at_most);
 
 	(void)arg;
 	assert_int_not_equal(r, -EPERM); /* that a return kills is proven, or not said */
@@ -282,7 +282,7 @@ static void trying_returns_fails(void **state)
 	};
 
 	(void)state;
-	if (geteuid() != 0 || uprobe_mode() < mode_at_most)
+	if (geteuid() != 0 || probes_uprobe_mode() < mode_at_most)
 		skip();
 	each_fault(row);
 }

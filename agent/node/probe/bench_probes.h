@@ -14,20 +14,20 @@ static char bench_cgroup[320];
 
 /* Of that event at hz. ret_own selects the cgroup; it is not in force yet. */
 static inline struct probes *bench_probes(enum event event, unsigned hz,
-					  struct procs_filter *ret_own)
+					  struct container_filter *ret_own)
 {
 	struct probe_config c = {.use_cgroups = true, .max_sample_hz = hz};
 	struct field_error err = {};
 	struct probes *p;
 	struct stat st;
 
-	if (cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err))
+	if (proc_cgroup_choose("", &c.hierarchy, &err) || probes_new(&c, &p, &err))
 		bench_die(err.reason, EINVAL);
 	snprintf(bench_cgroup, sizeof(bench_cgroup), "%s/podflame_%s", c.hierarchy.mount,
 		 program_invocation_short_name);
 	if ((mkdir(bench_cgroup, 0755) && errno != EEXIST) || stat(bench_cgroup, &st))
 		bench_die(bench_cgroup, errno);
-	*ret_own = (struct procs_filter){
+	*ret_own = (struct container_filter){
 		.cgroup_id = st.st_ino, .event_mask = 1u << event, .sample_hz = hz};
 	return p;
 }

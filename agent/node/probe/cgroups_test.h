@@ -52,7 +52,7 @@ static inline struct cgroup_hierarchy hierarchy(bool v2)
 	struct cgroup_hierarchy h = {};
 	struct field_error err;
 
-	if (cgroup_choose(v2 ? "v2" : "v1:memory", &h, &err)) {
+	if (proc_cgroup_choose(v2 ? "v2" : "v1:memory", &h, &err)) {
 		print_message("skipped: %s\n", err.reason);
 		skip();
 	}
@@ -62,10 +62,10 @@ static inline struct cgroup_hierarchy hierarchy(bool v2)
 
 static inline void select_cgroups(struct probes *p, const uint64_t *ids, size_t n)
 {
-	struct procs_filter f[4];
+	struct container_filter f[4];
 
 	for (size_t i = 0; i < n; i++)
-		f[i] = (struct procs_filter){
+		f[i] = (struct container_filter){
 			.cgroup_id = ids[i], .event_mask = 1u << EVENT_ON_CPU, .sample_hz = 999};
 	assert_int_equal(probes_filter(p, f, n), 0);
 }

@@ -34,7 +34,7 @@ static struct profile_link link_of(const struct pf_rec_context *r)
 	return l;
 }
 
-void contexts_add(struct pending *g, const struct pf_rec_context *r)
+void probes_contexts_add(struct pending *g, const struct pf_rec_context *r)
 {
 	struct drain *d = g->d;
 
@@ -42,7 +42,7 @@ void contexts_add(struct pending *g, const struct pf_rec_context *r)
 	d->contexts[d->n_contexts++] = (struct raw_context){r->hash, link_of(r)};
 }
 
-void contexts_link(struct drain *d)
+void probes_contexts_link(struct drain *d)
 {
 	static const struct profile_link none;
 	uint64_t n_lost = 0, n_invalid = 0;

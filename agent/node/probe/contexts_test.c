@@ -30,10 +30,10 @@ static void check(const struct pf_rec_context *r, const struct profile_link *wan
 	struct raw_sample s = {.ctx = r->hash, .n = 3};
 	uint64_t invalid = failed("invalid_ids");
 
-	contexts_add(&g, r);
+	probes_contexts_add(&g, r);
 	d.samples = &s;
 	d.n_samples = 1;
-	contexts_link(&d);
+	probes_contexts_link(&d);
 	assert_int_equal(!s.link, !want);
 	if (want)
 		assert_memory_equal(s.link, want, sizeof(*want));
@@ -86,7 +86,7 @@ static void a_lost_record_is_counted(void **state)
 	uint64_t lost = failed("record_lost");
 
 	(void)state;
-	contexts_link(&d);
+	probes_contexts_link(&d);
 	assert_ptr_equal(s[0].link, &c.link);
 	assert_null(s[1].link);
 	assert_null(s[2].link);

@@ -24,7 +24,7 @@ static void *close_links(void *arg)
 
 	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->n) {
 		close(c->fds[i]);
-		memory_moves(c->memory);
+		probes_memory_moves(c->memory);
 	}
 	return NULL;
 }
@@ -64,7 +64,7 @@ static void take_going(struct attached *a, struct closing *c)
 	a->n_links = kept;
 }
 
-void links_close_going(struct attached **items, size_t n)
+void probes_links_close_going(struct attached **items, size_t n)
 {
 	struct closing c = {.memory = n ? items[0]->memory : NULL};
 
@@ -80,10 +80,10 @@ static void mark_from(struct attached *a, size_t from)
 		a->links[i].goes = i >= from;
 }
 
-void links_close_from(struct attached *a, size_t from)
+void probes_links_close_from(struct attached *a, size_t from)
 {
 	mark_from(a, from);
-	links_close_going(&a, 1);
+	probes_links_close_going(&a, 1);
 }
 
 /* From now on none of its hits counts, and nobody has to wait for it, however long it takes. The lock is held. */
@@ -99,7 +99,7 @@ static void forget(struct memory *m, struct attached *a)
 
 void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 	bool inuse = false;
 
 	if (!n)
@@ -108,7 +108,7 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 	for (size_t i = 0; i < n; i++)
 		forget(m, items[i]);
 	pthread_mutex_unlock(&m->lock);
-	links_close_going(items, n);
+	probes_links_close_going(items, n);
 	for (size_t i = 0; i < n; i++) {
 		struct attached *a = items[i];
 
@@ -119,7 +119,7 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 		free(a);
 	}
 	if (inuse)
-		live_forget(m);
+		probes_live_forget(m);
 }
 
 struct attached *probes_detach(struct probes *p, struct attached *a)

@@ -82,9 +82,9 @@ static void an_urgent_detach_that_hangs_keeps_nobody_from_being_attached(void **
 	attached->links[0].fd = s.fd;
 	HASH_ADD(hh, m.attached, key, sizeof(attached->key), attached);
 	probes_leave(attached);
-	assert_true(memory_is_urgent(&m));
+	assert_true(probes_memory_is_urgent(&m));
 	assert_int_equal(pthread_create(&thread, NULL, detach, NULL), 0);
-	while ((urgent = memory_is_urgent(&m)) && now_mono_ns() < deadline_ns)
+	while ((urgent = probes_memory_is_urgent(&m)) && now_mono_ns() < deadline_ns)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	assert_false(__atomic_load_n(&detached, __ATOMIC_ACQUIRE)); /* it hangs */
 	assert_false(urgent);

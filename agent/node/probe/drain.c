@@ -49,7 +49,7 @@ static int map_take(int map, size_t key_bytes, size_t value_bytes, each_fn *each
 	}
 }
 
-struct raw_sample *taking_sample(struct taking *t)
+struct raw_sample *probes_taking_sample(struct taking *t)
 {
 	GROW(t->d->samples, t->d->n_samples, t->cap);
 	return &t->d->samples[t->d->n_samples++];
@@ -61,7 +61,7 @@ static void take_sample(const void *key, const void *value, void *arg)
 	const struct pf_count *c = value;
 	struct taking *t = arg;
 
-	*taking_sample(t) = (struct raw_sample){
+	*probes_taking_sample(t) = (struct raw_sample){
 		.event = (enum event)k->event,
 		.wait = (enum wait)k->cause,
 		.start_boottime_ns = k->start_boottime_ns,
@@ -142,9 +142,9 @@ static void finish(struct probes *p, struct drain *d)
 
 	/* What was displaced from the kernel's cache was sent again. */
 	counter_add(counter("podflame_records_repeated_total", NULL, NULL), drain_sort(d));
-	held_pass(p->held, d, p->slept.mono_ns, keep);
+	probes_held_pass(p->held, d, p->slept.mono_ns, keep);
 	drain_link_frames(d);
-	contexts_link(d);
+	probes_contexts_link(d);
 }
 
 /* CPUs take their turns in the ring, not in time. */
@@ -217,7 +217,7 @@ static bool look_after_events(struct probes *p)
 
 		if (e->hz)
 			(void)e->ops->check(p, e); /* the event's state tells */
-		tried |= event_again(p, e);
+		tried |= probes_event_again(p, e);
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
 	}
@@ -231,7 +231,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	uint32_t old;
 	int r, r2;
 
-	filter_again(p);
+	probes_filter_again(p);
 	tried = look_after_events(p);
 	p->drain_number++;
 	r = swap_generation(p, &old);
@@ -241,13 +241,13 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d = pending_take(&p->generations[old % PF_GENERATIONS]);
 	r2 = take_counts(p, old, d);
 	d->from_ns = p->swapped_ns;
-	d->asleep_ns = slept_now(&p->slept);
+	d->asleep_ns = probes_slept_now(&p->slept);
 	d->to_ns = p->swapped_ns = p->slept.boot_ns;
 	d->number = p->drain_number;
 	d->tried_again = tried;
 	move_events(&p->now, d);
 	finish(p, d);
-	stats_count_drops(p);
+	probes_stats_count_drops(p);
 	/* What was not taken comes with the generation after next. */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
@@ -267,14 +267,14 @@ int probes_wake_fd(const struct probes *p)
 
 int probes_counts_open(struct probes *p)
 {
-	p->ring = ring_buffer__new(bpf_map__fd(p->core->maps.ring), record_take, p, NULL);
+	p->ring = ring_buffer__new(bpf_map__fd(p->core->maps.ring), probes_record_take, p, NULL);
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		p->generations[i].d = drain_new(MAX_FRAME_BYTES);
 	p->now.d = drain_new(MAX_FRAME_BYTES);
-	p->held = held_new(MAX_HELD_BYTES);
-	(void)slept_now(&p->slept);
+	p->held = probes_held_new(MAX_HELD_BYTES);
+	(void)probes_slept_now(&p->slept);
 	p->swapped_ns = p->slept.boot_ns;
 	p->known_drain = UINT64_MAX;
 	return 0;
@@ -286,5 +286,5 @@ void probes_counts_close(struct probes *p)
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		drain_free(p->generations[i].d);
 	drain_free(p->now.d);
-	p->held = held_free(p->held);
+	p->held = probes_held_free(p->held);
 }

@@ -14,7 +14,7 @@
 #define MOST_BYTES 11 /* of a comparison */
 
 /* push of a register, jumps, calls, nop. */
-bool is_emulated(const uint8_t code[static 2])
+bool probes_is_emulated(const uint8_t code[static 2])
 {
 	if (code[0] == 0x41)
 		return (code[1] & 0xf8) == 0x50;
@@ -54,14 +54,14 @@ static size_t comparison(const uint8_t *code)
 	return 0;
 }
 
-size_t emulated_distance(const uint8_t *code, size_t n)
+size_t probes_emulated_distance(const uint8_t *code, size_t n)
 {
 	size_t at = 0;
 
 	for (int moves = 0; moves <= MOST_MOVES && at + MOST_BYTES <= n; moves++) {
 		size_t step;
 
-		if (is_emulated(code + at))
+		if (probes_is_emulated(code + at))
 			return at;
 		step = comparison(code + at);
 		if (!step)
@@ -71,10 +71,10 @@ size_t emulated_distance(const uint8_t *code, size_t n)
 	return 0;
 }
 
-uint64_t emulated_place(int fd, uint64_t offset)
+uint64_t probes_emulated_place(int fd, uint64_t offset)
 {
 	uint8_t code[48];
 	ssize_t n = pread(fd, code, sizeof(code), (off_t)offset);
 
-	return offset + (n > 0 ? emulated_distance(code, n) : 0);
+	return offset + (n > 0 ? probes_emulated_distance(code, n) : 0);
 }

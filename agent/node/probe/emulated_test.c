@@ -41,15 +41,15 @@ static void probes_move_over_comparisons_alone(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++) {
 		const struct beginning *b = &beginnings[i];
-		size_t is = emulated_distance(b->code, sizeof(b->code));
+		size_t is = probes_emulated_distance(b->code, sizeof(b->code));
 
 		if (is != b->distance)
 			fail_msg("%s: %zu", b->of, is);
 	}
 	/* Too few bytes are known. */
-	assert_int_equal(emulated_distance(beginnings[1].code, 8), 0);
-	assert_int_equal(emulated_distance(beginnings[1].code, 0), 0);
-	assert_int_equal(emulated_place(-1, 1234), 1234);
+	assert_int_equal(probes_emulated_distance(beginnings[1].code, 8), 0);
+	assert_int_equal(probes_emulated_distance(beginnings[1].code, 0), 0);
+	assert_int_equal(probes_emulated_place(-1, 1234), 1234);
 }
 
 int main(void)

@@ -128,10 +128,10 @@ static struct raw_proc record_of(struct probes *p, pid_t pid, enum raw_proc_what
 static int read_of(const struct raw_proc *r)
 {
 	struct mappings *m = NULL;
-	int e = mappings_read_of(process_id_of(r), r->exec_id, r->stack, &m);
+	int e = proc_mappings_read_of(process_id_of(r), r->exec_id, r->stack, &m);
 
 	if (!e)
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	return e;
 }
 

@@ -39,7 +39,7 @@ static bool has_event(const struct wanted_set *s, enum event event)
 	return false;
 }
 
-bool event_is_wanted(const struct probes *p, enum event event)
+bool probes_event_is_wanted(const struct probes *p, enum event event)
 {
 	return has_event(&p->cgroups, event) || has_event(&p->list, event);
 }
@@ -77,7 +77,7 @@ static void told_remove(struct probes *p, uint64_t id)
 }
 
 /* A drained record: from here on user space knows that cgroup, and decides about it. */
-void filter_told(struct probes *p, const struct pf_rec_cgroup *r)
+void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups);
 	struct pf_filter f;
@@ -216,13 +216,13 @@ static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 }
 
 /* Who is selected is not left out until something else is selected. */
-void filter_again(struct probes *p)
+void probes_filter_again(struct probes *p)
 {
 	if (p->filter_lacks)
 		(void)sync_both(p, &p->cgroups);
 }
 
-void event_stop(struct event_probe *e)
+void probes_event_stop(struct event_probe *e)
 {
 	if (e->hz)
 		e->ops->detach(e);
@@ -254,7 +254,7 @@ static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 
 		e->want_hz = e->ops->rate(p);
 		if (e->want_hz != e->hz)
-			event_stop(e);
+			probes_event_stop(e);
 	}
 	r = sync_both(p, cgroups_before);
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
@@ -274,7 +274,7 @@ void probes_knows(struct probes *p, uint64_t drain_number)
 	p->known_drain = drain_number;
 }
 
-int probes_filter(struct probes *p, const struct procs_filter *want, size_t n)
+int probes_filter(struct probes *p, const struct container_filter *want, size_t n)
 {
 	struct wanted_set before = p->cgroups;
 	struct wanted *items;
@@ -326,7 +326,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 	return apply(p, &p->cgroups);
 }
 
-void filter_done(struct probes *p)
+void probes_filter_done(struct probes *p)
 {
 	struct told_cgroup *t, *next;
 

@@ -190,7 +190,7 @@ static void too_many_cgroups_are_refused(void **state)
 	struct probe_config config = {
 		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
 	struct probes *p = open_probes(config);
-	_cleanup_free_ struct procs_filter *f = xcalloc(FILTER_KEYS + 1, sizeof(*f));
+	_cleanup_free_ struct container_filter *f = xcalloc(FILTER_KEYS + 1, sizeof(*f));
 	uint64_t id = 4711;
 
 	(void)state;
@@ -208,15 +208,16 @@ static void a_child_without_room_is_counted(void **state)
 	struct counter *full = counter("podflame_records_dropped_total", "reason", "cgroup_full");
 	char *parent = cgroup_make(mount_v1, "parent"), *child;
 	struct probes *p = open_probes(config);
-	_cleanup_free_ struct procs_filter *f = xcalloc(FILTER_KEYS, sizeof(*f));
+	_cleanup_free_ struct container_filter *f = xcalloc(FILTER_KEYS, sizeof(*f));
 	uint64_t before = counter_get(full), child_id;
 	struct drain *d = NULL;
 
 	(void)state;
 	for (size_t i = 0; i < FILTER_KEYS; i++) /* ids that no cgroup here has */
-		f[i] = (struct procs_filter){.cgroup_id = i ? (1ull << 40) + i : cgroup_id(parent),
-					     .event_mask = 1u << EVENT_ON_CPU,
-					     .sample_hz = 99};
+		f[i] = (struct container_filter){.cgroup_id =
+							 i ? (1ull << 40) + i : cgroup_id(parent),
+						 .event_mask = 1u << EVENT_ON_CPU,
+						 .sample_hz = 99};
 	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
 	child = cgroup_make(parent, "child");
 	child_id = cgroup_id(child);
@@ -281,10 +282,10 @@ static void listed_processes_of_a_cgroup(void **state)
 	char *dir = cgroup_make(mount_v1, "listed");
 	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
 	struct tally t = {.pid = c[0].pid};
-	struct procs_filter f = {.cgroup_id = cgroup_id(dir),
-				 .event_mask = 1u << EVENT_ON_CPU,
-				 .sample_hz = 999,
-				 .listed = true};
+	struct container_filter f = {.cgroup_id = cgroup_id(dir),
+				     .event_mask = 1u << EVENT_ON_CPU,
+				     .sample_hz = 999,
+				     .listed = true};
 	struct probes *p = open_probes(config);
 
 	(void)state;
@@ -332,7 +333,7 @@ static void body_inner_agent(struct truth *t)
 {
 	struct cgroup_hierarchy h = {};
 	struct probe_config config = {.use_cgroups = true, .max_sample_hz = 999};
-	struct procs_filter f = {.event_mask = 1u << EVENT_ON_CPU, .sample_hz = 999};
+	struct container_filter f = {.event_mask = 1u << EVENT_ON_CPU, .sample_hz = 999};
 	struct probes *p = NULL;
 	struct field_error err;
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n = 0, deep = 0;
@@ -341,7 +342,7 @@ static void body_inner_agent(struct truth *t)
 	bool told = false;
 
 	CHECK(getpid() == 1);
-	CHECK(!cgroup_choose("v1:memory", &h, &err));
+	CHECK(!proc_cgroup_choose("v1:memory", &h, &err));
 	config.hierarchy = h;
 	dir = xasprintf("%s/pf_test-%d-ns", h.mount, run);
 	f.cgroup_id = cgroup_id(dir);

@@ -34,7 +34,7 @@ struct held {
 	size_t bytes, max_bytes;
 };
 
-struct held *held_new(size_t max_bytes)
+struct held *probes_held_new(size_t max_bytes)
 {
 	struct held *h = xcalloc(1, sizeof(*h));
 
@@ -49,7 +49,7 @@ static void item_drop(struct held *h, struct item *i)
 	free(i);
 }
 
-struct held *held_free(struct held *h)
+struct held *probes_held_free(struct held *h)
 {
 	struct item *i, *next;
 
@@ -61,7 +61,7 @@ struct held *held_free(struct held *h)
 	return NULL;
 }
 
-size_t held_bytes(const struct held *h)
+size_t probes_held_bytes(const struct held *h)
 {
 	return h->bytes;
 }
@@ -303,7 +303,7 @@ static void drop_references(struct drain *d)
 	d->n_samples = n;
 }
 
-void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+void probes_held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 {
 	if (keep || h->items)
 		pass_all(h, d, now_ns, keep);

@@ -65,7 +65,7 @@ static void pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw
 {
 	struct drain *d = drain_of(stack, 3, s, s ? 1 : 0);
 
-	held_pass(h, d, *now, true);
+	probes_held_pass(h, d, *now, true);
 	*now += NSEC_PER_SEC;
 	drain_free(d);
 }
@@ -73,7 +73,7 @@ static void pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw
 /* Like a thread that waits for two minutes: its stack was sent before anything was counted. */
 static void found_while_something_refers_to_it(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	struct raw_sample s = wait_of(100);
 	uint64_t now = NSEC_PER_SEC;
 
@@ -83,20 +83,20 @@ static void found_while_something_refers_to_it(void **state)
 		/* Others come and go, so that sorting has to do something. */
 		struct drain *d = drain_of(1000 - i, 2, &s, 1);
 
-		held_pass(h, d, now, true);
+		probes_held_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 2);
 		check_stack(d, 100, 3);
 		check_stack(d, 1000 - i, 2);
 		now += NSEC_PER_SEC;
 		drain_free(d);
 	}
-	held_free(h);
+	probes_held_free(h);
 }
 
 /* minBlock of a minute: nothing is counted until then. */
 static void an_empty_wait_keeps_its_stack(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	struct raw_sample empty[2] = {wait_of(100), {.event = EVENT_MEM_INUSE}}, s = wait_of(100);
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -106,7 +106,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 60; i++) {
 		d = drain_of(0, 0, empty, 2);
-		held_pass(h, d, now, true);
+		probes_held_pass(h, d, now, true);
 		/* An empty snapshot of memory is one. */
 		assert_int_equal(d->n_samples, 1);
 		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
@@ -114,23 +114,23 @@ static void an_empty_wait_keeps_its_stack(void **state)
 		drain_free(d);
 	}
 	d = drain_of(0, 0, &s, 1);
-	held_pass(h, d, now, true);
+	probes_held_pass(h, d, now, true);
 	assert_int_equal(d->n_samples, 1);
 	check_stack(d, 100, 3);
 	drain_free(d);
-	h = held_free(h);
+	h = probes_held_free(h);
 	/* Nor does it go further when nobody asks any more. */
-	h = held_new(1 << 20);
+	h = probes_held_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
-	held_pass(h, d, now, false);
+	probes_held_pass(h, d, now, false);
 	assert_int_equal(d->n_samples, 0);
 	drain_free(d);
-	held_free(h);
+	probes_held_free(h);
 }
 
 static void added_once(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	struct raw_sample s[3] = {wait_of(100), wait_of(100), wait_of(100)};
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -140,39 +140,39 @@ static void added_once(void **state)
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 3; i++) {
 		d = drain_of(0, 0, s, 3);
-		held_pass(h, d, now, true);
+		probes_held_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
 		drain_free(d);
 		/* The kernel sent it again. */
 		d = drain_of(100, 3, s, 3);
-		held_pass(h, d, now, true);
+		probes_held_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
 		drain_free(d);
 	}
-	held_free(h);
+	probes_held_free(h);
 }
 
 static void forgotten_when_nothing_has(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	uint64_t now = NSEC_PER_SEC;
 
 	(void)state;
 	pass(h, &now, 100, NULL);
-	assert_true(held_bytes(h) > 0);
+	assert_true(probes_held_bytes(h) > 0);
 	now += 13 * NSEC_PER_SEC;
 	pass(h, &now, 0, NULL);
-	assert_true(held_bytes(h) > 0);
+	assert_true(probes_held_bytes(h) > 0);
 	now += 2 * NSEC_PER_SEC;
 	pass(h, &now, 0, NULL);
-	assert_int_equal(held_bytes(h), 0);
-	held_free(h);
+	assert_int_equal(probes_held_bytes(h), 0);
+	probes_held_free(h);
 }
 
 /* Ticks are counted where they are taken: nothing comes later. */
 static void what_only_ticks_refer_to_is_not_held(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	struct raw_sample tick = wait_of(100), both[2] = {wait_of(100), wait_of(100)};
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -180,17 +180,17 @@ static void what_only_ticks_refer_to_is_not_held(void **state)
 	(void)state;
 	tick.event = both[0].event = EVENT_ON_CPU;
 	pass(h, &now, 100, &tick);
-	assert_int_equal(held_bytes(h), 0);
+	assert_int_equal(probes_held_bytes(h), 0);
 	d = drain_of(100, 3, both, 2);
-	held_pass(h, d, now, true);
-	assert_true(held_bytes(h) > 0);
+	probes_held_pass(h, d, now, true);
+	assert_true(probes_held_bytes(h) > 0);
 	drain_free(d);
-	held_free(h);
+	probes_held_free(h);
 }
 
 static void names_and_calls_are_held_too(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	struct raw_sample s = wait_of(0);
 	struct drain *d = drain_of(0, 0, NULL, 0);
 
@@ -199,17 +199,17 @@ static void names_and_calls_are_held_too(void **state)
 	d->contexts = xmemdup(&(struct raw_context){.hash = 9, .link = {.span_id = {5}}},
 			      sizeof(*d->contexts));
 	d->n_contexts = 1;
-	held_pass(h, d, NSEC_PER_SEC, true);
+	probes_held_pass(h, d, NSEC_PER_SEC, true);
 	drain_free(d);
 	s.names = 7;
 	s.ctx = 9;
 	d = drain_of(0, 0, &s, 1);
-	held_pass(h, d, 2 * NSEC_PER_SEC, true);
+	probes_held_pass(h, d, 2 * NSEC_PER_SEC, true);
 	assert_string_equal(drain_names(d, 7)->thread_comm, "worker");
-	contexts_link(d);
+	probes_contexts_link(d);
 	assert_int_equal(d->samples[0].link->span_id[0], 5);
 	drain_free(d);
-	held_free(h);
+	probes_held_free(h);
 }
 
 static uint64_t refused(void)
@@ -219,21 +219,21 @@ static uint64_t refused(void)
 
 static void the_limit_holds_and_is_counted(void **state)
 {
-	struct held *h = held_new(2000);
+	struct held *h = probes_held_new(2000);
 	struct raw_sample s = wait_of(1);
 	uint64_t now = NSEC_PER_SEC, before = refused();
 
 	(void)state;
 	for (uint64_t i = 0; i < 10; i++) {
 		pass(h, &now, 1 + i * 100, NULL);
-		assert_true(held_bytes(h) <= 2000);
+		assert_true(probes_held_bytes(h) <= 2000);
 	}
 	assert_true(refused() > before);
 	/* What was there first stays as long as it is in use. */
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);
 
-		held_pass(h, d, now, true);
+		probes_held_pass(h, d, now, true);
 		check_stack(d, 1, 3);
 		now += NSEC_PER_SEC;
 		drain_free(d);
@@ -242,26 +242,26 @@ static void the_limit_holds_and_is_counted(void **state)
 	before = refused();
 	pass(h, &now, 5000, NULL);
 	assert_int_equal(refused(), before);
-	held_free(h);
+	probes_held_free(h);
 }
 
 /* On-CPU alone: nothing is held, and what was is let go. */
 static void nothing_is_kept_unless_asked(void **state)
 {
-	struct held *h = held_new(1 << 20);
+	struct held *h = probes_held_new(1 << 20);
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d = drain_of(100, 3, NULL, 0);
 
 	(void)state;
-	held_pass(h, d, now, false);
-	assert_int_equal(held_bytes(h), 0);
+	probes_held_pass(h, d, now, false);
+	assert_int_equal(probes_held_bytes(h), 0);
 	drain_free(d);
 	pass(h, &now, 100, NULL);
 	d = drain_of(0, 0, NULL, 0);
-	held_pass(h, d, now + 20 * NSEC_PER_SEC, false);
-	assert_int_equal(held_bytes(h), 0);
+	probes_held_pass(h, d, now + 20 * NSEC_PER_SEC, false);
+	assert_int_equal(probes_held_bytes(h), 0);
 	drain_free(d);
-	held_free(h);
+	probes_held_free(h);
 }
 
 int main(void)

@@ -44,7 +44,7 @@ struct taking {
 	size_t cap;
 	int n_cpus;
 };
-struct raw_sample *taking_sample(struct taking *t); /* the new one */
+struct raw_sample *probes_taking_sample(struct taking *t); /* the new one */
 
 /* ---- events: a file and a row of the table in probe.c each ---- */
 struct event_probe {
@@ -58,7 +58,7 @@ struct event_probe {
 };
 struct probe_ops {
 	/*
-	 * Sets own, and obj when it opens; with bpf_config and core's maps (lend_maps). What takes long or
+	 * Sets own, and obj when it opens; with bpf_config and core's maps (probes_lend_maps). What takes long or
 	 * much memory waits for attach.
 	 */
 	int (*load)(struct probes *p, struct event_probe *e);
@@ -76,7 +76,7 @@ struct probe_ops {
 	/* The same, once its counts are taken: adds samples of a snapshot. Their stacks are looked for in held.c. */
 	void (*collect)(struct probes *p, struct event_probe *e, struct taking *t);
 };
-extern const struct probe_ops oncpu_ops, offcpu_ops, mem_alloc_ops, mem_inuse_ops;
+extern const struct probe_ops probes_oncpu_ops, probes_offcpu_ops, probes_mem_alloc_ops, probes_mem_inuse_ops;
 
 /* An event is a feature too, by its number. */
 enum feature {
@@ -100,7 +100,7 @@ struct slept {
  * How long the machine was suspended since the last time; the first time says nothing. A sleep of less than half a second is taken
  * for time that passed: 0.
  */
-uint64_t slept_now(struct slept *s);
+uint64_t probes_slept_now(struct slept *s);
 
 /* ---- unwind tables on their way into the kernel ---- */
 struct chunk_writer {
@@ -148,68 +148,68 @@ struct probes {
 };
 
 /* load.c: objects, features, log of libbpf */
-int objects_load(struct probes *p, struct field_error *reterr);
-void objects_unload(struct probes *p);
-int lend_maps(struct probes *p, struct bpf_object *to);
+int probes_objects_load(struct probes *p, struct field_error *reterr);
+void probes_objects_unload(struct probes *p);
+int probes_lend_maps(struct probes *p, struct bpf_object *to);
 /* filter.c: whether somebody selected asks for it */
-bool event_is_wanted(const struct probes *p, enum event event);
+bool probes_event_is_wanted(const struct probes *p, enum event event);
 
 /* Once over all that an iterator's program is for; what it writes itself is thrown away. */
-int iterator_run(struct bpf_link *iterator);
-void feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
-void feature_works(struct probes *p, int f);
+int probes_iterator_run(struct bpf_link *iterator);
+void probes_feature_missing(struct probes *p, int f, const char *fmt, ...) _printf_(3, 4);
+void probes_feature_works(struct probes *p, int f);
 /* A step towards a feature, or an event: whether it works becomes its state, with libbpf's reason. */
-int feature_try(struct probes *p, int f, struct event_probe *e,
+int probes_feature_try(struct probes *p, int f, struct event_probe *e,
 		int (*step)(struct probes *p, struct event_probe *e));
-int event_try(struct probes *p, enum event event,
+int probes_event_try(struct probes *p, enum event event,
 	      int (*step)(struct probes *p, struct event_probe *e));
 /* An event that could not be attached for what probes_may_pass() is attached again, in a full drain. */
-void event_again_later(struct event_probe *e, int r); /* r: of attaching it */
-uint64_t again_at_ns(int r); /* CLOCK_MONOTONIC: when what failed with r is tried again; 0: not */
-bool event_again(struct probes *p, struct event_probe *e); /* whether it was time to */
+void probes_event_again_later(struct event_probe *e, int r); /* r: of attaching it */
+uint64_t probes_again_at_ns(int r); /* CLOCK_MONOTONIC: when what failed with r is tried again; 0: not */
+bool probes_event_again(struct probes *p, struct event_probe *e); /* whether it was time to */
 
 /* filter.c */
-void filter_told(struct probes *p, const struct pf_rec_cgroup *r);
-void filter_again(struct probes *p);
-void filter_done(struct probes *p);
-void event_stop(struct event_probe *e);
+void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r);
+void probes_filter_again(struct probes *p);
+void probes_filter_done(struct probes *p);
+void probes_event_stop(struct event_probe *e);
 
 /* drain.c */
 int probes_counts_open(struct probes *p);
 void probes_counts_close(struct probes *p);
 
 /* records.c: ring_buffer's callback; arg: struct probes */
-int record_take(void *arg, void *data, size_t n);
+int probes_record_take(void *arg, void *data, size_t n);
 
 /*
  * held.c: keep: items of this drain may be referred to by later ones. The drain is sorted, its frames are offsets
  * into its memory still; it gets what its samples refer to and only earlier drains had.
  */
-struct held *held_new(size_t max_bytes);
-struct held *held_free(struct held *h);
-size_t held_bytes(const struct held *h);
-void held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
+struct held *probes_held_new(size_t max_bytes);
+struct held *probes_held_free(struct held *h);
+size_t probes_held_bytes(const struct held *h);
+void probes_held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
 
 /* contexts.c: a record, and, when all are sorted, the samples' links */
-void contexts_add(struct pending *g, const struct pf_rec_context *r);
-void contexts_link(struct drain *d);
+void probes_contexts_add(struct pending *g, const struct pf_rec_context *r);
+void probes_contexts_link(struct drain *d);
 
 /* live.c: by a record of its exec or exit: what a process allocated before is not there any more */
-void live_ended(struct probes *p, const struct pf_rec_proc *r);
+void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
 
 /* tables.c */
-void tables_open(struct probes *p);
-void tables_close(struct probes *p);
+void probes_tables_open(struct probes *p);
+void probes_tables_close(struct probes *p);
 
 /* tags.c: whether the kernel's mappings can be read decides bpf_config.sees_mappings */
-uint64_t tags_seed(void);
+uint64_t probes_tags_seed(void);
 /*
  * (oe) After core is loaded. 0 where this kernel cannot, too: FEATURE_MAPPINGS tells. An error may
  * pass.
  */
-int tags_open(struct probes *p);
-void tags_close(struct probes *p);
+int probes_tags_open(struct probes *p);
+void probes_tags_close(struct probes *p);
 
 /* stats.c: sums the per-CPU statistics */
-int stats_read(struct probes *p, struct pf_stats *ret);
-void stats_count_drops(struct probes *p);
+int probes_stats_read(struct probes *p, struct pf_stats *ret);
+void probes_stats_count_drops(struct probes *p);

@@ -120,7 +120,7 @@ static void count_evicted(struct memory *m, uint64_t added, const struct sorting
 	accounted = now.removed + m->user_removed + s->n_seen + m->evicted;
 	if (added <= accounted)
 		return;
-	samples_lost(1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
+	profile_samples_lost(1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
 	m->evicted += added - accounted;
 }
 
@@ -176,13 +176,13 @@ static size_t forget_some_pending(struct memory *m)
 /* Calls that will not return any more: of threads that were killed in an allocator. */
 static void forget_pending(struct memory *m)
 {
-	if (slept_now(&m->slept))
+	if (probes_slept_now(&m->slept))
 		m->woke_ns = m->slept.boot_ns;
 	while (forget_some_pending(m) == STALE_MAX)
 		;
 }
 
-void live_forget(struct memory *m)
+void probes_live_forget(struct memory *m)
 {
 	struct sorting s = {.m = m};
 
@@ -209,7 +209,7 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 	for (const struct row *row = s->rows; row; row = row->hh.next) {
 		const struct pf_count_key *k = &row->key;
 
-		*taking_sample(t) = (struct raw_sample){
+		*probes_taking_sample(t) = (struct raw_sample){
 			.event = EVENT_MEM_INUSE,
 			.start_boottime_ns = k->start_boottime_ns,
 			.cgroup_id = k->cgroup_id,
@@ -234,7 +234,7 @@ static void empty_add(struct memory *m, const struct attached *a, struct taking 
 
 	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.hits)
 		return;
-	*taking_sample(t) = (struct raw_sample){
+	*probes_taking_sample(t) = (struct raw_sample){
 		.event = EVENT_MEM_INUSE,
 		.start_boottime_ns = a->key.start_boottime_ns,
 		.cgroup_id = v.cgroup_id,
@@ -260,9 +260,9 @@ static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 			empty_add(s->m, a, t, now);
 }
 
-void live_collect(struct probes *p, struct event_probe *e, struct taking *t)
+void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 	uint64_t now = now_boot_ns();
 	struct sorting s = {.m = m, .wants_rows = true};
 	struct attached *a;
@@ -288,16 +288,16 @@ void live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 
 void probes_live_ask(struct probes *p)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 
 	if (m)
 		m->asked = true;
 }
 
 /* By a record of its exec or exit: what it allocated before is not there any more. */
-void live_ended(struct probes *p, const struct pf_rec_proc *r)
+void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 	struct attached *a;
 
 	if (!m || (r->what != PF_PROC_EXIT && r->what != PF_PROC_EXEC))

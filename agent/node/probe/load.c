@@ -40,7 +40,7 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 	return 0;
 }
 
-void feature_missing(struct probes *p, int f, const char *fmt, ...)
+void probes_feature_missing(struct probes *p, int f, const char *fmt, ...)
 {
 	va_list ap;
 	char text[512];
@@ -138,7 +138,7 @@ static int core_config(struct probes *p, const struct btf *btf)
 		.hierarchy_id = c->hierarchy.hierarchy_id,
 	};
 	random_bytes(&p->bpf_config.seed, sizeof(p->bpf_config.seed));
-	p->bpf_config.tag_seed = tags_seed();
+	p->bpf_config.tag_seed = probes_tags_seed();
 	return v1 ? find_subsys(btf, c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
@@ -166,7 +166,8 @@ static int who_am_i(struct probes *p)
 
 static int core_load(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
+	LIBBPF_OPTS(bpf_object_open_opts, opts,
+		    .btf_custom_path = probes_kernel_types_path(p->types));
 	int r;
 
 	p->core = core_bpf__open_opts(&opts);
@@ -180,13 +181,13 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 		       r;
 	core_sizes(p);
 	p->core->rodata->pf_config = p->bpf_config;
-	r = kernel_types_for(p->types, p->core->obj);
+	r = probes_kernel_types_for(p->types, p->core->obj);
 	if (!r)
 		r = core_bpf__load(p->core);
 	if (!r)
 		r = who_am_i(p);
 	if (!r)
-		r = tags_open(p);
+		r = probes_tags_open(p);
 	if (r)
 		field_error_set(reterr, "bpf", "%s%s%s", why(r), last_warning[0] ? "; " : "",
 				last_warning);
@@ -195,7 +196,7 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 
 /* ---- the objects that borrow core's maps ---- */
 
-int lend_maps(struct probes *p, struct bpf_object *to)
+int probes_lend_maps(struct probes *p, struct bpf_object *to)
 {
 	struct bpf_map *m;
 
@@ -216,7 +217,7 @@ int lend_maps(struct probes *p, struct bpf_object *to)
 	return 0;
 }
 
-int iterator_run(struct bpf_link *iterator)
+int probes_iterator_run(struct bpf_link *iterator)
 {
 	_cleanup_close_ int fd = bpf_iter_create(bpf_link__fd(iterator));
 	char nothing[64];
@@ -230,7 +231,7 @@ int iterator_run(struct bpf_link *iterator)
 	return n < 0 ? -errno : 0;
 }
 
-void feature_works(struct probes *p, int f)
+void probes_feature_works(struct probes *p, int f)
 {
 	free(p->reasons[f]);
 	p->reasons[f] = NULL;
@@ -238,8 +239,8 @@ void feature_works(struct probes *p, int f)
 	p->support[f].reason = NULL;
 }
 
-int feature_try(struct probes *p, int f, struct event_probe *e,
-		int (*step)(struct probes *p, struct event_probe *e))
+int probes_feature_try(struct probes *p, int f, struct event_probe *e,
+		       int (*step)(struct probes *p, struct event_probe *e))
 {
 	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
 	int r;
@@ -248,31 +249,32 @@ int feature_try(struct probes *p, int f, struct event_probe *e,
 	r = step(p, e);
 	libbpf_set_print(before);
 	if (r)
-		feature_missing(p, f, "%s%s%s", why(r), last_warning[0] ? "; " : "", last_warning);
+		probes_feature_missing(p, f, "%s%s%s", why(r), last_warning[0] ? "; " : "",
+				       last_warning);
 	else
-		feature_works(p, f);
+		probes_feature_works(p, f);
 	return r;
 }
 
-int event_try(struct probes *p, enum event event,
-	      int (*step)(struct probes *p, struct event_probe *e))
+int probes_event_try(struct probes *p, enum event event,
+		     int (*step)(struct probes *p, struct event_probe *e))
 {
-	return feature_try(p, event, &p->events[event], step);
+	return probes_feature_try(p, event, &p->events[event], step);
 }
 
 #define AGAIN_NS (30 * NSEC_PER_SEC)
 
-uint64_t again_at_ns(int r)
+uint64_t probes_again_at_ns(int r)
 {
 	return probes_may_pass(r) ? now_mono_ns() + AGAIN_NS : 0;
 }
 
-void event_again_later(struct event_probe *e, int r)
+void probes_event_again_later(struct event_probe *e, int r)
 {
-	e->again_ns = again_at_ns(r);
+	e->again_ns = probes_again_at_ns(r);
 }
 
-bool event_again(struct probes *p, struct event_probe *e)
+bool probes_event_again(struct probes *p, struct event_probe *e)
 {
 	if (!e->hz || !e->again_ns || now_mono_ns() < e->again_ns)
 		return false;
@@ -284,11 +286,13 @@ bool event_again(struct probes *p, struct event_probe *e)
 static int events_load(struct probes *p, struct field_error *reterr)
 {
 	for (int i = 0; i < _EVENT_MAX; i++) {
-		int r = event_try(p, i, p->events[i].ops->load);
+		int r = probes_event_try(p, i, p->events[i].ops->load);
 
 		p->events[i].loaded = !r;
 		if (r && probes_may_pass(r))
-			return field_error_set(reterr, event_info(i)->name, "%s", p->reasons[i]), r;
+			return field_error_set(reterr, profile_event_info(i)->name, "%s",
+					       p->reasons[i]),
+			       r;
 	}
 	return 0;
 }
@@ -335,7 +339,8 @@ static void tracers_choose(struct probes *p, const struct btf *btf, struct trace
 {
 	for (size_t i = 0; i < N_TRACERS; i++) {
 		if (t[i].wanted && !has_type(btf, t[i].needs)) {
-			feature_missing(p, t[i].feature, "this kernel's BTF has no %s", t[i].needs);
+			probes_feature_missing(p, t[i].feature, "this kernel's BTF has no %s",
+					       t[i].needs);
 			t[i].wanted = false;
 		}
 		bpf_program__set_autoload(t[i].program, t[i].wanted);
@@ -355,8 +360,8 @@ static int tracers_attach(struct probes *p, const struct tracer t[N_TRACERS],
 		l = bpf_program__attach(t[i].program);
 		r = l ? 0 : -errno;
 		if (r)
-			feature_missing(p, t[i].feature, "cannot attach %s: %s",
-					bpf_program__name(t[i].program), why(r));
+			probes_feature_missing(p, t[i].feature, "cannot attach %s: %s",
+					       bpf_program__name(t[i].program), why(r));
 		else if (t[i].feature == FEATURE_PROCESS_LIST)
 			p->announce = l;
 		else
@@ -369,29 +374,30 @@ static int tracers_attach(struct probes *p, const struct tracer t[N_TRACERS],
 
 static int proc_load(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
+	LIBBPF_OPTS(bpf_object_open_opts, opts,
+		    .btf_custom_path = probes_kernel_types_path(p->types));
 	struct tracer t[N_TRACERS];
 	int r;
 
 	p->proc = proc_bpf__open_opts(&opts);
 	if (!p->proc) {
-		feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
-		feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
-		feature_missing(p, FEATURE_PROCESS_LIST, "cannot open: %s", why(-errno));
+		probes_feature_missing(p, FEATURE_PROCESS_EVENTS, "cannot open: %s", why(-errno));
+		probes_feature_missing(p, FEATURE_CGROUP_EVENTS, "cannot open: %s", why(-errno));
+		probes_feature_missing(p, FEATURE_PROCESS_LIST, "cannot open: %s", why(-errno));
 		return 0;
 	}
 	p->proc->rodata->pf_config = p->bpf_config;
 	tracers(p, t);
 	tracers_choose(p, btf, t);
-	r = lend_maps(p, p->proc->obj);
+	r = probes_lend_maps(p, p->proc->obj);
 	if (!r)
-		r = kernel_types_for(p->types, p->proc->obj);
+		r = probes_kernel_types_for(p->types, p->proc->obj);
 	if (!r)
 		r = proc_bpf__load(p->proc);
 	if (r) {
-		feature_missing(p, FEATURE_PROCESS_EVENTS, "%s; %s", why(r), last_warning);
-		feature_missing(p, FEATURE_CGROUP_EVENTS, "%s; %s", why(r), last_warning);
-		feature_missing(p, FEATURE_PROCESS_LIST, "%s; %s", why(r), last_warning);
+		probes_feature_missing(p, FEATURE_PROCESS_EVENTS, "%s; %s", why(r), last_warning);
+		probes_feature_missing(p, FEATURE_CGROUP_EVENTS, "%s; %s", why(r), last_warning);
+		probes_feature_missing(p, FEATURE_PROCESS_LIST, "%s; %s", why(r), last_warning);
 		if (!probes_may_pass(r))
 			return 0;
 		return field_error_set(reterr, "bpf", "%s", p->reasons[FEATURE_PROCESS_EVENTS]), r;
@@ -413,33 +419,34 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	if (r)
 		return r;
 	if (btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) < 0)
-		feature_missing(p, FEATURE_WHOLE_WAITS,
-				"this kernel has no bpf_task_from_pid (6.2): thinned waits that "
-				"last have a larger error");
+		probes_feature_missing(
+			p, FEATURE_WHOLE_WAITS,
+			"this kernel has no bpf_task_from_pid (6.2): thinned waits that "
+			"last have a larger error");
 	last_warning[0] = 0;
 	return proc_load(p, btf, reterr);
 }
 
-int objects_load(struct probes *p, struct field_error *reterr)
+int probes_objects_load(struct probes *p, struct field_error *reterr)
 {
 	libbpf_print_fn_t before = libbpf_set_print(keep_warning);
 	struct btf *btf = btf__load_vmlinux_btf();
 	int r;
 
 	if (btf) {
-		p->types = kernel_types_new(btf);
+		p->types = probes_kernel_types_new(btf);
 		r = load_all(p, btf, reterr);
 	} else {
 		r = -errno;
 		field_error_set(reterr, "bpf", "this kernel tells no types (BTF): %s",
 				strerror(-r));
 	}
-	p->types = kernel_types_free(p->types);
+	p->types = probes_kernel_types_free(p->types);
 	libbpf_set_print(before);
 	return r;
 }
 
-void objects_unload(struct probes *p)
+void probes_objects_unload(struct probes *p)
 {
 	for (size_t i = 0; i < p->n_links; i++)
 		bpf_link__destroy(p->links[i]);

@@ -46,7 +46,7 @@ static void look(struct looker *l)
 	struct offcpu_walk_bpf *b = l->bpf;
 
 	set_limit(b);
-	if (iterator_run(l->link) < 0)
+	if (probes_iterator_run(l->link) < 0)
 		count("failed", 1);
 	count("whole", b->bss->look_whole);
 	count("lost", b->bss->look_lost);
@@ -112,7 +112,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-void looker_look(struct looker *l)
+void probes_looker_look(struct looker *l)
 {
 	struct timespec until = after(LATE_NS);
 	uint64_t mine;
@@ -149,7 +149,7 @@ static int load(struct looker *l, struct probes *p, struct bpf_object *offcpu)
 	if (!b)
 		return -errno;
 	b->rodata->pf_config = p->bpf_config;
-	r = lend_maps(p, b->obj);
+	r = probes_lend_maps(p, b->obj);
 	if (!r)
 		r = lend_waits(b, offcpu);
 	if (!r)
@@ -173,7 +173,7 @@ static int start(struct looker *l)
 	return -pthread_create(&l->thread, NULL, run, l);
 }
 
-int looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
+int probes_looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
 {
 	struct looker *l = xcalloc(1, sizeof(*l));
 	int r = load(l, p, offcpu);
@@ -189,7 +189,7 @@ int looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
 }
 
 /* One that is stuck in another process's memory is left behind, and frees itself: it cannot be ended from here. */
-struct looker *looker_free(struct looker *l)
+struct looker *probes_looker_free(struct looker *l)
 {
 	struct timespec until = after(LATE_NS);
 	bool left_behind;

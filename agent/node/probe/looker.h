@@ -10,8 +10,8 @@
 struct looker;
 
 /* offcpu: its object, whose waits these are; it stays until the looker is freed. */
-int looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret);
-struct looker *looker_free(struct looker *l);
+int probes_looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret);
+struct looker *probes_looker_free(struct looker *l);
 
 /* Looks once more, now; returns when that is done, or at once while an earlier look is late. */
-void looker_look(struct looker *l);
+void probes_looker_look(struct looker *l);

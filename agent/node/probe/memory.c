@@ -19,14 +19,14 @@ static struct memory *own(struct probes *p)
 	return p->events[EVENT_MEM_ALLOC].own;
 }
 
-struct memory *memory_of(struct probes *p)
+struct memory *probes_memory_of(struct probes *p)
 {
 	struct memory *m = own(p);
 
 	return m && __atomic_load_n(&m->bpf, __ATOMIC_ACQUIRE) ? m : NULL;
 }
 
-int memory_missing(struct probes *p)
+int probes_memory_missing(struct probes *p)
 {
 	struct memory *m = own(p);
 	int r = m ? __atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE) : 0;
@@ -55,11 +55,11 @@ static int memory_open(struct probes *p, struct event_probe *e)
 	struct memory *m = xcalloc(1, sizeof(*m));
 
 	pthread_mutex_init(&m->lock, NULL);
-	m->mode = uprobe_mode();
+	m->mode = probes_uprobe_mode();
 	m->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
 	m->returns = -EAGAIN;
 	m->n_cpus = p->n_possible_cpus;
-	(void)slept_now(&m->slept);
+	(void)probes_slept_now(&m->slept);
 	e->own = m;
 	return m->mode == UPROBE_NONE ? -EOPNOTSUPP : 0;
 }
@@ -128,7 +128,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 		return -errno;
 	choose_form(m, o);
 	o->rodata->pf_config = p->bpf_config;
-	r = lend_maps(p, o->obj);
+	r = probes_lend_maps(p, o->obj);
 	if (!r)
 		r = memory_bpf__load(o);
 	if (r) {
@@ -145,19 +145,19 @@ static int memory_load(struct probes *p, struct event_probe *e)
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = own(p);
-	int r = event_try(p, e - p->events, memory_load);
+	int r = probes_event_try(p, e - p->events, memory_load);
 
 	__atomic_store_n(&m->load_error, r, __ATOMIC_RELEASE);
-	event_again_later(e, r);
+	probes_event_again_later(e, r);
 	return r;
 }
 
 /* Whether probed returns are safe; what may pass leaves that open. */
 static int try_returns(struct memory *m, struct event_probe *e)
 {
-	int r = m->returns_tried ? m->returns : uprobe_try_return(m->mode);
+	int r = m->returns_tried ? m->returns : probes_uprobe_try_return(m->mode);
 
-	event_again_later(e, r);
+	probes_event_again_later(e, r);
 	m->returns_tried = !probes_may_pass(r);
 	__atomic_store_n(&m->returns, r, __ATOMIC_RELEASE);
 	return r;
@@ -174,13 +174,15 @@ static int inuse_attach(struct probes *p, struct event_probe *e)
 	if (!r)
 		return 0;
 	if (r == -EPERM)
-		feature_missing(p, EVENT_MEM_INUSE,
-				"on this kernel a probed return kills a process with a seccomp "
-				"filter: 6.14 and later are safe");
+		probes_feature_missing(
+			p, EVENT_MEM_INUSE,
+			"on this kernel a probed return kills a process with a seccomp "
+			"filter: 6.14 and later are safe");
 	else
-		feature_missing(p, EVENT_MEM_INUSE,
-				"whether probed returns are safe here could not be tried: %s",
-				strerror(-r));
+		probes_feature_missing(
+			p, EVENT_MEM_INUSE,
+			"whether probed returns are safe here could not be tried: %s",
+			strerror(-r));
 	return -EOPNOTSUPP;
 }
 
@@ -213,12 +215,12 @@ static void memory_unload(struct event_probe *e)
 
 static unsigned alloc_rate(const struct probes *p)
 {
-	return event_is_wanted(p, EVENT_MEM_ALLOC);
+	return probes_event_is_wanted(p, EVENT_MEM_ALLOC);
 }
 
 static unsigned inuse_rate(const struct probes *p)
 {
-	return event_is_wanted(p, EVENT_MEM_INUSE);
+	return probes_event_is_wanted(p, EVENT_MEM_INUSE);
 }
 
 /* More than 2 GiB a sample is as good as never. */
@@ -234,7 +236,7 @@ static void inuse_fill(const struct event_probe *e, const struct wanted *w, stru
 	f->inuse_bytes = MIN(w->settings.inuse_sample_bytes, 1ull << 31);
 }
 
-const struct probe_ops mem_alloc_ops = {
+const struct probe_ops probes_mem_alloc_ops = {
 	.load = memory_open,
 	.unload = memory_unload,
 	.rate = alloc_rate,
@@ -243,7 +245,7 @@ const struct probe_ops mem_alloc_ops = {
 	.detach = memory_detach,
 	.check = memory_check,
 };
-const struct probe_ops mem_inuse_ops = {
+const struct probe_ops probes_mem_inuse_ops = {
 	.load = memory_shared,
 	.unload = memory_detach,
 	.rate = inuse_rate,
@@ -251,5 +253,5 @@ const struct probe_ops mem_inuse_ops = {
 	.attach = inuse_attach,
 	.detach = memory_detach,
 	.check = memory_check,
-	.collect = live_collect,
+	.collect = probes_live_collect,
 };

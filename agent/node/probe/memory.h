@@ -86,15 +86,15 @@ struct attached {
 };
 
 /* memory.c */
-struct memory *memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
+struct memory *probes_memory_of(struct probes *p); /* NULL: it does not work here, or nobody wants it */
 /*
  * Why there is none. -EAGAIN: its object is still to be loaded, somebody asked just now; -ENOMEM and the like: the machine lacked
  * that for a moment. -EOPNOTSUPP: it cannot be.
  */
-int memory_missing(struct probes *p);
+int probes_memory_missing(struct probes *p);
 
 /* uprobe.c */
-enum uprobe_mode uprobe_mode(void);
+enum uprobe_mode probes_uprobe_mode(void);
 /* Places of one file for one program. */
 struct uprobe_places {
 	int prog, attach_type;
@@ -105,35 +105,35 @@ struct uprobe_places {
 	size_t n;
 };
 /* n of them from there on, of UPROBE_SINGLE one: a link, or -errno. */
-int uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from, size_t n);
+int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from, size_t n);
 /* A program that does nothing; returns its link. */
-int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
+int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
 			  bool at_return);
 
 /* uprobe_try.c: -EPERM: a probed return kills a process that has a seccomp filter; else it could not be tried */
-int uprobe_try_return(enum uprobe_mode mode);
+int probes_uprobe_try_return(enum uprobe_mode mode);
 /* So many hits more a hit costs whose instruction is stepped over. */
-unsigned uprobe_stepped_more(enum uprobe_mode mode);
+unsigned probes_uprobe_stepped_more(enum uprobe_mode mode);
 /* CPU time of a call: the median of some bursts. A host that takes its CPU away amid one makes that one ten times as long. */
-uint64_t call_typical_ns(void (*function)(void));
+uint64_t probes_call_typical_ns(void (*function)(void));
 
 /* emulated.c: where a probe of the function at this offset of the file is cheap, and means the same */
-uint64_t emulated_place(int fd, uint64_t offset);
-size_t emulated_distance(const uint8_t *code, size_t n);
-bool is_emulated(const uint8_t code[static 2]);
+uint64_t probes_emulated_place(int fd, uint64_t offset);
+size_t probes_emulated_distance(const uint8_t *code, size_t n);
+bool probes_is_emulated(const uint8_t code[static 2]);
 
 /* spans.c: somebody leaves in a hurry; nobody else is attached before it has */
-bool memory_is_urgent(const struct memory *m);
+bool probes_memory_is_urgent(const struct memory *m);
 
 /* spans.c: a link was made, or closed */
-void memory_moves(struct memory *m);
+void probes_memory_moves(struct memory *m);
 
 /* detach.c: those that are marked; those from there on */
-void links_close_going(struct attached **items, size_t n);
-void links_close_from(struct attached *a, size_t from);
+void probes_links_close_going(struct attached **items, size_t n);
+void probes_links_close_from(struct attached *a, size_t from);
 
 /* live.c */
 /* Removes what belongs to no attached process. */
-void live_forget(struct memory *m);
+void probes_live_forget(struct memory *m);
 /* Adds a snapshot of what lives to a full drain, when its time has come. */
-void live_collect(struct probes *p, struct event_probe *e, struct taking *t);
+void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);

@@ -188,8 +188,8 @@ static struct row rows[] = {
 static int empty(struct bench *b, const char *function, bool emulated, bool at_return)
 {
 	struct library l = library_of(dlsym(RTLD_DEFAULT, function));
-	uint64_t at = emulated ? emulated_place(b->probed.file.fd, l.offset) : l.offset;
-	int link = uprobe_attach_trivial(UPROBE_MULTI, l.path, at, b->pid, at_return);
+	uint64_t at = emulated ? probes_emulated_place(b->probed.file.fd, l.offset) : l.offset;
+	int link = probes_uprobe_attach_trivial(UPROBE_MULTI, l.path, at, b->pid, at_return);
 
 	if (link < 0)
 		bench_die("uprobe_attach_trivial", link);
@@ -306,7 +306,7 @@ static double program_ns(struct bench *b, enum memory_program program, unsigned 
 static void programs(struct bench *b)
 {
 	int stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
-	bool session = uprobe_mode() == UPROBE_SESSION;
+	bool session = probes_uprobe_mode() == UPROBE_SESSION;
 
 	if (stats < 0)
 		bench_die("BPF statistics", errno);

@@ -204,10 +204,12 @@ static void who_sleeps_in_an_allocator_returns_still(void **state)
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	go(&s, 3);
-	assert_int_equal(map_count(memory_of(s.p)->pending, sizeof(struct pf_pending_key)), 1);
+	assert_int_equal(map_count(probes_memory_of(s.p)->pending, sizeof(struct pf_pending_key)),
+			 1);
 	later_s = 61;
 	watch_all(s.p, &s.w);
-	assert_int_equal(map_count(memory_of(s.p)->pending, sizeof(struct pf_pending_key)), 0);
+	assert_int_equal(map_count(probes_memory_of(s.p)->pending, sizeof(struct pf_pending_key)),
+			 0);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	scene_close(&s);
@@ -278,17 +280,17 @@ static void what_lives_stays_when_files_change(void **state)
 	(void)state;
 	add_site(&other, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	n_links = memory_of(s.p)->n_links;
+	n_links = probes_memory_of(s.p)->n_links;
 	go(&s, 3);
 	assert_int_equal(s.w.inuse.bytes, 10000);
 	change(&s, &other, ALLOC | INUSE);
-	assert_true(memory_of(s.p)->n_links > n_links);
+	assert_true(probes_memory_of(s.p)->n_links > n_links);
 	watch_all(s.p, &s.w);
 	assert_int_equal(s.w.inuse.bytes, 10000); /* it stays */
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 20000 + 500);
 	change(&s, NULL, ALLOC | INUSE);
-	assert_int_equal(memory_of(s.p)->n_links, n_links);
+	assert_int_equal(probes_memory_of(s.p)->n_links, n_links);
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.bytes, 30000 - 10000 + 500);
 	assert_int_equal(s.w.alloc.bytes, 30000 + 500);
@@ -315,7 +317,7 @@ static void events_come_and_go(void **state)
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 20000);
 	change(&s, NULL, ALLOC);
-	assert_int_equal(map_count(memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	assert_int_equal(map_count(probes_memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
 	go(&s, 6);
 	assert_int_equal(s.w.alloc.bytes, 30000);
 	scene_close(&s);
@@ -366,18 +368,18 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	assert_int_equal(s.w.inuse.bytes, 500);
 	add_site(&s.probed, pf_refused, (struct pf_site){PF_SITE_FREE, 0, 0, 1, 0, 0});
 	change_refused(&s, ALLOC | INUSE);
-	assert_int_equal(map_count(memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	assert_int_equal(map_count(probes_memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
 	snapshots = s.w.snapshots;
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	change_refused(&s, INUSE); /* alone: nothing is left to probe */
-	assert_int_equal(memory_of(s.p)->n_links, 0);
+	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
 	change_refused(&s, ALLOC);
 	go(&s, 5);
 	assert_int_equal(s.w.alloc.bytes, 1500);
 	s.a = probes_detach(s.p, s.a);
 	attach_refused(&s, INUSE);
-	assert_int_equal(memory_of(s.p)->n_links, 0);
+	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
 	s.a = probes_detach(s.p, s.a);
 	attach_refused(&s, ALLOC | INUSE);
 	go(&s, 6);
@@ -400,7 +402,7 @@ static void where_returns_kill_is_mem_alloc(void **state)
 	(void)state;
 	add_site(&s.probed, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	memory_of(s.p)->returns = -EPERM;
+	probes_memory_of(s.p)->returns = -EPERM;
 	change(&s, NULL, ALLOC | INUSE);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 500);
@@ -410,7 +412,7 @@ static void where_returns_kill_is_mem_alloc(void **state)
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.n, 0);
-	memory_of(s.p)->returns = 0;
+	probes_memory_of(s.p)->returns = 0;
 	snapshots = s.w.snapshots;
 	change(&s, NULL, ALLOC | INUSE);
 	go(&s, 5);
@@ -703,12 +705,12 @@ static void what_cannot_wait_is_counted(void **state)
 
 	(void)state;
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	fill_pending(memory_of(s.p), true);
+	fill_pending(probes_memory_of(s.p), true);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n, 10);
 	assert_int_equal(s.w.inuse.n, 0);
 	assert_int_equal(lost("pending_full") - before, 10);
-	fill_pending(memory_of(s.p), false);
+	fill_pending(probes_memory_of(s.p), false);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.n, 10);
 	scene_close(&s);
@@ -738,11 +740,11 @@ static void what_meets_a_busy_cpu_is_counted(void **state)
 
 	(void)state;
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	set_busy(memory_of(s.p), 1);
+	set_busy(probes_memory_of(s.p), 1);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
 	assert_int_equal(lost("scratch_busy") - before, 20);
-	set_busy(memory_of(s.p), 0);
+	set_busy(probes_memory_of(s.p), 0);
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.n, 10);
 	assert_int_equal(s.w.inuse.n, 10);

@@ -189,7 +189,7 @@ static inline int scene_attach(struct scene *s, unsigned events)
 
 static inline void need_mode(void)
 {
-	if (uprobe_mode() >= mode_at_most)
+	if (probes_uprobe_mode() >= mode_at_most)
 		return;
 	print_message("skipped: this kernel has no such uprobes\n");
 	skip();
@@ -234,7 +234,7 @@ static inline unsigned map_count(int map, size_t key_bytes)
 
 static inline void scene_close(struct scene *s)
 {
-	struct memory *m = memory_of(s->p);
+	struct memory *m = probes_memory_of(s->p);
 
 	s->a = probes_detach(s->p, s->a);
 	assert_null(s->a);

@@ -843,7 +843,7 @@ static void one_is_long(void)
 static void a_call_that_is_long_once_is_as_short_as_ever(void **state)
 {
 	(void)state;
-	assert_true(call_typical_ns(one_is_long) < LONG_CALL_NS / 1000);
+	assert_true(probes_call_typical_ns(one_is_long) < LONG_CALL_NS / 1000);
 }
 
 static int run_mode(const char *name, enum uprobe_mode mode)

@@ -39,7 +39,7 @@ static int offcpu_load(struct probes *p, struct event_probe *e)
 	if (!b)
 		return -errno;
 	b->rodata->pf_config = p->bpf_config;
-	r = lend_maps(p, b->obj);
+	r = probes_lend_maps(p, b->obj);
 	if (!r)
 		r = offcpu_bpf__load(b);
 	if (r) {
@@ -64,7 +64,7 @@ static void offcpu_unload(struct event_probe *e)
 
 static unsigned offcpu_rate(const struct probes *p)
 {
-	return event_is_wanted(p, EVENT_OFF_CPU);
+	return probes_event_is_wanted(p, EVENT_OFF_CPU);
 }
 
 static void offcpu_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
@@ -82,7 +82,7 @@ static void offcpu_fill(const struct event_probe *e, const struct wanted *w, str
 
 static void count_waits(struct offcpu *o)
 {
-	if (o->links[DRAIN] && iterator_run(o->links[DRAIN]) < 0)
+	if (o->links[DRAIN] && probes_iterator_run(o->links[DRAIN]) < 0)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 }
 
@@ -99,7 +99,7 @@ static int make_looker(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 
-	return looker_new(p, o->bpf->obj, &o->looker);
+	return probes_looker_new(p, o->bpf->obj, &o->looker);
 }
 
 /* ---- attached ---- */
@@ -128,7 +128,7 @@ static void offcpu_detach(struct event_probe *e)
 	struct offcpu *o = e->own;
 
 	count_waits(o);
-	o->looker = looker_free(o->looker);
+	o->looker = probes_looker_free(o->looker);
 	for (int i = 0; i < _LINK_MAX; i++) {
 		bpf_link__destroy(o->links[i]);
 		o->links[i] = NULL;
@@ -167,7 +167,7 @@ static int may_load(struct probes *p)
 {
 	if (p->events[EVENT_ON_CPU].loaded)
 		return 0;
-	feature_missing(
+	probes_feature_missing(
 		p, EVENT_OFF_CPU,
 		"not tried, because a kernel that refuses on-cpu (before 6.1) could lock up: %s",
 		p->reasons[EVENT_ON_CPU] ?: "on-cpu is not loaded");
@@ -180,13 +180,13 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 	int r = may_load(p);
 
 	if (!r && !o->bpf)
-		r = event_try(p, EVENT_OFF_CPU, offcpu_load);
+		r = probes_event_try(p, EVENT_OFF_CPU, offcpu_load);
 	if (!r)
-		r = event_try(p, EVENT_OFF_CPU, attach_all);
+		r = probes_event_try(p, EVENT_OFF_CPU, attach_all);
 	if (r)
 		offcpu_detach(e);
-	event_again_later(e, r);
-	return 0; /* the rest of the filter does not depend on it: event_try() has told */
+	probes_event_again_later(e, r);
+	return 0; /* the rest of the filter does not depend on it: probes_event_try() has told */
 }
 
 /* Once something is thinned; what a moment's shortage kept out comes later. */
@@ -198,7 +198,8 @@ static void need_looker(struct probes *p, struct event_probe *e)
 	if (o->looker || !(p->support[FEATURE_WHOLE_WAITS].ok || is_time))
 		return;
 	if (is_thinned(&p->cgroups) || is_thinned(&p->list))
-		o->look_again_ns = again_at_ns(feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker));
+		o->look_again_ns = probes_again_at_ns(
+			probes_feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker));
 }
 
 static void offcpu_before_swap(struct probes *p, struct event_probe *e)
@@ -209,7 +210,7 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 		return;
 	need_looker(p, e);
 	if (o->looker)
-		looker_look(o->looker);
+		probes_looker_look(o->looker);
 	count_waits(o);
 }
 
@@ -220,7 +221,7 @@ static int offcpu_check(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
-const struct probe_ops offcpu_ops = {
+const struct probe_ops probes_offcpu_ops = {
 	.load = offcpu_open,
 	.unload = offcpu_unload,
 	.rate = offcpu_rate,

@@ -143,10 +143,10 @@ static void tables_of(struct probes *p, const struct pair *pair)
 			struct mappings *m;
 
 			if (((pid_t)r->tgid != pair->pids[0] && (pid_t)r->tgid != pair->pids[1]) ||
-			    mappings_read(process_id_of(r), r->exec_id, &m))
+			    proc_mappings_read(process_id_of(r), r->exec_id, &m))
 				continue;
 			rows_process(p, r, m->exec_pages);
-			mappings_unref(m);
+			proc_mappings_unref(m);
 			n++;
 		}
 		drain_free(d);
@@ -156,13 +156,13 @@ static void tables_of(struct probes *p, const struct pair *pair)
 		bench_die("processes' mappings", ENOENT);
 }
 
-static void filter(struct probes *p, const struct procs_filter *f)
+static void filter(struct probes *p, const struct container_filter *f)
 {
 	if (probes_filter(p, f, f ? 1 : 0))
 		bench_die("filter", errno);
 }
 
-static void select_pair(struct probes *p, const struct procs_filter *f, const struct pair *pair)
+static void select_pair(struct probes *p, const struct container_filter *f, const struct pair *pair)
 {
 	bench_join(pair->pids[0]);
 	bench_join(pair->pids[1]);
@@ -250,8 +250,9 @@ static double ns_a_trip(const struct pair *pair)
  * A switch and a wake-up with one filter, and with another (NULL: nothing is attached): the whole price, of
  * tracepoints too. Without BPF's own statistics.
  */
-static void bench_trips(struct probes *p, const struct pair *pair, const struct procs_filter *than,
-			const struct procs_filter *f, const char *name, const char *note)
+static void bench_trips(struct probes *p, const struct pair *pair,
+			const struct container_filter *than, const struct container_filter *f,
+			const char *name, const char *note)
 {
 	double ns[TRIP_ROUNDS];
 
@@ -270,7 +271,7 @@ static void bench_trips(struct probes *p, const struct pair *pair, const struct 
 
 int main(void)
 {
-	struct procs_filter own, nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_OFF_CPU};
+	struct container_filter own, nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_OFF_CPU};
 	struct probes *p;
 	struct pair pair;
 	int stats, empty;

@@ -281,7 +281,7 @@ static struct offcpu_walk_bpf *load_walk(struct probes *p)
 	struct offcpu_walk_bpf *b = offcpu_walk_bpf__open();
 
 	assert_non_null(b);
-	assert_int_equal(lend_maps(p, b->obj), 0);
+	assert_int_equal(probes_lend_maps(p, b->obj), 0);
 	assert_int_equal(offcpu_walk_bpf__load(b), 0);
 	return b;
 }

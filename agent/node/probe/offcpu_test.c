@@ -87,11 +87,11 @@ static void check_cause(const struct waits *w, const struct known *k, enum wait 
 	uint64_t delay_us = k->run_delay_ns / 1000;
 
 	if (w->us[cause] > k->us[cause])
-		fail_msg("%s: %lu us, but it took %lu", wait_name(cause), w->us[cause],
+		fail_msg("%s: %lu us, but it took %lu", profile_wait_name(cause), w->us[cause],
 			 k->us[cause]);
 	if (w->us[cause] + delay_us + 1000 * k->n[cause] < k->us[cause] * 9 / 10)
-		fail_msg("%s: %lu us (and %lu in run queues), but it took %lu", wait_name(cause),
-			 w->us[cause], delay_us, k->us[cause]);
+		fail_msg("%s: %lu us (and %lu in run queues), but it took %lu",
+			 profile_wait_name(cause), w->us[cause], delay_us, k->us[cause]);
 	assert_true(w->us[cause] > 0);
 }
 
@@ -280,7 +280,7 @@ static bool is_kernel_thread(uint32_t tid)
 static void idle_and_kernel_threads_never_wait(void **state)
 {
 	struct probe_config config = {.use_cgroups = true};
-	struct procs_filter root = {.event_mask = 1u << EVENT_OFF_CPU};
+	struct container_filter root = {.event_mask = 1u << EVENT_OFF_CPU};
 	struct field_error err = {};
 	struct bpf_map *map;
 	uint32_t tid, *at = NULL;
@@ -290,7 +290,7 @@ static void idle_and_kernel_threads_never_wait(void **state)
 	struct stat st;
 
 	(void)state;
-	assert_int_equal(cgroup_choose("", &config.hierarchy, &err), 0);
+	assert_int_equal(proc_cgroup_choose("", &config.hierarchy, &err), 0);
 	assert_int_equal(stat(config.hierarchy.mount, &st), 0);
 	root.cgroup_id = st.st_ino;
 	p = open_probes(config);

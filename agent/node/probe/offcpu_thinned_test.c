@@ -229,10 +229,10 @@ static void give_tables(struct probes *p, const struct child *c)
 		assert_int_equal(probes_drain(p, false, &d), 0);
 		for (size_t i = 0; i < d->n_procs && !given; i++)
 			if ((pid_t)d->procs[i].tgid == c->pid &&
-			    !mappings_read((struct process_id){c->start_ns, c->pid},
-					   d->procs[i].exec_id, &m)) {
+			    !proc_mappings_read((struct process_id){c->start_ns, c->pid},
+						d->procs[i].exec_id, &m)) {
 				rows_process(p, &d->procs[i], m->exec_pages);
-				mappings_unref(m);
+				proc_mappings_unref(m);
 				given = true;
 			}
 		drain_free(d);

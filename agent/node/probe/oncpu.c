@@ -32,7 +32,8 @@ struct oncpu {
 
 static int oncpu_load(struct probes *p, struct event_probe *e)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(p->types));
+	LIBBPF_OPTS(bpf_object_open_opts, opts,
+		    .btf_custom_path = probes_kernel_types_path(p->types));
 	struct oncpu *o = e->own = xcalloc(1, sizeof(*o));
 	int r;
 
@@ -43,14 +44,14 @@ static int oncpu_load(struct probes *p, struct event_probe *e)
 	if (!r) {
 		e->obj = o->bpf->obj;
 		o->bpf->rodata->pf_config = p->bpf_config;
-		r = lend_maps(p, e->obj);
+		r = probes_lend_maps(p, e->obj);
 	}
 	if (!r)
-		r = kernel_types_for(p->types, e->obj);
+		r = probes_kernel_types_for(p->types, e->obj);
 	if (!r)
 		r = oncpu_bpf__load(o->bpf);
 	if (r)
-		feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
+		probes_feature_missing(p, FEATURE_KERNEL_STACKS, "on-cpu does not work");
 	return r;
 }
 
@@ -220,8 +221,8 @@ static int oncpu_check(struct probes *p, struct event_probe *e)
 	size_t n_failed = 0, first = 0;
 
 	if (first_error) {
-		feature_missing(p, EVENT_ON_CPU, "which CPUs are online cannot be read: %s",
-				strerror(-first_error));
+		probes_feature_missing(p, EVENT_ON_CPU, "which CPUs are online cannot be read: %s",
+				       strerror(-first_error));
 		return first_error;
 	}
 	for (size_t cpu = 0; cpu < o->n_cpus; cpu++) {
@@ -233,11 +234,12 @@ static int oncpu_check(struct probes *p, struct event_probe *e)
 		}
 	}
 	if (n_failed)
-		feature_missing(p, EVENT_ON_CPU,
-				"%zu of %zu CPUs are not sampled: perf event on CPU %zu: %s",
-				n_failed, n_failed + e->n_links, first, strerror(-first_error));
+		probes_feature_missing(p, EVENT_ON_CPU,
+				       "%zu of %zu CPUs are not sampled: perf event on CPU %zu: %s",
+				       n_failed, n_failed + e->n_links, first,
+				       strerror(-first_error));
 	else
-		feature_works(p, EVENT_ON_CPU);
+		probes_feature_works(p, EVENT_ON_CPU);
 	return first_error;
 }
 
@@ -256,7 +258,7 @@ static void oncpu_detach(struct event_probe *e)
 			detach_cpu(e, cpu);
 }
 
-const struct probe_ops oncpu_ops = {
+const struct probe_ops probes_oncpu_ops = {
 	.load = oncpu_load,
 	.unload = oncpu_unload,
 	.rate = oncpu_rate,

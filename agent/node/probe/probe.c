@@ -8,12 +8,12 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
-/* The table of events: what event_info() is to their names, this is to their programs. */
+/* The table of events: what profile_event_info() is to their names, this is to their programs. */
 static const struct probe_ops *const table[] = {
-	[EVENT_ON_CPU] = &oncpu_ops,
-	[EVENT_OFF_CPU] = &offcpu_ops,
-	[EVENT_MEM_ALLOC] = &mem_alloc_ops,
-	[EVENT_MEM_INUSE] = &mem_inuse_ops,
+	[EVENT_ON_CPU] = &probes_oncpu_ops,
+	[EVENT_OFF_CPU] = &probes_offcpu_ops,
+	[EVENT_MEM_ALLOC] = &probes_mem_alloc_ops,
+	[EVENT_MEM_INUSE] = &probes_mem_inuse_ops,
 };
 _Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
 
@@ -25,7 +25,7 @@ static const char *const feature_names[_FEATURE_MAX] = {
 
 static const char *feature_name(int f)
 {
-	return f < _EVENT_MAX ? event_info(f)->name : feature_names[f];
+	return f < _EVENT_MAX ? profile_event_info(f)->name : feature_names[f];
 }
 
 static size_t unselected_bytes(const struct probes *p)
@@ -57,7 +57,7 @@ static int maps_mmap(struct probes *p)
 
 static int probes_open(struct probes *p, struct field_error *reterr)
 {
-	int r = objects_load(p, reterr);
+	int r = probes_objects_load(p, reterr);
 
 	if (r)
 		return r;
@@ -78,7 +78,7 @@ int probes_new(const struct probe_config *c, struct probes **ret, struct field_e
 	int r;
 
 	p->config = *c;
-	tables_open(p);
+	probes_tables_open(p);
 	if (!p->config.max_sample_hz)
 		p->config.max_sample_hz = 199;
 	p->n_possible_cpus = libbpf_num_possible_cpus();
@@ -105,16 +105,16 @@ struct probes *probes_free(struct probes *p)
 	if (!p)
 		return NULL;
 	for (size_t i = 0; i < _EVENT_MAX; i++)
-		event_stop(&p->events[i]);
+		probes_event_stop(&p->events[i]);
 	probes_counts_close(p);
-	filter_done(p);
-	tables_close(p);
-	tags_close(p);
+	probes_filter_done(p);
+	probes_tables_close(p);
+	probes_tags_close(p);
 	if (p->settings)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
 	if (p->unselected)
 		munmap(p->unselected, unselected_bytes(p));
-	objects_unload(p);
+	probes_objects_unload(p);
 	for (size_t i = 0; i < _FEATURE_MAX; i++)
 		free(p->reasons[i]);
 	free(p);
@@ -129,7 +129,7 @@ const struct support *probes_support(const struct probes *p, size_t *ret_n)
 
 /* ---- statistics ---- */
 
-int stats_read(struct probes *p, struct pf_stats *ret)
+int probes_stats_read(struct probes *p, struct pf_stats *ret)
 {
 	_cleanup_free_ struct pf_stats *cpus = xcalloc(p->n_possible_cpus, sizeof(*cpus));
 	struct pf_stats sum = {};
@@ -153,7 +153,7 @@ int stats_read(struct probes *p, struct pf_stats *ret)
 	return 0;
 }
 
-void stats_count_drops(struct probes *p)
+void probes_stats_count_drops(struct probes *p)
 {
 	static const struct {
 		const char *text;
@@ -165,14 +165,14 @@ void stats_count_drops(struct probes *p)
 	};
 	struct pf_stats s;
 
-	if (stats_read(p, &s))
+	if (probes_stats_read(p, &s))
 		return;
 	for (size_t i = 0; i < _PF_DROP_MAX; i++)
 		for (enum event e = 0; e < _EVENT_MAX; e++) {
 			uint64_t n = s.drop[e][i] - p->last_stats.drop[e][i];
 
 			if (reasons[i].sample)
-				samples_lost(1u << e, reasons[i].text, n);
+				profile_samples_lost(1u << e, reasons[i].text, n);
 			else
 				counter_add(counter("podflame_records_dropped_total", "reason",
 						    reasons[i].text),
@@ -221,7 +221,7 @@ int probes_stats(struct probes *p, struct probes_stats *ret)
 {
 	struct probes_stats s = {.n_links = p->n_links};
 	struct pf_stats k;
-	int r = stats_read(p, &k);
+	int r = probes_stats_read(p, &k);
 
 	if (r)
 		return r;

@@ -30,7 +30,7 @@ struct probes *probes_free(struct probes *p); /* (os) detaches and unloads all *
  * want decides about it too. Rates are held to 1..max_sample_hz; CPUs that came or went are
  * looked for (by a full drain, too). A failure leaves what could be done done.
  */
-int probes_filter(struct probes *p, const struct procs_filter *want, size_t n);
+int probes_filter(struct probes *p, const struct container_filter *want, size_t n);
 /*
  * (os) The last drain whose cgroups the next filter's maker knew: what the kernel has selected since, and later
  * drains told of, stays. Without this it is all drains.
@@ -41,7 +41,7 @@ struct listed_process {
 	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_note, off_keep; /* as procs_filter has them; 0: all */
+	uint32_t off_note, off_keep; /* as proc_containers_filter has them; 0: all */
 	bool context;	   /* its samples carry the call they were taken in */
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */

@@ -115,7 +115,7 @@ static int oncpu_fd(struct probes *p)
 }
 
 /* Both programs tick at once on the same CPUs, so that both see the same caches and neighbours. */
-static double bench_filtered(struct probes *p, const struct procs_filter *nobody)
+static double bench_filtered(struct probes *p, const struct container_filter *nobody)
 {
 	int prog = empty_program(), ours = oncpu_fd(p);
 	double more[FILTERED], none[FILTERED], all[FILTERED];
@@ -170,7 +170,7 @@ static double report_sample(struct probes *p, double filtered_ns, const char *na
 	return ns[ROUNDS / 2];
 }
 
-static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pid)
+static void sample_only(struct probes *p, const struct container_filter *f, pid_t pid)
 {
 	bench_join(pid);
 	if (probes_filter(p, f, 1))
@@ -178,7 +178,7 @@ static void sample_only(struct probes *p, const struct procs_filter *f, pid_t pi
 	bench_nap(200);
 }
 
-static double bench_depth(struct probes *p, const struct procs_filter *f, unsigned depth,
+static double bench_depth(struct probes *p, const struct container_filter *f, unsigned depth,
 			  double filtered_ns)
 {
 	_cleanup_free_ char *name = xasprintf("probe.sample_depth_%u", depth);
@@ -191,7 +191,7 @@ static double bench_depth(struct probes *p, const struct procs_filter *f, unsign
 	return ns;
 }
 
-static void bench_depths(struct probes *p, const struct procs_filter *f, double filtered_ns)
+static void bench_depths(struct probes *p, const struct container_filter *f, double filtered_ns)
 {
 	double ns[ARRAY_SIZE(depths)];
 
@@ -257,18 +257,19 @@ static void rows_process_of(struct probes *p, pid_t pid)
 			break;
 		for (size_t i = 0; i < d->n_procs && !m; i++)
 			if ((pid_t)d->procs[i].tgid == pid &&
-			    !mappings_read((struct process_id){d->procs[i].start_boottime_ns, pid},
-					   d->procs[i].exec_id, &m))
+			    !proc_mappings_read(
+				    (struct process_id){d->procs[i].start_boottime_ns, pid},
+				    d->procs[i].exec_id, &m))
 				rows_process(p, &d->procs[i], m->exec_pages);
 		drain_free(d);
 		bench_nap(20);
 	}
 	if (!m)
 		bench_die("process's mappings", ENOENT);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
-static double bench_rows_of(struct probes *p, const struct procs_filter *f, double filtered_ns,
+static double bench_rows_of(struct probes *p, const struct container_filter *f, double filtered_ns,
 			    const char *name, pid_t busy, const char *note)
 {
 	double ns;
@@ -280,7 +281,7 @@ static double bench_rows_of(struct probes *p, const struct procs_filter *f, doub
 	return ns;
 }
 
-static void bench_rows(struct probes *p, const struct procs_filter *f, double filtered_ns)
+static void bench_rows(struct probes *p, const struct container_filter *f, double filtered_ns)
 {
 	double ns[ARRAY_SIZE(depths)];
 
@@ -333,7 +334,7 @@ static double units_per_cpu_ns(pid_t pid)
 	return (double)(shared[0] - units) / MAX(ns, 1ul);
 }
 
-static void bench_slowdown(struct probes *p, struct procs_filter nobody)
+static void bench_slowdown(struct probes *p, struct container_filter nobody)
 {
 	double ratio[PAIRS];
 	pid_t busy = start(8);
@@ -382,7 +383,7 @@ static uint64_t map_bytes(void)
 static void bench_memory(void)
 {
 	uint64_t before = now_mono_ns();
-	struct procs_filter f;
+	struct container_filter f;
 	struct probes *p = bench_probes(EVENT_ON_CPU, HZ, &f);
 
 	bench_report("probe.load", (now_mono_ns() - before) / 1e6, "ms", "start of the agent");
@@ -394,7 +395,7 @@ static void bench_memory(void)
 /* Those of an event are loaded when somebody first wants it. */
 static void bench_programs(struct probes *p)
 {
-	struct procs_filter all = {
+	struct container_filter all = {
 		.cgroup_id = 1, .event_mask = (1u << _EVENT_MAX) - 1, .sample_hz = HZ};
 
 	probes_filter(p, &all, 1);
@@ -407,7 +408,7 @@ static void bench_programs(struct probes *p)
 /* "verified" alone: what the verifier of this kernel looked at (e2e/kernels). */
 int main(int argc, char **argv)
 {
-	struct procs_filter own,
+	struct container_filter own,
 		nobody = {.cgroup_id = 1, .event_mask = 1u << EVENT_ON_CPU, .sample_hz = HZ};
 	struct probes *p;
 	double filtered_ns;

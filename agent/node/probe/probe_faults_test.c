@@ -135,7 +135,7 @@ static int ask(unsigned events)
 				      .settings = {.max_block_us = USEC_PER_SEC},
 				      .off_note = UINT32_MAX,
 				      .off_keep = UINT32_MAX / 2};
-	const struct procs_filter cgroup = {
+	const struct container_filter cgroup = {
 		.cgroup_id = 4711, .event_mask = events, .sample_hz = 49};
 	int r = proc_start_boottime(self.tgid, &self.start_boottime_ns);
 

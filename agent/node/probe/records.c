@@ -126,14 +126,14 @@ static void on_proc(struct probes *probes, const struct pf_rec_proc *r)
 		.time_ns = r->time_ns,
 	};
 	memcpy(p->comm, r->comm, sizeof(p->comm));
-	live_ended(probes, r);
+	probes_live_ended(probes, r);
 }
 
 static void on_cgroup(struct probes *p, const struct pf_rec_cgroup *r)
 {
 	struct pending *now = &p->now;
 
-	filter_told(p, r);
+	probes_filter_told(p, r);
 	GROW(now->d->cgroups, now->d->n_cgroups, now->cap_cgroups);
 	now->d->cgroups[now->d->n_cgroups++] = (struct raw_cgroup){
 		.id = r->id,
@@ -144,7 +144,7 @@ static void on_cgroup(struct probes *p, const struct pf_rec_cgroup *r)
 	};
 }
 
-int record_take(void *arg, void *data, size_t n)
+int probes_record_take(void *arg, void *data, size_t n)
 {
 	struct probes *p = arg;
 	const struct pf_record *h = data;
@@ -163,7 +163,7 @@ int record_take(void *arg, void *data, size_t n)
 		on_names(g, data);
 		break;
 	case PF_REC_CONTEXT:
-		contexts_add(g, data);
+		probes_contexts_add(g, data);
 		break;
 	case PF_REC_PROC:
 		on_proc(p, data);

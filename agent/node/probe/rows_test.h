@@ -93,7 +93,7 @@ static inline void rows_images(struct probes *p)
 	struct mappings *m = NULL;
 
 	if (probes_file_set(p, PF_SLOT_EMPTY, &empty) || proc_start_boottime(getpid(), &start_ns) ||
-	    mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
+	    proc_mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
 		abort();
 	for (size_t i = 0; i < m->n; i++) {
 		uint64_t tag = PF_TAG_VDSO;
@@ -105,7 +105,7 @@ static inline void rows_images(struct probes *p)
 		if (probes_image_set(p, tag, tag == image.tag ? &image : &other))
 			abort();
 	}
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 static inline void rows_write(struct probes *p, const struct pf_row *rows, uint32_t n_rows,
@@ -153,7 +153,7 @@ static inline void rows_install(struct probes *p)
 
 #define ROWS_MAPPINGS_MAX 64
 
-static inline uint32_t rows_add(struct pf_mapping *to, uint32_t n, const struct mapping *x,
+static inline uint32_t parse_rows_add(struct pf_mapping *to, uint32_t n, const struct mapping *x,
 				uint64_t start, uint64_t end, uint64_t tag)
 {
 	bool rows = start == (uintptr_t)__start_pf_rows;
@@ -182,7 +182,7 @@ static inline uint32_t rows_list(struct pf_mapping *to)
 	uint64_t start_ns;
 	uint32_t n = 0;
 
-	if (proc_start_boottime(getpid(), &start_ns) || mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
+	if (proc_start_boottime(getpid(), &start_ns) || proc_mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
 		abort();
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];
@@ -191,14 +191,14 @@ static inline uint32_t rows_list(struct pf_mapping *to)
 		if (x->fd < 0 || probes_file_tag(x->fd, &tag))
 			continue;
 		if (start < x->start || start >= x->end) {
-			n = rows_add(to, n, x, x->start, x->end, tag);
+			n = parse_rows_add(to, n, x, x->start, x->end, tag);
 			continue;
 		}
-		n = rows_add(to, n, x, x->start, start, tag);
-		n = rows_add(to, n, x, start, end, tag);
-		n = rows_add(to, n, x, end, x->end, tag);
+		n = parse_rows_add(to, n, x, x->start, start, tag);
+		n = parse_rows_add(to, n, x, start, end, tag);
+		n = parse_rows_add(to, n, x, end, x->end, tag);
 	}
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return n;
 }
 

@@ -8,7 +8,7 @@
  * Who is preempted between two clocks reads them seconds apart: that looks like a sleep. Of the difference only what both
  * orders of reading agree on is told.
  */
-uint64_t slept_now(struct slept *s)
+uint64_t probes_slept_now(struct slept *s)
 {
 	uint64_t before_ns = now_mono_ns(), boot_ns = now_boot_ns(), mono_ns = now_mono_ns();
 	int64_t ns = s->boot_ns ? (int64_t)(boot_ns - mono_ns) - s->most_ns : 0;

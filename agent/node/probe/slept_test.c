@@ -52,20 +52,20 @@ static void test_sleeps_are_told_once(void **state)
 	uint64_t told = 0;
 
 	(void)state;
-	assert_int_equal(slept_now(&s), 0);
+	assert_int_equal(probes_slept_now(&s), 0);
 	for (unsigned i = 1; i <= 3; i++) { /* whatever it comes before */
 		pass(NSEC_PER_SEC);
 		what.at = i;
 		what.preempted_ns = 0;
 		what.asleep_ns = 3600 * NSEC_PER_SEC;
-		told += slept_now(&s);
+		told += probes_slept_now(&s);
 		assert_in_range(s.boot_ns - s.mono_ns, boot_ns - mono_ns - what.asleep_ns - MS,
 				boot_ns - mono_ns + MS);
 		pass(NSEC_PER_SEC);
-		told += slept_now(&s);
+		told += probes_slept_now(&s);
 		assert_in_range(told, i * what.asleep_ns - MS, i * what.asleep_ns);
 		pass(NSEC_PER_SEC);
-		assert_int_equal(slept_now(&s), 0);
+		assert_int_equal(probes_slept_now(&s), 0);
 	}
 }
 
@@ -77,7 +77,7 @@ static void test_a_short_sleep_is_none(void **state)
 	for (unsigned i = 0; i < 10; i++) {
 		boot_ns += 400 * MS;
 		pass(NSEC_PER_SEC);
-		assert_int_equal(slept_now(&s), 0);
+		assert_int_equal(probes_slept_now(&s), 0);
 	}
 }
 
@@ -93,18 +93,18 @@ static void test_who_is_preempted_did_not_sleep(void **state)
 			what.preempted_ns = 700 * MS;
 			what.asleep_ns = 0;
 			what.at = first;
-			assert_int_equal(slept_now(&s), 0);
+			assert_int_equal(probes_slept_now(&s), 0);
 			pass(NSEC_PER_SEC);
 			what.at = second;
-			assert_int_equal(slept_now(&s), 0);
+			assert_int_equal(probes_slept_now(&s), 0);
 			pass(NSEC_PER_SEC);
-			assert_int_equal(slept_now(&s), 0);
+			assert_int_equal(probes_slept_now(&s), 0);
 		}
 	/* nor is a sleep forgotten for it, but for as long as that took */
 	what.at = 2;
-	(void)slept_now(&s);
+	(void)probes_slept_now(&s);
 	boot_ns += 60 * NSEC_PER_SEC;
-	assert_in_range(slept_now(&s), 59 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
+	assert_in_range(probes_slept_now(&s), 59 * NSEC_PER_SEC, 60 * NSEC_PER_SEC);
 }
 
 int main(void)

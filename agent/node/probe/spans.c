@@ -28,25 +28,25 @@ void probes_leave(struct attached *a)
 
 void probes_attach_no_more(struct probes *p)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 
 	if (m)
 		__atomic_fetch_add(&m->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
-bool memory_is_urgent(const struct memory *m)
+bool probes_memory_is_urgent(const struct memory *m)
 {
 	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
 }
 
-void memory_moves(struct memory *m)
+void probes_memory_moves(struct memory *m)
 {
 	__atomic_fetch_add(&m->n_moves, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t probes_moves(struct probes *p)
 {
-	struct memory *m = memory_of(p);
+	struct memory *m = probes_memory_of(p);
 
 	return m ? __atomic_load_n(&m->n_moves, __ATOMIC_RELAXED) : 0;
 }
@@ -64,8 +64,9 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	uint64_t from = now_mono_ns(), end = from + max_ns, before_ns = now_boot_ns() - a->since_ns;
 	struct pf_mem_proc v = {};
 
-	while (now_mono_ns() < end && !memory_is_urgent(a->memory) && !probes_attached_lost(a) &&
-	       !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) && v.hits < max_hits)
+	while (now_mono_ns() < end && !probes_memory_is_urgent(a->memory) &&
+	       !probes_attached_lost(a) && !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) &&
+	       v.hits < max_hits)
 		nap_until(end);
 	/* What comes while it is detached counts no more: so the time is exact. */
 	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);

@@ -248,7 +248,7 @@ int probes_grace(struct probes *p)
 	return r;
 }
 
-void tables_open(struct probes *p)
+void probes_tables_open(struct probes *p)
 {
 	struct chunk_writer *w = &p->writer;
 
@@ -260,7 +260,7 @@ void tables_open(struct probes *p)
 		w->fds[i] = -1;
 }
 
-void tables_close(struct probes *p)
+void probes_tables_close(struct probes *p)
 {
 	struct chunk_writer *w = &p->writer;
 
@@ -278,5 +278,5 @@ void tables_close(struct probes *p)
 
 int probes_announce(struct probes *p)
 {
-	return p->announce ? iterator_run(p->announce) : 0;
+	return p->announce ? probes_iterator_run(p->announce) : 0;
 }

@@ -26,7 +26,7 @@ static void seed_draw(void)
 }
 
 /* One for the life of this process: tags outlive the BPF programs. */
-uint64_t tags_seed(void)
+uint64_t probes_tags_seed(void)
 {
 	pthread_once(&seed_once, seed_draw);
 	return seed;
@@ -121,7 +121,7 @@ static int try_out(const char **ret_problem)
 	return !r && tag != again ? -EPROTO : r;
 }
 
-int tags_open(struct probes *p)
+int probes_tags_open(struct probes *p)
 {
 	const char *problem;
 	int r;
@@ -135,18 +135,19 @@ int tags_open(struct probes *p)
 	p->bpf_config.sees_mappings = !r;
 	if (!r)
 		return 0;
-	tags_close(p);
+	probes_tags_close(p);
 	if (probes_may_pass(r))
 		return r;
-	feature_missing(p, FEATURE_MAPPINGS,
-			"what a process has mapped cannot be read on this kernel: %s; the agent "
-			"notices new code in the place of old code only where the size differs, "
-			"and stacks through it may be wrong until then",
-			problem);
+	probes_feature_missing(
+		p, FEATURE_MAPPINGS,
+		"what a process has mapped cannot be read on this kernel: %s; the agent "
+		"notices new code in the place of old code only where the size differs, "
+		"and stacks through it may be wrong until then",
+		problem);
 	return 0;
 }
 
-void tags_close(struct probes *p)
+void probes_tags_close(struct probes *p)
 {
 	pthread_mutex_lock(&lock);
 	if (lender == p)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <uthash.h>
 
-struct kernel_types *kernel_types_new(struct btf *all)
+struct kernel_types *probes_kernel_types_new(struct btf *all)
 {
 	struct kernel_types *t = xcalloc(1, sizeof(*t));
 
@@ -23,7 +23,7 @@ struct kernel_types *kernel_types_new(struct btf *all)
 	return t;
 }
 
-struct kernel_types *kernel_types_free(struct kernel_types *t)
+struct kernel_types *probes_kernel_types_free(struct kernel_types *t)
 {
 	if (!t)
 		return NULL;
@@ -34,7 +34,7 @@ struct kernel_types *kernel_types_free(struct kernel_types *t)
 	return NULL;
 }
 
-const char *kernel_types_path(const struct kernel_types *t)
+const char *probes_kernel_types_path(const struct kernel_types *t)
 {
 	return t && *t->path ? t->path : NULL;
 }
@@ -193,14 +193,14 @@ static int write_all(int fd, const void *data, size_t n)
 	return done < 0 ? -errno : (size_t)done == n ? 0 : -ENOSPC;
 }
 
-int kernel_types_for(struct kernel_types *t, const struct bpf_object *o)
+int probes_kernel_types_for(struct kernel_types *t, const struct bpf_object *o)
 {
 	struct part p = {0};
 	const void *data;
 	uint32_t n;
 	int r;
 
-	if (!kernel_types_path(t))
+	if (!probes_kernel_types_path(t))
 		return 0;
 	p.all = t->all;
 	p.some = btf__new_empty();

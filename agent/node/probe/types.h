@@ -12,12 +12,12 @@ struct kernel_types {
 	char path[32];
 };
 /* Takes all. */
-struct kernel_types *kernel_types_new(struct btf *all);
-struct kernel_types *kernel_types_free(struct kernel_types *t);
+struct kernel_types *probes_kernel_types_new(struct btf *all);
+struct kernel_types *probes_kernel_types_free(struct kernel_types *t);
 /* For bpf_object_open_opts.btf_custom_path; NULL: there is no file, libbpf reads them itself. */
-const char *kernel_types_path(const struct kernel_types *t);
+const char *probes_kernel_types_path(const struct kernel_types *t);
 /*
  * Writes what this object names of them into the file: it was opened with the path, and is loaded next. What a
  * pointer points to is left out.
  */
-int kernel_types_for(struct kernel_types *t, const struct bpf_object *o);
+int probes_kernel_types_for(struct kernel_types *t, const struct bpf_object *o);

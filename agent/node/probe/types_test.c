@@ -45,10 +45,10 @@ static void check(struct kernel_types *t, struct bpf_object *o, const char *stru
 	struct stat st;
 	int all_id, id;
 
-	assert_int_equal(kernel_types_for(t, o), 0);
-	assert_int_equal(stat(kernel_types_path(t), &st), 0);
+	assert_int_equal(probes_kernel_types_for(t, o), 0);
+	assert_int_equal(stat(probes_kernel_types_path(t), &st), 0);
 	assert_true(st.st_size > 0 && st.st_size < 1 << 20);
-	some = btf__parse(kernel_types_path(t), NULL);
+	some = btf__parse(probes_kernel_types_path(t), NULL);
 	assert_non_null(some);
 	all_id = btf__find_by_name_kind(t->all, structure, BTF_KIND_STRUCT);
 	id = btf__find_by_name_kind(some, structure, BTF_KIND_STRUCT);
@@ -60,7 +60,7 @@ static void check(struct kernel_types *t, struct bpf_object *o, const char *stru
 
 static void members_lie_where_they_lay(void **state)
 {
-	struct kernel_types *t = kernel_types_new(btf__load_vmlinux_btf());
+	struct kernel_types *t = probes_kernel_types_new(btf__load_vmlinux_btf());
 	struct core_bpf *core = core_bpf__open();
 	struct oncpu_bpf *oncpu = oncpu_bpf__open();
 	struct proc_bpf *proc = proc_bpf__open();
@@ -76,7 +76,7 @@ static void members_lie_where_they_lay(void **state)
 	core_bpf__destroy(core);
 	oncpu_bpf__destroy(oncpu);
 	proc_bpf__destroy(proc);
-	kernel_types_free(t);
+	probes_kernel_types_free(t);
 }
 
 /* ---- two of one name, as a module's own may be ---- */
@@ -127,8 +127,8 @@ static int look_for_ambiguity(enum libbpf_print_level level, const char *fmt, va
 /* Both are in the file, each as it is; what loading an object that names them says. */
 static int load_with_two(const char *member)
 {
-	struct kernel_types *t = kernel_types_new(with_another_pid(member));
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = kernel_types_path(t));
+	struct kernel_types *t = probes_kernel_types_new(with_another_pid(member));
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = probes_kernel_types_path(t));
 	struct core_bpf *core = core_bpf__open_opts(&opts);
 	libbpf_print_fn_t before;
 	uint32_t all_ids[STRUCTS], ids[STRUCTS];
@@ -137,8 +137,8 @@ static int load_with_two(const char *member)
 	int r;
 
 	assert_non_null(core);
-	assert_int_equal(kernel_types_for(t, core->obj), 0);
-	some = btf__parse(kernel_types_path(t), NULL);
+	assert_int_equal(probes_kernel_types_for(t, core->obj), 0);
+	some = btf__parse(probes_kernel_types_path(t), NULL);
 	assert_non_null(some);
 	n = structs_named(t->all, "pid", all_ids);
 	assert_true(n >= 2);
@@ -151,7 +151,7 @@ static int load_with_two(const char *member)
 	r = core_bpf__load(core);
 	libbpf_set_print(before);
 	core_bpf__destroy(core);
-	kernel_types_free(t);
+	probes_kernel_types_free(t);
 	return r;
 }
 

@@ -81,9 +81,9 @@ static uint64_t exec_pages_of(const struct raw_proc *r)
 	struct mappings *m = NULL;
 	uint64_t pages;
 
-	assert_int_equal(mappings_read(process_id_of(r), r->exec_id, &m), 0);
+	assert_int_equal(proc_mappings_read(process_id_of(r), r->exec_id, &m), 0);
 	pages = m->exec_pages;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return pages;
 }
 
@@ -673,7 +673,7 @@ static struct uprobe_test_bpf *load_uprobe(struct probes *p)
 
 	assert_non_null(u);
 	u->rodata->pf_config = p->bpf_config;
-	assert_int_equal(lend_maps(p, u->obj), 0);
+	assert_int_equal(probes_lend_maps(p, u->obj), 0);
 	assert_int_equal(uprobe_test_bpf__load(u), 0);
 	return u;
 }
@@ -687,12 +687,12 @@ static struct bpf_link *attach_uprobe(struct uprobe_test_bpf *u, bool at_return,
 	struct bpf_link *link;
 	size_t offset;
 
-	assert_int_equal(mappings_read((struct process_id){start_of(getpid()), getpid()}, 0, &m),
-			 0);
-	of = mappings_find(m, (uintptr_t)function);
+	assert_int_equal(
+		proc_mappings_read((struct process_id){start_of(getpid()), getpid()}, 0, &m), 0);
+	of = proc_mappings_find(m, (uintptr_t)function);
 	assert_non_null(of);
 	offset = (uintptr_t)function - of->start + of->file_offset;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	link = bpf_program__attach_uprobe(u->progs.pf_uprobe_test, at_return, pid, "/proc/self/exe",
 					  offset);
 	if (!link) {
@@ -712,7 +712,7 @@ static uint64_t samples_dropped(struct probes *p)
 	struct pf_stats s;
 	uint64_t n = 0;
 
-	assert_int_equal(stats_read(p, &s), 0);
+	assert_int_equal(probes_stats_read(p, &s), 0);
 	for (size_t e = 0; e < _PF_EVENT_MAX; e++)
 		for (size_t i = 0; i < _PF_DROP_MAX; i++)
 			n += is_sample[i] ? s.drop[e][i] : 0;

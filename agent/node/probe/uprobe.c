@@ -87,7 +87,7 @@ static int pmu_type(void)
 	return (int)type;
 }
 
-enum uprobe_mode uprobe_mode(void)
+enum uprobe_mode probes_uprobe_mode(void)
 {
 	if (has_multi(ATTACH_UPROBE_SESSION))
 		return UPROBE_SESSION;
@@ -136,13 +136,14 @@ static int single_attach(const struct uprobe_places *b, size_t at)
 	return link;
 }
 
-int uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from, size_t n)
+int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from,
+			 size_t n)
 {
 	return mode == UPROBE_SINGLE ? single_attach(b, from) : multi_attach(b, from, n);
 }
 
-int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset, uint32_t pid,
-			  bool at_return)
+int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset,
+				 uint32_t pid, bool at_return)
 {
 	uint64_t cookie = 0;
 	struct uprobe_places b = {
@@ -159,7 +160,7 @@ int uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offs
 	if (b.prog < 0)
 		return b.prog;
 	snprintf(b.path, sizeof(b.path), "%s", path);
-	link = uprobe_attach(mode, &b, 0, 1);
+	link = probes_uprobe_attach(mode, &b, 0, 1);
 	close(b.prog);
 	return link;
 }

@@ -53,9 +53,9 @@ static int attach_here(enum uprobe_mode mode, void (*function)(void), pid_t pid,
 	struct place place = {.address = (uintptr_t)function};
 
 	dl_iterate_phdr(find_place, &place);
-	return place.found
-		       ? uprobe_attach_trivial(mode, "/proc/self/exe", place.offset, pid, at_return)
-		       : -ENOENT;
+	return place.found ? probes_uprobe_attach_trivial(mode, "/proc/self/exe", place.offset, pid,
+							  at_return)
+			   : -ENOENT;
 }
 
 /* ---- what a hit costs ---- */
@@ -110,7 +110,7 @@ static int compare_ns(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-uint64_t call_typical_ns(void (*function)(void))
+uint64_t probes_call_typical_ns(void (*function)(void))
 {
 	uint64_t ns[BURSTS];
 
@@ -132,13 +132,13 @@ uint64_t probes_trap_ns(struct probes *p)
 	if (m->trap_link <= 0)
 		return TRAP_NS_GUESS;
 	if (!m->trap_ns)
-		m->trap_ns = (double)call_typical_ns(pf_trap_here);
+		m->trap_ns = (double)probes_call_typical_ns(pf_trap_here);
 	m->trap_ns = m->trap_ns * TRAP_WEIGHT +
-		     (double)call_typical_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
+		     (double)probes_call_typical_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
 	return (uint64_t)m->trap_ns;
 }
 
-unsigned uprobe_stepped_more(enum uprobe_mode mode)
+unsigned probes_uprobe_stepped_more(enum uprobe_mode mode)
 {
 	uint64_t trap_ns = hit_ns(mode, pf_trap_here), step_ns = hit_ns(mode, pf_step_here);
 
@@ -182,7 +182,7 @@ static _Noreturn void return_once(int go)
 	_exit(0);
 }
 
-int uprobe_try_return(enum uprobe_mode mode)
+int probes_uprobe_try_return(enum uprobe_mode mode)
 {
 	_cleanup_close_ int from = -1, to = -1, link = -1;
 	int ends[2], status = 0, r = 0;

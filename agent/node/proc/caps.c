@@ -20,7 +20,7 @@ static void drop(struct cap **caps, struct cap *c)
 	free(c);
 }
 
-const struct cap *caps_of(const struct cap *caps, const char *container_id)
+const struct cap *proc_caps_of(const struct cap *caps, const char *container_id)
 {
 	static const struct cap none = {.off_note = UINT32_MAX, .off_keep = UINT32_MAX};
 	const struct cap *c = find((struct cap *)caps, container_id);
@@ -28,8 +28,8 @@ const struct cap *caps_of(const struct cap *caps, const char *container_id)
 	return c ? c : &none;
 }
 
-bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
-	      uint32_t off_keep)
+bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+		   uint32_t off_keep)
 {
 	struct cap *c = find(*caps, container_id);
 
@@ -48,7 +48,7 @@ bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t
 	return true;
 }
 
-void caps_done(struct cap **caps)
+void proc_caps_done(struct cap **caps)
 {
 	struct cap *c, *next;
 

@@ -110,7 +110,8 @@ static int read_v1(const struct cgroup_hierarchy *h, int dirfd, struct cgroup_cp
 	return 0;
 }
 
-int cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id, struct cgroup_cpu *ret)
+int proc_cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id,
+			 struct cgroup_cpu *ret)
 {
 	struct cgroup_cpu cpu = {0};
 	_cleanup_close_ int fd = -1;

@@ -23,8 +23,8 @@ static void test_usage_and_throttled(void **state)
 		print_message("no cgroup can be made here\n");
 		skip();
 	}
-	assert_int_equal(cgroup_id_of(&o.h, o.name, &id), 0);
-	assert_int_equal(cgroup_cpu_read(&o.h, id, &cpu), 0);
+	assert_int_equal(proc_cgroup_id_of(&o.h, o.name, &id), 0);
+	assert_int_equal(proc_cgroup_cpu_read(&o.h, id, &cpu), 0);
 	assert_int_equal(cpu.usage_ns, 0);
 	assert_int_equal(cpu.throttled_ns, 0);
 	limited = own_cgroup_limit(&o);
@@ -33,7 +33,7 @@ static void test_usage_and_throttled(void **state)
 	own_cgroup_burn(&o);
 	do {
 		usleep(20000);
-		assert_int_equal(cgroup_cpu_read(&o.h, id, &cpu), 0);
+		assert_int_equal(proc_cgroup_cpu_read(&o.h, id, &cpu), 0);
 	} while ((cpu.usage_ns < 50 * NSEC_PER_MSEC ||
 		  (limited && cpu.throttled_ns < 100 * NSEC_PER_MSEC)) &&
 		 now_mono_ns() < deadline_ns);
@@ -43,7 +43,7 @@ static void test_usage_and_throttled(void **state)
 		assert_true(cpu.n_throttled > 0);
 	}
 	own_cgroup_remove(&o);
-	assert_true(cgroup_cpu_read(&o.h, id, &cpu) < 0); /* gone */
+	assert_true(proc_cgroup_cpu_read(&o.h, id, &cpu) < 0); /* gone */
 }
 
 int main(void)

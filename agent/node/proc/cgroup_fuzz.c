@@ -31,7 +31,7 @@ static void check_same(const char *before, const char *path, const char *after,
 	_cleanup_free_ char *longer = xasprintf("%s%s%s", before, path, after);
 	struct cgroup_ref ref;
 
-	check(cgroup_parse_path(longer, &ref) == (want ? 0 : -ENOENT));
+	check(proc_cgroup_parse_path(longer, &ref) == (want ? 0 : -ENOENT));
 	check(!want || same(&ref, want));
 }
 
@@ -40,7 +40,7 @@ static void parse_path(const char *path)
 	struct cgroup_ref ref = {.pod_uid = "untouched"};
 	const struct cgroup_ref *found = &ref;
 
-	if (cgroup_parse_path(path, &ref) < 0) {
+	if (proc_cgroup_parse_path(path, &ref) < 0) {
 		check(streq(ref.pod_uid, "untouched"));
 		found = NULL;
 	} else {
@@ -74,7 +74,7 @@ static void choose(const char *mountinfo, const char *end)
 	controllers = controllers < end ? controllers : none;
 	force = controllers == none ? none : controllers + strlen(controllers) + 1;
 	force = force < end ? force : none;
-	if (cgroup_choose_from(mountinfo, controllers, force, no_pods, &h, &e) < 0) {
+	if (proc_cgroup_choose_from(mountinfo, controllers, force, no_pods, &h, &e) < 0) {
 		check(e.path[0] && e.reason[0]);
 		return;
 	}

@@ -125,7 +125,7 @@ static bool take_pod(struct word w, bool below_kubepods, struct cgroup_ref *ref)
 	return false;
 }
 
-int cgroup_parse_path(const char *path, struct cgroup_ref *ret)
+int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 {
 	struct cgroup_ref ref = {0};
 	bool below_kubepods = false;

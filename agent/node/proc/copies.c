@@ -64,7 +64,7 @@ static size_t add_anchor(struct copies *c)
 	GROW(c->anchors, c->n_anchors, c->cap_anchors);
 	m = &c->anchors[c->n_anchors];
 	*m = c->before;
-	maps_take_name(m, c->before_name);
+	proc_maps_take_name(m, c->before_name);
 	return c->n_anchors++;
 }
 
@@ -105,7 +105,8 @@ static void note_file(struct copies *c, const struct maps_line *l)
 }
 
 /* Loaders map files privately. */
-void copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item, size_t i)
+void proc_copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item,
+		      size_t i)
 {
 	if (item && is_candidate(item))
 		add_candidate(c, item, i);
@@ -113,7 +114,7 @@ void copies_line(struct copies *c, const struct maps_line *l, const struct mappi
 		note_file(c, l);
 }
 
-void copies_done(struct copies *c)
+void proc_copies_done(struct copies *c)
 {
 	for (size_t i = 0; i < c->n_anchors; i++)
 		free(c->anchors[i].path);
@@ -311,7 +312,7 @@ static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 	if (!a || f->spent || is_same_file(a, c) ||
 	    (a->start >= c->end && a->start - c->end > GAP_MAX))
 		return;
-	file = open_files_get(f->files, a);
+	file = proc_open_files_get(f->files, a);
 	if (!file || file->file.fd < 0)
 		return;
 	if (!file->layout)
@@ -347,7 +348,7 @@ static bool add_part(struct anew *a, struct open_files *files, struct mapping x,
 	x.start = start;
 	x.end = end;
 	x.path = xstrdup(x.path);
-	open_files_use(files, &x);
+	proc_open_files_use(files, &x);
 	GROW(a->items, a->n, a->cap);
 	a->items[a->n++] = x;
 	return true;
@@ -364,11 +365,11 @@ static void add_parts(struct anew *a, struct finder *f, struct mapping *c)
 
 		add_part(a, f->files, *c, at, x->start);
 		if (add_part(a, f->files, *x, x->start, x->end))
-			open_files_share(f->files, c);
+			proc_open_files_share(f->files, c);
 		at = x->end;
 	}
 	add_part(a, f->files, *c, at, c->end);
-	open_files_leave(f->files, c);
+	proc_open_files_leave(f->files, c);
 	free(c->path);
 }
 
@@ -385,7 +386,7 @@ static void add_item(struct anew *a, struct open_files *files, const struct mapp
 {
 	if (a->n == MAPPINGS_MAX) {
 		a->truncated = true;
-		open_files_leave(files, m);
+		proc_open_files_leave(files, m);
 		free(m->path);
 		return;
 	}
@@ -393,7 +394,7 @@ static void add_item(struct anew *a, struct open_files *files, const struct mapp
 	a->items[a->n++] = *m;
 }
 
-void copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m)
+void proc_copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m)
 {
 	struct finder f = {.copies = c,
 			   .files = files,

@@ -121,13 +121,13 @@ static struct mappings *read_own(void)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 1, &m), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start, getpid()}, 1, &m), 0);
 	return m;
 }
 
 static const struct mapping *at(const struct mappings *m, const uint8_t *address)
 {
-	return mappings_find(m, (uintptr_t)address);
+	return proc_mappings_find(m, (uintptr_t)address);
 }
 
 static void assert_copy(const struct mappings *m, const struct image *i, size_t from, size_t n)
@@ -192,7 +192,7 @@ static void nothing_is_copied(void **state)
 	for (size_t k = 0; k < m->n; k++)
 		if (streq(m->items[k].path, "[vdso]"))
 			assert_false(mapping_is_unsure(&m->items[k]));
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -206,7 +206,7 @@ static void text_in_anonymous_memory(void **state)
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_backing(m, i.base + i.text, -1, 0);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -222,7 +222,7 @@ static void text_in_named_anonymous_memory(void **state)
 		print_message("skipped: this kernel gives anonymous memory no names\n");
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -235,7 +235,7 @@ static void text_in_shared_memory(void **state)
 	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -251,7 +251,7 @@ static void text_in_a_memory_file(void **state)
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_backing(m, i.base + i.text, fd, 0);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	close(fd);
 	release(&i);
 }
@@ -285,7 +285,7 @@ static void text_on_huge_pages(void **state)
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_no_copy(m, page);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(page, huge);
 	munmap(room, ROOM);
 }
@@ -302,7 +302,7 @@ static void the_middle_of_text(void **state)
 	assert_copy(m, &i, from, n);
 	assert_false(at(m, i.base + i.text)->copy);
 	assert_false(at(m, i.base + i.text + from + n)->copy);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -327,7 +327,7 @@ static void text_that_was_moved_away(void **state)
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_false(at(m, away)->copy);
 	assert_string_equal(at(m, away)->path, i.path);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(away, i.text_bytes);
 	release(&i);
 }
@@ -349,7 +349,7 @@ static void memory_that_is_more_than_the_text(void **state)
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_no_copy(m, i.base);
 	assert_int_equal(at(m, i.base)->end, (uintptr_t)i.base + i.text);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -364,7 +364,7 @@ static void only_what_lies_before_is_left(void **state)
 	munmap(i.base + i.text + i.text_bytes, i.bytes - i.text - i.text_bytes);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -379,7 +379,7 @@ static void only_data_is_left(void **state)
 	munmap(i.base + i.text + i.text_bytes, i.data - i.text - i.text_bytes);
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -395,7 +395,7 @@ static void two_libraries_side_by_side(void **state)
 	m = read_own();
 	assert_copy(m, &a, 0, a.text_bytes);
 	assert_copy(m, &b, 0, b.text_bytes);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(room, ROOM);
 }
 
@@ -412,7 +412,7 @@ static void a_copy_with_other_code_in_it(void **state)
 	m = read_own();
 	assert_copy(m, &i, 0, i.text_bytes);
 	assert_true(at(m, i.base + i.text)->writable);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -435,7 +435,7 @@ static void a_file_in_memory_is_no_copy_of_itself(void **state)
 	assert_no_copy(m, i.base + i.text);
 	assert_true(at(m, i.base + i.text)->memory_file);
 	assert_int_equal(at(m, i.base + i.text)->file_offset, i.text_offset);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	close(fd);
 	release(&i);
 	release(&disk);
@@ -453,12 +453,12 @@ static void generated_code_in_the_place_of_text(void **state)
 			 text);
 	m = read_own(); /* nothing but zeros yet */
 	assert_no_copy(m, text);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	for (size_t k = 0; k < i.text_bytes; k++)
 		text[k] = (uint8_t)(k * 2654435761u >> 13);
 	m = read_own();
 	assert_no_copy(m, text);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -478,7 +478,7 @@ static void generated_code_beside_a_file(void **state)
 	m = read_own();
 	assert_no_copy(m, before);
 	assert_no_copy(m, behind);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -496,7 +496,7 @@ static void text_that_lies_elsewhere(void **state)
 	memcpy(behind, i.base + i.text, i.text_bytes);
 	m = read_own();
 	assert_no_copy(m, behind);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	release(&i);
 }
 
@@ -537,12 +537,12 @@ static void zeros_are_no_code(void **state)
 			 room + PAGE);
 	m = read_own();
 	assert_no_copy(m, room + PAGE);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	assert_int_equal(pwrite(fd, "code", 4, PAGE + 100), 4);
 	memcpy(room + PAGE + 100, "code", 4);
 	m = read_own();
 	assert_true(at(m, room + PAGE)->copy);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(room, ROOM);
 	close(fd);
 }
@@ -575,11 +575,11 @@ static void memory_is_known_by_its_name(void **state)
 		struct mapping m = l.m;
 		struct copies c = {0};
 
-		maps_take_name(&m, names[i].name);
-		copies_line(&c, &l, &m, 0);
+		proc_maps_take_name(&m, names[i].name);
+		proc_copies_line(&c, &l, &m, 0);
 		assert_int_equal(c.n, names[i].is_memory);
 		free(m.path);
-		copies_done(&c);
+		proc_copies_done(&c);
 	}
 }
 
@@ -618,12 +618,12 @@ static void headers_that_make_no_sense(void **state)
 		assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
 		m = read_own();
 		assert_no_copy(m, room);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 	e.e_phnum = 257; /* HEADERS_MAX is 256 */
 	e.e_phoff = sizeof(e);
 	assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
-	mappings_unref(read_own());
+	proc_mappings_unref(read_own());
 	assert_int_equal(counter_get(counter(COPIES, "reason", "headers")), refused + 1);
 	munmap(room, ROOM);
 	close(fd);
@@ -644,7 +644,7 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 	m = read_own();
 	assert_no_copy(m, i.base + i.text);
 	assert_true(counter_get(counter(COPIES, "reason", "too_many")) > refused);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(room, 4 * ROOM);
 }
 
@@ -675,7 +675,7 @@ static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 		assert_int_equal(mprotect(at - i * (n_pages + 1) * PAGE, n_pages * PAGE,
 					  PROT_READ | PROT_EXEC),
 				 0);
-	mappings_unref(read_own());
+	proc_mappings_unref(read_own());
 	munmap(room, ROOM);
 	close(fd);
 	return counter_get(counter(COPIES, "reason", "too_much")) - before;
@@ -720,10 +720,10 @@ static void descriptors_are_given_back(void **state)
 
 	(void)state;
 	copy_over(i.base + i.text, i.text_bytes, MAP_SHARED | MAP_ANONYMOUS, -1);
-	mappings_unref(read_own());
+	proc_mappings_unref(read_own());
 	assert_int_equal(open_descriptors(), before);
 	munmap(i.base + i.text, i.text_bytes / PAGE / 2 * PAGE);
-	mappings_unref(read_own());
+	proc_mappings_unref(read_own());
 	assert_int_equal(open_descriptors(), before);
 	release(&i);
 }
@@ -738,7 +738,7 @@ static bool is_memory_file(int fd, int flags)
 
 	assert_int_equal(m->unsure, is);
 	assert_int_equal(mapping_is_unsure(at(m, p)), is);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(p, PAGE);
 	return is;
 }
@@ -783,7 +783,7 @@ static void files_that_the_process_can_write(void **state)
 		data = mmap(NULL, PAGE, protection[i], shared[i], fd, PAGE);
 		m = read_own();
 		assert_int_equal(at(m, code)->written, i == 0);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 		munmap(data, PAGE);
 	}
 	munmap(code, PAGE);

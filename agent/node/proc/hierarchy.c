@@ -152,9 +152,9 @@ static int choose(const char *mountinfo, const char *controllers, const char *fo
 	return 0;
 }
 
-int cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
-		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
-		       struct field_error *reterr)
+int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
+			    cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
+			    struct field_error *reterr)
 {
 	int r = choose(mountinfo, controllers, force, has_pods, ret, reterr);
 	struct mount m;
@@ -203,7 +203,7 @@ static bool mount_has_pods(const char *mount)
 	return fd >= 0 && dir_has_pods(fd, 2);
 }
 
-int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr)
+int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr)
 {
 	_cleanup_free_ char *mountinfo = NULL, *controllers = NULL;
 	int r = file_read(AT_FDCWD, "/proc/self/mountinfo", MAX_PROC_BYTES, &mountinfo, NULL);
@@ -215,10 +215,10 @@ int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_
 	/* Absent without v1 in the kernel. */
 	if (file_read(AT_FDCWD, "/proc/cgroups", MAX_PROC_BYTES, &controllers, NULL) < 0)
 		controllers = NULL;
-	return cgroup_choose_from(mountinfo, controllers, force, mount_has_pods, ret, reterr);
+	return proc_cgroup_choose_from(mountinfo, controllers, force, mount_has_pods, ret, reterr);
 }
 
-int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id)
+int proc_cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id)
 {
 	_cleanup_free_ char *full = xasprintf("%s/%s", h->mount, path);
 	struct stat st;

@@ -6,10 +6,10 @@
 
 #include <uthash.h>
 
-/* cgroup_choose over given texts of /proc/self/mountinfo and /proc/cgroups; has_pods tells whether
+/* proc_cgroup_choose over given texts of /proc/self/mountinfo and /proc/cgroups; has_pods tells whether
  * a hierarchy mounted there carries pods. */
 typedef bool cgroup_has_pods_fn(const char *mount);
-int cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
+int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
 		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
 		       struct field_error *reterr);
 
@@ -25,7 +25,7 @@ struct cgroup_scan {
 };
 
 /* An owner with one reference, or `reuse` with one more when it says the same. */
-struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
+struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *pod,
 			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse);
 
@@ -52,12 +52,12 @@ struct planned {
 	struct planned_pod *pods;
 };
 /* Borrows from the plan, which may be NULL; old: of the plan before, whose owners are taken over. */
-void planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
+void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
 		  uint64_t now_ns);
-void planned_done(struct planned *p);
+void proc_planned_done(struct planned *p);
 /* NULL: the plan has none of that name. */
-struct planned_container *planned_container(const struct planned *p, const char *id);
-struct planned_pod *planned_pod(const struct planned *p, const char *cgroup_uid);
+struct planned_container *proc_planned_container(const struct planned *p, const char *id);
+struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid);
 
 /* caps.c: a container's limits below what is planned, by its id; the head of a hash, NULL to begin with. */
 struct cap {
@@ -66,10 +66,10 @@ struct cap {
 	uint32_t off_note, off_keep; /* UINT32_MAX: none */
 	UT_hash_handle hh;
 };
-const struct cap *caps_of(const struct cap *caps, const char *container_id); /* never NULL */
-bool caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
+const struct cap *proc_caps_of(const struct cap *caps, const char *container_id); /* never NULL */
+bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
 	      uint32_t off_keep);
-void caps_done(struct cap **caps);
+void proc_caps_done(struct cap **caps);
 
 /* memory.c: the text of /proc/PID/status. -ENODATA: of a process without memory. */
 int proc_memory_parse(const char *text, struct proc_memory *ret);

@@ -62,7 +62,7 @@ static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *
  * The first thread in the list that lives; the kernel lists threads in the order in which they
  * began.
  */
-int living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd)
+int proc_living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd)
 {
 	int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = -ESRCH;
 	const struct dirent *entry;
@@ -94,7 +94,7 @@ int proc_open_living(uint32_t tgid, int *ret_fd)
 	uint32_t tid;
 	int r = proc_dir_open(tgid, &proc_fd);
 
-	return r < 0 ? r : living_thread_at(proc_fd, &tid, ret_fd);
+	return r < 0 ? r : proc_living_thread_at(proc_fd, &tid, ret_fd);
 }
 
 int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
@@ -107,7 +107,7 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 		return 0;
 	}
 	r = proc_dir_open(tgid, &proc_fd);
-	return r < 0 ? r : living_thread_at(proc_fd, ret_tid, &thread_fd);
+	return r < 0 ? r : proc_living_thread_at(proc_fd, ret_tid, &thread_fd);
 }
 
 /*

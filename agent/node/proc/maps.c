@@ -49,7 +49,7 @@ static int start_of(int proc_fd, uint64_t *ret_ns)
 	int r = read_stat(proc_fd, &text);
 
 	if (r == 0)
-		r = stat_parse_start(text, &ticks);
+		r = proc_stat_parse_start(text, &ticks);
 	if (r == 0)
 		*ret_ns = ticks * TICK_NS;
 	return r;
@@ -69,7 +69,7 @@ static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS;
 }
 
-/* stack: of mappings_read_of. A thread that is ending has none any more. */
+/* stack: of proc_mappings_read_of. A thread that is ending has none any more. */
 static int check_stack(int dir_fd, uint32_t stack)
 {
 	_cleanup_free_ char *text = NULL;
@@ -81,7 +81,7 @@ static int check_stack(int dir_fd, uint32_t stack)
 	r = read_stat(dir_fd, &text);
 	if (r < 0)
 		return r;
-	if (stat_parse_stack(text, &address) < 0 || !address)
+	if (proc_stat_parse_stack(text, &address) < 0 || !address)
 		return 0;
 	return (uint32_t)address == stack ? 0 : -ESTALE;
 }
@@ -116,7 +116,7 @@ static struct open_file *find_file(struct open_files *f, const struct mapping *m
 	return NULL;
 }
 
-struct open_file *open_files_get(struct open_files *f, const struct mapping *m)
+struct open_file *proc_open_files_get(struct open_files *f, const struct mapping *m)
 {
 	struct open_file *x = find_file(f, m);
 
@@ -128,11 +128,11 @@ struct open_file *open_files_get(struct open_files *f, const struct mapping *m)
 				.dev_major = m->dev_major,
 				.dev_minor = m->dev_minor,
 				.file.fd = -1};
-	x->error = maps_file_open(f->proc_fd, m, &x->file);
+	x->error = proc_maps_file_open(f->proc_fd, m, &x->file);
 	return x;
 }
 
-void open_files_use(struct open_files *f, struct mapping *m)
+void proc_open_files_use(struct open_files *f, struct mapping *m)
 {
 	struct open_file *x;
 
@@ -140,7 +140,7 @@ void open_files_use(struct open_files *f, struct mapping *m)
 		m->open_error = -ENODATA;
 		return;
 	}
-	x = open_files_get(f, m);
+	x = proc_open_files_get(f, m);
 	if (!x) {
 		m->open_error = -EMFILE;
 		return;
@@ -154,7 +154,7 @@ void open_files_use(struct open_files *f, struct mapping *m)
 	m->memory_file = x->file.in_memory || (x->file.in_tmpfs && m->shared);
 }
 
-void open_files_share(struct open_files *f, const struct mapping *m)
+void proc_open_files_share(struct open_files *f, const struct mapping *m)
 {
 	struct open_file *x = m->fd >= 0 ? find_file(f, m) : NULL;
 
@@ -162,7 +162,7 @@ void open_files_share(struct open_files *f, const struct mapping *m)
 		x->n_users++;
 }
 
-void open_files_leave(struct open_files *f, const struct mapping *m)
+void proc_open_files_leave(struct open_files *f, const struct mapping *m)
 {
 	struct open_file *x = m->fd >= 0 ? find_file(f, m) : NULL;
 
@@ -170,13 +170,13 @@ void open_files_leave(struct open_files *f, const struct mapping *m)
 		x->n_users--;
 }
 
-void open_files_done(struct open_files *f)
+void proc_open_files_done(struct open_files *f)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		struct open_file *x = &f->items[i];
 
 		if (!x->n_users && x->file.fd >= 0)
-			maps_file_release(x->file.fd);
+			proc_maps_file_release(x->file.fd);
 		if (x->layout)
 			free(x->layout->items);
 		free(x->layout);
@@ -200,7 +200,7 @@ static void add_mapping(struct reader *r, const struct maps_line *l)
 {
 	struct mapping x = l->m;
 
-	maps_take_name(&x, l->name);
+	proc_maps_take_name(&x, l->name);
 	if (is_counted(&x))
 		r->m->exec_pages += (x.end - x.start) / PAGE_BYTES;
 	if (r->m->n == MAPPINGS_MAX) {
@@ -208,7 +208,7 @@ static void add_mapping(struct reader *r, const struct maps_line *l)
 		r->m->truncated = true;
 		return;
 	}
-	open_files_use(&r->files, &x);
+	proc_open_files_use(&r->files, &x);
 	GROW(r->m->items, r->m->n, r->cap);
 	r->m->items[r->m->n++] = x;
 }
@@ -238,14 +238,14 @@ static int add_line(struct reader *r, char *line)
 {
 	size_t n = r->m->n;
 	struct maps_line l;
-	int e = maps_parse(line, &l);
+	int e = proc_maps_parse(line, &l);
 
 	if (e < 0)
 		return e;
 	note_written(&r->written, &l);
 	if (l.executable)
 		add_mapping(r, &l);
-	copies_line(&r->copies, &l, r->m->n > n ? &r->m->items[n] : NULL, n);
+	proc_copies_line(&r->copies, &l, r->m->n > n ? &r->m->items[n] : NULL, n);
 	return 0;
 }
 
@@ -301,7 +301,7 @@ static void find_copies(struct reader *r)
 
 	if (r->copies.n) {
 		mem_fd = openat(r->dir_fd, "mem", O_RDONLY | O_CLOEXEC);
-		copies_find(&r->copies, &r->files, mem_fd, r->m);
+		proc_copies_find(&r->copies, &r->files, mem_fd, r->m);
 	}
 	for (size_t i = 0; i < r->m->n; i++) {
 		struct mapping *x = &r->m->items[i];
@@ -311,9 +311,9 @@ static void find_copies(struct reader *r)
 	}
 }
 
-int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
+int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret)
 {
-	return mappings_read_of(id, exec_id, 0, ret);
+	return proc_mappings_read_of(id, exec_id, 0, ret);
 }
 
 /* dir_fd: the process's directory, or that of a thread that shows what the process has. */
@@ -324,12 +324,12 @@ static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 
 	if (!e)
 		find_copies(&r);
-	if (!e && maps_root_open(dir_fd, &m->root_fd) < 0)
+	if (!e && proc_maps_root_open(dir_fd, &m->root_fd) < 0)
 		m->root_fd = -1; /* then its container's debug files are not looked for */
 	if (!e)
 		e = check_stack(dir_fd, stack);
-	open_files_done(&r.files);
-	copies_done(&r.copies);
+	proc_open_files_done(&r.files);
+	proc_copies_done(&r.copies);
 	return e;
 }
 
@@ -346,7 +346,8 @@ static struct mappings *mappings_new(struct process_id id, uint32_t exec_id)
 	return m;
 }
 
-int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack, struct mappings **ret)
+int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
+			  struct mappings **ret)
 {
 	/* The first one stays this process's directory, also when the number is used again. */
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
@@ -361,15 +362,15 @@ int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack, str
 		return e;
 	m = mappings_new(id, exec_id);
 	e = read_from(proc_fd, stack, m);
-	if (e == -ESRCH && (e = living_thread_at(proc_fd, &tid, &thread_fd)) == 0) {
-		mappings_unref(m);
+	if (e == -ESRCH && (e = proc_living_thread_at(proc_fd, &tid, &thread_fd)) == 0) {
+		proc_mappings_unref(m);
 		m = mappings_new(id, exec_id);
 		e = read_from(thread_fd, stack, m);
 	}
 	if (!e)
 		e = check_start(proc_fd, id.start_boottime_ns);
 	if (e < 0) {
-		mappings_unref(m);
+		proc_mappings_unref(m);
 		return e;
 	}
 	if (m->n)
@@ -379,7 +380,7 @@ int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack, str
 	return 0;
 }
 
-struct mappings *mappings_ref(struct mappings *m)
+struct mappings *proc_mappings_ref(struct mappings *m)
 {
 	__atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
 	return m;
@@ -407,17 +408,17 @@ static void close_files(struct mappings *m)
 	qsort(fds, n, sizeof(*fds), compare_ints);
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || fds[i] != fds[i - 1])
-			maps_file_release(fds[i]);
+			proc_maps_file_release(fds[i]);
 	free(fds);
 }
 
-struct mappings *mappings_unref(struct mappings *m)
+struct mappings *proc_mappings_unref(struct mappings *m)
 {
 	if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
 	close_files(m);
 	if (m->root_fd >= 0)
-		maps_file_release(m->root_fd);
+		proc_maps_file_release(m->root_fd);
 	for (size_t i = 0; i < m->n; i++)
 		free(m->items[i].path);
 	free(m->items);
@@ -425,7 +426,7 @@ struct mappings *mappings_unref(struct mappings *m)
 	return NULL;
 }
 
-const struct mapping *mappings_find(const struct mappings *m, uint64_t address)
+const struct mapping *proc_mappings_find(const struct mappings *m, uint64_t address)
 {
 	size_t low = 0, high = m->n;
 

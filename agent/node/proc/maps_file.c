@@ -113,10 +113,10 @@ static void look(struct shared *s, uint64_t now_ns)
 	if (s->state == WATCHED && is_written(s))
 		s->state = WRITTEN;
 	if (s->state == WRITTEN)
-		maps_written_add(s->dev, s->inode, s->ctime_ns, now_ns);
+		proc_maps_written_add(s->dev, s->inode, s->ctime_ns, now_ns);
 }
 
-void mapping_files_look(void)
+void proc_mapping_files_look(void)
 {
 	uint64_t now_ns = now_mono_ns();
 	struct shared *s, *next;
@@ -126,8 +126,8 @@ void mapping_files_look(void)
 		look(s, now_ns);
 	}
 	pthread_mutex_unlock(&lock);
-	if (mapping_files_were_written())
-		maps_written_expire(now_ns);
+	if (proc_mapping_files_were_written())
+		proc_maps_written_expire(now_ns);
 }
 
 /* Pods that map very many files, or have very many roots, leave the agent half of its descriptors: for its connections. */
@@ -142,7 +142,7 @@ static bool is_full(void)
 	return getrlimit(RLIMIT_NOFILE, &l) == 0 && n >= l.rlim_cur / 2;
 }
 
-void maps_file_release(int fd)
+void proc_maps_file_release(int fd)
 {
 	struct shared *s;
 
@@ -183,7 +183,7 @@ static bool is_in_memory(int path_fd, const struct stat *st)
 	return fs.f_type == HUGETLBFS_MAGIC || (fs.f_type == TMPFS_MAGIC && !st->st_nlink);
 }
 
-bool mapping_file_is_unchanged(const struct mapping *m)
+bool proc_mapping_file_is_unchanged(const struct mapping *m)
 {
 	struct stat st;
 
@@ -261,7 +261,7 @@ static int open_in_root(int proc_fd, const struct mapping *m, struct maps_file *
 	return fd < 0 ? -errno : open_checked(fd, m, true, ret);
 }
 
-int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret)
+int proc_maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	if (open_map_file(proc_fd, m, ret) == 0)
 		return 0;
@@ -269,7 +269,7 @@ int maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret)
 }
 
 /* Nothing is opened by it but the directory itself, which the agent made sure of by /proc. */
-int maps_root_open(int proc_fd, int *ret_fd)
+int proc_maps_root_open(int proc_fd, int *ret_fd)
 {
 	int fd = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct shared *s;
@@ -295,7 +295,7 @@ int maps_root_open(int proc_fd, int *ret_fd)
 	return 0;
 }
 
-const char *mappings_problem(void)
+const char *proc_mappings_problem(void)
 {
 	if (capng_get_caps_process() < 0 || capng_have_capability(CAPNG_EFFECTIVE, CAP_SYS_PTRACE))
 		return "";

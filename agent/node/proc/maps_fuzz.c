@@ -41,7 +41,7 @@ static void read_again(const struct mapping *m)
 	_cleanup_free_ char *line = write_line(m);
 	struct mapping again;
 
-	check(maps_parse_line(line, &again) == 0);
+	check(proc_maps_parse_line(line, &again) == 0);
 	check(again.start == m->start && again.end == m->end && again.inode == m->inode &&
 	      again.file_offset == m->file_offset && again.dev_major == m->dev_major &&
 	      again.dev_minor == m->dev_minor && again.writable == m->writable &&
@@ -70,13 +70,13 @@ static void parse_stat(const char *text)
 	struct proc_stat s;
 
 	if (proc_stat_parse(text, &s) == 0)
-		check(stat_parse_start(text, &ticks) == 0 && ticks == s.start_ticks &&
+		check(proc_stat_parse_start(text, &ticks) == 0 && ticks == s.start_ticks &&
 		      strnlen(s.comm, sizeof(s.comm)) < sizeof(s.comm));
-	if (stat_parse_start(text, &ticks) < 0)
+	if (proc_stat_parse_start(text, &ticks) < 0)
 		return;
 	check(ticks <= UINT64_MAX / TICK_NS);
 	named = xasprintf("1 (%s) 9 S 1 2)%s", text, end + 1);
-	check(stat_parse_start(named, &again) == 0 && again == ticks);
+	check(proc_stat_parse_start(named, &again) == 0 && again == ticks);
 	parse_named(text, ticks);
 }
 
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct mapping m;
 
 	parse_stat(text);
-	if (maps_parse_line(text, &m) == 0) {
+	if (proc_maps_parse_line(text, &m) == 0) {
 		check(m.end > m.start && m.path && m.fd == -1);
 		if (m.path[0] != ' ')
 			read_again(&m);

@@ -32,7 +32,7 @@ static int stat_field(const char *text, int n, uint64_t *ret)
 	return 0;
 }
 
-int stat_parse_start(const char *text, uint64_t *ret_ticks)
+int proc_stat_parse_start(const char *text, uint64_t *ret_ticks)
 {
 	uint64_t ticks;
 	int r = stat_field(text, 22, &ticks);
@@ -43,7 +43,7 @@ int stat_parse_start(const char *text, uint64_t *ret_ticks)
 	return 0;
 }
 
-int stat_parse_stack(const char *text, uint64_t *ret_address)
+int proc_stat_parse_stack(const char *text, uint64_t *ret_address)
 {
 	return stat_field(text, 28, ret_address);
 }
@@ -54,7 +54,7 @@ int proc_stat_parse(const char *text, struct proc_stat *ret)
 	struct proc_stat s;
 
 	if (!open || !close || close < open || stat_field(text, 9, &s.flags) < 0 ||
-	    stat_parse_start(text, &s.start_ticks) < 0)
+	    proc_stat_parse_start(text, &s.start_ticks) < 0)
 		return -EINVAL;
 	snprintf(s.comm, sizeof(s.comm), "%.*s", (int)MIN(close - open - 1, 15), open + 1);
 	*ret = s;
@@ -94,7 +94,7 @@ static char *unescape_path(const char *p)
 	return path;
 }
 
-int maps_parse(char *line, struct maps_line *ret)
+int proc_maps_parse(char *line, struct maps_line *ret)
 {
 	struct maps_line l = {.m.fd = -1};
 	struct mapping *m = &l.m;
@@ -124,7 +124,7 @@ int maps_parse(char *line, struct maps_line *ret)
 	return 0;
 }
 
-void maps_take_name(struct mapping *m, const char *name)
+void proc_maps_take_name(struct mapping *m, const char *name)
 {
 	static const char deleted[] = " (deleted)";
 
@@ -136,16 +136,16 @@ void maps_take_name(struct mapping *m, const char *name)
 	m->library = strstr(m->path, ".so") != NULL;
 }
 
-int maps_parse_line(char *line, struct mapping *ret)
+int proc_maps_parse_line(char *line, struct mapping *ret)
 {
 	struct maps_line l;
-	int r = maps_parse(line, &l);
+	int r = proc_maps_parse(line, &l);
 
 	if (r < 0)
 		return r;
 	if (!l.executable)
 		return -ENOENT;
-	maps_take_name(&l.m, l.name);
+	proc_maps_take_name(&l.m, l.name);
 	*ret = l.m;
 	return 0;
 }

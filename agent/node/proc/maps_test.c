@@ -22,7 +22,7 @@ static int parse(const char *text, struct mapping *ret)
 {
 	_cleanup_free_ char *line = xstrdup(text);
 
-	return maps_parse_line(line, ret);
+	return proc_maps_parse_line(line, ret);
 }
 
 static void assert_path(const char *text, const char *path, bool deleted, bool library)
@@ -99,16 +99,16 @@ static void start_time_of_stat(void **state)
 
 	(void)state;
 	assert_int_equal(
-		stat_parse_start(
+		proc_stat_parse_start(
 			"1 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20\n",
 			&ticks),
 		0);
 	assert_int_equal(ticks, 4711);
-	assert_int_equal(stat_parse_start("1 (a) S 1 2 3", &ticks), -EINVAL);
-	assert_int_equal(stat_parse_start("", &ticks), -EINVAL);
+	assert_int_equal(proc_stat_parse_start("1 (a) S 1 2 3", &ticks), -EINVAL);
+	assert_int_equal(proc_stat_parse_start("", &ticks), -EINVAL);
 	assert_int_equal(
-		stat_parse_start("1 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20\n",
-				 &ticks),
+		proc_stat_parse_start("1 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20\n",
+				      &ticks),
 		-EINVAL);
 }
 
@@ -118,15 +118,15 @@ static struct mappings *read_of(pid_t pid)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(mappings_read((struct process_id){start, pid}, 7, &m), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start, pid}, 7, &m), 0);
 	return m;
 }
 
 static void own_process(void **state)
 {
 	struct mappings *m = read_of(getpid());
-	const struct mapping *text = mappings_find(m, (uintptr_t)own_process);
-	const struct mapping *libc = mappings_find(m, (uintptr_t)qsort);
+	const struct mapping *text = proc_mappings_find(m, (uintptr_t)own_process);
+	const struct mapping *libc = proc_mappings_find(m, (uintptr_t)qsort);
 	char self[PATH_MAX] = "";
 	struct stat ours, theirs;
 
@@ -142,12 +142,12 @@ static void own_process(void **state)
 	assert_non_null(libc);
 	assert_true(libc->library);
 	assert_true(libc->fd >= 0);
-	assert_null(mappings_find(m, 0));
-	assert_null(mappings_find(m, 0x7fffffffffffULL << 16));
-	assert_null(mappings_find(m, (uintptr_t)&text));
-	mappings_unref(mappings_ref(m));
+	assert_null(proc_mappings_find(m, 0));
+	assert_null(proc_mappings_find(m, 0x7fffffffffffULL << 16));
+	assert_null(proc_mappings_find(m, (uintptr_t)&text));
+	proc_mappings_unref(proc_mappings_ref(m));
 	assert_int_equal(fcntl(text->fd, F_GETFD), FD_CLOEXEC);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* VmExe and VmLib say what /proc shows of exec_vm in KiB: task_mem() of fs/proc/task_mmu.c. */
@@ -177,13 +177,13 @@ static void executable_pages_as_the_kernel_counts_them(void **state)
 		   -1, 0);
 	after = read_of(getpid());
 	assert_int_equal(after->exec_pages, before->exec_pages); /* writable: not counted */
-	mappings_unref(after);
+	proc_mappings_unref(after);
 	mprotect(jit, 4096, PROT_READ | PROT_EXEC);
 	after = read_of(getpid());
 	assert_int_equal(after->exec_pages, before->exec_pages + 1);
 	assert_int_equal(after->exec_pages * 4, exec_kib(getpid()));
-	mappings_unref(after);
-	mappings_unref(before);
+	proc_mappings_unref(after);
+	proc_mappings_unref(before);
 	munmap(jit, 3 * 4096);
 	munmap(code, 5 * 4096);
 }
@@ -199,22 +199,22 @@ static void root_directory(void **state)
 	assert_int_equal(ours.st_ino, theirs.st_ino);
 	assert_int_equal(ours.st_dev, theirs.st_dev);
 	assert_int_equal(one->root_fd, two->root_fd);
-	mappings_unref(one);
+	proc_mappings_unref(one);
 	assert_int_equal(fcntl(two->root_fd, F_GETFD), FD_CLOEXEC);
-	mappings_unref(two);
+	proc_mappings_unref(two);
 }
 
 static void anonymous_code_is_known(void **state)
 {
 	void *jit = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct mappings *m = read_of(getpid());
-	const struct mapping *x = mappings_find(m, (uintptr_t)jit + 5);
+	const struct mapping *x = proc_mappings_find(m, (uintptr_t)jit + 5);
 
 	(void)state;
 	assert_non_null(x);
 	assert_string_equal(x->path, "");
 	assert_int_equal(x->fd, -1);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(jit, 4096);
 }
 
@@ -223,17 +223,17 @@ static void one_file_has_one_descriptor(void **state)
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	void *again = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	struct mappings *m = read_of(getpid()), *other = read_of(getpid());
-	const struct mapping *a = mappings_find(m, (uintptr_t)again);
-	const struct mapping *b = mappings_find(m, (uintptr_t)own_process);
+	const struct mapping *a = proc_mappings_find(m, (uintptr_t)again);
+	const struct mapping *b = proc_mappings_find(m, (uintptr_t)own_process);
 
 	(void)state;
 	assert_non_null(a);
 	assert_non_null(b);
 	assert_ptr_not_equal(a, b);
 	assert_int_equal(a->fd, b->fd);
-	mappings_unref(other); /* gives back one reference, not one a mapping */
+	proc_mappings_unref(other); /* gives back one reference, not one a mapping */
 	assert_int_equal(fcntl(a->fd, F_GETFD), FD_CLOEXEC);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	munmap(again, 4096);
 	close(fd);
 }
@@ -253,31 +253,31 @@ static void changed_file_is_another_one(void **state)
 	code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(code, MAP_FAILED);
 	before = read_of(getpid());
-	before_ns = mappings_find(before, (uintptr_t)code)->ctime_ns;
+	before_ns = proc_mappings_find(before, (uintptr_t)code)->ctime_ns;
 	do { /* the clock of inodes ticks every few milliseconds */
 		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 		assert_int_equal(futimens(fd, times), 0);
 		after = read_of(getpid());
-		if (mappings_find(after, (uintptr_t)code)->ctime_ns != before_ns)
+		if (proc_mappings_find(after, (uintptr_t)code)->ctime_ns != before_ns)
 			break;
-		mappings_unref(after);
+		proc_mappings_unref(after);
 	} while (true);
-	mappings_unref(before);
-	mappings_unref(after);
+	proc_mappings_unref(before);
+	proc_mappings_unref(after);
 	munmap(code, 4096);
 }
 
 static void processes_share_descriptors(void **state)
 {
 	struct mappings *one = read_of(getpid()), *two = read_of(getpid());
-	int fd = mappings_find(one, (uintptr_t)own_process)->fd;
+	int fd = proc_mappings_find(one, (uintptr_t)own_process)->fd;
 
 	(void)state;
 	assert_true(fd >= 0);
-	assert_int_equal(mappings_find(two, (uintptr_t)own_process)->fd, fd);
-	mappings_unref(one);
+	assert_int_equal(proc_mappings_find(two, (uintptr_t)own_process)->fd, fd);
+	proc_mappings_unref(one);
 	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
-	mappings_unref(two);
+	proc_mappings_unref(two);
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
@@ -326,7 +326,7 @@ static void deleted_program(void **state)
 			assert_int_equal(lseek(x->fd, 0, SEEK_END), n);
 	}
 	assert_true(found);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	close(to[0]);
 	close(to[1]);
 	close(ready[0]);
@@ -340,16 +340,19 @@ static void wrong_process(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(UINT32_MAX, &start), -ESRCH);
-	assert_int_equal(mappings_read((struct process_id){0, UINT32_MAX}, 0, &m), -ESRCH);
+	assert_int_equal(proc_mappings_read((struct process_id){0, UINT32_MAX}, 0, &m), -ESRCH);
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_true(start <= now_boot_ns());
 	/* BPF's value lies within the tick that stat shows; a second away is another process. */
-	assert_int_equal(mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m), 0);
-	mappings_unref(m);
-	assert_int_equal(mappings_read((struct process_id){start + NSEC_PER_SEC, getpid()}, 0, &m),
-			 -ESRCH);
-	assert_int_equal(mappings_read((struct process_id){start - NSEC_PER_SEC, getpid()}, 0, &m),
-			 -ESRCH);
+	assert_int_equal(proc_mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m),
+			 0);
+	proc_mappings_unref(m);
+	assert_int_equal(
+		proc_mappings_read((struct process_id){start + NSEC_PER_SEC, getpid()}, 0, &m),
+		-ESRCH);
+	assert_int_equal(
+		proc_mappings_read((struct process_id){start - NSEC_PER_SEC, getpid()}, 0, &m),
+		-ESRCH);
 }
 
 #define MAPPED_PATH "/tmp/podflame-maps-test-deleted"
@@ -382,8 +385,8 @@ static void the_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read((struct process_id){start, pid}, 0, &m), 0);
-	own = mappings_find(m, (uintptr_t)testliving_waits);
+	assert_int_equal(proc_mappings_read((struct process_id){start, pid}, 0, &m), 0);
+	own = proc_mappings_find(m, (uintptr_t)testliving_waits);
 	assert_non_null(own);
 	assert_true(own->fd >= 0);
 	assert_true(m->root_fd >= 0);
@@ -394,7 +397,7 @@ static void the_first_thread_has_ended(void **state)
 		print_message("no right to open map_files: the deleted file was not opened\n");
 	else
 		assert_true(deleted->fd >= 0);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	testliving_stop(pid);
 }
 
@@ -477,8 +480,8 @@ static void check_written_over(const char *at)
 	assert_int_equal(old->inode, new->inode);
 	assert_maps(old->fd, 'a');
 	assert_maps(new->fd, 'b');
-	mappings_unref(before);
-	mappings_unref(after);
+	proc_mappings_unref(before);
+	proc_mappings_unref(after);
 	testliving_stop(one);
 	testliving_stop(two);
 }
@@ -510,10 +513,11 @@ static void another_program_than_the_kernel_told_of(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read_of((struct process_id){start, pid}, 0, 1, &m), -ESTALE);
+	assert_int_equal(proc_mappings_read_of((struct process_id){start, pid}, 0, 1, &m), -ESTALE);
 	testliving_stop(pid);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read_of((struct process_id){start, getpid()}, 0, 1, &m), -ESTALE);
+	assert_int_equal(proc_mappings_read_of((struct process_id){start, getpid()}, 0, 1, &m),
+			 -ESTALE);
 }
 
 static int open_thread(uint32_t tgid, uint32_t tid)
@@ -570,7 +574,7 @@ static void ended_process(void **state)
 		_exit(0);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	assert_int_equal(mappings_read((struct process_id){start, pid}, 0, &m), -ESRCH);
+	assert_int_equal(proc_mappings_read((struct process_id){start, pid}, 0, &m), -ESRCH);
 	waitpid(pid, NULL, 0);
 }
 
@@ -597,7 +601,7 @@ static void descriptors_are_left(void **state)
 	few = old;
 	few.rlim_cur = 32;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	for (size_t i = 0; i < m->n; i++) {
 		n_open += m->items[i].fd >= 0;
@@ -608,7 +612,7 @@ static void descriptors_are_left(void **state)
 	assert_int_equal(n_open, 16);
 	assert_true(n_refused > 0);
 	assert_int_equal(m->root_fd, -1);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* Every other page of a region is code: so many mappings, and one more than are kept. */
@@ -629,12 +633,12 @@ static void mappings_beyond_the_limit_are_counted(void **state)
 			skip();
 		}
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start), 0);
-	assert_int_equal(mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start, getpid()}, 0, &m), 0);
 	munmap(region, bytes);
 	assert_int_equal(m->n, MAPPINGS_MAX);
 	assert_true(m->truncated);
 	assert_int_equal(counter_get(cut), before + 1);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 int main(void)

@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-struct owner *owner_ref(struct owner *o)
+struct owner *proc_owner_ref(struct owner *o)
 {
 	if (o)
 		__atomic_add_fetch(&o->refs, 1, __ATOMIC_RELAXED);
 	return o;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	if (!o || __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
@@ -63,7 +63,7 @@ static bool owner_equal(const struct owner *a, const struct owner *b)
 {
 	if (a->tags.n != b->tags.n || a->n_targets != b->n_targets ||
 	    a->event_mask != b->event_mask || a->sample_hz != b->sample_hz ||
-	    !event_settings_equal(&a->settings, &b->settings) || a->off_keep != b->off_keep ||
+	    !plan_event_settings_equal(&a->settings, &b->settings) || a->off_keep != b->off_keep ||
 	    a->overhead_percent != b->overhead_percent || a->unnamed != b->unnamed ||
 	    a->java_attach != b->java_attach || !str_equal(a->container_id, b->container_id) ||
 	    !str_equal(a->pod_uid, b->pod_uid))
@@ -91,9 +91,9 @@ static double lowest_limit(const struct plan_pod *pod)
 	return least;
 }
 
-struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
-			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
-			 struct owner *reuse)
+struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *pod,
+			      const struct plan_container *c, const char *unnamed_id,
+			      uint32_t off_keep, struct owner *reuse)
 {
 	struct owner *o = xcalloc(1, sizeof(*o));
 	const struct tags *tags = c ? &c->tags : &pod->tags;
@@ -118,6 +118,6 @@ struct owner *owner_make(const struct plan *plan, const struct plan_pod *pod,
 		add_targets(o, plan, &pod->containers[i]);
 	if (!reuse || !owner_equal(o, reuse))
 		return o;
-	owner_unref(o);
-	return owner_ref(reuse);
+	proc_owner_unref(o);
+	return proc_owner_ref(reuse);
 }

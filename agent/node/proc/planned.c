@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-struct planned_container *planned_container(const struct planned *p, const char *id)
+struct planned_container *proc_planned_container(const struct planned *p, const char *id)
 {
 	struct planned_container *c;
 
@@ -12,7 +12,7 @@ struct planned_container *planned_container(const struct planned *p, const char 
 	return c;
 }
 
-struct planned_pod *planned_pod(const struct planned *p, const char *cgroup_uid)
+struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid)
 {
 	struct planned_pod *pod;
 
@@ -27,9 +27,9 @@ static void add_container(struct planned *p, const struct plan *plan, const stru
 	const struct planned_container *old;
 	struct planned_container *entry;
 
-	if (!c->id || planned_container(p, c->id))
+	if (!c->id || proc_planned_container(p, c->id))
 		return;
-	old = planned_container(before, c->id);
+	old = proc_planned_container(before, c->id);
 	entry = xcalloc(1, sizeof(*entry));
 	*entry = (struct planned_container){
 		.id = c->id, .pod = pod, .container = c, .planned_ns = now_ns};
@@ -38,8 +38,8 @@ static void add_container(struct planned *p, const struct plan *plan, const stru
 		entry->looked_for = old->looked_for;
 		entry->pods_depth = old->pods_depth;
 	}
-	entry->owner = owner_make(plan, pod, c, NULL, old ? old->owner->off_keep : UINT32_MAX,
-				  old ? old->owner : NULL);
+	entry->owner = proc_owner_make(plan, pod, c, NULL, old ? old->owner->off_keep : UINT32_MAX,
+				       old ? old->owner : NULL);
 	HASH_ADD_KEYPTR(hh, p->containers, entry->id, strlen(entry->id), entry);
 }
 
@@ -48,17 +48,17 @@ static void add_pod(struct planned *p, const struct plan_pod *pod, const struct 
 	const struct planned_pod *old;
 	struct planned_pod *entry;
 
-	if (!pod->cgroup_uid || planned_pod(p, pod->cgroup_uid))
+	if (!pod->cgroup_uid || proc_planned_pod(p, pod->cgroup_uid))
 		return;
-	old = planned_pod(before, pod->cgroup_uid);
+	old = proc_planned_pod(before, pod->cgroup_uid);
 	entry = xcalloc(1, sizeof(*entry));
 	*entry = (struct planned_pod){
 		.cgroup_uid = pod->cgroup_uid, .pod = pod, .pods_depth = old ? old->pods_depth : 0};
 	HASH_ADD_KEYPTR(hh, p->pods, entry->cgroup_uid, strlen(entry->cgroup_uid), entry);
 }
 
-void planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
-		  uint64_t now_ns)
+void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
+		       uint64_t now_ns)
 {
 	*p = (struct planned){0};
 	for (size_t i = 0; plan && i < plan->n_pods; i++) {
@@ -70,14 +70,14 @@ void planned_fill(struct planned *p, const struct plan *plan, const struct plann
 	}
 }
 
-void planned_done(struct planned *p)
+void proc_planned_done(struct planned *p)
 {
 	struct planned_container *c, *ctmp;
 	struct planned_pod *pod, *tmp;
 
 	HASH_ITER (hh, p->containers, c, ctmp) {
 		HASH_DEL(p->containers, c);
-		owner_unref(c->owner);
+		proc_owner_unref(c->owner);
 		free(c);
 	}
 	HASH_ITER (hh, p->pods, pod, tmp) {

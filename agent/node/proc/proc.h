@@ -18,7 +18,7 @@ struct cgroup_ref {
 };
 /* Any path of cgroup v1 or v2, cgroupfs or systemd driver, containerd, CRI-O, Docker, nested
  * kubepods (the deepest match wins); -ENOENT: no pod in it. */
-int cgroup_parse_path(const char *path, struct cgroup_ref *ret);
+int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret);
 
 /* ---- hierarchy ---- */
 struct cgroup_hierarchy {
@@ -26,22 +26,22 @@ struct cgroup_hierarchy {
 	char controller[32];		/* v1: "memory", "cpu", "pids"; v2: "" */
 	char mount[256];		/* "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified" */
 	uint32_t hierarchy_id;		/* 0: v2 */
-	/* v1: index into task->cgroups->subsys. Always UINT32_MAX from cgroup_choose: only probe may read
+	/* v1: index into task->cgroups->subsys. Always UINT32_MAX from proc_cgroup_choose: only probe may read
 	 * BTF, it looks up "<controller>_cgrp_id" of enum cgroup_subsys_id at load. */
 	uint32_t subsys_index;
 	char cpu_mount[256], cpuacct_mount[256];	/* v1: where CPU time is told; "": in v2 */
 };
 /* force: "" | "v2" | "v1:memory" ... ; -ENOENT with reterr when there is none. */
-int cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
+int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
 /* id of a cgroup directory, as BPF sees it; path relative to the hierarchy's mount. */
-int cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id);
+int proc_cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id);
 
 /* What a cgroup used since it was made, and was kept from using by its cpu.max (v1: cpu.cfs_quota_us). */
 struct cgroup_cpu {
 	uint64_t usage_ns, throttled_ns, n_throttled;
 };
 /* os or files worker. -ESTALE, -ENOENT: the cgroup is gone; -EPERM: no CAP_DAC_READ_SEARCH; -ENODATA: its CPU time is not told. */
-int cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id, struct cgroup_cpu *ret);
+int proc_cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id, struct cgroup_cpu *ret);
 
 /* ---- a process ---- */
 /*
@@ -117,16 +117,16 @@ static inline uint64_t mapping_load(const struct mapping *m)
 	return m->start - (m->copy ? m->backing_offset : m->file_offset);
 }
 /* Whether the file that m->fd is of still has m->ctime_ns: what is read of it before this call is what was mapped. */
-bool mapping_file_is_unchanged(const struct mapping *m);
+bool proc_mapping_file_is_unchanged(const struct mapping *m);
 /*
  * Whether a file was written after it was opened here: its names and unwind rows are not of what
- * runs there. mapping_files_look() finds that out, about 1 us a file that mappings hold; the caller
+ * runs there. proc_mapping_files_look() finds that out, about 1 us a file that mappings hold; the caller
  * does it after samples were taken and before they get names. It asks no server and no daemon of a
  * file system. Any thread.
  */
-void mapping_files_look(void);
-bool mapping_files_were_written(void); /* any of them */
-bool mapping_file_was_written(const struct mapping *m);
+void proc_mapping_files_look(void);
+bool proc_mapping_files_were_written(void); /* any of them */
+bool proc_mapping_file_was_written(const struct mapping *m);
 /*
  * After a reading of a process's mappings the agent owes a pause of MAPPINGS_REST times its cost,
  * so that a program with 60,000 changing mappings costs no more than one with few. It may be
@@ -151,18 +151,18 @@ static inline void mappings_count_resting(void)
 }
 /* Reads /proc/PID/maps and opens the files; os worker. -ESRCH: gone or ending, another process by now, a kernel thread.
  * One clock tick of difference in id.start_boottime_ns is none. */
-int mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret);
+int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings **ret);
 /*
  * The same of the program that BPF told of, with the low half of mm->start_stack; 0: not known. -ESTALE: it is another one
  * by now, whose mappings are not of that exec.
  */
-int mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
+int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
 		     struct mappings **ret);
 /* Why frames of other processes have no names here; "": nothing known. */
-const char *mappings_problem(void);
-struct mappings *mappings_ref(struct mappings *m);
-struct mappings *mappings_unref(struct mappings *m);
-const struct mapping *mappings_find(const struct mappings *m, uint64_t address);
+const char *proc_mappings_problem(void);
+struct mappings *proc_mappings_ref(struct mappings *m);
+struct mappings *proc_mappings_unref(struct mappings *m);
+const struct mapping *proc_mappings_find(const struct mappings *m, uint64_t address);
 /* Start time of a process as BPF's task->start_boottime (10 ms grain of /proc/PID/stat: compare with tolerance). */
 int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 /* 0: it is the process that started then, by that tolerance; -ESRCH: gone, or another one. */
@@ -210,62 +210,62 @@ struct owner {
 	char **target_uids;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;		/* as procs_filter has it */
+	uint32_t off_keep;		/* as proc_containers_filter has it */
 	double overhead_percent;	/* 0: no limit */
 	bool java_attach;		/* JVMs may be asked for their perf maps */
 	bool unnamed;			/* the API server does not name this container (yet): may be the sandbox */
 };
-struct owner *owner_ref(struct owner *o);	/* any thread */
-struct owner *owner_unref(struct owner *o);
+struct owner *proc_owner_ref(struct owner *o);	/* any thread */
+struct owner *proc_owner_unref(struct owner *o);
 
 /* ---- the table: loop thread; now_ns is CLOCK_BOOTTIME ---- */
-struct procs;
-struct procs_filter {			/* wanted content of the BPF filter */
+struct containers;
+struct container_filter {			/* wanted content of the BPF filter */
 	uint64_t cgroup_id;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_note, off_keep;	/* off-cpu: procs_keep_off; off_note 0: all */
+	uint32_t off_note, off_keep;	/* off-cpu: proc_containers_keep_off; off_note 0: all */
 	bool listed;
 	bool context;			/* samples carry the call they were taken in */
 };
-int procs_new(struct procs **ret);
-struct procs *procs_free(struct procs *p);
+int proc_containers_new(struct containers **ret);
+struct containers *proc_containers_free(struct containers *p);
 /*
  * Takes over a new plan (freed by procs). Containers whose cgroup is not known
- * yet (procs_wants_scan) are looked up by cgroup_scan on the os worker.
+ * yet (proc_containers_wants_scan) are looked up by proc_cgroup_scan on the os worker.
  */
-void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns);
-const struct plan *procs_plan(const struct procs *p);
-bool procs_wants_scan(const struct procs *p);
-/* Walks the hierarchy once for all cgroups that name a pod; os worker; the result goes to procs_scanned. */
+void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now_ns);
+const struct plan *proc_containers_plan(const struct containers *p);
+bool proc_containers_wants_scan(const struct containers *p);
+/* Walks the hierarchy once for all cgroups that name a pod; os worker; the result goes to proc_containers_scanned. */
 struct cgroup_scan;
-int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret);
-struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s);
-void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns);
+int proc_cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret);
+struct cgroup_scan *proc_cgroup_scan_free(struct cgroup_scan *s);
+void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, uint64_t now_ns);
 /* From BPF: a cgroup was made or removed. */
-void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
+void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
 		  uint64_t now_ns);
 /*
  * Never more than hz for this container, whatever the plan says; 0 lifts the cap. False: too many containers have a limit
  * (counted), the plan's rate holds.
  */
-bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz);
+bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsigned hz);
 /*
  * Off-cpu of this container notes a switch with probability (note + 1) / 2^32, and keeps it with (keep + 1) / 2^32,
  * which is not more; UINT32_MAX: each. Its owner, taken anew, says what is kept from now on: what was kept before has
  * the owner of before. False: too many containers have a limit (counted), each switch of this one is looked at.
  */
-bool procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep);
+bool proc_containers_keep_off(struct containers *p, const char *container_id, uint32_t note, uint32_t keep);
 /* What the BPF filter should hold now; borrowed until the next call. Changes when *ret_changed. */
-const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
+const struct container_filter *proc_containers_filter(struct containers *p, uint64_t now_ns, size_t *ret_n, bool *ret_changed);
 /* Each container that is selected now, by its own cgroup (not those below it). The owner is borrowed. */
 typedef void procs_container_fn(uint64_t cgroup_id, struct owner *o, void *arg);
-void procs_each_container(const struct procs *p, procs_container_fn *fn, void *arg);
+void proc_containers_each_container(const struct containers *p, procs_container_fn *fn, void *arg);
 /*
  * Who owns samples of this cgroup that were taken up to *ret_until_ns (UINT64_MAX: it is selected
  * now; else when that ended); NULL: nobody (sandbox, excluded, gone for more than 60 s). New reference.
  */
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns);
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id, uint64_t *ret_until_ns);
 
 /* ---- memory of the agent itself ---- */
 /*

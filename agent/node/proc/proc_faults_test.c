@@ -24,7 +24,7 @@ static int choose(void *arg)
 	(void)arg;
 	memset(&h, 0x5a, sizeof(h));
 	untouched = h;
-	r = cgroup_choose("", &h, &e);
+	r = proc_cgroup_choose("", &h, &e);
 	if (r)
 		assert_memory_equal(&h, &untouched, sizeof(h));
 	return r;
@@ -39,21 +39,21 @@ static int scan(void *arg)
 
 	(void)arg;
 	snprintf(h.mount, sizeof(h.mount), "%s", dir);
-	r = cgroup_scan(&h, &s);
+	r = proc_cgroup_scan(&h, &s);
 	if (r)
 		assert_null(s);
 	else
 		assert_true(s->n == 3 || s->truncated);
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 	return r;
 }
 
 /* A copy of code of the C library is that, or nobody's. */
 static void check_mappings(const struct mappings *m)
 {
-	const struct mapping *copy = mappings_find(m, (uint64_t)qsort);
+	const struct mapping *copy = proc_mappings_find(m, (uint64_t)qsort);
 
-	assert_non_null(mappings_find(m, (uint64_t)proc_check));
+	assert_non_null(proc_mappings_find(m, (uint64_t)proc_check));
 	assert_non_null(copy);
 	assert_true(copy->copy || !copy->path[0]);
 	assert_true(!copy->copy || copy->fd >= 0 || copy->open_error);
@@ -67,12 +67,12 @@ static int mappings(void *arg)
 
 	(void)arg;
 	if (!r)
-		r = mappings_read((struct process_id){started, getpid()}, 1, &m);
+		r = proc_mappings_read((struct process_id){started, getpid()}, 1, &m);
 	if (r)
 		assert_null(m);
 	else
 		check_mappings(m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return r;
 }
 
@@ -93,14 +93,14 @@ static int cpu(void *arg)
 	struct cgroup_cpu used = {7, 7, 7};
 	struct cgroup_hierarchy h;
 	uint64_t id = 0;
-	int r = cgroup_choose("", &h, NULL);
+	int r = proc_cgroup_choose("", &h, NULL);
 
 	(void)arg;
 	if (!r)
-		r = cgroup_id_of(&h, "", &id);
+		r = proc_cgroup_id_of(&h, "", &id);
 	if (r)
 		return r;
-	r = cgroup_cpu_read(&h, id, &used);
+	r = proc_cgroup_cpu_read(&h, id, &used);
 	if (r)
 		assert_true(used.usage_ns == 7 && used.throttled_ns == 7);
 	return r == -ENODATA ? 0 : r; /* v1 without it; the root has no cpu.max */

@@ -83,7 +83,7 @@ static void test_paths(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(path_cases); i++) {
 		const struct path_case *c = &path_cases[i];
 		struct cgroup_ref ref;
-		int r = cgroup_parse_path(c->path, &ref);
+		int r = proc_cgroup_parse_path(c->path, &ref);
 
 		if (r != (c->uid ? 0 : -ENOENT))
 			fail_msg("%s: %d", c->path, r);
@@ -104,7 +104,7 @@ static void test_long_names(void **state)
 	struct cgroup_ref ref;
 
 	memset(path + strlen(path), 'x', 7000);
-	assert_int_equal(cgroup_parse_path(path, &ref), -ENOENT);
+	assert_int_equal(proc_cgroup_parse_path(path, &ref), -ENOENT);
 	(void)state;
 }
 
@@ -134,7 +134,8 @@ static void expect_choice(const char *mountinfo, const char *force, const char *
 	struct field_error err = {0};
 
 	pods_at = pods;
-	assert_int_equal(cgroup_choose_from(mountinfo, controllers, force, has_pods, &h, &err), 0);
+	assert_int_equal(proc_cgroup_choose_from(mountinfo, controllers, force, has_pods, &h, &err),
+			 0);
 	assert_string_equal(h.mount, mount);
 	assert_int_equal(h.hierarchy_id, id);
 	assert_int_equal(h.v2, id == 0);
@@ -166,10 +167,11 @@ static void test_choose(void **state)
 	expect_choice(hybrid, "v2", NULL, "/sys/fs/cgroup/unified", 0);
 	expect_choice(hybrid, "v1:cpu", NULL, "/sys/fs/cgroup/cpu", 1);
 	expect_choice(view, NULL, NULL, "/host/memory", 4);
-	assert_int_equal(cgroup_choose_from(pure, "", "v1:memory", has_pods, &h, &err), -ENOENT);
+	assert_int_equal(proc_cgroup_choose_from(pure, "", "v1:memory", has_pods, &h, &err),
+			 -ENOENT);
 	assert_string_equal(err.reason, "v1:memory is not mounted here");
-	assert_int_equal(cgroup_choose_from(pure, "", "v3", has_pods, &h, &err), -EINVAL);
-	assert_int_equal(cgroup_choose_from("", "", "", has_pods, &h, &err), -ENOENT);
+	assert_int_equal(proc_cgroup_choose_from(pure, "", "v3", has_pods, &h, &err), -EINVAL);
+	assert_int_equal(proc_cgroup_choose_from("", "", "", has_pods, &h, &err), -ENOENT);
 	(void)state;
 }
 
@@ -191,7 +193,7 @@ static void scan_tree(const char *force)
 	size_t n_at_mount, n_found = 0;
 	uint64_t ids[4];
 
-	if (cgroup_choose(force, &h, &err)) {
+	if (proc_cgroup_choose(force, &h, &err)) {
 		print_message("skipped: %s: %s\n", force, err.reason);
 		skip();
 	}
@@ -202,14 +204,14 @@ static void scan_tree(const char *force)
 		print_message("skipped: %s: %s\n", path, strerror(errno));
 		skip();
 	}
-	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[0]), 0);
+	assert_int_equal(proc_cgroup_id_of(&h, path + n_at_mount, &ids[0]), 0);
 	assert_int_equal(make(path, "pod" UID), 0);
-	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[1]), 0);
+	assert_int_equal(proc_cgroup_id_of(&h, path + n_at_mount, &ids[1]), 0);
 	assert_int_equal(make(path, ID), 0);
-	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[2]), 0);
+	assert_int_equal(proc_cgroup_id_of(&h, path + n_at_mount, &ids[2]), 0);
 	assert_int_equal(make(path, "child"), 0);
-	assert_int_equal(cgroup_id_of(&h, path + n_at_mount, &ids[3]), 0);
-	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_int_equal(proc_cgroup_id_of(&h, path + n_at_mount, &ids[3]), 0);
+	assert_int_equal(proc_cgroup_scan(&h, &s), 0);
 	for (int i = 0; i < 4; i++, *strrchr(path, '/') = '\0')
 		assert_int_equal(rmdir(path), 0);
 	for (size_t i = 0; i < s->n; i++)
@@ -223,7 +225,7 @@ static void scan_tree(const char *force)
 			assert_int_equal(s->items[i].ref.nested, k == 3);
 		}
 	assert_int_equal(n_found, 3);
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 }
 
 static void test_scan_v1(void **state)
@@ -261,14 +263,14 @@ static void test_scan_limit(void **state)
 		snprintf(path, sizeof(path), "%s/%05u", dir, i);
 		assert_int_equal(mkdir(path, 0700), 0);
 	}
-	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_int_equal(proc_cgroup_scan(&h, &s), 0);
 	assert_false(s->truncated);
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 	snprintf(path, sizeof(path), "%s/one-more", dir);
 	assert_int_equal(mkdir(path, 0700), 0);
-	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_int_equal(proc_cgroup_scan(&h, &s), 0);
 	assert_true(s->truncated);
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 	assert_int_equal(dropped("scan_limit") - limited, 1);
 	assert_int_equal(dropped("not_permitted"), refused);
 	assert_int_equal(testdir_remove(dir), 0);
@@ -295,12 +297,12 @@ static void test_scan_not_permitted(void **state)
 	assert_int_equal(mkdir(path, 0755), 0);
 	assert_int_equal(chmod(dir, 0755), 0);
 	assert_int_equal(seteuid(65534), 0);
-	assert_int_equal(cgroup_scan(&h, &s), 0);
+	assert_int_equal(proc_cgroup_scan(&h, &s), 0);
 	assert_int_equal(seteuid(0), 0);
 	assert_true(s->truncated);
 	assert_int_equal(dropped("scan_limit"), limited);
 	assert_int_equal(dropped("not_permitted") - refused, 1);
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 	assert_int_equal(testdir_remove(dir), 0);
 	(void)state;
 }
@@ -310,8 +312,8 @@ static void test_id_of_missing(void **state)
 	struct cgroup_hierarchy h = {.mount = "/proc"};
 	uint64_t id;
 
-	assert_int_equal(cgroup_id_of(&h, "no-such", &id), -ENOENT);
-	assert_int_equal(cgroup_id_of(&h, "self/stat", &id), -ENOTDIR);
+	assert_int_equal(proc_cgroup_id_of(&h, "no-such", &id), -ENOENT);
+	assert_int_equal(proc_cgroup_id_of(&h, "self/stat", &id), -ENOTDIR);
 	(void)state;
 }
 
@@ -319,35 +321,35 @@ static void test_id_of_missing(void **state)
 
 #define S NSEC_PER_SEC
 
-static struct procs *make_procs(void)
+static struct containers *make_procs(void)
 {
-	struct procs *p;
+	struct containers *p;
 
-	procs_new(&p);
+	proc_containers_new(&p);
 	return p;
 }
 
-static size_t n_filter(struct procs *p, uint64_t now_ns, bool changed)
+static size_t n_filter(struct containers *p, uint64_t now_ns, bool changed)
 {
 	bool is_changed;
 	size_t n;
 
-	procs_filter(p, now_ns, &n, &is_changed);
+	proc_containers_filter(p, now_ns, &n, &is_changed);
 	assert_int_equal(is_changed, changed);
 	return n;
 }
 
 /* container tag of the owner, "" if it has none, "nobody" without owner */
-static const char *container_of(struct procs *p, uint64_t id, uint64_t *ret_until)
+static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret_until)
 {
 	static char text[64];
-	struct owner *o = procs_owner(p, id, ret_until);
+	struct owner *o = proc_containers_owner(p, id, ret_until);
 
 	snprintf(text, sizeof(text), "%s", o ? "" : "nobody");
 	for (size_t i = 0; o && i < o->tags.n; i++)
 		if (streq(o->tags.items[i].key, "container"))
 			snprintf(text, sizeof(text), "%s", o->tags.items[i].value);
-	owner_unref(o);
+	proc_owner_unref(o);
 	return text;
 }
 
@@ -355,117 +357,117 @@ static const char *container_of(struct procs *p, uint64_t id, uint64_t *ret_unti
 static void test_trace_context_reaches_the_filter(void **state)
 {
 	(void)state;
-	struct procs *p = NULL;
-	const struct procs_filter *f;
+	struct containers *p = NULL;
+	const struct container_filter *f;
 	struct plan *plan;
 	bool changed;
 	size_t n;
 
-	assert_int_equal(procs_new(&p), 0);
-	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
-	procs_apply(p, testplan(UID, UID, ID, true), 2 * S);
-	f = procs_filter(p, 2 * S, &n, &changed);
+	assert_int_equal(proc_containers_new(&p), 0);
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 2 * S);
+	f = proc_containers_filter(p, 2 * S, &n, &changed);
 	assert_int_equal(n, 3);
 	assert_false(f[0].context || f[1].context || f[2].context);
 	plan = testplan(UID, UID, ID, true);
 	plan->pods[0].containers[0].trace_context = true;
-	procs_apply(p, plan, 3 * S);
-	f = procs_filter(p, 3 * S, &n, &changed);
+	proc_containers_apply(p, plan, 3 * S);
+	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 3);
 	assert_false(f[0].context);
 	assert_true(f[1].context && f[2].context);
 	plan = testplan(UID, UID, ID, true);
 	plan->pods[0].containers[0].trace_context = plan->pods[0].arm_trace_context = true;
-	procs_apply(p, plan, 4 * S);
-	f = procs_filter(p, 4 * S, &n, &changed);
+	proc_containers_apply(p, plan, 4 * S);
+	f = proc_containers_filter(p, 4 * S, &n, &changed);
 	assert_true(f[0].context && f[1].context && f[2].context);
-	procs_free(p);
+	proc_containers_free(p);
 }
 
 static void test_selected_container(void **state)
 {
-	struct procs *p = make_procs();
-	const struct procs_filter *f;
+	struct containers *p = make_procs();
+	const struct container_filter *f;
 	uint64_t until;
 	struct owner *o;
 	bool changed;
 	size_t n;
 
-	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
-	procs_cgroup(p, 20, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/child", false, 1 * S);
+	proc_containers_cgroup(p, 20, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
 	assert_int_equal(n_filter(p, 1 * S, false), 0);
-	procs_apply(p, testplan(UID, UID, ID, false), 2 * S);
-	assert_true(procs_wants_scan(p));
-	f = procs_filter(p, 2 * S, &n, &changed);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 2 * S);
+	assert_true(proc_containers_wants_scan(p));
+	f = proc_containers_filter(p, 2 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 2);
 	assert_int_equal(f[0].cgroup_id, 11);
 	assert_int_equal(f[1].cgroup_id, 12);
 	assert_int_equal(f[1].sample_hz, 99);
-	o = procs_owner(p, 12, &until);
+	o = proc_containers_owner(p, 12, &until);
 	assert_string_equal(o->container_id, ID);
 	assert_string_equal(o->pod_uid, UID);
 	assert_int_equal(o->n_targets, 1);
 	assert_string_equal(o->target_uids[0], "t1");
 	assert_true(until == UINT64_MAX);
-	owner_unref(o);
+	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 10, &until), "nobody");
 	assert_string_equal(container_of(p, 20, &until), "nobody");
 	/* The same plan again: nothing to write to the kernel. */
-	procs_apply(p, testplan(UID, UID, ID, false), 3 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
 	/* Deselected: what was taken before still has its owner. */
-	procs_apply(p, NULL, 4 * S);
+	proc_containers_apply(p, NULL, 4 * S);
 	assert_int_equal(n_filter(p, 4 * S, true), 0);
 	assert_string_equal(container_of(p, 11, &until), "main");
 	assert_true(until == 4 * S);
 	assert_int_equal(n_filter(p, 70 * S, false), 0);
 	assert_string_equal(container_of(p, 11, &until), "nobody");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
 /* A job's container is seen and attributed before the API server names it. */
 static void test_armed_pod(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until;
 	struct owner *o;
 
-	procs_apply(p, testplan(UID, UID, NULL, true), 1 * S);
-	assert_false(procs_wants_scan(p));
-	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
+	proc_containers_apply(p, testplan(UID, UID, NULL, true), 1 * S);
+	assert_false(proc_containers_wants_scan(p));
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	assert_int_equal(n_filter(p, 2 * S, true), 1);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 2 * S); /* sandbox */
-	procs_cgroup(p, 12, 10, "/kubepods/pod" UID "/" ID, false, 3 * S);
-	procs_cgroup(p, 13, 10, "/kubepods/pod" UID "/crio-conmon-" ID, false, 3 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 2 * S); /* sandbox */
+	proc_containers_cgroup(p, 12, 10, "/kubepods/pod" UID "/" ID, false, 3 * S);
+	proc_containers_cgroup(p, 13, 10, "/kubepods/pod" UID "/crio-conmon-" ID, false, 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, true), 3);
-	o = procs_owner(p, 12, &until);
+	o = proc_containers_owner(p, 12, &until);
 	assert_true(o->unnamed);
 	assert_string_equal(o->container_id, ID);
 	assert_int_equal(o->n_targets, 1);
-	owner_unref(o);
+	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 12, &until), "");
 	assert_string_equal(container_of(p, 13, &until), "nobody");
 	/* Named: tags get the container. The sandbox stays unnamed and is dropped after a while. */
-	procs_apply(p, testplan(UID, UID, ID, true), 4 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 4 * S);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_int_equal(n_filter(p, 40 * S, true), 2);
 	container_of(p, 11, &until);
 	assert_true(until == 40 * S);
 	/* Gone, but late samples have their owner for a minute. */
-	procs_cgroup(p, 12, 10, "", true, 41 * S);
+	proc_containers_cgroup(p, 12, 10, "", true, 41 * S);
 	assert_int_equal(n_filter(p, 41 * S, true), 1);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_true(until == 41 * S);
 	n_filter(p, 102 * S, false);
 	assert_string_equal(container_of(p, 12, &until), "nobody");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -481,79 +483,79 @@ static void scan_add(struct cgroup_scan *s, uint64_t id, uint64_t parent, const 
 {
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n] = (struct scanned){.id = id, .parent_id = parent};
-	assert_int_equal(cgroup_parse_path(path, &s->items[s->n++].ref), 0);
+	assert_int_equal(proc_cgroup_parse_path(path, &s->items[s->n++].ref), 0);
 }
 
 static void test_scanned(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	struct cgroup_scan *s = make_scan(2 * S);
 	uint64_t until;
 
-	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
 	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2); /* sandbox: everybody else is named */
-	procs_scanned(p, s, 3 * S);
-	assert_false(procs_wants_scan(p));
+	proc_containers_scanned(p, s, 3 * S);
+	assert_false(proc_containers_wants_scan(p));
 	assert_int_equal(n_filter(p, 3 * S, true), 2);
 	assert_string_equal(container_of(p, 11, &until), "nobody");
 	assert_string_equal(container_of(p, 12, &until), "main");
-	cgroup_scan_free(s);
+	proc_cgroup_scan_free(s);
 	/* What a scan no longer finds is gone, except what was made after it began. */
-	procs_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
+	proc_containers_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
 	s = make_scan(5 * S);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
-	procs_scanned(p, s, 7 * S);
+	proc_containers_scanned(p, s, 7 * S);
 	assert_int_equal(n_filter(p, 7 * S, true), 2);
 	container_of(p, 12, &until);
 	assert_true(until == 7 * S);
 	container_of(p, 14, &until);
 	assert_true(until == UINT64_MAX);
-	cgroup_scan_free(s);
-	procs_free(p);
+	proc_cgroup_scan_free(s);
+	proc_containers_free(p);
 	(void)state;
 }
 
 /* A container that starts while a scan is under way is found by it before the kernel's word of it is read. */
 static void test_scanned_before_it_was_told_89_92(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	struct cgroup_scan *s = make_scan(2 * S);
 	uint64_t until;
 	struct owner *o;
 
-	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
 	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
-	procs_scanned(p, s, 3 * S);
-	cgroup_scan_free(s);
+	proc_containers_scanned(p, s, 3 * S);
+	proc_cgroup_scan_free(s);
 	assert_int_equal(n_filter(p, 3 * S, true), 1);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 3 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, true), 2);
-	o = procs_owner(p, 11, &until);
+	o = proc_containers_owner(p, 11, &until);
 	assert_non_null(o);
 	assert_string_equal(o->container_id, ID2);
-	owner_unref(o);
-	procs_free(p);
+	proc_owner_unref(o);
+	proc_containers_free(p);
 	(void)state;
 }
 
 /* The path of a static pod says the hash of its manifest, on every node of the kernel (kind). */
 static void test_static_pod(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until;
 
-	procs_apply(p, testplan(UID, HASH, ID, true), 1 * S);
-	procs_cgroup(p, 10, 1, "/kubepods/pod" HASH, false, 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" HASH "/" ID, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, HASH, ID, true), 1 * S);
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" HASH, false, 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" HASH "/" ID, false, 1 * S);
 	assert_int_equal(n_filter(p, 1 * S, true), 2);
-	procs_cgroup(p, 20, 2, "/node2/kubepods/pod" HASH, false, 2 * S);
-	procs_cgroup(p, 21, 20, "/node2/kubepods/pod" HASH "/" ID2, false, 2 * S);
+	proc_containers_cgroup(p, 20, 2, "/node2/kubepods/pod" HASH, false, 2 * S);
+	proc_containers_cgroup(p, 21, 20, "/node2/kubepods/pod" HASH "/" ID2, false, 2 * S);
 	assert_string_equal(container_of(p, 21, &until), "nobody");
 	assert_string_equal(container_of(p, 11, &until), "main");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -567,22 +569,22 @@ static void note_container(uint64_t cgroup_id, struct owner *o, void *arg)
 static void test_cluster_in_container(void **state)
 {
 #define INNER "/kubepods/pod" UID "/" ID "/kubepods/pod" UID2
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until, seen = 0;
 
-	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/kubepods", false, 1 * S);
-	procs_cgroup(p, 13, 12, INNER, false, 1 * S);
-	procs_cgroup(p, 14, 13, INNER "/" ID2, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/kubepods", false, 1 * S);
+	proc_containers_cgroup(p, 13, 12, INNER, false, 1 * S);
+	proc_containers_cgroup(p, 14, 13, INNER "/" ID2, false, 1 * S);
 	assert_string_equal(container_of(p, 14, &until), "main");
 	assert_int_equal(n_filter(p, 1 * S, true), 4);
-	procs_each_container(p, note_container, &seen);
+	proc_containers_each_container(p, note_container, &seen);
 	assert_int_equal(seen, 11); /* once, by its own cgroup */
-	procs_cgroup(p, 11, 10, "", true, 2 * S);
-	procs_each_container(p, note_container, &seen);
+	proc_containers_cgroup(p, 11, 10, "", true, 2 * S);
+	proc_containers_each_container(p, note_container, &seen);
 	assert_int_equal(seen, 11);
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -590,38 +592,38 @@ static void test_cluster_in_container(void **state)
 static void test_names_that_are_anothers(void **state)
 {
 #define FORGED "/kubepods/pod" UID2 "/" ID2 "/kubepods/pod" UID
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until;
 
-	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	/* Before the one it is named after: until that comes it may be a cluster inside a container. */
-	procs_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
-	procs_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
+	proc_containers_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
 	assert_int_equal(n_filter(p, 2 * S, true), 2);
 	container_of(p, 5, &until);
 	assert_true(until == 2 * S);
-	procs_cgroup(p, 20, 4, FORGED, false, 3 * S);
-	procs_cgroup(p, 21, 20, FORGED "/" ID, false, 3 * S);
-	procs_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
+	proc_containers_cgroup(p, 20, 4, FORGED, false, 3 * S);
+	proc_containers_cgroup(p, 21, 20, FORGED "/" ID, false, 3 * S);
+	proc_containers_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
 	for (uint64_t id = 20; id <= 22; id++)
 		assert_string_equal(container_of(p, id, &until), "nobody");
 	assert_string_equal(container_of(p, 11, &until), "main");
 	/* Also when the other has ended. */
-	procs_cgroup(p, 11, 10, "", true, 4 * S);
-	procs_cgroup(p, 10, 1, "", true, 4 * S);
-	procs_apply(p, testplan(UID, UID, ID, true), 5 * S);
-	procs_cgroup(p, 23, 20, FORGED "/" ID, false, 5 * S);
+	proc_containers_cgroup(p, 11, 10, "", true, 4 * S);
+	proc_containers_cgroup(p, 10, 1, "", true, 4 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 5 * S);
+	proc_containers_cgroup(p, 23, 20, FORGED "/" ID, false, 5 * S);
 	assert_int_equal(n_filter(p, 5 * S, true), 0);
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
 /* The same of a container that is selected itself: its samples bear its own name. */
 static void test_names_that_are_anothers_below_a_selected_one(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	struct plan *plan = testplan(UID, UID, ID, false), *more = testplan(UID2, UID2, ID2, false);
 	struct owner *o;
 	uint64_t until;
@@ -629,24 +631,24 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
 	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
 	plan_free(more);
-	procs_apply(p, plan, 1 * S);
-	procs_cgroup(p, 10, 1, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	procs_cgroup(p, 11, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
-	procs_cgroup(p, 12, 11, "/kubepods/pod" UID2 "/" ID2 "/kubepods", false, 1 * S);
-	procs_cgroup(p, 13, 12, FORGED, false, 1 * S);
-	procs_cgroup(p, 14, 13, FORGED "/" ID, false, 1 * S);
-	o = procs_owner(p, 14, &until);
+	proc_containers_apply(p, plan, 1 * S);
+	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 11, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
+	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID2 "/" ID2 "/kubepods", false, 1 * S);
+	proc_containers_cgroup(p, 13, 12, FORGED, false, 1 * S);
+	proc_containers_cgroup(p, 14, 13, FORGED "/" ID, false, 1 * S);
+	o = proc_containers_owner(p, 14, &until);
 	assert_non_null(o);
 	assert_string_equal(o->container_id, ID2);
-	owner_unref(o);
-	procs_free(p);
+	proc_owner_unref(o);
+	proc_containers_free(p);
 	(void)state;
 }
 
 /* The one of that name had ended before the agent began: another container of the node tells how deep they lie. */
 static void test_names_that_are_anothers_who_had_ended(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	struct plan *plan = testplan(UID, UID, ID, true);
 	struct plan *more = testplan("c0ffee00-0000-4000-8000-000000000001",
 				     "c0ffee00-0000-4000-8000-000000000001", C64(9), false);
@@ -655,43 +657,44 @@ static void test_names_that_are_anothers_who_had_ended(void **state)
 	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
 	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
 	plan_free(more);
-	procs_apply(p, plan, 1 * S);
-	procs_cgroup(p, 20, 4, FORGED, false, 1 * S);
-	procs_cgroup(p, 21, 20, FORGED "/" ID, false, 1 * S);
-	procs_cgroup(p, 30, 1, "/kubepods/podc0ffee00-0000-4000-8000-000000000001/" C64(9), false,
-		     2 * S);
+	proc_containers_apply(p, plan, 1 * S);
+	proc_containers_cgroup(p, 20, 4, FORGED, false, 1 * S);
+	proc_containers_cgroup(p, 21, 20, FORGED "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 30, 1,
+			       "/kubepods/podc0ffee00-0000-4000-8000-000000000001/" C64(9), false,
+			       2 * S);
 	assert_int_equal(n_filter(p, 2 * S, true), 1);
 	container_of(p, 21, &until);
 	assert_true(until == 2 * S);
-	procs_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
+	proc_containers_cgroup(p, 22, 20, FORGED "/" C64(8), false, 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 1);
 	assert_string_equal(container_of(p, 22, &until), "nobody");
 	assert_string_equal(container_of(p, 30, &until), "main");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
 static void test_cap(void **state)
 {
-	struct procs *p = make_procs();
-	const struct procs_filter *f;
+	struct containers *p = make_procs();
+	const struct container_filter *f;
 	bool changed;
 	size_t n;
 
-	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	n_filter(p, 1 * S, true);
-	procs_cap_hz(p, ID, 7);
-	f = procs_filter(p, 1 * S, &n, &changed);
+	proc_containers_cap_hz(p, ID, 7);
+	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].sample_hz, 7);
-	procs_cap_hz(p, ID, 7);
+	proc_containers_cap_hz(p, ID, 7);
 	n_filter(p, 1 * S, false);
-	procs_cap_hz(p, ID, 0);
-	f = procs_filter(p, 1 * S, &n, &changed);
+	proc_containers_cap_hz(p, ID, 0);
+	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].sample_hz, 99);
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -700,14 +703,14 @@ static void test_settings(void **state)
 {
 	struct event_settings s = {50, 3600000000, 524288, 4096, 20000};
 	const unsigned mask = 1u << EVENT_OFF_CPU | 1u << EVENT_MEM_ALLOC;
-	struct procs *p = make_procs();
-	const struct procs_filter *f;
+	struct containers *p = make_procs();
+	const struct container_filter *f;
 	uint64_t until;
 	struct owner *o;
 	bool changed;
 	size_t n;
 
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	for (unsigned i = 0; i < 3; i++) { /* the second time nothing is new */
 		struct plan *plan = testplan(UID, UID, ID, false);
 
@@ -716,52 +719,52 @@ static void test_settings(void **state)
 		plan->pods->containers->sample_hz = 0;
 		plan->pods->containers->settings = s;
 		plan->pods->containers->overhead_percent = 2.5;
-		procs_apply(p, plan, 1 * S);
-		f = procs_filter(p, 1 * S, &n, &changed);
+		proc_containers_apply(p, plan, 1 * S);
+		f = proc_containers_filter(p, 1 * S, &n, &changed);
 		assert_int_equal(changed, i != 1);
 		assert_int_equal(n, 1);
 		assert_int_equal(f[0].event_mask, mask);
 		assert_int_equal(f[0].sample_hz, 0);
-		assert_true(event_settings_equal(&f[0].settings, &s));
+		assert_true(plan_event_settings_equal(&f[0].settings, &s));
 		assert_true(f[0].off_keep == UINT32_MAX);
-		o = procs_owner(p, 11, &until);
+		o = proc_containers_owner(p, 11, &until);
 		assert_int_equal(o->event_mask, mask);
-		assert_true(event_settings_equal(&o->settings, &s));
+		assert_true(plan_event_settings_equal(&o->settings, &s));
 		assert_true(o->overhead_percent == 2.5);
 		assert_true(o->off_keep == UINT32_MAX);
-		owner_unref(o);
+		proc_owner_unref(o);
 	}
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
-static uint32_t keep_of_owner(struct procs *p, uint64_t cgroup)
+static uint32_t keep_of_owner(struct containers *p, uint64_t cgroup)
 {
 	uint64_t until;
-	struct owner *o = procs_owner(p, cgroup, &until);
+	struct owner *o = proc_containers_owner(p, cgroup, &until);
 	uint32_t keep = o->off_keep;
 
-	owner_unref(o);
+	proc_owner_unref(o);
 	return keep;
 }
 
 /* Which share of its switches is kept: of the filter and of the owner, whatever the plan does meanwhile. */
 static void test_keep_off(void **state)
 {
-	struct procs *p = make_procs();
-	const struct procs_filter *f;
+	struct containers *p = make_procs();
+	const struct container_filter *f;
 	bool changed;
 	size_t n;
 
-	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	procs_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/inner", false, 1 * S);
-	procs_cgroup(p, 13, 10, "/kubepods/pod" UID "/" ID2, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/inner", false, 1 * S);
+	proc_containers_cgroup(p, 13, 10, "/kubepods/pod" UID "/" ID2, false, 1 * S);
 	n_filter(p, 1 * S, true);
-	procs_cap_hz(p, ID, 7);
-	procs_keep_off(p, ID, 5000, 1000);
-	procs_keep_off(p, ID2, 6000, 2000); /* not named yet */
-	f = procs_filter(p, 1 * S, &n, &changed);
+	proc_containers_cap_hz(p, ID, 7);
+	proc_containers_keep_off(p, ID, 5000, 1000);
+	proc_containers_keep_off(p, ID2, 6000, 2000); /* not named yet */
+	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 3);
 	assert_int_equal(f[0].off_keep, 1000);
@@ -774,24 +777,24 @@ static void test_keep_off(void **state)
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
 	/* Its plan goes and comes back. */
-	procs_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
+	proc_containers_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
 	n_filter(p, 2 * S, true);
-	procs_apply(p, testplan(UID, UID, ID, true), 3 * S);
-	f = procs_filter(p, 3 * S, &n, &changed);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 3 * S);
+	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	/* How many are noted is the filter's alone. */
-	procs_keep_off(p, ID, 7000, 1000);
-	f = procs_filter(p, 3 * S, &n, &changed);
+	proc_containers_keep_off(p, ID, 7000, 1000);
+	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].off_note, 7000);
-	procs_keep_off(p, ID, UINT32_MAX, UINT32_MAX);
-	f = procs_filter(p, 3 * S, &n, &changed);
+	proc_containers_keep_off(p, ID, UINT32_MAX, UINT32_MAX);
+	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
 	assert_true(f[0].off_keep == UINT32_MAX && f[0].off_note == UINT32_MAX);
 	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
 	assert_int_equal(f[0].sample_hz, 7);
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -800,51 +803,51 @@ static void test_full_caps(void **state)
 {
 	struct counter *dropped = counter("podflame_container_limits_dropped_total", NULL, NULL);
 	uint64_t before = counter_get(dropped);
-	struct procs *p = make_procs();
-	const struct procs_filter *f;
+	struct containers *p = make_procs();
+	const struct container_filter *f;
 	char id[CONTAINER_ID_BYTES];
 	bool changed;
 	size_t n;
 
-	procs_apply(p, testplan(UID, UID, ID, true), 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	for (unsigned i = 0; i < 4096; i++) { /* MAX_CAPS */
 		snprintf(id, sizeof(id), "%064x", i);
-		assert_true(procs_keep_off(p, id, 1000, 1000));
+		assert_true(proc_containers_keep_off(p, id, 1000, 1000));
 	}
 	assert_int_equal(counter_get(dropped), before);
-	assert_false(procs_keep_off(p, ID, 1000, 1000));
+	assert_false(proc_containers_keep_off(p, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
-	f = procs_filter(p, 1 * S, &n, &changed);
+	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(f[0].off_keep == UINT32_MAX);
 	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
-	assert_true(procs_keep_off(p, id, UINT32_MAX, UINT32_MAX));
-	assert_true(procs_keep_off(p, ID, 1000, 1000));
+	assert_true(proc_containers_keep_off(p, id, UINT32_MAX, UINT32_MAX));
+	assert_true(proc_containers_keep_off(p, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
-	f = procs_filter(p, 1 * S, &n, &changed);
+	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
 static void test_many_ended(void **state)
 {
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until;
 	char path[128];
 
-	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	for (unsigned i = 0; i < 5000; i++) {
 		snprintf(path, sizeof(path), "/kubepods/pod" UID "/" ID "/%u", i);
-		procs_cgroup(p, 100 + i, 11, path, false, 1 * S);
-		procs_cgroup(p, 100 + i, 11, path, true, 2 * S);
+		proc_containers_cgroup(p, 100 + i, 11, path, false, 1 * S);
+		proc_containers_cgroup(p, 100 + i, 11, path, true, 2 * S);
 	}
 	n_filter(p, 2 * S, true);
 	assert_string_equal(container_of(p, 100, &until), "nobody");
 	assert_string_equal(container_of(p, 5099, &until), "main");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 
@@ -852,23 +855,23 @@ static void test_many_ended(void **state)
 static void test_table_full(void **state)
 {
 	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");
-	struct procs *p = make_procs();
+	struct containers *p = make_procs();
 	uint64_t until, before = counter_get(dropped);
 	char path[128];
 
-	procs_apply(p, testplan(UID, UID, ID, false), 1 * S);
+	proc_containers_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	for (unsigned i = 0; i < 65536; i++) {
 		snprintf(path, sizeof(path), "/kubepods/pod" UID "/%064x", i);
-		procs_cgroup(p, 100 + i, 10, path, false, 1 * S);
+		proc_containers_cgroup(p, 100 + i, 10, path, false, 1 * S);
 	}
 	assert_int_equal(counter_get(dropped), before);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	assert_int_equal(counter_get(dropped), before + 1);
 	assert_string_equal(container_of(p, 11, &until), "nobody");
-	procs_cgroup(p, 100, 10, "", true, 2 * S);
-	procs_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
+	proc_containers_cgroup(p, 100, 10, "", true, 2 * S);
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
 	assert_string_equal(container_of(p, 11, &until), "main");
-	procs_free(p);
+	proc_containers_free(p);
 	(void)state;
 }
 

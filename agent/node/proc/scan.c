@@ -33,7 +33,7 @@ static void note(struct walk *w, uint64_t id, uint64_t parent_id)
 	struct cgroup_scan *s = w->scan;
 	struct cgroup_ref ref;
 
-	if (cgroup_parse_path(w->path, &ref) < 0)
+	if (proc_cgroup_parse_path(w->path, &ref) < 0)
 		return;
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n++] = (struct scanned){id, parent_id, ref};
@@ -102,7 +102,7 @@ static void tell(struct walk *w)
 			    1);
 }
 
-int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
+int proc_cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 {
 	struct walk *w;
 	struct stat st;
@@ -122,14 +122,14 @@ int cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 	tell(w);
 	r = w->error;
 	if (r)
-		cgroup_scan_free(w->scan);
+		proc_cgroup_scan_free(w->scan);
 	else
 		*ret = w->scan;
 	free(w);
 	return r;
 }
 
-struct cgroup_scan *cgroup_scan_free(struct cgroup_scan *s)
+struct cgroup_scan *proc_cgroup_scan_free(struct cgroup_scan *s)
 {
 	if (s) {
 		free(s->items);

@@ -44,7 +44,7 @@ static inline bool own_cgroup_make(struct own_cgroup *o)
 	struct field_error err;
 
 	*o = (struct own_cgroup){0};
-	if (geteuid() != 0 || cgroup_choose("", &o->h, &err) < 0)
+	if (geteuid() != 0 || proc_cgroup_choose("", &o->h, &err) < 0)
 		return false;
 	snprintf(o->name, sizeof(o->name), "podflame-cpu-test-%d", getpid());
 	own_cgroup_mount(o, o->h.mount);

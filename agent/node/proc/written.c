@@ -43,7 +43,7 @@ static void make_room(void)
 	counter_add(counter("podflame_mapped_files_written_evicted_total", NULL, NULL), 1);
 }
 
-void maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns)
+void proc_maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns)
 {
 	struct written_key key = {dev, inode, ctime_ns};
 	struct written *w;
@@ -62,7 +62,7 @@ void maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t 
 	pthread_mutex_unlock(&lock);
 }
 
-void maps_written_expire(uint64_t now_ns)
+void proc_maps_written_expire(uint64_t now_ns)
 {
 	struct written *w, *next;
 
@@ -74,7 +74,7 @@ void maps_written_expire(uint64_t now_ns)
 	pthread_mutex_unlock(&lock);
 }
 
-bool mapping_file_was_written(const struct mapping *m)
+bool proc_mapping_file_was_written(const struct mapping *m)
 {
 	struct written_key key = {m->file_dev, m->inode, m->ctime_ns};
 	struct written *w = NULL;
@@ -87,7 +87,7 @@ bool mapping_file_was_written(const struct mapping *m)
 	return w != NULL;
 }
 
-bool mapping_files_were_written(void)
+bool proc_mapping_files_were_written(void)
 {
 	return n_all > 0;
 }

@@ -24,28 +24,28 @@ static void written_files_have_a_limit(void **state)
 	uint64_t before = evicted(), now_ns = now_mono_ns();
 
 	(void)state;
-	assert_false(mapping_files_were_written());
+	assert_false(proc_mapping_files_were_written());
 	for (uint64_t i = 1; i <= 4096; i++)
-		maps_written_add(3, i, 7, now_ns);
-	assert_true(mapping_files_were_written());
-	assert_true(mapping_file_was_written(&first));
-	assert_false(mapping_file_was_written(&other));
-	assert_false(mapping_file_was_written(&of_other_layer));
+		proc_maps_written_add(3, i, 7, now_ns);
+	assert_true(proc_mapping_files_were_written());
+	assert_true(proc_mapping_file_was_written(&first));
+	assert_false(proc_mapping_file_was_written(&other));
+	assert_false(proc_mapping_file_was_written(&of_other_layer));
 	assert_int_equal(evicted() - before, 0);
-	maps_written_add(3, 4097, 7, now_ns);
-	assert_false(mapping_file_was_written(&first));
-	assert_true(mapping_file_was_written(&last));
+	proc_maps_written_add(3, 4097, 7, now_ns);
+	assert_false(proc_mapping_file_was_written(&first));
+	assert_true(proc_mapping_file_was_written(&last));
 	assert_int_equal(evicted() - before, 1);
-	maps_written_expire(now_ns + 60 * NSEC_PER_SEC);
-	assert_true(mapping_file_was_written(&last));
-	maps_written_expire(now_ns + 61 * NSEC_PER_SEC);
-	assert_false(mapping_files_were_written());
+	proc_maps_written_expire(now_ns + 60 * NSEC_PER_SEC);
+	assert_true(proc_mapping_file_was_written(&last));
+	proc_maps_written_expire(now_ns + 61 * NSEC_PER_SEC);
+	assert_false(proc_mapping_files_were_written());
 }
 
 /* A file's page of this process, to be executed as far as the kernel knows. */
 static const struct mapping *mapping_of(const struct mappings *maps, const void *at)
 {
-	const struct mapping *m = mappings_find(maps, (uintptr_t)at);
+	const struct mapping *m = proc_mappings_find(maps, (uintptr_t)at);
 
 	assert_non_null(m);
 	assert_true(m->fd >= 0);
@@ -58,7 +58,7 @@ static struct mappings *read_own(void)
 	uint64_t start_ns;
 
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	assert_int_equal(mappings_read((struct process_id){start_ns, getpid()}, 0, &maps), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start_ns, getpid()}, 0, &maps), 0);
 	return maps;
 }
 
@@ -80,27 +80,27 @@ static void a_file_that_is_written_in_place(void **state)
 	at = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 	assert_ptr_not_equal(at, MAP_FAILED);
 	before = read_own();
-	mapping_files_look();
-	assert_false(mapping_file_was_written(mapping_of(before, at)));
+	proc_mapping_files_look();
+	assert_false(proc_mapping_file_was_written(mapping_of(before, at)));
 	/* Its mode and its links change its ctime, and none of its bytes. */
 	assert_int_equal(fchmod(fd, 0700), 0);
 	assert_int_equal(link(path, link_path), 0);
-	mapping_files_look();
-	assert_false(mapping_file_was_written(mapping_of(before, at)));
+	proc_mapping_files_look();
+	assert_false(proc_mapping_file_was_written(mapping_of(before, at)));
 	/* Until the clock that the file system takes has gone on. */
-	while (!mapping_file_was_written(mapping_of(before, at))) {
+	while (!proc_mapping_file_was_written(mapping_of(before, at))) {
 		if (now_mono_ns() > until_ns)
 			fail_msg("10 s of writing, and it was not noticed");
 		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
-		mapping_files_look();
+		proc_mapping_files_look();
 	}
 	/* Who reads it now knows what is there now. */
 	after = read_own();
-	mapping_files_look();
-	assert_true(mapping_file_was_written(mapping_of(before, at)));
-	assert_false(mapping_file_was_written(mapping_of(after, at)));
-	mappings_unref(before);
-	mappings_unref(after);
+	proc_mapping_files_look();
+	assert_true(proc_mapping_file_was_written(mapping_of(before, at)));
+	assert_false(proc_mapping_file_was_written(mapping_of(after, at)));
+	proc_mappings_unref(before);
+	proc_mappings_unref(after);
 	munmap(at, 4096);
 }
 

@@ -38,17 +38,17 @@ static void entry_free(struct entries *es, struct entry *e)
 	free(e);
 }
 
-void entries_done(struct entries *es)
+void report_entries_done(struct entries *es)
 {
 	struct entry *e, *next;
 
 	HASH_ITER (hh, es->head, e, next)
 		entry_free(es, e);
 	for (enum event ev = 0; ev < _EVENT_MAX; ev++)
-		entries_support(es, ev, NULL);
+		report_entries_support(es, ev, NULL);
 }
 
-void entries_support(struct entries *es, enum event ev, const char *reason)
+void report_entries_support(struct entries *es, enum event ev, const char *reason)
 {
 	free(es->unsupported[ev]);
 	es->unsupported[ev] = xstrdup(reason);
@@ -115,7 +115,7 @@ static void entry_update(struct entry *e, const struct plan_target *t)
 	e->in_plan = true;
 }
 
-void entries_plan(struct entries *es, const struct plan *p)
+void report_entries_plan(struct entries *es, const struct plan *p)
 {
 	struct entry *e, *next;
 
@@ -133,7 +133,7 @@ void entries_plan(struct entries *es, const struct plan *p)
 	}
 }
 
-bool entries_sampled(struct entries *es, const char *uid, enum event ev)
+bool report_entries_sampled(struct entries *es, const char *uid, enum event ev)
 {
 	struct entry *e = find(es, uid);
 	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
@@ -144,7 +144,7 @@ bool entries_sampled(struct entries *es, const char *uid, enum event ev)
 	return true;
 }
 
-bool entries_stored(struct entries *es, const char *uid, enum event ev)
+bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
 {
 	struct entry *e = find(es, uid);
 	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
@@ -157,7 +157,7 @@ bool entries_stored(struct entries *es, const char *uid, enum event ev)
 }
 
 /* Lately, and still of enough samples: halved when they are many. */
-bool entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
+bool report_entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
 {
 	struct entry *e = find(es, uid);
 	unsigned share;
@@ -191,8 +191,8 @@ static json_t *reason_json(enum reason reason, const char *message, unsigned n_p
 			 text ? text : json_string(reason_name(reason)), "pods", (int)n_pods);
 }
 
-bool entries_problem(struct entries *es, const char *uid, enum reason reason, const char *message,
-		     unsigned n_pods)
+bool report_entries_problem(struct entries *es, const char *uid, enum reason reason,
+			    const char *message, unsigned n_pods)
 {
 	struct entry *e = find(es, uid);
 	_cleanup_json_ json_t *now = NULL;
@@ -216,7 +216,7 @@ static json_t *events_json(const struct entry *e)
 		unsigned bit = 1u << ev;
 
 		if (e->event_mask & bit)
-			json_object_set_new(o, event_info(ev)->name,
+			json_object_set_new(o, profile_event_info(ev)->name,
 					    json_pack("{s:b, s:b}", "sampled", !!(e->sampled & bit),
 						      "stored", !!(e->stored & bit)));
 	}
@@ -230,8 +230,8 @@ static void add_unsupported(const struct entries *es, const struct entry *e, jso
 
 	for (enum event ev = 0; ev < _EVENT_MAX && e->containers; ev++)
 		if (e->event_mask & 1u << ev && es->unsupported[ev])
-			buf_printf(&text, "%s%s: %s", text.len ? "; " : "", event_info(ev)->name,
-				   es->unsupported[ev]);
+			buf_printf(&text, "%s%s: %s", text.len ? "; " : "",
+				   profile_event_info(ev)->name, es->unsupported[ev]);
 	if (text.len)
 		json_array_append_new(list,
 				      reason_json(REASON_EVENT_UNSUPPORTED, text.data, e->pods));
@@ -319,7 +319,7 @@ static void cut(const struct entry **list, size_t n)
 		list[order[i].index] = NULL;
 }
 
-json_t *entries_json(const struct entries *es, unsigned *ret_omitted)
+json_t *report_entries_json(const struct entries *es, unsigned *ret_omitted)
 {
 	size_t n;
 	_cleanup_free_ const struct entry **list = sorted(es, &n);
@@ -334,7 +334,7 @@ json_t *entries_json(const struct entries *es, unsigned *ret_omitted)
 	return out;
 }
 
-uint64_t entries_class(const struct entries *es)
+uint64_t report_entries_class(const struct entries *es)
 {
 	size_t n;
 	_cleanup_free_ const struct entry **list = sorted(es, &n);

@@ -68,7 +68,7 @@ static void sum_lost(const char *name, const char *label, const char *label_valu
 static json_t *content(const struct report *r)
 {
 	unsigned omitted;
-	json_t *targets = entries_json(&r->entries, &omitted);
+	json_t *targets = report_entries_json(&r->entries, &omitted);
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:i}", "agentVersion",
 			 r->version, "kernel", r->kernel, "bootID", r->boot_id, "cgroupMode",
@@ -153,7 +153,7 @@ static void changed(struct report *r)
 		return;
 	}
 	refill_tokens(r, now);
-	if (r->tokens && entries_class(&r->entries) != r->written_class) {
+	if (r->tokens && report_entries_class(&r->entries) != r->written_class) {
 		arm(r, now + URGENT_DELAY_NS);
 		return;
 	}
@@ -331,7 +331,7 @@ static void send_patch(struct report *r)
 	/* what is sent is what is true now, which may be newer than what started this write */
 	json_decref(r->sending);
 	r->sending = content(r);
-	r->sending_class = entries_class(&r->entries);
+	r->sending_class = report_entries_class(&r->entries);
 	if (request(r, "PATCH", path, "application/merge-patch+json", body, on_patched) < 0)
 		failed(r);
 }
@@ -380,7 +380,7 @@ void report_check(struct report *r)
 
 void report_plan(struct report *r, const struct plan *p)
 {
-	entries_plan(&r->entries, p);
+	report_entries_plan(&r->entries, p);
 	changed(r);
 }
 
@@ -390,8 +390,8 @@ static void note_event(struct report *r, const struct support *s)
 	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot";
 	enum event e;
 
-	if (event_from_name(s->feature, &e) == 0)
-		entries_support(&r->entries, e, s->ok ? NULL : why);
+	if (profile_event_from_name(s->feature, &e) == 0)
+		report_entries_support(&r->entries, e, s->ok ? NULL : why);
 }
 
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode)
@@ -415,26 +415,26 @@ void report_support(struct report *r, const struct support *s, size_t n, const c
 
 void report_sampled(struct report *r, const char *target_uid, enum event e, uint64_t n_samples)
 {
-	if (n_samples && entries_sampled(&r->entries, target_uid, e))
+	if (n_samples && report_entries_sampled(&r->entries, target_uid, e))
 		changed(r);
 }
 
 void report_stored(struct report *r, const char *target_uid, enum event e, uint64_t n_samples)
 {
-	if (n_samples && entries_stored(&r->entries, target_uid, e))
+	if (n_samples && report_entries_stored(&r->entries, target_uid, e))
 		changed(r);
 }
 
 void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_t n_finished)
 {
-	if (n && entries_stacks(&r->entries, target_uid, n, n_finished))
+	if (n && report_entries_stacks(&r->entries, target_uid, n, n_finished))
 		changed(r);
 }
 
 void report_problem(struct report *r, const char *target_uid, enum reason reason,
 		    const char *message, unsigned n_pods)
 {
-	if (entries_problem(&r->entries, target_uid, reason, message, n_pods))
+	if (report_entries_problem(&r->entries, target_uid, reason, message, n_pods))
 		changed(r);
 }
 
@@ -462,7 +462,8 @@ int report_new(struct loop *l, struct kube *k, const struct report_config *c, st
 	r->capabilities = json_array();
 	r->tokens = URGENT_BURST;
 	r->tokens_ns = now_mono_ns();
-	r->written_class = entries_class(&r->entries); /* nobody waits for a report of no target */
+	r->written_class =
+		report_entries_class(&r->entries); /* nobody waits for a report of no target */
 	if (uname(&u) == 0)
 		snprintf(r->kernel, sizeof(r->kernel), "%s", u.release);
 	*ret = r;
@@ -476,7 +477,7 @@ struct report *report_free(struct report *r)
 	if (r->gone)
 		*r->gone = true;
 	timer_cancel(&r->timer);
-	entries_done(&r->entries);
+	report_entries_done(&r->entries);
 	json_decref(r->capabilities);
 	json_decref(r->owner);
 	json_decref(r->written);

@@ -4,7 +4,7 @@
 
 #include "node/runtime/runtime.h"
 
-#define X(NAME, name) extern const struct runtime_ops name##_runtime;
+#define X(NAME, name) extern const struct runtime_ops runtime_##name##_runtime;
 PF_RUNTIMES(X)
 PF_CONTEXTS(X)
 #undef X
@@ -17,10 +17,10 @@ PF_CONTEXTS(X)
  * Sorts, and cuts to executable mappings and to what nobody has taken. -EINVAL: empty or overlapping ranges.
  * -E2BIG: more than most.
  */
-int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
+int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
 	       size_t *n);
 /* l has as many ranges as are told, and there are more; what: of them, for its user. Counted as over_limit. */
-void ranges_cut(struct runtime_learnt *l, const char *what);
+void runtime_ranges_cut(struct runtime_learnt *l, const char *what);
 
 /* recognised.c: adds the marks of its runtimes to ret, at most max; returns how many. */
 size_t runtime_recognised_marks(const char **ret, size_t max);

@@ -23,12 +23,12 @@ static inline void live_open(struct live_process *l, pid_t pid)
 	uint64_t start_ns;
 
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
-	assert_int_equal(mappings_read((struct process_id){start_ns, pid}, 1, &l->maps), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){start_ns, pid}, 1, &l->maps), 0);
 	l->indexes = xcalloc(l->maps->n, sizeof(*l->indexes));
 	for (size_t i = 0; i < l->maps->n; i++) {
 		int fd = l->maps->items[i].fd, memfd;
 
-		if (fd >= 0 && elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
+		if (fd >= 0 && parse_elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &l->indexes[i]), 0);
 	}
 }
@@ -38,8 +38,8 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 	bool again = true;
 
 	live_open(l, pid);
-	assert_true(runtimes_likely(l->maps, l->indexes));
-	assert_int_equal(runtimes_learn(NULL, l->maps, l->indexes, &l->runtimes, &again), 0);
+	assert_true(runtime_likely(l->maps, l->indexes));
+	assert_int_equal(runtime_learn(NULL, l->maps, l->indexes, &l->runtimes, &again), 0);
 	assert_false(again);
 }
 
@@ -50,7 +50,7 @@ static inline void live_forget(struct live_process *l)
 	for (size_t i = 0; l->indexes && i < l->maps->n; i++)
 		elf_index_unref(l->indexes[i]);
 	free(l->indexes);
-	mappings_unref(l->maps);
+	proc_mappings_unref(l->maps);
 	*l = (struct live_process){0};
 }
 

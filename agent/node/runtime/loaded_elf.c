@@ -2,8 +2,8 @@
 /* The headers of an ELF file, read from the process that has the file mapped. */
 #include "node/runtime/internal.h"
 
-int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
-		    struct loaded_elf *ret)
+int runtime_loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
+			    struct loaded_elf *ret)
 {
 	const struct elf_index *index = look->indexes[m - look->maps->items];
 	uint64_t address;
@@ -15,7 +15,7 @@ int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 	if (!index || elf_index_address(index, 0, &address) < 0)
 		return -ENOENT;
 	address += ret->bias;
-	r = memory_read(look->memory, address, &h, sizeof(h));
+	r = runtime_memory_read(look->memory, address, &h, sizeof(h));
 	if (r < 0)
 		return r;
 	if (memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -25,11 +25,11 @@ int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 		return -E2BIG;
 	ret->type = h.e_type;
 	ret->n = h.e_phnum;
-	return memory_read(look->memory, address + h.e_phoff, ret->segments,
-			   ret->n * sizeof(*ret->segments));
+	return runtime_memory_read(look->memory, address + h.e_phoff, ret->segments,
+				   ret->n * sizeof(*ret->segments));
 }
 
-const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type)
+const Elf64_Phdr *runtime_loaded_elf_segment(const struct loaded_elf *e, uint32_t type)
 {
 	for (size_t i = 0; i < e->n; i++)
 		if (e->segments[i].p_type == type)

@@ -40,7 +40,7 @@ static int read_elf(Elf64_Ehdr *h, struct loaded_elf *ret)
 	const struct mappings maps = {.items = &item, .n = 1};
 	const struct runtime_look look = {.maps = &maps, .indexes = &own, .memory = &memory};
 
-	return loaded_elf_read(&look, &item, ret);
+	return runtime_loaded_elf_read(&look, &item, ret);
 }
 
 static void all_segments_are_read_or_none(void **state)
@@ -55,7 +55,7 @@ static void all_segments_are_read_or_none(void **state)
 	(void)state;
 	assert_int_equal(read_elf(&h, e), 0);
 	assert_int_equal(e->n, LOADED_ELF_SEGMENTS_MAX);
-	assert_ptr_equal(loaded_elf_segment(e, LOADED_ELF_SEGMENTS_MAX - 1),
+	assert_ptr_equal(runtime_loaded_elf_segment(e, LOADED_ELF_SEGMENTS_MAX - 1),
 			 &e->segments[LOADED_ELF_SEGMENTS_MAX - 1]);
 	h.e_phnum++;
 	assert_int_equal(read_elf(&h, e), -E2BIG);
@@ -71,7 +71,7 @@ static int set_up(void **state)
 {
 	static const char *const none[] = {NULL};
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), memfd;
-	enum parse_reason why = elf_to_index(fd, none, 64 << 20, &memfd);
+	enum parse_reason why = parse_elf_to_index(fd, none, 64 << 20, &memfd);
 
 	(void)state;
 	close(fd);

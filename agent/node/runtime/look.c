@@ -31,7 +31,7 @@ const char *const *runtime_marks(void)
 }
 
 /* .NET writes its code through one mapping and runs it in another, of a file in memory. */
-bool mapping_is_generated(const struct mapping *m, const struct elf_index *index)
+bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_index *index)
 {
 	static const char *const names[] = {"[anon:", "[anon_shmem:", "/memfd:", "/dev/zero",
 					    "/anon_hugepage"};
@@ -65,13 +65,13 @@ static bool has_mark(const struct elf_index *index)
 	return false;
 }
 
-bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes)
+bool runtime_likely(const struct mappings *maps, struct elf_index *const *indexes)
 {
 	for (size_t i = 0; i < maps->n; i++)
 		if ((indexes[i] &&
 		     (elf_index_flags(indexes[i]) & (ELF_INDEX_GO | ELF_INDEX_NATIVE_IMAGE) ||
 		      has_mark(indexes[i]))) ||
-		    mapping_is_generated(&maps->items[i], indexes[i]))
+		    runtime_mapping_is_generated(&maps->items[i], indexes[i]))
 			return true;
 	return false;
 }

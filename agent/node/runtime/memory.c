@@ -9,7 +9,7 @@
 #define READ_COST_BYTES 64
 #define PAGE_BYTES	4096
 
-int memory_read(struct memory *m, uint64_t address, void *to, size_t n)
+int runtime_memory_read(struct memory *m, uint64_t address, void *to, size_t n)
 {
 	if (n > SIZE_MAX - READ_COST_BYTES || n + READ_COST_BYTES > m->budget_bytes)
 		return -E2BIG;
@@ -18,10 +18,10 @@ int memory_read(struct memory *m, uint64_t address, void *to, size_t n)
 }
 
 #define READER(type, name)                                                                         \
-	int memory_##name(struct memory *m, uint64_t address, type *ret)                           \
+	int runtime_memory_##name(struct memory *m, uint64_t address, type *ret)                   \
 	{                                                                                          \
 		type value;                                                                        \
-		int r = memory_read(m, address, &value, sizeof(value));                            \
+		int r = runtime_memory_read(m, address, &value, sizeof(value));                    \
                                                                                                    \
 		if (r == 0)                                                                        \
 			*ret = value;                                                              \
@@ -34,7 +34,7 @@ READER(uint64_t, u64)
 #undef READER
 
 /* Pieces end where pages end: what lies behind the text may not be there. */
-int memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
+int runtime_memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
 {
 	_cleanup_free_ char *text = NULL;
 	size_t n = 0;
@@ -48,7 +48,7 @@ int memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
 		int r;
 
 		piece = MIN(piece, max - 1 - n);
-		r = memory_read(m, address + n, text + n, piece);
+		r = runtime_memory_read(m, address + n, text + n, piece);
 		if (r < 0)
 			return r;
 		end = memchr(text + n, '\0', piece);
@@ -119,7 +119,7 @@ static int open_memory(uint32_t tgid, int *ret_fd)
 	return 0;
 }
 
-int process_memory_open(struct process_id id, struct process_memory **ret)
+int runtime_process_memory_open(struct process_id id, struct process_memory **ret)
 {
 	_cleanup_close_ int fd = -1;
 	struct process_memory *p;
@@ -138,7 +138,7 @@ int process_memory_open(struct process_id id, struct process_memory **ret)
 	return 0;
 }
 
-struct process_memory *process_memory_close(struct process_memory *p)
+struct process_memory *runtime_process_memory_close(struct process_memory *p)
 {
 	if (p) {
 		close(p->fd);
@@ -147,7 +147,7 @@ struct process_memory *process_memory_close(struct process_memory *p)
 	return NULL;
 }
 
-struct memory *process_memory(struct process_memory *p)
+struct memory *runtime_process_memory(struct process_memory *p)
 {
 	p->memory.budget_bytes = MEMORY_BUDGET;
 	return &p->memory;

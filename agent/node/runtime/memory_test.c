@@ -45,12 +45,12 @@ static void numbers_cost_budget(void **state)
 
 	(void)state;
 	memcpy(image, "\x01\x02\x03\x04\x05\x06\x07\x08", 8);
-	assert_int_equal(memory_u64(&m, BASE, &u64), 0);
+	assert_int_equal(runtime_memory_u64(&m, BASE, &u64), 0);
 	assert_int_equal(u64, 0x0807060504030201);
-	assert_int_equal(memory_u32(&m, 0, &u32), -EFAULT); /* that cost, too */
+	assert_int_equal(runtime_memory_u32(&m, 0, &u32), -EFAULT); /* that cost, too */
 	assert_int_equal(u32, 0);
-	assert_int_equal(memory_u8(&m, BASE, (uint8_t *)&u32), -E2BIG);
-	assert_int_equal(memory_read(&m, BASE, image, SIZE_MAX), -E2BIG);
+	assert_int_equal(runtime_memory_u8(&m, BASE, (uint8_t *)&u32), -E2BIG);
+	assert_int_equal(runtime_memory_read(&m, BASE, image, SIZE_MAX), -E2BIG);
 	assert_int_equal(reads, 2);
 }
 
@@ -63,24 +63,24 @@ static void texts_end_where_they_end(void **state)
 	(void)state;
 	memset(image, 'x', sizeof(image));
 	strcpy(image + sizeof(image) - 4, "end"); /* nothing is mapped behind it */
-	assert_int_equal(memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), 0);
+	assert_int_equal(runtime_memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), 0);
 	assert_string_equal(text, "end");
 	freep(&text);
 	text = NULL;
-	assert_int_equal(memory_string(&m, BASE + 10, 9, &text), 0);
+	assert_int_equal(runtime_memory_string(&m, BASE + 10, 9, &text), 0);
 	assert_string_equal(text, "xxxxxxxx"); /* cut */
 	freep(&text);
 	text = NULL;
-	assert_int_equal(memory_string(&m, BASE + 10, 8192, &text), 0);
+	assert_int_equal(runtime_memory_string(&m, BASE + 10, 8192, &text), 0);
 	assert_int_equal(strlen(text), sizeof(image) - 4 - 10 + 3);
 	freep(&text);
 	text = NULL;
 	image[sizeof(image) - 1] = 'x';
-	assert_int_equal(memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), -EFAULT);
-	assert_int_equal(memory_string(&m, BASE, 0, &text), -EINVAL);
+	assert_int_equal(runtime_memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), -EFAULT);
+	assert_int_equal(runtime_memory_string(&m, BASE, 0, &text), -EINVAL);
 	assert_null(text);
 	m.budget_bytes = 1000;
-	assert_int_equal(memory_string(&m, BASE, 8192, &text), -E2BIG);
+	assert_int_equal(runtime_memory_string(&m, BASE, 8192, &text), -E2BIG);
 }
 
 /* ---- a process ---- */
@@ -111,23 +111,26 @@ static void a_process_is_read(void **state)
 	pid = child_with(page);
 	memset(page, 0, 4096); /* here; the child keeps its own */
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), 0);
-	assert_int_equal(process_memory(p)->budget_bytes, MEMORY_BUDGET);
-	assert_int_equal(memory_string(process_memory(p), (uintptr_t)page + 4096 - 8, 100, &text),
+	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), 0);
+	assert_int_equal(runtime_process_memory(p)->budget_bytes, MEMORY_BUDGET);
+	assert_int_equal(runtime_memory_string(runtime_process_memory(p),
+					       (uintptr_t)page + 4096 - 8, 100, &text),
 			 0);
 	assert_string_equal(text, "seven b");
 	free(text);
-	assert_int_equal(memory_u64(process_memory(p), 16, &value), -EFAULT);
-	assert_int_equal(memory_u64(process_memory(p), UINT64_MAX - 3, &value), -EFAULT);
+	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), 16, &value), -EFAULT);
+	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), UINT64_MAX - 3, &value),
+			 -EFAULT);
 	/* all or nothing */
-	assert_int_equal(
-		memory_read(process_memory(p), (uintptr_t)page + 4096 - 8, both, sizeof(both)),
-		-EFAULT);
+	assert_int_equal(runtime_memory_read(runtime_process_memory(p), (uintptr_t)page + 4096 - 8,
+					     both, sizeof(both)),
+			 -EFAULT);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)page, &value), -ESRCH);
-	process_memory_close(p);
-	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
+	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), (uintptr_t)page, &value),
+			 -ESRCH);
+	runtime_process_memory_close(p);
+	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
 	munmap(page, 4096);
 }
 
@@ -142,19 +145,20 @@ static void the_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
-	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), 0);
-	assert_int_equal(memory_u64(process_memory(p), (uintptr_t)&word, &value), 0);
+	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), 0);
+	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), (uintptr_t)&word, &value),
+			 0);
 	assert_int_equal(value, 4711);
-	process_memory_close(p);
-	assert_int_equal(perf_file_init((struct process_id){start, pid}, &f), 0);
-	assert_int_equal(perf_file_root(&f, &root), 0);
+	runtime_process_memory_close(p);
+	assert_int_equal(runtime_perf_file_init((struct process_id){start, pid}, &f), 0);
+	assert_int_equal(runtime_perf_file_root(&f, &root), 0);
 	close(root);
-	perf_file_done(&f);
+	runtime_perf_file_done(&f);
 	/* All of them: nothing is left of it but its number. */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
-	assert_int_equal(process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
-	assert_int_equal(perf_file_root(&f, &root), -ESRCH);
+	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
+	assert_int_equal(runtime_perf_file_root(&f, &root), -ESRCH);
 	waitpid(pid, NULL, 0);
 }
 
@@ -165,15 +169,16 @@ static void another_process_of_that_number_is_not_read(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
-	assert_int_equal(process_memory_open((struct process_id){start + 9999999, getpid()}, &p),
-			 0); /* BPF's is exact */
-	process_memory_close(p);
 	assert_int_equal(
-		process_memory_open((struct process_id){start + NSEC_PER_SEC, getpid()}, &p),
-		-ESRCH);
-	assert_int_equal(
-		process_memory_open((struct process_id){start - NSEC_PER_SEC, getpid()}, &p),
-		-ESRCH);
+		runtime_process_memory_open((struct process_id){start + 9999999, getpid()}, &p),
+		0); /* BPF's is exact */
+	runtime_process_memory_close(p);
+	assert_int_equal(runtime_process_memory_open(
+				 (struct process_id){start + NSEC_PER_SEC, getpid()}, &p),
+			 -ESRCH);
+	assert_int_equal(runtime_process_memory_open(
+				 (struct process_id){start - NSEC_PER_SEC, getpid()}, &p),
+			 -ESRCH);
 }
 
 int main(void)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
-#define X(NAME, name) [PF_RUNTIME_##NAME] = &name##_runtime,
+#define X(NAME, name) [PF_RUNTIME_##NAME] = &runtime_##name##_runtime,
 	PF_RUNTIMES(X) PF_CONTEXTS(X)
 #undef X
 };
@@ -34,7 +34,7 @@ bool runtime_is_context(enum pf_runtime_kind k)
 /* What programs call themselves may be anything. */
 static char *take_clean(char *s)
 {
-	char *clean = s ? text_clean(s) : NULL;
+	char *clean = s ? elf_text_clean(s) : NULL;
 
 	free(s);
 	return clean;

@@ -66,15 +66,15 @@ static void add_free(struct fit *f, uint64_t start, uint64_t end, bool managed)
 	}
 }
 
-void ranges_cut(struct runtime_learnt *l, const char *what)
+void runtime_ranges_cut(struct runtime_learnt *l, const char *what)
 {
 	counter_add(counter(LEARN_FAILURES, "reason", runtime_error_word(-E2BIG)), 1);
 	if (!*l->problem)
 		snprintf(l->problem, sizeof(l->problem), "it has more %s than are told", what);
 }
 
-int ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
-	       size_t *n)
+int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
+		       size_t *n)
 {
 	const struct mappings *m = look->maps;
 	struct fit f = {.look = look, .most = most};

@@ -137,7 +137,7 @@ static bool has_file(const struct runtime_look *look, const struct row *row)
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)
-		if (mapping_is_generated(&look->maps->items[i], look->indexes[i]) &&
+		if (runtime_mapping_is_generated(&look->maps->items[i], look->indexes[i]) &&
 		    !look->maps->items[i].writable)
 			return true;
 	return false;
@@ -160,7 +160,7 @@ static bool is_here(const struct runtime_look *look, const struct row *row, bool
 		found = runtime_find_mark(look, row->marks[k], &m, &address, &size) == 0;
 		if (!found || row->sign != IS_STARTED)
 			continue;
-		found = memory_u64(look->memory, address, &value) == 0 && value;
+		found = runtime_memory_u64(look->memory, address, &value) == 0 && value;
 		*ret_again |= !found && is_young(look->maps);
 	}
 	return found && (row->sign != GENERATES || generates(look));

@@ -54,18 +54,19 @@ static char *seen_in(pid_t pid)
 	size_t n;
 
 	live_open(&l, pid);
-	assert_int_equal(
-		process_memory_open((struct process_id){l.maps->start_boottime_ns, pid}, &memory),
-		0);
-	n = runtime_recognised_find(&(struct runtime_look){.maps = l.maps,
-							   .indexes = l.indexes,
-							   .memory = process_memory(memory)},
-				    seen, &again);
+	assert_int_equal(runtime_process_memory_open(
+				 (struct process_id){l.maps->start_boottime_ns, pid}, &memory),
+			 0);
+	n = runtime_recognised_find(
+		&(struct runtime_look){.maps = l.maps,
+				       .indexes = l.indexes,
+				       .memory = runtime_process_memory(memory)},
+		seen, &again);
 	for (size_t i = 0; i < n; i++) {
 		buf_printf(&b, "%s%s", i ? "," : "", seen[i]->name);
 		assert_true(*seen[i]->title && *seen[i]->text);
 	}
-	process_memory_close(memory);
+	runtime_process_memory_close(memory);
 	live_forget(&l);
 	return b.len ? buf_steal(&b) : xstrdup("");
 }
@@ -147,7 +148,7 @@ static void dotnet_is_told_once(void **state)
 	assert_int_equal(system(command), 0);
 	pid = start("./p");
 	live_open(&l, pid);
-	assert_int_equal(runtimes_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
+	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
 	assert_int_equal(runtime_process_n(l.runtimes), 0);
 	assert_int_equal(runtime_process_n_recognised(l.runtimes), 1);
 	assert_non_null(
@@ -171,7 +172,7 @@ static void what_is_young_is_looked_at_again(void **state)
 	assert_int_equal(system(command), 0);
 	pid = start("./p");
 	live_open(&l, pid);
-	assert_int_equal(runtimes_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
+	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
 	assert_null(l.runtimes);
 	assert_true(again);
 	stop(pid);

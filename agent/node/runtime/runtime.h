@@ -27,19 +27,19 @@ struct memory {
 };
 #define MEMORY_BUDGET (8u << 20) /* of one learn or resolve */
 /* -E2BIG: the budget is used up. -EFAULT: not mapped. */
-int memory_read(struct memory *m, uint64_t address, void *to, size_t n);
-int memory_u8(struct memory *m, uint64_t address, uint8_t *ret);
-int memory_u16(struct memory *m, uint64_t address, uint16_t *ret);
-int memory_u32(struct memory *m, uint64_t address, uint32_t *ret);
-int memory_u64(struct memory *m, uint64_t address, uint64_t *ret);
+int runtime_memory_read(struct memory *m, uint64_t address, void *to, size_t n);
+int runtime_memory_u8(struct memory *m, uint64_t address, uint8_t *ret);
+int runtime_memory_u16(struct memory *m, uint64_t address, uint16_t *ret);
+int runtime_memory_u32(struct memory *m, uint64_t address, uint32_t *ret);
+int runtime_memory_u64(struct memory *m, uint64_t address, uint64_t *ret);
 /* NUL-terminated, at most max bytes with it, else cut; a new string. */
-int memory_string(struct memory *m, uint64_t address, size_t max, char **ret);
+int runtime_memory_string(struct memory *m, uint64_t address, size_t max, char **ret);
 
 /* A live process's: /proc/PID/mem. -ESRCH: gone, or another one by now. */
 struct process_memory;
-int process_memory_open(struct process_id id, struct process_memory **ret);
-struct process_memory *process_memory_close(struct process_memory *p);
-struct memory *process_memory(struct process_memory *p); /* with a full budget */
+int runtime_process_memory_open(struct process_id id, struct process_memory **ret);
+struct process_memory *runtime_process_memory_close(struct process_memory *p);
+struct memory *runtime_process_memory(struct process_memory *p); /* with a full budget */
 
 /* ---- what a runtime's file gives ---- */
 
@@ -79,10 +79,10 @@ struct loaded_elf {
  * -ENOENT: no mapping has the headers. -EBADMSG: there is no ELF header of x86-64.
  * -E2BIG: the file has more than LOADED_ELF_SEGMENTS_MAX segments.
  */
-int loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
+int runtime_loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 		    struct loaded_elf *ret);
 /* The first segment of this type; NULL: there is none. */
-const Elf64_Phdr *loaded_elf_segment(const struct loaded_elf *e, uint32_t type);
+const Elf64_Phdr *runtime_loaded_elf_segment(const struct loaded_elf *e, uint32_t type);
 
 /* The first mapping of a Go program or library; NULL: the process has none. */
 const struct mapping *runtime_go_find(const struct runtime_look *look,
@@ -174,15 +174,15 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  * has it), or is p with one reference more when nothing changed. *ret NULL: it runs none. *ret_again: one is
  * just starting; look again in a moment. indexes as runtime_look has them.
  */
-int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
+int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again);
 /* Whether a look may find anything: some file has a mark, or there is generated code. Any thread. */
-bool runtimes_likely(const struct mappings *maps, struct elf_index *const *indexes);
+bool runtime_likely(const struct mappings *maps, struct elf_index *const *indexes);
 /*
  * Whether a mapping's code was made at run time, as far as the mapping shows it: memory without a file, or a file in memory that is
  * no program (.NET writes its code through one mapping and runs it in another). index: its file's; NULL: none.
  */
-bool mapping_is_generated(const struct mapping *m, const struct elf_index *index);
+bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_index *index);
 
 /* Any thread; borrowed from p. */
 struct runtime_view {
@@ -219,9 +219,9 @@ struct runtime_ask {
 	int error; /* 0 or -errno */
 };
 /* -ESRCH: the process is gone. -EBUSY: another thread is stuck in it. */
-int runtimes_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n);
+int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n);
 /* Reads one byte at each address, so that the pages are there for the kernel's part next time. */
-void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t n);
+void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t n);
 
 /* ---- javaAttach: a JVM is asked for its perf map; docs/perf-maps.md ---- */
 /* A JVM with generated code that nobody can name: not walked and without a map, or names are missing in it. Any thread. */
@@ -230,7 +230,7 @@ bool runtime_java_unnamed(struct process_id id);
 size_t runtime_java_all_unnamed(struct process_id *ret, size_t max);
 /*
  * Blocks for 20 s at most: a thread that may wait. version: of the JVM, as its runtime learnt it. 0: the next
- * runtimes_learn and runtimes_resolve have the map. -EAGAIN: may work later; other errors: it won't. Why not, for its user, in ret_problem.
+ * runtime_learn and runtime_resolve have the map. -EAGAIN: may work later; other errors: it won't. Why not, for its user, in ret_problem.
  */
 int runtime_java_attach(struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES]);

@@ -67,23 +67,24 @@ static int read_memory(void *arg)
 	struct process_memory *p = NULL;
 	uint64_t got = 1;
 	char *said = NULL;
-	int r = process_memory_open((struct process_id){self_start_ns, getpid()}, &p);
+	int r = runtime_process_memory_open((struct process_id){self_start_ns, getpid()}, &p);
 
 	(void)arg;
 	if (r) {
 		assert_null(p);
 		return r;
 	}
-	r = memory_u64(process_memory(p), (uint64_t)(uintptr_t)&number, &got);
+	r = runtime_memory_u64(runtime_process_memory(p), (uint64_t)(uintptr_t)&number, &got);
 	assert_int_equal(got, r ? 1 : number);
 	if (!r)
-		r = memory_string(process_memory(p), (uint64_t)(uintptr_t)text, 100, &said);
+		r = runtime_memory_string(runtime_process_memory(p), (uint64_t)(uintptr_t)text, 100,
+					  &said);
 	if (r)
 		assert_null(said);
 	else
 		assert_string_equal(said, text);
 	free(said);
-	process_memory_close(p);
+	runtime_process_memory_close(p);
 	return r;
 }
 
@@ -98,7 +99,7 @@ static void put_map(void *arg)
 static int read_map(void *arg)
 {
 	struct perf_file f = {0};
-	int r = perf_file_init((struct process_id){self_start_ns, getpid()}, &f);
+	int r = runtime_perf_file_init((struct process_id){self_start_ns, getpid()}, &f);
 
 	(void)arg;
 	if (r) {
@@ -106,12 +107,12 @@ static int read_map(void *arg)
 		return r;
 	}
 	for (unsigned i = 0; !r && i < 2; i++)
-		r = perf_file_read(&f);
+		r = runtime_perf_file_read(&f);
 	if (!r) {
-		assert_int_equal(perf_map_n(f.map), 2);
-		assert_string_equal(perf_map_find(f.map, 0x2010), "second");
+		assert_int_equal(runtime_perf_map_n(f.map), 2);
+		assert_string_equal(runtime_perf_map_find(f.map, 0x2010), "second");
 	}
-	perf_file_done(&f);
+	runtime_perf_file_done(&f);
 	return r;
 }
 
@@ -146,20 +147,20 @@ static int attach(void *arg)
 	char said[ATTACH_TEXT_BYTES] = "";
 	struct perf_map *map = NULL;
 	struct attach a;
-	int r = attach_open((struct process_id){jvm.start_ns, jvm.pid}, &a, said);
+	int r = runtime_attach_open((struct process_id){jvm.start_ns, jvm.pid}, &a, said);
 
 	(void)arg;
 	if (!r) {
-		r = attach_run(&a, &map, said);
-		attach_done(&a);
+		r = runtime_attach_run(&a, &map, said);
+		runtime_attach_done(&a);
 	}
 	if (r) {
 		assert_null(map);
 		assert_true(*said);
 	} else {
-		assert_string_equal(perf_map_find(map, 0x1000), "first");
+		assert_string_equal(runtime_perf_map_find(map, 0x1000), "first");
 	}
-	perf_map_free(map);
+	runtime_perf_map_free(map);
 	return r;
 }
 

@@ -174,7 +174,7 @@ static void clean(char *text, size_t n)
 	_cleanup_free_ char *t = NULL;
 
 	text[n - 1] = '\0';
-	t = text_clean(text);
+	t = elf_text_clean(text);
 	snprintf(text, n, "%s", t);
 }
 
@@ -186,7 +186,8 @@ static int check(const struct runtime_look *look, const struct runtime_process *
 		return -E2BIG;
 	clean(l->version, sizeof(l->version));
 	clean(l->problem, sizeof(l->problem));
-	return ranges_fit(look, RUNTIME_RANGES_MAX - look->n_taken, &l->ranges, &l->n_ranges);
+	return runtime_ranges_fit(look, RUNTIME_RANGES_MAX - look->n_taken, &l->ranges,
+				  &l->n_ranges);
 }
 
 static const struct runtime_learnt *find(const struct runtime_process *p, enum pf_runtime_kind k)
@@ -268,7 +269,7 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 
 		if (!runtime_ops(k))
 			continue;
-		process_memory(pm);
+		runtime_process_memory(pm);
 		r = learn_one(look, k, find(old, k), new->states, &l);
 		counter_add(counter(READ_BYTES, "for", "learn"),
 			    MEMORY_BUDGET - look->memory->budget_bytes);
@@ -281,7 +282,7 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 			take(look, taken, new, k, &l);
 	}
 	look->taken = NULL;
-	process_memory(pm);
+	runtime_process_memory(pm);
 	new->n_seen = runtime_recognised_find(look, new->seen, ret_again);
 }
 
@@ -347,19 +348,19 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)
 {
 	struct process_memory *pm;
-	int r = process_memory_open(process_id_of(maps), &pm);
+	int r = runtime_process_memory_open(process_id_of(maps), &pm);
 	struct runtime_look look = {.maps = maps, .indexes = indexes};
 
 	if (r < 0)
 		return r;
-	look.memory = process_memory(pm);
+	look.memory = runtime_process_memory(pm);
 	learn_all(&look, old, new, pm, ret_again);
-	process_memory_close(pm);
+	runtime_process_memory_close(pm);
 	return 0;
 }
 
-int runtimes_learn(struct runtime_process *p, const struct mappings *maps,
-		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again)
+int runtime_learn(struct runtime_process *p, const struct mappings *maps,
+		  struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again)
 {
 	struct runtime_process *old = p && is_exec(p, maps) ? p : NULL;
 	struct runtime_process *new = process_new(maps, old ? old->states : NULL);
@@ -416,7 +417,7 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 static int resolve_all(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
 		       size_t n)
 {
-	struct memory *m = process_memory(pm);
+	struct memory *m = runtime_process_memory(pm);
 	size_t left = RESOLVE_BUDGET, room = NAMES_BYTES;
 	int gone = 0;
 
@@ -435,16 +436,16 @@ static int resolve_all(struct states *s, struct process_memory *pm, struct runti
 	return gone;
 }
 
-int runtimes_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n)
+int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n)
 {
 	struct process_memory *pm;
 	int r = -EBUSY;
 
 	if (pthread_mutex_trylock(&p->states->lock) == 0) {
-		r = process_memory_open(p->id, &pm);
+		r = runtime_process_memory_open(p->id, &pm);
 		if (r == 0) {
 			r = resolve_all(p->states, pm, asks, n);
-			process_memory_close(pm);
+			runtime_process_memory_close(pm);
 			pthread_mutex_unlock(&p->states->lock);
 			return r;
 		}
@@ -454,7 +455,7 @@ int runtimes_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t
 	return r;
 }
 
-void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t n)
+void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t n)
 {
 	struct process_memory *pm;
 	size_t touched = 0;
@@ -462,10 +463,11 @@ void runtimes_touch(struct runtime_process *p, const uint64_t *addresses, size_t
 
 	if (pthread_mutex_trylock(&p->states->lock)) /* one thread at most is blocked by it */
 		return;
-	if (process_memory_open(p->id, &pm) == 0) {
+	if (runtime_process_memory_open(p->id, &pm) == 0) {
 		for (size_t i = 0; i < n; i++)
-			touched += memory_u8(process_memory(pm), addresses[i], &byte) == 0;
-		process_memory_close(pm);
+			touched += runtime_memory_u8(runtime_process_memory(pm), addresses[i],
+						     &byte) == 0;
+		runtime_process_memory_close(pm);
 	}
 	pthread_mutex_unlock(&p->states->lock);
 	counter_add(counter("podflame_runtime_pages_touched_total", NULL, NULL), touched);

@@ -69,7 +69,7 @@ static int fake_resolve(void *state, struct memory *m, const struct runtime_word
 		NULL, 0, false);
 	if (f->resolve_result < 0)
 		return f->resolve_result;
-	r = memory_string(m, f->reads, 64, &text);
+	r = runtime_memory_string(m, f->reads, 64, &text);
 	if (r < 0)
 		return r;
 	runtime_names_add(ret, text, xstrdup("f\nile"), (uint32_t)frame->a, caller != NULL);
@@ -142,7 +142,7 @@ static struct runtime_process *learn(struct runtime_process *p, bool *ret_again)
 	struct runtime_process *r = NULL;
 	bool again;
 
-	assert_int_equal(runtimes_learn(p, &maps, indexes, &r, ret_again ? ret_again : &again), 0);
+	assert_int_equal(runtime_learn(p, &maps, indexes, &r, ret_again ? ret_again : &again), 0);
 	return r;
 }
 
@@ -245,7 +245,7 @@ static void who_is_not_walked_any_more_is_not_asked(void **state)
 	fakes[0].refuses = fakes[0].releases = true;
 	q = learn(p, NULL);
 	assert_int_equal(runtime_process_n(q), 1);
-	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, &a, 1), 0);
 	assert_int_equal(a.error, -ESTALE);
 	runtime_process_unref(p);
 	runtime_process_unref(q);
@@ -276,9 +276,9 @@ static void ranges_have_a_limit(void **state)
 	(void)state;
 	for (size_t i = 0; i < N; i++)
 		ranges[i] = (struct runtime_range){0x10000 + 16 * i, 0x10008 + 16 * i, true};
-	assert_int_equal(ranges_fit(&look, RUNTIME_RANGES_MAX, &ranges, &n), -E2BIG);
+	assert_int_equal(runtime_ranges_fit(&look, RUNTIME_RANGES_MAX, &ranges, &n), -E2BIG);
 	n--;
-	assert_int_equal(ranges_fit(&look, RUNTIME_RANGES_MAX, &ranges, &n), 0);
+	assert_int_equal(runtime_ranges_fit(&look, RUNTIME_RANGES_MAX, &ranges, &n), 0);
 	assert_int_equal(n, RUNTIME_RANGES_MAX);
 	free(ranges);
 }
@@ -343,7 +343,7 @@ static void who_is_gone_is_told(void **state)
 
 	(void)state;
 	maps.start_boottime_ns += NSEC_PER_SEC;
-	assert_int_equal(runtimes_learn(NULL, &maps, indexes, &r, &again), -ESRCH);
+	assert_int_equal(runtime_learn(NULL, &maps, indexes, &r, &again), -ESRCH);
 	assert_null(r);
 }
 
@@ -352,9 +352,9 @@ static void marks_or_generated_code_make_it_likely(void **state)
 	struct mappings m = {.items = items, .n = 1};
 
 	(void)state;
-	assert_false(runtimes_likely(&m, indexes));
+	assert_false(runtime_likely(&m, indexes));
 	m.n = 2;
-	assert_true(runtimes_likely(&m, indexes));
+	assert_true(runtime_likely(&m, indexes));
 }
 
 static void code_without_a_program_is_generated(void **state)
@@ -379,9 +379,9 @@ static void code_without_a_program_is_generated(void **state)
 		struct elf_index *of_a_program = (struct elf_index *)&index, *none = NULL;
 
 		x.path = rows[i].path;
-		assert_int_equal(mapping_is_generated(&x, NULL), rows[i].is);
-		assert_int_equal(runtimes_likely(&m, &none), rows[i].is);
-		assert_false(mapping_is_generated(&x, of_a_program));
+		assert_int_equal(runtime_mapping_is_generated(&x, NULL), rows[i].is);
+		assert_int_equal(runtime_likely(&m, &none), rows[i].is);
+		assert_false(runtime_mapping_is_generated(&x, of_a_program));
 	}
 }
 
@@ -399,7 +399,7 @@ static void names_are_read_and_clean(void **state)
 	(void)state;
 	fakes[0].learn_result = 0;
 	p = learn(NULL, NULL);
-	assert_int_equal(runtimes_resolve(p, asks, 3), 0);
+	assert_int_equal(runtime_resolve(p, asks, 3), 0);
 	assert_int_equal(asks[0].error, 0);
 	assert_int_equal(asks[0].names.kind, FRAME_PYTHON);
 	assert_int_equal(asks[0].names.n, 2);
@@ -427,7 +427,7 @@ static void names_of_a_round_have_a_limit(void **state)
 	p = learn(NULL, NULL);
 	for (size_t i = 0; i < N; i++)
 		asks[i] = (struct runtime_ask){.kind = FIRST, .frame = {1, i, 0}};
-	assert_int_equal(runtimes_resolve(p, asks, N), 0);
+	assert_int_equal(runtime_resolve(p, asks, N), 0);
 	for (size_t i = 0; i < N; i++) {
 		assert_true(asks[i].error == 0 || asks[i].error == -E2BIG);
 		assert_int_equal(asks[i].names.n > 0, asks[i].error == 0);
@@ -450,7 +450,7 @@ static void a_name_that_fails_is_none(void **state)
 	p = learn(NULL, NULL);
 	fakes[0].reads = 16;
 	before = failures("podflame_runtime_names_failed_total", "not_mapped");
-	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, &a, 1), 0);
 	assert_int_equal(a.error, -EFAULT);
 	assert_int_equal(a.names.n, 0);
 	assert_int_equal(failures("podflame_runtime_names_failed_total", "not_mapped"), before + 1);
@@ -480,11 +480,11 @@ static void names_of_the_dead_are_not_asked_for(void **state)
 	assert_int_equal(proc_start_boottime(pid, &maps.start_boottime_ns), 0);
 	fakes[0].learn_result = 0;
 	p = learn(NULL, NULL);
-	assert_int_equal(runtimes_resolve(p, asks, 1), 0);
+	assert_int_equal(runtime_resolve(p, asks, 1), 0);
 	runtime_names_done(&asks[0].names);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(runtimes_resolve(p, asks, 2), -ESRCH);
+	assert_int_equal(runtime_resolve(p, asks, 2), -ESRCH);
 	assert_int_equal(asks[0].names.n, 0);
 	runtime_process_unref(p);
 }
@@ -504,7 +504,7 @@ static void pages_are_touched(void **state)
 	p = learn(NULL, NULL);
 	assert_int_equal(mincore(m, bytes, in), 0);
 	assert_false(in[0] & 1);
-	runtimes_touch(p, addresses, 3);
+	runtime_touch(p, addresses, 3);
 	assert_int_equal(counter_get(c), before + 2);
 	assert_int_equal(mincore(m, bytes, in), 0);
 	assert_true(in[0] & 1);

@@ -10,24 +10,24 @@ static void items_free(struct spool_item *items)
 {
 	for (struct spool_item *next; items; items = next) {
 		next = items->next;
-		spool_item_free(items);
+		send_spool_item_free(items);
 	}
 }
 
-void sender_destroy(struct sender *s)
+void send_destroy(struct sender *s)
 {
 	items_free(s->items);
 	if (s->sink)
 		s->type->close(s->sink);
-	spool_free(s->spool);
+	send_spool_free(s->spool);
 	buf_done(&s->body);
 	free(s);
 }
 
 void send_job_free(struct send_job *j)
 {
-	batch_free(j->batch);
-	spool_item_free(j->item);
+	profile_batch_free(j->batch);
+	send_spool_item_free(j->item);
 	items_free(j->found);
 	buf_done(&j->body);
 	free(j);
@@ -38,7 +38,7 @@ static void job_run(struct job *job)
 	struct send_job *j = (struct send_job *)job;
 
 	j->work(j);
-	j->has_losses = spool_has_losses(j->s->spool);
+	j->has_losses = send_spool_has_losses(j->s->spool);
 }
 
 static void job_done(struct job *job)
@@ -52,7 +52,7 @@ static void job_done(struct job *job)
 		j->then(j);
 	send_job_free(j);
 	if (s->closed && s->n_jobs == 0)
-		sender_destroy(s);
+		send_destroy(s);
 }
 
 struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),

@@ -58,4 +58,4 @@ struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
 int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
 /* Only while no job is under way. */
-void sender_destroy(struct sender *s);
+void send_destroy(struct sender *s);

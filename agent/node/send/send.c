@@ -33,9 +33,9 @@ static void link_item(struct sender *s, struct spool_item *i)
 static void drop_work(struct send_job *j)
 {
 	if (j->item->loss_only) /* an account that is refused is not accounted again */
-		spool_remove(j->s->spool, j->item);
+		send_spool_remove(j->s->spool, j->item);
 	else
-		spool_drop(j->s->spool, j->item, j->reason);
+		send_spool_drop(j->s->spool, j->item, j->reason);
 }
 
 static void drop_then(struct send_job *j)
@@ -111,7 +111,7 @@ static void set_error(struct sender *s, const char *error)
 
 static void remove_work(struct send_job *j)
 {
-	spool_remove(j->s->spool, j->item);
+	send_spool_remove(j->s->spool, j->item);
 }
 
 static void remove_item(struct sender *s, struct spool_item *i)
@@ -128,7 +128,7 @@ static void remove_item(struct sender *s, struct spool_item *i)
 
 static void losses_work(struct send_job *j)
 {
-	j->r = spool_take_losses(j->s->spool, &j->item);
+	j->r = send_spool_take_losses(j->s->spool, &j->item);
 }
 
 static void losses_then(struct send_job *j)
@@ -201,7 +201,7 @@ static void fetch_work(struct send_job *j)
 {
 	struct sender *s = j->s;
 
-	j->r = spool_get(s->spool, j->borrowed, &j->body);
+	j->r = send_spool_get(s->spool, j->borrowed, &j->body);
 	if (j->r < 0)
 		return;
 	if (s->type->refresh)
@@ -215,11 +215,11 @@ static void fetch_failed(struct sender *s, struct spool_item *i, int error)
 {
 	unlink_item(s, i);
 	if (error == -EBADMSG || error == -ENOENT) {
-		spool_count_unreadable(i);
+		send_spool_count_unreadable(i);
 		s->stats.n_dropped_profiles += i->n_profiles;
 		s->stats.n_dropped_samples += i->n_samples;
 	}
-	spool_item_free(i);
+	send_spool_item_free(i);
 }
 
 static void fetch_then(struct send_job *j)
@@ -297,7 +297,7 @@ static void put_halves(struct send_job *j, struct batch *b)
 		put_profiles(j, b, n / 2, n - n / 2);
 		return;
 	}
-	spool_lose(j->s->spool, b, "too_large");
+	send_spool_lose(j->s->spool, b, "too_large");
 	count_lost(&j->lost, b);
 }
 
@@ -309,7 +309,7 @@ static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_
 
 	part.profiles += from;
 	part.n_profiles = n;
-	if (spool_put(s->spool, &part, &i) < 0) {
+	if (send_spool_put(s->spool, &part, &i) < 0) {
 		put_halves(j, &part);
 		return;
 	}
@@ -362,19 +362,19 @@ static void put_then(struct send_job *j)
 	kick(s);
 }
 
-int sender_send(struct sender *s, struct batch *b)
+int send_send(struct sender *s, struct batch *b)
 {
 	struct send_job *j = send_job_new(s, put_work, put_then);
 
 	j->batch = b;
-	if (send_job_post(j, batch_bytes(b)) == 0)
+	if (send_job_post(j, profile_batch_bytes(b)) == 0)
 		return 0;
 	count_lost(&s->stats, b);
 	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
 		    b->n_profiles);
 	for (size_t i = 0; i < b->n_profiles; i++)
-		samples_lost(1u << b->profiles[i]->event, "mailbox_full",
-			     samples_in(b->profiles[i]));
+		profile_samples_lost(1u << b->profiles[i]->event, "mailbox_full",
+				     samples_in(b->profiles[i]));
 	send_job_free(j);
 	return -ENOBUFS;
 }
@@ -383,7 +383,7 @@ int sender_send(struct sender *s, struct batch *b)
 
 static void scan_work(struct send_job *j)
 {
-	j->r = spool_scan(j->s->spool, &j->found);
+	j->r = send_spool_scan(j->s->spool, &j->found);
 }
 
 static void scan_then(struct send_job *j)
@@ -406,8 +406,8 @@ static void scan_then(struct send_job *j)
 	kick(s);
 }
 
-int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
-	       struct field_error *reterr)
+int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
+	     struct field_error *reterr)
 {
 	struct sender *s = xcalloc(1, sizeof(*s));
 	struct send_job *j;
@@ -415,9 +415,9 @@ int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
 
 	s->loop = l;
 	s->os = c->os;
-	s->type = sink_type_for(c);
+	s->type = send_sink_type_for(c);
 	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : MEMORY_MAX_BYTES;
-	s->spool = spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
+	s->spool = send_spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
 	r = s->type->open(l, c, &s->sink, reterr);
 	j = send_job_new(s, scan_work, scan_then);
 	if (r == 0) {
@@ -427,25 +427,25 @@ int sender_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	}
 	if (r < 0) {
 		send_job_free(j);
-		sender_destroy(s);
+		send_destroy(s);
 		return r;
 	}
 	*ret = s;
 	return 0;
 }
 
-struct sender *sender_free(struct sender *s)
+struct sender *send_free(struct sender *s)
 {
 	if (!s)
 		return NULL;
 	s->closed = true;
 	timer_cancel(&s->retry);
 	if (s->n_jobs == 0)
-		sender_destroy(s);
+		send_destroy(s);
 	return NULL;
 }
 
-void sender_stats(const struct sender *s, struct sender_stats *ret)
+void send_stats(const struct sender *s, struct sender_stats *ret)
 {
 	*ret = s->stats;
 	ret->spool_bytes = s->file_bytes + s->memory_bytes;
@@ -453,8 +453,8 @@ void sender_stats(const struct sender *s, struct sender_stats *ret)
 	ret->last_error = s->last_error;
 }
 
-void sender_on_stored(struct sender *s,
-		      void (*fn)(const struct stored_event *e, size_t n, void *arg), void *arg)
+void send_on_stored(struct sender *s, void (*fn)(const struct stored_event *e, size_t n, void *arg),
+		    void *arg)
 {
 	s->on_stored = fn;
 	s->stored_arg = arg;

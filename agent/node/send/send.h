@@ -21,19 +21,19 @@ struct send_config {
 	void *direct_arg;
 };
 struct sender;
-int sender_new(struct loop *l, const struct send_config *c, struct sender **ret, struct field_error *reterr);
-struct sender *sender_free(struct sender *s);
+int send_new(struct loop *l, const struct send_config *c, struct sender **ret, struct field_error *reterr);
+struct sender *send_free(struct sender *s);
 /* Takes b. Encodes, compresses, spools, sends; retries with backoff and jitter until stored. */
-int sender_send(struct sender *s, struct batch *b);
+int send_send(struct sender *s, struct batch *b);
 struct sender_stats {
 	uint64_t n_sent, n_failed, n_dropped_profiles, n_dropped_samples, spool_bytes, n_spooled;
 	const char *last_error;		/* "" when the last try worked */
 };
-void sender_stats(const struct sender *s, struct sender_stats *ret);
+void send_stats(const struct sender *s, struct sender_stats *ret);
 /* Called on the loop after a batch was stored by the hub, with what the batch said at send time. */
 struct stored_event {
 	const char *pod_uid, *container_id;
 	enum event event;
 	uint64_t n_samples;
 };
-void sender_on_stored(struct sender *s, void (*fn)(const struct stored_event *e, size_t n, void *arg), void *arg);
+void send_on_stored(struct sender *s, void (*fn)(const struct stored_event *e, size_t n, void *arg), void *arg);

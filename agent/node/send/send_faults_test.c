@@ -42,7 +42,7 @@ static void take(struct world *w, const struct profile *p)
 static void hub(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	_cleanup_buf_ struct buf body = {0};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	assert_string_equal(in->authorization, "Bearer secret");
 	assert_int_equal(otlp_decompress(in->content_encoding, in->body, in->body_bytes,
@@ -73,7 +73,7 @@ static void look(void *arg)
 	struct world *w = arg;
 	struct sender_stats st;
 
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	w->too_late = now_mono_ns() > w->deadline_ns;
 	if (w->too_late || ((w->n_samples + w->n_lost >= N_SAMPLES || st.n_dropped_samples ||
 			     n_unreadable() > w->n_unreadable) &&
@@ -103,7 +103,7 @@ static int world_make(struct world *w)
 	url = xasprintf("http://127.0.0.1:%u", http_server_port(w->hub));
 	c.url = url;
 	c.os = w->os;
-	r = sender_new(w->loop, &c, &w->sender, NULL);
+	r = send_new(w->loop, &c, &w->sender, NULL);
 	if (r)
 		assert_null(w->sender);
 	return r;
@@ -115,7 +115,7 @@ static void world_done(struct world *w)
 		timer_cancel(&w->outage);
 		timer_cancel(&w->look);
 	}
-	sender_free(w->sender);
+	send_free(w->sender);
 	http_server_free(w->hub);
 	worker_free(w->os);
 	loop_free(w->loop);
@@ -124,8 +124,8 @@ static void world_done(struct world *w)
 static struct batch *one_window(struct world *w)
 {
 	struct frame f = {.kind = FRAME_APP, .name = "main", .module = "/bin/x"};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 
 	random_bytes(w->id, sizeof(w->id));
@@ -133,14 +133,14 @@ static struct batch *one_window(struct world *w)
 	p->event = EVENT_ON_CPU;
 	p->start_ns = NSEC_PER_SEC;
 	p->end_ns = 2 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "api");
+	p->app_service = profile_batch_str(b, "api");
 	profile_tag(b, p, "pod_uid", "u");
 	profile_tag(b, p, "container_id", "c");
 	s = profile_add(b, p);
 	s->cpu = -1;
 	s->value = 1;
 	s->n_samples = N_SAMPLES;
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	return b;
 }
 
@@ -157,11 +157,11 @@ static int deliver(void *arg)
 
 	(void)arg;
 	if (!r) {
-		sender_on_stored(w.sender, stored, &w);
+		send_on_stored(w.sender, stored, &w);
 		timer_set(w.loop, &w.outage, OUTAGE_NS, fault_outage_ends, &w);
 		w.deadline_ns = now_mono_ns() + DEADLINE_NS;
 		look(&w);
-		assert_int_equal(sender_send(w.sender, one_window(&w)), 0);
+		assert_int_equal(send_send(w.sender, one_window(&w)), 0);
 		r = loop_run(w.loop);
 		assert_false(w.too_late);
 		assert_true(w.n_samples == 0 || w.n_samples == N_SAMPLES);

@@ -70,7 +70,7 @@ static void test_overflow(void **state)
 	}
 	n_wanted = 5;
 	run_until(w, has_failed);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_true(st.n_dropped_samples > 0);
 	assert_true(st.spool_bytes <= 10000 + 2000); /* the one on its way is not touched */
 	hub_start(w);
@@ -185,7 +185,7 @@ static void test_spool_that_cannot_be_written(void **state)
 	n_wanted = 1;
 	run_until(w, seen_wanted);
 	assert_int_equal(w->n_samples, 3);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_dropped_samples, 0);
 }
 

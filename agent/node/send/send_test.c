@@ -27,7 +27,7 @@ static void test_delivers(void **state)
 	assert_string_equal(w->encoding, "zstd");
 	assert_string_equal(w->told_pod, "uid-1");
 	assert_string_equal(w->told_container, "c0ffee");
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_sent, 1);
 	assert_int_equal(st.spool_bytes, 0);
 	assert_string_equal(st.last_error, "");
@@ -46,7 +46,7 @@ static void test_hub_away_and_back(void **state)
 	run_until(w, spooled_wanted);
 	run_until(w, has_failed);
 	assert_int_equal(n_files(w, "0"), 3);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_true(st.last_error[0]);
 	assert_true(st.spool_bytes > 3000);
 	hub_start(w);
@@ -96,7 +96,7 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
 {
 	_cleanup_free_ char *name = xmalloc(n_bytes + 1);
 	const struct frame f = {.kind = FRAME_APP, .name = name};
-	struct profile *p = batch_profile(b);
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 
 	memset(name, 'x', n_bytes);
@@ -106,11 +106,11 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = 1763700000 * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = pid;
 	profile_tag(b, p, "pod", pod);
 	s = profile_add(b, p);
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	s->n_samples = pid;
 	s->value = 1;
 }
@@ -121,13 +121,13 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
  */
 static void send_large_window(struct world *w)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	add_large(b, "pod-1", 1, 14u << 20);
 	add_large(b, "pod-2", 2, 14u << 20);
 	add_large(b, "pod-4", 4, OTLP_MAX_BYTES);
 	add_large(b, "pod-8", 8, 100);
-	assert_int_equal(sender_send(w->sender, b), 0);
+	assert_int_equal(send_send(w->sender, b), 0);
 }
 
 static void check_large_window(struct world *w)
@@ -139,7 +139,7 @@ static void check_large_window(struct world *w)
 	assert_int_equal(w->n_repeats, 0);
 	assert_string_equal(w->loss_reason, "too_large");
 	assert_string_equal(w->loss_pod, "pod-4");
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_dropped_profiles, 1);
 	assert_int_equal(st.n_dropped_samples, 4);
 	assert_int_equal(st.n_spooled, 0);
@@ -161,13 +161,13 @@ static void test_a_window_of_several_requests(void **state)
 static void test_the_largest_window(void **state)
 {
 	struct world *w = *state;
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 
 	agent_start(w);
 	for (uint32_t i = 0; i < 3; i++)
 		add_large(b, "pod", 1 << i, 25u << 20);
-	assert_true(batch_bytes(b) > BATCH_MAX_BYTES);
-	assert_int_equal(sender_send(w->sender, b), 0);
+	assert_true(profile_batch_bytes(b) > BATCH_MAX_BYTES);
+	assert_int_equal(send_send(w->sender, b), 0);
 	n_wanted = 7;
 	run_until(w, accounted);
 	run_until(w, settled);
@@ -183,7 +183,7 @@ static void test_missing_token_waits(void **state)
 	agent_start(w);
 	send_one(w, 1, 1);
 	run_until(w, has_failed);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_non_null(strstr(st.last_error, "/token"));
 	assert_int_equal(w->n_requests, 0);
 	assert_int_equal(file_write_atomic(w->token, "t", 1, 0600), 0);
@@ -209,7 +209,7 @@ static void test_refused_batch(void **state)
 	assert_int_equal(w->n_lost, 7);
 	assert_string_equal(w->loss_reason, "hub_refused");
 	assert_string_equal(w->loss_pod, "web-1");
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_dropped_samples, 7);
 }
 
@@ -227,7 +227,7 @@ static void test_partial_success(void **state)
 	n_wanted = 1;
 	run_until(w, seen_wanted);
 	run_until(w, settled);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_sent, 1);
 	assert_int_equal(st.n_dropped_profiles, 2);
 	assert_non_null(strstr(st.last_error, "rejected 2 profiles: too old"));
@@ -238,7 +238,7 @@ static void test_partial_success(void **state)
 	n_wanted = 2;
 	run_until(w, seen_wanted);
 	run_until(w, settled);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_string_equal(st.last_error, "");
 	assert_int_equal(st.n_dropped_profiles, 2);
 	assert_int_equal(w->n_told, 3);
@@ -336,7 +336,7 @@ static void test_hub_at_an_ipv6_literal(void **state)
 		agent_start(w);
 		send_one(w, 1, 3);
 		run_until(w, has_failed);
-		sender_stats(w->sender, &st);
+		send_stats(w->sender, &st);
 		assert_non_null(strstr(st.last_error, "IP address mismatch"));
 		assert_int_equal(w->n_requests, 0);
 	}
@@ -349,7 +349,7 @@ static void test_hub_at_an_ipv6_literal(void **state)
 
 static int direct_take(struct world *w, const void *body, size_t n)
 {
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	w->n_direct++;
 	if (w->direct_fails && w->n_direct > w->fails_after) {
@@ -417,7 +417,7 @@ static void test_null(void **state)
 	send_one(w, 1, 3);
 	n_wanted = 3;
 	run_until(w, direct_wanted);
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	assert_int_equal(st.n_sent, 1);
 	assert_int_equal(w->n_requests, 0);
 }
@@ -440,7 +440,7 @@ static void test_bad_urls(void **state)
 		struct field_error err = {0};
 
 		w->config.url = urls[i];
-		if (sender_new(w->loop, &w->config, &w->sender, &err) != -EINVAL)
+		if (send_new(w->loop, &w->config, &w->sender, &err) != -EINVAL)
 			fail_msg("accepted %s", urls[i]);
 		assert_string_equal(err.path, "url");
 	}

@@ -42,9 +42,9 @@ static const struct sink_type types[] = {
 	 .deliver = direct_deliver},
 };
 
-const struct sink_type *sink_type_for(const struct send_config *c)
+const struct sink_type *send_sink_type_for(const struct send_config *c)
 {
 	if (c->direct)
 		return &types[1];
-	return c->url && *c->url ? &sink_otlp : &types[0];
+	return c->url && *c->url ? &send_sink_otlp : &types[0];
 }

@@ -32,5 +32,5 @@ struct sink_type {
 	int (*deliver)(struct sink *s, const void *body, size_t n);
 };
 /* The row that fits the configuration: null without url and direct. */
-const struct sink_type *sink_type_for(const struct send_config *c);
-extern const struct sink_type sink_otlp;
+const struct sink_type *send_sink_type_for(const struct send_config *c);
+extern const struct sink_type send_sink_otlp;

@@ -241,7 +241,7 @@ static void otlp_send(struct sink *s, const void *body, size_t n, sink_done_fn *
 		answer(s, SINK_RETRY, 0);
 }
 
-const struct sink_type sink_otlp = {
+const struct sink_type send_sink_otlp = {
 	.name = "otlp",
 	.remote = true,
 	.open = otlp_open,

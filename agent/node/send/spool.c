@@ -30,7 +30,7 @@ struct spool {
 	bool losses_saved;    /* all of them, in the account's file */
 };
 
-struct spool_item *spool_item_free(struct spool_item *i)
+struct spool_item *send_spool_item_free(struct spool_item *i)
 {
 	if (!i)
 		return NULL;
@@ -47,10 +47,10 @@ struct spool_item *spool_item_free(struct spool_item *i)
 
 static void item_freep(struct spool_item **i)
 {
-	spool_item_free(*i);
+	send_spool_item_free(*i);
 }
 
-struct spool *spool_new(const char *dir, bool compress)
+struct spool *send_spool_new(const char *dir, bool compress)
 {
 	struct spool *s = xcalloc(1, sizeof(*s));
 
@@ -59,11 +59,11 @@ struct spool *spool_new(const char *dir, bool compress)
 	return s;
 }
 
-struct spool *spool_free(struct spool *s)
+struct spool *send_spool_free(struct spool *s)
 {
 	if (!s)
 		return NULL;
-	batch_free(s->losses);
+	profile_batch_free(s->losses);
 	free(s->dir);
 	free(s);
 	return NULL;
@@ -87,13 +87,13 @@ static void set_aside(struct spool *s, const char *path)
 		unlink(path);
 }
 
-int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
+int send_spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
 {
 	int r;
 
 	if (!i->path)
 		return buf_add(ret_body, i->body.data, i->body.len);
-	r = spool_file_read(i->path, ret_body);
+	r = send_spool_file_read(i->path, ret_body);
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 		return -EAGAIN;
 	if (r == -EBADMSG)
@@ -103,7 +103,7 @@ int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body)
 	return r;
 }
 
-void spool_remove(struct spool *s, const struct spool_item *i)
+void send_spool_remove(struct spool *s, const struct spool_item *i)
 {
 	(void)s;
 	if (i->path)
@@ -203,7 +203,7 @@ static int use_memory(struct spool *s, int why)
 	return why;
 }
 
-int spool_scan(struct spool *s, struct spool_item **ret_items)
+int send_spool_scan(struct spool *s, struct spool_item **ret_items)
 {
 	struct spool_item *items = NULL, *i, *next;
 	const struct dirent *e;
@@ -226,7 +226,7 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 		r = take_over_account(s, &items, &n);
 	if (r < 0) {
 		DL_FOREACH_SAFE(items, i, next)
-		spool_item_free(i);
+		send_spool_item_free(i);
 		return use_memory(s, r);
 	}
 	DL_SORT(items, by_seq);
@@ -239,7 +239,7 @@ int spool_scan(struct spool *s, struct spool_item **ret_items)
 static uint64_t samples_of(const struct profile *p)
 {
 	/* a snapshot of a process says something without any: that nothing lives */
-	uint64_t n = event_info(p->event)->snapshot && p->process_id && !p->n_losses;
+	uint64_t n = profile_event_info(p->event)->snapshot && p->process_id && !p->n_losses;
 
 	if (p->n_samples)
 		n = 0;
@@ -301,7 +301,7 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
 {
 	_cleanup_free_ char *from = path_of(s, LOSS_NAME);
-	int r = s->losses_saved ? 0 : spool_file_write(from, true, &i->body);
+	int r = s->losses_saved ? 0 : send_spool_file_write(from, true, &i->body);
 
 	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
 }
@@ -317,7 +317,8 @@ static void to_file(const struct spool *s, struct spool_item *i)
 		return;
 	snprintf(name, sizeof(name), NAME_FORMAT, i->seq);
 	path = path_of(s, name);
-	r = i->loss_only ? account_to_file(s, i, path) : spool_file_write(path, false, &i->body);
+	r = i->loss_only ? account_to_file(s, i, path)
+			 : send_spool_file_write(path, false, &i->body);
 	if (r < 0) {
 		unlink(path);
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
@@ -346,14 +347,14 @@ static int put(struct spool *s, const struct batch *b, bool loss_only, struct sp
 	return 0;
 }
 
-int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret)
+int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **ret)
 {
 	return put(s, b, false, ret);
 }
 
 /* ---- the account of what was thrown away ---- */
 
-bool spool_has_losses(const struct spool *s)
+bool send_spool_has_losses(const struct spool *s)
 {
 	return s->losses != NULL;
 }
@@ -385,13 +386,13 @@ static bool tag_of_account(const char *key, bool node_only)
 
 static struct profile *new_account(struct batch *b, const struct profile *p, bool node_only)
 {
-	struct profile *a = batch_profile(b);
+	struct profile *a = profile_batch_profile(b);
 
 	random_bytes(a->id, sizeof(a->id));
 	a->event = p->event;
 	a->start_ns = p->start_ns;
 	a->end_ns = p->end_ns;
-	a->app_service = batch_str(b, "");
+	a->app_service = profile_batch_str(b, "");
 	for (size_t i = 0; i < p->tags.n; i++)
 		if (tag_of_account(p->tags.items[i].key, node_only))
 			profile_tag(b, a, p->tags.items[i].key, p->tags.items[i].value);
@@ -401,7 +402,7 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 /* Past OWNERS_MAX containers it is the node's, of this event. */
 static struct profile *account_of(struct spool *s, const struct profile *p)
 {
-	struct batch *b = s->losses ? s->losses : (s->losses = batch_new());
+	struct batch *b = s->losses ? s->losses : (s->losses = profile_batch_new());
 
 	for (size_t i = 0; i < b->n_profiles; i++)
 		if (same_owner(b->profiles[i], p))
@@ -418,10 +419,10 @@ static void count_profiles(const char *reason, uint64_t n)
 }
 
 /* Whose they were, and of which events, nobody can say any more. */
-void spool_count_unreadable(const struct spool_item *i)
+void send_spool_count_unreadable(const struct spool_item *i)
 {
 	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1));
-	samples_lost(0, "spool_unreadable", i->n_samples);
+	profile_samples_lost(0, "spool_unreadable", i->n_samples);
 }
 
 static void account(struct spool *s, const struct profile *p, const char *reason)
@@ -437,7 +438,7 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
 	count_profiles(reason, p->n_samples || !p->n_losses); /* an account is no profile */
-	/* The account tells the hub: no samples_lost(). */
+	/* The account tells the hub: no profile_samples_lost(). */
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 
@@ -449,23 +450,23 @@ static void save_losses(struct spool *s)
 	bool encoded = *s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
 		       otlp_compress(bytes.data, bytes.len, &body) == 0;
 
-	s->losses_saved = encoded && spool_file_write(path, true, &body) == 0;
+	s->losses_saved = encoded && send_spool_file_write(path, true, &body) == 0;
 	if (encoded && !s->losses_saved)
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 }
 
-void spool_lose(struct spool *s, const struct batch *b, const char *reason)
+void send_spool_lose(struct spool *s, const struct batch *b, const char *reason)
 {
 	for (size_t i = 0; i < b->n_profiles; i++)
 		account(s, b->profiles[i], reason);
 	save_losses(s);
 }
 
-void spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
+void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
 {
 	_cleanup_buf_ struct buf body = {0}, bytes = {0};
-	_cleanup_(batch_freep) struct batch *b = NULL;
-	int r = spool_get(s, i, &body);
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	int r = send_spool_get(s, i, &body);
 
 	if (r == 0)
 		r = otlp_decompress(s->compress ? "zstd" : "", body.data, body.len, OTLP_MAX_BYTES,
@@ -473,13 +474,13 @@ void spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
 	if (r == 0)
 		r = otlp_decode(bytes.data, bytes.len, &b, NULL);
 	if (r == 0)
-		spool_lose(s, b, reason);
+		send_spool_lose(s, b, reason);
 	else
-		spool_count_unreadable(i);
-	spool_remove(s, i);
+		send_spool_count_unreadable(i);
+	send_spool_remove(s, i);
 }
 
-int spool_take_losses(struct spool *s, struct spool_item **ret)
+int send_spool_take_losses(struct spool *s, struct spool_item **ret)
 {
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
 	int r;
@@ -490,7 +491,7 @@ int spool_take_losses(struct spool *s, struct spool_item **ret)
 	r = put(s, s->losses, true, ret);
 	if (r < 0)
 		return r;
-	s->losses = batch_free(s->losses);
+	s->losses = profile_batch_free(s->losses);
 	if (*s->dir && !(*ret)->path) /* it is in memory: sent from there */
 		unlink(path);
 	return 0;

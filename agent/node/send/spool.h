@@ -20,29 +20,29 @@ struct spool_item {
 	size_t n_events;
 	struct spool_item *prev, *next;
 };
-struct spool_item *spool_item_free(struct spool_item *i);	/* memory only, not the file */
+struct spool_item *send_spool_item_free(struct spool_item *i);	/* memory only, not the file */
 
 struct spool;
 /* dir "" or NULL: memory. compress: false for the direct sink. Touches no file yet. */
-struct spool *spool_new(const char *dir, bool compress);
-struct spool *spool_free(struct spool *s);
+struct spool *send_spool_new(const char *dir, bool compress);
+struct spool *send_spool_free(struct spool *s);
 /* Makes the directory, lists what an earlier run left, its account the last (utlist DL, oldest first). On
  * failure the spool is in memory from now on: what could not be looked at stays for the next run. */
-int spool_scan(struct spool *s, struct spool_item **ret_items);
+int send_spool_scan(struct spool *s, struct spool_item **ret_items);
 /* -E2BIG: not encodable. A file that cannot be written leaves the bytes in body. */
-int spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
+int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
 /*
  * The bytes to send. -EBADMSG: not what was written; the file was set aside and counted. -EAGAIN: it is not the file's fault,
  * which is as it was. Other errors are counted, and the file stays for the next run.
  */
-int spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
-void spool_remove(struct spool *s, const struct spool_item *i);
+int send_spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
+void send_spool_remove(struct spool *s, const struct spool_item *i);
 /* Throws an item away: its samples go to the account under reason: "spool_full", "hub_refused", "too_large". */
-void spool_drop(struct spool *s, const struct spool_item *i, const char *reason);
+void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason);
 /* One whose bytes are gone: counted, for the account there is nothing to tell. */
-void spool_count_unreadable(const struct spool_item *i);
+void send_spool_count_unreadable(const struct spool_item *i);
 /* A batch that never became an item. */
-void spool_lose(struct spool *s, const struct batch *b, const char *reason);
-bool spool_has_losses(const struct spool *s);
+void send_spool_lose(struct spool *s, const struct batch *b, const char *reason);
+bool send_spool_has_losses(const struct spool *s);
 /* The account as an item to send; it is empty after. *ret NULL when there is none. */
-int spool_take_losses(struct spool *s, struct spool_item **ret);
+int send_spool_take_losses(struct spool *s, struct spool_item **ret);

@@ -45,7 +45,7 @@ static bool is_repeat(struct hub *h, const uint8_t *id)
 
 static void hub_take(struct hub *h, const void *body, size_t n)
 {
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf bytes = {0};
 
 	assert_int_equal(otlp_decompress("zstd", body, n, OTLP_MAX_BYTES, &bytes), 0);
@@ -90,14 +90,14 @@ static void add(struct agent *a, struct spool_item *i)
 
 static struct batch *batch_of(uint32_t number)
 {
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s = profile_add(b, p);
 
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = NSEC_PER_SEC;
 	p->end_ns = 2 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = number;
 	profile_tag(b, p, "pod_node", "n1");
 	s->stack = STACK_NONE;
@@ -109,10 +109,10 @@ static struct batch *batch_of(uint32_t number)
 
 static void put(struct agent *a, uint32_t number)
 {
-	_cleanup_(batch_freep) struct batch *b = batch_of(number);
+	_cleanup_(profile_batch_freep) struct batch *b = batch_of(number);
 	struct spool_item *i;
 
-	if (spool_put(a->spool, b, &i) < 0 || !i->path)
+	if (send_spool_put(a->spool, b, &i) < 0 || !i->path)
 		_exit(2);
 	add(a, i);
 	say(a, SAID_PUT, &number, sizeof(number));
@@ -132,18 +132,18 @@ static void send_one(struct agent *a)
 	struct spool_item *i = oldest(a);
 	_cleanup_buf_ struct buf body = {0};
 
-	if (spool_get(a->spool, i, &body) < 0)
+	if (send_spool_get(a->spool, i, &body) < 0)
 		_exit(3);
 	say(a, SAID_SENT, body.data, (uint32_t)body.len);
-	spool_remove(a->spool, i);
-	spool_item_free(i);
+	send_spool_remove(a->spool, i);
+	send_spool_item_free(i);
 }
 
 static void account(struct agent *a)
 {
 	struct spool_item *i;
 
-	if (spool_take_losses(a->spool, &i) < 0)
+	if (send_spool_take_losses(a->spool, &i) < 0)
 		_exit(4);
 	if (i)
 		add(a, i);
@@ -153,8 +153,8 @@ static void agent_open(struct agent *a, const char *dir, int fd)
 {
 	struct spool_item *i;
 
-	*a = (struct agent){.spool = spool_new(dir, true), .fd = fd};
-	if (spool_scan(a->spool, &a->items) < 0)
+	*a = (struct agent){.spool = send_spool_new(dir, true), .fd = fd};
+	if (send_spool_scan(a->spool, &a->items) < 0)
 		_exit(5);
 	DL_FOREACH (a->items, i)
 		a->n_items++;
@@ -171,8 +171,8 @@ _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 		if (a.n_items > MOST_ITEMS) {
 			struct spool_item *i = oldest(&a);
 
-			spool_drop(a.spool, i, "spool_full");
-			spool_item_free(i);
+			send_spool_drop(a.spool, i, "spool_full");
+			send_spool_item_free(i);
 		}
 		if (turn % 3 == 2)
 			account(&a);
@@ -243,12 +243,12 @@ static void send_rest(struct hub *h, const char *dir)
 		struct spool_item *i = oldest(&a);
 		_cleanup_buf_ struct buf body = {0};
 
-		assert_int_equal(spool_get(a.spool, i, &body), 0);
+		assert_int_equal(send_spool_get(a.spool, i, &body), 0);
 		hub_take(h, body.data, body.len);
-		spool_remove(a.spool, i);
-		spool_item_free(i);
+		send_spool_remove(a.spool, i);
+		send_spool_item_free(i);
 	}
-	spool_free(a.spool);
+	send_spool_free(a.spool);
 }
 
 static void test_killed_again_and_again(void **state)

@@ -16,8 +16,8 @@ static char dir[TESTDIR_BYTES], spool_dir[96];
 static struct batch *one_window(void)
 {
 	struct frame f = {.kind = FRAME_APP, .name = "main", .module = "/bin/x"};
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 	const char *id = "window";
 
@@ -26,15 +26,15 @@ static struct batch *one_window(void)
 	p->start_ns = NSEC_PER_SEC;
 	p->end_ns = 2 * NSEC_PER_SEC;
 	p->process_id = 10;
-	p->app_service = batch_str(b, "api");
+	p->app_service = profile_batch_str(b, "api");
 	profile_tag(b, p, "pod_uid", "u");
 	profile_tag(b, p, "container_id", "c");
 	s = profile_add(b, p);
-	s->thread_comm = batch_str(b, "t");
+	s->thread_comm = profile_batch_str(b, "t");
 	s->cpu = -1;
 	s->value = 10;
 	s->n_samples = N_SAMPLES;
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	return b;
 }
 
@@ -59,7 +59,7 @@ static uint64_t samples_in(const struct buf *body)
 		for (size_t k = 0; k < b->profiles[i]->n_losses; k++)
 			n += b->profiles[i]->losses[k].n_samples;
 	}
-	batch_free(b);
+	profile_batch_free(b);
 	return n;
 }
 
@@ -73,7 +73,7 @@ static uint64_t take_item(struct spool *s, struct spool_item *i)
 {
 	_cleanup_buf_ struct buf body = {0};
 	uint64_t n = 0, unreadable = counted("unreadable") + counted("corrupt");
-	int r = spool_get(s, i, &body);
+	int r = send_spool_get(s, i, &body);
 
 	if (r == 0)
 		n = samples_in(&body);
@@ -82,23 +82,23 @@ static uint64_t take_item(struct spool *s, struct spool_item *i)
 	else
 		assert_int_equal(counted("unreadable") + counted("corrupt"), unreadable + 1);
 	if (r != -EAGAIN)
-		spool_remove(s, i);
-	spool_item_free(i);
+		send_spool_remove(s, i);
+	send_spool_item_free(i);
 	return n;
 }
 
 /* A window goes into the spool and out of it. */
 static int put_and_get(void *arg)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 	uint64_t unreadable = counted("unreadable");
-	int r = spool_scan(s, &found);
+	int r = send_spool_scan(s, &found);
 
 	(void)arg;
 	if (!r)
-		r = spool_put(s, b, &i);
+		r = send_spool_put(s, b, &i);
 	if (r) {
 		assert_null(i);
 	} else {
@@ -106,62 +106,62 @@ static int put_and_get(void *arg)
 		assert_int_equal(i->n_samples, N_SAMPLES);
 		assert_true(take_item(s, i) == N_SAMPLES || counted("unreadable") > unreadable);
 	}
-	batch_free(b);
-	spool_free(s);
+	profile_batch_free(b);
+	send_spool_free(s);
 	return r;
 }
 
 /* Put by one agent, found by the next; the file lives as long as it was not sent. */
 static void leave_one(void *arg)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 
 	empty(arg);
-	assert_int_equal(spool_scan(s, &found), 0);
-	assert_int_equal(spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_scan(s, &found), 0);
+	assert_int_equal(send_spool_put(s, b, &i), 0);
 	assert_non_null(i->path);
-	spool_item_free(i);
-	spool_lose(s, b, "test");
-	batch_free(b);
-	spool_free(s);
+	send_spool_item_free(i);
+	send_spool_lose(s, b, "test");
+	profile_batch_free(b);
+	send_spool_free(s);
 }
 
 /* Windows that nobody has looked at: they wait for the next run. */
 static uint64_t left_behind(void)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i, *next;
 	uint64_t n = 0;
 
-	assert_int_equal(spool_scan(s, &found), 0);
+	assert_int_equal(send_spool_scan(s, &found), 0);
 	DL_FOREACH_SAFE(found, i, next)
 	{
 		n += N_SAMPLES;
-		spool_item_free(i);
+		send_spool_item_free(i);
 	}
-	spool_free(s);
+	send_spool_free(s);
 	return n;
 }
 
 /* The next agent puts one more: it must not be written over what is there. */
 static int find(void *arg)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL, *next;
 	struct batch *b = one_window();
 	uint64_t n = 0, bad = counted("unreadable") + counted("corrupt");
-	int r = spool_scan(s, &found);
+	int r = send_spool_scan(s, &found);
 
 	(void)arg;
 	if (r) {
 		assert_null(found);
 	} else {
-		assert_int_equal(spool_put(s, b, &i), 0);
+		assert_int_equal(send_spool_put(s, b, &i), 0);
 		DL_APPEND(found, i);
 		i = NULL;
-		if (spool_take_losses(s, &i) == 0 && i)
+		if (send_spool_take_losses(s, &i) == 0 && i)
 			DL_APPEND(found, i);
 		for (i = found; i; i = next) {
 			next = i->next;
@@ -172,8 +172,8 @@ static int find(void *arg)
 			/* more: what was sent could not be removed; the hub knows it by its id */
 			assert_true(n + left_behind() >= 3 * N_SAMPLES);
 	}
-	batch_free(b);
-	spool_free(s);
+	profile_batch_free(b);
+	send_spool_free(s);
 	return r;
 }
 
@@ -192,7 +192,7 @@ static void test_spool(void **state)
 /* No descriptor is left: that is no fault of the window, which is sent once there are some. */
 static void test_no_descriptors(void **state)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 	uint64_t bad = counted("unreadable") + counted("corrupt");
@@ -200,17 +200,17 @@ static void test_no_descriptors(void **state)
 
 	(void)state;
 	empty(NULL);
-	assert_int_equal(spool_scan(s, &found), 0);
-	assert_int_equal(spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_scan(s, &found), 0);
+	assert_int_equal(send_spool_put(s, b, &i), 0);
 	fault_arm(FAULT_OPEN, EMFILE, 1, true);
-	assert_int_equal(spool_get(s, i, &body), -EAGAIN);
+	assert_int_equal(send_spool_get(s, i, &body), -EAGAIN);
 	assert_int_equal(fault_disarm(), 1);
 	assert_int_equal(counted("unreadable") + counted("corrupt"), bad);
-	assert_int_equal(spool_get(s, i, &body), 0);
+	assert_int_equal(send_spool_get(s, i, &body), 0);
 	assert_int_equal(samples_in(&body), N_SAMPLES);
-	spool_item_free(i);
-	batch_free(b);
-	spool_free(s);
+	send_spool_item_free(i);
+	profile_batch_free(b);
+	send_spool_free(s);
 }
 
 /* What goes for room and cannot be read any more is counted all the same. */
@@ -218,60 +218,60 @@ static void test_drop_of_what_cannot_be_read(void **state)
 {
 	struct counter *dropped =
 		counter("podflame_samples_dropped_total", "reason", "spool_unreadable");
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 	uint64_t before = counter_get(dropped);
 
 	(void)state;
 	empty(NULL);
-	assert_int_equal(spool_scan(s, &found), 0);
-	assert_int_equal(spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_scan(s, &found), 0);
+	assert_int_equal(send_spool_put(s, b, &i), 0);
 	fault_arm(FAULT_READ, EIO, 1, true);
-	spool_drop(s, i, "spool_full");
+	send_spool_drop(s, i, "spool_full");
 	fault_disarm();
 	assert_int_equal(counter_get(dropped), before + N_SAMPLES);
-	spool_item_free(i);
-	batch_free(b);
-	spool_free(s);
+	send_spool_item_free(i);
+	profile_batch_free(b);
+	send_spool_free(s);
 }
 
 /* Samples and losses that the next agent finds. */
 static uint64_t found_by_the_next(void)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *account = NULL, *i, *next;
 	uint64_t n = 0;
 
-	assert_int_equal(spool_scan(s, &found), 0);
+	assert_int_equal(send_spool_scan(s, &found), 0);
 	fault_disarm();
-	assert_int_equal(spool_take_losses(s, &account), 0);
+	assert_int_equal(send_spool_take_losses(s, &account), 0);
 	if (account)
 		DL_APPEND(found, account);
 	DL_FOREACH_SAFE(found, i, next)
 	n += take_item(s, i);
-	spool_free(s);
+	send_spool_free(s);
 	return n;
 }
 
 /* The account is on disk when it is to be sent: a full disk takes it from there no more. */
 static void test_account_survives_a_full_disk_and_a_kill(void **state)
 {
-	struct spool *s = spool_new(spool_dir, true);
+	struct spool *s = send_spool_new(spool_dir, true);
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 
 	(void)state;
 	empty(NULL);
-	assert_int_equal(spool_scan(s, &found), 0);
-	spool_lose(s, b, "spool_full");
+	assert_int_equal(send_spool_scan(s, &found), 0);
+	send_spool_lose(s, b, "spool_full");
 	fault_arm(FAULT_WRITE, ENOSPC, 1, true);
-	assert_int_equal(spool_take_losses(s, &i), 0);
+	assert_int_equal(send_spool_take_losses(s, &i), 0);
 	fault_disarm();
-	spool_item_free(i);
-	spool_free(s);
+	send_spool_item_free(i);
+	send_spool_free(s);
 	assert_int_equal(found_by_the_next(), N_SAMPLES);
-	batch_free(b);
+	profile_batch_free(b);
 }
 
 /* A moment without descriptors at the start, or a disk that cannot be read: the account is as it was. */
@@ -306,17 +306,17 @@ static void test_account_is_no_profile(void **state)
 	(void)state;
 	leave_one(NULL);
 	before = counter_get(dropped);
-	s = spool_new(spool_dir, true);
-	assert_int_equal(spool_scan(s, &found), 0);
+	s = send_spool_new(spool_dir, true);
+	assert_int_equal(send_spool_scan(s, &found), 0);
 	DL_FOREACH_SAFE(found, i, next)
 	{
-		spool_drop(s, i, "spool_full");
-		spool_item_free(i);
+		send_spool_drop(s, i, "spool_full");
+		send_spool_item_free(i);
 	}
 	assert_int_equal(counter_get(dropped), before + 1);
-	assert_int_equal(spool_take_losses(s, &account), 0);
+	assert_int_equal(send_spool_take_losses(s, &account), 0);
 	assert_int_equal(take_item(s, account), 2 * N_SAMPLES);
-	spool_free(s);
+	send_spool_free(s);
 }
 
 int main(void)

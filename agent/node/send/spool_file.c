@@ -8,7 +8,7 @@
 #define HEADER	       "podflame-spool 1 %c %08lx %zu\n" /* kind, CRC-32 and bytes of the body */
 #define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES)
 
-int spool_file_write(const char *path, bool loss_only, const struct buf *body)
+int send_spool_file_write(const char *path, bool loss_only, const struct buf *body)
 {
 	_cleanup_buf_ struct buf file = {0};
 	unsigned long crc = crc32(0, (const Bytef *)body->data, (uInt)body->len);
@@ -18,7 +18,7 @@ int spool_file_write(const char *path, bool loss_only, const struct buf *body)
 	return file.failed ? -E2BIG : file_write_atomic(path, file.data, file.len, 0600);
 }
 
-int spool_file_read(const char *path, struct buf *ret_body)
+int send_spool_file_read(const char *path, struct buf *ret_body)
 {
 	_cleanup_free_ char *data = NULL;
 	char header[SPOOL_HEADER_MAX];

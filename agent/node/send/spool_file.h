@@ -7,6 +7,6 @@
 #define SPOOL_HEADER_MAX 64 /* bytes before the body, at most */
 
 /* The whole file or, on failure, the one that was there. */
-int spool_file_write(const char *path, bool loss_only, const struct buf *body);
-/* -EBADMSG: not what spool_file_write wrote. */
-int spool_file_read(const char *path, struct buf *ret_body);
+int send_spool_file_write(const char *path, bool loss_only, const struct buf *body);
+/* -EBADMSG: not what send_spool_file_write wrote. */
+int send_spool_file_read(const char *path, struct buf *ret_body);

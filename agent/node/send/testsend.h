@@ -87,7 +87,7 @@ static void run_until(struct world *w, bool (*until)(struct world *w))
 	timer_set(w->loop, &w->poll, 0, poll_until, w);
 	if (loop_run(w->loop) == 0)
 		return;
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	fail_msg("not in time: %u requests, %zu seen, %zu spooled, last error \"%s\"",
 		 w->n_requests, w->n_seen, (size_t)st.n_spooled, st.last_error);
 }
@@ -125,7 +125,7 @@ static inline void note_batch(struct world *w, const struct batch *b)
 static inline void hub_http(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	_cleanup_buf_ struct buf body = {0};
-	_cleanup_(batch_freep) struct batch *b = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	struct world *w = arg;
 
 	w->n_requests++;
@@ -193,22 +193,22 @@ static inline void agent_start(struct world *w)
 
 	assert_int_equal(worker_new(w->loop, "os", SEND_MAILBOX_BYTES, &w->os), 0);
 	w->config.os = w->os;
-	if (sender_new(w->loop, &w->config, &w->sender, &err) < 0)
+	if (send_new(w->loop, &w->config, &w->sender, &err) < 0)
 		fail_msg("%s: %s", err.path, err.reason);
-	sender_on_stored(w->sender, stored, w);
+	send_on_stored(w->sender, stored, w);
 }
 
 static inline void agent_stop(struct world *w)
 {
-	w->sender = sender_free(w->sender);
+	w->sender = send_free(w->sender);
 	w->os = worker_free(w->os);
 }
 
 /* One process, one sample of n, with some bytes that do not compress. */
 static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
 {
-	struct batch *b = batch_new();
-	struct profile *p = batch_profile(b);
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 	char name[2049];
 	uint8_t noise[1024];
@@ -219,16 +219,16 @@ static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
 	random_bytes(p->id, sizeof(p->id));
 	p->start_ns = 1763700000 * NSEC_PER_SEC;
 	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	p->app_service = batch_str(b, "web");
+	p->app_service = profile_batch_str(b, "web");
 	p->process_id = pid;
 	profile_tag(b, p, "pod", "web-1");
 	profile_tag(b, p, "pod_uid", "uid-1");
 	profile_tag(b, p, "container_id", "c0ffee");
 	s = profile_add(b, p);
-	assert_int_equal(batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	s->n_samples = n;
 	s->value = 1;
-	assert_int_equal(sender_send(w->sender, b), 0);
+	assert_int_equal(send_send(w->sender, b), 0);
 }
 
 static inline size_t n_files(const struct world *w, const char *prefix)
@@ -257,7 +257,7 @@ static inline bool spooled_wanted(struct world *w)
 {
 	struct sender_stats st;
 
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	return st.n_spooled >= n_wanted;
 }
 
@@ -265,7 +265,7 @@ static inline bool settled(struct world *w)
 {
 	struct sender_stats st;
 
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	return st.n_spooled == 0 && n_files(w, "") == 0;
 }
 
@@ -278,7 +278,7 @@ static inline bool has_failed(struct world *w)
 {
 	struct sender_stats st;
 
-	sender_stats(w->sender, &st);
+	send_stats(w->sender, &st);
 	return st.n_failed > 0;
 }
 
@@ -307,7 +307,7 @@ static inline int teardown(void **state)
 {
 	struct world *w = *state;
 
-	sender_free(w->sender);
+	send_free(w->sender);
 	http_server_free(w->hub);
 	tls_unref(w->tls);
 	timer_cancel(&w->poll);

@@ -129,7 +129,7 @@ static struct compared_page *find_or_make(struct compared *c, uint64_t page)
 	return x;
 }
 
-struct compared *compared_free(struct compared *c)
+struct compared *stacks_compared_free(struct compared *c)
 {
 	struct compared_page *x, *next;
 
@@ -192,7 +192,7 @@ static void want(struct stacks *s, struct process *p, struct exec *e, const stru
 	w->fresh = true;
 }
 
-void compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack)
+void stacks_compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack)
 {
 	struct exec *e = &p->execs[0];
 	struct names_wanted *w = p->wanted;
@@ -203,7 +203,7 @@ void compared_want(struct stacks *s, struct process *p, const struct raw_stack *
 		e->compared->n_all = &s->n_compared_pages;
 	}
 	if (!w->compare_maps) {
-		w->compare_maps = mappings_ref(e->maps);
+		w->compare_maps = proc_mappings_ref(e->maps);
 		w->files = s->files;
 		begin_round(e->compared);
 	}
@@ -254,7 +254,7 @@ static int read_page(struct compare_ask *a, struct files *files, struct memory *
 	uint8_t have[PAGE_BYTES], file[PAGE_BYTES];
 	uint64_t offset = a->m->file_offset + (a->address - a->m->start);
 	size_t n;
-	int r = memory_read(memory, a->address, have, sizeof(have));
+	int r = runtime_memory_read(memory, a->address, have, sizeof(have));
 
 	if (r == 0)
 		r = files_code(files, a->m, offset, file, sizeof(file), &n);
@@ -266,15 +266,15 @@ static int read_page(struct compare_ask *a, struct files *files, struct memory *
 	return r;
 }
 
-void compared_read(struct names_wanted *w)
+void stacks_compared_read(struct names_wanted *w)
 {
 	struct process_memory *pm;
-	int r = w->n_compares ? process_memory_open(w->process, &pm) : -ENOENT;
+	int r = w->n_compares ? runtime_process_memory_open(w->process, &pm) : -ENOENT;
 	bool is_open = r == 0;
 
 	for (size_t i = 0; i < w->n_compares && r != -ESRCH; i++) {
 		if (is_open)
-			r = read_page(&w->compares[i], w->files, process_memory(pm));
+			r = read_page(&w->compares[i], w->files, runtime_process_memory(pm));
 		count(r < 0				   ? "unreadable"
 		      : w->compares[i].state == CODE_EQUAL ? "equal"
 							   : "differs",
@@ -283,7 +283,7 @@ void compared_read(struct names_wanted *w)
 	for (size_t i = 0; i < w->n_compares && r == -ESRCH; i++)
 		w->compares[i].answered = true;
 	if (is_open)
-		process_memory_close(pm);
+		runtime_process_memory_close(pm);
 }
 
 /*
@@ -319,7 +319,7 @@ static void take(struct stacks *s, struct compared *c, struct compared_page *x,
 		files_rewritten(s->files, a->m);
 }
 
-void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w)
+void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w)
 {
 	for (size_t i = 0; i < w->n_compares; i++) {
 		struct compared_page *x = find(e->compared, w->compares[i].address);
@@ -329,12 +329,12 @@ void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w)
 	}
 }
 
-void compared_wanted_done(struct names_wanted *w)
+void stacks_compared_wanted_done(struct names_wanted *w)
 {
 	for (size_t i = 0; i < w->n_compares; i++)
 		free(w->compares[i].differs);
 	free(w->compares);
-	mappings_unref(w->compare_maps);
+	proc_mappings_unref(w->compare_maps);
 }
 
 /* Written by a call: the kernel has set the time, and the file is parsed as another one. */
@@ -343,15 +343,15 @@ static bool has_written_file(const struct mappings *before, const struct mapping
 	for (size_t i = 0; i < now->n; i++) {
 		const struct mapping *m = &now->items[i], *x;
 
-		x = m->memory_file ? mappings_find(before, m->start) : NULL;
+		x = m->memory_file ? proc_mappings_find(before, m->start) : NULL;
 		if (x && x->inode == m->inode && x->ctime_ns != m->ctime_ns)
 			return true;
 	}
 	return false;
 }
 
-void compared_mappings(struct compared *c, const struct mappings *before,
-		       const struct mappings *now)
+void stacks_compared_mappings(struct compared *c, const struct mappings *before,
+			      const struct mappings *now)
 {
 	if (c && (c->distrust_until_ns == UINT64_MAX || has_written_file(before, now)))
 		c->distrust_until_ns = now_mono_ns() + SETTLE_NS;
@@ -429,26 +429,26 @@ static bool is_written_over(struct stacks *s, struct process *p, const struct ex
 	const struct mapping *m;
 	bool written;
 
-	if (!mapping_files_were_written() || f->kernel || f->runtime)
+	if (!proc_mapping_files_were_written() || f->kernel || f->runtime)
 		return false;
 	m = stacks_mapping(e, f, f->address - !stack_is_leaf(stack, i));
 	if (m) {
-		written = !mapping_is_unsure(m) && mapping_file_was_written(m);
+		written = !mapping_is_unsure(m) && proc_mapping_file_was_written(m);
 		p->reread |= written;
 		return written;
 	}
 	if (!f->tag || !files_of_tag(s->files, f->tag, &of_tag))
 		return false;
-	written = !mapping_is_unsure(&of_tag) && mapping_file_was_written(&of_tag);
+	written = !mapping_is_unsure(&of_tag) && proc_mapping_file_was_written(&of_tag);
 	free(of_tag.path);
 	return written;
 }
 
-const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
-			   size_t *ret_frame)
+const char *stacks_compared_doubt(struct stacks *s, struct process *p,
+				  const struct raw_stack *stack, size_t *ret_frame)
 {
 	for (size_t i = 0; i < stack->n; i++) {
-		const struct exec *e = process_exec(p, stack->frames[i].exec_id);
+		const struct exec *e = stacks_process_exec(p, stack->frames[i].exec_id);
 		const struct mapping *m;
 		const char *reason = NULL;
 		uint64_t address;

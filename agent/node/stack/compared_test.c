@@ -103,16 +103,16 @@ static void read_mappings(struct fixture *f)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->id, 1, &m), 0);
+	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
 	assert_true(m->unsure);
 	stacks_mappings(f->s, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 static struct fixture make(uint32_t tgid)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
-	struct fixture f = {.b = batch_new(), .id.tgid = tgid};
+	struct fixture f = {.b = profile_batch_new(), .id.tgid = tgid};
 
 	assert_int_equal(stacks_new(&c, &f.s), 0);
 	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
@@ -122,7 +122,7 @@ static struct fixture make(uint32_t tgid)
 
 static void done(struct fixture *f)
 {
-	batch_free(f->b);
+	profile_batch_free(f->b);
 	stacks_free(f->s);
 }
 
@@ -132,10 +132,10 @@ static void parse(struct fixture *f, const uint8_t *address)
 	struct elf_index *index;
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->id, 1, &m), 0);
-	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)address), &index), 0);
+	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
+	assert_int_equal(files_index(files, proc_mappings_find(m, (uintptr_t)address), &index), 0);
 	elf_index_unref(index);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* As a drain does: what the stack needs is read. */
@@ -149,9 +149,9 @@ static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
 	assert_int_equal(n, 1);
 	assert_true(wanted[0]->fresh);
 	if (is_read)
-		wanted_read(wanted[0]);
+		stacks_wanted_read(wanted[0]);
 	stacks_named(f->s, wanted[0]);
-	wanted_free(wanted[0]);
+	stacks_wanted_free(wanted[0]);
 	free(wanted);
 }
 
@@ -175,7 +175,7 @@ static void assert_shown(struct fixture *f, const struct raw_stack *u, const cha
 	for (size_t i = 0; i < r->n; i++)
 		frames[i] = *r->frames[i];
 	buf_init(&text, 0);
-	stack_render(&head, frames, r->n, &text);
+	profile_stack_render(&head, frames, r->n, &text);
 	assert_string_equal(text.data, want);
 	buf_done(&text);
 	/* Counters and conditions say the same. */
@@ -371,7 +371,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 		struct mappings *m = large(tgid);
 
 		stacks_mappings(s, m);
-		mappings_unref(m);
+		proc_mappings_unref(m);
 	}
 	want_pages(s, 1, 4096 + 5);
 	assert_int_equal(compared("over_limit"), before + 5);
@@ -388,7 +388,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 		want_pages(s, 1, 1);
 		wanted = stacks_wanted(s, &n);
 		for (size_t k = 0; k < n; k++)
-			wanted_free(wanted[k]);
+			stacks_wanted_free(wanted[k]);
 		free(wanted);
 	}
 	want_pages(s, n_full + 1, 3);
@@ -404,7 +404,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	struct raw_stack u = {1, &frame, 1, NULL};
 	struct mappings *m = large((uint32_t)getpid());
 	size_t shown = 0;
-	struct fixture f = {.id.tgid = (uint32_t)getpid(), .b = batch_new()};
+	struct fixture f = {.id.tgid = (uint32_t)getpid(), .b = profile_batch_new()};
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
 	uint8_t *code =
 		mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -426,9 +426,9 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 		stacks_want(f.s, f.id, &u);
 	}
 	wanted = stacks_wanted(f.s, &n_wanted);
-	wanted_read(wanted[0]);
+	stacks_wanted_read(wanted[0]);
 	stacks_named(f.s, wanted[0]);
-	wanted_free(wanted[0]);
+	stacks_wanted_free(wanted[0]);
 	free(wanted);
 	for (size_t i = 0; i < n; i++) {
 		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;
@@ -437,7 +437,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	assert_int_equal(shown, 64);
 	close(m->items[0].fd);
 	m->items[0].fd = -1;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	done(&f);
 	munmap(code, n * PAGE);
 }
@@ -662,9 +662,10 @@ static void a_memory_file_that_is_no_program(void **state)
 	code = mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
 	f = make((uint32_t)getpid());
 	assert_shown(&f, STACK(USER(code), USER(l.first + 2)), NOT_YET);
-	assert_int_equal(mappings_read(f.id, 1, &m), 0);
-	assert_int_equal(files_index(files, mappings_find(m, (uintptr_t)code), &index), -ENOEXEC);
-	mappings_unref(m);
+	assert_int_equal(proc_mappings_read(f.id, 1, &m), 0);
+	assert_int_equal(files_index(files, proc_mappings_find(m, (uintptr_t)code), &index),
+			 -ENOEXEC);
+	proc_mappings_unref(m);
 	for (int i = 0; i < 3; i++) { /* it is not asked for again and again */
 		assert_shown(&f, STACK(USER(code), USER(l.first + 2)),
 			     "[l] first;[/memfd:generated]");

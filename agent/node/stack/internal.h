@@ -50,7 +50,7 @@ struct stacks {
 /* ---- processes.c ---- */
 /* NULL: not known. */
 struct process *stacks_process(struct stacks *s, struct process_id id);
-struct exec *process_exec(struct process *p, uint32_t exec_id);
+struct exec *stacks_process_exec(struct process *p, uint32_t exec_id);
 /*
  * The mapping that the frame lies in, among those that were read; address: as it is looked up.
  * NULL: none, or another one than was there when the sample was taken.
@@ -72,62 +72,62 @@ static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 }
 
 /* ---- wanted.c ---- */
-bool stack_has_runtimes(const struct raw_stack *stack);
+bool stacks_stack_has_runtimes(const struct raw_stack *stack);
 void stacks_unwant(struct stacks *s, struct process *p);
 
 /* ---- kallsyms.c ---- */
 struct kernel_symbols;
-struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k);
+struct kernel_symbols *stacks_kernel_symbols_free(struct kernel_symbols *k);
 /* Cuts the text in place, keeps nothing of it. When all addresses are zero there are no symbols,
- * and kernel_symbols_hidden. */
-struct kernel_symbols *kernel_symbols_parse(char *text, size_t n);
-int kernel_symbols_read(const char *path, struct kernel_symbols **ret);
+ * and stacks_kernel_symbols_hidden. */
+struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n);
+int stacks_kernel_symbols_read(const char *path, struct kernel_symbols **ret);
 /* Whether it has addresses at all, by its first lines: 0; -EADDRNOTAVAIL: they are hidden; -ENODATA: it is empty. */
-int kernel_symbols_look(const char *path);
-bool kernel_symbols_hidden(const struct kernel_symbols *k);
-size_t kernel_symbols_count(const struct kernel_symbols *k);
+int stacks_kernel_symbols_look(const char *path);
+bool stacks_kernel_symbols_hidden(const struct kernel_symbols *k);
+size_t stacks_kernel_symbols_count(const struct kernel_symbols *k);
 /* -ENOENT: before the first symbol, or in a hole. Strings are borrowed from k. */
-int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
+int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
 			const char **ret_name, const char **ret_module);
 /* Changes when modules or BPF programs come. *newest_bpf is kept between calls, 0 at first. */
-uint64_t kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
+uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
 
 /* ---- kernel.c ---- */
 struct kernel_names;
-struct kernel_names *kernel_names_new(const char *path); /* NULL: /proc/kallsyms */
-struct kernel_names *kernel_names_free(struct kernel_names *k);
-int kernel_names_refresh(struct kernel_names *k); /* -ENODATA: see kernel_names_problem */
-const char *kernel_names_problem(const struct kernel_names *k);
+struct kernel_names *stacks_kernel_names_new(const char *path); /* NULL: /proc/kallsyms */
+struct kernel_names *stacks_kernel_names_free(struct kernel_names *k);
+int stacks_kernel_names_refresh(struct kernel_names *k); /* -ENODATA: see stacks_kernel_names_problem */
+const char *stacks_kernel_names_problem(const struct kernel_names *k);
 /* Fills name, module and the function's address if they are known; valid until the next call. */
-void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
+void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
 
 /* ---- named.c: names of the runtimes' frames of one process ---- */
 struct named;
-struct named *named_new(void);
-struct named *named_free(struct named *n);
+struct named *stacks_named_new(void);
+struct named *stacks_named_free(struct named *n);
 /* The frame of a runtime that called it: the next one of the same runtime; NULL: none, or it does not matter. */
-const struct raw_frame *named_caller(const struct raw_stack *stack, size_t i);
+const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_t i);
 /* Its names; NULL: not known (yet). Borrowed until the next call. */
-const struct runtime_names *named_find(struct named *n, const struct raw_frame *f,
+const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
 				       const struct raw_frame *caller);
 /* What is not known of a stack goes into w, once. */
-void named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
-void named_take(struct named *n, struct names_wanted *w);
+void stacks_named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
+void stacks_named_take(struct named *n, struct names_wanted *w);
 
 /* ---- compared.c: whether code is what its file's names and rows were made of ---- */
 struct compared;
-struct compared *compared_free(struct compared *c);
+struct compared *stacks_compared_free(struct compared *c);
 /* What has to be compared of a stack of p's present program goes into p->wanted. */
-void compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack);
-void compared_read(struct names_wanted *w); /* reader's thread */
-void compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
-void compared_wanted_done(struct names_wanted *w);
+void stacks_compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack);
+void stacks_compared_read(struct names_wanted *w); /* reader's thread */
+void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
+void stacks_compared_wanted_done(struct names_wanted *w);
 /* Newer mappings are known. c may be NULL. */
-void compared_mappings(struct compared *c, const struct mappings *before,
+void stacks_compared_mappings(struct compared *c, const struct mappings *before,
 		       const struct mappings *now);
 /*
  * NULL: all of it may be shown; else why not: the code of *ret_frame is not that of its file, or
  * nobody knows. Then neither that frame is shown nor any behind it.
  */
-const char *compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
+const char *stacks_compared_doubt(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			   size_t *ret_frame);

@@ -40,7 +40,7 @@ struct kernel_symbols {
 	uint32_t last_module, last_name;
 };
 
-struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k)
+struct kernel_symbols *stacks_kernel_symbols_free(struct kernel_symbols *k)
 {
 	if (k) {
 		buf_done(&k->text);
@@ -50,12 +50,12 @@ struct kernel_symbols *kernel_symbols_free(struct kernel_symbols *k)
 	return NULL;
 }
 
-bool kernel_symbols_hidden(const struct kernel_symbols *k)
+bool stacks_kernel_symbols_hidden(const struct kernel_symbols *k)
 {
 	return k->seen > 0 && k->shown == 0;
 }
 
-size_t kernel_symbols_count(const struct kernel_symbols *k)
+size_t stacks_kernel_symbols_count(const struct kernel_symbols *k)
 {
 	return k->n;
 }
@@ -241,7 +241,7 @@ static size_t add_lines(struct kernel_symbols *k, char *text, size_t n)
 	return at - text;
 }
 
-struct kernel_symbols *kernel_symbols_parse(char *text, size_t n)
+struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n)
 {
 	struct kernel_symbols *k = new_symbols();
 
@@ -272,7 +272,7 @@ static int read_lines(struct kernel_symbols *k, int fd)
 	}
 }
 
-int kernel_symbols_read(const char *path, struct kernel_symbols **ret)
+int stacks_kernel_symbols_read(const char *path, struct kernel_symbols **ret)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct kernel_symbols *k;
@@ -283,7 +283,7 @@ int kernel_symbols_read(const char *path, struct kernel_symbols **ret)
 	k = new_symbols();
 	r = read_lines(k, fd);
 	if (r < 0) {
-		kernel_symbols_free(k);
+		stacks_kernel_symbols_free(k);
 		return r;
 	}
 	finish(k);
@@ -291,7 +291,7 @@ int kernel_symbols_read(const char *path, struct kernel_symbols **ret)
 	return 0;
 }
 
-int kernel_symbols_look(const char *path)
+int stacks_kernel_symbols_look(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char piece[4096];
@@ -309,8 +309,8 @@ int kernel_symbols_look(const char *path)
 	return n ? -EADDRNOTAVAIL : -ENODATA;
 }
 
-int kernel_symbols_find(const struct kernel_symbols *k, uint64_t address, uint64_t *ret_start,
-			const char **ret_name, const char **ret_module)
+int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
+			       uint64_t *ret_start, const char **ret_name, const char **ret_module)
 {
 	size_t low = 0, high = k->n;
 	const struct kernel_symbol *s;
@@ -346,7 +346,7 @@ static void find_newest_bpf(uint32_t *id)
 	}
 }
 
-uint64_t kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf)
+uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf)
 {
 	_cleanup_free_ char *modules = NULL;
 	struct stat st;

@@ -22,33 +22,33 @@ static void as_file(const uint8_t *data, size_t n, const struct kernel_symbols *
 	if (fd < 0 || write(fd, data, n) != (ssize_t)n)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (kernel_symbols_read(path, &k) < 0)
+	if (stacks_kernel_symbols_read(path, &k) < 0)
 		return;
-	if (kernel_symbols_count(k) != kernel_symbols_count(same) ||
-	    kernel_symbols_hidden(k) != kernel_symbols_hidden(same) ||
-	    (kernel_symbols_look(path) == 0 && !n))
+	if (stacks_kernel_symbols_count(k) != stacks_kernel_symbols_count(same) ||
+	    stacks_kernel_symbols_hidden(k) != stacks_kernel_symbols_hidden(same) ||
+	    (stacks_kernel_symbols_look(path) == 0 && !n))
 		abort();
-	kernel_symbols_free(k);
+	stacks_kernel_symbols_free(k);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	_cleanup_free_ char *text = xstrndup((const char *)data, n);
-	_cleanup_free_ char *clean = text_clean(text);
-	_cleanup_free_ char *cleaner = text_clean(clean);
+	_cleanup_free_ char *clean = elf_text_clean(text);
+	_cleanup_free_ char *cleaner = elf_text_clean(clean);
 	_cleanup_free_ char *lines = xmemdup(data, n ? n : 1);
-	struct kernel_symbols *k = kernel_symbols_parse(lines, n);
+	struct kernel_symbols *k = stacks_kernel_symbols_parse(lines, n);
 	const char *name, *module;
 	uint64_t start;
 
 	if (!streq(clean, cleaner))
 		abort();
 	for (uint64_t address = 0; address < UINT64_MAX >> 1; address = address * 3 + 1)
-		if (kernel_symbols_find(k, ~address, &start, &name, &module) == 0 &&
+		if (stacks_kernel_symbols_find(k, ~address, &start, &name, &module) == 0 &&
 		    (start > ~address || strlen(name) + strlen(module) > n + sizeof("[kernel]")))
 			abort();
 	if (n && data[n - 1] == '\n')
 		as_file(data, n, k);
-	kernel_symbols_free(k);
+	stacks_kernel_symbols_free(k);
 	return 0;
 }

@@ -38,46 +38,46 @@ static void tell_problem(struct kernel_names *k, int r)
 static void load(struct kernel_names *k)
 {
 	struct kernel_symbols *symbols;
-	int r = kernel_symbols_read(k->path, &symbols);
+	int r = stacks_kernel_symbols_read(k->path, &symbols);
 
 	if (r == 0) {
-		kernel_symbols_free(k->symbols);
+		stacks_kernel_symbols_free(k->symbols);
 		k->symbols = symbols;
-		if (kernel_symbols_count(symbols) == 0)
-			r = kernel_symbols_hidden(symbols) ? -EADDRNOTAVAIL : -ENODATA;
+		if (stacks_kernel_symbols_count(symbols) == 0)
+			r = stacks_kernel_symbols_hidden(symbols) ? -EADDRNOTAVAIL : -ENODATA;
 	}
 	tell_problem(k, r);
 }
 
-struct kernel_names *kernel_names_new(const char *path)
+struct kernel_names *stacks_kernel_names_new(const char *path)
 {
 	struct kernel_names *k = xcalloc(1, sizeof(*k));
 
 	k->path = xstrdup(path ? path : "/proc/kallsyms");
-	tell_problem(k, kernel_symbols_look(k->path));
+	tell_problem(k, stacks_kernel_symbols_look(k->path));
 	return k;
 }
 
-struct kernel_names *kernel_names_free(struct kernel_names *k)
+struct kernel_names *stacks_kernel_names_free(struct kernel_names *k)
 {
 	if (k) {
-		kernel_symbols_free(k->symbols);
+		stacks_kernel_symbols_free(k->symbols);
 		free(k->path);
 		free(k);
 	}
 	return NULL;
 }
 
-int kernel_names_refresh(struct kernel_names *k)
+int stacks_kernel_names_refresh(struct kernel_names *k)
 {
-	uint64_t fingerprint = kernel_symbols_fingerprint(k->path, &k->newest_bpf);
+	uint64_t fingerprint = stacks_kernel_symbols_fingerprint(k->path, &k->newest_bpf);
 	uint64_t now = now_mono_ns();
 	bool changed = fingerprint != k->fingerprint, early = now < k->next_reload_ns;
 
 	k->next_check_ns = now + CHECK_EVERY_NS;
 	if (!k->symbols) {
 		k->fingerprint = fingerprint;
-		tell_problem(k, kernel_symbols_look(k->path));
+		tell_problem(k, stacks_kernel_symbols_look(k->path));
 	} else if (!k->problem[0] && changed && early) {
 		k->stale = true;
 	} else if (changed || (k->problem[0] && !early)) {
@@ -89,24 +89,25 @@ int kernel_names_refresh(struct kernel_names *k)
 	return k->problem[0] ? -ENODATA : 0;
 }
 
-const char *kernel_names_problem(const struct kernel_names *k)
+const char *stacks_kernel_names_problem(const struct kernel_names *k)
 {
 	return k->problem;
 }
 
-void kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f)
+void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f)
 {
 	const char *name, *module;
 	uint64_t start;
 
 	if (now_mono_ns() >= k->next_check_ns)
-		(void)kernel_names_refresh(k);
+		(void)stacks_kernel_names_refresh(k);
 	if (!k->symbols && !k->problem[0] && now_mono_ns() >= k->next_reload_ns) {
 		load(k);
 		if (k->problem[0])
 			k->next_reload_ns = now_mono_ns() + RELOAD_EVERY_NS;
 	}
-	if (!k->symbols || kernel_symbols_find(k->symbols, address, &start, &name, &module) < 0)
+	if (!k->symbols ||
+	    stacks_kernel_symbols_find(k->symbols, address, &start, &name, &module) < 0)
 		return;
 	if (k->stale && streq(module, "bpf"))
 		return;

@@ -10,17 +10,18 @@ static void assert_kernel(const struct kernel_symbols *k, uint64_t address, cons
 	uint64_t start;
 
 	if (!name) {
-		assert_int_equal(kernel_symbols_find(k, address, &start, &found, &module), -ENOENT);
+		assert_int_equal(stacks_kernel_symbols_find(k, address, &start, &found, &module),
+				 -ENOENT);
 		return;
 	}
-	assert_int_equal(kernel_symbols_find(k, address, &start, &found, &module), 0);
+	assert_int_equal(stacks_kernel_symbols_find(k, address, &start, &found, &module), 0);
 	assert_string_equal(found, name);
 }
 
 static void kernel_symbols_end_at_holes(void **state)
 {
 	_cleanup_free_ char *text = xstrdup(kallsyms);
-	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+	struct kernel_symbols *k = stacks_kernel_symbols_parse(text, strlen(text));
 
 	(void)state;
 	assert_kernel(k, 0xffffffff80ffffff, NULL);
@@ -34,8 +35,8 @@ static void kernel_symbols_end_at_holes(void **state)
 	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last of its module */
 	assert_kernel(k, 0xffffffffc0301010, "bpf_prog_6deef7357e7b4530_on_cpu");
 	assert_kernel(k, UINT64_MAX, NULL);
-	assert_int_equal(kernel_symbols_count(k), 9);
-	kernel_symbols_free(k);
+	assert_int_equal(stacks_kernel_symbols_count(k), 9);
+	stacks_kernel_symbols_free(k);
 }
 
 /* arm64: its image is not at the end of the addresses, and modules lie below it. */
@@ -47,16 +48,16 @@ static void other_layouts_have_names(void **state)
 		      "ffff800081000000 T _etext\n"
 		      "ffff80007a1f0000 t nf_hook\t[nf_tables]\n"
 		      "ffff900000000000 t too_far\t[bpf]\n";
-	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+	struct kernel_symbols *k = stacks_kernel_symbols_parse(text, strlen(text));
 
 	(void)state;
-	assert_false(kernel_symbols_hidden(k));
-	assert_int_equal(kernel_symbols_count(k), 4);
+	assert_false(stacks_kernel_symbols_hidden(k));
+	assert_int_equal(stacks_kernel_symbols_count(k), 4);
 	assert_kernel(k, 0xffff800080010004, "do_idle");
 	assert_kernel(k, 0xffff80007a1f0004, "nf_hook");
 	assert_kernel(k, 0xffff900000000000, NULL);
 	assert_kernel(k, 0x10004, NULL);
-	kernel_symbols_free(k);
+	stacks_kernel_symbols_free(k);
 }
 
 /* Nothing is hidden from us: no privilege would help. */
@@ -77,14 +78,14 @@ static void padding_has_a_name_of_its_own(void **state)
 		      "ffffffff81000110 T do_idle\n"
 		      "ffffffff81000200 t idle\n"
 		      "ffffffff81000210 t le\n";
-	struct kernel_symbols *k = kernel_symbols_parse(text, strlen(text));
+	struct kernel_symbols *k = stacks_kernel_symbols_parse(text, strlen(text));
 
 	(void)state;
 	assert_kernel(k, 0xffffffff81000100, "__pfx_do_idle");
 	assert_kernel(k, 0xffffffff81000110, "do_idle");
 	assert_kernel(k, 0xffffffff81000200, "idle");
 	assert_kernel(k, 0xffffffff81000210, "le");
-	kernel_symbols_free(k);
+	stacks_kernel_symbols_free(k);
 }
 
 static void hidden_addresses_are_a_problem_with_a_reason(void **state)

@@ -37,7 +37,7 @@ struct named {
 
 static _Atomic size_t all_bytes, n_all;
 
-struct named *named_new(void)
+struct named *stacks_named_new(void)
 {
 	atomic_fetch_add(&n_all, 1);
 	return xcalloc(1, sizeof(struct named));
@@ -70,7 +70,7 @@ static void count_evicted(void)
 	counter_add(counter("podflame_runtime_names_evicted_total", NULL, NULL), 1);
 }
 
-struct named *named_free(struct named *n)
+struct named *stacks_named_free(struct named *n)
 {
 	struct entry *e, *next;
 
@@ -88,7 +88,7 @@ static bool is_asked(const struct raw_frame *f)
 	return f->runtime && f->type != PF_TYPE_TROUBLE;
 }
 
-const struct raw_frame *named_caller(const struct raw_stack *stack, size_t i)
+const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_t i)
 {
 	const struct raw_frame *f = &stack->frames[i];
 	const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)f->runtime);
@@ -151,8 +151,8 @@ static struct entry *find_or_make(struct named *n, const struct key *k)
 	return e;
 }
 
-const struct runtime_names *named_find(struct named *n, const struct raw_frame *f,
-				       const struct raw_frame *caller)
+const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
+					      const struct raw_frame *caller)
 {
 	struct key k = key_of(f, caller);
 	struct entry *e = n ? find(n, &k) : NULL;
@@ -199,7 +199,7 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 			(struct runtime_words){caller->type, caller->words[0], caller->words[1]};
 }
 
-void named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w)
+void stacks_named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w)
 {
 	uint64_t now_ns = now_mono_ns();
 
@@ -207,7 +207,7 @@ void named_want(struct named *n, const struct raw_stack *stack, struct names_wan
 		const struct raw_frame *f = &stack->frames[i];
 
 		if (is_asked(f))
-			want_frame(n, f, named_caller(stack, i), w, now_ns);
+			want_frame(n, f, stacks_named_caller(stack, i), w, now_ns);
 		else if (f->runtime && f->words[0] == PF_TROUBLE_READ)
 			want_page(w, f->words[1]);
 	}
@@ -264,7 +264,7 @@ static void take(struct named *n, struct entry *e, struct runtime_ask *a)
 	a->names = (struct runtime_names){0};
 }
 
-void named_take(struct named *n, struct names_wanted *w)
+void stacks_named_take(struct named *n, struct names_wanted *w)
 {
 	for (size_t i = 0; i < w->n_asks; i++) {
 		struct runtime_ask *a = &w->asks[i];

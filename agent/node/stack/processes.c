@@ -10,10 +10,10 @@
 
 static void exec_done(struct exec *e)
 {
-	mappings_unref(e->maps);
+	proc_mappings_unref(e->maps);
 	runtime_process_unref(e->runtimes);
-	named_free(e->named);
-	compared_free(e->compared);
+	stacks_named_free(e->named);
+	stacks_compared_free(e->compared);
 	*e = (struct exec){0};
 }
 
@@ -56,7 +56,7 @@ struct process *stacks_process(struct stacks *s, struct process_id id)
 	return p;
 }
 
-struct exec *process_exec(struct process *p, uint32_t exec_id)
+struct exec *stacks_process_exec(struct process *p, uint32_t exec_id)
 {
 	for (size_t i = 0; p && i < EXECS_MAX; i++)
 		if (p->execs[i].maps && p->execs[i].maps->exec_id == exec_id)
@@ -161,9 +161,9 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 		fresh.runtimes = TAKE_PTR(old->runtimes);
 		fresh.named = TAKE_PTR(old->named);
 		fresh.compared = TAKE_PTR(old->compared);
-		compared_mappings(fresh.compared, old->maps, m);
+		stacks_compared_mappings(fresh.compared, old->maps, m);
 	}
-	mappings_ref(m);
+	proc_mappings_ref(m);
 	fresh.root = files_root(m->root_fd);
 	exec_done(old);
 	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
@@ -173,7 +173,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r)
 {
-	struct exec *e = process_exec(stacks_process(s, id), exec_id);
+	struct exec *e = stacks_process_exec(stacks_process(s, id), exec_id);
 
 	if (!e)
 		return;
@@ -181,7 +181,7 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 	runtime_process_unref(e->runtimes);
 	e->runtimes = r;
 	if (!e->named)
-		e->named = named_new();
+		e->named = stacks_named_new();
 }
 
 static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
@@ -222,7 +222,7 @@ static bool is_past(const struct process *p, uint32_t exec_id)
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
 				     uint64_t address)
 {
-	const struct mapping *m = e ? mappings_find(e->maps, address) : NULL;
+	const struct mapping *m = e ? proc_mappings_find(e->maps, address) : NULL;
 
 	if (!m)
 		return NULL;
@@ -241,7 +241,7 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
  */
 static bool is_untold(const struct exec *e, uint64_t address)
 {
-	const struct mapping *m = mappings_find(e->maps, address);
+	const struct mapping *m = proc_mappings_find(e->maps, address);
 
 	return m && m->tag == PF_TAG_UNKNOWN;
 }
@@ -258,7 +258,7 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 	if (f->tag && f->tag != PF_TAG_UNKNOWN)
 		return !stacks_mapping(e, f, f->address - !leaf) &&
 		       !is_untold(e, f->address - !leaf) && !files_knows_tag(s->files, f->tag);
-	return !mappings_find(e->maps, f->address - !leaf);
+	return !proc_mappings_find(e->maps, f->address - !leaf);
 }
 
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
@@ -277,7 +277,7 @@ bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stac
 		const struct raw_frame *f = &ustack->frames[i];
 
 		if (f->kernel || is_past(p, f->exec_id) ||
-		    !misses(s, process_exec(p, f->exec_id), f, stack_is_leaf(ustack, i)))
+		    !misses(s, stacks_process_exec(p, f->exec_id), f, stack_is_leaf(ustack, i)))
 			continue;
 		if (p)
 			p->miss_told_ns = now;
@@ -301,7 +301,8 @@ void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *
 		return;
 	p->unparsed[p->n_unparsed++] = m;
 	GROW(s->unparsed, s->n_unparsed, s->cap_unparsed);
-	s->unparsed[s->n_unparsed++] = (struct unparsed_file){mappings_ref(maps), m - maps->items};
+	s->unparsed[s->n_unparsed++] =
+		(struct unparsed_file){proc_mappings_ref(maps), m - maps->items};
 }
 
 static bool is_new(const struct exec *e, uint64_t now_ns)
@@ -321,7 +322,7 @@ void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_
 
 		if (f->kernel || f->runtime)
 			continue;
-		e = process_exec(p, f->exec_id);
+		e = stacks_process_exec(p, f->exec_id);
 		if (!is_past(p, f->exec_id) && !is_new(e, now_ns))
 			continue;
 		m = stacks_mapping(e, f, f->address - !stack_is_leaf(ustack, i));
@@ -338,9 +339,9 @@ struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n)
 	return TAKE_PTR(s->unparsed);
 }
 
-void unparsed_free(struct unparsed_file *u, size_t n)
+void stacks_unparsed_free(struct unparsed_file *u, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		mappings_unref(u[i].m);
+		proc_mappings_unref(u[i].m);
 	free(u);
 }

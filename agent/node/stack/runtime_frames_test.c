@@ -57,11 +57,11 @@ static void run_fake(struct fixture *f)
 	struct mappings *m;
 
 	runtime_table = fakes;
-	assert_int_equal(mappings_read(f->id, 1, &m), 0);
+	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
 	r = runtime_process_with(NULL, m, (enum pf_runtime_kind)1, &learnt);
 	stacks_runtimes(f->s, f->id, 1, r);
 	runtime_process_unref(r);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* What is wanted of the one process there is, read and taken in; returns how many frames were asked for. */
@@ -75,9 +75,9 @@ static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
 	assert_true(n <= 1);
 	if (n) {
 		n_asks = w[0]->n_asks;
-		wanted_read(w[0]);
+		stacks_wanted_read(w[0]);
 		stacks_named(f->s, w[0]);
-		wanted_free(w[0]);
+		stacks_wanted_free(w[0]);
 	}
 	free(w);
 	return n_asks;
@@ -182,7 +182,7 @@ static void names_that_nobody_read_are_not_known(void **state)
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 1);
 	stacks_named(f.s, w[0]);
-	wanted_free(w[0]);
+	stacks_wanted_free(w[0]);
 	free(w);
 	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
 	done(&f);
@@ -213,12 +213,12 @@ static void a_full_batch_takes_no_names(void **state)
 	(void)state;
 	memset(large, 'x', BATCH_MAX_BYTES);
 	large[BATCH_MAX_BYTES] = '\0';
-	batch_str(f.b, large);
-	bytes = batch_bytes(f.b);
+	profile_batch_str(f.b, large);
+	bytes = profile_batch_bytes(f.b);
 	assert_int_equal(stacks_resolve(f.s, f.b, f.id, STACK(NULL, USER(known_function)), NULL,
 					false, &index),
 			 -E2BIG);
-	assert_int_equal(batch_bytes(f.b), bytes);
+	assert_int_equal(profile_batch_bytes(f.b), bytes);
 	done(&f);
 }
 
@@ -299,9 +299,9 @@ static void names_of_another_exec_are_not_taken(void **state)
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 1);
 	w[0]->exec_id = 2; /* an answer that came too late */
-	wanted_read(w[0]);
+	stacks_wanted_read(w[0]);
 	stacks_named(f.s, w[0]);
-	wanted_free(w[0]);
+	stacks_wanted_free(w[0]);
 	free(w);
 	assert_rendered(&f, u, NULL, false, "[fake: no_name]");
 	done(&f);
@@ -329,13 +329,13 @@ static void long_names_make_room_for_others(void **state)
 	enum { N = 2048, NAME_BYTES = 16384, LIMIT = 16 << 20 };
 	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
 	uint64_t before = counter_get(evicted);
-	struct named *n = named_new();
+	struct named *n = stacks_named_new();
 	struct names_wanted w = {0}, again = {0};
 	size_t kept = 0;
 
 	(void)state;
 	for (uint64_t i = 0; i < N; i++)
-		named_want(n, STACK(NULL, RUN(1, i)), &w);
+		stacks_named_want(n, STACK(NULL, RUN(1, i)), &w);
 	assert_int_equal(w.n_asks, N);
 	for (size_t i = 0; i < N; i++) {
 		char *name = xcalloc(1, NAME_BYTES);
@@ -346,20 +346,20 @@ static void long_names_make_room_for_others(void **state)
 		w.asks[i].names.items->name = name;
 		w.asks[i].names.n = 1;
 	}
-	named_take(n, &w);
+	stacks_named_take(n, &w);
 	for (uint64_t i = 0; i < N; i++)
-		kept += named_find(n, &RUN(1, i), NULL) != NULL;
+		kept += stacks_named_find(n, &RUN(1, i), NULL) != NULL;
 	assert_in_range(kept, LIMIT / NAME_BYTES / 2, LIMIT / NAME_BYTES);
 	assert_int_equal(counter_get(evicted) - before, N - kept);
-	assert_non_null(named_find(n, &RUN(1, N - 1), NULL));
-	named_want(n, STACK(NULL, RUN(1, 0)), &again);
-	named_want(n, STACK(NULL, RUN(1, N - 1)), &again);
+	assert_non_null(stacks_named_find(n, &RUN(1, N - 1), NULL));
+	stacks_named_want(n, STACK(NULL, RUN(1, 0)), &again);
+	stacks_named_want(n, STACK(NULL, RUN(1, N - 1)), &again);
 	assert_int_equal(again.n_asks, 1);
 	for (size_t i = 0; i < N; i++)
 		runtime_names_done(&w.asks[i].names);
 	free(w.asks);
 	free(again.asks);
-	named_free(n);
+	stacks_named_free(n);
 }
 
 /* Nor do places without names add up for ever: of many programs each has its share. */
@@ -373,13 +373,13 @@ static void places_of_many_programs_make_room(void **state)
 
 	(void)state;
 	for (size_t k = 0; k < PROGRAMS; k++) {
-		n[k] = named_new();
+		n[k] = stacks_named_new();
 		for (uint64_t i = 0; i < PLACES; i++)
-			named_want(n[k], STACK(NULL, RUN(1, i)), &w);
+			stacks_named_want(n[k], STACK(NULL, RUN(1, i)), &w);
 	}
 	assert_true(counter_get(evicted) > before);
 	for (size_t k = 0; k < PROGRAMS; k++)
-		named_free(n[k]);
+		stacks_named_free(n[k]);
 	free(w.asks);
 }
 

@@ -17,7 +17,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 
 	s->files = c->files;
 	s->taken_ns = UINT64_MAX;
-	s->kernel = kernel_names_new(c->kallsyms_path);
+	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
 	*ret = s;
 	return 0;
 }
@@ -27,8 +27,8 @@ struct stacks *stacks_free(struct stacks *s)
 	if (!s)
 		return NULL;
 	stacks_forget_all(s);
-	unparsed_free(s->unparsed, s->n_unparsed);
-	kernel_names_free(s->kernel);
+	stacks_unparsed_free(s->unparsed, s->n_unparsed);
+	stacks_kernel_names_free(s->kernel);
 	free(s);
 	return NULL;
 }
@@ -40,12 +40,12 @@ void stacks_taken(struct stacks *s, uint64_t first_ns)
 
 int stacks_refresh_kernel(struct stacks *s)
 {
-	return kernel_names_refresh(s->kernel);
+	return stacks_kernel_names_refresh(s->kernel);
 }
 
 const char *stacks_kernel_problem(const struct stacks *s)
 {
-	return kernel_names_problem(s->kernel);
+	return stacks_kernel_names_problem(s->kernel);
 }
 
 /* ---- frames ---- */
@@ -92,7 +92,7 @@ static bool has_functions(const struct raw_stack *stack)
 /* Taken before the kernel knew of the runtime whose code is in it: native frames only, its program's are not there. */
 static bool is_too_early(struct process *p, const struct raw_stack *stack)
 {
-	const struct exec *e = stack->n ? process_exec(p, stack->frames[0].exec_id) : NULL;
+	const struct exec *e = stack->n ? stacks_process_exec(p, stack->frames[0].exec_id) : NULL;
 	size_t n = e ? runtime_process_n(e->runtimes) : 0;
 
 	if (n == 0 || has_functions(stack))
@@ -108,13 +108,14 @@ static bool is_too_early(struct process *p, const struct raw_stack *stack)
 static const char *end_of(struct process *p, const struct raw_stack *stack)
 {
 	const struct raw_frame *last = stack->n ? &stack->frames[stack->n - 1] : NULL;
-	const struct exec *e =
-		last && !last->kernel && !last->runtime ? process_exec(p, last->exec_id) : NULL;
+	const struct exec *e = last && !last->kernel && !last->runtime
+				       ? stacks_process_exec(p, last->exec_id)
+				       : NULL;
 
 	if (stack->end_reason)
 		return stack->end_reason;
 	if (e && !last->tag && !e->maps->truncated &&
-	    !mappings_find(e->maps, last->address - !stack_is_leaf(stack, stack->n - 1)))
+	    !proc_mappings_find(e->maps, last->address - !stack_is_leaf(stack, stack->n - 1)))
 		return "bad_address";
 	return is_too_early(p, stack) ? "runtime_pending" : NULL;
 }
@@ -123,7 +124,7 @@ const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_
 {
 	struct process *p = stacks_process(s, id);
 	size_t frame;
-	const char *reason = compared_doubt(s, p, ustack, &frame);
+	const char *reason = stacks_compared_doubt(s, p, ustack, &frame);
 
 	if (!reason)
 		reason = end_of(p, ustack);
@@ -142,15 +143,15 @@ static void push_reason(struct stacks *s, const char *reason)
 		return;
 	}
 	text = xasprintf("[unwind: %s]", reason);
-	push_marker(s, batch_str(s->batch, text));
+	push_marker(s, profile_batch_str(s->batch, text));
 }
 
 /* The path, clean; interned here because the mapping may be gone before the batch. */
 static const char *module_name(struct stacks *s, const char *path)
 {
-	_cleanup_free_ char *text = text_clean(path);
+	_cleanup_free_ char *text = elf_text_clean(path);
 
-	return batch_str(s->batch, text);
+	return profile_batch_str(s->batch, text);
 }
 
 /* Root first: the function, then what is inlined in it, the innermost last. */
@@ -168,8 +169,8 @@ static void push_names(struct stacks *s, const struct file_names *names, struct 
 		}
 		s->inlined_room -= n->inlined;
 		/* Strings of files_names live until its end only. */
-		f.name = batch_str(s->batch, n->name);
-		f.file = batch_str(s->batch, n->file);
+		f.name = profile_batch_str(s->batch, n->name);
+		f.file = profile_batch_str(s->batch, n->file);
 		f.line = n->line;
 		f.inlined = n->inlined;
 		push(s, &f);
@@ -198,7 +199,7 @@ static void push_in_file(struct stacks *s, struct process *p, const struct exec 
 		stacks_note_unparsed(s, p, exec->maps, m);
 	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
 	f.address = names.address;
-	f.build_id = *names.build_id ? batch_str(s->batch, names.build_id) : NULL;
+	f.build_id = *names.build_id ? profile_batch_str(s->batch, names.build_id) : NULL;
 	f.module = module_name(s, m->path);
 	push_names(s, &names, f);
 	files_names_done(s->files, &names);
@@ -218,7 +219,7 @@ static void push_by_address(struct stacks *s, struct process *p, const struct ex
 
 static void push_native(struct stacks *s, struct process *p, const struct raw_frame *raw, bool leaf)
 {
-	const struct exec *exec = process_exec(p, raw->exec_id);
+	const struct exec *exec = stacks_process_exec(p, raw->exec_id);
 	uint64_t address =
 		raw->address - !leaf; /* a return address belongs to the call before it */
 	struct mapping m;
@@ -242,7 +243,7 @@ static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)
 		text = runtime_trouble_text((enum pf_runtime_kind)raw->runtime, raw->words[0]);
 	else
 		text = xasprintf("[%s: no_name]", ops ? ops->name : "runtime");
-	push_marker(s, batch_str(s->batch, text));
+	push_marker(s, profile_batch_str(s->batch, text));
 }
 
 /* The function of a runtime's program, and what its compiler has inlined there. */
@@ -250,19 +251,19 @@ static void push_runtime(struct stacks *s, struct process *p, const struct raw_s
 			 size_t i)
 {
 	const struct raw_frame *raw = &stack->frames[i];
-	const struct exec *exec = process_exec(p, raw->exec_id);
+	const struct exec *exec = stacks_process_exec(p, raw->exec_id);
 	const struct runtime_names *names = NULL;
 
 	if (exec && raw->type != PF_TYPE_TROUBLE)
-		names = named_find(exec->named, raw, named_caller(stack, i));
+		names = stacks_named_find(exec->named, raw, stacks_named_caller(stack, i));
 	if (!names)
 		push_runtime_marker(s, raw);
 	for (size_t k = 0; names && k < names->n; k++) {
 		const struct runtime_name *n = &names->items[k];
 		struct frame f = {
 			.kind = names->kind,
-			.name = batch_str(s->batch, n->name),
-			.file = batch_str(s->batch, n->file),
+			.name = profile_batch_str(s->batch, n->name),
+			.file = profile_batch_str(s->batch, n->file),
 			.line = n->line,
 			.inlined = n->inlined,
 		};
@@ -289,7 +290,7 @@ static void push_user(struct stacks *s, struct process *p, const struct raw_stac
 static void push_users(struct stacks *s, struct process *p, const struct raw_stack *stack)
 {
 	size_t frame;
-	const char *doubt = compared_doubt(s, p, stack, &frame);
+	const char *doubt = stacks_compared_doubt(s, p, stack, &frame);
 
 	push_reason(s, doubt ? doubt : end_of(p, stack));
 	for (size_t i = doubt ? frame : stack->n; i-- > 0;)
@@ -300,9 +301,9 @@ static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf
 {
 	struct frame f = {.kind = FRAME_KERNEL, .address = raw->address};
 
-	kernel_names_find(s->kernel, raw->address - !leaf, &f);
-	f.name = batch_str(s->batch, f.name);
-	f.module = batch_str(s->batch, f.module);
+	stacks_kernel_names_find(s->kernel, raw->address - !leaf, &f);
+	f.name = profile_batch_str(s->batch, f.name);
+	f.module = profile_batch_str(s->batch, f.module);
 	push(s, &f);
 }
 
@@ -319,7 +320,8 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 {
 	struct process *p;
 
-	if (batch_bytes(b) > BATCH_MAX_BYTES) /* names go there before batch_stack looks */
+	if (profile_batch_bytes(b) >
+	    BATCH_MAX_BYTES) /* names go there before profile_batch_stack looks */
 		return -E2BIG;
 	stacks_purge(s);
 	p = stacks_process(s, id);
@@ -338,5 +340,5 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 	if (s->n_frames == 0 || (ustack && !kstack && lost))
 		push_marker(s, "[stack trace lost]");
 	s->batch = NULL;
-	return batch_stack(b, s->frames, s->n_frames, ret_stack);
+	return profile_batch_stack(b, s->frames, s->n_frames, ret_stack);
 }

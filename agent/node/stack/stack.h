@@ -47,7 +47,7 @@ void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_
 /*
  * Names of runtimes' frames must be read from the process, and code that may differ from its file's
  * (mapping_is_unsure) be compared with it, at each drain; both may block: stacks_want notes what a
- * stack lacks, stacks_wanted hands all of it out, whoever may read does (wanted_read), stacks_named
+ * stack lacks, stacks_wanted hands all of it out, whoever may read does (stacks_wanted_read), stacks_named
  * takes it in. A name that could not be read is asked for again after ten seconds, a known one
  * after runtime_ops.names_last_ns.
  */
@@ -66,11 +66,11 @@ struct names_wanted {
 	struct files *files;			/* borrowed */
 };
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
-/* One a process; caller frees each with wanted_free, and the array. */
+/* One a process; caller frees each with stacks_wanted_free, and the array. */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
-void wanted_read(struct names_wanted *w);	/* reader's thread */
+void stacks_wanted_read(struct names_wanted *w);	/* reader's thread */
 void stacks_named(struct stacks *s, struct names_wanted *w);	/* takes the names out of w */
-struct names_wanted *wanted_free(struct names_wanted *w);
+struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
 /*
  * The stacks that are handed to stacks_end and stacks_resolve from now on were taken then (CLOCK_BOOTTIME) or later: of code in a
@@ -102,14 +102,14 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);
 /*
  * Files that the stacks since the last call had no names for because nobody has parsed them (files_config.queued), a few of a
- * process: *ret_n of them, for unparsed_free.
+ * process: *ret_n of them, for stacks_unparsed_free.
  */
 struct unparsed_file {
 	struct mappings *m;
 	size_t k;	/* which of them */
 };
 struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n);
-void unparsed_free(struct unparsed_file *u, size_t n);
+void stacks_unparsed_free(struct unparsed_file *u, size_t n);
 /* Kernel symbols again (modules and BPF programs come and go); cheap when nothing changed. */
 int stacks_refresh_kernel(struct stacks *s);
 /* "" when all is well, else why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."). */

@@ -45,18 +45,18 @@ static struct stacks *open_stacks(struct files *files, uint64_t *ret_start_ns)
 	if (!r)
 		r = proc_start_boottime(getpid(), ret_start_ns);
 	if (!r)
-		r = mappings_read((struct process_id){*ret_start_ns, getpid()}, 1, &m);
+		r = proc_mappings_read((struct process_id){*ret_start_ns, getpid()}, 1, &m);
 	if (r)
 		bench_die("own mappings", r);
 	stacks_mappings(s, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return s;
 }
 
 /* CPU time of all threads. */
 static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw_frame *frames)
 {
-	struct batch *b = batch_new();
+	struct batch *b = profile_batch_new();
 	uint64_t from = own_cpu_ns();
 
 	for (unsigned i = 0; i < STACKS; i++) {
@@ -69,7 +69,7 @@ static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw
 			bench_die("resolve", r);
 	}
 	from = own_cpu_ns() - from;
-	batch_free(b);
+	profile_batch_free(b);
 	return from;
 }
 

@@ -20,8 +20,8 @@ static void assert_names(struct kernel_names *k)
 {
 	struct frame a = {0}, b = {0};
 
-	kernel_names_find(k, FIRST + 8, &a);
-	kernel_names_find(k, SECOND + 8, &b);
+	stacks_kernel_names_find(k, FIRST + 8, &a);
+	stacks_kernel_names_find(k, SECOND + 8, &b);
 	assert_string_equal(a.name, "startup_64");
 	assert_true(a.address == FIRST);
 	assert_string_equal(b.name, "do_work");
@@ -31,28 +31,28 @@ static void assert_names(struct kernel_names *k)
 /* What could not be read is read when names are next asked for. */
 static int from_file(void *arg)
 {
-	struct kernel_names *k = kernel_names_new(path);
-	int r = *kernel_names_problem(k) ? -ENODATA : 0;
+	struct kernel_names *k = stacks_kernel_names_new(path);
+	int r = *stacks_kernel_names_problem(k) ? -ENODATA : 0;
 
 	(void)arg;
 	fault_disarm();
 	assert_names(k);
-	assert_string_equal(kernel_names_problem(k), "");
-	kernel_names_free(k);
+	assert_string_equal(stacks_kernel_names_problem(k), "");
+	stacks_kernel_names_free(k);
 	return r;
 }
 
 static int real(void *arg)
 {
-	struct kernel_names *k = kernel_names_new(NULL);
-	int r = *kernel_names_problem(k) ? -ENODATA : 0;
+	struct kernel_names *k = stacks_kernel_names_new(NULL);
+	int r = *stacks_kernel_names_problem(k) ? -ENODATA : 0;
 
 	(void)arg;
 	if (r) /* it says which file, and why */
-		assert_non_null(strstr(kernel_names_problem(k), "/proc/kallsyms"));
+		assert_non_null(strstr(stacks_kernel_names_problem(k), "/proc/kallsyms"));
 	fault_disarm();
-	assert_int_equal(kernel_names_refresh(k), 0);
-	kernel_names_free(k);
+	assert_int_equal(stacks_kernel_names_refresh(k), 0);
+	stacks_kernel_names_free(k);
 	return r;
 }
 

@@ -78,14 +78,14 @@ static void add_tagged_mappings(struct fixture *f)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->id, 1, &m), 0);
+	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
 	for (size_t i = 0; i < m->n; i++)
 		if (m->items[i].fd >= 0) {
 			m->items[i].tag = PF_TAG_FIRST + m->items[i].inode;
 			files_tagged(files, &m->items[i]);
 		}
 	stacks_mappings(f->s, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 /* A frame that was sampled in the file that has this address now. */
@@ -95,12 +95,12 @@ static struct raw_frame in_file(const struct fixture *f, const void *address)
 	struct raw_frame r = USER(address);
 	const struct mapping *x;
 
-	assert_int_equal(mappings_read(f->id, 1, &m), 0);
-	x = mappings_find(m, r.address);
+	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
+	x = proc_mappings_find(m, r.address);
 	assert_non_null(x);
 	r.file_offset = r.address - x->start + x->file_offset;
 	r.tag = PF_TAG_FIRST + x->inode;
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	return r;
 }
 
@@ -137,11 +137,11 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 
 	(void)state;
 	here = in_file(&f, known_function);
-	assert_int_equal(mappings_read(f.id, 1, &m), 0);
+	assert_int_equal(proc_mappings_read(f.id, 1, &m), 0);
 	for (size_t i = 0; i < m->n; i++)
 		m->items[i].tag = PF_TAG_UNKNOWN;
 	stacks_mappings(f.s, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	here.tag = 3; /* of a file that is not known */
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
 	/* Reading the mappings once more would not help: the kernel's part asks for that rarely. */
@@ -260,7 +260,7 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	stacks_want_files(f.s, f.id, known);
 	u = stacks_unparsed(f.s, &n);
 	assert_int_equal(n, 1);
-	unparsed_free(u, n);
+	stacks_unparsed_free(u, n);
 	stacks_process(f.s, f.id)->execs[0].maps->read_at_ns -= 5 * NSEC_PER_SEC;
 	stacks_want_files(f.s, f.id, known);
 	assert_null(stacks_unparsed(f.s, &n));
@@ -270,7 +270,7 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	u = stacks_unparsed(f.s, &n);
 	assert_int_equal(n, 1);
 	assert_true(str_has_suffix(u->m->items[u->k].path, "/stack_test"));
-	unparsed_free(u, n);
+	stacks_unparsed_free(u, n);
 	add_own_mappings(&f, 2);
 	stacks_want_files(f.s, f.id, later);
 	stacks_want_files(f.s, f.id, known);
@@ -278,7 +278,7 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	assert_int_equal(n, 1);
 	assert_int_equal(files_index(queued, &u->m->items[u->k], &index), 0);
 	elf_index_unref(index);
-	unparsed_free(u, n);
+	stacks_unparsed_free(u, n);
 	assert_rendered(&f, known, NULL, false, "known_function;known_function");
 	assert_null(stacks_unparsed(f.s, &n));
 	assert_int_equal(n, 0);
@@ -321,9 +321,9 @@ static void a_process_tells_few_files_at_once(void **state)
 				NULL, false);
 		u = stacks_unparsed(f.s, &n);
 		assert_int_equal(n, UNPARSED_MAX);
-		unparsed_free(u, n);
+		stacks_unparsed_free(u, n);
 	}
-	mappings_unref(m);
+	proc_mappings_unref(m);
 	done(&f);
 	files_free(queued);
 }
@@ -367,7 +367,7 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 static void mappings_after_the_end_are_held_as_long(void **state)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(kallsyms)};
-	struct fixture f = {.b = batch_new(), .id.tgid = getpid()};
+	struct fixture f = {.b = profile_batch_new(), .id.tgid = getpid()};
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
 
@@ -441,7 +441,7 @@ static uint64_t address_of(const struct mapping *m, const char *symbol)
 	return m->start + strtoull(line, NULL, 16);
 }
 
-/* What mappings_read would say of a process that has this program at this place. */
+/* What proc_mappings_read would say of a process that has this program at this place. */
 static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 {
 	_cleanup_free_ char *path = xasprintf("%s/inlined", dir);
@@ -457,7 +457,7 @@ static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 				  .refs = 1};
 	maps->items[0].path = xstrdup("/app/inlined");
 	stacks_mappings(f->s, maps);
-	mappings_unref(maps);
+	proc_mappings_unref(maps);
 	return m;
 }
 

@@ -51,15 +51,15 @@ static inline void add_own_mappings(struct fixture *f, uint32_t exec_id)
 {
 	struct mappings *m;
 
-	assert_int_equal(mappings_read(f->id, exec_id, &m), 0);
+	assert_int_equal(proc_mappings_read(f->id, exec_id, &m), 0);
 	stacks_mappings(f->s, m);
-	mappings_unref(m);
+	proc_mappings_unref(m);
 }
 
 static inline struct fixture make(const char *symbols)
 {
 	struct stacks_config c = {.files = files, .kallsyms_path = write_kallsyms(symbols)};
-	struct fixture f = {.b = batch_new(), .id.tgid = getpid()};
+	struct fixture f = {.b = profile_batch_new(), .id.tgid = getpid()};
 
 	assert_int_equal(stacks_new(&c, &f.s), 0);
 	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
@@ -69,7 +69,7 @@ static inline struct fixture make(const char *symbols)
 
 static inline void done(struct fixture *f)
 {
-	batch_free(f->b);
+	profile_batch_free(f->b);
 	stacks_free(f->s);
 }
 
@@ -93,7 +93,7 @@ static inline void assert_rendered(struct fixture *f, const struct raw_stack *u,
 	buf_init(&text, 0);
 	for (size_t i = 0; i < r->n; i++)
 		frames[i] = *r->frames[i];
-	stack_render(&head, frames, r->n, &text);
+	profile_stack_render(&head, frames, r->n, &text);
 	assert_string_equal(text.data ? text.data : "", expected);
 	buf_done(&text);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-bool stack_has_runtimes(const struct raw_stack *stack)
+bool stacks_stack_has_runtimes(const struct raw_stack *stack)
 {
 	for (size_t i = 0; i < stack->n; i++)
 		if (stack->frames[i].runtime)
@@ -40,11 +40,11 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
 		return;
 	if (e->maps->unsure) {
 		want(s, p);
-		compared_want(s, p, ustack);
+		stacks_compared_want(s, p, ustack);
 	}
-	if (e->runtimes && stack_has_runtimes(ustack)) {
+	if (e->runtimes && stacks_stack_has_runtimes(ustack)) {
 		want(s, p);
-		named_want(e->named, ustack, p->wanted);
+		stacks_named_want(e->named, ustack, p->wanted);
 	}
 }
 
@@ -53,7 +53,7 @@ void stacks_unwant(struct stacks *s, struct process *p)
 	if (!p->wanted)
 		return;
 	DL_DELETE2(s->wanting, p, prev_wanting, next_wanting);
-	p->wanted = wanted_free(p->wanted);
+	p->wanted = stacks_wanted_free(p->wanted);
 }
 
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
@@ -78,33 +78,33 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 
 void stacks_named(struct stacks *s, struct names_wanted *w)
 {
-	struct exec *e = process_exec(stacks_process(s, w->process), w->exec_id);
+	struct exec *e = stacks_process_exec(stacks_process(s, w->process), w->exec_id);
 
 	if (e && e->named)
-		named_take(e->named, w);
+		stacks_named_take(e->named, w);
 	if (e && e->compared)
-		compared_take(s, e, w);
+		stacks_compared_take(s, e, w);
 }
 
-void wanted_read(struct names_wanted *w)
+void stacks_wanted_read(struct names_wanted *w)
 {
-	int r = w->n_asks ? runtimes_resolve(w->runtimes, w->asks, w->n_asks) : 0;
+	int r = w->n_asks ? runtime_resolve(w->runtimes, w->asks, w->n_asks) : 0;
 
-	compared_read(w);
+	stacks_compared_read(w);
 	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
 		w->asks[i].error = r;
 	if (w->n_touch)
-		runtimes_touch(w->runtimes, w->touch, w->n_touch);
+		runtime_touch(w->runtimes, w->touch, w->n_touch);
 }
 
-struct names_wanted *wanted_free(struct names_wanted *w)
+struct names_wanted *stacks_wanted_free(struct names_wanted *w)
 {
 	if (!w)
 		return NULL;
 	for (size_t i = 0; i < w->n_asks; i++)
 		runtime_names_done(&w->asks[i].names);
 	free(w->asks);
-	compared_wanted_done(w);
+	stacks_compared_wanted_done(w);
 	runtime_process_unref(w->runtimes);
 	free(w);
 	return NULL;

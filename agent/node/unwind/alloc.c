@@ -17,7 +17,7 @@ struct space {
 	size_t n_made, max, n_seen, n_used; /* n_seen: no chunk from there on is made */
 };
 
-struct space *space_new(size_t max_bytes)
+struct space *unwind_space_new(size_t max_bytes)
 {
 	struct space *s = xcalloc(1, sizeof(*s));
 
@@ -25,7 +25,7 @@ struct space *space_new(size_t max_bytes)
 	return s;
 }
 
-struct space *space_free(struct space *s)
+struct space *unwind_space_free(struct space *s)
 {
 	free(s);
 	return NULL;
@@ -85,7 +85,7 @@ static void take_run(struct space *s, struct chunk *c, unsigned first, unsigned 
 	*ret = (struct extent){PF_REF(c - s->chunks, first * GRANULE_BYTES), n * GRANULE_BYTES};
 }
 
-int space_take(struct space *s, size_t bytes, struct extent *ret)
+int unwind_space_take(struct space *s, size_t bytes, struct extent *ret)
 {
 	unsigned n = space_rounded(bytes) / GRANULE_BYTES, first;
 	struct chunk *c;
@@ -109,7 +109,7 @@ int space_take(struct space *s, size_t bytes, struct extent *ret)
 	return 0;
 }
 
-void space_give(struct space *s, struct extent e)
+void unwind_space_give(struct space *s, struct extent e)
 {
 	struct chunk *c = &s->chunks[PF_REF_CHUNK(e.ref)];
 	unsigned n = e.bytes / GRANULE_BYTES;
@@ -119,7 +119,7 @@ void space_give(struct space *s, struct extent e)
 	s->n_used -= n;
 }
 
-int space_empty_chunk(struct space *s, uint32_t *ret_chunk)
+int unwind_space_empty_chunk(struct space *s, uint32_t *ret_chunk)
 {
 	for (size_t i = 0; i < s->n_seen; i++) {
 		if (!s->chunks[i].made || s->chunks[i].n_used)
@@ -132,12 +132,12 @@ int space_empty_chunk(struct space *s, uint32_t *ret_chunk)
 	return -ENOENT;
 }
 
-size_t space_used_bytes(const struct space *s)
+size_t unwind_space_used_bytes(const struct space *s)
 {
 	return s->n_used * GRANULE_BYTES;
 }
 
-size_t space_chunk_bytes(const struct space *s)
+size_t unwind_space_chunk_bytes(const struct space *s)
 {
 	return s->n_made * PF_CHUNK_BYTES;
 }

@@ -338,7 +338,7 @@ static void any_order(void **state)
 
 static void extents_never_overlap(void **state)
 {
-	struct space *s = space_new(4 * PF_CHUNK_BYTES);
+	struct space *s = unwind_space_new(4 * PF_CHUNK_BYTES);
 	struct extent e[64] = {0}, all;
 	uint32_t chunk;
 
@@ -347,11 +347,11 @@ static void extents_never_overlap(void **state)
 		struct extent *x = &e[random_below(ARRAY_SIZE(e))];
 
 		if (x->bytes) {
-			space_give(s, *x);
+			unwind_space_give(s, *x);
 			*x = (struct extent){0};
 			continue;
 		}
-		if (space_take(s, 1 + random_below(9000), x) < 0)
+		if (unwind_space_take(s, 1 + random_below(9000), x) < 0)
 			continue;
 		for (size_t i = 0; i < ARRAY_SIZE(e); i++) {
 			uint64_t a = (uint64_t)x->ref * 4, b = (uint64_t)e[i].ref * 4;
@@ -363,18 +363,18 @@ static void extents_never_overlap(void **state)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(e); i++)
 		if (e[i].bytes)
-			space_give(s, e[i]);
-	assert_int_equal(space_used_bytes(s), 0);
+			unwind_space_give(s, e[i]);
+	assert_int_equal(unwind_space_used_bytes(s), 0);
 	/* whole again */
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(space_take(s, PF_CHUNK_BYTES, &e[i]), 0);
-	assert_int_equal(space_take(s, 1, &all), -ENOSPC);
-	assert_int_equal(space_empty_chunk(s, &chunk), -ENOENT);
-	space_give(s, e[2]);
-	assert_int_equal(space_empty_chunk(s, &chunk), 0);
+		assert_int_equal(unwind_space_take(s, PF_CHUNK_BYTES, &e[i]), 0);
+	assert_int_equal(unwind_space_take(s, 1, &all), -ENOSPC);
+	assert_int_equal(unwind_space_empty_chunk(s, &chunk), -ENOENT);
+	unwind_space_give(s, e[2]);
+	assert_int_equal(unwind_space_empty_chunk(s, &chunk), 0);
 	assert_int_equal(chunk, PF_REF_CHUNK(e[2].ref));
-	assert_int_equal(space_chunk_bytes(s), 3 * PF_CHUNK_BYTES);
-	space_free(s);
+	assert_int_equal(unwind_space_chunk_bytes(s), 3 * PF_CHUNK_BYTES);
+	unwind_space_free(s);
 }
 
 int main(void)

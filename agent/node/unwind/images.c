@@ -26,13 +26,13 @@ static void forget(struct unwind *u, struct image *i)
 	image_free(u, i);
 }
 
-void images_free(struct unwind *u)
+void unwind_images_free(struct unwind *u)
 {
 	while (u->images)
 		image_free(u, u->images);
 }
 
-void images_leave(struct unwind *u, const struct file *f)
+void unwind_images_leave(struct unwind *u, const struct file *f)
 {
 	struct image *i, *next;
 
@@ -97,7 +97,7 @@ static bool add_pieces(const struct file *f, const struct elf_text *t,
 
 	for (uint64_t at = t->offset; at < end; at = v->pieces[v->n_pieces++].end) {
 		struct pf_piece *p = &v->pieces[v->n_pieces];
-		uint32_t slot = file_slot(f, at + delta, &slot_end);
+		uint32_t slot = unwind_file_slot(f, at + delta, &slot_end);
 
 		if (v->n_pieces == PF_PIECES_MAX)
 			return false;
@@ -131,8 +131,8 @@ static void widen(struct image_span *to, const struct image_span *by)
 	to->end = MAX(to->end, by->end);
 }
 
-void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-		   const struct file *f, const struct image_span *runtime)
+void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
+			  const struct file *f, const struct image_span *runtime)
 {
 	struct image *i = image_get(u, tag);
 	struct pf_image v = {0};
@@ -148,10 +148,10 @@ void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index
 	if (v.n_pieces)
 		set(u, i, f == &u->refused ? NULL : f, &v);
 	else
-		image_of_slot(u, tag, PF_SLOT_EMPTY);
+		unwind_image_of_slot(u, tag, PF_SLOT_EMPTY);
 }
 
-void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot)
+void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot)
 {
 	struct pf_image v = {.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = slot}}};
 

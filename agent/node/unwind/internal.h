@@ -14,15 +14,15 @@ struct extent {
 	uint32_t ref, bytes; /* bytes 0: none */
 };
 struct space;
-struct space *space_new(size_t max_bytes);
-struct space *space_free(struct space *s);
+struct space *unwind_space_new(size_t max_bytes);
+struct space *unwind_space_free(struct space *s);
 /* At most PF_CHUNK_BYTES, wholly in one chunk, first fit; -ENOSPC. */
-int space_take(struct space *s, size_t bytes, struct extent *ret);
-void space_give(struct space *s, struct extent e);
+int unwind_space_take(struct space *s, size_t bytes, struct extent *ret);
+void unwind_space_give(struct space *s, struct extent e);
 /* A chunk that holds nothing, which it forgets; -ENOENT: none. */
-int space_empty_chunk(struct space *s, uint32_t *ret_chunk);
-size_t space_used_bytes(const struct space *s);
-size_t space_chunk_bytes(const struct space *s);
+int unwind_space_empty_chunk(struct space *s, uint32_t *ret_chunk);
+size_t unwind_space_used_bytes(const struct space *s);
+size_t unwind_space_chunk_bytes(const struct space *s);
 /* What an extent of so many bytes takes. */
 static inline size_t space_rounded(size_t bytes)
 {
@@ -81,17 +81,17 @@ struct unwind {
 };
 
 /* The file of an index, with one user more; never NULL. It may have no table. */
-struct file *file_use(struct unwind *u, struct elf_index *index);
-void file_leave(struct unwind *u, struct file *f);
+struct file *unwind_file_use(struct unwind *u, struct elf_index *index);
+void unwind_file_leave(struct unwind *u, struct file *f);
 /* Files that nobody uses and that are not worth their indexes: without a table, or too large together. */
-void files_tidy(struct unwind *u);
-void file_free(struct unwind *u, struct file *f);
+void unwind_files_tidy(struct unwind *u);
+void unwind_file_free(struct unwind *u, struct file *f);
 /* Whether one more may be kept: a pod's file has up to 256 MiB. */
-bool index_fits(const struct unwind *u, const struct elf_index *index);
+bool unwind_index_fits(const struct unwind *u, const struct elf_index *index);
 /* Files in use that found no room get their tables if there is room now. */
-void files_retry(struct unwind *u);
+void unwind_files_retry(struct unwind *u);
 /* The slot for an ELF address, and where the next slot's part begins (UINT64_MAX: nowhere). */
-uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
+uint32_t unwind_file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
 
 /* ---- images.c ---- */
 /* A part of a file, by offsets. */
@@ -102,13 +102,13 @@ struct image_span {
  * The kernel finds the file by its tag from now on; index is its. runtime: code of one was found
  * there; NULL: not here.
  */
-void image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
+void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct file *f, const struct image_span *runtime);
 /* The same of one without an index: a slot that no file owns. */
-void image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
+void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* No tag leads to the file's slots any more. */
-void images_leave(struct unwind *u, const struct file *f);
-void images_free(struct unwind *u);
+void unwind_images_leave(struct unwind *u, const struct file *f);
+void unwind_images_free(struct unwind *u);
 
 /* ---- mappings.c ---- */
 struct list {
@@ -118,13 +118,13 @@ struct list {
 	size_t n_files, cap_files;
 	bool cut;
 };
-void list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		const bool *pending, const struct runtime_process *runtimes, struct list *l);
-void list_leave(struct unwind *u, struct list *l);
+void unwind_list_leave(struct unwind *u, struct list *l);
 
 /* ---- room: table.c ---- */
 /* bytes in one chunk: waits for what is going, evicts what nobody uses. */
-int room_take(struct unwind *u, size_t bytes, struct extent *ret);
-void room_leave(struct unwind *u, struct extent e);
+int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret);
+void unwind_room_leave(struct unwind *u, struct extent e);
 /* Frees what is out of use when there is much of it. */
-void room_tidy(struct unwind *u);
+void unwind_room_tidy(struct unwind *u);

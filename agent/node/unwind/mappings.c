@@ -10,10 +10,10 @@
 
 _Static_assert(PROCESS_MAPPINGS <= PF_PART_MAPPINGS_MAX * PF_PARTS_MAX, "they have room");
 
-void list_leave(struct unwind *u, struct list *l)
+void unwind_list_leave(struct unwind *u, struct list *l)
 {
 	for (size_t i = 0; i < l->n_files; i++)
-		file_leave(u, l->files[i]);
+		unwind_file_leave(u, l->files[i]);
 	free(l->files);
 	free(l->items);
 }
@@ -38,10 +38,10 @@ static void add_piece(struct list *l, const struct pf_mapping *x)
 
 static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
 {
-	struct file *f = file_use(u, index);
+	struct file *f = unwind_file_use(u, index);
 
 	if (l->n_files && l->files[l->n_files - 1] == f) {
-		file_leave(u, f);
+		unwind_file_leave(u, f);
 		return f;
 	}
 	GROW(l->files, l->n_files, l->cap_files);
@@ -123,7 +123,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 	struct image_span runtime = {start - load, a->end - load};
 
 	if (has_image(a->m))
-		image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
+		unwind_image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
 	/* No part of the file that runs: nothing is known of it. */
 	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
 				      &address) < 0)
@@ -131,7 +131,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 	bias = a->m->start - address;
 	while (start < a->end) {
 		uint64_t slot_end, left = a->end - start;
-		uint32_t slot = file_slot(f, start - bias, &slot_end);
+		uint32_t slot = unwind_file_slot(f, start - bias, &slot_end);
 		/* No other slot: all that is left, also where a made-up file's addresses wrap. */
 		bool last = slot_end == UINT64_MAX;
 		struct pf_mapping x = {
@@ -179,7 +179,7 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 	else
 		return;
 	if (has_image(a->m))
-		image_of_slot(u, a->m->tag, x.file);
+		unwind_image_of_slot(u, a->m->tag, x.file);
 	add_piece(l, &x);
 }
 
@@ -190,8 +190,8 @@ static uint64_t room_behind(const struct mappings *m, size_t i)
 	return i + 1 < m->n ? MIN(m->items[i + 1].start, most) : most;
 }
 
-void list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		const bool *pending, const struct runtime_process *runtimes, struct list *l)
+void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
+		       const bool *pending, const struct runtime_process *runtimes, struct list *l)
 {
 	_cleanup_free_ struct pieces *pieces = xmalloc(sizeof(*pieces));
 	uint64_t end = 0;

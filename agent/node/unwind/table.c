@@ -15,7 +15,7 @@
 
 /* ---- room ---- */
 
-void room_leave(struct unwind *u, struct extent e)
+void unwind_room_leave(struct unwind *u, struct extent e)
 {
 	if (!e.bytes)
 		return;
@@ -31,7 +31,7 @@ static bool free_old(struct unwind *u)
 	/* It cannot fail where the kernel has RCU: that is, never. */
 	(void)u->ops.grace(u->arg);
 	for (size_t i = 0; i < u->n_old_extents; i++)
-		space_give(u->space, u->old_extents[i]);
+		unwind_space_give(u->space, u->old_extents[i]);
 	for (size_t i = 0; i < u->n_old_slots; i++)
 		u->free_slots[u->n_free_slots++] = u->old_slots[i];
 	u->n_old_extents = u->n_old_slots = u->old_bytes = 0;
@@ -39,14 +39,14 @@ static bool free_old(struct unwind *u)
 	return true;
 }
 
-void room_tidy(struct unwind *u)
+void unwind_room_tidy(struct unwind *u)
 {
 	uint32_t chunk;
 
 	if (u->old_bytes < OLD_BYTES_MAX && u->n_old_extents < OLD_EXTENTS_MAX)
 		return;
 	free_old(u);
-	while (space_empty_chunk(u->space, &chunk) == 0)
+	while (unwind_space_empty_chunk(u->space, &chunk) == 0)
 		(void)u->ops.drop_chunk(u->arg, chunk);
 }
 
@@ -57,19 +57,19 @@ static size_t table_bytes(const struct file *f)
 
 static void evict(struct unwind *u, struct file *f)
 {
-	images_leave(u, f);
+	unwind_images_leave(u, f);
 	for (size_t i = 0; i < f->n_extents; i++)
-		room_leave(u, f->extents[i]);
+		unwind_room_leave(u, f->extents[i]);
 	for (size_t i = 0; i < f->n_slots; i++) {
 		GROW(u->old_slots, u->n_old_slots, u->cap_old_slots);
 		u->old_slots[u->n_old_slots++] = f->slots[i].number;
 	}
 	u->n_evicted += f->extents != NULL;
-	file_free(u, f);
+	unwind_file_free(u, f);
 }
 
 /* An index may be much larger than its table: symbols. */
-bool index_fits(const struct unwind *u, const struct elf_index *index)
+bool unwind_index_fits(const struct unwind *u, const struct elf_index *index)
 {
 	return u->index_bytes - u->unused_index_bytes + elf_index_bytes(index) <=
 	       u->budget_bytes * INDEXES_SHARE;
@@ -100,12 +100,12 @@ static bool make_room(struct unwind *u, size_t bytes)
 	return free_old(u);
 }
 
-int room_take(struct unwind *u, size_t bytes, struct extent *ret)
+int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 {
 	int r;
 
 	do
-		r = space_take(u->space, bytes, ret);
+		r = unwind_space_take(u->space, bytes, ret);
 	while (r == -ENOSPC && make_room(u, bytes));
 	return r;
 }
@@ -121,9 +121,10 @@ static bool fits(struct unwind *u, size_t bytes)
 
 	for (f = u->files; f; f = f->hh.next)
 		unused += f->n_users ? 0 : table_bytes(f);
-	if (space_used_bytes(u->space) + bytes > room + u->old_bytes + unused)
+	if (unwind_space_used_bytes(u->space) + bytes > room + u->old_bytes + unused)
 		return false;
-	while (space_used_bytes(u->space) + bytes > room + u->old_bytes && (f = longest_unused(u)))
+	while (unwind_space_used_bytes(u->space) + bytes > room + u->old_bytes &&
+	       (f = longest_unused(u)))
 		evict(u, f);
 	return true;
 }
@@ -133,7 +134,7 @@ static bool fits(struct unwind *u, size_t bytes)
 static int take_extent(struct unwind *u, struct file *f, size_t bytes)
 {
 	struct extent e;
-	int r = room_take(u, bytes, &e);
+	int r = unwind_room_take(u, bytes, &e);
 
 	if (r < 0)
 		return r;
@@ -218,7 +219,7 @@ static int set_slot(struct unwind *u, const struct file *f, size_t k, const stru
 static void give_back(struct unwind *u, struct file *f)
 {
 	for (size_t i = 0; i < f->n_extents; i++)
-		space_give(u->space, f->extents[i]);
+		unwind_space_give(u->space, f->extents[i]);
 	free(f->extents);
 	f->extents = NULL;
 	f->n_extents = f->cap_extents = 0;
@@ -265,7 +266,7 @@ static void make_table(struct unwind *u, struct file *f)
 	f->without = NULL;
 }
 
-void files_retry(struct unwind *u)
+void unwind_files_retry(struct unwind *u)
 {
 	if (!u->has_room)
 		return;
@@ -350,7 +351,7 @@ static struct file *file_new(struct unwind *u, struct elf_index *index)
 {
 	struct file *f;
 
-	if (!index_fits(u, index)) {
+	if (!unwind_index_fits(u, index)) {
 		u->refused.n_users++;
 		go_without(&u->refused, "memory");
 		return &u->refused;
@@ -365,7 +366,7 @@ static struct file *file_new(struct unwind *u, struct elf_index *index)
 	return f;
 }
 
-struct file *file_use(struct unwind *u, struct elf_index *index)
+struct file *unwind_file_use(struct unwind *u, struct elf_index *index)
 {
 	struct file *f;
 
@@ -380,7 +381,7 @@ struct file *file_use(struct unwind *u, struct elf_index *index)
 	return f;
 }
 
-void files_tidy(struct unwind *u)
+void unwind_files_tidy(struct unwind *u)
 {
 	struct file *f, *next;
 
@@ -393,7 +394,7 @@ void files_tidy(struct unwind *u)
 		evict(u, f);
 }
 
-void file_leave(struct unwind *u, struct file *f)
+void unwind_file_leave(struct unwind *u, struct file *f)
 {
 	f->used = ++u->turn;
 	if (--f->n_users || f == &u->refused)
@@ -402,7 +403,7 @@ void file_leave(struct unwind *u, struct file *f)
 	u->unused_index_bytes += elf_index_bytes(f->index);
 }
 
-void file_free(struct unwind *u, struct file *f)
+void unwind_file_free(struct unwind *u, struct file *f)
 {
 	u->index_bytes -= elf_index_bytes(f->index);
 	u->unused_index_bytes -= f->n_users ? 0 : elf_index_bytes(f->index);
@@ -412,7 +413,7 @@ void file_free(struct unwind *u, struct file *f)
 	free(f);
 }
 
-uint32_t file_slot(const struct file *f, uint64_t address, uint64_t *ret_end)
+uint32_t unwind_file_slot(const struct file *f, uint64_t address, uint64_t *ret_end)
 {
 	size_t k = 0;
 

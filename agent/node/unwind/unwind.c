@@ -35,7 +35,7 @@ int unwind_new(const struct unwind_ops *ops, void *arg, size_t budget_bytes, str
 	u->arg = arg;
 	u->budget_bytes = budget_bytes ? MAX(budget_bytes, MIN_BUDGET) : DEFAULT_BUDGET;
 	u->budget_bytes = MIN(u->budget_bytes, (size_t)PF_CHUNKS_MAX * PF_CHUNK_BYTES);
-	u->space = space_new(u->budget_bytes);
+	u->space = unwind_space_new(u->budget_bytes);
 	u->free_slots = xcalloc(PF_FILES_MAX, sizeof(*u->free_slots));
 	for (uint32_t i = PF_FILES_MAX; i-- > PF_SLOT_FIRST;)
 		u->free_slots[u->n_free_slots++] = i;
@@ -66,9 +66,9 @@ struct unwind *unwind_free(struct unwind *u)
 		process_free(p);
 	}
 	HASH_ITER (hh, u->files, f, next_f)
-		file_free(u, f);
-	images_free(u);
-	space_free(u->space);
+		unwind_file_free(u, f);
+	unwind_images_free(u);
+	unwind_space_free(u->space);
 	free(u->free_slots);
 	free(u->old_extents);
 	free(u->old_slots);
@@ -94,11 +94,11 @@ static void process_leave(struct unwind *u, struct process *p, const struct proc
 	if (!heir || memcmp(&heir->key, &p->key, sizeof(p->key)) != 0)
 		(void)u->ops.remove_process(u->arg, &p->key);
 	for (size_t i = 0; i < PF_PARTS_MAX; i++)
-		room_leave(u, p->extents[i]);
+		unwind_room_leave(u, p->extents[i]);
 	for (size_t i = 0; i < p->n_files; i++)
-		file_leave(u, p->files[i]);
+		unwind_file_leave(u, p->files[i]);
 	for (size_t i = 0; i < PF_RUNTIMES_MAX; i++)
-		room_leave(u, p->data[i]);
+		unwind_room_leave(u, p->data[i]);
 	u->n_mappings -= p->n_mappings;
 	u->data_bytes -= p->data_bytes;
 	HASH_DEL(u->processes, p);
@@ -108,7 +108,7 @@ static void process_leave(struct unwind *u, struct process *p, const struct proc
 static int write_part(struct unwind *u, struct process *p, const struct pf_mapping *items, size_t n)
 {
 	struct extent *e = &p->extents[p->value.n_parts];
-	int r = room_take(u, n * sizeof(*items), e);
+	int r = unwind_room_take(u, n * sizeof(*items), e);
 
 	if (r < 0)
 		return r;
@@ -135,7 +135,7 @@ static int write_data(struct unwind *u, struct process *p, const struct runtime_
 
 	if (!v->learnt->data_bytes)
 		return 0;
-	r = room_take(u, v->learnt->data_bytes, e);
+	r = unwind_room_take(u, v->learnt->data_bytes, e);
 	if (r < 0)
 		return r;
 	p->value.runtimes[i] = (struct pf_runtime){.kind = v->kind, .data = e->ref};
@@ -225,12 +225,12 @@ static int replace(struct unwind *u, struct process *old, struct process *p, str
 	if (r < 0) {
 		for (size_t i = 0; i < PF_PARTS_MAX; i++)
 			if (p->extents[i].bytes)
-				space_give(u->space, p->extents[i]);
+				unwind_space_give(u->space, p->extents[i]);
 		for (size_t i = 0; i < PF_RUNTIMES_MAX; i++)
 			if (p->data[i].bytes)
-				space_give(u->space, p->data[i]);
+				unwind_space_give(u->space, p->data[i]);
 		process_free(p);
-		list_leave(u, l);
+		unwind_list_leave(u, l);
 		if (old)
 			process_leave(u, old, NULL);
 		counter_add(counter(REFUSED, "reason", r == -ENOSPC ? "budget" : "kernel"), 1);
@@ -256,18 +256,18 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 
 	if (old && (int32_t)(m->exec_id - old->key.exec_id) < 0)
 		return -ESTALE;
-	files_tidy(u);
-	list_build(u, m, indexes, pending, runtimes, &l);
+	unwind_files_tidy(u);
+	unwind_list_build(u, m, indexes, pending, runtimes, &l);
 	p = process_new(m, &l, runtimes);
 	if (is_same(old, p)) {
 		process_free(p);
-		list_leave(u, &l);
+		unwind_list_leave(u, &l);
 		r = set_again(u, old, m->exec_pages);
 	} else {
 		r = replace(u, old, p, &l, runtimes);
 	}
-	room_tidy(u);
-	files_retry(u);
+	unwind_room_tidy(u);
+	unwind_files_retry(u);
 	return r;
 }
 
@@ -278,9 +278,9 @@ void unwind_exited(struct unwind *u, struct process_id id)
 	if (!p)
 		return;
 	process_leave(u, p, NULL);
-	files_tidy(u);
-	room_tidy(u);
-	files_retry(u);
+	unwind_files_tidy(u);
+	unwind_room_tidy(u);
+	unwind_files_retry(u);
 }
 
 void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
@@ -302,15 +302,15 @@ const char *unwind_why_not(const struct unwind *u, const struct elf_index *index
 	HASH_FIND_PTR(u->files, &index, f);
 	if (f)
 		return f->without;
-	return u->refused.n_users && !index_fits(u, index) ? u->refused.without : NULL;
+	return u->refused.n_users && !unwind_index_fits(u, index) ? u->refused.without : NULL;
 }
 
 void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
 {
 	struct unwind_stats s = {
 		.budget_bytes = u->budget_bytes,
-		.table_bytes = space_used_bytes(u->space),
-		.chunk_bytes = space_chunk_bytes(u->space),
+		.table_bytes = unwind_space_used_bytes(u->space),
+		.chunk_bytes = unwind_space_chunk_bytes(u->space),
 		.n_processes = HASH_COUNT(u->processes),
 		.n_mappings = u->n_mappings,
 		.n_evicted = u->n_evicted,

@@ -409,7 +409,7 @@ static void gone_processes_are_swept(void **state)
 
 /* ---- files by their tags ---- */
 
-static const struct pf_image *image_of(uint64_t tag)
+static const struct pf_image *files_image_of(uint64_t tag)
 {
 	assert_true(kernel.images[tag].n_pieces > 0);
 	return &kernel.images[tag];
@@ -435,20 +435,20 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(kernel.n_images, 2);
 	m = find_mapping(&value_of(p)->value, 0x410000);
-	piece = &image_of(20)->pieces[0];
+	piece = &files_image_of(20)->pieces[0];
 	assert_int_equal(piece->file, m->file);
 	assert_int_equal(m->tag, 20);
 	assert_int_equal(m->load, 0x400000);
 	assert_int_equal(m->load - piece->delta, m->bias);
-	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_PENDING);
+	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_PENDING);
 
 	/* It is parsed, and turns out to be no program. */
 	p->pending[1] = false;
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_NONE);
+	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_NONE);
 	/* It is mapped nowhere any more, and can come back. */
 	unwind_exited(u, process_id_of(&p->m));
-	assert_int_equal(image_of(20)->pieces[0].file, piece->file);
+	assert_int_equal(files_image_of(20)->pieces[0].file, piece->file);
 	end(u);
 	elf_index_unref(a);
 	free(p);
@@ -470,13 +470,13 @@ static void an_image_says_where_a_runtimes_code_is(void **state)
 	map(q, 0x800000, 0x60000, 0, a);
 	p->items[0].tag = q->items[0].tag = 20;
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(image_of(20)->tag, 20);
-	assert_int_equal(image_of(20)->n_pieces, 1);
+	assert_int_equal(files_image_of(20)->tag, 20);
+	assert_int_equal(files_image_of(20)->n_pieces, 1);
 	runs(p, PF_RUNTIME_LUA, 0x1122, 0x410001, 0x412000, false);
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(put(u, q), 0); /* where nobody has found it yet */
-	pieces = image_of(20)->pieces;
-	assert_int_equal(image_of(20)->n_pieces, 3);
+	pieces = files_image_of(20)->pieces;
+	assert_int_equal(files_image_of(20)->n_pieces, 3);
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(pieces[i].runtime, i == 1);
 		assert_int_equal(pieces[i].file, pieces[0].file);
@@ -506,7 +506,7 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 	p->items[0].tag = 20;
 	assert_int_equal(put(u, p), 0);
 	unwind_exited(u, process_id_of(&p->m));
-	assert_int_equal(image_of(20)->n_pieces, 1);
+	assert_int_equal(files_image_of(20)->n_pieces, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		others[i] = index_of(200 << 10, 3 + i);
 		map(q, 0x1000000 * (i + 1), 0x60000, 0, others[i]);
@@ -533,14 +533,14 @@ static void an_image_that_could_not_be_updated_is_gone(void **state)
 	p->items[0].tag = 21;
 	p->pending[0] = true;
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_PENDING);
+	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_PENDING);
 	p->pending[0] = false;
 	kernel.fail = -ENOMEM;
 	put(u, p);
 	assert_int_equal(kernel.n_images, 0);
 	kernel.fail = 0;
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(image_of(21)->pieces[0].file, PF_SLOT_NONE);
+	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_NONE);
 	end(u);
 	free(p);
 }
@@ -561,7 +561,7 @@ static void images_have_a_limit(void **state)
 	assert_int_equal(kernel.n_images, PF_IMAGES_MAX);
 	assert_int_equal(counter_get(evicted), before + 3);
 	assert_int_equal(kernel.images[PF_TAG_FIRST].n_pieces, 0);
-	assert_int_equal(image_of(PF_TAG_FIRST + 3)->n_pieces, 1);
+	assert_int_equal(files_image_of(PF_TAG_FIRST + 3)->n_pieces, 1);
 	end(u);
 	free(p);
 }
@@ -584,12 +584,12 @@ static void an_image_of_many_places_is_cut(void **state)
 	map(p, 0x100000000000, 0x1000, 0, a);
 	p->items[0].tag = 20;
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(image_of(20)->n_pieces, PF_PIECES_MAX);
+	assert_int_equal(files_image_of(20)->n_pieces, PF_PIECES_MAX);
 	assert_int_equal(counter_get(cut), before + 1);
 	for (uint32_t i = 0; i < PF_PIECES_MAX - 1; i++)
-		assert_int_equal(image_of(20)->pieces[i].end,
+		assert_int_equal(files_image_of(20)->pieces[i].end,
 				 (uint64_t)(i + 1) * PF_FILE_PAGES_MAX * PF_PAGE_BYTES);
-	last = &image_of(20)->pieces[PF_PIECES_MAX - 1];
+	last = &files_image_of(20)->pieces[PF_PIECES_MAX - 1];
 	assert_int_equal(last->start, last[-1].end);
 	assert_int_equal(last->end, UINT64_MAX);
 	assert_int_equal(last->file, PF_SLOT_NONE);

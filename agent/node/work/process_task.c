@@ -14,11 +14,11 @@
 static uint64_t pod_of(struct work *w, const struct process_task *p)
 {
 	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
-	struct owner *o = procs_owner(w->procs, p->cgroup_id, &until_ns);
+	struct owner *o = proc_containers_owner(w->containers, p->cgroup_id, &until_ns);
 
 	if (o && o->pod_uid)
 		pod = hash_str(o->pod_uid);
-	owner_unref(o);
+	proc_owner_unref(o);
 	return pod ? pod : 1;
 }
 
@@ -70,7 +70,7 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 	_cleanup_free_ char *process = NULL, *problem = NULL;
 	struct problem what = {0};
 	uint64_t until_ns;
-	struct owner *o = j ? procs_owner(w->procs, p->cgroup_id, &until_ns) : NULL;
+	struct owner *o = j ? proc_containers_owner(w->containers, p->cgroup_id, &until_ns) : NULL;
 
 	if (!o)
 		return;
@@ -78,8 +78,8 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 		xasprintf("reading files of a process takes more than %llu s: it is left out",
 			  WORK_READ_LIMIT_NS / NSEC_PER_SEC);
 	what.detail = process = xasprintf("process %u", p->tgid);
-	report_problems_add(now, procs_plan(w->procs), o, &what);
-	owner_unref(o);
+	report_problems_add(now, proc_containers_plan(w->containers), o, &what);
+	proc_owner_unref(o);
 }
 
 /* Who is back, or gone, is told no more. */

@@ -15,14 +15,15 @@
 
 static struct owner owners[2]; /* of pods 1 and 2: cgroups 10 to 19, 20 to 29 */
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	(void)p;
 	*ret_until_ns = UINT64_MAX;
 	return cgroup_id >= 10 && cgroup_id < 30 ? &owners[cgroup_id / 10 - 1] : NULL;
 }
 
-struct owner *owner_unref(struct owner *o)
+struct owner *proc_owner_unref(struct owner *o)
 {
 	(void)o;
 	return NULL;
@@ -36,7 +37,7 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 	fn(pod_uid, arg);
 }
 
-const struct plan *procs_plan(const struct procs *p)
+const struct plan *proc_containers_plan(const struct containers *p)
 {
 	(void)p;
 	return NULL;

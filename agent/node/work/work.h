@@ -26,7 +26,7 @@ struct task;
 /* One a node. The caller sets the first part; its memory goes when the last task has ended. */
 struct work {
 	struct loop *loop;
-	struct procs *procs;   /* of pods that block a worker; may be NULL in tests */
+	struct containers *containers;   /* of pods that block a worker; may be NULL in tests */
 	struct report *report; /* the same; NULL: nobody is told */
 
 	struct worker *os;     /* calls the kernel: BPF and cgroups */

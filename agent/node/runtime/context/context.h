@@ -14,4 +14,4 @@ struct tls_place {
  * linker fills for e's accesses to it; in an executable without such a slot by the layout. -EAGAIN: the
  * slot is not filled yet. -ENOTSUP: e has no way to the variable that this function knows.
  */
-int tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, struct tls_place *ret);
+int runtime_tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, struct tls_place *ret);

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	e->type = p[n - 1] & 1 ? ET_EXEC : ET_DYN;
 	e->n = 4;
 	memcpy(e->segments, p, e->n * sizeof(*e->segments));
-	if (tls_find(e, "v", p[n - 2], &place) == 0 &&
+	if (runtime_tls_find(e, "v", p[n - 2], &place) == 0 &&
 	    (place.module ? place.offset < 0 : place.offset >= 0))
 		abort();
 	free(e);

@@ -58,7 +58,8 @@ static int decode_g(const struct loaded_elf *e, uint64_t at, const uint8_t code[
 		return 0;
 	}
 	if ((code[0] & 0xfb) == 0x48 && code[1] == 0x8b && (code[2] & 0xc7) == 0x05)
-		return memory_u64(e->memory, at + 7 + (uint64_t)(int64_t)n, (uint64_t *)ret);
+		return runtime_memory_u64(e->memory, at + 7 + (uint64_t)(int64_t)n,
+					  (uint64_t *)ret);
 	return -ENOTSUP;
 }
 
@@ -74,7 +75,7 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 	if (r < 0)
 		return -ENOTSUP;
 	at = e->bias + check.address;
-	r = memory_read(e->memory, at, code, sizeof(code));
+	r = runtime_memory_read(e->memory, at, code, sizeof(code));
 	if (r == 0)
 		r = decode_g(e, at, code, ret);
 	if (r == 0 && *ret == 0)
@@ -115,7 +116,7 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 		.sched = SCHED,
 		.sched_bp = v->sched_bp,
 	};
-	ret->state = go_types_find(e, index, runtime_go_minor(ret->version));
+	ret->state = runtime_go_types_find(e, index, runtime_go_minor(ret->version));
 	return 0;
 }
 
@@ -138,18 +139,18 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		return 0;
 	}
 	e = xcalloc(1, sizeof(*e));
-	r = loaded_elf_read(look, m, e);
+	r = runtime_loaded_elf_read(look, m, e);
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
 static const char *const marks[] = {NULL}; /* ELF_INDEX_GO tells */
 
-const struct runtime_ops golabels_runtime = {
+const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",
 	.title = "Go's profiler labels",
 	.frame_kind = FRAME_APP,
 	.marks = marks,
 	.learn = learn,
-	.resolve = go_type_resolve,
+	.resolve = runtime_go_type_resolve,
 	.forget = free,
 };

@@ -41,9 +41,9 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 	(void)old;
 	if (r == 0)
-		r = loaded_elf_read(look, m, e);
+		r = runtime_loaded_elf_read(look, m, e);
 	if (r == 0)
-		r = tls_find(e, SYMBOL, offset, &place);
+		r = runtime_tls_find(e, SYMBOL, offset, &place);
 	if (r < 0)
 		return r;
 	d = ret->data = xcalloc(1, sizeof(*d));
@@ -56,7 +56,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 static const char *const marks[] = {SYMBOL, NULL};
 
-const struct runtime_ops otel_runtime = {
+const struct runtime_ops runtime_otel_runtime = {
 	.name = "otel",
 	.title = "OpenTelemetry's thread context",
 	.frame_kind = FRAME_APP,

@@ -58,13 +58,13 @@ static void note_entry(const struct loaded_elf *e, const Elf64_Dyn *d, struct dy
 /* A static program has none: all zero. */
 static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 {
-	const Elf64_Phdr *s = loaded_elf_segment(e, PT_DYNAMIC);
+	const Elf64_Phdr *s = runtime_loaded_elf_segment(e, PT_DYNAMIC);
 	uint64_t at = s ? e->bias + s->p_vaddr : 0;
 
 	*ret = (struct dynamic){0};
 	for (size_t i = 0; s && i < MIN(s->p_memsz / sizeof(Elf64_Dyn), DYNAMIC_MAX); i++) {
 		Elf64_Dyn d;
-		int r = memory_read(e->memory, at + i * sizeof(d), &d, sizeof(d));
+		int r = runtime_memory_read(e->memory, at + i * sizeof(d), &d, sizeof(d));
 
 		if (r < 0)
 			return r;
@@ -98,10 +98,10 @@ static bool is_name(const struct search *s, uint32_t symbol)
 	_cleanup_free_ char *name = NULL;
 	Elf64_Sym y;
 
-	return memory_read(s->e->memory, s->dynamic->symbols + symbol * sizeof(y), &y, sizeof(y)) ==
-		       0 &&
-	       memory_string(s->e->memory, s->dynamic->strings + y.st_name, strlen(s->name) + 2,
-			     &name) == 0 &&
+	return runtime_memory_read(s->e->memory, s->dynamic->symbols + symbol * sizeof(y), &y,
+				   sizeof(y)) == 0 &&
+	       runtime_memory_string(s->e->memory, s->dynamic->strings + y.st_name,
+				     strlen(s->name) + 2, &name) == 0 &&
 	       streq(name, s->name);
 }
 
@@ -128,7 +128,8 @@ static int search_table(struct search *s, uint64_t at, uint64_t bytes)
 		int r;
 
 		have = MIN(n - i, ARRAY_SIZE(some));
-		r = memory_read(s->e->memory, at + i * sizeof(*some), some, have * sizeof(*some));
+		r = runtime_memory_read(s->e->memory, at + i * sizeof(*some), some,
+					have * sizeof(*some));
 		if (r < 0)
 			return r;
 		for (size_t k = 0; k < have; k++) {
@@ -168,8 +169,8 @@ static int read_slot(const struct search *s, struct tls_place *ret)
 {
 	struct memory *m = s->e->memory;
 	uint64_t words[2], index[2];
-	int r = memory_read(m, s->best.at, words,
-			    s->best.type == R_X86_64_TPOFF64 ? 8 : sizeof(words));
+	int r = runtime_memory_read(m, s->best.at, words,
+				    s->best.type == R_X86_64_TPOFF64 ? 8 : sizeof(words));
 
 	if (r < 0)
 		return r;
@@ -183,14 +184,14 @@ static int read_slot(const struct search *s, struct tls_place *ret)
 		return -EAGAIN;
 	if ((int64_t)words[1] <= 0)
 		return place_static((int64_t)words[1], ret);
-	r = memory_read(m, words[1], index, sizeof(index));
+	r = runtime_memory_read(m, words[1], index, sizeof(index));
 	return r < 0 ? r : place_dynamic(index[0], index[1], ret);
 }
 
 /* The program's own block lies right below the thread pointer (variant II; lld: getTlsTpOffset). */
 static int place_in_program(const struct search *s, struct tls_place *ret)
 {
-	const Elf64_Phdr *t = loaded_elf_segment(s->e, PT_TLS);
+	const Elf64_Phdr *t = runtime_loaded_elf_segment(s->e, PT_TLS);
 	uint64_t align, end;
 
 	if (!t || t->p_memsz > BLOCK_MAX || s->offset > t->p_memsz)
@@ -202,7 +203,8 @@ static int place_in_program(const struct search *s, struct tls_place *ret)
 	return place_static((int64_t)(s->offset - end), ret);
 }
 
-int tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, struct tls_place *ret)
+int runtime_tls_find(const struct loaded_elf *e, const char *name, uint64_t offset,
+		     struct tls_place *ret)
 {
 	struct dynamic dynamic;
 	struct search s = {.e = e, .dynamic = &dynamic, .name = name, .offset = offset};
@@ -215,7 +217,7 @@ int tls_find(const struct loaded_elf *e, const char *name, uint64_t offset, stru
 		return r;
 	if (s.best.rank == SLOT_NAME || s.best.rank == SLOT_OFFSET)
 		return read_slot(&s, ret);
-	if (e->type == ET_EXEC || dynamic.pie || loaded_elf_segment(e, PT_INTERP))
+	if (e->type == ET_EXEC || dynamic.pie || runtime_loaded_elf_segment(e, PT_INTERP))
 		return place_in_program(&s, ret);
 	return s.best.rank == SLOT_MODULE ? read_slot(&s, ret) : -ENOTSUP;
 }

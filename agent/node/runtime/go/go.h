@@ -5,8 +5,8 @@
 #include "node/runtime/internal.h"
 
 /* Where a program's types are; NULL: not known. To be freed. */
-struct go_types *go_types_find(const struct loaded_elf *e, const struct elf_index *index,
+struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct elf_index *index,
 			       unsigned minor);
 /* runtime_ops.resolve of a frame of PF_TYPE_OBJECT; state: struct go_types. */
-int go_type_resolve(void *state, struct memory *m, const struct runtime_words *frame,
+int runtime_go_type_resolve(void *state, struct memory *m, const struct runtime_words *frame,
 		    const struct runtime_words *caller, struct runtime_names *ret);

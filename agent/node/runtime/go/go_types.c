@@ -27,7 +27,7 @@ static int find_module(const struct loaded_elf *e, const struct elf_index *index
 	int r = elf_index_find_symbol(index, "runtime.resolveNameOff", &y);
 
 	if (r == 0)
-		r = memory_read(e->memory, e->bias + y.address, code, sizeof(code));
+		r = runtime_memory_read(e->memory, e->bias + y.address, code, sizeof(code));
 	for (size_t i = 0; r == 0 && i + 7 <= sizeof(code); i++) {
 		int32_t by;
 
@@ -40,8 +40,8 @@ static int find_module(const struct loaded_elf *e, const struct elf_index *index
 	return r < 0 ? r : -ENOTSUP;
 }
 
-struct go_types *go_types_find(const struct loaded_elf *e, const struct elf_index *index,
-			       unsigned minor)
+struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct elf_index *index,
+				       unsigned minor)
 {
 	uint64_t module, start;
 	struct go_types *t;
@@ -49,7 +49,7 @@ struct go_types *go_types_find(const struct loaded_elf *e, const struct elf_inde
 
 	/* runtime.moduledata.types: two pointers for coverage came before it. */
 	if (r == 0)
-		r = memory_u64(e->memory, module + (minor >= 20 ? 0x128 : 0x118), &start);
+		r = runtime_memory_u64(e->memory, module + (minor >= 20 ? 0x128 : 0x118), &start);
 	if (r < 0)
 		return NULL;
 	t = xcalloc(1, sizeof(*t));
@@ -63,7 +63,7 @@ static int read_name(struct memory *m, uint64_t at, bool star, char **ret)
 	uint8_t head[1 + LENGTH_BYTES];
 	_cleanup_free_ char *text = NULL;
 	size_t n, skip;
-	int r = memory_read(m, at, head, sizeof(head));
+	int r = runtime_memory_read(m, at, head, sizeof(head));
 
 	if (r < 0)
 		return r;
@@ -79,14 +79,14 @@ static int read_name(struct memory *m, uint64_t at, bool star, char **ret)
 		return -EBADMSG;
 	n = MIN(n - star, (size_t)NAME_MAX_BYTES);
 	text = xcalloc(1, n + 1);
-	r = memory_read(m, at + skip + star, text, n);
+	r = runtime_memory_read(m, at + skip + star, text, n);
 	if (r == 0)
-		*ret = text_clean(text);
+		*ret = elf_text_clean(text);
 	return r;
 }
 
-int go_type_resolve(void *state, struct memory *m, const struct runtime_words *frame,
-		    const struct runtime_words *caller, struct runtime_names *ret)
+int runtime_go_type_resolve(void *state, struct memory *m, const struct runtime_words *frame,
+			    const struct runtime_words *caller, struct runtime_names *ret)
 {
 	const struct go_types *t = state;
 	uint8_t flags;
@@ -99,9 +99,9 @@ int go_type_resolve(void *state, struct memory *m, const struct runtime_words *f
 		return -ENOENT;
 	if (frame->a < t->start || frame->a - t->start >= TYPES_BYTES_MAX)
 		return -ESTALE; /* of a plug-in, or made at run time */
-	r = memory_u8(m, frame->a + TFLAG, &flags);
+	r = runtime_memory_u8(m, frame->a + TFLAG, &flags);
 	if (r == 0)
-		r = memory_u32(m, frame->a + STR, &offset);
+		r = runtime_memory_u32(m, frame->a + STR, &offset);
 	if (r == 0 && offset >= TYPES_BYTES_MAX)
 		r = -EBADMSG;
 	if (r == 0)

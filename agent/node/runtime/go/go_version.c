@@ -18,13 +18,13 @@
 static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 {
 	uint8_t length;
-	int r = memory_u8(m, head + BUILD_INFO_HEAD, &length);
+	int r = runtime_memory_u8(m, head + BUILD_INFO_HEAD, &length);
 
 	if (r < 0)
 		return r;
 	/* "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": how it begins tells; of 128 and more a byte follows. */
 	n = MIN(length, n - 1);
-	r = memory_read(m, head + BUILD_INFO_HEAD + 1 + (length >> 7), ret, n);
+	r = runtime_memory_read(m, head + BUILD_INFO_HEAD + 1 + (length >> 7), ret, n);
 	ret[r < 0 ? 0 : n] = '\0';
 	return r;
 }
@@ -41,7 +41,7 @@ static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *
 		int r;
 
 		have = MIN(end - at, (uint64_t)SEARCH_AT_ONCE);
-		r = memory_read(e->memory, at, bytes, have);
+		r = runtime_memory_read(e->memory, at, bytes, have);
 		if (r < 0)
 			return r;
 		for (uint64_t k = 0; k + BUILD_INFO_ALIGN <= have; k += BUILD_INFO_ALIGN) {
@@ -58,7 +58,7 @@ static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *
 /* Where a segment's data begin that are written as the program runs: those only relocated before are many MiB of a PIE. */
 static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s)
 {
-	const Elf64_Phdr *relocated = loaded_elf_segment(e, PT_GNU_RELRO);
+	const Elf64_Phdr *relocated = runtime_loaded_elf_segment(e, PT_GNU_RELRO);
 	uint64_t end = relocated ? relocated->p_vaddr + relocated->p_memsz : 0;
 
 	if (!relocated || relocated->p_vaddr >= s->p_vaddr + s->p_filesz)

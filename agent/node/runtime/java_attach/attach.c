@@ -65,7 +65,8 @@ static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
 			 file_error_text(r));
 		return r;
 	}
-	return attach_check_process(status, words.data ? words.data : "", words.len, ret_text);
+	return runtime_attach_check_process(status, words.data ? words.data : "", words.len,
+					    ret_text);
 }
 
 static int open_fds(struct attach *a)
@@ -76,24 +77,24 @@ static int open_fds(struct attach *a)
 	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.id.tgid, 0);
 	if (a->pidfd < 0)
 		return -errno;
-	r = perf_file_root(
+	r = runtime_perf_file_root(
 		&a->file, &root_fd); /* looks at the start time again: it is that process's pidfd */
 	if (r == 0)
-		r = perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);
+		r = runtime_perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);
 	return r;
 }
 
 static int open_process(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 {
 	_cleanup_free_ char *status = NULL;
-	int r = perf_file_status((uint32_t)a->file.id.tgid, &status);
+	int r = runtime_perf_file_status((uint32_t)a->file.id.tgid, &status);
 
 	if (r == 0)
 		r = check_process((uint32_t)a->file.id.tgid, ret_text);
 	if (r < 0)
 		return r;
-	if (!perf_status_number(status, "\nUid:", 1, &a->uid) ||
-	    !perf_status_number(status, "\nGid:", 1, &a->gid))
+	if (!runtime_perf_status_number(status, "\nUid:", 1, &a->uid) ||
+	    !runtime_perf_status_number(status, "\nGid:", 1, &a->gid))
 		return -EBADMSG;
 	snprintf(a->trigger, sizeof(a->trigger), ".attach_pid%" PRIu32, a->file.own_pid);
 	snprintf(a->socket, sizeof(a->socket), ".java_pid%" PRIu32, a->file.own_pid);
@@ -101,21 +102,21 @@ static int open_process(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 	return open_fds(a);
 }
 
-void attach_done(struct attach *a)
+void runtime_attach_done(struct attach *a)
 {
 	closep(&a->pidfd);
 	closep(&a->tmp_fd);
-	perf_file_done(&a->file);
+	runtime_perf_file_done(&a->file);
 }
 
-int attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES])
+int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES])
 {
 	struct attach a = {.pidfd = -1,
 			   .tmp_fd = -1,
 			   .listener_ns = LISTENER_NS,
 			   .reply_ns = REPLY_NS,
 			   .spare_ns = SPARE_NS};
-	int r = perf_file_init(id, &a.file);
+	int r = runtime_perf_file_init(id, &a.file);
 
 	*ret_text = '\0';
 	if (r == 0)
@@ -123,7 +124,7 @@ int attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_T
 	if (r < 0 && !*ret_text)
 		snprintf(ret_text, ATTACH_TEXT_BYTES, "%s", strerror(-r));
 	if (r < 0)
-		attach_done(&a);
+		runtime_attach_done(&a);
 	else
 		*ret = a;
 	return r;
@@ -136,10 +137,10 @@ static int ask(const struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 	_cleanup_free_ char *said = NULL;
 	struct attach_answer answer;
 
-	attach_ask(a, &answer);
+	runtime_attach_ask(a, &answer);
 	if (answer.result == ATTACH_OK)
 		return 0;
-	said = text_clean(answer.text);
+	said = elf_text_clean(answer.text);
 	snprintf(ret_text, ATTACH_TEXT_BYTES, "%s%s%s",
 		 answer.result < _ATTACH_RESULT_MAX && results[answer.result]
 			 ? results[answer.result]
@@ -155,23 +156,24 @@ static int read_map(struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 	int r = -EAGAIN;
 
 	for (size_t i = 0; r == -EAGAIN && i < SLICES_MAX; i++)
-		r = perf_file_read(&a->file);
-	if (r == 0 && perf_map_n(a->file.map) == 0)
+		r = runtime_perf_file_read(&a->file);
+	if (r == 0 && runtime_perf_map_n(a->file.map) == 0)
 		r = -ENODATA;
 	if (r < 0)
 		snprintf(ret_text, ATTACH_TEXT_BYTES, "its perf map cannot be read: %s",
-			 perf_file_problem(r) ? perf_file_problem(r) : strerror(-r));
+			 runtime_perf_file_problem(r) ? runtime_perf_file_problem(r)
+						      : strerror(-r));
 	return r;
 }
 
-int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES])
+int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES])
 {
 	int r = ask(a, ret_text);
 
 	if (r < 0)
 		return r;
 	r = read_map(a, ret_text);
-	attach_remove_map(a);
+	runtime_attach_remove_map(a);
 	if (r == 0)
 		*ret = TAKE_PTR(a->file.map);
 	return r;
@@ -182,19 +184,19 @@ int runtime_java_attach(struct process_id id, const char *version,
 {
 	struct perf_map *map;
 	struct attach a;
-	int r = attach_check_version(version, ret_problem);
+	int r = runtime_attach_check_version(version, ret_problem);
 
 	if (r == 0 && now_boot_ns() < id.start_boottime_ns + AGE_NS) {
 		snprintf(ret_problem, RUNTIME_PROBLEM_BYTES, "the JVM is just starting");
 		r = -EAGAIN;
 	}
 	if (r == 0)
-		r = attach_open(id, &a, ret_problem);
+		r = runtime_attach_open(id, &a, ret_problem);
 	if (r < 0)
 		return r;
-	r = attach_run(&a, &map, ret_problem);
+	r = runtime_attach_run(&a, &map, ret_problem);
 	if (r == 0)
-		java_map_give(id, map);
-	attach_done(&a);
+		runtime_java_map_give(id, map);
+	runtime_attach_done(&a);
 	return r;
 }

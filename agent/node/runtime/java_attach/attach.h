@@ -20,21 +20,21 @@ struct attach {
 	uint64_t spare_ns;		       /* for the child, over these; and for its end */
 };
 /* Why it is not done, for people, in ret_text. */
-int attach_open(struct process_id id, struct attach *ret,
+int runtime_attach_open(struct process_id id, struct attach *ret,
 		char ret_text[ATTACH_TEXT_BYTES]);
 /* Asks, reads the map, and leaves nothing behind. */
-int attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
-void attach_done(struct attach *a);
+int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
+void runtime_attach_done(struct attach *a);
 
 /* ---- attach_maps.c: between perfmap.c and attach.c; any thread ---- */
-void java_map_want(struct process_id id);
-void java_map_give(struct process_id id, struct perf_map *map); /* takes map */
-struct perf_map *java_map_take(struct process_id id); /* NULL: no new one */
+void runtime_java_map_want(struct process_id id);
+void runtime_java_map_give(struct process_id id, struct perf_map *map); /* takes map */
+struct perf_map *runtime_java_map_take(struct process_id id); /* NULL: no new one */
 
 /* ---- attach_check.c: is it safe to ask? Reasons go to ret_text ---- */
 #define ATTACH_JDK_MIN 17 /* Compiler.perfmap is there (JDK-8254723) */
-int attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES]);
-int attach_check_process(const char *status, const char *command_line, size_t n,
+int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES]);
+int runtime_attach_check_process(const char *status, const char *command_line, size_t n,
 			 char ret_text[ATTACH_TEXT_BYTES]);
 
 /* ---- attach_child.c: what is done as the process's user, in a child ---- */
@@ -59,5 +59,5 @@ struct attach_answer {
 	char text[96]; /* of ATTACH_REFUSED */
 };
 /* Both fork; what may have been left in the /tmp is counted. */
-void attach_ask(const struct attach *a, struct attach_answer *ret);
-void attach_remove_map(const struct attach *a);
+void runtime_attach_ask(const struct attach *a, struct attach_answer *ret);
+void runtime_attach_remove_map(const struct attach *a);

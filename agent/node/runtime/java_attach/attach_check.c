@@ -7,7 +7,7 @@
 
 #define SWITCH "DisableAttachMechanism"
 
-int attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES])
+int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES])
 {
 	unsigned long major = strtoul(version, NULL, 10);
 
@@ -42,8 +42,8 @@ static bool catches_quit(const char *status)
 	return p && strtoull(p + strlen(field), NULL, 16) & 1ull << (SIGQUIT - 1);
 }
 
-int attach_check_process(const char *status, const char *words, size_t n,
-			 char ret_text[ATTACH_TEXT_BYTES])
+int runtime_attach_check_process(const char *status, const char *words, size_t n,
+				 char ret_text[ATTACH_TEXT_BYTES])
 {
 	static const char field[] = "\nState:\t";
 	const char *state = strstr(status, field);

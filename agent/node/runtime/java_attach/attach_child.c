@@ -76,7 +76,7 @@ static bool is_leftover(const struct attach *a, const char *name)
 
 	return fstatat(a->tmp_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
 	       st.st_uid == a->uid && st.st_nlink == 1 &&
-	       (st.st_size == 0 || perf_file_is_older(&a->file, &st));
+	       (st.st_size == 0 || runtime_perf_file_is_older(&a->file, &st));
 }
 
 /* 1: it is there; 0: not yet; -1: it is something else. */
@@ -385,7 +385,7 @@ static void remove_with(const struct attach *a, child_fn *fn)
 		count_left();
 }
 
-void attach_ask(const struct attach *a, struct attach_answer *ret)
+void runtime_attach_ask(const struct attach *a, struct attach_answer *ret)
 {
 	as_user(a, ask, ret);
 	if (ret->left)
@@ -394,7 +394,7 @@ void attach_ask(const struct attach *a, struct attach_answer *ret)
 		remove_with(a, remove_leftovers);
 }
 
-void attach_remove_map(const struct attach *a)
+void runtime_attach_remove_map(const struct attach *a)
 {
 	remove_with(a, remove_map);
 }

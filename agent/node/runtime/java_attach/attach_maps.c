@@ -62,12 +62,12 @@ static struct jvm *find_or_make(struct process_id id)
 	if (j)
 		return j;
 	j = make_room();
-	perf_map_free(j->map);
+	runtime_perf_map_free(j->map);
 	*j = (struct jvm){.id = id};
 	return j;
 }
 
-void java_map_want(struct process_id id)
+void runtime_java_map_want(struct process_id id)
 {
 	pthread_mutex_lock(&lock);
 	find_or_make(id)->unnamed = true;
@@ -98,19 +98,19 @@ size_t runtime_java_all_unnamed(struct process_id *ret, size_t max)
 	return n;
 }
 
-void java_map_give(struct process_id id, struct perf_map *map)
+void runtime_java_map_give(struct process_id id, struct perf_map *map)
 {
 	struct jvm *j;
 
 	pthread_mutex_lock(&lock);
 	j = find_or_make(id);
-	perf_map_free(j->map);
+	runtime_perf_map_free(j->map);
 	j->map = map;
 	j->unnamed = false;
 	pthread_mutex_unlock(&lock);
 }
 
-struct perf_map *java_map_take(struct process_id id)
+struct perf_map *runtime_java_map_take(struct process_id id)
 {
 	struct perf_map *map;
 	struct jvm *j;

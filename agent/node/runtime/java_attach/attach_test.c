@@ -42,8 +42,8 @@ static void test_versions(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		assert_int_equal(attach_check_version(cases[i].version, text), cases[i].r);
-	attach_check_version("11.0.13", text);
+		assert_int_equal(runtime_attach_check_version(cases[i].version, text), cases[i].r);
+	runtime_attach_check_version("11.0.13", text);
 	assert_string_equal(text, "JDK 11.0.13 cannot write perf maps: 17 and newer can");
 }
 
@@ -56,29 +56,29 @@ static void test_who_is_not_asked(void **state)
 	char text[ATTACH_TEXT_BYTES];
 
 	(void)state;
-	assert_int_equal(attach_check_process(fine, WORDS("java\0-jar\0a.jar"), text), 0);
-	assert_int_equal(
-		attach_check_process(STATUS("T (stopped)", "2000000181005ccf"), WORDS(""), text),
-		-EAGAIN);
-	assert_int_equal(
-		attach_check_process(STATUS("S (sleeping)", "2000000181005ccb"), WORDS(""), text),
-		-ENOTSUP);
+	assert_int_equal(runtime_attach_check_process(fine, WORDS("java\0-jar\0a.jar"), text), 0);
+	assert_int_equal(runtime_attach_check_process(STATUS("T (stopped)", "2000000181005ccf"),
+						      WORDS(""), text),
+			 -EAGAIN);
+	assert_int_equal(runtime_attach_check_process(STATUS("S (sleeping)", "2000000181005ccb"),
+						      WORDS(""), text),
+			 -ENOTSUP);
 	assert_string_equal(text, "the JVM does not handle SIGQUIT (-Xrs, or it is just starting)");
-	assert_int_equal(attach_check_process("", WORDS(""), text), -EAGAIN);
-	assert_int_equal(
-		attach_check_process(fine, WORDS("java\0-XX:+DisableAttachMechanism\0A"), text),
-		-ENOTSUP);
+	assert_int_equal(runtime_attach_check_process("", WORDS(""), text), -EAGAIN);
+	assert_int_equal(runtime_attach_check_process(
+				 fine, WORDS("java\0-XX:+DisableAttachMechanism\0A"), text),
+			 -ENOTSUP);
 	assert_string_equal(text, "the JVM runs with -XX:+DisableAttachMechanism");
-	assert_int_equal(
-		attach_check_process(fine,
-				     WORDS("JAVA_TOOL_OPTIONS=-Xmx1g -XX:+DisableAttachMechanism\0"
-					   "java\0A"),
-				     text),
-		-ENOTSUP);
-	assert_int_equal(attach_check_process(fine,
-					      WORDS("java\0-XX:+DisableAttachMechanism\0"
-						    "-XX:-DisableAttachMechanism\0A"),
-					      text),
+	assert_int_equal(runtime_attach_check_process(
+				 fine,
+				 WORDS("JAVA_TOOL_OPTIONS=-Xmx1g -XX:+DisableAttachMechanism\0"
+				       "java\0A"),
+				 text),
+			 -ENOTSUP);
+	assert_int_equal(runtime_attach_check_process(fine,
+						      WORDS("java\0-XX:+DisableAttachMechanism\0"
+							    "-XX:-DisableAttachMechanism\0A"),
+						      text),
 			 0);
 }
 
@@ -111,10 +111,10 @@ static void test_first_thread_has_ended(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start), 0);
-	if (attach_open((struct process_id){start, pid}, &a, text))
+	if (runtime_attach_open((struct process_id){start, pid}, &a, text))
 		fail_msg("%s", text);
 	assert_true(a.tmp_fd >= 0);
-	attach_done(&a);
+	runtime_attach_done(&a);
 	testliving_stop(pid);
 }
 
@@ -139,7 +139,7 @@ static int set_up(void **state)
 	close(fds[0]);
 	close(fds[1]);
 	assert_int_equal(proc_start_boottime(f->pid, &start), 0);
-	assert_int_equal(attach_open((struct process_id){start, f->pid}, &f->a, text), 0);
+	assert_int_equal(runtime_attach_open((struct process_id){start, f->pid}, &f->a, text), 0);
 	f->a.listener_ns = f->a.reply_ns = 300 * NSEC_PER_MSEC;
 	snprintf(f->socket, sizeof(f->socket), "/tmp/.java_pid%d", f->pid);
 	snprintf(f->trigger, sizeof(f->trigger), "/tmp/.attach_pid%d", f->pid);
@@ -158,7 +158,7 @@ static int tear_down(void **state)
 	unlink(f->socket);
 	unlink(f->map);
 	closep(&f->listening);
-	attach_done(&f->a);
+	runtime_attach_done(&f->a);
 	kill(f->pid, SIGKILL);
 	waitpid(f->pid, NULL, 0);
 	free(f);
@@ -200,7 +200,7 @@ static void expect(struct fake *f, int r, const char *text)
 	char said[ATTACH_TEXT_BYTES] = "";
 	struct perf_map *map = NULL;
 
-	assert_int_equal(attach_run(&f->a, &map, said), r);
+	assert_int_equal(runtime_attach_run(&f->a, &map, said), r);
 	assert_string_equal(said, text);
 	assert_int_equal(access(f->map, F_OK), -1);
 }
@@ -285,7 +285,7 @@ static void test_map_is_there(void **state)
 	struct stat st;
 
 	assert_int_equal(symlink("/tmp/not-to-be-written", f->map), 0);
-	assert_int_equal(attach_run(&f->a, &map, said), -EEXIST);
+	assert_int_equal(runtime_attach_run(&f->a, &map, said), -EEXIST);
 	assert_string_equal(said, "its perf map cannot be made: File exists");
 	assert_int_equal(lstat(f->map, &st), 0);
 	assert_int_equal(access("/tmp/not-to-be-written", F_OK), -1);
@@ -302,7 +302,7 @@ static void *ask_there(void *arg)
 {
 	struct asking *s = arg;
 
-	attach_ask(s->a, &s->answer);
+	runtime_attach_ask(s->a, &s->answer);
 	return NULL;
 }
 
@@ -382,7 +382,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	f->a.spare_ns = 100 * NSEC_PER_MSEC;
 	listen_there(f);
 	holder = hold(f, true, &fd);
-	attach_ask(&f->a, &answer);
+	runtime_attach_ask(&f->a, &answer);
 	if (read(fd, &child, sizeof(child)) != sizeof(child)) {
 		print_message("skipped: no process may be traced here\n");
 		stop(holder);
@@ -393,7 +393,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	stop(holder);
 	/* It is there, for its parent to wait for. */
 	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
-	attach_remove_map(&f->a);
+	runtime_attach_remove_map(&f->a);
 	assert_int_equal(waitpid(child, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 	close(fd);
@@ -436,7 +436,7 @@ static void test_leftover_is_replaced(void **state)
 	put_map(f, "1000 10 other\n", true);
 	expect(f, -EPROTO, "it does not answer SIGQUIT");
 	put_map(f, "1000 10 own\n", false);
-	assert_int_equal(attach_run(&f->a, &map, said), -EEXIST);
+	assert_int_equal(runtime_attach_run(&f->a, &map, said), -EEXIST);
 	assert_int_equal(access(f->map, F_OK), 0);
 }
 
@@ -524,22 +524,22 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 	struct mappings *maps;
 	bool found = false;
 
-	assert_int_equal(mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
 	for (size_t i = 0; i < maps->n; i++) {
 		const struct mapping *x = &maps->items[i];
 
 		for (uint64_t a = x->start; !*x->path && !found && a < x->end; a += 32) {
-			const char *line = perf_map_find(m, a);
+			const char *line = runtime_perf_map_find(m, a);
 			struct runtime_names n = {0};
 
 			if (!line)
 				continue;
-			perf_map_names(line, PERF_MAP_HOTSPOT, &n);
+			runtime_perf_map_names(line, PERF_MAP_HOTSPOT, &n);
 			found = n.kind == FRAME_JVM && streq(n.items[0].name, name);
 			runtime_names_done(&n);
 		}
 	}
-	mappings_unref(maps);
+	proc_mappings_unref(maps);
 	return found;
 }
 
@@ -547,26 +547,26 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 
 static struct runtime_process *learn_alone(const struct jvm *j, struct parser *parser)
 {
-	static const struct runtime_ops *const alone[_PF_RUNTIME_MAX] = {[PF_RUNTIME_PERFMAP] =
-										 &perfmap_runtime};
+	static const struct runtime_ops *const alone[_PF_RUNTIME_MAX] = {
+		[PF_RUNTIME_PERFMAP] = &runtime_perfmap_runtime};
 	const struct runtime_ops *const *all = runtime_table;
 	struct runtime_process *p = NULL;
 	struct elf_index **indexes;
 	struct mappings *maps;
 	bool again;
 
-	assert_int_equal(mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
+	assert_int_equal(proc_mappings_read((struct process_id){j->start, j->tgid}, 0, &maps), 0);
 	indexes = xcalloc(maps->n + 1, sizeof(struct elf_index *));
 	for (size_t i = 0; i < maps->n; i++)
 		if (str_has_suffix(maps->items[i].path, "/libjvm.so"))
-			assert_int_equal(parser_elf(parser, maps->items[i].fd, &indexes[i]), 0);
+			assert_int_equal(parse_elf(parser, maps->items[i].fd, &indexes[i]), 0);
 	runtime_table = alone;
-	assert_int_equal(runtimes_learn(NULL, maps, indexes, &p, &again), 0);
+	assert_int_equal(runtime_learn(NULL, maps, indexes, &p, &again), 0);
 	runtime_table = all;
 	for (size_t i = 0; i < maps->n; i++)
 		elf_index_unref(indexes[i]);
 	free(indexes);
-	mappings_unref(maps);
+	proc_mappings_unref(maps);
 	return p;
 }
 
@@ -581,8 +581,9 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
-	java_map_give((struct process_id){j->start, j->tgid}, perf_map_new()); /* nobody wants it */
-	perf_map_free(java_map_take((struct process_id){j->start, j->tgid}));
+	runtime_java_map_give((struct process_id){j->start, j->tgid},
+			      runtime_perf_map_new()); /* nobody wants it */
+	runtime_perf_map_free(runtime_java_map_take((struct process_id){j->start, j->tgid}));
 	assert_false(runtime_java_unnamed((struct process_id){j->start, j->tgid}));
 	p = learn_alone(j, parser);
 	assert_int_equal(runtime_process_n(p), *problem ? 1 : 0);
@@ -604,7 +605,7 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	struct attach a;
 	struct jvm j;
 
-	assert_int_equal(parser_new(&config, &parser), 0);
+	assert_int_equal(parse_new(&config, &parser), 0);
 	start_jvm(java, "-Xms32m", dir, &j);
 	assert_null(learn_alone(&j, parser));
 	assert_true(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
@@ -615,10 +616,10 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	assert_wanted_with(&j, parser, "", "");
 	assert_wanted_with(&j, parser, "1000 10 other\n",
 			   "/tmp/perf-1.map is not used: it was written before the process began");
-	assert_int_equal(attach_open((struct process_id){j.start, j.tgid}, &a, text), 0);
-	assert_int_equal(attach_run(&a, &map, text), 0);
-	attach_done(&a);
-	java_map_give((struct process_id){j.start, j.tgid}, map);
+	assert_int_equal(runtime_attach_open((struct process_id){j.start, j.tgid}, &a, text), 0);
+	assert_int_equal(runtime_attach_run(&a, &map, text), 0);
+	runtime_attach_done(&a);
+	runtime_java_map_give((struct process_id){j.start, j.tgid}, map);
 	p = learn_alone(&j, parser);
 	assert_int_equal(runtime_process_n(p), 1);
 	assert_non_null(runtime_process_at(p, 0).learnt->data);
@@ -626,7 +627,7 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	assert_false(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
 	runtime_process_unref(p);
 	stop_jvm(&j);
-	parser_free(parser);
+	parse_free(parser);
 }
 
 static void ask_jvm(const struct jvm *j)
@@ -635,15 +636,15 @@ static void ask_jvm(const struct jvm *j)
 	struct perf_map *map = NULL;
 	struct attach a;
 
-	assert_int_equal(attach_open((struct process_id){j->start, j->tgid}, &a, text), 0);
+	assert_int_equal(runtime_attach_open((struct process_id){j->start, j->tgid}, &a, text), 0);
 	assert_int_equal(a.uid, 12345);
 	assert_int_equal(a.gid, 12346);
 	assert_int_equal(a.file.own_pid, 1);
-	assert_int_equal(attach_run(&a, &map, text), 0);
+	assert_int_equal(runtime_attach_run(&a, &map, text), 0);
 	assert_true(names(j, map, "Spin::f"));
 	assert_nothing_left(j);
-	perf_map_free(map);
-	attach_done(&a);
+	runtime_perf_map_free(map);
+	runtime_attach_done(&a);
 }
 
 static void test_jvm_gives_its_map(const char *java, const char *dir)
@@ -663,7 +664,8 @@ static void assert_not_asked(const char *java, const char *option, const char *d
 	struct jvm j;
 
 	start_jvm(java, option, dir, &j);
-	assert_int_equal(attach_open((struct process_id){j.start, j.tgid}, &a, text), -ENOTSUP);
+	assert_int_equal(runtime_attach_open((struct process_id){j.start, j.tgid}, &a, text),
+			 -ENOTSUP);
 	assert_string_equal(text, why);
 	stop_jvm(&j);
 }
@@ -724,25 +726,25 @@ static void test_real_jvms_left_alone(void **state)
 
 static void test_wanted_and_given(void **state)
 {
-	struct perf_map *m = perf_map_new();
+	struct perf_map *m = runtime_perf_map_new();
 	struct process_id all[8];
 
 	(void)state;
 	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	java_map_want((struct process_id){1000 * NSEC_PER_SEC, 7});
+	runtime_java_map_want((struct process_id){1000 * NSEC_PER_SEC, 7});
 	assert_true(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_false(runtime_java_unnamed(
 		(struct process_id){1001 * NSEC_PER_SEC, 7})); /* another process */
 	assert_int_equal(runtime_java_all_unnamed(all, 8), 1);
 	assert_int_equal(all[0].tgid, 7);
 	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
-	assert_null(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	java_map_give((struct process_id){1000 * NSEC_PER_SEC, 7}, m);
+	assert_null(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	runtime_java_map_give((struct process_id){1000 * NSEC_PER_SEC, 7}, m);
 	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_int_equal(runtime_java_all_unnamed(all, 8), 0);
-	assert_ptr_equal(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}), m);
-	assert_null(java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	perf_map_free(m);
+	assert_ptr_equal(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}), m);
+	assert_null(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	runtime_perf_map_free(m);
 }
 
 static uint64_t forgotten(void)
@@ -753,7 +755,7 @@ static uint64_t forgotten(void)
 /* One more JVM, which lives; all that are waited for now. */
 static size_t want_one(uint64_t start_s, struct process_id all[300])
 {
-	java_map_want((struct process_id){start_s * NSEC_PER_SEC, getpid()});
+	runtime_java_map_want((struct process_id){start_s * NSEC_PER_SEC, getpid()});
 	assert_true(runtime_java_unnamed((struct process_id){start_s * NSEC_PER_SEC, getpid()}));
 	return runtime_java_all_unnamed(all, 300);
 }
@@ -771,12 +773,14 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(waitpid(ended, NULL, 0), ended);
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
-	java_map_want((struct process_id){NSEC_PER_SEC, ended});
+	runtime_java_map_want((struct process_id){NSEC_PER_SEC, ended});
 	/* who has ended, and who has been asked, make room */
 	assert_int_equal(want_one(256, all), 256);
 	assert_false(runtime_java_unnamed((struct process_id){NSEC_PER_SEC, ended}));
-	java_map_give((struct process_id){100 * NSEC_PER_SEC, getpid()}, perf_map_new());
-	perf_map_free(java_map_take((struct process_id){100 * NSEC_PER_SEC, getpid()}));
+	runtime_java_map_give((struct process_id){100 * NSEC_PER_SEC, getpid()},
+			      runtime_perf_map_new());
+	runtime_perf_map_free(
+		runtime_java_map_take((struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
 	/* else one that is to be asked is forgotten, each time another one */
@@ -786,17 +790,18 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(forgotten(), before + 2);
 	/* a map that nobody has looked at yet is as good a reason */
 	for (size_t i = 0; i < 256; i++)
-		java_map_give((struct process_id){all[i].start_boottime_ns, getpid()},
-			      perf_map_new());
+		runtime_java_map_give((struct process_id){all[i].start_boottime_ns, getpid()},
+				      runtime_perf_map_new());
 	assert_int_equal(want_one(260, all), 1);
 	assert_int_equal(forgotten(), before + 3);
-	java_map_give((struct process_id){260 * NSEC_PER_SEC, getpid()}, perf_map_new());
+	runtime_java_map_give((struct process_id){260 * NSEC_PER_SEC, getpid()},
+			      runtime_perf_map_new());
 	for (uint64_t i = 1; i <= 260; i++) {
 		struct perf_map *map =
-			java_map_take((struct process_id){i * NSEC_PER_SEC, getpid()});
+			runtime_java_map_take((struct process_id){i * NSEC_PER_SEC, getpid()});
 
 		given += !!map;
-		perf_map_free(map);
+		runtime_perf_map_free(map);
 	}
 	assert_int_equal(given, 256);
 }

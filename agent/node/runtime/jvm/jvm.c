@@ -28,7 +28,7 @@ static int find_symbol(void *arg, const char *name, uint64_t *ret)
 static int pointer(struct memory *m, uint64_t at, uint64_t *ret)
 {
 	uint64_t value;
-	int r = memory_u64(m, at, &value);
+	int r = runtime_memory_u64(m, at, &value);
 
 	if (r < 0)
 		return r;
@@ -50,15 +50,15 @@ static int read_version(struct jvm *j, struct memory *m, char ret[VERSION_BYTES]
 	int r = pointer(m, s->version_release, &text);
 
 	if (r == 0)
-		r = memory_string(m, text, VERSION_BYTES, &release);
+		r = runtime_memory_string(m, text, VERSION_BYTES, &release);
 	if (r == 0 && s->jdk_version != JVM_NONE) {
-		r = memory_u8(m, s->jdk_version, &byte); /* JDK_Version::_major */
+		r = runtime_memory_u8(m, s->jdk_version, &byte); /* JDK_Version::_major */
 		major = byte;
 	} else if (r == 0) {
-		r = memory_u32(m, s->version_major, &major);
+		r = runtime_memory_u32(m, s->version_major, &major);
 	}
 	if (r == 0 && major != 8 && s->version_security != JVM_NONE)
-		r = memory_u32(m, s->version_security, &update);
+		r = runtime_memory_u32(m, s->version_security, &update);
 	if (r < 0)
 		return r;
 	if (major == 0)
@@ -86,7 +86,7 @@ static int read_heap(const struct jvm_structs *s, struct memory *m, uint64_t hea
 	if (r == 0)
 		r = pointer(m, heap + s->heap_segmap + s->space_low, &h.segmap);
 	if (r == 0)
-		r = memory_u32(m, heap + s->heap_log2_segment, &h.shift);
+		r = runtime_memory_u32(m, heap + s->heap_log2_segment, &h.shift);
 	if (r < 0)
 		return r;
 	if (h.end <= h.start || h.shift < 3 || h.shift > 24)
@@ -119,7 +119,7 @@ static int read_heaps(struct pf_jvm *d, const struct jvm_structs *s, struct memo
 	}
 	r = pointer(m, s->cache_heaps, &list);
 	if (r == 0)
-		r = memory_u32(m, list + s->array_len, &n);
+		r = runtime_memory_u32(m, list + s->array_len, &n);
 	if (r == 0)
 		r = n == 0 ? -EAGAIN : n > PF_JVM_HEAPS ? -EBADMSG : 0;
 	if (r == 0)
@@ -143,7 +143,7 @@ static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address,
 			continue;
 		for (size_t hop = 0; hop < HOPS_MAX; hop++) {
 			uint8_t back;
-			int r = memory_u8(m, h->segmap + segment, &back);
+			int r = runtime_memory_u8(m, h->segmap + segment, &back);
 
 			if (r < 0)
 				return r;
@@ -180,13 +180,13 @@ static int read_codelets(struct pf_jvm *d, const struct jvm_structs *s, struct m
 		uint32_t size;
 		uint64_t name;
 
-		r = memory_u32(m, at + s->codelet_size, &size);
+		r = runtime_memory_u32(m, at + s->codelet_size, &size);
 		if (r == 0)
-			r = memory_u64(m, at + s->codelet_text, &name);
+			r = runtime_memory_u64(m, at + s->codelet_text, &name);
 		if (r == 0 && (size < s->bytes.codelet || size > bytes - (at - buffer)))
 			r = -EBADMSG;
 		if (r == 0 && name)
-			r = memory_string(m, name, CODELET_NAME_BYTES, &text);
+			r = runtime_memory_string(m, name, CODELET_NAME_BYTES, &text);
 		if (r == 0 && text && is_entry(text)) {
 			if (!d->entries)
 				d->entries = at;
@@ -206,9 +206,9 @@ static int read_interpreter(struct pf_jvm *d, const struct jvm_structs *s, struc
 	if (r == 0)
 		r = pointer(m, queue + s->queue_buffer, &buffer);
 	if (r == 0)
-		r = memory_u32(m, queue + s->queue_limit, &bytes);
+		r = runtime_memory_u32(m, queue + s->queue_limit, &bytes);
 	if (r == 0)
-		r = memory_u32(m, queue + s->queue_count, &n);
+		r = runtime_memory_u32(m, queue + s->queue_count, &n);
 	if (r == 0 && bytes > d->high - d->low)
 		r = -EBADMSG;
 	if (r == 0)
@@ -306,7 +306,8 @@ static int read_data(struct jvm *j, struct memory *m, struct pf_jvm *d)
 
 /* ---- learn ---- */
 
-void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret)
+void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
+			struct runtime_learnt *ret)
 {
 	bool all = true;
 
@@ -328,14 +329,14 @@ void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct 
 		}
 	}
 	if (!all)
-		ranges_cut(ret, "areas of generated code");
+		runtime_ranges_cut(ret, "areas of generated code");
 }
 
 static struct jvm *jvm_free(struct jvm *j)
 {
 	if (j) {
-		jvm_names_forget(j);
-		jvm_structs_done(&j->structs);
+		runtime_jvm_names_forget(j);
+		runtime_jvm_structs_done(&j->structs);
 		free(j);
 	}
 	return NULL;
@@ -379,7 +380,7 @@ static int look_at(struct jvm *j, const struct runtime_look *look, struct runtim
 		return r;
 	ret->data = xmemdup(&d, sizeof(d));
 	ret->data_bytes = sizeof(d);
-	jvm_ranges(look, &d, ret);
+	runtime_jvm_ranges(look, &d, ret);
 	return 0;
 }
 
@@ -411,7 +412,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	if (!j) {
 		struct jvm_structs structs;
 
-		r = jvm_structs_read(look->memory, find_symbol, (void *)look, &structs);
+		r = runtime_jvm_structs_read(look->memory, find_symbol, (void *)look, &structs);
 		if (r < 0)
 			return r;
 		j = xcalloc(1, sizeof(*j));
@@ -436,12 +437,12 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 		   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	(void)caller;
-	return jvm_names(state, m, frame, ret);
+	return runtime_jvm_names(state, m, frame, ret);
 }
 
 static const char *const marks[] = {"gHotSpotVM*", STUB_LIST, "J9VMDllMain", NULL};
 
-const struct runtime_ops jvm_runtime = {
+const struct runtime_ops runtime_jvm_runtime = {
 	.name = "jvm",
 	.title = "HotSpot",
 	.frame_kind = FRAME_JVM,

@@ -158,11 +158,11 @@ struct jvm_structs {
 };
 /*
  * symbol: the address in the process of one of libjvm's symbols; 0 or -ENOENT. -EAGAIN: the tables are
- * not filled yet. -EBADMSG: they are no such tables. -E2BIG: over the limits. Others of memory_read().
+ * not filled yet. -EBADMSG: they are no such tables. -E2BIG: over the limits. Others of runtime_memory_read().
  */
-int jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name, uint64_t *ret),
+int runtime_jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name, uint64_t *ret),
 		     void *arg, struct jvm_structs *ret);
-void jvm_structs_done(struct jvm_structs *s);
+void runtime_jvm_structs_done(struct jvm_structs *s);
 
 /* ---- what is kept of a process ---- */
 struct jvm_names; /* of jvm_names.c: what it keeps from one name to the next */
@@ -173,9 +173,9 @@ struct jvm {
 	struct jvm_names *names; /* NULL at first */
 };
 /* runtime_ops.resolve: see runtime.h. */
-int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
+int runtime_jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
 	      struct runtime_names *ret);
 /* The heaps as far as they are committed (they grow into what is reserved for them): ret's ranges. */
-void jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret);
+void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret);
 /* Releases jvm->names. */
-void jvm_names_forget(struct jvm *jvm);
+void runtime_jvm_names_forget(struct jvm *jvm);

@@ -28,7 +28,7 @@ static bool read_insn(struct flow *f, struct insn *ret)
 	uint32_t from = f->at - f->window_at;
 
 	if (f->at < f->window_at || from + INSN_BYTES_MAX > f->window_n) {
-		if (memory_read(f->m, f->d->code + f->at, f->window, sizeof(f->window)) < 0)
+		if (runtime_memory_read(f->m, f->d->code + f->at, f->window, sizeof(f->window)) < 0)
 			return false;
 		f->window_at = f->at;
 		f->window_n = sizeof(f->window);
@@ -84,17 +84,18 @@ static bool step(struct flow *f)
 		return true;
 	}
 	to += i.immediate;
-	if (to < 0 || to > INT32_MAX || jvm_pc_find(f->m, f->d, (uint32_t)to, &f->next) < 0)
+	if (to < 0 || to > INT32_MAX || runtime_jvm_pc_find(f->m, f->d, (uint32_t)to, &f->next) < 0)
 		return false;
 	f->at = (uint32_t)to;
 	return true;
 }
 
-int jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret)
+int runtime_jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc,
+			 struct jvm_pc *ret)
 {
 	struct flow f = {.m = m, .d = d, .at = pc};
 	struct jvm_pc next;
-	int r = jvm_pc_find(m, d, pc, &next);
+	int r = runtime_jvm_pc_find(m, d, pc, &next);
 
 	if (r < 0)
 		return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real JVMs: every place of all code that one has compiled is given to jvm_names(): all of them have names,
+ * Real JVMs: every place of all code that one has compiled is given to runtime_jvm_names(): all of them have names,
  * and inlined methods of a known program stand on the lines where its source has them. Java of this machine,
  * and what .ci/deps fetched.
  */
@@ -130,8 +130,8 @@ static void stop(struct live *l)
 	waitpid(l->pid, NULL, 0);
 	close(l->mem);
 	free(l->elf);
-	jvm_names_forget(&l->jvm);
-	jvm_structs_done(&l->jvm.structs);
+	runtime_jvm_names_forget(&l->jvm);
+	runtime_jvm_structs_done(&l->jvm.structs);
 }
 
 /* ---- its code cache ---- */
@@ -145,7 +145,7 @@ static uint64_t u64_at(struct live *l, uint64_t address)
 {
 	uint64_t v = 0;
 
-	(void)memory_u64(&l->memory, address, &v);
+	(void)runtime_memory_u64(&l->memory, address, &v);
 	return v;
 }
 
@@ -163,7 +163,7 @@ static bool is(const struct runtime_name *n, const char *name, uint32_t line, bo
 static void look_at_place(struct live *l, const struct runtime_words *w, struct seen *seen)
 {
 	struct runtime_names n = {0};
-	int r = jvm_names(&l->jvm, &l->memory, w, &n);
+	int r = runtime_jvm_names(&l->jvm, &l->memory, w, &n);
 
 	seen->places++;
 	if (r < 0 || n.n == 0) {
@@ -184,7 +184,7 @@ static void look_at_blob(struct live *l, uint64_t blob, struct seen *seen)
 	uint32_t id = u32_at(l, blob + s->nmethod_compile_id);
 	uint64_t end = blob + u32_at(l, blob + s->blob_size), code;
 
-	if (memory_string(&l->memory, u64_at(l, blob + s->blob_name), 64, &name) < 0)
+	if (runtime_memory_string(&l->memory, u64_at(l, blob + s->blob_name), 64, &name) < 0)
 		return;
 	if (!streq(name, "nmethod") && !streq(name, "native nmethod")) {
 		look_at_place(l, &(struct runtime_words){JVM_FRAME_STUB, blob, blob}, seen);
@@ -254,7 +254,7 @@ static void check(const char *java)
 	/* Its tables are filled while it is loaded. */
 	while (now_mono_ns() < end && r < 0) {
 		usleep(10000);
-		r = jvm_structs_read(&l.memory, symbol, &l, &l.jvm.structs);
+		r = runtime_jvm_structs_read(&l.memory, symbol, &l, &l.jvm.structs);
 	}
 	assert_int_equal(r, 0);
 	l.jvm.major = u32_at(&l, l.jvm.structs.version_major);

@@ -47,14 +47,14 @@ static int read_const_method(const struct jvm_structs *s, struct memory *m, uint
 			     uint64_t *ret_address, struct const_method *ret)
 {
 	uint64_t address;
-	int r = memory_u64(m, method + s->method_const, &address);
+	int r = runtime_memory_u64(m, method + s->method_const, &address);
 
 	if (r < 0)
 		return r;
 	if (s->bytes.const_method > sizeof(ret->bytes))
 		return -EBADMSG;
 	memset(ret, 0, sizeof(*ret));
-	r = memory_read(m, address, ret->bytes, s->bytes.const_method);
+	r = runtime_memory_read(m, address, ret->bytes, s->bytes.const_method);
 	if (r == 0)
 		*ret_address = address;
 	return r;
@@ -69,26 +69,28 @@ static int constant_symbol(const struct jvm_structs *s, struct memory *m, uint64
 	uint32_t length;
 	uint64_t tags;
 	uint8_t tag;
-	int r = memory_u32(m, pool + s->pool_length, &length);
+	int r = runtime_memory_u32(m, pool + s->pool_length, &length);
 
 	if (r == 0 && index >= length)
 		return -EBADMSG;
 	if (r == 0)
-		r = memory_u64(m, pool + s->pool_tags, &tags);
+		r = runtime_memory_u64(m, pool + s->pool_tags, &tags);
 	if (r == 0)
-		r = memory_u8(m, tags + ARRAY_DATA + index, &tag);
+		r = runtime_memory_u8(m, tags + ARRAY_DATA + index, &tag);
 	if (r == 0 && tag != TAG_UTF8)
 		return -EBADMSG;
 	return r < 0 ? r
-		     : memory_u64(m, pool + s->bytes.constant_pool + index * sizeof(uint64_t), ret);
+		     : runtime_memory_u64(
+			       m, pool + s->bytes.constant_pool + index * sizeof(uint64_t), ret);
 }
 
 static int symbol_length(const struct jvm_structs *s, struct memory *m, uint64_t symbol,
 			 uint16_t *ret)
 {
 	return s->symbol_length_ref != JVM_NONE
-		       ? memory_u16(m, symbol + s->symbol_length_ref + sizeof(uint16_t), ret)
-		       : memory_u16(m, symbol + s->symbol_length, ret);
+		       ? runtime_memory_u16(m, symbol + s->symbol_length_ref + sizeof(uint16_t),
+					    ret)
+		       : runtime_memory_u16(m, symbol + s->symbol_length, ret);
 }
 
 /* What does not change of a Symbol: its length and its random hash. */
@@ -101,7 +103,7 @@ static int symbol_head(const struct jvm_structs *s, struct memory *m, uint64_t s
 	int r = symbol_length(s, m, symbol, &length);
 
 	if (r == 0)
-		r = memory_u16(m, symbol + at, &hash);
+		r = runtime_memory_u16(m, symbol + at, &hash);
 	if (r == 0)
 		*ret = (uint64_t)length << 16 | hash;
 	return r;
@@ -120,7 +122,7 @@ static int symbol_text_of(const struct jvm_structs *s, struct memory *m, uint64_
 		return -EBADMSG; /* no name is empty */
 	length = MIN(length, SYMBOL_MAX);
 	text = xcalloc(1, length + 1);
-	r = memory_read(m, symbol + s->symbol_body, text, length);
+	r = runtime_memory_read(m, symbol + s->symbol_body, text, length);
 	if (r < 0)
 		return r;
 	for (char *p = text; p < text + length; p++)
@@ -187,12 +189,12 @@ static char *array_text(const char *name)
 	return buf_steal(&b);
 }
 
-int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret)
+int runtime_jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret)
 {
 	const struct jvm_structs *s = &jvm->structs;
 	_cleanup_free_ char *name = NULL, *text = NULL;
 	uint64_t symbol = 0, again, head = 0, head_again;
-	int r = memory_u64(m, klass + s->klass_name, &symbol);
+	int r = runtime_memory_u64(m, klass + s->klass_name, &symbol);
 
 	if (r == 0)
 		r = symbol_head(s, m, symbol, &head);
@@ -200,7 +202,7 @@ int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char
 		r = symbol_text_of(s, m, symbol, &name);
 	/* It may have been unloaded meanwhile. */
 	if (r == 0)
-		r = memory_u64(m, klass + s->klass_name, &again);
+		r = runtime_memory_u64(m, klass + s->klass_name, &again);
 	if (r == 0)
 		r = symbol_head(s, m, symbol, &head_again);
 	if (r == 0 && (again != symbol || head_again != head))
@@ -209,16 +211,16 @@ int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char
 		return r;
 	text = name[0] == '[' ? array_text(name)
 			      : xasprintf("%.*s", (int)stable_length(name), name);
-	*ret = text_clean(text);
+	*ret = elf_text_clean(text);
 	return 0;
 }
 
-char *jvm_name(const char *class_name, const char *method_name)
+char *runtime_jvm_name(const char *class_name, const char *method_name)
 {
 	_cleanup_free_ char *text =
 		xasprintf("%.*s::%s", (int)stable_length(class_name), class_name, method_name);
 
-	return text_clean(text);
+	return elf_text_clean(text);
 }
 
 /* ---- line numbers ---- */
@@ -238,7 +240,7 @@ static bool next_line(struct jvm_stream *s, int64_t *bci, int64_t *line)
 		*line += b & 7;
 		return true;
 	}
-	if (jvm_stream_i32(s, &bci_by) < 0 || jvm_stream_i32(s, &line_by) < 0)
+	if (runtime_jvm_stream_i32(s, &bci_by) < 0 || runtime_jvm_stream_i32(s, &line_by) < 0)
 		return false;
 	*bci += bci_by;
 	*line += line_by;
@@ -246,7 +248,7 @@ static bool next_line(struct jvm_stream *s, int64_t *bci, int64_t *line)
 }
 
 /* Method::line_number_from_bci: the nearest before it; entries need not ascend. */
-uint32_t jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci)
+uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci)
 {
 	struct jvm_stream s = {lines, lines + n, no_zero};
 	int64_t at = 0, line = 0, best_at = -1, best = 0, wanted = MAX(bci, 0);
@@ -288,7 +290,7 @@ static int read_lines(const struct jvm *jvm, struct memory *m, const struct cons
 		return -EBADMSG;
 	n = MIN(size - begin, LINES_MAX);
 	bytes = xmalloc(n);
-	r = memory_read(m, ret->id.const_method + begin, bytes, n);
+	r = runtime_memory_read(m, ret->id.const_method + begin, bytes, n);
 	if (r < 0)
 		return r;
 	n = lines_length(bytes, n, jvm_no_zero(jvm));
@@ -320,14 +322,14 @@ static int identify(const struct jvm_structs *s, struct memory *m, uint64_t meth
 	id->pool = pool;
 	id->sizes = u32_of(ret, s->const_size) | (uint64_t)name << 32 |
 		    (uint64_t)u16_of(ret, s->const_code_size) << 48;
-	r = memory_u64(m, pool + s->pool_holder, &id->klass);
+	r = runtime_memory_u64(m, pool + s->pool_holder, &id->klass);
 	if (r == 0)
-		r = memory_u64(m, id->klass + s->klass_name, &id->class_name);
+		r = runtime_memory_u64(m, id->klass + s->klass_name, &id->class_name);
 	if (r == 0)
 		r = symbol_head(s, m, id->class_name, &id->class_symbol);
 	if (r == 0)
-		r = memory_u64(m, pool + s->bytes.constant_pool + name * sizeof(uint64_t),
-			       &id->name);
+		r = runtime_memory_u64(m, pool + s->bytes.constant_pool + name * sizeof(uint64_t),
+				       &id->name);
 	return r;
 }
 
@@ -338,9 +340,9 @@ static uint16_t source_index(const struct jvm_structs *s, struct memory *m,
 	uint16_t index = 0;
 
 	if (s->pool_source_file != JVM_NONE)
-		(void)memory_u16(m, id->pool + s->pool_source_file, &index);
+		(void)runtime_memory_u16(m, id->pool + s->pool_source_file, &index);
 	else if (s->class_source_file != JVM_NONE)
-		(void)memory_u16(m, id->klass + s->class_source_file, &index);
+		(void)runtime_memory_u16(m, id->klass + s->class_source_file, &index);
 	return index;
 }
 
@@ -365,9 +367,9 @@ static int read_method(const struct jvm *jvm, struct memory *m, const struct con
 		r = read_lines(jvm, m, c, ret);
 	if (r < 0)
 		return r;
-	ret->name = jvm_name(class_name, name);
+	ret->name = runtime_jvm_name(class_name, name);
 	if (source && constant_text(s, m, ret->id.pool, source, &file) == 0)
-		ret->file = text_clean(file);
+		ret->file = elf_text_clean(file);
 	return 0;
 }
 
@@ -382,7 +384,7 @@ struct jvm_methods {
 	size_t kept_bytes;
 };
 
-struct jvm_methods *jvm_methods_new(void)
+struct jvm_methods *runtime_jvm_methods_new(void)
 {
 	return xcalloc(1, sizeof(struct jvm_methods));
 }
@@ -399,7 +401,7 @@ static void empty(struct jvm_methods *c)
 	runtime_cache_set(&c->kept_bytes, 0);
 }
 
-struct jvm_methods *jvm_methods_free(struct jvm_methods *c)
+struct jvm_methods *runtime_jvm_methods_free(struct jvm_methods *c)
 {
 	if (c)
 		empty(c);
@@ -413,8 +415,8 @@ static size_t kept_bytes(const struct jvm_method *m)
 	       m->n_lines;
 }
 
-int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m, uint64_t method,
-		    const struct jvm_method **ret)
+int runtime_jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m,
+			    uint64_t method, const struct jvm_method **ret)
 {
 	const struct jvm_structs *s = &jvm->structs;
 	struct const_method fixed;

@@ -28,10 +28,10 @@ struct jvm_method {
 
 /* Methods that were read; full: emptied. */
 struct jvm_methods;
-struct jvm_methods *jvm_methods_new(void);
-struct jvm_methods *jvm_methods_free(struct jvm_methods *c);
+struct jvm_methods *runtime_jvm_methods_new(void);
+struct jvm_methods *runtime_jvm_methods_free(struct jvm_methods *c);
 /* *ret belongs to c, until the next get. -EBADMSG: no method is there. */
-int jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m, uint64_t method,
+int runtime_jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m, uint64_t method,
 		    const struct jvm_method **ret);
 
 /* Numbers without bytes of 0: see jvm_scopes.h. */
@@ -42,9 +42,9 @@ static inline bool jvm_no_zero(const struct jvm *jvm)
 
 #define JVM_BCI_NONE INT32_MIN
 /* 0: not known. Other bci < 0: the method's entry. */
-uint32_t jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci);
+uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci);
 
 /* A class's and a method's name as they are shown, cleaned; a new string. */
-char *jvm_name(const char *class_name, const char *method_name);
+char *runtime_jvm_name(const char *class_name, const char *method_name);
 /* Of a Klass*, as it is shown: "java/lang/String", "byte[]"; a new string. */
-int jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret);
+int runtime_jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t klass, char **ret);

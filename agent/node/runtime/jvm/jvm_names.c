@@ -40,7 +40,7 @@ static bool has_fields(const struct jvm_structs *s)
 static void add_method(const struct jvm *jvm, const struct jvm_method *method, int32_t bci,
 		       bool inlined, struct runtime_names *ret)
 {
-	uint32_t line = jvm_line(method->lines, method->n_lines, jvm_no_zero(jvm), bci);
+	uint32_t line = runtime_jvm_line(method->lines, method->n_lines, jvm_no_zero(jvm), bci);
 
 	runtime_names_add(ret, xstrdup(method->name), xstrdup(method->file), line, inlined);
 }
@@ -52,7 +52,7 @@ static int name_interpreted(struct jvm *jvm, struct memory *m, const struct runt
 {
 	const struct jvm_method *method;
 	uint32_t bci = JVM_UPPER(w->b);
-	int r = jvm_methods_get(jvm->names->methods, jvm, m, w->a, &method);
+	int r = runtime_jvm_methods_get(jvm->names->methods, jvm, m, w->a, &method);
 
 	if (r < 0)
 		return r;
@@ -72,7 +72,7 @@ static int part_of(struct memory *m, uint64_t blob, uint64_t offset, uint64_t ba
 
 	if (offset == JVM_NONE)
 		return -ENOENT;
-	r = memory_u32(m, blob + offset, &by);
+	r = runtime_memory_u32(m, blob + offset, &by);
 	if (r == 0)
 		*ret = base + by;
 	return r;
@@ -80,7 +80,7 @@ static int part_of(struct memory *m, uint64_t blob, uint64_t offset, uint64_t ba
 
 static int pointer_of(struct memory *m, uint64_t blob, uint64_t offset, uint64_t *ret)
 {
-	return offset == JVM_NONE ? -ENOENT : memory_u64(m, blob + offset, ret);
+	return offset == JVM_NONE ? -ENOENT : runtime_memory_u64(m, blob + offset, ret);
 }
 
 static int code_begin(const struct jvm_structs *s, struct memory *m, uint64_t blob, uint64_t *ret)
@@ -107,7 +107,7 @@ static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm
 		return -ENOENT;
 	r = part_of(m, nm, s->blob_data_offset, nm, &data);
 	if (r == 0)
-		r = memory_u16(m, nm + s->nmethod_metadata, &by);
+		r = runtime_memory_u16(m, nm + s->nmethod_metadata, &by);
 	if (r == 0)
 		r = part_of(m, nm, s->blob_size, nm, &ret->metadata_end);
 	if (r == 0)
@@ -172,13 +172,13 @@ static int scopes_of(const struct jvm *jvm, struct memory *m, const struct runti
 	if (r < 0)
 		return r;
 	debug.code = begin;
-	return jvm_scopes_at(m, &debug, (uint32_t)(pc - begin), interrupted, scopes, ret_n);
+	return runtime_jvm_scopes_at(m, &debug, (uint32_t)(pc - begin), interrupted, scopes, ret_n);
 }
 
 static int check_compile_id(const struct jvm *jvm, struct memory *m, const struct runtime_words *w)
 {
 	uint32_t id;
-	int r = memory_u32(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_compile_id, &id);
+	int r = runtime_memory_u32(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_compile_id, &id);
 
 	return r < 0 ? r : id == jvm_compile_id(w) ? 0 : -ESTALE;
 }
@@ -193,7 +193,7 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 	int r = check_compile_id(jvm, m, w);
 
 	if (r == 0)
-		r = memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_method, &root);
+		r = runtime_memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_method, &root);
 	if (r == 0)
 		r = scopes_of(jvm, m, w, scopes, &n);
 	/* A native method's wrapper, or behind the last place that is told: the method alone is certain. */
@@ -205,7 +205,7 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 	if (r == 0 && scopes[n - 1].method != root)
 		r = -ESTALE;
 	for (size_t i = n; r == 0 && i-- > 0;) {
-		r = jvm_methods_get(jvm->names->methods, jvm, m, scopes[i].method, &method);
+		r = runtime_jvm_methods_get(jvm->names->methods, jvm, m, scopes[i].method, &method);
 		if (r == 0)
 			add_method(jvm, method, scopes[i].bci, i + 1 < n, ret);
 	}
@@ -220,8 +220,8 @@ static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address
 	if (!jvm->stub_list)
 		return NULL;
 	if (!jvm->names->stubs)
-		jvm->names->stubs = jvm_stubs_read(m, jvm->stub_list);
-	return jvm_stubs_find(jvm->names->stubs, address);
+		jvm->names->stubs = runtime_jvm_stubs_read(m, jvm->stub_list);
+	return runtime_jvm_stubs_find(jvm->names->stubs, address);
 }
 
 /*
@@ -251,14 +251,14 @@ static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_wor
 		runtime_names_add(ret, xstrdup(stub), NULL, 0, false);
 		return 0;
 	}
-	r = memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.blob_name, &address);
+	r = runtime_memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.blob_name, &address);
 	if (r == 0)
-		r = memory_string(m, address, BLOB_NAME_MAX, &name);
+		r = runtime_memory_string(m, address, BLOB_NAME_MAX, &name);
 	if (r < 0)
 		return r;
 	if (!*name)
 		return -ESTALE;
-	runtime_names_add(ret, text_clean(name), NULL, 0, false);
+	runtime_names_add(ret, elf_text_clean(name), NULL, 0, false);
 	return 0;
 }
 
@@ -267,7 +267,7 @@ static int name_object(struct jvm *jvm, struct memory *m, const struct runtime_w
 		       struct runtime_names *ret)
 {
 	char *name;
-	int r = jvm_class_name(jvm, m, w->a, &name);
+	int r = runtime_jvm_class_name(jvm, m, w->a, &name);
 
 	if (r < 0)
 		return r;
@@ -276,8 +276,8 @@ static int name_object(struct jvm *jvm, struct memory *m, const struct runtime_w
 	return 0;
 }
 
-int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
-	      struct runtime_names *ret)
+int runtime_jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
+		      struct runtime_names *ret)
 {
 	struct runtime_names names = {.kind = FRAME_JVM};
 	int r = -EINVAL;
@@ -286,7 +286,7 @@ int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *fra
 		return -EOPNOTSUPP;
 	if (!jvm->names) {
 		jvm->names = xcalloc(1, sizeof(*jvm->names));
-		jvm->names->methods = jvm_methods_new();
+		jvm->names->methods = runtime_jvm_methods_new();
 	}
 	if (frame->type == JVM_FRAME_INTERPRETED)
 		r = name_interpreted(jvm, m, frame, &names);
@@ -304,11 +304,11 @@ int jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *fra
 	return 0;
 }
 
-void jvm_names_forget(struct jvm *jvm)
+void runtime_jvm_names_forget(struct jvm *jvm)
 {
 	if (jvm->names) {
-		jvm_methods_free(jvm->names->methods);
-		jvm_stubs_free(jvm->names->stubs);
+		runtime_jvm_methods_free(jvm->names->methods);
+		runtime_jvm_stubs_free(jvm->names->stubs);
 	}
 	free(jvm->names);
 	jvm->names = NULL;

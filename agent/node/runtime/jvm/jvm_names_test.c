@@ -18,7 +18,7 @@ static const uint8_t lines[] = {0 << 3 | 7, 4 << 3 | 1, 0};
 
 static void done(struct image *i)
 {
-	jvm_names_forget(&i->jvm);
+	runtime_jvm_names_forget(&i->jvm);
 }
 
 static struct image_method method(struct image *i, const char *class_name, const char *name)
@@ -30,7 +30,7 @@ static int name_of(struct image *i, uint8_t type, uint64_t a, uint64_t b, struct
 {
 	struct runtime_words w = {type, a, b};
 
-	return jvm_names(&i->jvm, &i->memory, &w, ret);
+	return runtime_jvm_names(&i->jvm, &i->memory, &w, ret);
 }
 
 static int name_interpreted(struct image *i, const struct image_method *m, uint64_t bci,
@@ -333,7 +333,7 @@ static void copies_of_a_class_have_one_name(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		_cleanup_free_ char *name = jvm_name(cases[i][0], "f");
+		_cleanup_free_ char *name = runtime_jvm_name(cases[i][0], "f");
 
 		assert_string_equal(name, cases[i][1]);
 	}

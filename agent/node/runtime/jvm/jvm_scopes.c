@@ -8,7 +8,7 @@
 #define U5_HIGH	    192 /* this byte and those above it are not the last of a number */
 #define BCI_OFFSET  1u	/* a number 0 stands for InvocationEntryBci, -1 */
 
-int jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
+int runtime_jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
 {
 	uint8_t excluded = s->no_zero ? 1 : 0;
 	uint32_t sum = 0;
@@ -29,17 +29,18 @@ int jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
 	return 0;
 }
 
-int jvm_stream_i32(struct jvm_stream *s, int32_t *ret)
+int runtime_jvm_stream_i32(struct jvm_stream *s, int32_t *ret)
 {
 	uint32_t value;
-	int r = jvm_stream_u32(s, &value);
+	int r = runtime_jvm_stream_u32(s, &value);
 
 	if (r == 0)
 		*ret = (int32_t)((value >> 1) ^ -(value & 1));
 	return r;
 }
 
-int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret)
+int runtime_jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc,
+			struct jvm_pc *ret)
 {
 	struct jvm_pc pcs[PCS_AT_ONCE];
 	uint64_t first = 0, n = (d->pcs_end - d->pcs) / sizeof(*pcs);
@@ -50,8 +51,8 @@ int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct
 	while (n > PCS_AT_ONCE) {
 		struct jvm_pc middle;
 
-		r = memory_read(m, d->pcs + (first + n / 2) * sizeof(middle), &middle,
-				sizeof(middle));
+		r = runtime_memory_read(m, d->pcs + (first + n / 2) * sizeof(middle), &middle,
+					sizeof(middle));
 		if (r < 0)
 			return r;
 		if (middle.pc < (int64_t)pc) {
@@ -61,7 +62,7 @@ int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct
 			n = n / 2 + 1;
 		}
 	}
-	r = memory_read(m, d->pcs + first * sizeof(*pcs), pcs, n * sizeof(*pcs));
+	r = runtime_memory_read(m, d->pcs + first * sizeof(*pcs), pcs, n * sizeof(*pcs));
 	for (uint64_t i = 0; r == 0 && i < n; i++)
 		if (pcs[i].pc >= (int64_t)pc) {
 			*ret = pcs[i];
@@ -83,16 +84,16 @@ static int read_scope(struct memory *m, const struct jvm_debug *d, uint32_t *at,
 	if (d->data_end < d->data || *at >= size)
 		return -EBADMSG;
 	s.end += MIN(sizeof(bytes), size - *at);
-	r = memory_read(m, d->data + *at, bytes, s.end - bytes);
+	r = runtime_memory_read(m, d->data + *at, bytes, s.end - bytes);
 	if (r < 0)
 		return r;
-	if (jvm_stream_u32(&s, &caller) < 0 || jvm_stream_u32(&s, &index) < 0 ||
-	    jvm_stream_u32(&s, &bci) < 0)
+	if (runtime_jvm_stream_u32(&s, &caller) < 0 || runtime_jvm_stream_u32(&s, &index) < 0 ||
+	    runtime_jvm_stream_u32(&s, &bci) < 0)
 		return -EBADMSG;
 	if (index == 0 || d->metadata_end < d->metadata ||
 	    index > (d->metadata_end - d->metadata) / sizeof(uint64_t))
 		return -EBADMSG;
-	r = memory_u64(m, d->metadata + (index - 1) * sizeof(uint64_t), &ret->method);
+	r = runtime_memory_u64(m, d->metadata + (index - 1) * sizeof(uint64_t), &ret->method);
 	if (r < 0)
 		return r;
 	ret->bci = (int32_t)(bci - BCI_OFFSET);
@@ -100,13 +101,14 @@ static int read_scope(struct memory *m, const struct jvm_debug *d, uint32_t *at,
 	return 0;
 }
 
-int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc, bool interrupted,
-		  struct jvm_scope ret[JVM_SCOPES_MAX], size_t *ret_n)
+int runtime_jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc,
+			  bool interrupted, struct jvm_scope ret[JVM_SCOPES_MAX], size_t *ret_n)
 {
 	struct jvm_pc at = {0};
 	uint32_t scope;
 	size_t n = 0;
-	int r = interrupted ? jvm_pc_ahead(m, d, pc, &at) : jvm_pc_find(m, d, pc, &at);
+	int r = interrupted ? runtime_jvm_pc_ahead(m, d, pc, &at)
+			    : runtime_jvm_pc_find(m, d, pc, &at);
 
 	if (r < 0)
 		return r;

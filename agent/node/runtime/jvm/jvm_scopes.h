@@ -17,8 +17,8 @@ struct jvm_stream {
 	bool no_zero;
 };
 /* -EBADMSG: the bytes end in a number, or one of them cannot be. */
-int jvm_stream_u32(struct jvm_stream *s, uint32_t *ret);
-int jvm_stream_i32(struct jvm_stream *s, int32_t *ret); /* the sign is the lowest bit */
+int runtime_jvm_stream_u32(struct jvm_stream *s, uint32_t *ret);
+int runtime_jvm_stream_i32(struct jvm_stream *s, int32_t *ret); /* the sign is the lowest bit */
 
 /* Where the parts of one compiled method's debug information are, in its process. */
 struct jvm_debug {
@@ -40,16 +40,16 @@ struct jvm_scope {
 };
 #define JVM_SCOPES_MAX RUNTIME_NAMES_MAX
 /* The first entry at or behind pc, which counts from where the code begins. */
-int jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
+int runtime_jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
 /*
  * The entry that tells of code that was interrupted at pc: the first that it would have come to. Only places
  * where a thread can be stopped have entries, so what is told may be a little ahead.
  */
-int jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
+int runtime_jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc, struct jvm_pc *ret);
 
 /*
  * Leaf first. pc: where a call returns to, which has an entry of its own, or, interrupted, where it stands.
  * -ENOENT: no entry, or it tells nothing. -EBADMSG: not what it should be. -E2BIG: too many scopes.
  */
-int jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc, bool interrupted,
+int runtime_jvm_scopes_at(struct memory *m, const struct jvm_debug *d, uint32_t pc, bool interrupted,
 		  struct jvm_scope ret[JVM_SCOPES_MAX], size_t *ret_n);

@@ -30,7 +30,7 @@ static void check(const struct runtime_names *names)
 		abort();
 	for (size_t i = 0; i < names->n; i++) {
 		const struct runtime_name *x = &names->items[i];
-		_cleanup_free_ char *clean = text_clean(x->name);
+		_cleanup_free_ char *clean = elf_text_clean(x->name);
 
 		if (!streq(clean, x->name) || x->inlined != (i > 0) || x->line > UINT16_MAX)
 			abort();
@@ -42,7 +42,7 @@ static void set_compile_id(const struct jvm *jvm, struct memory *m, struct runti
 {
 	uint32_t id = 0;
 
-	(void)memory_u32(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_compile_id, &id);
+	(void)runtime_memory_u32(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_compile_id, &id);
 	w->a = JVM_ADDRESS(w->a) | (uint64_t)(id & 0xffff) << 48;
 	w->b = JVM_ADDRESS(w->b) | (uint64_t)(id >> 16) << 48;
 }
@@ -51,7 +51,7 @@ static void name(struct jvm *jvm, struct memory *m, const struct runtime_words *
 {
 	struct runtime_names names = {0};
 
-	if (jvm_names(jvm, m, w, &names) == 0)
+	if (runtime_jvm_names(jvm, m, w, &names) == 0)
 		check(&names);
 	runtime_names_done(&names);
 }
@@ -74,7 +74,7 @@ static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 				set_compile_id(&jvm, &m, &w);
 			name(&jvm, &m, &w);
 		}
-	jvm_names_forget(&jvm);
+	runtime_jvm_names_forget(&jvm);
 }
 
 /* A method with another inlined, in which the bytes change some: two say which, the third what to. */
@@ -110,7 +110,7 @@ static void damaged(unsigned major, const uint8_t *data, size_t n)
 	name(&i.jvm, &i.memory,
 	     &(struct runtime_words){JVM_FRAME_INTERPRETED, method[1].method,
 				     method[1].const_method});
-	jvm_names_forget(&i.jvm);
+	runtime_jvm_names_forget(&i.jvm);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

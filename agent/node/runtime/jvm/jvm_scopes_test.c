@@ -35,7 +35,7 @@ static void numbers_of_both_kinds(void **state)
 				       cases[i].no_zero};
 		uint32_t value = 0;
 
-		assert_int_equal(jvm_stream_u32(&s, &value), 0);
+		assert_int_equal(runtime_jvm_stream_u32(&s, &value), 0);
 		assert_ptr_equal(s.at, s.end);
 		assert_int_equal(value, cases[i].value);
 	}
@@ -53,7 +53,7 @@ static void numbers_come_back_as_they_were_written(void **state)
 
 			image_number(bytes, &n, (uint32_t)v, no_zero);
 			s.end += n;
-			assert_int_equal(jvm_stream_u32(&s, &value), 0);
+			assert_int_equal(runtime_jvm_stream_u32(&s, &value), 0);
 			assert_int_equal(value, (uint32_t)v);
 			assert_ptr_equal(s.at, s.end);
 		}
@@ -66,13 +66,13 @@ static void numbers_that_cannot_be(void **state)
 	uint32_t value = 42;
 
 	(void)state;
-	assert_int_equal(jvm_stream_u32(&s, &value), -EBADMSG);
+	assert_int_equal(runtime_jvm_stream_u32(&s, &value), -EBADMSG);
 	s = (struct jvm_stream){zero, zero + 1, true};
-	assert_int_equal(jvm_stream_u32(&s, &value), -EBADMSG);
+	assert_int_equal(runtime_jvm_stream_u32(&s, &value), -EBADMSG);
 	s = (struct jvm_stream){zero_later, zero_later + 2, true};
-	assert_int_equal(jvm_stream_u32(&s, &value), -EBADMSG);
+	assert_int_equal(runtime_jvm_stream_u32(&s, &value), -EBADMSG);
 	s = (struct jvm_stream){zero, zero, false};
-	assert_int_equal(jvm_stream_u32(&s, &value), -EBADMSG);
+	assert_int_equal(runtime_jvm_stream_u32(&s, &value), -EBADMSG);
 	assert_int_equal(value, 42);
 }
 
@@ -86,7 +86,7 @@ static void signs_are_the_lowest_bit(void **state)
 		struct jvm_stream s = {&b, &b + 1, false};
 		int32_t value;
 
-		assert_int_equal(jvm_stream_i32(&s, &value), 0);
+		assert_int_equal(runtime_jvm_stream_i32(&s, &value), 0);
 		assert_int_equal(value, expected[i]);
 	}
 }
@@ -117,7 +117,7 @@ static void build(struct image *i, bool no_zero, struct jvm_debug *ret)
 static int at(struct image *i, const struct jvm_debug *d, uint32_t pc, struct jvm_scope *ret,
 	      size_t *ret_n)
 {
-	return jvm_scopes_at(&i->memory, d, pc, false, ret, ret_n);
+	return runtime_jvm_scopes_at(&i->memory, d, pc, false, ret, ret_n);
 }
 
 static void places_are_in_their_scopes(void **state)
@@ -259,11 +259,11 @@ static void interrupted_code_is_where_it_goes_on(void **state)
 	d.pcs = image_bytes(i, pcs, sizeof(pcs));
 	d.pcs_end = d.pcs + sizeof(pcs);
 	for (size_t k = 0; k < ARRAY_SIZE(cases); k++) {
-		assert_int_equal(jvm_pc_ahead(&i->memory, &d, cases[k].pc, &found), 0);
+		assert_int_equal(runtime_jvm_pc_ahead(&i->memory, &d, cases[k].pc, &found), 0);
 		assert_int_equal(found.pc, cases[k].place);
 	}
 	d.code = 8; /* not mapped: by address */
-	assert_int_equal(jvm_pc_ahead(&i->memory, &d, 5, &found), 0);
+	assert_int_equal(runtime_jvm_pc_ahead(&i->memory, &d, 5, &found), 0);
 	assert_int_equal(found.pc, 16);
 	free(i);
 }
@@ -283,18 +283,18 @@ static void lines_are_those_of_the_nearest_place_before(void **state)
 	image_number(lines, &n, 20 * 2 - 1, false); /* -20 */
 	image_number(lines, &n, 1, false);	    /* -1 */
 	lines[n++] = 0;
-	assert_int_equal(jvm_line(lines, n, false, 0), 10);
-	assert_int_equal(jvm_line(lines, n, false, -1), 10);
-	assert_int_equal(jvm_line(lines, n, false, 4), 10);
-	assert_int_equal(jvm_line(lines, n, false, 5), 12);
-	assert_int_equal(jvm_line(lines, n, false, 19), 12);
-	assert_int_equal(jvm_line(lines, n, false, 20), 299);
-	assert_int_equal(jvm_line(lines, n, false, 39), 299);
-	assert_int_equal(jvm_line(lines, n, false, 40), 300);
-	assert_int_equal(jvm_line(lines, n, false, 60000), 300);
-	assert_int_equal(jvm_line(lines, n, false, JVM_BCI_NONE), 0);
-	assert_int_equal(jvm_line(lines, 0, false, 0), 0);
-	assert_int_equal(jvm_line(lines + 3, 1, false, 3), 0); /* nothing at or before 3 */
+	assert_int_equal(runtime_jvm_line(lines, n, false, 0), 10);
+	assert_int_equal(runtime_jvm_line(lines, n, false, -1), 10);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 4), 10);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 5), 12);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 19), 12);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 20), 299);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 39), 299);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 40), 300);
+	assert_int_equal(runtime_jvm_line(lines, n, false, 60000), 300);
+	assert_int_equal(runtime_jvm_line(lines, n, false, JVM_BCI_NONE), 0);
+	assert_int_equal(runtime_jvm_line(lines, 0, false, 0), 0);
+	assert_int_equal(runtime_jvm_line(lines + 3, 1, false, 3), 0); /* nothing at or before 3 */
 }
 
 int main(void)

@@ -41,7 +41,7 @@ static int symbol_value(struct reader *r, const char *a, const char *b, const ch
 	uint64_t address;
 	int error = r->symbol(r->arg, name, &address);
 
-	return error < 0 ? error : memory_u64(r->m, address, ret);
+	return error < 0 ? error : runtime_memory_u64(r->m, address, ret);
 }
 
 static uint64_t column_value(const uint8_t *entry, uint64_t offset, size_t bytes)
@@ -58,7 +58,7 @@ static int read_entries(struct reader *r, const struct table *t, uint64_t base, 
 	for (size_t i = 0; i < ENTRIES_MAX; i++) {
 		uint8_t entry[ENTRY_BYTES_MAX];
 		uint64_t columns[COLUMNS_MAX] = {0};
-		int error = memory_read(r->m, base + i * stride, entry, stride);
+		int error = runtime_memory_read(r->m, base + i * stride, entry, stride);
 
 		if (error < 0)
 			return error;
@@ -120,7 +120,7 @@ static int type_of(struct reader *r, uint64_t at)
 
 	if (r->type && r->type_at == at)
 		return 0;
-	error = memory_string(r->m, at, TABLE_NAME_BYTES, &type);
+	error = runtime_memory_string(r->m, at, TABLE_NAME_BYTES, &type);
 	if (error < 0)
 		return error;
 	free(r->type);
@@ -143,7 +143,7 @@ static int add_stub(struct reader *r, char *name, uint64_t at)
 {
 	struct jvm_structs *s = r->s;
 	uint64_t address;
-	int error = memory_u64(r->m, at, &address);
+	int error = runtime_memory_u64(r->m, at, &address);
 
 	if (error < 0 || address == 0 || s->n_stubs == JVM_STUBS_MAX) {
 		free(name);
@@ -161,16 +161,17 @@ static int on_struct(struct reader *r, const uint64_t *columns)
 	int error = type_of(r, columns[COLUMN_TYPE]);
 
 	if (error == 0)
-		error = memory_string(r->m, columns[COLUMN_FIELD], TABLE_NAME_BYTES, &field);
+		error = runtime_memory_string(r->m, columns[COLUMN_FIELD], TABLE_NAME_BYTES,
+					      &field);
 	if (error < 0)
 		return error;
 	set_field(r->s, r->type, field, columns[is_static ? COLUMN_ADDRESS : COLUMN_OFFSET]);
 	if (streq(r->type, "CodeBlob") && streq(field, "_frame_complete_offset")) {
-		error = memory_string(r->m, columns[COLUMN_TEXT], TABLE_NAME_BYTES, &text);
+		error = runtime_memory_string(r->m, columns[COLUMN_TEXT], TABLE_NAME_BYTES, &text);
 		if (error == 0)
 			r->s->complete_short = !streq(text, "int");
 	} else if (is_static && streq(r->type, "StubRoutines") && columns[COLUMN_TEXT]) {
-		error = memory_string(r->m, columns[COLUMN_TEXT], TABLE_NAME_BYTES, &text);
+		error = runtime_memory_string(r->m, columns[COLUMN_TEXT], TABLE_NAME_BYTES, &text);
 		if (error == 0 && streq(text, "address"))
 			error = add_stub(r, TAKE_PTR(field), columns[COLUMN_ADDRESS]);
 	}
@@ -194,7 +195,7 @@ static int on_type(struct reader *r, const uint64_t *columns)
 static int on_constant(struct reader *r, const uint64_t *columns, int64_t value)
 {
 	_cleanup_free_ char *text = NULL;
-	int error = memory_string(r->m, columns[COLUMN_NAME], TABLE_NAME_BYTES, &text);
+	int error = runtime_memory_string(r->m, columns[COLUMN_NAME], TABLE_NAME_BYTES, &text);
 
 	if (error < 0)
 		return error;
@@ -260,8 +261,9 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
-int jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name, uint64_t *ret),
-		     void *arg, struct jvm_structs *ret)
+int runtime_jvm_structs_read(struct memory *m,
+			     int (*symbol)(void *arg, const char *name, uint64_t *ret), void *arg,
+			     struct jvm_structs *ret)
 {
 	struct jvm_structs s;
 	struct reader r = {.m = m, .symbol = symbol, .arg = arg, .s = &s};
@@ -272,7 +274,7 @@ int jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name
 		error = read_table(&r, &tables[i]);
 	free(r.type);
 	if (error < 0) {
-		jvm_structs_done(&s);
+		runtime_jvm_structs_done(&s);
 		return error;
 	}
 	if (s.n_stubs)
@@ -281,7 +283,7 @@ int jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name
 	return 0;
 }
 
-void jvm_structs_done(struct jvm_structs *s)
+void runtime_jvm_structs_done(struct jvm_structs *s)
 {
 	for (size_t i = 0; i < s->n_stubs; i++)
 		free(s->stubs[i].name);

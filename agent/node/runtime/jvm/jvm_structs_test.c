@@ -77,7 +77,7 @@ static int read_tables(const char *changed, uint64_t value, struct jvm_structs *
 	put(ENTRIES, entry, sizeof(entry));
 	put(BASE + 0x1000, "Method", 7);
 	put(BASE + 0x1020, "_constMethod", 13);
-	return jvm_structs_read(&m, symbol, NULL, ret);
+	return runtime_jvm_structs_read(&m, symbol, NULL, ret);
 }
 
 static void fields_have_their_offsets(void **state)
@@ -88,7 +88,7 @@ static void fields_have_their_offsets(void **state)
 	assert_int_equal(read_tables(NULL, 0, &s), 0);
 	assert_int_equal(s.method_const, 24);
 	assert_true(s.pool_tags == JVM_NONE);
-	jvm_structs_done(&s);
+	runtime_jvm_structs_done(&s);
 }
 
 static void columns_lie_in_their_entries(void **state)

@@ -29,29 +29,30 @@ static int by_begin(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-struct jvm_stubs *jvm_stubs_read(struct memory *m, uint64_t list)
+struct jvm_stubs *runtime_jvm_stubs_read(struct memory *m, uint64_t list)
 {
 	struct jvm_stubs *s = xcalloc(1, sizeof(*s));
 	struct stub_code_desc d;
 	uint64_t at;
 
-	if (memory_u64(m, list, &at) < 0)
+	if (runtime_memory_u64(m, list, &at) < 0)
 		return s;
-	for (; at && s->n < STUBS_MAX && memory_read(m, at, &d, sizeof(d)) == 0; at = d.next) {
+	for (; at && s->n < STUBS_MAX && runtime_memory_read(m, at, &d, sizeof(d)) == 0;
+	     at = d.next) {
 		_cleanup_free_ char *name = NULL;
 
 		if (d.end <= d.begin || d.end - d.begin > STUB_BYTES_MAX ||
-		    memory_string(m, d.name, NAME_MAX_BYTES, &name) < 0 || !*name)
+		    runtime_memory_string(m, d.name, NAME_MAX_BYTES, &name) < 0 || !*name)
 			continue;
 		GROW(s->items, s->n, s->cap);
-		s->items[s->n++] = (struct stub){d.begin, d.end, text_clean(name)};
+		s->items[s->n++] = (struct stub){d.begin, d.end, elf_text_clean(name)};
 	}
 	if (s->n)
 		qsort(s->items, s->n, sizeof(*s->items), by_begin);
 	return s;
 }
 
-struct jvm_stubs *jvm_stubs_free(struct jvm_stubs *s)
+struct jvm_stubs *runtime_jvm_stubs_free(struct jvm_stubs *s)
 {
 	if (!s)
 		return NULL;
@@ -62,7 +63,7 @@ struct jvm_stubs *jvm_stubs_free(struct jvm_stubs *s)
 	return NULL;
 }
 
-const char *jvm_stubs_find(const struct jvm_stubs *s, uint64_t pc)
+const char *runtime_jvm_stubs_find(const struct jvm_stubs *s, uint64_t pc)
 {
 	size_t low = 0, high = s->n;
 	const struct stub *stub;

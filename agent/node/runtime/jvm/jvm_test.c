@@ -22,8 +22,9 @@ static void learn_ranges(size_t n, struct runtime_learnt *ret)
 
 	*ret = (struct runtime_learnt){0};
 	maps.n = n;
-	jvm_ranges(&look, &d, ret);
-	assert_int_equal(ranges_fit(&look, RUNTIME_RANGES_MAX, &ret->ranges, &ret->n_ranges), 0);
+	runtime_jvm_ranges(&look, &d, ret);
+	assert_int_equal(
+		runtime_ranges_fit(&look, RUNTIME_RANGES_MAX, &ret->ranges, &ret->n_ranges), 0);
 }
 
 static void more_areas_than_are_told_are_told_of(void **state)

@@ -94,10 +94,11 @@ struct blob {
 	uint32_t bytes;
 };
 
-static struct blob blob(const char *name, uint32_t frame_words, int complete, uint32_t code_bytes)
+static struct blob blob(const char *name, uint32_t frame_words, int complete,
+			uint32_t alloc_code_bytes)
 {
 	static uint64_t names;
-	uint32_t bytes = CODE_OFFSET + code_bytes;
+	uint32_t bytes = CODE_OFFSET + alloc_code_bytes;
 	uint32_t segments = (layout.block_bytes + bytes + (1u << SEGMENT_BITS) - 1) >> SEGMENT_BITS;
 	struct blob b = {.bytes = bytes};
 
@@ -119,9 +120,10 @@ static struct blob blob(const char *name, uint32_t frame_words, int complete, ui
 	return b;
 }
 
-static struct blob method(uint32_t frame_words, int complete, uint32_t id, uint32_t code_bytes)
+static struct blob method(uint32_t frame_words, int complete, uint32_t id,
+			  uint32_t alloc_code_bytes)
 {
-	struct blob b = blob("nmethod", frame_words, complete, code_bytes);
+	struct blob b = blob("nmethod", frame_words, complete, alloc_code_bytes);
 
 	put(b.at + layout.compile_id, id, 4);
 	return b;

@@ -21,7 +21,7 @@ static int read_version(const struct runtime_look *look, uint64_t ident, char re
 	_cleanup_free_ char *text = NULL;
 	const char *version;
 	size_t n;
-	int r = memory_string(look->memory, ident, IDENT_BYTES, &text);
+	int r = runtime_memory_string(look->memory, ident, IDENT_BYTES, &text);
 
 	if (r < 0)
 		return r;
@@ -44,7 +44,8 @@ static uint8_t *read_text(struct memory *m, uint64_t start, size_t n)
 	uint8_t *text = xcalloc(1, n);
 
 	for (size_t at = 0; at < n; at += TEXT_PIECE)
-		if (memory_read(m, start + at, text + at, MIN(n - at, (size_t)TEXT_PIECE)) < 0)
+		if (runtime_memory_read(m, start + at, text + at, MIN(n - at, (size_t)TEXT_PIECE)) <
+		    0)
 			memset(text + at, 0, MIN(n - at, (size_t)TEXT_PIECE));
 	return text;
 }
@@ -67,7 +68,7 @@ static int find_loop(const struct runtime_look *look, const struct mapping *m,
 	}
 	if (elf_index_find_mark(index, RESUME, &mark) == 0)
 		t.resume = mark.address;
-	return lua_find_loop(&t, l, ret);
+	return runtime_lua_find_loop(&t, l, ret);
 }
 
 static const char *problem_of(int r)
@@ -142,7 +143,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	if (r < 0)
 		return r == -EFAULT ? -EAGAIN : r;
 	memcpy(ret->version, version, sizeof(version));
-	l = lua_layout(minor);
+	l = runtime_lua_layout(minor);
 	if (!l) {
 		snprintf(ret->problem, sizeof(ret->problem), "Lua %s is not known", version);
 		return 0;
@@ -176,8 +177,8 @@ static int name_by_call(const struct lua_reader *r, const struct runtime_words *
 		return -ENOENT;
 	if (!(frame->b & PF_LUA_CALLER_IS_LUA) || !caller || caller->type == PF_TYPE_TROUBLE)
 		return -ENOENT;
-	e = lua_proto_get(r, caller->a, &p);
-	return e < 0 ? e : lua_called_name(r, p, PF_LUA_PC(caller->b), ret);
+	e = runtime_lua_proto_get(r, caller->a, &p);
+	return e < 0 ? e : runtime_lua_called_name(r, p, PF_LUA_PC(caller->b), ret);
 }
 
 static int name_frame(struct lua_state *state, struct memory *m, const struct runtime_words *frame,
@@ -191,12 +192,12 @@ static int name_frame(struct lua_state *state, struct memory *m, const struct ru
 
 	if (e < 0 && e != -ENOENT)
 		return e;
-	e = lua_proto_get(&r, frame->a, &p);
+	e = runtime_lua_proto_get(&r, frame->a, &p);
 	if (e == 0)
-		e = lua_source(&r, p, &file, &shown);
+		e = runtime_lua_source(&r, p, &file, &shown);
 	if (e < 0)
 		return e;
-	line = lua_line(&r, p, PF_LUA_PC(frame->b));
+	line = runtime_lua_line(&r, p, PF_LUA_PC(frame->b));
 	if (!name && p->line_defined == 0)
 		name = xstrdup("main chunk");
 	else if (!name)
@@ -213,20 +214,20 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 
 	if (!runtime_cache_has_room(s->code_bytes, 0,
 				    SIZE_MAX)) /* it was read, and is not to be kept */
-		lua_protos_free(s);
+		runtime_lua_protos_free(s);
 	return r;
 }
 
 static void forget(void *state)
 {
 	if (state)
-		lua_protos_free(state);
+		runtime_lua_protos_free(state);
 	free(state);
 }
 
 static const char *const marks[] = {IDENT, IDENT_5_1, LOOP, RESUME, NULL};
 
-const struct runtime_ops lua_runtime = {
+const struct runtime_ops runtime_lua_runtime = {
 	.name = "lua",
 	.title = "Lua",
 	.frame_kind = FRAME_LUA,

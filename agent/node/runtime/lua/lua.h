@@ -25,7 +25,7 @@ struct lua_layout {
 	uint16_t tail, hooked, finalizer;
 };
 /* NULL: not known. */
-const struct lua_layout *lua_layout(unsigned minor);
+const struct lua_layout *runtime_lua_layout(unsigned minor);
 
 /* ---- lua_code.c: the interpreter's loop in machine code ---- */
 
@@ -44,7 +44,7 @@ struct lua_loop {
 	size_t n_sites;
 };
 /* -ENOENT: no loop; -ENOTSUP: its callers are not as any known compiler makes them. */
-int lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret);
+int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret);
 
 /* lua_insn.c: what functions do first */
 #define LUA_REGS 16 /* as instructions number them */
@@ -57,21 +57,21 @@ struct lua_prologue {
 	enum lua_home home;
 	int32_t home_at;
 };
-void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
+void runtime_lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
 /* Of one instruction; 1 where there is none. */
-size_t lua_insn_bytes(const uint8_t *code, size_t n);
+size_t runtime_lua_insn_bytes(const uint8_t *code, size_t n);
 /* Offset behind the first call through a register or memory; 0: none. */
-size_t lua_indirect_call(const uint8_t *code, size_t n);
+size_t runtime_lua_indirect_call(const uint8_t *code, size_t n);
 /* Whether one of the instructions from `at` on uses a member at this offset of anything. */
-bool lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement);
+bool runtime_lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement);
 /* Offset behind `or $value, disp(reg)`; 0: none. */
-size_t lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
+size_t runtime_lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
 
 /* lua_rows.c: unwind rows of a file */
 /* False: no row says where the CFA is there. */
-bool lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret);
+bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret);
 /* Where the function ends that has its body at an address, at most at end. */
-uint64_t lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end);
+uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end);
 
 /* ---- lua_proto.c: functions of a program, as its memory has them ---- */
 
@@ -98,21 +98,21 @@ struct lua_reader {
 	struct memory *m;
 };
 /* Borrowed until the next one. -ESTALE: it is another function by now. */
-int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
-void lua_protos_free(struct lua_state *s);
-uint32_t lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
+int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
+void runtime_lua_protos_free(struct lua_state *s);
+uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
 /* Name of the n-th (from 1) local variable that is alive at pc; -ENOENT. */
-int lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, uint32_t pc,
+int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, uint32_t pc,
 	      char **ret);
 /* -ENOENT: it is no string. */
-int lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
-int lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
+int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
+int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
 /* ret_file: the file's path, or what stands for it; ret_short: as messages of Lua show it (luaO_chunkid). */
-int lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
+int runtime_lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
 	       char **ret_short);
 
 /* ---- lua_name.c: how a function was called, by the code that called it ---- */
 
 /* -ENOENT: the call does not tell. A new string. */
-int lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
+int runtime_lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
 		    char **ret);

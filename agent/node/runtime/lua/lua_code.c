@@ -66,7 +66,7 @@ static void mark_functions(struct search *s)
 	for (size_t at = 0; at + 8 <= s->t->n; at += bytes) {
 		size_t to = SIZE_MAX;
 
-		bytes = lua_insn_bytes(s->t->code + at, s->t->n - at);
+		bytes = runtime_lua_insn_bytes(s->t->code + at, s->t->n - at);
 		if (s->t->code[at] == 0xe8 && (to = target_of(s, at + 1)) != SIZE_MAX)
 			s->marks[to] |= CALLED;
 		to = taken_at(s, at);
@@ -123,7 +123,7 @@ static void set_loop(struct search *s, size_t start, size_t jump)
 		next++;
 	if (next - start < LOOP_BYTES_MIN)
 		return;
-	end = lua_function_end(s->t->index, s->t->address + jump, s->t->address + next);
+	end = runtime_lua_function_end(s->t->index, s->t->address + jump, s->t->address + next);
 	if (end - at < LOOP_BYTES_MIN || end - at <= s->out.end - s->out.start)
 		return;
 	s->out.start = at;
@@ -158,13 +158,13 @@ static void begin_of_loop(struct search *s)
 	const struct pf_lua *k = &s->l->kernel;
 	size_t marked;
 
-	lua_prologue(s->t->code + start, n, &s->loop);
+	runtime_lua_prologue(s->t->code + start, n, &s->loop);
 	s->out.frame = s->loop.frame;
 	s->out.settled = s->out.start + s->loop.bytes;
 	if (s->l->minor != 3)
 		return;
 	/* 5.3 marks its first call itself (lvm.c: ci->callstatus |= CIST_FRESH). */
-	marked = lua_or_store(s->t->code + start, n, k->ci_status, k->entry_is);
+	marked = runtime_lua_or_store(s->t->code + start, n, k->ci_status, k->entry_is);
 	if (marked)
 		s->out.settled = s->out.start + marked;
 }
@@ -188,7 +188,7 @@ static int locate(const struct search *s, const struct lua_prologue *p, uint64_t
 		ret->by_rbp = 1;
 		return 0;
 	case LUA_HOME_CFA:
-		if (!lua_rule_at(s->t->index, back, &rule) || rule.cfa != PF_CFA_RSP)
+		if (!runtime_lua_rule_at(s->t->index, back, &rule) || rule.cfa != PF_CFA_RSP)
 			return -ENOTSUP;
 		ret->offset = rule.cfa_offset - p->home_at;
 		return 0;
@@ -208,7 +208,7 @@ static void add_site(struct search *s, size_t start, size_t back, bool outermost
 			return;
 	if (s->out.n_sites == PF_LUA_SITES)
 		return;
-	lua_prologue(s->t->code + start, MIN(s->t->n - start, (size_t)CALLER_BYTES), &p);
+	runtime_lua_prologue(s->t->code + start, MIN(s->t->n - start, (size_t)CALLER_BYTES), &p);
 	if (locate(s, &p, site.address, &site) == 0)
 		s->out.sites[s->out.n_sites++] = site;
 }
@@ -247,7 +247,8 @@ static void add_runner(struct search *s, size_t taken)
 
 		if (s->t->code[at] != 0xe8 || (to = target_of(s, at + 1)) == SIZE_MAX)
 			continue;
-		back = lua_indirect_call(s->t->code + to, MIN(s->t->n - to, (size_t)CALLER_BYTES));
+		back = runtime_lua_indirect_call(s->t->code + to,
+						 MIN(s->t->n - to, (size_t)CALLER_BYTES));
 		if (back)
 			add_site(s, to, to + back, true);
 		return;
@@ -262,7 +263,7 @@ static bool is_coroutines(const struct search *s, size_t start, size_t back)
 {
 	if (!(s->marks[start] & TAKEN) && s->t->address + start != s->t->resume)
 		return false;
-	return !lua_touches(s->t->code, s->t->n, back, s->l->l_calls);
+	return !runtime_lua_touches(s->t->code, s->t->n, back, s->l->l_calls);
 }
 
 static void find_sites(struct search *s)
@@ -283,7 +284,8 @@ static void find_sites(struct search *s)
 	}
 }
 
-int lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret)
+int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
+			  struct lua_loop *ret)
 {
 	_cleanup_free_ uint8_t *marks = xcalloc(1, t->n);
 	struct search s = {.t = t, .l = l, .marks = marks};

@@ -37,7 +37,7 @@ static void the_first_argument_is_followed(void **state)
 	struct lua_prologue p;
 
 	(void)state;
-	lua_prologue(in_register, sizeof(in_register), &p);
+	runtime_lua_prologue(in_register, sizeof(in_register), &p);
 	assert_int_equal(p.home, LUA_HOME_REG);
 	assert_int_equal(p.home_at, 5);
 	assert_int_equal(p.saved[15], 16);
@@ -45,13 +45,13 @@ static void the_first_argument_is_followed(void **state)
 	assert_int_equal(p.saved[3], 32);
 	assert_int_equal(p.frame, 32 + 0x58);
 	assert_int_equal(p.bytes, sizeof(in_register) - 1);
-	lua_prologue(on_stack, sizeof(on_stack), &p);
+	runtime_lua_prologue(on_stack, sizeof(on_stack), &p);
 	assert_int_equal(p.home, LUA_HOME_CFA);
 	assert_int_equal(p.home_at, 8 + 0x108 - 8);
-	lua_prologue(by_frame, sizeof(by_frame), &p);
+	runtime_lua_prologue(by_frame, sizeof(by_frame), &p);
 	assert_int_equal(p.home, LUA_HOME_RBP);
 	assert_int_equal(p.home_at, -0x18);
-	lua_prologue(changed, sizeof(changed), &p);
+	runtime_lua_prologue(changed, sizeof(changed), &p);
 	assert_int_equal(p.home, LUA_HOME_NONE);
 }
 
@@ -95,7 +95,7 @@ static void load(struct program *p)
 	struct stat st;
 
 	assert_true(fd >= 0);
-	assert_int_equal(parser_elf(parser, fd, &p->index), 0);
+	assert_int_equal(parse_elf(parser, fd, &p->index), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	p->n = (size_t)st.st_size;
 	p->bytes = mmap(NULL, p->n, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -138,26 +138,27 @@ static void assert_found(unsigned minor, const char *flags)
 	load(&with);
 	assert_int_equal(elf_index_find_mark(with.index, "luaV_execute", &mark), 0);
 	/* By its code, with symbols for nothing but the comparison. */
-	assert_int_equal(lua_find_loop(&with.text, lua_layout(minor), &found), 0);
+	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &found), 0);
 	assert_int_equal(found.start, mark.address);
 	assert_in_range(found.end, mark.address + mark.size, mark.address + mark.size + 15);
 	assert_true(found.n_sites >= 2 && has_outermost(&found));
 	with.text.loop = mark.address;
 	with.text.loop_bytes = mark.size;
-	assert_int_equal(lua_find_loop(&with.text, lua_layout(minor), &told), 0);
+	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &told), 0);
 	assert_int_equal(told.n_sites, found.n_sites);
 	assert_memory_equal(told.sites, found.sites, sizeof(found.sites));
 	/* Another version's loop is not there. */
-	assert_int_equal(lua_find_loop(&(struct lua_text){.code = with.text.code,
-							  .address = with.text.address,
-							  .n = 4096,
-							  .index = with.index},
-				       lua_layout(minor), &told),
+	assert_int_equal(runtime_lua_find_loop(&(struct lua_text){.code = with.text.code,
+								  .address = with.text.address,
+								  .n = 4096,
+								  .index = with.index},
+					       runtime_lua_layout(minor), &told),
 			 -ENOENT);
 	unload(&with);
 	load(&without);
 	assert_int_equal(elf_index_find_mark(without.index, "luaV_execute", &mark), -ENOENT);
-	assert_int_equal(lua_find_loop(&without.text, lua_layout(minor), &found), 0);
+	assert_int_equal(runtime_lua_find_loop(&without.text, runtime_lua_layout(minor), &found),
+			 0);
 	assert_true(found.n_sites >= 2 && has_outermost(&found));
 	unload(&without);
 }
@@ -181,7 +182,7 @@ static int setup(void **state)
 	struct parser_config c = {.marks = marks};
 
 	(void)state;
-	return mkdtemp(folder) ? parser_new(&c, &parser) : -1;
+	return mkdtemp(folder) ? parse_new(&c, &parser) : -1;
 }
 
 static int teardown(void **state)
@@ -189,7 +190,7 @@ static int teardown(void **state)
 	_cleanup_free_ char *command = xasprintf("rm -rf %s", folder);
 
 	(void)state;
-	parser = parser_free(parser);
+	parser = parse_free(parser);
 	return shell(command);
 }
 

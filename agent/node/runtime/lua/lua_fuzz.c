@@ -49,19 +49,21 @@ static void walk_and_name(void)
 
 		image.memory.budget_bytes = MEMORY_BUDGET;
 		if (f.kind == PF_FRAME_RUNTIME && f.type != PF_TYPE_TROUBLE)
-			lua_runtime.resolve(&s, &image.memory, &w,
-					    c.kind == PF_FRAME_RUNTIME ? &caller : NULL, &names);
+			runtime_lua_runtime.resolve(&s, &image.memory, &w,
+						    c.kind == PF_FRAME_RUNTIME ? &caller : NULL,
+						    &names);
 		runtime_names_done(&names);
 	}
-	lua_protos_free(&s);
+	runtime_lua_protos_free(&s);
 }
 
 static void code(const uint8_t *data, size_t n)
 {
 	struct lua_prologue p;
 
-	lua_prologue(data, n, &p);
-	if (lua_indirect_call(data, n) > n || lua_or_store(data, n, 0x42, 8) > n || p.bytes > n)
+	runtime_lua_prologue(data, n, &p);
+	if (runtime_lua_indirect_call(data, n) > n || runtime_lua_or_store(data, n, 0x42, 8) > n ||
+	    p.bytes > n)
 		abort();
 }
 

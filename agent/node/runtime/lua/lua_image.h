@@ -188,7 +188,7 @@ static inline void image_calls(void)
 static inline void image_make(unsigned minor)
 {
 	memset(&image, 0, sizeof(image));
-	image.l = lua_layout(minor);
+	image.l = runtime_lua_layout(minor);
 	image.memory = (struct memory){.read = image_memory_read, .budget_bytes = MEMORY_BUDGET};
 	image.kernel = image.l->kernel;
 	image.kernel.start = LOOP_AT;

@@ -63,7 +63,7 @@ static bool ends(const struct insn *i)
 	       (c == 0xff && (i->reg & 7) == 4);
 }
 
-void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret)
+void runtime_lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret)
 {
 	struct lua_prologue p = {.frame = 8};
 	size_t at = 0;
@@ -86,14 +86,14 @@ void lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret)
 	*ret = p;
 }
 
-size_t lua_insn_bytes(const uint8_t *code, size_t n)
+size_t runtime_lua_insn_bytes(const uint8_t *code, size_t n)
 {
 	struct insn i;
 
 	return insn_decode(code, n, &i) ? i.bytes : 1;
 }
 
-size_t lua_indirect_call(const uint8_t *code, size_t n)
+size_t runtime_lua_indirect_call(const uint8_t *code, size_t n)
 {
 	size_t at = 0;
 	struct insn i;
@@ -108,7 +108,7 @@ size_t lua_indirect_call(const uint8_t *code, size_t n)
 	return 0;
 }
 
-bool lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement)
+bool runtime_lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement)
 {
 	struct insn i;
 
@@ -124,7 +124,7 @@ bool lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement)
 	return false;
 }
 
-size_t lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value)
+size_t runtime_lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value)
 {
 	size_t at = 0;
 	struct insn i;

@@ -166,7 +166,7 @@ static const struct lua_layout layouts[] = {
 	},
 };
 
-const struct lua_layout *lua_layout(unsigned minor)
+const struct lua_layout *runtime_lua_layout(unsigned minor)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
 		if (layouts[i].minor == minor)

@@ -133,8 +133,8 @@ static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_pr
 	uint64_t inner;
 	uint8_t nups;
 
-	if (n >= p->n_protos || memory_u64(r->m, p->protos + 8ull * n, &inner) < 0 ||
-	    memory_u8(r->m, inner + r->l->nups, &nups) < 0)
+	if (n >= p->n_protos || runtime_memory_u64(r->m, p->protos + 8ull * n, &inner) < 0 ||
+	    runtime_memory_u8(r->m, inner + r->l->nups, &nups) < 0)
 		return 0;
 	return nups;
 }
@@ -220,11 +220,11 @@ static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint3
 	if (r->l->minor == 4) {
 		bool constant = kind == 's' ? i >> 15 & 1 : kind != 't';
 
-		return constant ? lua_constant(r, p, c, ret)
+		return constant ? runtime_lua_constant(r, p, c, ret)
 				: register_text(r, p, pc, c, depth, ret);
 	}
 	if (c & IS_K)
-		return lua_constant(r, p, c & (IS_K - 1), ret);
+		return runtime_lua_constant(r, p, c & (IS_K - 1), ret);
 	return r->l->minor == 1 ? -ENOENT : register_text(r, p, pc, c, depth, ret);
 }
 
@@ -241,7 +241,7 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 		/* 5.1 looks from the call on, the others from where the register was set. */
 		return object_name(r, p, r->l->minor == 1 ? last : pc, b, depth + 1, ret);
 	case 'g':
-		return lua_constant(r, p, arg_bx(r->l, i), &ret->name);
+		return runtime_lua_constant(r, p, arg_bx(r->l, i), &ret->name);
 	case 'U':
 	case 't':
 	case 'f':
@@ -251,7 +251,7 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 		ret->name = xstrdup("integer index");
 		return 0;
 	case 'u':
-		return lua_upvalue(r, p, b, &ret->name);
+		return runtime_lua_upvalue(r, p, b, &ret->name);
 	case 'k':
 	case 'K':
 		if (r->l->minor == 1)
@@ -259,10 +259,10 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 		if (kind_of(r->l, i) == 'K' && pc + 1 >= p->n_code)
 			return -ENOENT;
 		ret->constant = true;
-		return lua_constant(r, p,
-				    kind_of(r->l, i) == 'k' ? arg_bx(r->l, i)
-							    : arg_ax(r->l, p->code[pc + 1]),
-				    &ret->name);
+		return runtime_lua_constant(r, p,
+					    kind_of(r->l, i) == 'k' ? arg_bx(r->l, i)
+								    : arg_ax(r->l, p->code[pc + 1]),
+					    &ret->name);
 	}
 	return -ENOENT;
 }
@@ -275,7 +275,7 @@ static int object_name(const struct lua_reader *r, const struct lua_proto *p, ui
 
 	if (depth > DEPTH_MAX)
 		return -ENOENT;
-	e = lua_local(r, p, reg + 1, last, &ret->name);
+	e = runtime_lua_local(r, p, reg + 1, last, &ret->name);
 	if (e != -ENOENT)
 		return e;
 	e = spend(r, last);
@@ -304,8 +304,8 @@ static int event_name(const struct lua_layout *l, uint32_t i, char **ret)
 	return 0;
 }
 
-int lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
-		    char **ret)
+int runtime_lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
+			    char **ret)
 {
 	struct object o = {0};
 	uint32_t i;

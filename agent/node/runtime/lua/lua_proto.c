@@ -17,7 +17,7 @@
 #define LINES_WALK_MAX	4096 /* between two absolute ones there are 128 at most */
 #define ABSLINES_MAX	65536
 
-void lua_protos_free(struct lua_state *s)
+void runtime_lua_protos_free(struct lua_state *s)
 {
 	for (size_t i = 0; s->protos && i < PROTOS_KEPT; i++)
 		free(s->protos[i].code);
@@ -49,7 +49,7 @@ static struct lua_proto *make_room(struct lua_state *s, const struct lua_proto *
 	*place = (struct lua_proto){0};
 	if (runtime_cache_has_room(s->code_bytes, code_bytes(p), CODE_KEPT_BYTES))
 		return place;
-	lua_protos_free(s);
+	runtime_lua_protos_free(s);
 	return place_of(s, p->address, p->cookie);
 }
 
@@ -94,7 +94,7 @@ static int read_head(const struct lua_reader *r, uint64_t address, uint16_t cook
 {
 	struct lua_proto p = {.address = address, .cookie = cookie};
 	uint8_t head[PROTO_BYTES];
-	int e = memory_read(r->m, address, head, sizeof(head));
+	int e = runtime_memory_read(r->m, address, head, sizeof(head));
 
 	if (e < 0)
 		return e == -E2BIG ? e : -ESTALE;
@@ -110,7 +110,7 @@ static int read_head(const struct lua_reader *r, uint64_t address, uint16_t cook
 }
 
 /* The header is read each time: what was there may be gone, and names are read from where it points to. */
-int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret)
+int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret)
 {
 	uint64_t address = a & 0xffffffffffff, code;
 	uint16_t cookie = a >> 48;
@@ -126,7 +126,7 @@ int lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto
 	} else {
 		kept = make_room(r->state, &p);
 		p.code = xmalloc(code_bytes(&p) + 1);
-		e = memory_read(r->m, code, p.code, code_bytes(&p));
+		e = runtime_memory_read(r->m, code, p.code, code_bytes(&p));
 		if (e < 0) {
 			free(p.code);
 			return e == -E2BIG ? e : -ESTALE;
@@ -144,7 +144,8 @@ static uint32_t plain_line(const struct lua_reader *r, const struct lua_proto *p
 {
 	int32_t line;
 
-	if (pc >= p->n_lines || memory_read(r->m, p->lines + 4ull * pc, &line, sizeof(line)) < 0)
+	if (pc >= p->n_lines ||
+	    runtime_memory_read(r->m, p->lines + 4ull * pc, &line, sizeof(line)) < 0)
 		return 0;
 	return line < 0 ? 0 : (uint32_t)line;
 }
@@ -162,7 +163,7 @@ static int base_line(const struct lua_reader *r, const struct lua_proto *p, uint
 	*ret_line = p->line_defined;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
-		int e = memory_read(r->m, p->abslines + 8ull * middle, &at, sizeof(at));
+		int e = runtime_memory_read(r->m, p->abslines + 8ull * middle, &at, sizeof(at));
 
 		if (e < 0)
 			return e;
@@ -188,7 +189,7 @@ static uint32_t packed_line(const struct lua_reader *r, const struct lua_proto *
 	    pc - from > LINES_WALK_MAX)
 		return 0;
 	n = (size_t)(pc - from);
-	if (memory_read(r->m, p->lines + from + 1, steps, n) < 0)
+	if (runtime_memory_read(r->m, p->lines + from + 1, steps, n) < 0)
 		return 0;
 	for (size_t i = 0; i < n; i++) {
 		if (steps[i] == ABSLINE_MARKER)
@@ -198,7 +199,7 @@ static uint32_t packed_line(const struct lua_reader *r, const struct lua_proto *
 	return line < 0 || line > INT32_MAX ? 0 : (uint32_t)line;
 }
 
-uint32_t lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc)
+uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc)
 {
 	return r->l->abslines ? packed_line(r, p, pc) : plain_line(r, p, pc);
 }
@@ -209,7 +210,7 @@ uint32_t lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_
 static int string_at(const struct lua_reader *r, uint64_t address, size_t max, char **ret)
 {
 	char *text;
-	int e = address ? memory_string(r->m, address + STRING_AT, max, &text) : -ENOENT;
+	int e = address ? runtime_memory_string(r->m, address + STRING_AT, max, &text) : -ENOENT;
 
 	if (e < 0)
 		return e;
@@ -221,8 +222,8 @@ static int string_at(const struct lua_reader *r, uint64_t address, size_t max, c
 	return 0;
 }
 
-int lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, uint32_t pc,
-	      char **ret)
+int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+		      uint32_t pc, char **ret)
 {
 	struct {
 		uint64_t name;
@@ -230,7 +231,7 @@ int lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 	} local;
 
 	for (uint32_t i = 0; i < p->n_locals; i++) {
-		int e = memory_read(r->m, p->locals + 16ull * i, &local, sizeof(local));
+		int e = runtime_memory_read(r->m, p->locals + 16ull * i, &local, sizeof(local));
 
 		if (e < 0)
 			return e;
@@ -242,13 +243,15 @@ int lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 	return -ENOENT;
 }
 
-int lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret)
+int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+			 char **ret)
 {
 	struct {
 		uint64_t string;
 		uint32_t tag;
 	} value;
-	int e = n < p->n_k ? memory_read(r->m, p->k + 16ull * n, &value, sizeof(value)) : -ENOENT;
+	int e = n < p->n_k ? runtime_memory_read(r->m, p->k + 16ull * n, &value, sizeof(value))
+			   : -ENOENT;
 
 	if (e < 0)
 		return e;
@@ -257,11 +260,13 @@ int lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t
 	return string_at(r, value.string, NAME_BYTES, ret);
 }
 
-int lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret)
+int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+			char **ret)
 {
 	uint64_t name;
 	int e = n < p->n_upvalues
-			? memory_u64(r->m, p->upvalues + (uint64_t)r->l->upvalue_size * n, &name)
+			? runtime_memory_u64(r->m, p->upvalues + (uint64_t)r->l->upvalue_size * n,
+					     &name)
 			: -ENOENT;
 
 	return e < 0 ? e : string_at(r, name, NAME_BYTES, ret);
@@ -288,16 +293,16 @@ static char *short_text(unsigned minor, const char *text)
 	return xasprintf("[string \"%.*s...\"]", (int)MIN(line, n), text);
 }
 
-int lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
-	       char **ret_short)
+int runtime_lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
+		       char **ret_short)
 {
 	_cleanup_free_ char *text = NULL;
 	uint8_t first = '=';
-	int e = p->source ? memory_u8(r->m, p->source + STRING_AT, &first) : 0;
+	int e = p->source ? runtime_memory_u8(r->m, p->source + STRING_AT, &first) : 0;
 
 	if (e == 0 && p->source)
-		e = memory_string(r->m, p->source + STRING_AT, first == '@' ? PATH_BYTES : 100,
-				  &text);
+		e = runtime_memory_string(r->m, p->source + STRING_AT,
+					  first == '@' ? PATH_BYTES : 100, &text);
 	if (e < 0)
 		return e;
 	if (!text) {

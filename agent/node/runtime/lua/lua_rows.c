@@ -58,7 +58,7 @@ static bool rule_of(const struct place *p, struct pf_rule *ret)
 	return true;
 }
 
-bool lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret)
+bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret)
 {
 	struct place p;
 
@@ -77,7 +77,7 @@ static bool is_entered(const struct place *p)
  * A function's returns are followed by its body's rule again; where another follows, another function
  * has begun, right at this row or, behind a return, at the next address that functions begin at.
  */
-uint64_t lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end)
+uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end)
 {
 	uint16_t rule, before;
 	struct place p;

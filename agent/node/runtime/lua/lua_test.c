@@ -17,7 +17,7 @@ static struct lua_state names_state;
 static int setup(void **state)
 {
 	(void)state;
-	lua_protos_free(&names_state);
+	runtime_lua_protos_free(&names_state);
 	image_make(minor);
 	names_state = (struct lua_state){.layout = image.l};
 	host_read = image_read;
@@ -28,7 +28,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	lua_protos_free(&names_state);
+	runtime_lua_protos_free(&names_state);
 	return 0;
 }
 
@@ -43,8 +43,9 @@ static void assert_frame(uint32_t n, const char *name, uint32_t line)
 	assert_int_equal(f.kind, PF_FRAME_RUNTIME);
 	assert_int_equal(f.type, 0);
 	image.memory.budget_bytes = MEMORY_BUDGET;
-	assert_int_equal(lua_runtime.resolve(&names_state, &image.memory, &frame,
-					     c.kind == PF_FRAME_RUNTIME ? &caller : NULL, &names),
+	assert_int_equal(runtime_lua_runtime.resolve(&names_state, &image.memory, &frame,
+						     c.kind == PF_FRAME_RUNTIME ? &caller : NULL,
+						     &names),
 			 0);
 	assert_int_equal(names.n, 1);
 	assert_string_equal(names.items[0].name, name);
@@ -183,13 +184,15 @@ static void another_function_at_its_place_has_no_name(void **state)
 	inner_loop();
 	frame = (struct runtime_words){0, host_frame(1).a, host_frame(1).b};
 	image_put(image.protos[3] + image.l->line_defined, 77, 4);
-	assert_int_equal(lua_runtime.resolve(&names_state, &image.memory, &frame, NULL, &names),
-			 -ESTALE);
+	assert_int_equal(
+		runtime_lua_runtime.resolve(&names_state, &image.memory, &frame, NULL, &names),
+		-ESTALE);
 	assert_int_equal(names.n, 0);
 	image_put(image.protos[3] + image.l->line_defined, 30, 4);
 	image_put(image.protos[3] + 8, 5, 1);
-	assert_int_equal(lua_runtime.resolve(&names_state, &image.memory, &frame, NULL, &names),
-			 -ESTALE);
+	assert_int_equal(
+		runtime_lua_runtime.resolve(&names_state, &image.memory, &frame, NULL, &names),
+		-ESTALE);
 }
 
 /* A local variable; a tail call, which leaves nothing that could name it. */
@@ -254,7 +257,7 @@ static void sources_are_shown_as_lua_shows_them(void **state)
 
 		if (minor < cases[i].from || minor > cases[i].to)
 			continue;
-		assert_int_equal(lua_source(&r, &p, &file, &text), 0);
+		assert_int_equal(runtime_lua_source(&r, &p, &file, &text), 0);
 		assert_string_equal(text, cases[i].text);
 		assert_string_equal(file, cases[i].file ? cases[i].file : cases[i].text);
 		free(file);
@@ -280,8 +283,8 @@ static void packed_lines_begin_at_the_last_whole_one(void **state)
 	image_put(p.abslines, 2 | 500ull << 32, 8);
 	image_put(p.abslines + 8, 5 | 40ull << 32, 8);
 	for (unsigned pc = 0; pc < 8; pc++)
-		assert_int_equal(lua_line(&r, &p, pc), lines[pc]);
-	assert_int_equal(lua_line(&r, &p, 8), 0);
+		assert_int_equal(runtime_lua_line(&r, &p, pc), lines[pc]);
+	assert_int_equal(runtime_lua_line(&r, &p, 8), 0);
 }
 
 #define LONG_CODE 200000u
@@ -314,12 +317,12 @@ static void a_search_is_limited(void **state)
 	image_put(p.upvalues, image_string("callback"), 8);
 	moves(code, 2);
 	image.memory.budget_bytes = 1u << 20; /* of an ask */
-	assert_int_equal(lua_called_name(&r, &p, LONG_CODE - 1, &name), 0);
+	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), 0);
 	assert_string_equal(name, "callback");
 	free(TAKE_PTR(name));
 	moves(code, 31);
 	image.memory.budget_bytes = 1u << 20;
-	assert_int_equal(lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
+	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
 	assert_null(name);
 	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* what one more would cost */
 }
@@ -370,16 +373,16 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 	(void)state;
 	for (unsigned k = 0; k < 300; k++) {
 		m.budget_bytes = 1u << 20; /* of an ask */
-		assert_int_equal(lua_proto_get(&r, many(k), &p), 0);
+		assert_int_equal(runtime_lua_proto_get(&r, many(k), &p), 0);
 		assert_int_equal(p->line_defined, k);
 		assert_int_equal(p->n_code, LONG_CODE);
 		assert_true(allocated() < before + (6u << 20));
 	}
 	/* The last one is there still. */
 	m.budget_bytes = 1000;
-	assert_int_equal(lua_proto_get(&r, many(299), &p), 0);
+	assert_int_equal(runtime_lua_proto_get(&r, many(299), &p), 0);
 	assert_int_equal(p->code[LONG_CODE - 1], 0);
-	lua_protos_free(&names_state);
+	runtime_lua_protos_free(&names_state);
 	assert_true(allocated() < before + 65536);
 }
 
@@ -399,11 +402,11 @@ static void what_others_have_is_not_kept(void **state)
 		runtime_cache_set(&others[i], (64u << 20) / ARRAY_SIZE(others));
 	for (unsigned k = 0; k < 5; k++) {
 		m.budget_bytes = 1u << 20;
-		assert_int_equal(lua_proto_get(&r, many(k), &p), 0);
+		assert_int_equal(runtime_lua_proto_get(&r, many(k), &p), 0);
 		assert_true(allocated() < before + LONG_CODE * 4 + 65536);
 	}
 	m.budget_bytes = 1u << 20;
-	assert_int_equal(lua_runtime.resolve(&names_state, &m, &frame, NULL, &names), 0);
+	assert_int_equal(runtime_lua_runtime.resolve(&names_state, &m, &frame, NULL, &names), 0);
 	runtime_names_done(&names);
 	assert_true(allocated() < before + 65536);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)

@@ -42,8 +42,8 @@ static bool leads_to_call(struct memory *m, const uint8_t *p, uint64_t address, 
 		return false;
 	memcpy(&by, p + 1, sizeof(by));
 	to = address + 5 + (uint64_t)(int64_t)by;
-	if (memory_read(m, to, code, sizeof(code)) || !luajit_find_call(code, sizeof(code), &at) ||
-	    at > 14)
+	if (runtime_memory_read(m, to, code, sizeof(code)) ||
+	    !runtime_luajit_find_call(code, sizeof(code), &at) || at > 14)
 		return false;
 	*ret = to + at;
 	return true;
@@ -64,7 +64,7 @@ static int find_by_symbol(const struct runtime_look *look, const struct mapping 
 
 	if (runtime_find_mark(look, "lua_call", &m, &start, &size) ||
 	    !in_mapping(m, start, sizeof(code)) ||
-	    memory_read(look->memory, start, code, sizeof(code)))
+	    runtime_memory_read(look->memory, start, code, sizeof(code)))
 		return -ENOENT;
 	if (size < 5 || size > sizeof(code))
 		size = sizeof(code);
@@ -86,11 +86,11 @@ static int find_by_bytes(const struct runtime_look *look, const struct mapping *
 		return -E2BIG;
 	for (uint64_t at = m->start; at < m->end; at += step) {
 		size_t n = m->end - at < TEXT_BYTES ? m->end - at : TEXT_BYTES, found;
-		int r = memory_read(look->memory, at, text, n);
+		int r = runtime_memory_read(look->memory, at, text, n);
 
 		if (r)
 			return r;
-		if (luajit_find_call(text, n, &found)) {
+		if (runtime_luajit_find_call(text, n, &found)) {
 			*ret = at + found;
 			return 0;
 		}
@@ -154,11 +154,11 @@ static int read_vm(const struct runtime_look *look, const struct mapping *m, uin
 	if (end - start > LUAJIT_VM_MAX || !in_mapping(m, start + bias, end - start))
 		return -ENOEXEC;
 	bytes = xmalloc(end - start);
-	r = memory_read(look->memory, start + bias, bytes, end - start);
+	r = runtime_memory_read(look->memory, start + bias, bytes, end - start);
 	if (r)
 		return r;
-	return luajit_read_vm(&(struct luajit_code){bytes, end - start, start + bias},
-			      call - bias - start, ret);
+	return runtime_luajit_read_vm(&(struct luajit_code){bytes, end - start, start + bias},
+				      call - bias - start, ret);
 }
 
 /* ---- traces ---- */
@@ -181,8 +181,9 @@ static size_t find_areas(const struct runtime_look *look, struct runtime_range *
 		if (!is_anonymous(m))
 			continue;
 		for (uint64_t at = m->start; n < AREAS_MAX && at < m->end; at += link[1]) {
-			if (memory_read(look->memory, at, link, sizeof(link)) || link[0] % PAGE ||
-			    link[0] >> 47 || !link[1] || link[1] % PAGE || link[1] > m->end - at)
+			if (runtime_memory_read(look->memory, at, link, sizeof(link)) ||
+			    link[0] % PAGE || link[0] >> 47 || !link[1] || link[1] % PAGE ||
+			    link[1] > m->end - at)
 				break;
 			ranges[n++] = (struct runtime_range){at, at + link[1], true};
 		}
@@ -201,7 +202,7 @@ static int read_version(const struct runtime_look *look, char *ret, size_t n,
 	uint64_t address, size;
 
 	if (runtime_find_mark(look, VERSION_MARK, ret_mapping, &address, &size) ||
-	    memory_string(look->memory, address, n, &text) ||
+	    runtime_memory_string(look->memory, address, n, &text) ||
 	    strncmp(text, VERSION_MARK + 1, prefix) || text[prefix] < '0' || text[prefix] > '9')
 		return -ENOENT;
 	text[7 + strcspn(text + 7, " \t\n")] = '\0';
@@ -217,7 +218,7 @@ static bool is_same(const struct state *s, const struct mapping *m)
 
 static bool still_mapped(const struct runtime_look *look, const struct state *s)
 {
-	const struct mapping *m = mappings_find(look->maps, s->start);
+	const struct mapping *m = proc_mappings_find(look->maps, s->start);
 
 	return m && is_same(s, m);
 }
@@ -277,7 +278,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	l.ranges[0] = (struct runtime_range){s->vm.vm_start, s->vm.vm_end, true};
 	l.n_ranges = find_areas(look, l.ranges, 1);
 	if (l.n_ranges == AREAS_MAX)
-		ranges_cut(&l, "pieces of traces");
+		runtime_ranges_cut(&l, "pieces of traces");
 	l.data = xmemdup(&s->vm, sizeof(s->vm));
 	l.data_bytes = sizeof(s->vm);
 	l.state = s;
@@ -289,7 +290,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 		   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	(void)state;
-	return luajit_resolve(m, frame, caller, ret);
+	return runtime_luajit_resolve(m, frame, caller, ret);
 }
 
 static void forget(void *state)
@@ -299,7 +300,7 @@ static void forget(void *state)
 
 static const char *const marks[] = {"lua_call", VERSION_MARK, NULL};
 
-const struct runtime_ops luajit_runtime = {
+const struct runtime_ops runtime_luajit_runtime = {
 	.name = "luajit",
 	.title = "LuaJIT",
 	.frame_kind = FRAME_LUA,

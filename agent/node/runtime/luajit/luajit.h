@@ -16,10 +16,10 @@ struct luajit_code {
 };
 /* Whether lj_vm_call begins there: its first bytes behind saveregs; *ret_at: where these are in p. */
 #define LUAJIT_CALL_BYTES 16
-bool luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at);
-/* Fills d from the interpreter's code; call: offset of what luajit_find_call found. -ENOEXEC: another. */
-int luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d);
+bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at);
+/* Fills d from the interpreter's code; call: offset of what runtime_luajit_find_call found. -ENOEXEC: another. */
+int runtime_luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d);
 
 /* Names of a frame: luajit_names.c. */
-int luajit_resolve(struct memory *m, const struct runtime_words *frame,
+int runtime_luajit_resolve(struct memory *m, const struct runtime_words *frame,
 		   const struct runtime_words *caller, struct runtime_names *ret);

@@ -91,8 +91,8 @@ static void name_all(void)
 		struct runtime_names names = {0};
 
 		if (f.kind == PF_FRAME_RUNTIME && f.type != PF_TYPE_TROUBLE)
-			luajit_resolve(&m, &w, next.kind == PF_FRAME_RUNTIME ? &caller : NULL,
-				       &names);
+			runtime_luajit_resolve(
+				&m, &w, next.kind == PF_FRAME_RUNTIME ? &caller : NULL, &names);
 		runtime_names_done(&names);
 	}
 }
@@ -121,9 +121,9 @@ static void read_code(const uint8_t *data, size_t n)
 
 	memset(all, 0xcc, bytes);
 	memcpy(all, data, n);
-	if (luajit_find_call(all, bytes, &at))
-		luajit_read_vm(&c, at, &d);
-	luajit_read_vm(&c, 0, &d);
+	if (runtime_luajit_find_call(all, bytes, &at))
+		runtime_luajit_read_vm(&c, at, &d);
+	runtime_luajit_read_vm(&c, 0, &d);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

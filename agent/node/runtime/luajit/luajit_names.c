@@ -67,7 +67,7 @@ static int read_proto(struct memory *m, uint64_t a, struct proto *ret, uint64_t 
 {
 	uint64_t at = a & ((1ull << 48) - 1);
 	struct proto p;
-	int r = memory_read(m, at, &p, sizeof(p));
+	int r = runtime_memory_read(m, at, &p, sizeof(p));
 
 	if (r)
 		return r;
@@ -82,7 +82,7 @@ static int read_proto(struct memory *m, uint64_t a, struct proto *ret, uint64_t 
 
 static int read_text(struct memory *m, uint64_t string, size_t max, char **ret)
 {
-	return memory_string(m, string + TEXT_BYTES, max, ret);
+	return runtime_memory_string(m, string + TEXT_BYTES, max, ret);
 }
 
 /* "@file", "=name", or the program itself (lj_strfmt_obj.., luaO_chunkid). */
@@ -110,7 +110,7 @@ static uint32_t line_of(struct memory *m, const struct proto *p, uint64_t index)
 
 	if (index >= p->head.sizebc || !p->lineinfo)
 		return 0;
-	if (index && memory_read(m, p->lineinfo + (index - 1) * bytes, &by, bytes))
+	if (index && runtime_memory_read(m, p->lineinfo + (index - 1) * bytes, &by, bytes))
 		return 0;
 	return p->head.firstline + by;
 }
@@ -184,10 +184,10 @@ static int constant_name(struct memory *m, const struct proto *p, unsigned k, ch
 {
 	uint64_t string;
 	uint8_t type;
-	int r = memory_u64(m, p->head.k - 8 * (uint64_t)(k + 1), &string);
+	int r = runtime_memory_u64(m, p->head.k - 8 * (uint64_t)(k + 1), &string);
 
 	if (!r)
-		r = memory_u8(m, string + 9, &type);
+		r = runtime_memory_u8(m, string + 9, &type);
 	if (!r)
 		r = type == 4 /* ~LJ_TSTR */ ? read_text(m, string, NAME_BYTES, ret) : -ESTALE;
 	return r;
@@ -203,7 +203,7 @@ static int upvalue_name(struct memory *m, const struct proto *p, uint64_t at, un
 	if (!n || k >= p->head.sizeuv)
 		return -ENOENT;
 	names = xmalloc(n + 1);
-	r = memory_read(m, p->uvinfo, names, n);
+	r = runtime_memory_read(m, p->uvinfo, names, n);
 	if (r)
 		return r;
 	names[n] = '\0';
@@ -266,13 +266,13 @@ static int read_caller(struct memory *m, const struct proto *p, uint64_t at, siz
 	int r;
 
 	c.code = xcalloc(c.n_code, sizeof(*c.code));
-	r = memory_read(m, at + PF_LUAJIT_PROTO_BYTES, c.code, c.n_code * sizeof(*c.code));
+	r = runtime_memory_read(m, at + PF_LUAJIT_PROTO_BYTES, c.code, c.n_code * sizeof(*c.code));
 	if (r) {
 		caller_done(&c);
 		return r;
 	}
 	c.locals = xcalloc(1, n + 1);
-	if (n && !memory_read(m, p->varinfo, c.locals, n))
+	if (n && !runtime_memory_read(m, p->varinfo, c.locals, n))
 		c.n_locals = n;
 	*ret = c;
 	return 0;
@@ -317,8 +317,8 @@ static char *own_name(const struct proto *p, const char *file)
 	return xasprintf("function <%s:%u>", file ? file : "?", p->head.firstline);
 }
 
-int luajit_resolve(struct memory *m, const struct runtime_words *frame,
-		   const struct runtime_words *caller, struct runtime_names *ret)
+int runtime_luajit_resolve(struct memory *m, const struct runtime_words *frame,
+			   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	struct proto p;
 	char *file, *name = NULL;

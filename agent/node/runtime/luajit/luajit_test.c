@@ -508,7 +508,7 @@ static void assert_name(const struct runtime_words *frame, const struct runtime_
 {
 	struct runtime_names names = {0};
 
-	assert_int_equal(luajit_resolve(&memory, frame, caller, &names), 0);
+	assert_int_equal(runtime_luajit_resolve(&memory, frame, caller, &names), 0);
 	assert_int_equal(names.n, 1);
 	assert_int_equal(names.kind, FRAME_LUA);
 	assert_string_equal(names.items[0].name, name);
@@ -590,12 +590,12 @@ static void test_own_names(void **unused)
 		    "[string \"local x = 1\"]", 11);
 	/* The memory is something else's by now. */
 	frame.a ^= 1ull << 50;
-	assert_int_equal(luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
+	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
 	frame = words_of(&inner_proto, 1);
 	put(inner_proto.at + 9, "\5", 1);
-	assert_int_equal(luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
+	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
 	frame.a = 0x1000;
-	assert_int_equal(luajit_resolve(&memory, &frame, NULL, &names), -EFAULT);
+	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -EFAULT);
 }
 
 /* ---- the interpreter's code ---- */
@@ -613,11 +613,11 @@ static void test_installed(void **unused)
 
 	(void)unused;
 	if (fd < 0 || pread(fd, bytes, 0x4045, 0x704e0) != 0x4045 ||
-	    !luajit_find_call(bytes, 0x4045, &call) || call != 0x724ad - 0x704e0) {
+	    !runtime_luajit_find_call(bytes, 0x4045, &call) || call != 0x724ad - 0x704e0) {
 		print_message("skipped: " INSTALLED " is not Debian 12's\n");
 		skip();
 	}
-	assert_int_equal(luajit_read_vm(&c, call, &d), 0);
+	assert_int_equal(runtime_luajit_read_vm(&c, call, &d), 0);
 	assert_int_equal(d.frame_bytes, 80);
 	assert_int_equal(d.dispatch, 0xf80);
 	assert_int_equal(d.cur_l, 0xf80 - 0xe10);
@@ -638,8 +638,8 @@ static void test_installed(void **unused)
 			assert_int_equal(d.calls[k].flags, PF_LUAJIT_BASE_IN_RBP);
 	/* Other code is refused. */
 	memset(bytes + call - 10, 0x90, 10);
-	assert_int_equal(luajit_read_vm(&c, call, &d), -ENOEXEC);
-	assert_int_equal(luajit_read_vm(&c, 0x4045, &d), -ENOEXEC);
+	assert_int_equal(runtime_luajit_read_vm(&c, call, &d), -ENOEXEC);
+	assert_int_equal(runtime_luajit_read_vm(&c, 0x4045, &d), -ENOEXEC);
 }
 
 int main(void)

@@ -35,7 +35,7 @@ static const uint8_t jloop_bytes[] = {0x48, 0x8b, 0x04, 0xc1, 0x48, 0x8b, 0x40, 
 /* saveregs: push %r15; push %r14 */
 static const uint8_t save_bytes[] = {0x41, 0x57, 0x41, 0x56};
 
-bool luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at)
+bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at)
 {
 	const uint8_t *at = memmem(p, n, call_bytes, LUAJIT_CALL_BYTES);
 
@@ -330,7 +330,7 @@ static int read_calls(const struct luajit_code *c, struct pf_luajit *d)
 	return 0;
 }
 
-int luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d)
+int runtime_luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d)
 {
 	struct pf_luajit read = {.vm_start = c->address, .vm_end = c->address + c->n};
 	int r;

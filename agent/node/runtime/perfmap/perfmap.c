@@ -40,7 +40,7 @@ static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *
 	for (size_t i = 0; i < look->maps->n && all; i++) {
 		const struct mapping *m = &look->maps->items[i];
 
-		if (!mapping_is_generated(m, look->indexes[i]) || is_taken(look, m))
+		if (!runtime_mapping_is_generated(m, look->indexes[i]) || is_taken(look, m))
 			continue;
 		if (n && ranges[n - 1].end == m->start)
 			ranges[n - 1].end = m->end;
@@ -81,7 +81,7 @@ static bool node_version(const struct runtime_look *look, char ret[16])
 		return false;
 	*ret = '\0';
 	if (!has_mark(look, "\"" NODE_TEXT, &address) ||
-	    memory_string(look->memory, address, 32, &text) < 0)
+	    runtime_memory_string(look->memory, address, 32, &text) < 0)
 		return true;
 	version = text + MIN(strlen(text), strlen(NODE_TEXT));
 	n = strspn(version, "0123456789.");
@@ -108,9 +108,9 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 /* HotSpot writes it at once: an empty one is what asking it has left. Others' is empty until their buffer is full. */
 static bool has_map(const struct state *s)
 {
-	return s->file.map && !perf_file_problem(s->error) &&
+	return s->file.map && !runtime_perf_file_problem(s->error) &&
 	       (s->writer != PERF_MAP_HOTSPOT || s->given || s->error == -EAGAIN ||
-		perf_map_n(s->file.map));
+		runtime_perf_map_n(s->file.map));
 }
 
 /* As if there were none: what its user can do is the same. */
@@ -121,20 +121,20 @@ static bool is_older(const struct state *s)
 
 static void look_at_file(struct state *s)
 {
-	struct perf_map *given = java_map_take(s->file.id);
+	struct perf_map *given = runtime_java_map_take(s->file.id);
 
 	if (given) {
-		perf_file_set(&s->file, given);
+		runtime_perf_file_set(&s->file, given);
 		s->given = true;
 	}
-	s->error = perf_file_read(&s->file);
+	s->error = runtime_perf_file_read(&s->file);
 	s->looked_ns = now_mono_ns();
 }
 
 static int make_state(const struct runtime_look *look, struct state **ret)
 {
 	struct state *s = xcalloc(1, sizeof(*s));
-	int r = perf_file_init(process_id_of(look->maps), &s->file);
+	int r = runtime_perf_file_init(process_id_of(look->maps), &s->file);
 
 	if (r < 0) {
 		free(s);
@@ -150,7 +150,7 @@ static void forget(void *state)
 	struct state *s = state;
 
 	if (s)
-		perf_file_done(&s->file);
+		runtime_perf_file_done(&s->file);
 	free(s);
 }
 
@@ -158,7 +158,7 @@ static void walk(const struct runtime_look *look, struct state *s, struct runtim
 {
 	struct pf_perfmap *data = xcalloc(1, sizeof(*data));
 
-	data->generation = perf_file_generation(&s->file);
+	data->generation = runtime_perf_file_generation(&s->file);
 	data->trampolines = has_mark(look, "_PyRuntime", NULL);
 	ret->data = data;
 	ret->data_bytes = sizeof(*data);
@@ -169,7 +169,7 @@ static void tell_file_problem(const struct state *s, struct runtime_learnt *ret)
 {
 	char path[PERF_MAP_PATH_BYTES];
 
-	perf_map_path(s->file.own_pid, path);
+	runtime_perf_map_path(s->file.own_pid, path);
 	if (is_older(s) && *ret->problem) {
 		size_t n = strlen(ret->problem);
 
@@ -178,7 +178,7 @@ static void tell_file_problem(const struct state *s, struct runtime_learnt *ret)
 		return;
 	}
 	snprintf(ret->problem, sizeof(ret->problem), "/%s is not used: %s", path,
-		 perf_file_problem(s->error));
+		 runtime_perf_file_problem(s->error));
 }
 
 static int learn(const struct runtime_look *look, struct runtime_learnt *old,
@@ -192,17 +192,17 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		return r;
 	look_at_file(s);
 	tell_writer(look, has_map(s), ret);
-	if (perf_file_problem(s->error))
+	if (runtime_perf_file_problem(s->error))
 		tell_file_problem(s, ret);
 	all = find_ranges(look, ret);
 	if (has_map(s) && ret->n_ranges) {
 		if (!all)
-			ranges_cut(ret, "areas of generated code");
+			runtime_ranges_cut(ret, "areas of generated code");
 		walk(look, s, ret);
 		return 0;
 	}
 	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
-		java_map_want(s->file.id);
+		runtime_java_map_want(s->file.id);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));
 	ret->n_ranges = 0;
@@ -219,7 +219,8 @@ static uint64_t look_again_ns(const struct state *s)
 static const char *find(const struct state *s, uint64_t address)
 {
 	/* A file that is gone has said what it had to say. */
-	return s->error < 0 && s->error != -ENOENT ? NULL : perf_map_find(s->file.map, address);
+	return s->error < 0 && s->error != -ENOENT ? NULL
+						   : runtime_perf_map_find(s->file.map, address);
 }
 
 /*
@@ -243,10 +244,10 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	if (!name && s->error < 0 && s->error != -ENOENT)
 		return s->error;
 	if (!name && s->given)
-		java_map_want(s->file.id);
+		runtime_java_map_want(s->file.id);
 	if (!name)
 		return -ENOENT;
-	perf_map_names(name, s->writer, ret);
+	runtime_perf_map_names(name, s->writer, ret);
 	return 0;
 }
 
@@ -254,7 +255,7 @@ static const char *const marks[] = {
 	"_ZN4node5StartEiPPc", "\"" NODE_TEXT, "gHotSpotVMStructs", "_PyRuntime", NULL,
 };
 
-const struct runtime_ops perfmap_runtime = {
+const struct runtime_ops runtime_perfmap_runtime = {
 	.name = "perfmap",
 	.title = "perf map",
 	.frame_kind = FRAME_APP,

@@ -16,15 +16,15 @@ struct stat;
 #define PERF_MAP_LINE_MAX 1024 /* longer ones are cut */
 
 struct perf_map;
-struct perf_map *perf_map_new(void);
-struct perf_map *perf_map_free(struct perf_map *m);
+struct perf_map *runtime_perf_map_new(void);
+struct perf_map *runtime_perf_map_free(struct perf_map *m);
 /* More of the file; lines may be cut anywhere. A line ends all that lay in its range before. */
-void perf_map_add(struct perf_map *m, const char *bytes, size_t n);
+void runtime_perf_map_add(struct perf_map *m, const char *bytes, size_t n);
 /* Name of the function at an address, as the file has it; NULL: none is known. Until the next add. */
-const char *perf_map_find(const struct perf_map *m, uint64_t address);
-size_t perf_map_n(const struct perf_map *m); /* functions */
+const char *runtime_perf_map_find(const struct perf_map *m, uint64_t address);
+size_t runtime_perf_map_n(const struct perf_map *m); /* functions */
 /* How often an address was given to another function. */
-uint64_t perf_map_replaced(const struct perf_map *m);
+uint64_t runtime_perf_map_replaced(const struct perf_map *m);
 
 /* ---- perfmap_file.c: the file of a process ---- */
 #define PERF_MAP_FILE_MAX    (256ull << 20)
@@ -40,34 +40,34 @@ struct perf_file {
 	struct perf_map *map;
 };
 /* NULL map; -ESRCH. */
-int perf_file_init(struct process_id id, struct perf_file *ret);
-void perf_file_done(struct perf_file *f);
+int runtime_perf_file_init(struct process_id id, struct perf_file *ret);
+void runtime_perf_file_done(struct perf_file *f);
 /* Another map than so far; takes it. */
-void perf_file_set(struct perf_file *f, struct perf_map *map);
+void runtime_perf_file_set(struct perf_file *f, struct perf_map *map);
 /* Raised when an address may have been given to another function. */
-uint64_t perf_file_generation(const struct perf_file *f);
+uint64_t runtime_perf_file_generation(const struct perf_file *f);
 /*
  * Reads on, a slice at a time: 0: all is read; -EAGAIN: there is more. -ENOENT: there is no file. -ELOOP: a symbolic
  * link; -ENOTSUP: no regular file; -EPERM: of another user; -EFBIG: over PERF_MAP_FILE_MAX; -ETIME: written before
  * the process began. Where a map is known, another file that is empty or that old is as none.
  */
-int perf_file_read(struct perf_file *f);
+int runtime_perf_file_read(struct perf_file *f);
 /* Whether a file was written last before the process began. In a forked child, too. */
-bool perf_file_is_older(const struct perf_file *f, const struct stat *st);
-/* The file, opened as perf_file_read does; also for attach. Name of the file in the process's root: path. */
+bool runtime_perf_file_is_older(const struct perf_file *f, const struct stat *st);
+/* The file, opened as runtime_perf_file_read does; also for attach. Name of the file in the process's root: path. */
 #define PERF_MAP_PATH_BYTES 32
-void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);
+void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);
 /* Of its process; also for attach. */
-int perf_file_status(uint32_t tgid, char **ret); /* /proc/PID/status */
+int runtime_perf_file_status(uint32_t tgid, char **ret); /* /proc/PID/status */
 /* The k-th number behind a field's name ("\nUid:"); the last one for k < 0. */
-bool perf_status_number(const char *status, const char *field, int k, uint32_t *ret);
-bool perf_file_same_process(const struct perf_file *f);
-int perf_file_root(const struct perf_file *f, int *ret_fd); /* O_PATH */
+bool runtime_perf_status_number(const char *status, const char *field, int k, uint32_t *ret);
+bool runtime_perf_file_same_process(const struct perf_file *f);
+int runtime_perf_file_root(const struct perf_file *f, int *ret_fd); /* O_PATH */
 /* O_PATH of what is there, itself when it is a link; no way leads out of the root. */
-int perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd);
+int runtime_perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd);
 /* Why such a file is not used, for people; NULL: nothing is wrong with it. */
-const char *perf_file_problem(int error);
+const char *runtime_perf_file_problem(int error);
 
 /* ---- perfmap_names.c: what a name means ---- */
 enum perf_map_writer { PERF_MAP_ANY, PERF_MAP_HOTSPOT };
-void perf_map_names(const char *line_name, enum perf_map_writer writer, struct runtime_names *ret);
+void runtime_perf_map_names(const char *line_name, enum perf_map_writer writer, struct runtime_names *ret);

@@ -20,12 +20,12 @@
 #define OLDER_NS      NSEC_PER_SEC	  /* file systems' clocks are coarse, and clocks are set */
 #define RESTART_NS    (60 * NSEC_PER_SEC) /* a file that is always another one is not read all day */
 
-void perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
+void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
 {
 	snprintf(ret, PERF_MAP_PATH_BYTES, "tmp/perf-%" PRIu32 ".map", own_pid);
 }
 
-const char *perf_file_problem(int error)
+const char *runtime_perf_file_problem(int error)
 {
 	switch (error) {
 	case -ELOOP:
@@ -51,7 +51,7 @@ const char *perf_file_problem(int error)
 
 /* ---- the process ---- */
 
-int perf_file_status(uint32_t tgid, char **ret)
+int runtime_perf_file_status(uint32_t tgid, char **ret)
 {
 	char path[40];
 	int r;
@@ -61,7 +61,7 @@ int perf_file_status(uint32_t tgid, char **ret)
 	return r == -ENOENT ? -ESRCH : r;
 }
 
-bool perf_status_number(const char *status, const char *field, int k, uint32_t *ret)
+bool runtime_perf_status_number(const char *status, const char *field, int k, uint32_t *ret)
 {
 	const char *p = strstr(status, field);
 	bool found = false;
@@ -79,48 +79,48 @@ bool perf_status_number(const char *status, const char *field, int k, uint32_t *
 	return found;
 }
 
-bool perf_file_same_process(const struct perf_file *f)
+bool runtime_perf_file_same_process(const struct perf_file *f)
 {
 	return proc_check(f->id) == 0;
 }
 
-int perf_file_init(struct process_id id, struct perf_file *ret)
+int runtime_perf_file_init(struct process_id id, struct perf_file *ret)
 {
 	struct perf_file f = {.id = id};
 	_cleanup_free_ char *status = NULL;
-	int r = perf_file_status((uint32_t)id.tgid, &status);
+	int r = runtime_perf_file_status((uint32_t)id.tgid, &status);
 
 	if (r < 0)
 		return r;
-	if (!perf_status_number(status, "\nNSpid:", -1, &f.own_pid))
+	if (!runtime_perf_status_number(status, "\nNSpid:", -1, &f.own_pid))
 		f.own_pid = (uint32_t)id.tgid;
-	if (!perf_file_same_process(&f))
+	if (!runtime_perf_file_same_process(&f))
 		return -ESRCH;
 	*ret = f;
 	return 0;
 }
 
-void perf_file_done(struct perf_file *f)
+void runtime_perf_file_done(struct perf_file *f)
 {
-	f->map = perf_map_free(f->map);
+	f->map = runtime_perf_map_free(f->map);
 }
 
-void perf_file_set(struct perf_file *f, struct perf_map *map)
+void runtime_perf_file_set(struct perf_file *f, struct perf_map *map)
 {
 	if (f->map)
-		f->generation = perf_file_generation(f) + 1;
-	perf_map_free(f->map);
+		f->generation = runtime_perf_file_generation(f) + 1;
+	runtime_perf_map_free(f->map);
 	f->map = map;
 }
 
-uint64_t perf_file_generation(const struct perf_file *f)
+uint64_t runtime_perf_file_generation(const struct perf_file *f)
 {
-	return f->generation + (f->map ? perf_map_replaced(f->map) : 0);
+	return f->generation + (f->map ? runtime_perf_map_replaced(f->map) : 0);
 }
 
 /* ---- opening ---- */
 
-int perf_file_root(const struct perf_file *f, int *ret_fd)
+int runtime_perf_file_root(const struct perf_file *f, int *ret_fd)
 {
 	_cleanup_close_ int fd = -1, thread_fd = -1;
 	char path[40];
@@ -134,13 +134,13 @@ int perf_file_root(const struct perf_file *f, int *ret_fd)
 	}
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	if (!perf_file_same_process(f))
+	if (!runtime_perf_file_same_process(f))
 		return -ESRCH;
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
-int perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd)
+int runtime_perf_file_open_path(int root_fd, const char *path, uint64_t flags, int *ret_fd)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC | flags,
@@ -164,8 +164,9 @@ static bool is_trusted(const struct perf_file *f, uid_t owner)
 	_cleanup_free_ char *status = NULL;
 	uint32_t uid;
 
-	return owner == 0 || (perf_file_status((uint32_t)f->id.tgid, &status) == 0 &&
-			      perf_status_number(status, "\nUid:", 1, &uid) && owner == uid);
+	return owner == 0 ||
+	       (runtime_perf_file_status((uint32_t)f->id.tgid, &status) == 0 &&
+		runtime_perf_status_number(status, "\nUid:", 1, &uid) && owner == uid);
 }
 
 /* Nothing is opened for reading before it is known what it is: a FIFO would wait, a device act. */
@@ -175,11 +176,11 @@ static int open_map(const struct perf_file *f, struct stat *ret_st, int *ret_fd)
 	char path[PERF_MAP_PATH_BYTES], self[40];
 	int r, fd;
 
-	perf_map_path(f->own_pid, path);
-	r = perf_file_root(f, &root_fd);
+	runtime_perf_map_path(f->own_pid, path);
+	r = runtime_perf_file_root(f, &root_fd);
 	if (r < 0)
 		return r;
-	r = perf_file_open_path(root_fd, path, 0, &path_fd);
+	r = runtime_perf_file_open_path(root_fd, path, 0, &path_fd);
 	if (r < 0)
 		return r;
 	if (fstat(path_fd, ret_st) < 0)
@@ -222,7 +223,7 @@ static bool continues(const struct perf_file *f, int fd, const struct stat *st)
  * A /tmp outlives containers, whose first process is always number 1. Contents count, so not ctime: images' start
  * scripts chown what they find.
  */
-bool perf_file_is_older(const struct perf_file *f, const struct stat *st)
+bool runtime_perf_file_is_older(const struct perf_file *f, const struct stat *st)
 {
 	int64_t older_ns = (int64_t)(now_boot_ns() - f->id.start_boottime_ns + OLDER_NS);
 	const struct timespec *written = &st->st_mtim;
@@ -239,7 +240,7 @@ bool perf_file_is_older(const struct perf_file *f, const struct stat *st)
 static int start_anew(struct perf_file *f, const struct stat *st)
 {
 	uint64_t now_ns = now_mono_ns();
-	bool older = perf_file_is_older(f, st);
+	bool older = runtime_perf_file_is_older(f, st);
 
 	if (f->map && (older || st->st_size == 0))
 		return -ENOENT;
@@ -247,7 +248,7 @@ static int start_anew(struct perf_file *f, const struct stat *st)
 		return -ETIME;
 	if (f->map && now_ns < f->restarted_ns + RESTART_NS)
 		return -EBUSY;
-	perf_file_set(f, perf_map_new());
+	runtime_perf_file_set(f, runtime_perf_map_new());
 	f->dev = st->st_dev;
 	f->inode = st->st_ino;
 	f->offset = 0;
@@ -277,14 +278,14 @@ static int read_slice(struct perf_file *f, int fd, uint64_t end)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
-		perf_map_add(f->map, bytes, n);
+		runtime_perf_map_add(f->map, bytes, n);
 		keep_tail(f, bytes, n);
 		f->offset += n;
 	}
 	return f->offset < end ? -EAGAIN : 0;
 }
 
-int perf_file_read(struct perf_file *f)
+int runtime_perf_file_read(struct perf_file *f)
 {
 	_cleanup_close_ int fd = -1;
 	struct stat st;

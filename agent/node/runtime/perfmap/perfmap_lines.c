@@ -41,13 +41,13 @@ static void refused(const char *reason)
 	counter_add(counter("podflame_perf_map_lines_refused_total", "reason", reason), 1);
 }
 
-struct perf_map *perf_map_new(void)
+struct perf_map *runtime_perf_map_new(void)
 {
 	atomic_fetch_add(&n_maps, 1);
 	return xcalloc(1, sizeof(struct perf_map));
 }
 
-struct perf_map *perf_map_free(struct perf_map *m)
+struct perf_map *runtime_perf_map_free(struct perf_map *m)
 {
 	if (!m)
 		return NULL;
@@ -148,7 +148,7 @@ static void take_line(struct perf_map *m)
 		remember(m, start, start + size, p);
 }
 
-void perf_map_add(struct perf_map *m, const char *bytes, size_t n)
+void runtime_perf_map_add(struct perf_map *m, const char *bytes, size_t n)
 {
 	const char *end = bytes + n;
 
@@ -165,7 +165,7 @@ void perf_map_add(struct perf_map *m, const char *bytes, size_t n)
 	}
 }
 
-const char *perf_map_find(const struct perf_map *m, uint64_t address)
+const char *runtime_perf_map_find(const struct perf_map *m, uint64_t address)
 {
 	const struct function key = {.start = address, .end = address + 1};
 	struct function **node = tfind(&key, (void *const *)&m->tree, compare);
@@ -173,12 +173,12 @@ const char *perf_map_find(const struct perf_map *m, uint64_t address)
 	return node ? (*node)->name : NULL;
 }
 
-size_t perf_map_n(const struct perf_map *m)
+size_t runtime_perf_map_n(const struct perf_map *m)
 {
 	return m->n;
 }
 
-uint64_t perf_map_replaced(const struct perf_map *m)
+uint64_t runtime_perf_map_replaced(const struct perf_map *m)
 {
 	return m->replaced;
 }

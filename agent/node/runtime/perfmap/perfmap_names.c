@@ -255,7 +255,8 @@ static bool dotnet(const char *s, struct runtime_names *ret)
 	return true;
 }
 
-void perf_map_names(const char *line_name, enum perf_map_writer writer, struct runtime_names *ret)
+void runtime_perf_map_names(const char *line_name, enum perf_map_writer writer,
+			    struct runtime_names *ret)
 {
 	if (writer == PERF_MAP_HOTSPOT)
 		hotspot(line_name, ret);

@@ -17,9 +17,9 @@
 
 static struct perf_map *map_of(const char *text)
 {
-	struct perf_map *m = perf_map_new();
+	struct perf_map *m = runtime_perf_map_new();
 
-	perf_map_add(m, text, strlen(text));
+	runtime_perf_map_add(m, text, strlen(text));
 	return m;
 }
 
@@ -30,14 +30,14 @@ static void test_number_forms(void **state)
 				    "7F00000030A0 1F upper\r\n");
 
 	(void)state;
-	assert_int_equal(perf_map_n(m), 3);
-	assert_string_equal(perf_map_find(m, 0x7f0000001000), "long Spin.f(int)");
-	assert_string_equal(perf_map_find(m, 0x7f0000001337), "long Spin.f(int)");
-	assert_null(perf_map_find(m, 0x7f0000001338));
-	assert_null(perf_map_find(m, 0x7f0000000fff));
-	assert_string_equal(perf_map_find(m, 0x7f00000021a3), "JS:~f a.js:1:1");
-	assert_string_equal(perf_map_find(m, 0x7f00000030a0), "upper");
-	perf_map_free(m);
+	assert_int_equal(runtime_perf_map_n(m), 3);
+	assert_string_equal(runtime_perf_map_find(m, 0x7f0000001000), "long Spin.f(int)");
+	assert_string_equal(runtime_perf_map_find(m, 0x7f0000001337), "long Spin.f(int)");
+	assert_null(runtime_perf_map_find(m, 0x7f0000001338));
+	assert_null(runtime_perf_map_find(m, 0x7f0000000fff));
+	assert_string_equal(runtime_perf_map_find(m, 0x7f00000021a3), "JS:~f a.js:1:1");
+	assert_string_equal(runtime_perf_map_find(m, 0x7f00000030a0), "upper");
+	runtime_perf_map_free(m);
 }
 
 /* What was written last holds, and what lay below it has ended as a whole. */
@@ -47,14 +47,14 @@ static void test_newest_wins(void **state)
 				    "1080 100 new\n");
 
 	(void)state;
-	assert_int_equal(perf_map_n(m), 2);
-	assert_null(perf_map_find(m, 0x1000));
-	assert_string_equal(perf_map_find(m, 0x1080), "new");
-	assert_string_equal(perf_map_find(m, 0x117f), "new");
-	assert_null(perf_map_find(m, 0x1180));
-	assert_string_equal(perf_map_find(m, 0x2000), "other");
-	assert_int_equal(perf_map_replaced(m), 2);
-	perf_map_free(m);
+	assert_int_equal(runtime_perf_map_n(m), 2);
+	assert_null(runtime_perf_map_find(m, 0x1000));
+	assert_string_equal(runtime_perf_map_find(m, 0x1080), "new");
+	assert_string_equal(runtime_perf_map_find(m, 0x117f), "new");
+	assert_null(runtime_perf_map_find(m, 0x1180));
+	assert_string_equal(runtime_perf_map_find(m, 0x2000), "other");
+	assert_int_equal(runtime_perf_map_replaced(m), 2);
+	runtime_perf_map_free(m);
 }
 
 static void test_bad_lines_are_left_out(void **state)
@@ -82,9 +82,9 @@ static void test_bad_lines_are_left_out(void **state)
 		_cleanup_free_ char *text = xasprintf("%s\n2000 10 good\n", bad[i]);
 		struct perf_map *m = map_of(text);
 
-		assert_int_equal(perf_map_n(m), 1);
-		assert_string_equal(perf_map_find(m, 0x2000), "good");
-		perf_map_free(m);
+		assert_int_equal(runtime_perf_map_n(m), 1);
+		assert_string_equal(runtime_perf_map_find(m, 0x2000), "good");
+		runtime_perf_map_free(m);
 	}
 	assert_int_equal(counter_get(c) - before, ARRAY_SIZE(bad));
 }
@@ -92,17 +92,17 @@ static void test_bad_lines_are_left_out(void **state)
 static void test_lines_may_be_cut_anywhere(void **state)
 {
 	static const char text[] = "1000 10 one\n2000 10 two\n3000 10 not whole";
-	struct perf_map *m = perf_map_new();
+	struct perf_map *m = runtime_perf_map_new();
 
 	(void)state;
 	for (size_t i = 0; i < strlen(text); i++)
-		perf_map_add(m, text + i, 1);
-	assert_int_equal(perf_map_n(m), 2);
-	assert_string_equal(perf_map_find(m, 0x1005), "one");
-	assert_string_equal(perf_map_find(m, 0x2005), "two");
-	perf_map_add(m, ", now\n", 6);
-	assert_string_equal(perf_map_find(m, 0x3000), "not whole, now");
-	perf_map_free(m);
+		runtime_perf_map_add(m, text + i, 1);
+	assert_int_equal(runtime_perf_map_n(m), 2);
+	assert_string_equal(runtime_perf_map_find(m, 0x1005), "one");
+	assert_string_equal(runtime_perf_map_find(m, 0x2005), "two");
+	runtime_perf_map_add(m, ", now\n", 6);
+	assert_string_equal(runtime_perf_map_find(m, 0x3000), "not whole, now");
+	runtime_perf_map_free(m);
 }
 
 static void test_long_line_is_cut(void **state)
@@ -115,15 +115,16 @@ static void test_long_line_is_cut(void **state)
 	name[100000] = '\0';
 	text = xasprintf("1000 10 %s\n2000 10 two\n", name);
 	m = map_of(text);
-	assert_int_equal(strlen(perf_map_find(m, 0x1000)), PERF_MAP_LINE_MAX - strlen("1000 10 "));
-	assert_string_equal(perf_map_find(m, 0x2000), "two");
-	perf_map_free(m);
+	assert_int_equal(strlen(runtime_perf_map_find(m, 0x1000)),
+			 PERF_MAP_LINE_MAX - strlen("1000 10 "));
+	assert_string_equal(runtime_perf_map_find(m, 0x2000), "two");
+	runtime_perf_map_free(m);
 }
 
 static void test_functions_have_a_limit(void **state)
 {
 	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "limit");
-	struct perf_map *m = perf_map_new();
+	struct perf_map *m = runtime_perf_map_new();
 	uint64_t before = counter_get(c);
 	char line[64];
 
@@ -131,15 +132,15 @@ static void test_functions_have_a_limit(void **state)
 	for (unsigned i = 0; i < 300000; i++) {
 		int n = snprintf(line, sizeof(line), "%x 10 f\n", 0x10000 + 16 * i);
 
-		perf_map_add(m, line, n);
+		runtime_perf_map_add(m, line, n);
 	}
-	assert_true(perf_map_n(m) > 100000 && perf_map_n(m) < 300000);
-	assert_true(counter_get(c) - before == 300000 - perf_map_n(m));
+	assert_true(runtime_perf_map_n(m) > 100000 && runtime_perf_map_n(m) < 300000);
+	assert_true(counter_get(c) - before == 300000 - runtime_perf_map_n(m));
 	/* What is known still ends when its place is given to others. */
-	assert_string_equal(perf_map_find(m, 0x10000), "f");
-	perf_map_add(m, "10000 20 bigger\n", 16);
-	assert_string_equal(perf_map_find(m, 0x10010), "bigger");
-	perf_map_free(m);
+	assert_string_equal(runtime_perf_map_find(m, 0x10000), "f");
+	runtime_perf_map_add(m, "10000 20 bigger\n", 16);
+	assert_string_equal(runtime_perf_map_find(m, 0x10010), "bigger");
+	runtime_perf_map_free(m);
 }
 
 /* ---- names ---- */
@@ -149,26 +150,27 @@ static void add_long_names(struct perf_map *m, unsigned n)
 	char line[1100];
 
 	for (unsigned k = 0; k < n; k++)
-		perf_map_add(m, line,
-			     snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
+		runtime_perf_map_add(
+			m, line,
+			snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
 }
 
 /* Large maps of a few processes are not the end of the others'. */
 static void test_large_maps_leave_a_share(void **state)
 {
-	struct perf_map *large[5], *small = perf_map_new();
+	struct perf_map *large[5], *small = runtime_perf_map_new();
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
-		large[i] = perf_map_new();
+		large[i] = runtime_perf_map_new();
 		add_long_names(large[i], 20000);
 	}
-	assert_true(perf_map_n(large[4]) < perf_map_n(large[0]));
+	assert_true(runtime_perf_map_n(large[4]) < runtime_perf_map_n(large[0]));
 	add_long_names(small, 1000);
-	assert_int_equal(perf_map_n(small), 1000);
-	perf_map_free(small);
+	assert_int_equal(runtime_perf_map_n(small), 1000);
+	runtime_perf_map_free(small);
 	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
-		perf_map_free(large[i]);
+		runtime_perf_map_free(large[i]);
 }
 
 /*
@@ -262,7 +264,7 @@ static void test_names_of_node(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(names_of_node); i++) {
 		struct runtime_names n = {0};
 
-		perf_map_names(names_of_node[i].line, PERF_MAP_ANY, &n);
+		runtime_perf_map_names(names_of_node[i].line, PERF_MAP_ANY, &n);
 		assert_int_equal(n.n, 1);
 		assert_string_equal(n.items[0].name, names_of_node[i].name);
 		if (!str_equal(n.items[0].file, names_of_node[i].file))
@@ -327,7 +329,7 @@ static void test_names(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(names_of_writers); i++) {
 		struct runtime_names n = {0};
 
-		perf_map_names(names_of_writers[i].line, names_of_writers[i].writer, &n);
+		runtime_perf_map_names(names_of_writers[i].line, names_of_writers[i].writer, &n);
 		assert_int_equal(n.n, 1);
 		assert_string_equal(n.items[0].name, names_of_writers[i].name);
 		assert_int_equal(n.kind, names_of_writers[i].kind);
@@ -350,7 +352,7 @@ static int set_up(void **state)
 	uint64_t start;
 
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
-	assert_int_equal(perf_file_init((struct process_id){start, getpid()}, &p->file), 0);
+	assert_int_equal(runtime_perf_file_init((struct process_id){start, getpid()}, &p->file), 0);
 	assert_int_equal(p->file.own_pid, getpid());
 	snprintf(p->path, sizeof(p->path), "/tmp/perf-%d.map", getpid());
 	unlink(p->path);
@@ -363,7 +365,7 @@ static int tear_down(void **state)
 	struct place *p = *state;
 
 	unlink(p->path);
-	perf_file_done(&p->file);
+	runtime_perf_file_done(&p->file);
 	free(p);
 	return 0;
 }
@@ -381,19 +383,19 @@ static void test_file_grows(void **state)
 {
 	struct place *p = *state;
 
-	assert_int_equal(perf_file_read(&p->file), -ENOENT);
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
 	write_file(p->path, "1000 10 one\n2000 10 tw", 0);
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "one");
-	assert_null(perf_map_find(p->file.map, 0x2000));
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "one");
+	assert_null(runtime_perf_map_find(p->file.map, 0x2000));
 	write_file(p->path, "o\n1000 8 again\n", O_APPEND);
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "again");
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "again");
 	/* It is gone: what was read stays. */
 	unlink(p->path);
-	assert_int_equal(perf_file_read(&p->file), -ENOENT);
-	assert_string_equal(perf_map_find(p->file.map, 0x2000), "two");
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
 }
 
 /* As HotSpot does: the same file, another content, not shorter. */
@@ -402,14 +404,14 @@ static void test_file_written_anew(void **state)
 	struct place *p = *state;
 
 	write_file(p->path, "1000 10 one\n2000 10 two\n", 0);
-	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	write_file(p->path, "4000 10 four\n5000 10 five\n6000 10 six\n", O_TRUNC);
-	assert_int_equal(perf_file_read(&p->file), -EBUSY); /* not all the time */
+	assert_int_equal(runtime_perf_file_read(&p->file), -EBUSY); /* not all the time */
 	p->file.restarted_ns -= 61 * NSEC_PER_SEC;
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_null(perf_map_find(p->file.map, 0x1000));
-	assert_string_equal(perf_map_find(p->file.map, 0x4000), "four");
-	assert_string_equal(perf_map_find(p->file.map, 0x6000), "six");
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_null(runtime_perf_map_find(p->file.map, 0x1000));
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x4000), "four");
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x6000), "six");
 }
 
 static void test_hostile_files(void **state)
@@ -417,19 +419,19 @@ static void test_hostile_files(void **state)
 	struct place *p = *state;
 
 	assert_int_equal(symlink("/etc/passwd", p->path), 0);
-	assert_int_equal(perf_file_read(&p->file), -ELOOP);
+	assert_int_equal(runtime_perf_file_read(&p->file), -ELOOP);
 	unlink(p->path);
 	assert_int_equal(mkfifo(p->path, 0666), 0);
-	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOTSUP);
 	unlink(p->path);
 	assert_int_equal(mkdir(p->path, 0700), 0);
-	assert_int_equal(perf_file_read(&p->file), -ENOTSUP);
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOTSUP);
 	rmdir(p->path);
 	write_file(p->path, "1000 10 one\n", 0);
 	assert_int_equal(truncate(p->path, 10ll << 30), 0);
-	assert_int_equal(perf_file_read(&p->file), -EFBIG);
+	assert_int_equal(runtime_perf_file_read(&p->file), -EFBIG);
 	assert_null(p->file.map);
-	assert_string_equal(perf_file_problem(-EFBIG), "it is larger than 256 MiB");
+	assert_string_equal(runtime_perf_file_problem(-EFBIG), "it is larger than 256 MiB");
 }
 
 static void test_file_of_another_user(void **state)
@@ -442,9 +444,9 @@ static void test_file_of_another_user(void **state)
 	}
 	write_file(p->path, "1000 10 one\n", 0);
 	assert_int_equal(chown(p->path, 12345, 12345), 0);
-	assert_int_equal(perf_file_read(&p->file), -EPERM);
+	assert_int_equal(runtime_perf_file_read(&p->file), -EPERM);
 	assert_int_equal(chown(p->path, 0, 0), 0);
-	assert_int_equal(perf_file_read(&p->file), 0);
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 }
 
 /* As if it was there when the process began: a container's /tmp that outlived the one before. */
@@ -465,20 +467,21 @@ static void test_file_older_than_its_process(void **state)
 	write_file(p->path, "1000 10 other\n", 0);
 	make_older(p);
 	assert_int_equal(chmod(p->path, 0600), 0); /* a change, but not of what is in it */
-	assert_int_equal(perf_file_read(&p->file), -ETIME);
+	assert_int_equal(runtime_perf_file_read(&p->file), -ETIME);
 	assert_null(p->file.map);
-	assert_string_equal(perf_file_problem(-ETIME), "it was written before the process began");
+	assert_string_equal(runtime_perf_file_problem(-ETIME),
+			    "it was written before the process began");
 	write_file(p->path, "1000 10 own\n", O_TRUNC);
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 	make_older(p); /* the clock was set: it is the file that was read */
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 	unlink(p->path);
 	write_file(p->path, "1000 10 others\n", 0);
 	make_older(p);
-	assert_int_equal(perf_file_read(&p->file), -ENOENT); /* as if it were gone */
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "own");
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if it were gone */
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 
 /* A JVM is being asked: its map is empty until it writes. What was known stays. */
@@ -486,13 +489,13 @@ static void test_empty_file_takes_nothing_away(void **state)
 {
 	struct place *p = *state;
 
-	perf_file_set(&p->file, map_of("1000 10 given\n"));
+	runtime_perf_file_set(&p->file, map_of("1000 10 given\n"));
 	write_file(p->path, "", 0);
-	assert_int_equal(perf_file_read(&p->file), -ENOENT);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "given");
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "given");
 	write_file(p->path, "1000 10 written\n", 0);
-	assert_int_equal(perf_file_read(&p->file), 0);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "written");
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "written");
 }
 
 /* Large ones are read a piece at a time, and no name is told before all is. */
@@ -507,12 +510,12 @@ static void test_large_file_in_slices(void **state)
 		fprintf(f, "%x 10 the same place, another function\n", 0x1000 + i % 64 * 16);
 	fprintf(f, "1000 10 last\n");
 	fclose(f);
-	while ((r = perf_file_read(&p->file)) == -EAGAIN)
+	while ((r = runtime_perf_file_read(&p->file)) == -EAGAIN)
 		turns++;
 	assert_int_equal(r, 0);
 	assert_true(turns >= 1);
-	assert_int_equal(perf_map_n(p->file.map), 64);
-	assert_string_equal(perf_map_find(p->file.map, 0x1000), "last");
+	assert_int_equal(runtime_perf_map_n(p->file.map), 64);
+	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "last");
 }
 
 static void test_process_is_gone(void **state)
@@ -525,10 +528,11 @@ static void test_process_is_gone(void **state)
 	if (pid == 0)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	assert_int_equal(perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
+	assert_int_equal(runtime_perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
 	/* The number is another process's by now. */
-	assert_int_equal(perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
-			 -ESRCH);
+	assert_int_equal(
+		runtime_perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
+		-ESRCH);
 }
 
 /* ---- a process with generated code: this one ---- */
@@ -544,7 +548,7 @@ struct code {
 
 static void read_code(struct place *p, struct code *ret)
 {
-	assert_int_equal(mappings_read(p->file.id, 0, &ret->maps), 0);
+	assert_int_equal(proc_mappings_read(p->file.id, 0, &ret->maps), 0);
 	ret->indexes = xcalloc(ret->maps->n + 1, sizeof(struct elf_index *));
 }
 
@@ -560,7 +564,7 @@ static void make_code(struct place *p, struct code *ret)
 static void code_done(struct code *c)
 {
 	munmap(c->at, CODE_BYTES);
-	mappings_unref(c->maps);
+	proc_mappings_unref(c->maps);
 	free(c->indexes);
 }
 
@@ -569,7 +573,7 @@ static struct runtime_process *learn(const struct code *c, struct runtime_proces
 	struct runtime_process *p = NULL;
 	bool again;
 
-	assert_int_equal(runtimes_learn(old, c->maps, c->indexes, &p, &again), 0);
+	assert_int_equal(runtime_learn(old, c->maps, c->indexes, &p, &again), 0);
 	assert_false(again);
 	runtime_process_unref(old);
 	return p;
@@ -581,7 +585,7 @@ static char *name_of(struct runtime_process *p, uint64_t address)
 	struct runtime_ask a = {.kind = PF_RUNTIME_PERFMAP, .frame = {0, address, 0}};
 	char *name;
 
-	assert_int_equal(runtimes_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, &a, 1), 0);
 	if (a.error)
 		return NULL;
 	name = xstrdup(a.names.items[0].name);
@@ -649,7 +653,7 @@ static void test_too_many_areas_are_told(void **state)
 					    ? ""
 					    : "it has more areas of generated code than are told");
 		runtime_process_unref(p);
-		mappings_unref(c.maps);
+		proc_mappings_unref(c.maps);
 		free(c.indexes);
 	}
 	munmap(c.at, bytes);
@@ -736,7 +740,8 @@ static void test_given_map(void **state)
 
 	make_code(*state, &c);
 	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
-	java_map_give((struct process_id){c.maps->start_boottime_ns, getpid()}, map_of(text));
+	runtime_java_map_give((struct process_id){c.maps->start_boottime_ns, getpid()},
+			      map_of(text));
 	p = learn(&c, NULL);
 	p = learn(&c, p);
 	name = name_of(p, (uintptr_t)c.at);

@@ -84,13 +84,13 @@ static uint32_t find_version(const struct file *f, struct memory *m, char ret[st
 	uint64_t address, size;
 	uint32_t hex;
 
-	if (find_mark(f, "Py_Version", &address, NULL) && memory_u32(m, address, &hex) == 0 &&
-	    hex >> 24 == 3) {
+	if (find_mark(f, "Py_Version", &address, NULL) &&
+	    runtime_memory_u32(m, address, &hex) == 0 && hex >> 24 == 3) {
 		version_text(hex, ret);
 		return hex;
 	}
 	if (find_mark(f, "Py_GetVersion", &address, &size) &&
-	    python_code_version(m, address, size, ret) == 0)
+	    runtime_python_code_version(m, address, size, ret) == 0)
 		return version_number(ret);
 	return 0;
 }
@@ -151,14 +151,14 @@ static int find_loop(const struct file *f, const struct python_layout *l, struct
 	if ((has_cold && k->pieces != PF_PYTHON_OBJECT) || n > PYTHON_CODE_BYTES)
 		return 0;
 	code = xmalloc(n);
-	r = memory_read(m, start, code, n);
+	r = runtime_memory_read(m, start, code, n);
 	if (r < 0)
 		return r;
 	/* Without names of local symbols it is where the loop jumps to. */
-	if (!has_cold && python_code_cold(m, code, n, start, f->mapping->end, &cold, &end))
+	if (!has_cold && runtime_python_code_cold(m, code, n, start, f->mapping->end, &cold, &end))
 		add_range(ret, cold, end);
 	if (k->pieces == PF_PYTHON_OBJECT)
-		python_code_outside(code, n, l->kernel.thread_frame, k);
+		runtime_python_code_outside(code, n, l->kernel.thread_frame, k);
 	return 0;
 }
 
@@ -172,11 +172,11 @@ static int find_layout(const struct python_places *at, struct memory *m, uint32_
 	int r;
 
 	if (version >> 16 < 0x030d)
-		return python_layout_of(version, l) < 0 ? not_known(ret), 1 : 0;
-	r = memory_read(m, at->runtime, offsets, sizeof(offsets));
+		return runtime_python_layout_of(version, l) < 0 ? not_known(ret), 1 : 0;
+	r = runtime_memory_read(m, at->runtime, offsets, sizeof(offsets));
 	if (r < 0)
 		return r;
-	r = python_layout_read(offsets, sizeof(offsets), l);
+	r = runtime_python_layout_read(offsets, sizeof(offsets), l);
 	if (r == -ENOTSUP)
 		snprintf(ret->problem, sizeof(ret->problem),
 			 "CPython %s is a free-threaded build, which is not read yet",
@@ -194,8 +194,8 @@ static void keep(struct runtime_learnt *old, const struct python_layout *l,
 	if (s)
 		old->state = NULL;
 	else
-		s = python_state_new();
-	python_state_set(s, l, at);
+		s = runtime_python_state_new();
+	runtime_python_state_set(s, l, at);
 	ret->state = s;
 }
 
@@ -216,7 +216,7 @@ static int learn_runtime(const struct runtime_look *look, const struct file *f,
 	r = find_layout(&at, m, version, &l, ret);
 	if (r)
 		return MIN(r, 0);
-	r = python_layout_check(&l, &at, m, &k);
+	r = runtime_python_layout_check(&l, &at, m, &k);
 	if (r == 0)
 		r = find_loop(f, &l, m, ret, &k);
 	if (r == -EBADMSG)
@@ -254,19 +254,19 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 static void forget(void *state)
 {
-	python_state_free(state);
+	runtime_python_state_free(state);
 }
 
 static const char *const marks[] = {
 	"_PyRuntime",	      LOOP "*",	     "Py_Version",  "Py_GetVersion",
 	"PyEval_EvalFrameEx", "PyCode_Type", "PyDict_Type", NULL};
 
-const struct runtime_ops python_runtime = {
+const struct runtime_ops runtime_python_runtime = {
 	.name = "python",
 	.title = "CPython",
 	.frame_kind = FRAME_PYTHON,
 	.marks = marks,
 	.learn = learn,
-	.resolve = python_resolve,
+	.resolve = runtime_python_resolve,
 	.forget = forget,
 };

@@ -27,21 +27,22 @@ static bool is_version(const char *s)
 	return isdigit((unsigned char)s[0]) && s[1] == '.' && isdigit((unsigned char)s[2]);
 }
 
-int python_code_version(struct memory *m, uint64_t function, size_t n, char ret[static 48])
+int runtime_python_code_version(struct memory *m, uint64_t function, size_t n, char ret[static 48])
 {
 	uint8_t code[VERSION_FUNCTION_BYTES];
 	struct insn i;
 	int r;
 
 	n = MIN(n, sizeof(code));
-	r = memory_read(m, function, code, n);
+	r = runtime_memory_read(m, function, code, n);
 	if (r < 0)
 		return r;
 	for (size_t at = 0; at < n && insn_decode(code + at, n - at, &i); at += i.bytes) {
 		uint64_t address = address_of(&i, function + at + i.bytes);
 		_cleanup_free_ char *text = NULL;
 
-		if (address < 4096 || memory_string(m, address, 48, &text) < 0 || !is_version(text))
+		if (address < 4096 || runtime_memory_string(m, address, 48, &text) < 0 ||
+		    !is_version(text))
 			continue;
 		text[strcspn(text, " ")] = '\0';
 		snprintf(ret, 48, "%s", text);
@@ -98,8 +99,8 @@ static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_pyth
 }
 
 /* The first store is the way in; one right before a call or jump (_Py_CheckFunctionResult) the way out. */
-void python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
-			 struct pf_python *ret)
+void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
+				 struct pf_python *ret)
 {
 	struct insn i, next;
 	bool in = false;
@@ -195,8 +196,8 @@ static void scan_cold(struct cold *c, const uint8_t *code, size_t n)
 	}
 }
 
-bool python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t address,
-		      uint64_t limit, uint64_t *ret_start, uint64_t *ret_end)
+bool runtime_python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t address,
+			      uint64_t limit, uint64_t *ret_start, uint64_t *ret_end)
 {
 	struct cold c = {.hot_start = address, .hot_end = address + n};
 	_cleanup_free_ uint8_t *cold = NULL;
@@ -207,7 +208,7 @@ bool python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t 
 	/* It ends where the hot part begins, at the latest. */
 	most = MIN((c.start < address ? address : limit) - c.start, (uint64_t)PYTHON_CODE_BYTES);
 	cold = xmalloc(most);
-	if (memory_read(m, c.start, cold, most) < 0)
+	if (runtime_memory_read(m, c.start, cold, most) < 0)
 		return false;
 	scan_cold(&c, cold, most);
 	*ret_start = c.start;

@@ -36,9 +36,9 @@ static void change(const struct change *c)
 
 static void walk_and_name(void)
 {
-	struct python_state *s = python_state_new();
+	struct python_state *s = runtime_python_state_new();
 
-	python_state_set(s, &image.layout, &image.at);
+	runtime_python_state_set(s, &image.layout, &image.at);
 	host_begin(THREAD_POINTER);
 	for (uint64_t sp = INNER; sp < STACK + STACK_BYTES; sp += 0x100)
 		host_activation(&image.kernel, LOOP_AT, sp, sp + 0x100);
@@ -52,10 +52,10 @@ static void walk_and_name(void)
 
 		image.memory.budget_bytes = MEMORY_BUDGET;
 		if (f.kind == PF_FRAME_RUNTIME && f.type != PF_TYPE_TROUBLE)
-			python_resolve(s, &image.memory, &w, NULL, &names);
+			runtime_python_resolve(s, &image.memory, &w, NULL, &names);
 		runtime_names_done(&names);
 	}
-	python_state_free(s);
+	runtime_python_state_free(s);
 }
 
 static void read_bytes(const uint8_t *data, size_t n)
@@ -67,12 +67,13 @@ static void read_bytes(const uint8_t *data, size_t n)
 	char version[48];
 
 	memcpy(offsets + 8, data, MIN(n, sizeof(offsets) - 8));
-	python_layout_read(offsets, sizeof(offsets), &l);
-	python_code_outside(data, n, 0x18, &k);
-	python_code_cold(&image.memory, data, n, HEAP + 0x8000, HEAP + HEAP_BYTES, &start, &end);
-	python_code_version(&image.memory, HEAP + 0x8000, 256, version);
+	runtime_python_layout_read(offsets, sizeof(offsets), &l);
+	runtime_python_code_outside(data, n, 0x18, &k);
+	runtime_python_code_cold(&image.memory, data, n, HEAP + 0x8000, HEAP + HEAP_BYTES, &start,
+				 &end);
+	runtime_python_code_version(&image.memory, HEAP + 0x8000, 256, version);
 	for (unsigned minor = IMAGE_MINOR_FIRST; minor <= IMAGE_MINOR_LAST; minor++)
-		python_line(minor, data, n, 1, (int)n);
+		runtime_python_line(minor, data, n, 1, (int)n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

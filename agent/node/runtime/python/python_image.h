@@ -292,12 +292,12 @@ static inline void image_layout(unsigned minor)
 	uint64_t words[OFFSETS_WORDS];
 
 	if (minor <= 12) {
-		if (python_layout_of(3u << 24 | minor << 16, &image.layout) < 0)
+		if (runtime_python_layout_of(3u << 24 | minor << 16, &image.layout) < 0)
 			abort();
 		return;
 	}
 	image_offsets(minor, words);
-	if (python_layout_read((uint8_t *)words, sizeof(words), &image.layout) < 0)
+	if (runtime_python_layout_read((uint8_t *)words, sizeof(words), &image.layout) < 0)
 		abort();
 }
 
@@ -351,5 +351,5 @@ static inline void image_make(unsigned minor)
 static inline int image_check(void)
 {
 	image.memory.budget_bytes = MEMORY_BUDGET;
-	return python_layout_check(&image.layout, &image.at, &image.memory, &image.kernel);
+	return runtime_python_layout_check(&image.layout, &image.at, &image.memory, &image.kernel);
 }

@@ -102,7 +102,7 @@ static const struct python_layout layouts[] = {
 		    .size_first = 28}}, /* co_framesize */
 };
 
-int python_layout_of(uint32_t hexversion, struct python_layout *ret)
+int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layouts); i++)
 		if (hexversion >> 24 == 3 && (hexversion >> 16 & 0xff) == layouts[i].minor) {
@@ -240,7 +240,7 @@ static int read_frame(const struct words *w, size_t at, struct python_layout *l)
 	return 0;
 }
 
-int python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *ret)
+int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *ret)
 {
 	uint64_t items[PYTHON_OFFSETS_BYTES / 8];
 	struct words w = {items, MIN(n, sizeof(items)) / 8};
@@ -303,7 +303,7 @@ static int read_interpreters(struct check *c, uint64_t first)
 			return 0;
 		}
 		c->interpreters[c->n_interpreters++] = at;
-		r = memory_u64(c->m, at + c->l->kernel.interpreter_next, &at);
+		r = runtime_memory_u64(c->m, at + c->l->kernel.interpreter_next, &at);
 	}
 	return r < 0 ? -EBADMSG : is_interpreter(c, c->main) ? 0 : -EBADMSG;
 }
@@ -316,18 +316,19 @@ static int check_frame(struct check *c, uint64_t thread)
 	uint64_t at, code, type, tags = c->l->minor >= 14 ? 7 : 0;
 	uint8_t last = 0;
 
-	if (memory_u64(c->m, thread + k->thread_frame, &at) < 0 ||
-	    (by_cframe && at && memory_u64(c->m, at + k->cframe_frame, &at) < 0))
+	if (runtime_memory_u64(c->m, thread + k->thread_frame, &at) < 0 ||
+	    (by_cframe && at && runtime_memory_u64(c->m, at + k->cframe_frame, &at) < 0))
 		return -EBADMSG;
 	if (!at)
 		return 0;
-	if ((k->pieces >= PF_PYTHON_CFRAME && memory_u8(c->m, at + k->frame_last, &last) < 0) ||
+	if ((k->pieces >= PF_PYTHON_CFRAME &&
+	     runtime_memory_u8(c->m, at + k->frame_last, &last) < 0) ||
 	    last > PF_PYTHON_OWNER_SHIM + 1)
 		return -EBADMSG;
 	if (last >= PF_PYTHON_OWNER_SHIM) /* no code of the program */
 		return 0;
-	if (memory_u64(c->m, at + k->frame_code, &code) < 0 ||
-	    memory_u64(c->m, (code & ~tags) + OBJECT_TYPE, &type) < 0 ||
+	if (runtime_memory_u64(c->m, at + k->frame_code, &code) < 0 ||
+	    runtime_memory_u64(c->m, (code & ~tags) + OBJECT_TYPE, &type) < 0 ||
 	    (c->at->code_type && type != c->at->code_type))
 		return -EBADMSG;
 	c->saw_frame = true;
@@ -338,14 +339,15 @@ static int check_threads(struct check *c, uint64_t interpreter)
 {
 	uint64_t thread, owner;
 
-	if (memory_u64(c->m, interpreter + c->l->kernel.interpreter_threads, &thread) < 0)
+	if (runtime_memory_u64(c->m, interpreter + c->l->kernel.interpreter_threads, &thread) < 0)
 		return -EBADMSG;
 	if (!thread && interpreter == c->main)
 		return -EAGAIN;
 	for (size_t i = 0; thread && i < THREADS_MAX; i++) {
-		if (memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) < 0 ||
+		if (runtime_memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) <
+			    0 ||
 		    owner != interpreter || check_frame(c, thread) < 0 ||
-		    memory_u64(c->m, thread + c->l->kernel.thread_next, &thread) < 0)
+		    runtime_memory_u64(c->m, thread + c->l->kernel.thread_next, &thread) < 0)
 			return -EBADMSG;
 	}
 	return 0;
@@ -358,14 +360,15 @@ static uint64_t find_holder(const struct check *c)
 
 	if (!c->l->runtime_holder) {
 		if (!c->l->interpreter_gil ||
-		    memory_u64(c->m, c->main + c->l->interpreter_gil, &at) < 0 || !at)
+		    runtime_memory_u64(c->m, c->main + c->l->interpreter_gil, &at) < 0 || !at)
 			return 0;
 		at += c->l->gil_holder;
 	}
-	if (memory_u64(c->m, at, &thread) < 0)
+	if (runtime_memory_u64(c->m, at, &thread) < 0)
 		return 0;
-	if (thread && (memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) < 0 ||
-		       !is_interpreter(c, owner)))
+	if (thread &&
+	    (runtime_memory_u64(c->m, thread + c->l->kernel.thread_interpreter, &owner) < 0 ||
+	     !is_interpreter(c, owner)))
 		return 0;
 	return at;
 }
@@ -376,7 +379,7 @@ static int check_once(struct check *c, uint64_t head)
 	int r;
 
 	c->n_interpreters = 0;
-	if (memory_read(c->m, head, pair, sizeof(pair)) < 0)
+	if (runtime_memory_read(c->m, head, pair, sizeof(pair)) < 0)
 		return -EBADMSG;
 	if (!pair[0] || !pair[1])
 		return -EAGAIN;
@@ -394,11 +397,11 @@ static int find_thread_id(const struct check *c, uint16_t *ret)
 
 	if (c->l->n_thread_ids < 2)
 		return 0;
-	if (memory_u64(c->m, c->main + c->l->kernel.interpreter_threads, &thread) < 0)
+	if (runtime_memory_u64(c->m, c->main + c->l->kernel.interpreter_threads, &thread) < 0)
 		return -EBADMSG;
 	for (size_t i = 0; i < c->l->n_thread_ids; i++)
-		if (memory_u64(c->m, thread + c->l->thread_ids[i], &id) == 0 &&
-		    memory_u64(c->m, id, &self) == 0 && self == id) {
+		if (runtime_memory_u64(c->m, thread + c->l->thread_ids[i], &id) == 0 &&
+		    runtime_memory_u64(c->m, id, &self) == 0 && self == id) {
 			*ret = c->l->thread_ids[i];
 			return 0;
 		}
@@ -407,8 +410,8 @@ static int find_thread_id(const struct check *c, uint16_t *ret)
 
 #define CHECKS_MAX 20 /* it runs on meanwhile: one look in some meets a frame that is just going */
 
-int python_layout_check(const struct python_layout *l, const struct python_places *at,
-			struct memory *m, struct pf_python *ret)
+int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
+				struct memory *m, struct pf_python *ret)
 {
 	struct check c = {.l = l, .at = at, .m = m};
 	struct pf_python k = l->kernel;

@@ -87,7 +87,8 @@ static uint32_t line_of_locations(const uint8_t *table, size_t n, int64_t line, 
 	return 0;
 }
 
-uint32_t python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t first_line, int unit)
+uint32_t runtime_python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t first_line,
+			     int unit)
 {
 	if (unit < 0)
 		return first_line;

@@ -38,7 +38,7 @@ struct python_state {
 	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: both */
 };
 
-struct python_state *python_state_new(void)
+struct python_state *runtime_python_state_new(void)
 {
 	return xcalloc(1, sizeof(struct python_state));
 }
@@ -60,7 +60,7 @@ static void drop(struct python_state *s, struct code *c)
 	code_free(s, c);
 }
 
-struct python_state *python_state_free(struct python_state *s)
+struct python_state *runtime_python_state_free(struct python_state *s)
 {
 	struct code *c, *next;
 
@@ -72,8 +72,8 @@ struct python_state *python_state_free(struct python_state *s)
 	return NULL;
 }
 
-void python_state_set(struct python_state *s, const struct python_layout *l,
-		      const struct python_places *at)
+void runtime_python_state_set(struct python_state *s, const struct python_layout *l,
+			      const struct python_places *at)
 {
 	s->layout = *l;
 	s->at = *at;
@@ -100,7 +100,7 @@ static int read_head(const struct python_state *s, struct memory *m, uint64_t wo
 {
 	uint64_t counts[PF_PYTHON_COUNTS], hash;
 	size_t offset = s->layout.kernel.code_counts;
-	int r = memory_read(m, PF_PYTHON_ADDRESS(word), ret->bytes, sizeof(ret->bytes));
+	int r = runtime_memory_read(m, PF_PYTHON_ADDRESS(word), ret->bytes, sizeof(ret->bytes));
 
 	if (r < 0)
 		return r;
@@ -108,7 +108,8 @@ static int read_head(const struct python_state *s, struct memory *m, uint64_t wo
 		return -EINVAL;
 	if (s->at.code_type && head_word(ret, OBJECT_TYPE) != s->at.code_type)
 		return -ESTALE;
-	r = memory_u64(m, head_word(ret, s->layout.kernel.code_name) + PF_PYTHON_HASH, &hash);
+	r = runtime_memory_u64(m, head_word(ret, s->layout.kernel.code_name) + PF_PYTHON_HASH,
+			       &hash);
 	if (r < 0)
 		return r;
 	memcpy(counts, ret->bytes + offset, sizeof(counts));
@@ -118,7 +119,7 @@ static int read_head(const struct python_state *s, struct memory *m, uint64_t wo
 static int read_lines(struct memory *m, struct code *c)
 {
 	uint64_t n;
-	int r = memory_u64(m, c->lines_at + BYTES_SIZE, &n);
+	int r = runtime_memory_u64(m, c->lines_at + BYTES_SIZE, &n);
 
 	if (r < 0)
 		return r;
@@ -128,7 +129,7 @@ static int read_lines(struct memory *m, struct code *c)
 	if (n == 0 || c->no_lines)
 		return 0;
 	c->lines = xmalloc(n);
-	r = memory_read(m, c->lines_at + BYTES_DATA, c->lines, n);
+	r = runtime_memory_read(m, c->lines_at + BYTES_DATA, c->lines, n);
 	if (r == 0)
 		c->n_lines = n;
 	return r;
@@ -149,11 +150,11 @@ static char *module_of_file(const char *file)
 static int read_name(const struct python_state *s, struct memory *m, struct code *c)
 {
 	_cleanup_free_ char *module = NULL, *name = NULL;
-	int r = python_string(m, &s->layout, c->name_at, &name);
+	int r = runtime_python_string(m, &s->layout, c->name_at, &name);
 
 	if (r < 0)
 		return r;
-	r = python_module(m, &s->layout, &s->at, c->key.globals, &module);
+	r = runtime_python_module(m, &s->layout, &s->at, c->key.globals, &module);
 	if (r == -E2BIG)
 		return r;
 	if (r < 0)
@@ -164,7 +165,7 @@ static int read_name(const struct python_state *s, struct memory *m, struct code
 
 static int read_code(const struct python_state *s, struct memory *m, struct code *c)
 {
-	int r = python_string(m, &s->layout, c->file_at, &c->file);
+	int r = runtime_python_string(m, &s->layout, c->file_at, &c->file);
 
 	if (r == 0)
 		r = read_lines(m, c);
@@ -251,8 +252,8 @@ static int find_code(struct python_state *s, struct memory *m, const struct runt
 	return 0;
 }
 
-int python_resolve(void *state, struct memory *m, const struct runtime_words *frame,
-		   const struct runtime_words *caller, struct runtime_names *ret)
+int runtime_python_resolve(void *state, struct memory *m, const struct runtime_words *frame,
+			   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	struct python_state *s = state;
 	uint32_t unit = PF_PYTHON_HIGH(frame->b);
@@ -267,8 +268,8 @@ int python_resolve(void *state, struct memory *m, const struct runtime_words *fr
 	if (!c->name)
 		return 0;
 	if (unit != PF_PYTHON_UNIT_UNKNOWN && !c->no_lines)
-		line = python_line(s->layout.minor, c->lines, c->n_lines, c->first_line,
-				   (int)unit - 1);
+		line = runtime_python_line(s->layout.minor, c->lines, c->n_lines, c->first_line,
+					   (int)unit - 1);
 	runtime_names_add(ret, xstrdup(c->name), xstrdup(c->file), line, false);
 	return 0;
 }

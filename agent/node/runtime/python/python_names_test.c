@@ -15,10 +15,10 @@ static struct python_state *python;
 
 static bool make(unsigned minor)
 {
-	python_state_free(python);
-	python = python_state_new();
+	runtime_python_state_free(python);
+	python = runtime_python_state_new();
 	image_make(minor);
-	python_state_set(python, &image.layout, &image.at);
+	runtime_python_state_set(python, &image.layout, &image.at);
 	return true;
 }
 #define FOR_MINORS(minor)                                                                          \
@@ -27,7 +27,7 @@ static bool make(unsigned minor)
 static int teardown(void **state)
 {
 	(void)state;
-	python = python_state_free(python);
+	python = runtime_python_state_free(python);
 	return 0;
 }
 
@@ -41,7 +41,7 @@ static struct runtime_words words(uint64_t code, int unit)
 static int name(struct runtime_words w, struct runtime_names *ret)
 {
 	image.memory.budget_bytes = MEMORY_BUDGET;
-	return python_resolve(python, &image.memory, &w, NULL, ret);
+	return runtime_python_resolve(python, &image.memory, &w, NULL, ret);
 }
 
 static void expect(struct runtime_words w, const char *want, uint32_t line)
@@ -229,7 +229,8 @@ static void strings_of_all_kinds(void **state)
 			uint64_t at =
 				put_string_of(cases[i].data, cases[i].n, cases[i].kind, false);
 
-			assert_int_equal(python_string(&image.memory, &image.layout, at, &text), 0);
+			assert_int_equal(
+				runtime_python_string(&image.memory, &image.layout, at, &text), 0);
 			assert_string_equal(text, cases[i].want);
 		}
 	}
@@ -244,15 +245,19 @@ static void strings_that_are_none(void **state)
 		char *text = NULL;
 
 		put_u32(at + 32, 3u << 2 | 1u << 5); /* three bytes a character */
-		assert_int_equal(python_string(&image.memory, &image.layout, at, &text), -EBADMSG);
+		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
+				 -EBADMSG);
 		put_u32(at + 32, 1u << 2); /* not compact */
-		assert_int_equal(python_string(&image.memory, &image.layout, at, &text), -EBADMSG);
+		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
+				 -EBADMSG);
 		put_u32(at + 32, 1u << 2 | 1u << 5 | 1u << 6);
 		put_u64(at + 16, UINT64_MAX);
-		assert_int_equal(python_string(&image.memory, &image.layout, at, &text), -EBADMSG);
+		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
+				 -EBADMSG);
 		put_u64(at + 16, 100000); /* is cut, but not even that much is there */
 		put_u64(image.code_g + image.layout.code_file, at);
-		assert_int_equal(python_string(&image.memory, &image.layout, 0, &text), -EBADMSG);
+		assert_int_equal(runtime_python_string(&image.memory, &image.layout, 0, &text),
+				 -EBADMSG);
 		assert_null(text);
 	}
 }
@@ -299,20 +304,20 @@ static void lines_of_every_format(void **state)
 	static const uint8_t locations[] = {0x80, 0, 0xf1, 0x4c, 2, 0, 0, 0, 0xf8, 0xd8, 0, 0};
 
 	(void)state;
-	assert_int_equal(python_line(9, lnotab, sizeof(lnotab), 10, 0), 10);
-	assert_int_equal(python_line(9, lnotab, sizeof(lnotab), 10, 1), 11);
-	assert_int_equal(python_line(9, lnotab, sizeof(lnotab), 10, 3), 10);
-	assert_int_equal(python_line(10, ranges, sizeof(ranges), 10, 0), 11);
-	assert_int_equal(python_line(10, ranges, sizeof(ranges), 10, 1), 0);
-	assert_int_equal(python_line(10, ranges, sizeof(ranges), 10, 3), 12);
-	assert_int_equal(python_line(10, ranges, sizeof(ranges), 10, 4), 0);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 0), 10);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 1), 80);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 2), 80);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 3), 0);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 4), 81);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, 5), 0);
-	assert_int_equal(python_line(11, locations, sizeof(locations), 10, -1), 10);
+	assert_int_equal(runtime_python_line(9, lnotab, sizeof(lnotab), 10, 0), 10);
+	assert_int_equal(runtime_python_line(9, lnotab, sizeof(lnotab), 10, 1), 11);
+	assert_int_equal(runtime_python_line(9, lnotab, sizeof(lnotab), 10, 3), 10);
+	assert_int_equal(runtime_python_line(10, ranges, sizeof(ranges), 10, 0), 11);
+	assert_int_equal(runtime_python_line(10, ranges, sizeof(ranges), 10, 1), 0);
+	assert_int_equal(runtime_python_line(10, ranges, sizeof(ranges), 10, 3), 12);
+	assert_int_equal(runtime_python_line(10, ranges, sizeof(ranges), 10, 4), 0);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 0), 10);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 1), 80);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 2), 80);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 3), 0);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 4), 81);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, 5), 0);
+	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, -1), 10);
 }
 
 /* Bytes that are no table: it ends, and says nothing beyond. */
@@ -328,7 +333,7 @@ static void lines_of_anything(void **state)
 		for (size_t i = 0; i < ARRAY_SIZE(bytes); i++)
 			for (size_t n = 0; n <= 4; n++)
 				for (int unit = -1; unit < 300; unit++)
-					python_line(minor, bytes[i], n, 1, unit);
+					runtime_python_line(minor, bytes[i], n, 1, unit);
 }
 
 int main(void)

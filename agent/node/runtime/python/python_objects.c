@@ -36,7 +36,7 @@ static void put_utf8(struct buf *b, uint32_t c)
 	}
 }
 
-/* Characters of 1, 2 or 4 bytes. Surrogates and NUL become U+FFFD; text_clean does the rest. */
+/* Characters of 1, 2 or 4 bytes. Surrogates and NUL become U+FFFD; elf_text_clean does the rest. */
 static char *utf8_of(const uint8_t *data, size_t n, unsigned kind)
 {
 	_cleanup_buf_ struct buf b = {};
@@ -51,14 +51,14 @@ static char *utf8_of(const uint8_t *data, size_t n, unsigned kind)
 	return buf_steal(&b);
 }
 
-int python_string(struct memory *m, const struct python_layout *l, uint64_t at, char **ret)
+int runtime_python_string(struct memory *m, const struct python_layout *l, uint64_t at, char **ret)
 {
 	uint8_t head[STRING_HEAD_BYTES];
 	_cleanup_free_ uint8_t *data = NULL;
 	uint64_t length;
 	uint32_t state;
 	unsigned kind;
-	int r = at ? memory_read(m, at, head, sizeof(head)) : -EBADMSG;
+	int r = at ? runtime_memory_read(m, at, head, sizeof(head)) : -EBADMSG;
 
 	if (r < 0)
 		return r;
@@ -69,8 +69,8 @@ int python_string(struct memory *m, const struct python_layout *l, uint64_t at, 
 		return -EBADMSG;
 	length = MIN(length, (uint64_t)PYTHON_STRING_MAX);
 	data = xmalloc(length * kind + 1);
-	r = memory_read(m, at + (STATE_ASCII(state) ? l->string_ascii : l->string_compact), data,
-			length * kind);
+	r = runtime_memory_read(m, at + (STATE_ASCII(state) ? l->string_ascii : l->string_compact),
+				data, length * kind);
 	if (r < 0)
 		return r;
 	*ret = utf8_of(data, length, kind);
@@ -94,7 +94,7 @@ struct entries {
 static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
 {
 	uint64_t head[5], width;
-	int r = memory_read(m, keys, head, sizeof(head));
+	int r = runtime_memory_read(m, keys, head, sizeof(head));
 
 	if (r < 0)
 		return r;
@@ -114,7 +114,7 @@ static int entries_of(struct memory *m, uint64_t keys, struct entries *ret)
 {
 	uint8_t head[32];
 	uint64_t n;
-	int r = memory_read(m, keys, head, sizeof(head));
+	int r = runtime_memory_read(m, keys, head, sizeof(head));
 
 	if (r < 0)
 		return r;
@@ -132,7 +132,7 @@ static int find_name(struct memory *m, const struct python_layout *l, const stru
 		     char **ret)
 {
 	uint8_t bytes[ENTRIES_MAX * 24];
-	int r = memory_read(m, e->at, bytes, (size_t)e->n * e->bytes);
+	int r = runtime_memory_read(m, e->at, bytes, (size_t)e->n * e->bytes);
 
 	for (size_t i = 0; r == 0 && i < e->n; i++) {
 		_cleanup_free_ char *key = NULL;
@@ -141,20 +141,20 @@ static int find_name(struct memory *m, const struct python_layout *l, const stru
 		memcpy(pair, bytes + i * e->bytes + e->key, sizeof(pair));
 		if (!pair[0])
 			continue;
-		r = python_string(m, l, pair[0], &key);
+		r = runtime_python_string(m, l, pair[0], &key);
 		if (r == 0 && streq(key, "__name__"))
-			return python_string(m, l, pair[1], ret);
+			return runtime_python_string(m, l, pair[1], ret);
 		r = r == -E2BIG ? r : 0; /* another kind of key */
 	}
 	return r < 0 ? r : -ENOENT;
 }
 
-int python_module(struct memory *m, const struct python_layout *l, const struct python_places *p,
-		  uint64_t dict, char **ret)
+int runtime_python_module(struct memory *m, const struct python_layout *l,
+			  const struct python_places *p, uint64_t dict, char **ret)
 {
 	uint64_t head[DICT_HEAD_BYTES / 8];
 	struct entries e = {0};
-	int r = memory_read(m, dict, head, sizeof(head));
+	int r = runtime_memory_read(m, dict, head, sizeof(head));
 
 	if (r < 0)
 		return r;

@@ -610,7 +610,7 @@ static void versions_that_are_not_known(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(hexversions); i++)
-		assert_int_equal(python_layout_of(hexversions[i], &l), -ENOENT);
+		assert_int_equal(runtime_python_layout_of(hexversions[i], &l), -ENOENT);
 }
 
 static void offsets_that_a_process_tells(void **state)
@@ -621,7 +621,7 @@ static void offsets_that_a_process_tells(void **state)
 	(void)state;
 	for (unsigned minor = 13; minor <= 15; minor++) {
 		image_offsets(minor, w);
-		assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), 0);
+		assert_int_equal(runtime_python_layout_read((uint8_t *)w, sizeof(w), &l), 0);
 		assert_int_equal(l.runtime_interpreters, minor == 13 ? 632 : 808);
 		assert_int_equal(l.kernel.interpreter_next, minor == 13 ? 7264 : 7272);
 		assert_int_equal(l.kernel.interpreter_threads, 7344);
@@ -636,11 +636,11 @@ static void offsets_that_a_process_tells(void **state)
 		assert_int_equal(l.kernel.code_instructions, minor == 13 ? 200 : 208);
 	}
 	w[2] = 1;
-	assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), -ENOTSUP);
+	assert_int_equal(runtime_python_layout_read((uint8_t *)w, sizeof(w), &l), -ENOTSUP);
 	w[2] = 0;
 	w[0]++;
-	assert_int_equal(python_layout_read((uint8_t *)w, sizeof(w), &l), -EBADMSG);
-	assert_int_equal(python_layout_read((uint8_t *)w, 100, &l), -EBADMSG);
+	assert_int_equal(runtime_python_layout_read((uint8_t *)w, sizeof(w), &l), -EBADMSG);
+	assert_int_equal(runtime_python_layout_read((uint8_t *)w, 100, &l), -EBADMSG);
 }
 
 /* Any word wrong: refused, or it has no bearing; never read outside, nor taken over blindly. */
@@ -654,7 +654,7 @@ static void damaged_offsets(void **state)
 		for (size_t i = 0; i < OFFSETS_WORDS; i++) {
 			image_offsets(minor, w);
 			w[i] = UINT64_MAX;
-			if (python_layout_read((uint8_t *)w, sizeof(w), &l) == 0)
+			if (runtime_python_layout_read((uint8_t *)w, sizeof(w), &l) == 0)
 				assert_true(l.kernel.thread_bytes <= PF_PYTHON_READ &&
 					    l.kernel.frame_bytes <= PF_PYTHON_READ);
 		}
@@ -676,16 +676,18 @@ static void a_version_in_machine_code(void **state)
 	put(text, "3.8.18 (default, Dec  1 2026)", 30);
 	memcpy(relative + 3, &distance, 4);
 	put(at, relative, sizeof(relative));
-	assert_int_equal(python_code_version(&image.memory, at, sizeof(relative), version), 0);
+	assert_int_equal(runtime_python_code_version(&image.memory, at, sizeof(relative), version),
+			 0);
 	assert_string_equal(version, "3.8.18");
 	memcpy(absolute + 1, &address, 4);
 	put(at, absolute, sizeof(absolute));
-	assert_int_equal(python_code_version(&image.memory, at, sizeof(absolute), version), 0);
+	assert_int_equal(runtime_python_code_version(&image.memory, at, sizeof(absolute), version),
+			 0);
 	assert_string_equal(version, "3.8.18");
 	put(text, "no version", 11);
-	assert_int_equal(python_code_version(&image.memory, at, sizeof(absolute), version),
+	assert_int_equal(runtime_python_code_version(&image.memory, at, sizeof(absolute), version),
 			 -ENOENT);
-	assert_int_equal(python_code_version(&image.memory, 0, 64, version), -EFAULT);
+	assert_int_equal(runtime_python_code_version(&image.memory, 0, 64, version), -EFAULT);
 }
 
 static void where_the_frame_is_not_the_threads(void **state)
@@ -704,14 +706,14 @@ static void where_the_frame_is_not_the_threads(void **state)
 	struct pf_python k = {0};
 
 	(void)state;
-	python_code_outside(code, sizeof(code), 0x18, &k);
+	runtime_python_code_outside(code, sizeof(code), 0x18, &k);
 	assert_int_equal(k.outside[0].start, 0);
 	assert_int_equal(k.outside[0].end, 6);
 	assert_int_equal(k.outside[1].start, 12);
 	assert_int_equal(k.outside[1].end, 19);
 	assert_int_equal(k.outside[2].start, 20);
 	assert_int_equal(k.outside[2].end, 22);
-	python_code_outside(code, sizeof(code), 0x20, &k);
+	runtime_python_code_outside(code, sizeof(code), 0x20, &k);
 	assert_int_equal(k.outside[0].end, 0);
 }
 
@@ -731,13 +733,13 @@ static void a_cold_part_ends_where_jumps_lead_elsewhere(void **state)
 		put(at, "\x90", 1);
 	put(cold, back, sizeof(back));
 	put(hot, code, sizeof(code));
-	assert_true(python_code_cold(&image.memory, code, sizeof(code), hot, HEAP + HEAP_BYTES,
-				     &start, &end));
+	assert_true(runtime_python_code_cold(&image.memory, code, sizeof(code), hot,
+					     HEAP + HEAP_BYTES, &start, &end));
 	assert_int_equal(start, cold);
 	assert_int_equal(end, cold + 7);
 	code[1] = 0x05; /* syscall is no jump */
-	assert_false(python_code_cold(&image.memory, code, sizeof(code), hot, HEAP + HEAP_BYTES,
-				      &start, &end));
+	assert_false(runtime_python_code_cold(&image.memory, code, sizeof(code), hot,
+					      HEAP + HEAP_BYTES, &start, &end));
 }
 
 /* For a group of tests: as on a kernel on which the walk looks up what is mapped. */

@@ -21,18 +21,18 @@ struct known {
 	struct cgroup_ref ref;
 	bool by_event; /* made before our eyes, not found by a scan */
 	bool removed;
-	struct owner *owner;	    /* also after the end, for late samples */
-	uint64_t until_ns;	    /* UINT64_MAX while selected */
-	struct procs_filter filter; /* event_mask 0: not in it */
+	struct owner *owner;		/* also after the end, for late samples */
+	uint64_t until_ns;		/* UINT64_MAX while selected */
+	struct container_filter filter; /* event_mask 0: not in it */
 	UT_hash_handle hh;
 };
 
-struct procs {
+struct containers {
 	struct plan *plan;
 	struct planned planned; /* the plan's containers and pods */
 	struct known *known;
 	struct cap *caps;
-	struct procs_filter *filter;
+	struct container_filter *filter;
 	size_t n_filter, cap_filter;
 	size_t n_ended;
 	/* Of cgroup_ref, the least of planned containers' cgroups; 0: none yet. */
@@ -41,24 +41,24 @@ struct procs {
 	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
 };
 
-int procs_new(struct procs **ret)
+int proc_containers_new(struct containers **ret)
 {
-	struct procs *p = xcalloc(1, sizeof(*p));
+	struct containers *p = xcalloc(1, sizeof(*p));
 
 	p->next_ns = UINT64_MAX;
 	*ret = p;
 	return 0;
 }
 
-static void forget(struct procs *p, struct known *k)
+static void forget(struct containers *p, struct known *k)
 {
 	HASH_DEL(p->known, k);
 	p->n_ended -= k->removed;
-	owner_unref(k->owner);
+	proc_owner_unref(k->owner);
 	free(k);
 }
 
-struct procs *procs_free(struct procs *p)
+struct containers *proc_containers_free(struct containers *p)
 {
 	struct known *k, *ktmp;
 
@@ -66,20 +66,20 @@ struct procs *procs_free(struct procs *p)
 		return NULL;
 	HASH_ITER (hh, p->known, k, ktmp)
 		forget(p, k);
-	caps_done(&p->caps);
-	planned_done(&p->planned);
+	proc_caps_done(&p->caps);
+	proc_planned_done(&p->planned);
 	plan_free(p->plan);
 	free(p->filter);
 	free(p);
 	return NULL;
 }
 
-const struct plan *procs_plan(const struct procs *p)
+const struct plan *proc_containers_plan(const struct containers *p)
 {
 	return p->plan;
 }
 
-static struct known *find_known(const struct procs *p, uint64_t id)
+static struct known *find_known(const struct containers *p, uint64_t id)
 {
 	struct known *k;
 
@@ -91,14 +91,14 @@ static struct known *find_known(const struct procs *p, uint64_t id)
 
 struct verdict {
 	struct owner *owner; /* one reference, or NULL */
-	struct procs_filter filter;
+	struct container_filter filter;
 };
 
 /*
  * Two nodes of one kernel (kind) may run static pods of the same hash: then the path does not
  * tell whose a pod-level cgroup is.
  */
-static bool pod_is_ambiguous(const struct procs *p, const struct known *k)
+static bool pod_is_ambiguous(const struct containers *p, const struct known *k)
 {
 	unsigned n = 0;
 
@@ -124,12 +124,12 @@ static unsigned capped(const struct cap *c, unsigned hz)
 }
 
 /* container_id "": the pod itself. */
-static struct procs_filter filter_of_pod(const struct procs *p, const struct plan_pod *pod,
-					 const char *container_id)
+static struct container_filter filter_of_pod(const struct containers *p, const struct plan_pod *pod,
+					     const char *container_id)
 {
-	const struct cap *cap = caps_of(p->caps, container_id);
+	const struct cap *cap = proc_caps_of(p->caps, container_id);
 
-	return (struct procs_filter){
+	return (struct container_filter){
 		.event_mask = pod->arm_event_mask,
 		.sample_hz = capped(cap, pod->arm_sample_hz),
 		.settings = pod->arm_settings,
@@ -139,12 +139,12 @@ static struct procs_filter filter_of_pod(const struct procs *p, const struct pla
 	};
 }
 
-static struct procs_filter filter_of_container(const struct procs *p,
-					       const struct plan_container *c)
+static struct container_filter filter_of_container(const struct containers *p,
+						   const struct plan_container *c)
 {
-	const struct cap *cap = caps_of(p->caps, c->id);
+	const struct cap *cap = proc_caps_of(p->caps, c->id);
 
-	return (struct procs_filter){
+	return (struct container_filter){
 		.event_mask = c->event_mask,
 		.sample_hz = capped(cap, c->sample_hz),
 		.settings = c->settings,
@@ -155,7 +155,7 @@ static struct procs_filter filter_of_container(const struct procs *p,
 }
 
 /* A container that the API server does not name: just started, or the sandbox. */
-static void judge_unnamed(struct procs *p, const struct known *k, const struct plan_pod *pod,
+static void judge_unnamed(struct containers *p, const struct known *k, const struct plan_pod *pod,
 			  uint64_t now_ns, struct verdict *v)
 {
 	if (!k->by_event && !has_unstarted(pod))
@@ -164,8 +164,8 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
 		return;
 	p->next_ns = MIN(p->next_ns, k->seen_ns + UNNAMED_NS);
 	v->filter = filter_of_pod(p, pod, k->ref.container_id);
-	v->owner =
-		owner_make(p->plan, pod, NULL, k->ref.container_id, v->filter.off_keep, k->owner);
+	v->owner = proc_owner_make(p->plan, pod, NULL, k->ref.container_id, v->filter.off_keep,
+				   k->owner);
 }
 
 /*
@@ -173,7 +173,7 @@ static void judge_unnamed(struct procs *p, const struct known *k, const struct p
  * name it is the outermost, and all of a node lie equally deep, also when it is a container itself: what is below that is
  * nobody's, should the one of that name have ended before this agent began.
  */
-static bool is_outermost(struct procs *p, const struct known *k, unsigned *pods_depth)
+static bool is_outermost(struct containers *p, const struct known *k, unsigned *pods_depth)
 {
 	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
@@ -185,16 +185,17 @@ static bool is_outermost(struct procs *p, const struct known *k, unsigned *pods_
 }
 
 /* A container's id is nobody else's; a static pod's hash may be that of a node around this one. */
-static void note_depth(struct procs *p, const struct known *k)
+static void note_depth(struct containers *p, const struct known *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
 	p->pods_depth = k->ref.pods_depth; /* more it is not: is_outermost */
 }
 
-static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
+static void judge_of_pod(struct containers *p, const struct known *k, uint64_t now_ns,
+			 struct verdict *v)
 {
-	struct planned_pod *planned = planned_pod(&p->planned, k->ref.pod_uid);
+	struct planned_pod *planned = proc_planned_pod(&p->planned, k->ref.pod_uid);
 	const struct plan_pod *pod = planned ? planned->pod : NULL;
 
 	if (!pod || !is_outermost(p, k, &planned->pods_depth) || !pod->arm_pod ||
@@ -206,7 +207,7 @@ static void judge_of_pod(struct procs *p, const struct known *k, uint64_t now_ns
 		v->filter = filter_of_pod(p, pod, "");
 }
 
-static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struct verdict *v)
+static void judge(struct containers *p, const struct known *k, uint64_t now_ns, struct verdict *v)
 {
 	const struct known *parent = find_known(p, k->parent_id);
 	struct planned_container *c;
@@ -216,30 +217,32 @@ static void judge(struct procs *p, const struct known *k, uint64_t now_ns, struc
 		return;
 	/* What is below a container is its own, whatever it is called: a cluster inside a container, too. */
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
-		v->owner = owner_ref(parent->owner);
+		v->owner = proc_owner_ref(parent->owner);
 		v->filter = parent->filter;
 		return;
 	}
-	c = k->ref.container_id[0] ? planned_container(&p->planned, k->ref.container_id) : NULL;
+	c = k->ref.container_id[0] ? proc_planned_container(&p->planned, k->ref.container_id)
+				   : NULL;
 	if (!c) {
 		judge_of_pod(p, k, now_ns, v);
 	} else if (is_outermost(p, k, &c->pods_depth)) {
 		note_depth(p, k);
-		v->owner = owner_ref(c->owner);
+		v->owner = proc_owner_ref(c->owner);
 		v->filter = filter_of_container(p, c->container);
 	}
 }
 
 /* But for the cgroup. */
-static bool same_filter(const struct procs_filter *a, const struct procs_filter *b)
+static bool same_filter(const struct container_filter *a, const struct container_filter *b)
 {
 	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
-	       event_settings_equal(&a->settings, &b->settings) && a->off_note == b->off_note &&
-	       a->off_keep == b->off_keep && a->listed == b->listed && a->context == b->context;
+	       plan_event_settings_equal(&a->settings, &b->settings) &&
+	       a->off_note == b->off_note && a->off_keep == b->off_keep && a->listed == b->listed &&
+	       a->context == b->context;
 }
 
 /* Ids grow with time, so a parent has been judged before its children when in order of id. */
-static void update(struct procs *p, struct known *k, uint64_t now_ns)
+static void update(struct containers *p, struct known *k, uint64_t now_ns)
 {
 	struct verdict v;
 
@@ -251,7 +254,7 @@ static void update(struct procs *p, struct known *k, uint64_t now_ns)
 		p->dirty = true;
 	}
 	if (v.owner) {
-		owner_unref(k->owner);
+		proc_owner_unref(k->owner);
 		k->owner = v.owner;
 		k->until_ns = UINT64_MAX;
 	} else if (k->owner && k->until_ns == UINT64_MAX) {
@@ -264,7 +267,7 @@ static int by_id(const struct known *a, const struct known *b)
 	return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static void forget_ended(struct procs *p, uint64_t now_ns)
+static void forget_ended(struct containers *p, uint64_t now_ns)
 {
 	struct known *k, *tmp;
 
@@ -276,14 +279,14 @@ static void forget_ended(struct procs *p, uint64_t now_ns)
 		    (p->n_ended > MAX_ENDED || now_ns >= k->until_ns + KEEP_ENDED_NS)) {
 			forget(p, k);
 		} else if (now_ns >= k->until_ns + KEEP_ENDED_NS) {
-			k->owner = owner_unref(k->owner);
+			k->owner = proc_owner_unref(k->owner);
 		} else {
 			p->next_ns = MIN(p->next_ns, k->until_ns + KEEP_ENDED_NS);
 		}
 	}
 }
 
-static void update_all(struct procs *p, uint64_t now_ns)
+static void update_all(struct containers *p, uint64_t now_ns)
 {
 	struct known *k, *tmp;
 
@@ -297,34 +300,34 @@ static void update_all(struct procs *p, uint64_t now_ns)
 /* ---- the plan ---- */
 
 /* Those of a container in the plan; the others are made when they are judged. */
-static void tell_owner(struct procs *p, const char *container_id, uint32_t off_keep)
+static void tell_owner(struct containers *p, const char *container_id, uint32_t off_keep)
 {
-	struct planned_container *c = planned_container(&p->planned, container_id);
+	struct planned_container *c = proc_planned_container(&p->planned, container_id);
 	struct owner *old;
 
 	if (!c || c->owner->off_keep == off_keep)
 		return;
 	old = c->owner;
-	c->owner = owner_make(p->plan, c->pod, c->container, NULL, off_keep, old);
-	owner_unref(old);
+	c->owner = proc_owner_make(p->plan, c->pod, c->container, NULL, off_keep, old);
+	proc_owner_unref(old);
 }
 
-void procs_apply(struct procs *p, struct plan *plan, uint64_t now_ns)
+void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now_ns)
 {
 	struct planned old = p->planned;
 	struct plan *old_plan = p->plan;
 
 	p->plan = plan;
-	planned_fill(&p->planned, plan, &old, now_ns);
+	proc_planned_fill(&p->planned, plan, &old, now_ns);
 	for (const struct cap *c = p->caps; c; c = c->hh.next)
 		tell_owner(p, c->id, c->off_keep);
 	update_all(p, now_ns);
-	planned_done(&old);
+	proc_planned_done(&old);
 	plan_free(old_plan);
 }
 
 /* A scan that began after the container was planned answers for it: a finished one has no cgroup. */
-bool procs_wants_scan(const struct procs *p)
+bool proc_containers_wants_scan(const struct containers *p)
 {
 	for (const struct planned_container *c = p->planned.containers; c; c = c->hh.next)
 		if (!c->looked_for)
@@ -334,7 +337,7 @@ bool procs_wants_scan(const struct procs *p)
 
 /* ---- cgroups come and go ---- */
 
-static void add(struct procs *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
+static void add(struct containers *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
 		bool by_event, uint64_t now_ns)
 {
 	struct known *k = find_known(p, id);
@@ -361,14 +364,14 @@ static void add(struct procs *p, uint64_t id, uint64_t parent_id, const struct c
 	update(p, k, now_ns);
 }
 
-static void end(struct procs *p, struct known *k, uint64_t now_ns)
+static void end(struct containers *p, struct known *k, uint64_t now_ns)
 {
 	if (k->removed)
 		return;
 	p->dirty |= k->filter.event_mask != 0;
 	k->removed = true;
 	p->n_ended++;
-	k->filter = (struct procs_filter){0};
+	k->filter = (struct container_filter){0};
 	if (!k->owner) {
 		forget(p, k);
 		return;
@@ -384,7 +387,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns)
+void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, uint64_t now_ns)
 {
 	uint64_t *ids = xcalloc(s->n + 1, sizeof(*ids));
 	struct planned_container *c, *ctmp;
@@ -406,8 +409,8 @@ void procs_scanned(struct procs *p, const struct cgroup_scan *s, uint64_t now_ns
 	update_all(p, now_ns);
 }
 
-void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *path, bool removed,
-		  uint64_t now_ns)
+void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_id, const char *path,
+			    bool removed, uint64_t now_ns)
 {
 	struct cgroup_ref ref;
 	struct known *k;
@@ -418,40 +421,41 @@ void procs_cgroup(struct procs *p, uint64_t id, uint64_t parent_id, const char *
 			end(p, k, now_ns);
 		return;
 	}
-	if (cgroup_parse_path(path, &ref) < 0)
+	if (proc_cgroup_parse_path(path, &ref) < 0)
 		return;
 	add(p, id, parent_id, &ref, true, now_ns);
 }
 
 /* ---- less than the plan says ---- */
 
-static bool set_cap(struct procs *p, const char *container_id, unsigned hz, uint32_t off_note,
+static bool set_cap(struct containers *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
-	if (!caps_set(&p->caps, container_id, hz, off_note, off_keep))
+	if (!proc_caps_set(&p->caps, container_id, hz, off_note, off_keep))
 		return false;
 	p->next_ns = 0; /* looked at again with the filter */
 	return true;
 }
 
-bool procs_cap_hz(struct procs *p, const char *container_id, unsigned hz)
+bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsigned hz)
 {
-	const struct cap *c = caps_of(p->caps, container_id);
+	const struct cap *c = proc_caps_of(p->caps, container_id);
 
 	return set_cap(p, container_id, hz, c->off_note, c->off_keep);
 }
 
-bool procs_keep_off(struct procs *p, const char *container_id, uint32_t note, uint32_t keep)
+bool proc_containers_keep_off(struct containers *p, const char *container_id, uint32_t note,
+			      uint32_t keep)
 {
-	bool kept = set_cap(p, container_id, caps_of(p->caps, container_id)->hz, note, keep);
+	bool kept = set_cap(p, container_id, proc_caps_of(p->caps, container_id)->hz, note, keep);
 
-	tell_owner(p, container_id, caps_of(p->caps, container_id)->off_keep);
+	tell_owner(p, container_id, proc_caps_of(p->caps, container_id)->off_keep);
 	return kept;
 }
 
 /* ---- answers ---- */
 
-static void filter_build(struct procs *p)
+static void filter_build(struct containers *p)
 {
 	p->n_filter = 0;
 	HASH_SORT(p->known, by_id);
@@ -464,8 +468,8 @@ static void filter_build(struct procs *p)
 	}
 }
 
-const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t *ret_n,
-					bool *ret_changed)
+const struct container_filter *proc_containers_filter(struct containers *p, uint64_t now_ns,
+						      size_t *ret_n, bool *ret_changed)
 {
 	if (now_ns >= p->next_ns)
 		update_all(p, now_ns);
@@ -477,7 +481,7 @@ const struct procs_filter *procs_filter(struct procs *p, uint64_t now_ns, size_t
 	return p->filter;
 }
 
-void procs_each_container(const struct procs *p, procs_container_fn *fn, void *arg)
+void proc_containers_each_container(const struct containers *p, procs_container_fn *fn, void *arg)
 {
 	for (const struct known *k = p->known; k; k = k->hh.next)
 		if (k->owner && k->until_ns == UINT64_MAX && k->ref.container_id[0] &&
@@ -485,12 +489,13 @@ void procs_each_container(const struct procs *p, procs_container_fn *fn, void *a
 			fn(k->id, k->owner, arg);
 }
 
-struct owner *procs_owner(struct procs *p, uint64_t cgroup_id, uint64_t *ret_until_ns)
+struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
+				    uint64_t *ret_until_ns)
 {
 	struct known *k = find_known(p, cgroup_id);
 
 	if (!k || !k->owner)
 		return NULL;
 	*ret_until_ns = k->until_ns;
-	return owner_ref(k->owner);
+	return proc_owner_ref(k->owner);
 }
