@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into what ThreadSanitizer looks at: what it does not know of the C library and of libraries built without it. */
+/*
+ * Linked into what ThreadSanitizer looks at: what it does not know of the C library and of
+ * libraries built without it.
+ */
 #include <pthread.h>
 #include <time.h>
 
-/* gcc 12's has timed joins, but not this one: the thread would seem to work on beside who joined it. */
+/*
+ * gcc 12's has timed joins, but not this one: the thread would seem to work on beside who joined
+ * it.
+ */
 int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
 			 const struct timespec *until)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An hour of windows as fast as they go, from what a drain holds to what the hub has stored: drain -> fold -> names
- * -> encode -> spool -> send -> ingest -> store -> query, and what is old is deleted. A container with a new process
- * each window. No memory is left, whatever a window made: 36 windows here, 360 with LONG=1; under AddressSanitizer
- * (make test-asan) LeakSanitizer looks, too. No kernel: samples are made here.
+ * An hour of windows as fast as they go, from what a drain holds to what the hub has stored: drain
+ * -> fold -> names -> encode -> spool -> send -> ingest -> store -> query, and what is old is
+ * deleted. A container with a new process each window. No memory is left, whatever a window made:
+ * 36 windows here, 360 with LONG=1; under AddressSanitizer (make test-asan) LeakSanitizer looks,
+ * too. No kernel: samples are made here.
  */
 #include "node/pipeline/internal.h"
 
@@ -290,7 +291,10 @@ static void done(struct world *w)
 	testdir_remove(w->dir);
 }
 
-/* Who has ended is kept for seconds, and those are real ones: an hour may be over before. Returns how much more is in use. */
+/*
+ * Who has ended is kept for seconds, and those are real ones: an hour may be over before. Returns
+ * how much more is in use.
+ */
 static long settle(struct world *w, uint32_t n_windows, long before)
 {
 	uint64_t deadline = now_mono_ns() + GUARD_NS;

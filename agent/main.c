@@ -20,17 +20,18 @@ struct role {
 static const struct role roles[] = {
 	{"agent",
 	 "Profiles the selected pods of this node and sends the profiles to the hub.\v"
-	 "Runs in the DaemonSet podflame-agent. Keys of the file: docs/config.md.",
+	 "Runs in the DaemonSet podflame-agent. Keys of the configuration: docs/config.md.",
 	 true, false, true},
 	{"hub",
-	 "Takes in profiles, stores them, answers queries, serves the page, writes the status of "
-	 "targets.\v"
-	 "Runs in the Deployment podflame-hub. Keys of the file: docs/config.md.",
+	 "Receives profiles and stores them, answers queries, serves the page, writes the status "
+	 "of targets.\v"
+	 "Runs in the Deployment podflame-hub. Keys of the configuration: docs/config.md.",
 	 false, true, true},
 	{"local",
-	 "Both in one process, for one machine: page and API on 127.0.0.1:20416.\v"
-	 "Without a file, processes named ^podflame are profiled; a file with DeepFlow's "
-	 "static_config.ebpf.on-cpu-profile chooses others. Keys of the file: docs/config.md.",
+	 "Runs agent and hub in one process, for one machine: page and API on 127.0.0.1:20416.\v"
+	 "Without a configuration it profiles processes whose name begins with podflame. To select "
+	 "others, use DeepFlow's key static_config.ebpf.on-cpu-profile. Keys of the configuration: "
+	 "docs/config.md.",
 	 true, true, false},
 };
 
@@ -39,9 +40,9 @@ struct options {
 };
 
 static const struct argp_option option_list[] = {
-	{"config", 'c', "FILE", 0, "configuration (YAML)", 0},
+	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0},
 	{"data", 'd', "DIR", 0,
-	 "where state lies (default: data_dir of the file, /var/lib/podflame)", 0},
+	 "directory for state (default: data_dir of the configuration, /var/lib/podflame)", 0},
 	{0},
 };
 
@@ -145,32 +146,40 @@ struct parts {
 static void tell_name(const char *name, const char *error)
 {
 	if (error)
-		log_warn("%s: cannot be looked up: %s; new connections go where it was last", name,
-			 error);
+		log_warn("the address of %s cannot be looked up: %s; new connections go to its "
+			 "last known address",
+			 name, error);
 	else
-		log_info("%s: looked up again", name);
-}
-
-/* Without this CA certificate a server whose certificate it has signed is refused, and nobody would know why. */
-static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
-{
-	log_warn("%s: CA certificate %u%s%s cannot be read and is left out: %s", bundle, nr,
-		 *subject ? ", " : "", subject, why);
-}
-
-/* What was read before goes on, until it is too old: then the server refuses us, and nobody would know why. */
-static void tell_credentials(const char *what, const char *error)
-{
-	if (error)
-		log_warn("Kubernetes API: %s: %s; what was read last, if anything, is used", what,
-			 error);
-	else
-		log_info("Kubernetes API: %s: can be used again", what);
+		log_info("the address of %s can be looked up again", name);
 }
 
 /*
- * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc would keep room for
- * more of them, and for whatever else is smaller.
+ * Without this CA certificate a server whose certificate it has signed is refused, and nobody would
+ * know why.
+ */
+static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
+{
+	log_warn("%s: CA certificate %u%s%s cannot be read and is ignored: %s", bundle, nr,
+		 *subject ? ", " : "", subject, why);
+}
+
+/*
+ * What was read before goes on, until it is too old: then the server refuses us, and nobody would
+ * know why.
+ */
+static void tell_credentials(const char *what, const char *error)
+{
+	if (error)
+		log_warn("Kubernetes API: %s: %s; podflame goes on with what it read last, if "
+			 "anything",
+			 what, error);
+	else
+		log_info("Kubernetes API: %s is usable again", what);
+}
+
+/*
+ * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc
+ * would keep room for more of them, and for whatever else is smaller.
  */
 static void give_memory_back(void)
 {
@@ -178,7 +187,9 @@ static void give_memory_back(void)
 	mallopt(M_TRIM_THRESHOLD, 256 << 10);
 }
 
-/* Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few. */
+/*
+ * Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few.
+ */
 static void raise_file_limit(void)
 {
 	struct rlimit l;
@@ -283,10 +294,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *help;
 } tools[] = {
-	{"record", cli_cmd_record, "Profiles some processes once, into a file; no hub is needed."},
-	{"query", cli_cmd_query, "Asks a hub: folded stacks, a table, or JSON."},
-	{"symbols", cli_cmd_symbols, "Gives a hub the symbols of stripped programs."},
-	{"doctor", cli_cmd_doctor, "Says what can be profiled here, and why not."},
+	{"record", cli_cmd_record,
+	 "Profiles processes and writes the profile to a file. Needs no hub."},
+	{"query", cli_cmd_query, "Asks a hub for a profile: folded stacks, a table, or JSON."},
+	{"symbols", cli_cmd_symbols, "Stores symbols of stripped programs at a hub."},
+	{"doctor", cli_cmd_doctor, "Says what podflame can profile here, and why not more."},
 	{"version", version, "Prints the version."},
 };
 
@@ -294,7 +306,7 @@ static int usage(int code)
 {
 	FILE *f = code ? stderr : stdout;
 
-	fprintf(f, "Usage: podflame VERB [OPTION...]   (podflame VERB --help tells more)\n\n");
+	fprintf(f, "Usage: podflame VERB [OPTION...]   (more: podflame VERB --help)\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		fprintf(f, "  %-8s %.*s\n", roles[i].verb, (int)strcspn(roles[i].doc, "\v"),
 			roles[i].doc);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: what a window passes after it is folded, in one process: spool -> send -> ingest -> store. After cmocka.h. */
+/*
+ * For tests only: the way of a window after it is folded, in one process: spool -> send -> ingest
+ * -> store. Include it after cmocka.h.
+ */
 #pragma once
 
 #include "hub/ingest/ingest.h"

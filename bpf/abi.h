@@ -14,7 +14,8 @@
 #define PF_CPU_ANY	     0xffffffffu
 #define PF_GENERATIONS	     2 /* of counts: one is filled while the other is drained */
 #define PF_KEEP_ALL	     0xffffffffu
-#define PF_USER_HZ_NS	     10000000ull /* /proc/PID/stat tells start times in this grain (USER_HZ 100) */
+/* /proc/PID/stat tells start times in this grain (USER_HZ 100) */
+#define PF_USER_HZ_NS	     10000000ull
 
 /* Event numbers are those of enum event in agent/lib/profile/profile.h. */
 enum pf_event {
@@ -38,7 +39,7 @@ enum pf_wait {
 	PF_WAIT_OTHER,
 };
 
-/* ---- settings: fixed at load (read-only data of each object, so dead branches cost nothing) ---- */
+/* ---- settings: fixed at load (read-only data of each object: dead branches cost nothing) ---- */
 struct pf_config {
 	uint64_t seed;	      /* of all interning hashes, drawn at load */
 	uint32_t use_cgroups; /* ask filter_cgroups */
@@ -62,8 +63,8 @@ struct pf_settings {
 	uint32_t node_period_us; /* of the event as it ticks: what one tick of Total is worth */
 	uint32_t tables; /* raised after every change of unwind_files: looked-up rules are void */
 	/*
-	 * Raised before what tables and processes had is given to others: a walk that sleeps may have read anything
-	 * since. RCU's grace is of programs that do not.
+	 * Raised before what tables and processes had is given to others: a walk that sleeps may
+	 * have read anything since. RCU's grace is of programs that do not.
 	 */
 	uint32_t reused;
 };
@@ -84,12 +85,13 @@ enum pf_filter_flags {
 struct pf_filter {
 	uint32_t event_mask; /* 1 << enum pf_event */
 	uint32_t flags;
-	uint32_t
-		keep; /* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	/* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	uint32_t keep;
 	uint32_t period_us; /* what one kept sample is worth: trunc(1e6 / hz) */
 	/*
-	 * off-cpu: a switch is noted when a random number is <= off_note, and kept when the same one is <= off_keep,
-	 * which is never more; then it counts 2^32 / (off_keep + 1) times, found to go on 2^32 / (off_note + 1) times.
+	 * off-cpu: a switch is noted when a random number is <= off_note, and kept when the same
+	 * one is <= off_keep, which is never more; then it counts 2^32 / (off_keep + 1) times,
+	 * found to go on 2^32 / (off_note + 1) times.
 	 */
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
@@ -104,14 +106,14 @@ struct pf_filter {
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
-	uint64_t
-		start_boottime_ns; /* of the leader, rounded down to PF_USER_HZ_NS; else another process */
+	/* of the leader, rounded down to PF_USER_HZ_NS; else another process */
+	uint64_t start_boottime_ns;
 	struct pf_filter filter;
 };
 
 /*
- * Map `unselected`, array by CPU, mmapped: all that a tick of nobody who is selected touches beside its
- * task. A cache line each; filter.h says when what it holds is true.
+ * Map `unselected`, array by CPU, mmapped: all that a tick of nobody who is selected touches beside
+ * its task. A cache line each; filter.h says when what it holds is true.
  */
 #define PF_UNSELECTED_SETS 4
 struct pf_unselected {
@@ -161,7 +163,10 @@ enum pf_record_type {
 	PF_REC_STACK = 1, /* pf_rec_stack: a stack's first sight in this generation */
 	PF_REC_NAMES,	  /* pf_rec_names */
 	PF_REC_PROC,	  /* pf_rec_proc: a selected process's first sample, exec or exit */
-	PF_REC_CGROUP, /* pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path */
+	/*
+	 * pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path
+	 */
+	PF_REC_CGROUP,
 	PF_REC_CONTEXT, /* pf_rec_context: a call's first sight in this generation */
 };
 
@@ -178,7 +183,9 @@ struct pf_rec_stack {
 	uint32_t n_words; /* u64 words that follow */
 	uint16_t n_frames;
 	uint16_t end; /* enum pf_stack_end: why the walk stopped */
-	/* With frames of a runtime, of a young process: names must be read before it ends. Else 0. */
+	/*
+	 * With frames of a runtime, of a young process: names must be read before it ends. Else 0.
+	 */
 	uint64_t young_start_boottime_ns;
 	uint32_t young_tgid;
 	uint32_t exec_id; /* of the process whose stack it is */
@@ -192,10 +199,10 @@ enum pf_frame_kind {
 	 */
 	PF_FRAME_NATIVE = 1,
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
-	PF_FRAME_RUNTIME =
-		3, /* two words that its runtime knows; runtime in bits 16..23, its type in 24..31 */
-	PF_FRAME_FILE =
-		4, /* two words: user address, tag of the file; offset in the file in bits 16..63 */
+	/* two words that its runtime knows; runtime in bits 16..23, its type in 24..31 */
+	PF_FRAME_RUNTIME = 3,
+	/* two words: user address, tag of the file; offset in the file in bits 16..63 */
+	PF_FRAME_FILE = 4,
 	PF_FRAME_NO_FILE = 5, /* one word: user address, where no file is mapped */
 };
 #define PF_FRAME_HEADER(kind, words, more)                                                         \
@@ -237,7 +244,8 @@ struct pf_rec_names {
 
 enum pf_ids_form {
 	PF_IDS_BYTES = 1, /* 16 and 8 bytes, the first of trace and span */
-	PF_IDS_HEX, /* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
+	/* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
+	PF_IDS_HEX,
 };
 struct pf_rec_context {
 	struct pf_record h;
@@ -285,8 +293,8 @@ struct pf_rec_cgroup {
 	uint64_t parent_id;
 	uint32_t removed;
 	uint32_t armed; /* 1: the parent's filter entry was copied to it in the kernel */
-	char path
-		[PF_PATH_BYTES]; /* relative to the hierarchy's root, NUL-terminated, cut if longer */
+	/* relative to the hierarchy's root, NUL-terminated, cut if longer */
+	char path[PF_PATH_BYTES];
 };
 
 /* ---- what events cost and how sure they are: map `usage`, per-CPU hash, never drained ---- */
@@ -295,13 +303,18 @@ struct pf_usage_key {
 	uint32_t event, pad;
 };
 struct pf_usage {
-	/* Switches of a selected task, or what those noted stand for; traps of a selected process (PF_SITE_MORE). */
+	/*
+	 * Switches of a selected task, or what those noted stand for; traps of a selected process
+	 * (PF_SITE_MORE).
+	 */
 	uint64_t hits;
 	uint64_t taken; /* of these, kept: a stack was taken */
 	uint64_t value; /* what those count for together, in the event's unit */
-	uint64_t
-		square; /* sum over the kept ones of (1 - p) * (what it counts for)^2, in units^2 >> 20: the
-			    estimate's variance */
+	/*
+	 * sum over the kept ones of (1 - p) * (what it counts for)^2, in units^2 >> 20: the
+	 * estimate's variance
+	 */
+	uint64_t square;
 };
 
 /* ---- uprobes of allocators: what a hit means is in its cookie ---- */
@@ -313,13 +326,16 @@ enum pf_site_kind {
 	PF_SITE_GO,  /* runtime.mallocgc: Go's registers: size rax, type rbx */
 	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*), never freed here */
 	/*
-	 * Inside a function, where the compiler put an allocator's code instead of a call: size_arg and count_arg
-	 * are registers, from 1, by their numbers in instructions (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
-	 * r15), PF_SITE_FACTOR is a factor and no flags. What it returns is not known: mem-alloc alone.
+	 * Inside a function, where the compiler put an allocator's code instead of a call: size_arg
+	 * and count_arg are registers, from 1, by their numbers in instructions (rax, rcx, rdx,
+	 * rbx, rsp, rbp, rsi, rdi, r8 to r15), PF_SITE_FACTOR is a factor and no flags. What it
+	 * returns is not known: mem-alloc alone.
 	 */
 	PF_SITE_INSIDE,
 };
-/* The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both. */
+/*
+ * The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both.
+ */
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
 	uint16_t max_bytes; /* only allocations up to it are meant; 0: all */
@@ -327,7 +343,10 @@ struct pf_site {
 };
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
-/* A hit costs as much as so many other ones more: the kernel steps over the instruction with a second trap. */
+/*
+ * A hit costs as much as so many other ones more: the kernel steps over the instruction with a
+ * second trap.
+ */
 #define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
 #define PF_SITE_MORE_MAX   63
 enum pf_site_flags {
@@ -335,7 +354,10 @@ enum pf_site_flags {
 		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
 	/* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC = 1 << 1,
-	/* PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the old is told here */
+	/*
+	 * PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the
+	 * old is told here
+	 */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */
 	PF_SITE_THROWS = 1 << 3,
@@ -344,9 +366,9 @@ enum pf_site_flags {
 /* Greater ones cannot succeed: more than a process's addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
 /*
- * Map `mem_procs`, key: struct pf_process_key: a process whose allocations are probed; what it becomes
- * by exec is another one. Code between the bounds is an allocator's own: a hit that returns there is a
- * part of a call that was counted already.
+ * Map `mem_procs`, key: struct pf_process_key: a process whose allocations are probed; what it
+ * becomes by exec is another one. Code between the bounds is an allocator's own: a hit that returns
+ * there is a part of a call that was counted already.
  */
 #define PF_MEM_INNER_MAX 12 /* mimalloc has more: those that lie close together become one */
 struct pf_mem_proc {
@@ -373,8 +395,8 @@ struct pf_live {
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };
 /*
- * Map `pending`, hash: what the entry of a call decided, until it returns. The stack pointer tells calls apart that
- * lie within each other, in a signal's handler for one.
+ * Map `pending`, hash: what the entry of a call decided, until it returns. The stack pointer tells
+ * calls apart that lie within each other, in a signal's handler for one.
  */
 struct pf_pending_key {
 	uint64_t pid_tgid;
@@ -389,13 +411,18 @@ struct pf_pending {
 #define PF_MEM_PROCS_MAX 4096
 #define PF_PENDING_MAX	 4096
 #define PF_LIVE_MAX	 65536
-/* Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted. */
+/*
+ * Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted.
+ */
 struct pf_live_stats {
 	uint64_t added, removed;
 };
 
 /* ---- drops: per-CPU array, index = reason ---- */
-/* X(name, text, whether it is a sample that is lost, not a record that is sent again or found by a scan) */
+/*
+ * X(name, text, whether it is a sample that is lost, not a record that is sent again or found by a
+ * scan)
+ */
 #define PF_DROP_REASONS(X)                                                                         \
 	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again at its next sight */      \
 	X(COUNTS_FULL, "counts_full", 1)                                                           \

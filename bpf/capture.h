@@ -44,10 +44,11 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
 
 /*
  * What a uprobe's program does first and last. Since 6.13 a program of its type may have a stack of
- * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its variables
- * change then (seen on 7.3 as a wild pointer, an oops). Where there are no such stacks nothing is done: before
- * 6.15 no global function (PF_ONCE) may be called in between. Until it is alone nothing may lie on that stack, its
- * context neither: so that one is taken from here, and unwind_kernel_test.c looks at what the compiler made of it.
+ * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its
+ * variables change then (seen on 7.3 as a wild pointer, an oops). Where there are no such stacks
+ * nothing is done: before 6.15 no global function (PF_ONCE) may be called in between. Until it is
+ * alone nothing may lie on that stack, its context neither: so that one is taken from here, and
+ * unwind_kernel_test.c looks at what the compiler made of it.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -181,7 +182,10 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	return hash;
 }
 
-/* The hash of the call that the thread works on, where that is wanted and its program publishes it; 0: none known. */
+/*
+ * The hash of the call that the thread works on, where that is wanted and its program publishes it;
+ * 0: none known.
+ */
 PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 {
 	uint64_t hash, *slot;
@@ -257,9 +261,10 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 }
 
 /*
- * How long after the last word of other mappings there is none. A program that starts maps its libraries within
- * milliseconds, one that runs has JIT code at most: the more it has told, the rarer, up to a second; who has been quiet
- * begins anew. The same pages of the same given mappings may only be on their way: rarer, up to ten.
+ * How long after the last word of other mappings there is none. A program that starts maps its
+ * libraries within milliseconds, one that runs has JIT code at most: the more it has told, the
+ * rarer, up to a second; who has been quiet begins anew. The same pages of the same given mappings
+ * may only be on their way: rarer, up to ten.
  */
 static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {

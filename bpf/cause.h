@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * cause: what a thread waits for, told by its state, by the system call that it is in, and, where that
- * reads or writes, by what its descriptor is. Knows x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
+ * cause: what a thread waits for, told by its state, by the system call that it is in, and, where
+ * that reads or writes, by what its descriptor is. Knows x86-64
+ * (arch/x86/entry/syscalls/syscall_64.tbl).
  */
 #pragma once
 
@@ -37,7 +38,7 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[46] = PF_WAIT_SOCKET,		       /* sendmsg */
 	[47] = PF_WAIT_SOCKET,		       /* recvmsg */
 	[48] = PF_WAIT_SOCKET,		       /* shutdown */
-	[56] = PF_WAIT_OTHER | PF_NOT_IO,      /* clone, of CLONE_VFORK: until the child has exec'ed */
+	[56] = PF_WAIT_OTHER | PF_NOT_IO, /* clone, of CLONE_VFORK: until the child has exec'ed */
 	[58] = PF_WAIT_OTHER | PF_NOT_IO,      /* vfork */
 	[65] = PF_WAIT_LOCK,		       /* semop */
 	[73] = PF_WAIT_LOCK,		       /* flock */

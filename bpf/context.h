@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * context: the call that a thread works on, where its program publishes it. A row of PF_CONTEXTS
- * (runtimes.h) each; agent/node/runtime/context/context_<name>.c finds where it lies. docs/trace-context.md.
+ * (runtimes.h) each; agent/node/runtime/context/context_<name>.c finds where it lies.
+ * docs/trace-context.md.
  */
 #pragma once
 
 #include "tables.h"
 
 /*
- * OpenTelemetry's thread context (OTEP 4947): the thread-local pointer otel_thread_ctx_v1 to a record
- * {trace id 16, span id 8, valid 1, ...}, the bytes packed.
+ * OpenTelemetry's thread context (OTEP 4947): the thread-local pointer otel_thread_ctx_v1 to a
+ * record {trace id 16, span id 8, valid 1, ...}, the bytes packed.
  */
 struct pf_otel {
 	int64_t offset;	 /* of the pointer: from the thread pointer, or in its module's block */
@@ -30,7 +31,8 @@ struct pf_golabels {
 
 #ifdef PF_WALKER
 
-#define PF_DTV_AT      8 /* tcbhead_t.dtv (glibc sysdeps/x86_64/nptl/tls.h), struct pthread.dtv (musl) */
+/* tcbhead_t.dtv (glibc sysdeps/x86_64/nptl/tls.h), struct pthread.dtv (musl) */
+#define PF_DTV_AT      8
 #define PF_CALL_NONE   0
 #define PF_CALL_FOUND  1
 #define PF_CALL_UNREAD 2 /* not in memory, or not what it should be */
@@ -153,7 +155,10 @@ static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf
 		return PF_CALL_UNREAD;
 	if (!at) /* a thread that C made */
 		return PF_CALL_NONE;
-	/* g is the scheduler's or the signal handler's at times; m->curg is the goroutine then, too. */
+	/*
+	 * g is the scheduler's or the signal handler's at times; m->curg is the goroutine then,
+	 * too.
+	 */
 	if (!pf_read(&at, sizeof(at), at + d->m))
 		return PF_CALL_UNREAD;
 	if (!at)
@@ -168,7 +173,10 @@ static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf
 	return at ? PF_CALL_FOUND : PF_CALL_NONE;
 }
 
-/* Where the labels lie and how many: a slice's head {address, n, capacity}, or a map behind a pointer. */
+/*
+ * Where the labels lie and how many: a slice's head {address, n, capacity}, or a map behind a
+ * pointer.
+ */
 static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_golabels *d,
 				       uint64_t at)
 {
@@ -184,7 +192,11 @@ static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_gol
 		l->at = head[0];
 		l->cut = head[1] > PF_LABELS_MAX;
 		l->n = l->cut ? PF_LABELS_MAX : head[1];
-	} else { /* count, {flags, log2 of the buckets, overflow buckets}, buckets: any place of them may be used */
+	} else {
+		/*
+		 * A map: count, {flags, log2 of the buckets, overflow buckets}, buckets. Any place
+		 * of the buckets may be used.
+		 */
 		l->at = head[2];
 		l->cut = head[1] & 0xfffffe00;
 		l->n = head[1] & 0xff00 ? PF_LABELS_MAX : PF_BUCKET_ITEMS;

@@ -23,7 +23,10 @@ static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 	return (*css)->cgroup->kn->id;
 }
 
-/* A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not visible there. */
+/*
+ * A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not
+ * visible there.
+ */
 static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 {
 	struct pid *pid = PF_POINTER(task, thread_pid);
@@ -69,19 +72,19 @@ static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *t
 }
 
 /*
- * The tick's. It comes when nothing is in the caches, and a look-up touches ten lines of memory: so
- * each CPU keeps the last css_sets that were of no selected cgroup. All threads of a cgroup have
- * the same one, mostly.
+ * For ticks. A tick comes when nothing is in the caches, and a look-up touches ten lines of memory.
+ * So each CPU remembers the last css_sets that belonged to no selected cgroup. Most threads of a
+ * cgroup have the same one.
  *
- * The sets are true as long as `asked` is `additions`, which was read before they were looked up and is
- * raised after every addition to the filter (pf_filter_added; filter.c). Who is removed is unselected
- * all the more. A css_set never changes its cgroup, but its memory may become that of another: of a
- * selected cgroup's when a task is moved or born into it, or moved in another hierarchy, which
- * raises `additions`, too (proc.bpf.c). Untold are a controller that is switched on in cgroup v2, a
- * v1 cpuset that lost its last CPU, and all moves on a kernel without these tracepoints; what comes
- * of that ends with PF_ASK_AGAIN.
+ * The sets are valid as long as `asked` equals `additions`. `additions` is read before they are
+ * looked up, and raised after every addition to the filter (pf_filter_added; filter.c). A removal
+ * does not make them wrong. A css_set never changes its cgroup, but its memory may become the
+ * css_set of another: of a selected cgroup, if a task is moved or born into it, or moved in another
+ * hierarchy; this raises `additions`, too (proc.bpf.c). Three changes are not noticed: a controller
+ * that is switched on in cgroup v2, a v1 cpuset that lost its last CPU, and all moves on a kernel
+ * without these tracepoints. Their effect ends with PF_ASK_AGAIN.
  *
- * Only ticks write `asked`, `next` and `sets`, and no tick comes within another.
+ * Only ticks write `asked`, `next` and `sets`, and no tick interrupts another.
  */
 #define PF_ASK_AGAIN 256 /* ticks of a CPU */
 
@@ -133,7 +136,10 @@ static __always_inline void pf_filter_added(void)
 	bpf_for_each_map_elem(&unselected, pf_filter_raise, NULL, 0);
 }
 
-/* NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else NULL. */
+/*
+ * NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else
+ * NULL.
+ */
 static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
 								 uint32_t event_mask,
 								 uint64_t *ret_cgroup_id,

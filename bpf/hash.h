@@ -26,8 +26,8 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
 }
 
 /*
- * Mixed into the hashes of a tick's stacks: none is that of a wait's or of memory's, whatever its frames. Those may be
- * referred to much later, and are kept for that; a tick's are not (held.c).
+ * Mixed into the hashes of a tick's stacks: none is that of a wait's or of memory's, whatever its
+ * frames. Those may be referred to much later, and are kept for that; a tick's are not (held.c).
  */
 #define PF_HASH_TICK 1
 

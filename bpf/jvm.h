@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * jvm: HotSpot's part of the walk, JDK 8 to 25. All generated code lies in the code cache: heaps of
- * CodeBlobs, found by a map of segments. A blob's header says how large its frames are. Where in its
- * prologue or epilogue an interrupted method stands is told by the bytes around it, and what was found is
- * checked: who calls Java code is generated code, too. docs/java.md; the facts are of the JDK's
- * share/memory/heap.cpp, share/code/codeBlob.hpp, cpu/x86/frame_x86.hpp and macroAssembler_x86.cpp.
+ * CodeBlobs, found by a map of segments. A blob's header says how large its frames are. Where in
+ * its prologue or epilogue an interrupted method stands is told by the bytes around it, and what
+ * was found is checked: who calls Java code is generated code, too. docs/java.md; the facts are of
+ * the JDK's share/memory/heap.cpp, share/code/codeBlob.hpp, cpu/x86/frame_x86.hpp and
+ * macroAssembler_x86.cpp.
  */
 #pragma once
 
@@ -114,7 +115,10 @@ static __always_inline bool pf_jvm_interprets(const struct pf_jvm *d, uint64_t a
 	return address - d->interpreter < d->interpreter_end - d->interpreter;
 }
 
-/* The eight bytes before an address: they end with a form of call r/m64, by how many bytes its operand has. */
+/*
+ * The eight bytes before an address: they end with a form of call r/m64, by how many bytes its
+ * operand has.
+ */
 static __always_inline bool pf_jvm_calls_indirectly(uint64_t bytes)
 {
 	return (bytes >> 48 & 0xf8ff) == 0xd0ff || (bytes >> 48 & 0xf8ff) == 0x10ff ||
@@ -130,7 +134,10 @@ PF_ONCE bool pf_jvm_behind_call(uint64_t address)
 	       ((bytes >> 24 & 0xff) == 0xe8 || pf_jvm_calls_indirectly(bytes));
 }
 
-/* Java code is called by generated code alone; the interpreter jumps after it has pushed the address. */
+/*
+ * Java code is called by generated code alone; the interpreter jumps after it has pushed the
+ * address.
+ */
 static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t address)
 {
 	return pf_jvm_generated(d, address) &&
@@ -261,8 +268,8 @@ static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runt
 }
 
 /*
- * Where a method's frame is being made: its caller's rsp is in r13 until bytecodes begin, its Method in
- * rbx, its return address on top or in rax. -1: the frame is complete.
+ * Where a method's frame is being made: its caller's rsp is in r13 until bytecodes begin, its
+ * Method in rbx, its return address on top or in rax. -1: the frame is complete.
  */
 static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf_jvm *d,
 					   struct pf_runtime_walk *r)
@@ -295,8 +302,8 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 }
 
 /*
- * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks of JDK 24 and later
- * between; of native ones leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1: it is there.
+ * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks of JDK 24
+ * and later between; of native ones leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1: it is there.
  */
 static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_jvm *d, bool native)
 {
@@ -348,7 +355,10 @@ static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *
 	if (!pf_word(s, fp - 8 * d->bcp_slot, &bcp) || !pf_word(s, fp - 24, &method) ||
 	    !pf_word(s, fp - 8, &sender))
 		return pf_end(w, PF_END_READ);
-	/* While it runs, the bytecode pointer is in r13; where that is something else it is no bytecode's. */
+	/*
+	 * While it runs, the bytecode pointer is in r13; where that is something else it is no
+	 * bytecode's.
+	 */
 	pf_jvm_show_method(d, r, method, w->exact ? bytecode : bcp);
 	if (w->exact && r->own[PF_JVM_B] >> 48 == PF_JVM_BCI_UNKNOWN)
 		pf_jvm_show_method(d, r, method, bcp);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * jvm_code: from a frame of HotSpot's compiled code or of its stubs to the caller's; a part of jvm.h. A
- * blob says how large its frames are once they are complete. Where in its prologue or epilogue an interrupted
- * method stands is told by the bytes around it, as HotSpot's assembler writes them (cpu/x86/x86_64.ad,
- * c1_MacroAssembler_x86.cpp, sharedRuntime_x86_64.cpp); return addresses are checked.
+ * jvm_code: from a frame of HotSpot's compiled code or of its stubs to the caller's; a part of
+ * jvm.h. A blob says how large its frames are once they are complete. Where in its prologue or
+ * epilogue an interrupted method stands is told by the bytes around it, as HotSpot's assembler
+ * writes them (cpu/x86/x86_64.ad, c1_MacroAssembler_x86.cpp, sharedRuntime_x86_64.cpp); return
+ * addresses are checked.
  */
 #pragma once
 
@@ -36,7 +37,10 @@ PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 	return pf_caller(w, ra, cfa);
 }
 
-/* rbp points to a frame record whose return address can be one; that of any generated code, when not strict. */
+/*
+ * rbp points to a frame record whose return address can be one; that of any generated code, when
+ * not strict.
+ */
 PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
 {
 	struct pf_walk *w = &s->walk;
@@ -61,7 +65,10 @@ PF_ONCE int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_end(&s->walk, PF_END_FP);
 }
 
-/* Whether the word below cfa is a return address, or, not strictly, any of generated code; -1: it cannot be read. */
+/*
+ * Whether the word below cfa is a return address, or, not strictly, any of generated code; -1: it
+ * cannot be read.
+ */
 PF_ONCE int pf_jvm_return_below(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
 				bool strict)
 {
@@ -91,8 +98,8 @@ PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64
 
 /*
  * Where a virtual thread's frames go on in the heap, its frames here return to a stub
- * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry lies above, and behind it
- * the frame of who runs the thread.
+ * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry lies above, and
+ * behind it the frame of who runs the thread.
  */
 PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -174,8 +181,9 @@ static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
 }
 
 /*
- * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read from a page whose
- * address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand before returns alone.
+ * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read
+ * from a page whose address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand
+ * before returns alone.
  */
 static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 {
@@ -283,7 +291,10 @@ PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_
 
 #define PF_JVM_STUBROUTINES 0x74756f5262757453 /* "StubRout" */
 
-/* By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl", "InlineCa" */
+/*
+ * By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl",
+ * "InlineCa"
+ */
 static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 {
 	return text == 0x204932432f433249 || text == 0x6148646f6874654d ||
@@ -292,8 +303,8 @@ static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 }
 
 /*
- * Between methods: no frame. Adapters of compiled and interpreted code have the return address in rax
- * while they move arguments, and what rsp was in r13.
+ * Between methods: no frame. Adapters of compiled and interpreted code have the return address in
+ * rax while they move arguments, and what rsp was in r13.
  */
 PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -311,7 +322,10 @@ PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
 }
 
-/* A stub without a frame: whoever called it, generated or not, called a place of this blob before ip. */
+/*
+ * A stub without a frame: whoever called it, generated or not, called a place of this blob before
+ * ip.
+ */
 static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct pf_jvm *d,
 					     const struct pf_jvm_code *c)
 {
@@ -328,7 +342,10 @@ static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct 
 	return pf_jvm_calls_indirectly(bytes);
 }
 
-/* The many stubs of "StubRoutines" make one or leave rbp alone; others begin with push %rbp; mov %rsp,%rbp. */
+/*
+ * The many stubs of "StubRoutines" make one or leave rbp alone; others begin with push %rbp; mov
+ * %rsp,%rbp.
+ */
 static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 {
 	uint32_t code;
@@ -337,7 +354,10 @@ static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 	       (pf_read(&code, sizeof(code), c->begin) && code == 0xec8b4855);
 }
 
-/* A sub $n,%rsp shortly before: what was on the stack before is still in there, old return addresses too. */
+/*
+ * A sub $n,%rsp shortly before: what was on the stack before is still in there, old return
+ * addresses too.
+ */
 PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 {
 	uint32_t room = 0;
@@ -381,7 +401,10 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))
 		return pf_jvm_caller(s, w->bp + 16, true);
-	/* push %rdx, the address of a throw: the frame at hand is that of the method which jumped here. */
+	/*
+	 * push %rdx, the address of a throw: the frame at hand is that of the method which jumped
+	 * here.
+	 */
 	if ((code & 0xff) == 0x52 && pf_jvm_generated(d, w->regs[PF_JVM_RDX]))
 		return pf_caller(w, w->regs[PF_JVM_RDX], w->sp);
 	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8 + room, PF_JVM_BODY);

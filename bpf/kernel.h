@@ -81,7 +81,10 @@ struct signal_struct {
 	atomic_t live; /* threads that have not begun to exit */
 	struct rlimit rlim[16];
 };
-/* Members of include/linux/uprobes.h: whose return addresses a uprobe has replaced, innermost first. */
+/*
+ * Members of include/linux/uprobes.h: whose return addresses a uprobe has replaced, innermost
+ * first.
+ */
 struct return_instance {
 	unsigned long stack; /* where the address was */
 	unsigned long orig_ret_vaddr;
@@ -193,10 +196,11 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 /*
- * A member that is a pointer, as a plain number, which bpf_core_read() follows. Read as what it is it would be typed:
- * to find out how, the verifier searches all types of the kernel up to four times, a millisecond of CPU for each
- * place in a program (btf_nested_type_is_trusted; 6.4 to 6.18). For all but the filter, which runs for everybody.
- * NULL where it cannot be read; what is read through that is zeros.
+ * A member that is a pointer, as a plain number, which bpf_core_read() follows. Read as what it is
+ * it would be typed: to find out how, the verifier searches all types of the kernel up to four
+ * times, a millisecond of CPU for each place in a program (btf_nested_type_is_trusted; 6.4 to
+ * 6.18). For all but the filter, which runs for everybody. NULL where it cannot be read; what is
+ * read through that is zeros.
  */
 #define PF_POINTER(p, member)                                                                      \
 	({                                                                                         \
@@ -210,7 +214,10 @@ static __always_inline struct task_struct *pf_leader(struct task_struct *task)
 	return PF_POINTER(task, group_leader);
 }
 
-/* A process's first thread, which leads it: what is known of one is known of the other, and needs no read. */
+/*
+ * A process's first thread, which leads it: what is known of one is known of the other, and needs
+ * no read.
+ */
 static __always_inline bool pf_is_leader(struct task_struct *task)
 {
 	return task->pid == task->tgid;
@@ -222,7 +229,10 @@ static __always_inline uint64_t pf_start_of(struct task_struct *task)
 	struct task_struct *leader;
 	uint64_t start = 0;
 
-	/* volatile: clang would make one instruction of this read and that of `start`, which the verifier refuses. */
+	/*
+	 * volatile: clang would make one instruction of this read and that of `start`, which the
+	 * verifier refuses.
+	 */
 	if (pf_is_leader(task))
 		return *(volatile __u64 *)&task->start_boottime;
 	leader = pf_leader(task);

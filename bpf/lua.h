@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * lua: PUC Lua's part of the walk. Each native frame of luaV_execute runs a part of its lua_State's
- * list of calls (struct CallInfo, lstate.h): from the innermost one that no inner loop has run to the
- * one that this loop was entered for. Which lua_State it is its caller knows: docs/lua.md.
+ * list of calls (struct CallInfo, lstate.h): from the innermost one that no inner loop has run to
+ * the one that this loop was entered for. Which lua_State it is its caller knows: docs/lua.md.
  */
 #pragma once
 
@@ -27,7 +27,10 @@ struct pf_lua {
 	struct pf_lua_site sites[PF_LUA_SITES];
 	/* lua_State, CallInfo */
 	uint16_t l_ci, ci_func, ci_previous, ci_savedpc, ci_status;
-	/* of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames' words */
+	/*
+	 * of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames'
+	 * words
+	 */
 	uint16_t lua_mask, lua_is, entry_mask, entry_is, own_mask, caller_mask;
 	/* LClosure; Proto: code, and what its cookie is made of (sizecode to lastlinedefined) */
 	uint16_t closure_proto, proto_code, proto_sizes, proto_line;
@@ -83,8 +86,8 @@ static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_l
 }
 
 /*
- * A structure up to the bytes before `end`, into s->piece: a read costs more than all the rest. Its word
- * at an offset of the layout.
+ * A structure up to the bytes before `end`, into s->piece: a read costs more than all the rest. Its
+ * word at an offset of the layout.
  */
 #define PF_LUA_READ 128
 static __always_inline bool pf_lua_piece(struct pf_scratch *s, uint32_t end, uint64_t address)
@@ -182,7 +185,10 @@ static __always_inline bool pf_lua_is_lua(const struct pf_lua *d, const struct p
 	return c->ci && (c->status & d->lua_mask) == d->lua_is;
 }
 
-/* Whether c is the call that its loop was entered for. 5.1 does not say: its caller calls otherwise. */
+/*
+ * Whether c is the call that its loop was entered for. 5.1 does not say: its caller calls
+ * otherwise.
+ */
 static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct pf_lua_call *c,
 					    const struct pf_lua_call *caller)
 {
@@ -271,7 +277,10 @@ static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lu
 	return l;
 }
 
-/* The walk goes on in l. True: it was there, at *ret_ci: C had l call what has been told (a loop of events). */
+/*
+ * The walk goes on in l. True: it was there, at *ret_ci: C had l call what has been told (a loop of
+ * events).
+ */
 static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l, uint64_t *ret_ci)
 {
 	uint64_t *left = &r->own[PF_LUA_OWN_LEFT];

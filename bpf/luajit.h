@@ -2,12 +2,12 @@
 /*
  * luajit: LuaJIT's part of the walk: 2.1 with GC64, x86-64 (lj_frame.h, lj_obj.h, vm_x64.dasc).
  *
- * Its interpreter is hand-written assembler that runs in one C frame of fixed size, and so do traces
- * (JIT code), a few bytes further down. A Lua thread (lua_State L) keeps a chain of these C frames:
- * L->cframe, then each one's CFRAME_OFS_PREV. Every C frame holds its L. So a frame is certain: it is
- * taken only where L, found in it, says that it is the next of the chain.
- * Lua's own frames lie in L's stack: slots of 8 bytes; below base[0] the link (a bytecode address or
- * a size, with the type in its low bits), below that the function.
+ * Its interpreter is hand-written assembler that runs in one C frame of fixed size, and so do
+ * traces (JIT code), a few bytes further down. A Lua thread (lua_State L) keeps a chain of these C
+ * frames: L->cframe, then each one's CFRAME_OFS_PREV. Every C frame holds its L. So a frame is
+ * certain: the walk takes it only if its L says that it is the next of the chain. Lua's own frames
+ * lie in L's stack: slots of 8 bytes; below base[0] the link (a bytecode address or a size, with
+ * the type in its low bits), below that the function.
  */
 #pragma once
 
@@ -18,7 +18,10 @@
 #define PF_LUAJIT_LEAVES  4
 #define PF_LUAJIT_QUIETS  4
 
-/* A call in the interpreter's code, by where it returns to. Offsets are from vm_start, 0xffff: none. */
+/*
+ * A call in the interpreter's code, by where it returns to. Offsets are from vm_start, 0xffff:
+ * none.
+ */
 struct pf_luajit_call {
 	uint16_t offset;
 	uint16_t flags;
@@ -139,7 +142,10 @@ static __always_inline int pf_luajit_push(struct pf_scratch *s, uint32_t type,
 	return pf_push_runtime(s, PF_RUNTIME_LUAJIT, type, a, b);
 }
 
-/* The trace that runs, as a frame of its own; its start is where its function stands, as far as is known. */
+/*
+ * The trace that runs, as a frame of its own; its start is where its function stands, as far as is
+ * known.
+ */
 static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luajit *d,
 				      struct pf_runtime_walk *r)
 {

@@ -9,7 +9,8 @@
 enum {
 	PF_LUAJIT_L,	 /* whose frames; its next frame is r->at, the address of its base[0] */
 	PF_LUAJIT_FRAME, /* its last C frame */
-	PF_LUAJIT_PC, /* bytecode address behind the instruction that r->at executes; 0: not known */
+	/* bytecode address behind the instruction that r->at executes; 0: not known */
+	PF_LUAJIT_PC,
 	PF_LUAJIT_SHOWN, /* native address in the interpreter, to be shown first */
 	PF_LUAJIT_STATE,
 	PF_LUAJIT_TRIES, /* places that pf_luajit_above() has looked at */
@@ -127,9 +128,9 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 }
 
 /*
- * What a try needs, not what changes from one to the next. Since Linux 7.2 verifiers know ranges that
- * wrap around (kernel/bpf/cnum.c): an address in here that grows is a new one for each try, and they
- * look at each by itself.
+ * What a try needs, not what changes from one to the next. Since Linux 7.2 verifiers know ranges
+ * that wrap around (kernel/bpf/cnum.c): an address in here that grows is a new one for each try,
+ * and they look at each by itself.
  */
 struct pf_luajit_scan {
 	struct pf_scratch *s;
@@ -162,7 +163,10 @@ static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runti
 	return c.found;
 }
 
-/* saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: from rsp to the C frame, modulo 2^64. */
+/*
+ * saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: from rsp to the C frame,
+ * modulo 2^64.
+ */
 static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64_t ip,
 					       uint64_t *ret_above)
 {
@@ -407,7 +411,9 @@ static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struc
 	return true;
 }
 
-/* Whether the C frame at `at` has frames at all: lj_vm_cpcall calls C first (lj_err.c, err_unwind). */
+/*
+ * Whether the C frame at `at` has frames at all: lj_vm_cpcall calls C first (lj_err.c, err_unwind).
+ */
 static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t at, uint64_t base,
 						 const struct pf_luajit_state *l)
 {

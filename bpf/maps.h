@@ -143,7 +143,10 @@ struct {
 	__type(value, struct pf_image);
 } images SEC(".maps");
 
-/* What events cost and how sure they are: never drained; user space takes a cgroup's away with the cgroup. */
+/*
+ * What events cost and how sure they are: never drained; user space takes a cgroup's away with the
+ * cgroup.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

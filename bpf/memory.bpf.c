@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * memory: what a hit of an allocator's uprobe does. At an entry it is decided whether this allocation is
- * taken, and only then is the stack walked. mem-alloc counts it there and then; mem-inuse keeps it in
- * `pending` until the return tells its address, and in `live` from then until that is freed.
- * Each program exists in two forms: of probes of many places at once, with a session of entry and
- * return where the kernel has it (6.13), and of probes of one place.
+ * memory: what a hit of an allocator's uprobe does. At an entry it is decided whether this
+ * allocation is taken, and only then is the stack walked. mem-alloc counts it there and then;
+ * mem-inuse keeps it in `pending` until the return tells its address, and in `live` from then until
+ * that is freed. Each program exists in two forms: of probes of many places at once, with a session
+ * of entry and return where the kernel has it (6.13), and of probes of one place.
  */
 #include "memory_live.h"
 #include "memory_sample.h"
@@ -49,8 +49,9 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 }
 
 /*
- * Nearly all hits are of allocations that are not taken: until that is known nothing is called that can be done
- * without. Where returns are guarded against speculation (retbleed, SRSO) each call costs as much as a look-up.
+ * Nearly all hits are of allocations that are not taken: until that is known nothing is called that
+ * can be done without. Where returns are guarded against speculation (retbleed, SRSO) each call
+ * costs as much as a look-up.
  */
 
 /* ---- whose hit it is ---- */
@@ -64,8 +65,8 @@ struct pf_mem_who {
 };
 
 /*
- * One hit of a process in 16 is added to `usage`, as 16. Which ones follows from their number, by a multiple of the
- * golden ratio: as even as can be, and in step with no loop of the program.
+ * One hit of a process in 16 is added to `usage`, as 16. Which ones follows from their number, by a
+ * multiple of the golden ratio: as even as can be, and in step with no loop of the program.
  */
 #define PF_USAGE_EACH	16
 #define PF_GOLDEN_RATIO 0x9e3779b1u
@@ -124,7 +125,10 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 
 /* ---- which are taken ---- */
 
-/* (1 - p) * value^2 is value * (value - size) where p = size / value. Of two points in one it is more than there is. */
+/*
+ * (1 - p) * value^2 is value * (value - size) where p = size / value. Of two points in one it is
+ * more than there is.
+ */
 static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
 				    uint64_t size)
 {
@@ -142,8 +146,8 @@ static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t
 /* ---- entry ---- */
 
 /*
- * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's trampoline, so an
- * exception would end the process.
+ * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's
+ * trampoline, so an exception would end the process.
  */
 static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 {
@@ -215,8 +219,8 @@ static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 }
 
 /*
- * It is to be taken; NULL: that is not possible, or it needs no more. With the scratch comes pf_mem_cpu_here().
- * What a realloc frees is removed before it can be another thread's.
+ * It is to be taken; NULL: that is not possible, or it needs no more. With the scratch comes
+ * pf_mem_cpu_here(). What a realloc frees is removed before it can be another thread's.
  */
 static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
@@ -392,7 +396,10 @@ static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 
 /* ---- programs ---- */
 
-/* A session's: entry, and return unless the entry says 1. Only a return is elsewhere than its function. */
+/*
+ * A session's: entry, and return unless the entry says 1. Only a return is elsewhere than its
+ * function.
+ */
 SEC("uprobe")
 int pf_mem_session(struct pt_regs *ctx)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_live: sampled memory that lives, by address: from the return of the call that made it until it is freed. Who
- * has no room goes unseen by these programs: user space counts who is missing.
+ * memory_live: sampled memory that lives, by address: from the return of the call that made it
+ * until it is freed. Who has no room goes unseen by these programs: user space counts who is
+ * missing.
  */
 #pragma once
 

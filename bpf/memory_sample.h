@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* memory_sample: which allocations are taken, and what they count for: without bias, for a subtraction a hit. */
+/*
+ * memory_sample: which allocations are taken, and what they count for: without bias, for a
+ * subtraction a hit.
+ */
 #pragma once
 
 #include "kernel.h"
@@ -44,9 +47,10 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 }
 
 /*
- * What an allocation counts for; 0: it is not taken. Large ones count for what they are. The bytes of the others are cut
- * into stretches of `each`, and one byte of each stretch is drawn at random: whose it is counts for the stretch.
- * So each byte is drawn with probability 1 / each, whatever the sizes are; who has none of them costs a subtraction.
+ * What an allocation counts for; 0: it is not taken. Large ones count for what they are. The bytes
+ * of the others are cut into stretches of `each`, and one byte of each stretch is drawn at random:
+ * whose it is counts for the stretch. So each byte is drawn with probability 1 / each, whatever the
+ * sizes are; who has none of them costs a subtraction.
  */
 static __always_inline uint64_t pf_mem_worth(struct pf_mem_points *p, uint64_t size, uint64_t each)
 {

@@ -13,7 +13,10 @@ static __always_inline struct pf_site pf_site_of(struct pt_regs *ctx)
 	return site;
 }
 
-/* All are read before one is chosen: else clang makes one read of it, at a place that the verifier does not know. */
+/*
+ * All are read before one is chosen: else clang makes one read of it, at a place that the verifier
+ * does not know.
+ */
 static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
 	uint64_t di = PF_CONTEXT_REG(ctx, rdi), si = PF_CONTEXT_REG(ctx, rsi);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * offcpu: where threads of selected processes wait, and how long. Runs at every switch and every
- * wake-up of the node while somebody is selected, under the lock of a CPU's run queue: so it takes no
- * memory and wakes nobody. docs/events.md.
+ * wake-up of the node while somebody is selected, under the lock of a CPU's run queue: so it takes
+ * no memory and wakes nobody. docs/events.md.
  */
 #define PF_RECALL
 
@@ -15,7 +15,9 @@ static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
 /* ---- counting ---- */
 
-/* Whether a wait was found to go on, and counts whole. Asked for once: it may become so any time. */
+/*
+ * Whether a wait was found to go on, and counts whole. Asked for once: it may become so any time.
+ */
 static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 {
 	return *(volatile const uint64_t *)&w->whole_since_ns == w->since_ns;
@@ -86,8 +88,8 @@ static __always_inline uint64_t pf_square(uint64_t value)
 }
 
 /*
- * from, to: what the wait counts for until then. The estimate's variance is the sum of (1 - p) * value^2 over
- * what waits count for until they are over, or whole.
+ * from, to: what the wait counts for until then. The estimate's variance is the sum of (1 - p) *
+ * value^2 over what waits count for until they are over, or whole.
  */
 static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t to, uint32_t keep)
 {
@@ -259,9 +261,9 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 }
 
 /*
- * Who leaves its CPU has run: its last wait is over. Where no program of ours was run at its end (the kernel leaves
- * one out that is running already on that CPU, and some machines run none in their supervisor's threads) nobody knows
- * when that was: what no drain has counted of it is lost.
+ * Who leaves its CPU has run: its last wait is over. Where no program of ours was run at its end
+ * (the kernel leaves one out that is running already on that CPU, and some machines run none in
+ * their supervisor's threads) nobody knows when that was: what no drain has counted of it is lost.
  */
 static __always_inline void pf_wait_unseen(struct task_struct *task)
 {
@@ -308,7 +310,10 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 	pf_wait_begins(w, task->pid);
 }
 
-/* A preempted thread does not wait, whatever its state; the idle process and kernel threads never do. */
+/*
+ * A preempted thread does not wait, whatever its state; the idle process and kernel threads never
+ * do.
+ */
 static __always_inline bool pf_may_wait(const struct task_struct *task, bool preempted,
 					uint32_t state)
 {
@@ -351,8 +356,8 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 }
 
 /*
- * Who execs is the first thread from then on, and has its number (fs/exec.c, de_thread()): under its old one it never
- * exits. That of the first thread went when it exited.
+ * Who execs is the first thread from then on, and has its number (fs/exec.c, de_thread()): under
+ * its old one it never exits. That of the first thread went when it exited.
  */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
@@ -366,7 +371,10 @@ int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
 
 /* ---- a drain: what goes on is counted up to now ---- */
 
-/* Its stacks were sent when it began; who keeps what is referred to (held.c) forgets them a while later. */
+/*
+ * Its stacks were sent when it began; who keeps what is referred to (held.c) forgets them a while
+ * later.
+ */
 #define PF_REFER_US 10000000
 
 static __noinline int pf_wait_refer(const struct pf_waiting *w, uint32_t generation)
@@ -391,7 +399,10 @@ int pf_waits_now(struct pf_iter_task *ctx)
 
 	if (!task || !set || !(w = pf_waiting_of(task)))
 		return 0;
-	/* Of this wait, if nobody has counted it by the exchange below: the thread may begin its next one any time. */
+	/*
+	 * Of this wait, if nobody has counted it by the exchange below: the thread may begin its
+	 * next one any time.
+	 */
 	from = *(volatile uint64_t *)&w->counted_ns;
 	whole = pf_wait_is_whole(w);
 	wait = *w;
@@ -410,8 +421,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 		return 0;
 	}
 	/*
-	 * Else it has just run again: whoever saw that has counted it. What was not kept goes by, too: it may
-	 * be whole from here on.
+	 * Else it has just run again: whoever saw that has counted it. What was not kept goes by,
+	 * too: it may be whole from here on.
 	 */
 	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from && (wait.taken || whole))
 		pf_wait_count(&wait, whole, from, now, set->generation);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu_walk: takes stacks of waits that go on. Of thinned ones (pf_filter.off_keep) most have none; those
- * found waiting here get one, and count whole from then on. It sleeps, to read memory of other processes:
- * nothing here runs in a switch. docs/events.md.
+ * offcpu_walk: takes stacks of waits that go on. Of thinned ones (pf_filter.off_keep) most have
+ * none; those found waiting here get one, and count whole from then on. It sleeps, to read memory
+ * of other processes: nothing here runs in a switch. docs/events.md.
  */
 #include "kernel.h"
 
-/* Since 6.2. A pointer to a task cannot be kept where the walk has its state: so it is asked for each time. */
+/*
+ * Since 6.2. A pointer to a task cannot be kept where the walk has its state: so it is asked for
+ * each time.
+ */
 extern struct task_struct *bpf_task_from_pid(int32_t pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
@@ -171,8 +174,9 @@ static __noinline int pf_look_stacks(struct task_struct *task)
 /* ---- it becomes whole ---- */
 
 /*
- * Unless it ended while it was looked at, or the tables may not have been its own to the end. The records of its stacks
- * were sent in the generation that is still filled, so counts of this and of later ones may refer to them.
+ * Unless it ended while it was looked at, or the tables may not have been its own to the end. The
+ * records of its stacks were sent in the generation that is still filled, so counts of this and of
+ * later ones may refer to them.
  */
 static __noinline int pf_look_end(struct task_struct *task)
 {
@@ -196,7 +200,10 @@ static __noinline int pf_look_end(struct task_struct *task)
 	return 0;
 }
 
-/* The walk is called from here, and all else is out of its way: both need all of the stack (512 bytes). */
+/*
+ * The walk is called from here, and all else is out of its way: both need all of the stack (512
+ * bytes).
+ */
 SEC("iter.s/task")
 int pf_waits_look(struct pf_iter_task *ctx)
 {

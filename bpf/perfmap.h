@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * perfmap: generated code that no other runtime walks, of a process that writes a perf map (V8, .NET,
- * Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). Such code is walked by
- * frame pointers, which V8 and .NET keep. Words of a frame: address of the instruction, generation.
+ * perfmap: generated code that no other runtime walks, of a process that writes a perf map (V8,
+ * .NET, Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). Such code is
+ * walked by frame pointers, which V8 and .NET keep. Words of a frame: address of the instruction,
+ * generation.
  */
 #pragma once
 
@@ -17,7 +18,8 @@ struct pf_perfmap {
 #ifdef PF_WALKER
 static __always_inline int pf_runtime_unknown(struct pf_scratch *s);
 
-#define PF_TRAMPOLINE_END 0xc308c48348ull /* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
+/* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
+#define PF_TRAMPOLINE_END 0xc308c48348ull
 
 /* One that has called the evaluation loop. -1: it is other code. */
 static __noinline int pf_perfmap_trampoline(struct pf_scratch *s)

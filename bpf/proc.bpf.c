@@ -61,8 +61,9 @@ static __always_inline bool pf_is_told_by(struct task_struct *task)
 }
 
 /*
- * Run over all tasks when the agent asks: who is selected and was not told of yet, or a while ago and user space has not
- * given its mappings: who has no samples has nothing else to be read again for.
+ * Run over all tasks when the agent asks: who is selected and was not told of yet, or a while ago
+ * and user space has not given its mappings: who has no samples has nothing else to be read again
+ * for.
  */
 SEC("iter/task")
 int pf_announce(struct pf_iter_task *ctx)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of the
- * evaluation loop runs a piece of it. Where a piece ends is told by what the activation has on the C
- * stack, so a piece is never shown with another activation's native frame:
+ * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of
+ * the evaluation loop runs a piece of it. The data that the activation has on the C stack shows
+ * where its piece ends, so a piece is never shown with another activation's native frame:
  * - up to 3.10 it is one frame object;
- * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends it
- *   (3.11), a shim frame does (3.12);
- * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version, pycore_frame.h).
+ * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends
+ *   it (3.11), a shim frame does (3.12);
+ * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version,
+ *   pycore_frame.h).
  */
 #pragma once
 
@@ -26,7 +27,10 @@ enum pf_python_pieces {
 struct pf_python {
 	/* Addresses: the first interpreter; the thread state that has the GIL (0: not known). */
 	uint64_t interpreters, holder;
-	/* The evaluation loop, and up to 3.10 where in it its frame is not the thread's yet, or any more. */
+	/*
+	 * The evaluation loop, and up to 3.10 where in it its frame is not the thread's yet, or any
+	 * more.
+	 */
 	uint64_t eval;
 	struct {
 		uint32_t start, end;
@@ -51,7 +55,10 @@ struct pf_python {
 };
 _Static_assert(sizeof(struct pf_python) == 96, "python");
 
-/* frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK next */
+/*
+ * frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK
+ * next
+ */
 #define PF_PYTHON_OWNER_SHIM 3
 
 /*
@@ -145,7 +152,9 @@ static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct
 	       pf_python_word(s, d->thread_id) == s->walk.thread_pointer;
 }
 
-/* One thread state of the interpreters' lists; ends at the one that is wanted, or where nothing is. */
+/*
+ * One thread state of the interpreters' lists; ends at the one that is wanted, or where nothing is.
+ */
 static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 {
 	struct pf_python_looks *at = pf_python_looks(loop->s);
@@ -174,8 +183,8 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 }
 
 /*
- * The next thread state of this thread, behind the one that was tried last, that is not x->origin; 0: there
- * is none, or looks ran out.
+ * The next thread state of this thread, behind the one that was tried last, that is not x->origin;
+ * 0: there is none, or looks ran out.
  */
 static __attribute__((noinline)) uint64_t
 pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
@@ -209,8 +218,8 @@ static __always_inline void pf_python_enter(struct pf_scratch *s, const struct p
 }
 
 /*
- * Whoever has the GIL is on a CPU most of the time: one thread state is read then. Else (it waits for
- * the GIL, or has released it around a computation) all are looked at.
+ * Whoever has the GIL is on a CPU most of the time: one thread state is read then. Else (it waits
+ * for the GIL, or has released it around a computation) all are looked at.
  */
 static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct pf_python *d,
 					     struct pf_runtime_walk *r)
@@ -287,7 +296,10 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 	w->n_frames = x->n_frames;
 }
 
-/* Whether the first activation that is met has no frame of its own: only up to 3.10 it must be told so. */
+/*
+ * Whether the first activation that is met has no frame of its own: only up to 3.10 it must be told
+ * so.
+ */
 static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
 	uint64_t at = s->walk.shown - d->eval;
@@ -567,7 +579,10 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 		pf_python_enter(s, d, r);
 	}
 	if (s->walk.first) {
-		/* Up to 3.10 nothing says what was told before: no thread state is gone through twice. */
+		/*
+		 * Up to 3.10 nothing says what was told before: no thread state is gone through
+		 * twice.
+		 */
 		if (d->pieces != PF_PYTHON_OBJECT)
 			x->tries = 0;
 		x->begin = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * recall: the last stack of a thread, with all words of its memory that the walk went by (pf_note in
- * walk.h). Where a thread stands at the same place and these words are what they were, the walk would
- * come to the same end: so it is not made.
+ * recall: the last stack of a thread, with all words of its memory that the walk went by (pf_note
+ * in walk.h). Where a thread stands at the same place and these words are what they were, the walk
+ * would come to the same end: so it is not made.
  */
 #pragma once
 
@@ -28,9 +28,9 @@ struct pf_recall {
 	uint64_t value[PF_NOTES_MAX];
 	uint16_t at[PF_NOTES_MAX]; /* 8-byte words from sp */
 	/*
-	 * The kernel's part: its return addresses, in words from where the program's context lies; all but
-	 * the outermost, which is that of the entry: between it and the rest a random number of words is
-	 * left free (add_random_kstack_offset).
+	 * The kernel's part: its return addresses, in words from where the program's context lies;
+	 * all but the outermost, which is that of the entry: between it and the rest a random
+	 * number of words is left free (add_random_kstack_offset).
 	 */
 	uint64_t syscall;
 	uint64_t kstack; /* 0: there is nothing to recall */
@@ -48,7 +48,10 @@ struct {
 	__type(value, struct pf_recall);
 } recall SEC(".maps");
 
-/* As struct pf_loop: it holds no state. s->n_recalled: words that are what they were, or could be kept. */
+/*
+ * As struct pf_loop: it holds no state. s->n_recalled: words that are what they were, or could be
+ * kept.
+ */
 struct pf_recall_loop {
 	struct pf_scratch *s;
 	struct pf_recall *r;
@@ -207,8 +210,8 @@ static long pf_recall_kernel_check(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * The hash of the kernel's stack, if it is the thread's last one: the same system call, from the same
- * place, with the same return addresses at the same depth. Else 0. Uses s->stack.
+ * The hash of the kernel's stack, if it is the thread's last one: the same system call, from the
+ * same place, with the same return addresses at the same depth. Else 0. Uses s->stack.
  */
 static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, struct pf_recall *r,
 					    struct task_struct *task)
@@ -228,9 +231,9 @@ static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, str
 }
 
 /*
- * A word of the kernel's stack. Return addresses come in their order; one that is there twice may be
- * left from an earlier call: then there is nothing to be recalled. Only those next to the free words
- * are surely the lower ones.
+ * A word of the kernel's stack. Return addresses come in their order; one that is there twice may
+ * be left from an earlier call: then there is nothing to be recalled. Only those next to the free
+ * words are surely the lower ones.
  */
 static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
 {

@@ -321,7 +321,10 @@ static __always_inline uint64_t pf_pc(const struct pf_walk *w)
 	return w->exact ? w->ip : w->ip - 1;
 }
 
-/* The rule for the frame at hand, whose mapping was looked for; NULL: code without a table, no_table says why. */
+/*
+ * The rule for the frame at hand, whose mapping was looked for; NULL: code without a table,
+ * no_table says why.
+ */
 static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file each:
- * bpf/<name>.h has struct pf_<name>, what user space tells it of a process, and with PF_WALKER its part
- * of the walk. Its other half is agent/node/runtime/<name>/. docs/adding-a-language.md.
+ * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file for each.
+ * bpf/<name>.h has struct pf_<name>, the data that user space gives the kernel about a process, and
+ * with PF_WALKER the runtime's part of the walk. Its other half is agent/node/runtime/<name>/.
+ * docs/adding-a-language.md.
  *
- * A runtime's code is told by the mapping that the frame at hand is in:
- * - an interpreter's loop is a file's: walked by the file's rules and shown as any native frame; then
- *   its runtime is asked, frame by frame, which functions of its program this loop runs;
- * - generated code is PF_MANAGED: its runtime unwinds it first, and is asked then.
+ * The mapping of the current frame says whether the frame is a runtime's code:
+ * - An interpreter's loop is code of a file. It is walked by the file's rules and shown as any
+ *   native frame. Then its runtime is called, frame by frame, for the functions of its program that
+ *   this loop runs.
+ * - Generated code is PF_MANAGED: its runtime unwinds it first, and is called for its frames then.
  *
- * pf_<name>_unwind: makes ip, sp and bp those of the caller, as the rules do, by pf_caller(): 0, or
- *	pf_end(). Pushes nothing. w->exact says whether ip is where it stands (then w->regs are valid) or a
- *	return address. bp_lost and by_record are its to set, too. sp only grows: nothing else ends a cycle
- *	but PF_STEPS.
- * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: no more of this
- *	loop. w->first: the first of this frame at hand, of which frame_sp and frame_bp are still there.
- *	What does not fit into the stack any more may be pushed in vain: the walk ends by itself.
- * Kernels give a program and all that it calls 512 bytes of stack and 8 levels, of which two and 160
- * bytes are taken here. They get their data of this process and their state of this walk. They run in
- * bpf_loop's one step, so they loop over a few things at most; longer searches take several frames'
- * turns. What a walk can be made to read by hostile memory has a limit: it runs in an interrupt.
+ * pf_<name>_unwind: sets ip, sp and bp to those of the caller, as the rules do, by pf_caller(): 0,
+ * or
+ *	pf_end(). It pushes nothing. w->exact says whether ip is the current instruction (then
+ *	w->regs are valid) or a return address. It must set bp_lost and by_record, too. sp only
+ *	grows: nothing else ends a cycle but PF_STEPS.
+ * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: this loop has
+ *	no more. w->first: the first call for this native frame, whose frame_sp and frame_bp are
+ *	still valid. A frame beyond the stack's room may be pushed in vain: the walk ends by itself.
+ * Kernels give a program and all its calls 512 bytes of stack and 8 levels; two levels and 160
+ * bytes are used here. Both functions get their data of this process and their state of this walk.
+ * They run in bpf_loop's one step, so they loop over a few things at most; longer searches take the
+ * steps of several frames. Whatever hostile memory can make a walk read has a limit: it runs in an
+ * interrupt.
  */
 #pragma once
 
@@ -34,8 +38,8 @@
 	X(PERFMAP, perfmap)
 
 /*
- * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs, no
- * code.
+ * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs,
+ * no code.
  */
 #define PF_CONTEXTS(X)                                                                             \
 	X(OTEL, otel)                                                                              \

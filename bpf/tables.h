@@ -91,7 +91,8 @@ struct pf_page {
 enum pf_file_state {
 	PF_FILE_PENDING = 0, /* its table is being made */
 	PF_FILE_READY,
-	PF_FILE_NONE, /* no table to be had (refused, over the budget): frame pointers, and say so */
+	/* no table to be had (refused, over the budget): frame pointers, and say so */
+	PF_FILE_NONE,
 };
 /* Slots that no file owns: what a mapping names whose file has no table (yet). */
 enum {
@@ -142,8 +143,8 @@ struct pf_image {
 };
 
 /*
- * File-backed executable mappings and the code of runtimes, sorted by start, disjoint. Others: frame
- * pointers. A mapping is cut where a runtime's code begins and ends.
+ * File-backed executable mappings and the code of runtimes, sorted by start, disjoint. Others:
+ * frame pointers. A mapping is cut where a runtime's code begins and ends.
  */
 struct pf_mapping {
 	uint64_t start, end; /* of the process */
@@ -159,7 +160,10 @@ struct pf_mapping {
 	uint32_t verified;
 };
 #define PF_UNVERIFIED 0xffffffffu
-/* Code made at run time: its runtime unwinds it and names it; else its file's rules do, as any code. */
+/*
+ * Code made at run time: its runtime unwinds it and names it; else its file's rules do, as any
+ * code.
+ */
 #define PF_MANAGED	     0x100u
 #define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48)
 #define PF_PARTS_MAX	     13
@@ -185,7 +189,10 @@ struct pf_runtime {
 
 /* Type of a frame that stands for what a runtime could not tell: enum pf_trouble, address or 0. */
 #define PF_TYPE_TROUBLE 0xff
-/* Type of the first frame of an allocation: what was allocated, as its runtime names it (class, type); 0. */
+/*
+ * Type of the first frame of an allocation: what was allocated, as its runtime names it (class,
+ * type); 0.
+ */
 #define PF_TYPE_OBJECT 0xfe
 /* X(name, text of the marker "[python: text]") */
 #define PF_TROUBLES(X)                                                                             \

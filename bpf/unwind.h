@@ -146,7 +146,9 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 		return pf_end(w, PF_END_REGISTER);
 	if (cfa < w->sp + (in_register ? 0 : 8))
 		return pf_end(w, PF_END_STUCK);
-	/* rbp first: it lies below the return address, which is in the same piece of memory then. */
+	/*
+	 * rbp first: it lies below the return address, which is in the same piece of memory then.
+	 */
 	if (pf_rule_bp(s, r, cfa))
 		return 1;
 	if (in_register) {
@@ -229,7 +231,9 @@ static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 	return bytes == 0x0f0000000fc0c748 || (bytes & 0xffffffffffffff) == 0x050f0000000fb8;
 }
 
-/* Words of the kernel's struct sigcontext_64, in struct ucontext at 40, and whose register each is. */
+/*
+ * Words of the kernel's struct sigcontext_64, in struct ucontext at 40, and whose register each is.
+ */
 /* clang-format off */
 #define PF_SIGCONTEXT(X) \
 	X(0, 8) X(1, 9) X(2, 10) X(3, 11) X(4, 12) X(5, 13) X(6, 14) X(7, 15) \
@@ -276,7 +280,10 @@ static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 	return distance < PF_LEAF_BYTES;
 }
 
-/* So few bytes are left to argc that only start-up code lies between (musl's, without rows: 48 to 56). */
+/*
+ * So few bytes are left to argc that only start-up code lies between (musl's, without rows: 48 to
+ * 56).
+ */
 #define PF_START_BYTES 64
 
 static __always_inline bool pf_at_start(const struct pf_walk *w)
@@ -356,7 +363,9 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 
 /* ---- one frame after the other ---- */
 
-/* Each frame of a runtime's program may stand between two native ones, and each asks once in vain. */
+/*
+ * Each frame of a runtime's program may stand between two native ones, and each asks once in vain.
+ */
 #define PF_STEPS (4 * PF_MAX_USER_FRAMES)
 
 /* address: of the frame at hand, whose mapping was looked for. */
@@ -376,7 +385,9 @@ static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address
 #define PF_WALKER
 #include "runtimes.h"
 
-/* The frame at hand was found at an address that the kernel has put there: what was there before. */
+/*
+ * The frame at hand was found at an address that the kernel has put there: what was there before.
+ */
 static __noinline int pf_real_return(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -398,7 +409,10 @@ PF_ONCE int pf_native(struct pf_scratch *s)
 
 	if (!s)
 		return 1;
-	/* Who was interrupted did not call: one more, so that the byte before an address is always right. */
+	/*
+	 * Who was interrupted did not call: one more, so that the byte before an address is always
+	 * right.
+	 */
 	shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
 	if (pf_push_native(s, shown))
 		return pf_end(w, PF_END_DEPTH);

@@ -37,7 +37,9 @@ static __always_inline bool pf_context_is_user(const struct pt_regs *regs)
 	return PF_CONTEXT_REG(regs, cs) & 3;
 }
 
-/* Of a program's context: what a tick or a uprobe interrupted. Returns whether it is 32-bit code. */
+/*
+ * Of a program's context: what a tick or a uprobe interrupted. Returns whether it is 32-bit code.
+ */
 static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct pt_regs *regs)
 {
 #define X(number, name, kernel_name) w->regs[number] = PF_CONTEXT_REG(regs, name);
@@ -47,7 +49,10 @@ static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct p
 	return PF_CONTEXT_REG(regs, cs) != PF_USER_CS_64;
 }
 
-/* In a uprobe's trap, until the kernel has set it back, the address is the one behind the breakpoint. */
+/*
+ * In a uprobe's trap, until the kernel has set it back, the address is the one behind the
+ * breakpoint.
+ */
 static __noinline void pf_at_breakpoint(struct pf_walk *w)
 {
 	uint64_t at = w->ip - 1;
@@ -63,8 +68,9 @@ static __noinline void pf_at_breakpoint(struct pf_walk *w)
 #define PF_EXECVEAT_32 358
 
 /*
- * In the middle of an exec: the memory is new and empty, the registers are those of the program that is gone. Its last
- * microseconds, when the next one's place is known and the registers are about to be set, cannot be told.
+ * In the middle of an exec: the memory is new and empty, the registers are those of the program
+ * that is gone. Its last microseconds, when the next one's place is known and the registers are
+ * about to be set, cannot be told.
  */
 static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
 					   struct mm_struct *mm)
@@ -109,8 +115,8 @@ static __always_inline const struct pf_process *pf_process_of(uint64_t start_boo
 }
 
 /*
- * Who has just been forked has its parent's mappings until its own are there: self_exec_id is inherited, and raised by
- * every exec (begin_new_exec).
+ * Who has just been forked has its parent's mappings until its own are there: self_exec_id is
+ * inherited, and raised by every exec (begin_new_exec).
  */
 static __noinline const struct pf_process *pf_process_of_parent(struct task_struct *task,
 								uint64_t exec_pages)

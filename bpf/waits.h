@@ -20,16 +20,16 @@ static __always_inline uint64_t pf_wait_clock(void)
 #define PF_LOOK_MIN_NS 10000000ull
 
 /*
- * A thread, from its first wait until it ends: entries stay, as making and removing one costs more than
- * the rest of a wait.
+ * A thread, from its first wait until it ends: entries stay, as making and removing one costs more
+ * than the rest of a wait.
  */
 struct pf_waiting {
 	uint64_t start_boottime_ns; /* of the thread; else another one had its number */
 	uint64_t since_ns;	    /* its last wait, by pf_wait_clock(): when it left its CPU, */
 	uint64_t woken_ns;	    /* when it was woken; 0: it was not yet */
 	/*
-	 * It is counted up to here; PF_NOT_WAITING: it is over. Who counts moves it on first, at once:
-	 * so nothing is counted twice.
+	 * It is counted up to here; PF_NOT_WAITING: it is over. Who counts moves it on first, at
+	 * once: so nothing is counted twice.
 	 */
 	uint64_t counted_ns;
 	uint64_t max_ns; /* settings of then: struct pf_filter */
@@ -40,8 +40,9 @@ struct pf_waiting {
 	uint32_t pad;
 	struct pf_count_key key; /* with its cause */
 	/*
-	 * It was seen to go on, and counts whole from counted_ns on, kept or not: for itself and those that were
-	 * not noted, while this is since_ns. Only offcpu_walk.bpf.c writes these two, and this one last.
+	 * It was seen to go on, and counts whole from counted_ns on, kept or not: for itself and
+	 * those that were not noted, while this is since_ns. Only offcpu_walk.bpf.c writes these
+	 * two, and this one last.
 	 */
 	uint64_t whole_since_ns;
 	struct pf_count_key whole_key;
@@ -55,8 +56,8 @@ struct {
 } waits SEC(".maps");
 
 /*
- * How many waits go on, by the thread's number: most switches and wake-ups end none, and that is told by one read.
- * Neighbours lie apart: they run on different CPUs.
+ * How many waits go on, by the thread's number: most switches and wake-ups end none, and that is
+ * told by one read. Neighbours lie apart: they run on different CPUs.
  */
 #define PF_THREAD_SLOTS_LOG2 14
 #define PF_THREAD_SLOTS	     (1 << PF_THREAD_SLOTS_LOG2)

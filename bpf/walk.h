@@ -55,14 +55,14 @@ struct pf_walk {
 	bool asking;	  /* its runtime has more frames to tell */
 	bool first;	  /* it is asked for the first of them */
 	uint32_t over;	  /* not 0: the native walk has ended; `end` says why */
-	uint64_t
-		frame_sp; /* rsp and rbp of the frame at hand; its caller's are sp and bp already */
+	/* rsp and rbp of the frame at hand; its caller's are sp and bp already */
+	uint64_t frame_sp;
 	uint64_t frame_bp;
 	uint64_t shown;		 /* address of the last native frame */
 	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
 	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
-	uint32_t
-		object_of; /* not 0: the stack begins with what was allocated, as this runtime names it; */
+	/* not 0: the stack begins with what was allocated, as this runtime names it; */
+	uint32_t object_of;
 	uint64_t object; /* who sets it makes it 0 again */
 
 	uint32_t tables;      /* pf_settings.tables when the walk began */
@@ -73,8 +73,8 @@ struct pf_walk {
 	uint64_t unknown_tag; /* a file that the walk met and the list has not there; PF_TAG_NONE */
 	bool halted;	      /* it met code that is listed, and cannot run at this moment */
 	bool lacks_runtime;   /* it met code of a runtime that is not listed: frames are lacking */
-	uint64_t
-		stack_start; /* mm->start_stack: argc, above the program's first frame; 0: not known */
+	/* mm->start_stack: argc, above the program's first frame; 0: not known */
+	uint64_t stack_start;
 	struct pf_process process;
 	/*
 	 * The one that the last address was in. Also one that is no file's, nor of code that is
@@ -84,7 +84,10 @@ struct pf_walk {
 	bool mapped;
 	struct pf_file file; /* of that mapping */
 
-	/* Return addresses that the kernel has replaced, for probes of returns: where, and what was there. */
+	/*
+	 * Return addresses that the kernel has replaced, for probes of returns: where, and what was
+	 * there.
+	 */
 	uint32_t n_returns;
 	struct {
 		uint64_t slot, address;
@@ -166,8 +169,8 @@ struct pf_loop {
 };
 
 /*
- * The verifier looks at such a function once, not once for each state that its callers may be in: it knows
- * no more of the arguments than their types, and that they may be NULL.
+ * The verifier looks at such a function once, not once for each state that its callers may be in:
+ * it knows no more of the arguments than their types, and that they may be NULL.
  */
 #ifndef PF_ONCE
 #define PF_ONCE __noinline

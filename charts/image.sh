@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# image.sh BINARY NAME:TAG OUT.tar: the one image of agent and hub: the program, the libraries it is linked with and
-# nothing else (no shell, no package manager). No registry and no engine; the same inputs give the same bytes.
+# image.sh BINARY NAME:TAG OUT.tar: the one image of agent and hub: the program, the libraries it is
+# linked with and nothing else (no shell, no package manager). No registry and no engine; the same
+# inputs give the same bytes.
 set -euo pipefail
 binary=$1 name=$2 out=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 install -D -m 755 "$binary" "$root/usr/bin/podflame"
-strip --strip-debug "$root/usr/bin/podflame"          # .symtab stays: podflame can be profiled like anything else
+# .symtab stays: podflame can be profiled like anything else
+strip --strip-debug "$root/usr/bin/podflame"
 ldd "$binary" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' | sort -u | while read -r lib; do
     case $lib in
     */ld-linux-x86-64.so.2) install -D -m 755 "$lib" "$root/lib64/ld-linux-x86-64.so.2" ;;
@@ -17,7 +19,8 @@ ldd "$binary" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' | sort -u | wh
 done
 mkdir -p "$root"/{etc/podflame,proc,sys,dev,tmp,var/lib/podflame,var/spool/podflame,var/run/podflame}
 chmod 1777 "$root/tmp"
-chmod 777 "$root/var/lib/podflame"                    # docker run --user: the hub's uid is the caller's choice
+# docker run --user: the hub's uid is the caller's choice
+chmod 777 "$root/var/lib/podflame"
 echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
 printf 'root:x:0:0:root:/:\npodflame:x:65532:65532:podflame:/:\n' >"$root/etc/passwd"
 printf 'root:x:0:\npodflame:x:65532:\n' >"$root/etc/group"

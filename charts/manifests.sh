@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# manifests.sh DIR: writes the chart's default render as plain YAML for `kubectl apply -k DIR`, one file a template.
+# manifests.sh DIR: writes the chart's default render as plain YAML for `kubectl apply -k DIR`, one
+# file a template.
 set -euo pipefail
 out=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

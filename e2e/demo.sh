@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh up|down: podflame in a real two-node Kubernetes on this machine, with programs to profile. Everything lies
-# in /var/lib/podflame-demo and the network namespace podflame-demo; `down` takes all of it away.
+# demo.sh up|down: podflame in a real two-node Kubernetes on this machine, with programs to profile.
+# Everything lies in /var/lib/podflame-demo and the network namespace podflame-demo; `down` takes
+# all of it away.
 export NAME=demo
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 PORT=20416
@@ -41,7 +42,8 @@ plenty() { # FROM: eight seconds of CPU, enough for shares that mean something; 
     answered "$1" && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ] && [ "$(EVENT=mem-inuse profile "pod_ns='app'" "$1" "$(date +%s)" | total_us)" -gt 0 ]
 }
 
-# settled: nothing of the last seconds waited for a file's tables; in its first ones a process is known by and by
+# settled: nothing of the last seconds waited for a file's tables; in its first ones a process is
+# known by and by
 settled() {
     local t
     t=$(date +%s)

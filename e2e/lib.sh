@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the demo and the tests share: a cluster of cluster/up.sh with the chart in it, and questions to its hub.
-# Set before: NAME (demo, e2e). All that is made lies in $TK_DIR and the network namespace podflame-$NAME.
-# shellcheck disable=SC2119     # functions with optional arguments
+# What the demo and the tests share: a cluster of cluster/up.sh with the chart in it, and questions
+# to its hub. Set before: NAME (demo, e2e). All that is made lies in $TK_DIR and the network
+# namespace podflame-$NAME. shellcheck disable=SC2119     # functions with optional arguments
 set -euo pipefail
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PATH=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/tools/bin:$PATH
@@ -43,7 +43,8 @@ install_chart() {
         --set clusterName=$CLUSTER "$@" >"$TK_DIR/helm.log" 2>&1 || { cat "$TK_DIR/helm.log" >&2; return 1; }
 }
 
-# ... as the tests install it: windows of two seconds, and agents on nodes with the label agents=yes alone.
+# ... as the tests install it: windows of two seconds, and agents on nodes with the label agents=yes
+# alone.
 install_for_tests() {
     k label nodes --all --overwrite agents=yes >/dev/null
     install_chart --set agent.window=2s --set agent.nodeSelector.agents=yes "$@"
@@ -63,7 +64,8 @@ hub() {
         ${TOKEN:+-H "Authorization: Bearer $TOKEN"} "$@" "https://$HUB:20416$path"
 }
 
-# profile FILTER FROM TO [APP]: the answer in list form, as JSON on stdout; of $EVENT, on-cpu if not set
+# profile FILTER FROM TO [APP]: the answer in list form, as JSON on stdout; of $EVENT, on-cpu if not
+# set
 profile() {
     local body
     body=$(jq -nc --arg f "$1" --argjson s "$2" --argjson e "$3" --arg a "${4:-}" --arg v "${EVENT:-on-cpu}" \
@@ -72,9 +74,10 @@ profile() {
     hub /v1/profile/ProfileTracing -H 'Content-Type: application/json' -d "$body"
 }
 
-# save_state PREFIX [NAMESPACE...]: what one asks for first after a failure, into PREFIX.*: what agents and hub logged (from the
-# kubelets' own files: also without an API server, and of containers that have ended), what pods of these namespaces printed
-# last, what users see of targets, and events.
+# save_state PREFIX [NAMESPACE...]: what one asks for first after a failure, into PREFIX.*: what
+# agents and hub logged (from the kubelets' own files: also without an API server, and of containers
+# that have ended), what pods of these namespaces printed last, what users see of targets, and
+# events.
 save_state() {
     local prefix=$1 what n
     shift
@@ -90,7 +93,8 @@ save_state() {
     done >"$prefix.objects.txt" 2>&1
 }
 
-# Of an answer on stdin: microseconds (bytes) in all; its functions; what one function has with all it calls, and in percent.
+# Of an answer on stdin: microseconds (bytes) in all; its functions; what one function has with all
+# it calls, and in percent.
 total_us() { jq '[.result[]? | select(.parent_node_id == "-1") | .total_value] | add // 0'; }
 functions() { jq -r '.result[]?.profile_location_str'; }
 value_of() { # NAME: of all nodes of that name below no other of that name

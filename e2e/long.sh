@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# long.sh: what takes long, one after another, each with a line; then all of it added up. Run by `make test-long`, as root.
-# FUZZ_S: seconds a fuzzer (60). STEPS="tsan fuzz": these steps alone, of which the first word of each line names one.
+# long.sh: what takes long, one after another, each with a line; then all of it added up. Run by
+# `make test-long`, as root. FUZZ_S: seconds a fuzzer (60). STEPS="tsan fuzz": these steps alone, of
+# which the first word of each line names one.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 unset LONG      # said of each step that it is for
@@ -10,7 +11,8 @@ log=$build/long
 mkdir -p "$log"
 passed=0 failed=0 skipped=0 broken=()
 
-# step NAME COMMAND...: what it says at its end counts ("N passed, N failed, N skipped"); where it says nothing, its status.
+# step NAME COMMAND...: what it says at its end counts ("N passed, N failed, N skipped"); where it
+# says nothing, its status.
 step() {
     local name=$1 out counts p f s status=0 begin=$SECONDS
     if [ -n "${STEPS:-}" ] && [[ " $STEPS " != *" ${name%% *} "* ]]; then return; fi
@@ -30,10 +32,12 @@ step() {
 }
 
 make=(make --no-print-directory BUILD="$build")
-# containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine the storms take as long
+# containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine the storms
+# take as long
 LONG=1 STEP_TIMEOUT=14400 SUITE_TIMEOUT=5400 step unit "${make[@]}" unit
 step asan "${make[@]}" test-asan
-for t in lib/kube/reconnect_test hour_test; do    # LeakSanitizer after 100,000 reconnects, and after an hour of windows
+# LeakSanitizer after 100,000 reconnects, and after an hour of windows
+for t in lib/kube/reconnect_test hour_test; do
     LONG=1 step "asan $t" "$build/asan/agent/$t"
 done
 step tsan "${make[@]}" test-tsan

@@ -83,8 +83,9 @@ test-fresh: ## `make demo`, `make demo-down` and `make test` in a bare Debian 12
 rows-check: $(BUILD)/agent/node/parse/oracle_test ## unwind rows of all of /usr against readelf and elfutils: writes build/rows-check.md
 	$(Q)find /usr/bin /usr/lib /usr/sbin -type f | sort | $< - >$(BUILD)/rows-check.md; s=$$?; sed -n 3,20p $(BUILD)/rows-check.md; exit $$s
 
-# podflame in other kernels: Debian 12's own, Debian 13's and the archive's newest, in qemu; K=oldest takes one.
-KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_code_test unwind_kernel_test vma_test offcpu_test memory_test probe_bench)
+# podflame in other kernels: Debian 12's own, Debian 13's and the archive's newest, in qemu;
+# K=oldest takes one.
+KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_kernel_test vma_test offcpu_test memory_test probe_bench)
 .PHONY: test-kernels
 test-now: $(KERNEL_TESTS)
 test-kernels: $(BUILD)/podflame $(KERNEL_TESTS) ## other kernels, in qemu (software emulation)

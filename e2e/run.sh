@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another (all without a
-# number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Of one that fails, what agents, hub and
-# pods logged until then and what objects there were lies in build/e2e/NAME.*. Ends with "N passed, N failed, N skipped".
-# KEEP=1 leaves the cluster up; a second run then uses it, with the image of now.
+# run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another
+# (all without a number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Of
+# one that fails, what agents, hub and pods logged until then and what objects there were lies in
+# build/e2e/NAME.*. Ends with "N passed, N failed, N skipped". KEEP=1 leaves the cluster up; a
+# second run then uses it, with the image of now.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar LANGUAGES=$BUILD/images/languages.tar

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * main() of a fuzz target without libFuzzer: each input of its corpus, once, in any build. The corpus is an
- * ar(5) archive, packed by zstd; arguments take its place: more archives, packed or not, or single inputs.
+ * main() of a fuzz target without libFuzzer: each input of its corpus, once, in any build. The
+ * corpus is an ar(5) archive, packed by zstd; arguments take its place: more archives, packed or
+ * not, or single inputs.
  */
 #include <ar.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzers: x_fuzz.c beside what it is about, its corpus in testdata/fuzz/x.ar.zst. docs/fuzzing.md says how far they are.
+# Fuzzers: x_fuzz.c beside what it is about, its corpus in testdata/fuzz/x.ar.zst. docs/fuzzing.md
+# says how far they are.
 .PHONY: fuzz fuzz-long fuzz-coverage
 fuzz: ## T=agent/hub/query/filter S=60: one fuzzer, or all, for S seconds of CPU
 	$(Q)BUILD=$(BUILD) fuzz/run.py try $(or $(S),60) $(T)

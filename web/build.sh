@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh DIR HEADER: installs the page's packages in DIR, checks its types, bundles it into HEADER.
+# build.sh DIR HEADER: installs the page's packages in DIR, checks its types, bundles it into
+# HEADER.
 set -euo pipefail
 dir=$1 header=$2
 src=$(dirname "$0")

@@ -58,8 +58,8 @@ function startLocal() {
   }));
 }
 
-// An answer of the page's own question in which shares mean something: some CPU seconds of the workload. The first
-// windows have a few samples of a process whose files were not read yet.
+// An answer of the page's own question in which shares mean something: some CPU seconds of the
+// workload. The first windows have a few samples of a process whose files were not read yet.
 async function waitForData(origin) {
   let samples = 0;
   for (const end = Date.now() + 180_000; Date.now() < end; ) {
@@ -287,7 +287,7 @@ const tests = {
     assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), ['program', 'kernel', 'lock', 'disk', 'process, thread']);
     assert.match(await page.textContent('#total'), /^100 ms in 9 samples/);
     assert.equal(await page.textContent('#throttled'), "throttled: the containers' CPU limits held them back for 1.50 s");
-    assert.equal(await page.textContent('#estimated'), 'estimated: 12 % of what happened was looked at, ±3 %');
+    assert.equal(await page.textContent('#estimated'), 'estimated: 12 % of what happened was measured, ±3 %');
     if (process.env.SCREENSHOT) await page.screenshot({ path: `${process.env.SCREENSHOT}.wait.png` });
     await page.selectOption('#choice-wait', 'lock');
     await page.waitForFunction(() => location.hash.includes('wait=lock'));
@@ -466,7 +466,8 @@ const tests = {
     slow = false;
     await page.selectOption('#choice-range', '21600');
     await until(async () => !(await isStale(page)) && !(await page.isVisible('#busy')));
-    assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]); // by then, not when they took too long
+    // by then, not when they took too long
+    assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]);
     for (const r of held) await r.fulfill({ json: r.request().url().endsWith('values') ? { result: [{ value: 'old', samples: 1 }] } : replyOf({ old: 1 }) }).catch(() => {});
     assert.deepEqual(await table(page), ['new']);
     assert.deepEqual(await page.$$eval('#choice-pod option', (all) => all.map((o) => o.value)), ['', 'new']);
@@ -510,11 +511,11 @@ const tests = {
     await until(() => choices);
     assert.deepEqual([choices.time_start + 90, choices.time_end], [from, to].map((t) => Date.parse(t) / 1000));
     await page.unroute('**/v1/profile/values');
-    assert.equal(await page.textContent('#losses'), "3 samples lost: more blocks lived than the kernel's table holds (live_evicted) · " +
-      'first time: 7 samples lost: stacks that could not be named (resolve) · ' +
-      "first time: too many stacks: the smallest are put together as [others], another's value is too small by at most 2.00 KiB");
+    assert.equal(await page.textContent('#losses'), "3 samples lost: more blocks were in use than the kernel's table holds (live_evicted) · " +
+      'first time: 7 samples lost: the agent could not name the stacks (resolve) · ' +
+      "first time: too many stacks: the smallest are added up as [others], and another stack's value is too small by at most 2.00 KiB");
     assert.equal(await page.textContent('#notes'), 'no such tag · first time: early');
-    assert.equal(await page.textContent('#estimated'), 'estimated: 50 % of what happened was looked at, ±5.00 KiB');
+    assert.equal(await page.textContent('#estimated'), 'estimated: 50 % of what happened was measured, ±5.00 KiB');
     await page.unroute('**/v1/profile/ProfileTracing');
   },
   async 'what shrank is in the table, however much grew'(page, origin) {
@@ -538,7 +539,7 @@ const tests = {
     const texts = () => page.$$eval('#choice-pod option', (all) => all.map((o) => o.text));
     await until(async () => (await texts()).length === 503);
     assert.deepEqual((await texts()).slice(0, 3), ['all', 'rare', 'pod-0']);
-    assert.equal((await texts()).at(-1), '… 500 of more: choose another thing first');
+    assert.equal((await texts()).at(-1), '… 500 of more: choose a workload or a namespace first');
     n = 500;
     await page.click('#reload');
     await until(async () => (await texts()).length === 502);
@@ -563,13 +564,13 @@ const tests = {
     await answersAre(page, () => replyOf({ f: 9000 }, { summary }));
     await open(page, `${origin}/#`);
     const says = (text) => until(async () => (await page.textContent('#losses')) === text);
-    await says("too many stacks: the smallest are put together as [others], another's value is too small by at most 1.50 ms");
+    await says("too many stacks: the smallest are added up as [others], and another stack's value is too small by at most 1.50 ms");
     summary = { truncated: true, cut_stacks: 0, short_by: 0 };
     await page.click('#reload');
-    await says('too many stacks: the smallest are put together as [others]');
+    await says('too many stacks: the smallest are added up as [others]');
     summary = { truncated: true, cut_stacks: 1234 };
     await page.click('#reload');
-    await says("too many functions: 1,234 of the smallest stacks lack their ends, which only their callers' totals have");
+    await says("too many functions: 1,234 of the smallest stacks are cut; the totals of their callers are complete");
     await page.unroute('**/v1/profile/ProfileTracing');
   },
   async 'a hub that is away, and what is no hub, are told; when it is back the page is whole'(page, origin) {
@@ -583,7 +584,7 @@ const tests = {
     assert.equal(await page.textContent('#store-note'), 'kept for this test only');
     await page.route('**/v1/profile/ProfileTracing', (r) => r.fulfill({ body: '<html>welcome</html>' }));
     await page.click('#reload');
-    await says('what answered is no hub');
+    await says('the answer does not come from a hub');
     await page.unroute('**/v1/profile/ProfileTracing');
     await page.route('**/v1/profile/values', (r) => r.fulfill({ status: 503, json: { DESCRIPTION: 'too many at once' } }));
     await page.click('#reload'); // only what else could be chosen is not known

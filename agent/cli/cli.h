@@ -9,7 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Whether all that was printed has gone out: a full disk is told, not left half an answer. 0 or -errno. */
+/*
+ * Flushes standard output. 0 if everything was written, else -errno: a full disk must not look like
+ * a complete answer.
+ */
 static inline int cli_flush(void)
 {
 	errno = 0;
@@ -18,7 +21,7 @@ static inline int cli_flush(void)
 	return errno ? -errno : -EIO;
 }
 
-/* The process that a thread belongs to: /proc/TID is there, too. 0: it cannot be read. */
+/* The process of a thread: /proc/TID exists, too. 0: it cannot be read. */
 uint32_t cli_process_of(uint32_t pid);
 
 int cli_cmd_record(int argc, char **argv);

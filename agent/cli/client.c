@@ -25,10 +25,11 @@ struct client {
 /* ---- options ---- */
 
 static const struct argp_option option_list[] = {
-	{"url", 'u', "URL", 0, "the hub (" CLIENT_DEFAULT_URL ")", 0},
+	{"url", 'u', "URL", 0, "address of the hub (default: " CLIENT_DEFAULT_URL ")", 0},
 	{"server", 0, NULL, OPTION_ALIAS, NULL, 0},
-	{"token-file", 't', "FILE", 0, "bearer token for a hub in a cluster", 0},
-	{"ca-file", 'c', "FILE", 0, "CA of the hub's certificate (the system's)", 0},
+	{"token-file", 't', "FILE", 0, "file with the bearer token for a hub in a cluster", 0},
+	{"ca-file", 'c', "FILE", 0,
+	 "file with the CA of the hub's certificate (default: those of the system)", 0},
 	{"insecure", 'k', NULL, 0, "do not check the hub's certificate", 0},
 	{0},
 };
@@ -68,7 +69,7 @@ int cli_client_url_parse(const char *text, struct url *ret, struct field_error *
 		return field_error_set(reterr, "--url", "'%.200s' %s", text, e.reason);
 	if (*u.path)
 		return field_error_set(reterr, "--url",
-				       "'%.200s': nothing may follow host and port", text);
+				       "'%.200s': the address ends after host and port", text);
 	*ret = u;
 	u = (struct url){0};
 	return 0;
@@ -98,10 +99,10 @@ static int make_authorization(const struct client_options *o, char **ret,
 		token[--n] = '\0';
 	for (const char *c = token; *c; c++)
 		if (*c <= ' ' || *c > '~')
-			return field_error_set(reterr, "--token-file", "%s: is no token",
+			return field_error_set(reterr, "--token-file", "%s does not hold a token",
 					       o->token_file);
 	if (!n)
-		return field_error_set(reterr, "--token-file", "%s: is empty", o->token_file);
+		return field_error_set(reterr, "--token-file", "%s is empty", o->token_file);
 	*ret = xasprintf("Authorization: Bearer %s", token);
 	return 0;
 }
@@ -137,7 +138,8 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 
 	if (!r && o->token_file && !url.tls && !stays_here(url.host))
 		r = field_error_set(reterr, "--token-file",
-				    "not for '%.200s': it would go there unencrypted", o->url);
+				    "not sent to '%.200s': the connection is not encrypted",
+				    o->url);
 	if (!r)
 		r = read_text("--ca-file", o->ca_file, MAX_PEM_BYTES, &ca, reterr);
 	if (!r && url.tls)
@@ -239,8 +241,8 @@ void cli_client_print_refusal(const struct client *c, const struct client_answer
 	if (!why)
 		why = json_str_at(reply, "error", NULL);
 	if (a->status && !why)
-		fprintf(stderr, "%s: %s: not podflame's API (HTTP %d)\n", who, c->options->url,
-			a->status);
+		fprintf(stderr, "%s: %s: the answer does not come from podflame's API (HTTP %d)\n",
+			who, c->options->url, a->status);
 	else if (!a->status)
 		fprintf(stderr, "%s: %s: %s\n", who, c->options->url,
 			a->error ? a->error : "no answer");

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to the verbs that ask a hub over its API: where it is, who asks, question and answer. */
+/*
+ * Private to the verbs that ask a hub over its API: address and credentials, question and answer.
+ */
 #pragma once
 
 #include "lib/base/base.h"
@@ -18,7 +20,8 @@ extern const struct argp cli_client_argp;	/* a child parser; input: struct clien
 int cli_client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
-int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);	/* o: borrowed */
+/* o: borrowed */
+int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
 struct client *cli_client_free(struct client *c);
 
 struct client_question {
@@ -37,5 +40,6 @@ struct client_answer {
 int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
 	       struct field_error *reterr);
 void cli_client_answer_done(struct client_answer *a);
-/* "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, as the hub says it. */
-void cli_client_print_refusal(const struct client *c, const struct client_answer *a, const char *who);
+/* Prints "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, with the hub's words. */
+void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
+			      const char *who);

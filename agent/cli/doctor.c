@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor: what can be profiled on this machine, or in one process, and why not. docs/doctor.md. */
+/*
+ * podflame doctor: what can be profiled on this machine, or in one process, and why not.
+ * docs/doctor.md.
+ */
 #include "cli/doctor.h"
 
 #include "cli/cli.h"
@@ -8,7 +11,7 @@
 #include <argp.h>
 
 static const struct argp_option option_list[] = {
-	{"pid", 'p', "PID", 0, "look at this process", 0},
+	{"pid", 'p', "PID", 0, "check this process, too", 0},
 	{"json", 'j', NULL, 0, "print JSON", 0},
 	{0},
 };
@@ -65,9 +68,10 @@ int cli_cmd_doctor(int argc, char **argv)
 	const struct argp argp = {option_list,
 				  parse_option,
 				  "",
-				  "What can be profiled on this machine, or with --pid in one "
-				  "process of it, and why not.\v"
-				  "Ends with 0 when everything works, 1 when something does not.",
+				  "Says what podflame can profile on this machine, or with --pid "
+				  "in one process, and why not more.\v"
+				  "Exit status: 0 every check is ok, 1 one is not, 2 bad usage. "
+				  "What the checks say: docs/doctor.md.",
 				  NULL,
 				  NULL,
 				  NULL};
@@ -84,7 +88,7 @@ int cli_cmd_doctor(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &d);
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))
-		cli_doctor_tell(&d, "parse child", false, "could not be started");
+		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
 	d.checks = machine; /* first: what a probe costs here is told of the process */
 	if (files)
 		cli_doctor_machine(&d, files);

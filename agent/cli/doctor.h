@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to doctor*.c: what is told, and of what. */
+/* Private to doctor*.c: the list of checks, and the files that fill it. */
 #pragma once
 
 #include "node/files/files.h"
@@ -10,7 +10,7 @@ struct doctor {
 	bool as_json;
 	json_t *checks; /* [{check, ok, detail, ...}] */
 	unsigned n_bad;
-	uint64_t hit_ns; /* what a hit of a uprobe costs here; 0: there are none */
+	uint64_t hit_ns; /* cost of a hit of a uprobe here; 0: there are no uprobes */
 };
 /* Borrowed: a caller may add members for programs. */
 json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);

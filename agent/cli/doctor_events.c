@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is not seen. */
+/*
+ * podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is
+ * not seen.
+ */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
 #include "node/learn/learn.h"
@@ -15,9 +18,9 @@
 static void tell_off_cpu(struct doctor *d, bool go)
 {
 	json_t *c = cli_doctor_tell(d, "process off-cpu", true,
-				    go ? "where its threads wait; goroutines that Go parks itself "
-					 "(channels, mutexes, timers, network) are not seen"
-				       : "where its threads wait");
+				    go ? "podflame sees where its threads wait, but not goroutines "
+					 "that Go parks itself (channels, mutexes, timers, network)"
+				       : "podflame sees where its threads wait");
 
 	json_object_set_new(c, "event", json_string("off-cpu"));
 	json_object_set_new(c, "goroutines", json_boolean(go));
@@ -99,14 +102,15 @@ static char *sites_text(const struct doctor *d, const struct alloc_sites *s, con
 	json_t *f;
 
 	if (s->go)
-		buf_puts(&b, "Go's own heap profile is read, without a probe");
+		buf_puts(&b, "podflame reads Go's own heap profile, without a probe");
 	json_array_foreach ((json_t *)files, i, f)
 		add_file(&b, f);
 	if (json_array_size(files) && d->hit_ns)
-		buf_printf(&b, "; a call of one costs it about %llu ns more",
+		buf_printf(&b, "; a call of one costs the process about %llu ns more",
 			   (unsigned long long)d->hit_ns);
 	if (*s->problem)
-		buf_printf(&b, "%snot all is seen: %s", b.len ? "; " : "", s->problem);
+		buf_printf(&b, "%spodflame does not see all of it: %s", b.len ? "; " : "",
+			   s->problem);
 	return buf_steal(&b);
 }
 
@@ -134,8 +138,8 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	json_t *list, *c;
 
 	if (r < 0) {
-		text = xasprintf("where it allocates is not known: %s",
-				 r == -EAGAIN ? "it is just starting" : strerror(-r));
+		text = xasprintf("cannot find its allocators: %s",
+				 r == -EAGAIN ? "it has just started" : strerror(-r));
 		c = cli_doctor_tell(d, check, false, text);
 		json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
 		return;

@@ -42,22 +42,22 @@ static const char *read_sections(int fd, struct sections *ret)
 
 	if (!read_at(fd, &e, sizeof(e), 0) || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    e.e_ident[EI_CLASS] != ELFCLASS64)
-		return "no 64-bit ELF file";
+		return "it is not a 64-bit ELF file";
 	if (!e.e_shoff)
 		return NULL;			    /* it has none */
 	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: 65280 and more */
-		return "too many";
+		return "there are too many";
 	if (e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
-		return "not understood";
+		return "their form is not known";
 	headers = xcalloc(e.e_shnum, sizeof(*headers));
 	if (!read_at(fd, headers, e.e_shnum * sizeof(*headers), e.e_shoff))
-		return "not readable";
+		return "they cannot be read";
 	strings = &headers[e.e_shstrndx];
 	if (strings->sh_size > NAMES_MAX)
-		return "too long names";
+		return "their names are too long";
 	names = xcalloc(1, strings->sh_size + 1);
 	if (!read_at(fd, names, strings->sh_size, strings->sh_offset))
-		return "not readable";
+		return "they cannot be read";
 	for (size_t i = 0; i < e.e_shnum; i++)
 		note_section(ret, &headers[i],
 			     headers[i].sh_name < strings->sh_size ? names + headers[i].sh_name
@@ -120,9 +120,9 @@ static void tell_stacks(struct buf *out, const struct elf_index *index)
 
 	elf_index_tables(index, &tables);
 	if (!tables.n_rows)
-		buf_puts(out, "; stacks by frame pointers only");
+		buf_puts(out, "; stacks go through it by frame pointers only");
 	else
-		buf_printf(out, "; stacks by %zu unwind rows", tables.n_rows);
+		buf_printf(out, "; stacks go through it by %zu unwind rows", tables.n_rows);
 	if (unsupported)
 		buf_printf(out, " (%zu not supported)", unsupported);
 }
@@ -173,12 +173,11 @@ static void add_members(json_t *c, const struct elf_index *index, const struct s
 /* The seeds' own check: places inside libjvm where objects are made have no other names. */
 static void check_libjvm(struct doctor *d, const struct sections *s)
 {
-	cli_doctor_tell(
-		d, "libjvm.so symbol table", s->symtab,
-		s->symtab    ? "it has a .symtab: allocations of Java objects can be found"
-		: s->unknown ? "whether it has a .symtab is not known"
-			     : "it has no .symtab: Java's own allocations cannot be told, install "
-			       "the JDK's debug symbols or another build");
+	cli_doctor_tell(d, "libjvm.so symbol table", s->symtab,
+			s->symtab ? "it has a .symtab: podflame can see allocations of Java objects"
+			: s->unknown ? "podflame cannot tell whether it has a .symtab"
+				     : "it has no .symtab: podflame cannot see allocations of Java "
+				       "objects. Use a build of the JDK whose libjvm.so has one");
 }
 
 void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
@@ -191,7 +190,7 @@ void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping
 	const char *debug;
 
 	if (!index) {
-		failed = xasprintf("not readable: %s", strerror(-error));
+		failed = xasprintf("cannot read it: %s", strerror(-error));
 		cli_doctor_tell(d, path, false, failed);
 		return;
 	}

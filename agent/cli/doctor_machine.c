@@ -15,19 +15,23 @@ static void tell(struct doctor *d, const char *check, bool ok, const char *detai
 	cli_doctor_tell(d, check, ok, detail);
 }
 
-/* What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from it. */
+/*
+ * What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from
+ * it.
+ */
 static void check_capabilities(struct doctor *d)
 {
 	static const struct {
 		unsigned bit, also;
 		const char *name, *without;
 	} wanted[] = {
-		{39, 21, "BPF", "no program is loaded"},
-		{38, 21, "PERFMON", "nothing is sampled"},
-		{19, 19, "SYS_PTRACE", "memory and files of other users' processes cannot be read"},
-		{2, 1, "DAC_READ_SEARCH", "files of other users cannot be read"},
-		{40, 21, "CHECKPOINT_RESTORE", "deleted files of other users cannot be read"},
-		{34, 21, "SYSLOG", "kernel functions have no names"},
+		{39, 21, "BPF", "podflame cannot load BPF programs"},
+		{38, 21, "PERFMON", "podflame cannot sample"},
+		{19, 19, "SYS_PTRACE",
+		 "podflame cannot read memory and files of other users' processes"},
+		{2, 1, "DAC_READ_SEARCH", "podflame cannot read files of other users"},
+		{40, 21, "CHECKPOINT_RESTORE", "deleted podflame cannot read files of other users"},
+		{34, 21, "SYSLOG", "podflame cannot name kernel functions"},
 	};
 	_cleanup_free_ char *status = NULL;
 	_cleanup_buf_ struct buf out = {0};
@@ -41,7 +45,7 @@ static void check_capabilities(struct doctor *d)
 		if (!(have & (1ull << wanted[i].bit | 1ull << wanted[i].also)))
 			buf_printf(&out, "%s%s is missing: %s", out.len ? "; " : "", wanted[i].name,
 				   wanted[i].without);
-	tell(d, "capabilities", !out.len, out.len ? out.data : "all that are needed");
+	tell(d, "capabilities", !out.len, out.len ? out.data : "podflame has all that it needs");
 }
 
 static void check_kernel(struct doctor *d)
@@ -60,7 +64,7 @@ static void check_symbols(struct doctor *d, struct files *files)
 	struct stacks *s = NULL;
 
 	if (stacks_new(&c, &s)) {
-		tell(d, "kernel symbols", false, "/proc/kallsyms cannot be read");
+		tell(d, "kernel symbols", false, "cannot read /proc/kallsyms");
 		return;
 	}
 	tell(d, "kernel symbols", !*stacks_kernel_problem(s),
@@ -105,7 +109,7 @@ static void check_uprobes(struct doctor *d, struct probes *p)
 	if (!works(p, EVENT_MEM_ALLOC))
 		return; /* why is told there */
 	d->hit_ns = probes_trap_ns(p);
-	text = xasprintf("%s; a hit costs its process about %" PRIu64 " ns", probes_uprobe_form(p),
+	text = xasprintf("%s; a hit costs the process about %" PRIu64 " ns", probes_uprobe_form(p),
 			 d->hit_ns);
 	c = cli_doctor_tell(d, "uprobes", true, text);
 	json_object_set_new(c, "hitNs", json_integer((json_int_t)d->hit_ns));
@@ -146,5 +150,5 @@ void cli_doctor_machine(struct doctor *d, struct files *files)
 	check_probes(d);
 	check_symbols(d, files);
 	tell(d, "process files", !*proc_mappings_problem(),
-	     *proc_mappings_problem() ? proc_mappings_problem() : "may be read");
+	     *proc_mappings_problem() ? proc_mappings_problem() : "podflame can read them");
 }

@@ -40,10 +40,10 @@ static char *problem_text(int error)
 		return xstrdup("there is no such process");
 	case -EPERM:
 	case -EACCES:
-		return xstrdup("its mappings may not be read: run as root, or with capability "
-			       "SYS_PTRACE");
+		return xstrdup("no permission to read its mappings: run as root, or with "
+			       "capability SYS_PTRACE");
 	default:
-		return xasprintf("its mappings cannot be read: %s", strerror(-error));
+		return xasprintf("cannot read its mappings: %s", strerror(-error));
 	}
 }
 
@@ -104,7 +104,8 @@ static void tell_container(struct doctor *d)
 	path = elf_text_clean(raw ? raw : "");
 	detail = *ref.pod_uid ? xasprintf("%s of pod %s",
 					  *ref.container_id ? ref.container_id : "?", ref.pod_uid)
-			      : xstrdup("none of a pod: record --pid and local profile it");
+			      : xstrdup("in no pod: `podflame record --pid` and `podflame local` "
+					"can profile it");
 	c = cli_doctor_tell(d, "container", true, detail);
 	json_object_set_new(c, "containerId", json_string(ref.container_id));
 	json_object_set_new(c, "podUid", json_string(ref.pod_uid));
@@ -118,9 +119,10 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 {
 	const struct runtime_ops *ops = runtime_ops(v->kind);
 	const struct runtime_learnt *l = v->learnt;
-	const char *fine = runtime_is_context(v->kind)
-				   ? "traceContext: true links samples to calls"
-				   : "its functions are shown, between native ones";
+	const char *fine =
+		runtime_is_context(v->kind)
+			? "with traceContext: true its samples carry the ids of the calls"
+			: "podflame shows its functions among the native ones";
 	_cleanup_free_ char *check =
 		xasprintf("%s %s%s%s", runtime_is_context(v->kind) ? "context" : "runtime",
 			  ops->title, *l->version ? " " : "", l->version);
@@ -159,9 +161,10 @@ static void tell_native(struct doctor *d, const struct mappings *m,
 	for (size_t i = 0; i < m->n; i++)
 		generated |= runtime_mapping_is_generated(&m->items[i], indexes[i]);
 	if (generated)
-		cli_doctor_tell(d, "runtime", false,
-				"code made at run time, of a runtime that is not known: stacks go "
-				"through it by frame pointers, and a perf map would name it");
+		cli_doctor_tell(
+			d, "runtime", false,
+			"code made at run time by a runtime that podflame does not know: "
+			"stacks go through it by frame pointers, and a perf map would name it");
 	else
 		cli_doctor_tell(d, "runtime", true, is_go(m, indexes) ? "Go" : "native code only");
 }
@@ -199,8 +202,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	int r = learn(m, indexes, &p);
 
 	if (r < 0) {
-		_cleanup_free_ char *detail =
-			xasprintf("its memory cannot be read: %s", strerror(-r));
+		_cleanup_free_ char *detail = xasprintf("cannot read its memory: %s", strerror(-r));
 
 		cli_doctor_tell(d, "runtime", false, detail);
 		return;
@@ -222,8 +224,8 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	if (runtime_java_unnamed(process_id_of(m)))
 		cli_doctor_tell(
 			d, "Java names", false,
-			"the JVM's code has no names; a target with javaAttach: Allowed lets "
-			"the agent ask the JVM for them (17 and newer)");
+			"podflame cannot name the JVM's code; a target with javaAttach: "
+			"Allowed lets the agent ask the JVM for the names (JDK 17 and newer)");
 	runtime_process_unref(p);
 }
 
@@ -247,7 +249,10 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 	return m->memory_file && error != -ENOEXEC ? IN_MEMORY_FILE : SURE;
 }
 
-/* Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before is. */
+/*
+ * Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before
+ * is.
+ */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {
 	uint64_t bytes = 0;
@@ -271,12 +276,12 @@ static void tell_unsure(struct doctor *d, const struct mappings *m, const int *e
 		const char *check, *text;
 	} says[] = {
 		[IN_COPY] = {"code in anonymous memory",
-			     "lie in anonymous memory, where the program has copied it (for huge "
+			     "lie in anonymous memory, because the program has copied it (for huge "
 			     "pages); names and stacks come from the file where the bytes agree"},
-		[IN_MEMORY_FILE] = {"code in a file in memory",
-				    "lie in a file in memory (memfd, tmpfs), which the program may "
-				    "rewrite; names and stacks come from the copy that was read, "
-				    "where the bytes agree"},
+		[IN_MEMORY_FILE] =
+			{"code in a file in memory",
+			 "lie in a file in memory (memfd, tmpfs), which the program may rewrite; "
+			 "names and stacks come from podflame's copy where the bytes agree"},
 	};
 
 	for (size_t i = 0; i < m->n; i++) {
@@ -336,7 +341,7 @@ void cli_doctor_process(struct doctor *d, struct files *files)
 		r = read_proc(d->pid, "stat", &stat);
 	if (!r && is_kernel_thread(stat)) {
 		cli_doctor_tell(d, "process", false,
-				"it is a kernel thread: its samples have kernel functions only");
+				"it is a kernel thread: its samples have only kernel functions");
 		return;
 	}
 	if (!r)

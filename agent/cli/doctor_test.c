@@ -148,7 +148,10 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 	       mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) != MAP_FAILED;
 }
 
-/* malloc's page of the C library, as programs do that want huge pages; a program in memory, and what is none. */
+/*
+ * malloc's page of the C library, as programs do that want huge pages; a program in memory, and
+ * what is none.
+ */
 static void move_code(void)
 {
 	uintptr_t page = (uintptr_t)malloc & ~(uintptr_t)4095;
@@ -296,10 +299,10 @@ static void test_python(void **state)
 	program_runs(pid, "python3");
 	a = ask(pid, 0);
 	expect(&a, "process", true, "running for");
-	expect(&a, "container", true, "none of a pod");
-	expect(&a, "runtime CPython 3.", true, "its functions are shown");
+	expect(&a, "container", true, "in no pod");
+	expect(&a, "runtime CPython 3.", true, "podflame shows its functions");
 	expect(&a, "/libc.so.6", true, "unwind rows");
-	expect(&a, "process off-cpu", true, "where its threads wait");
+	expect(&a, "process off-cpu", true, "podflame sees where its threads wait");
 	expect(&a, "process mem-alloc", true, "libc.so.6 (malloc, ");
 	expect(&a, "process mem-inuse", true, "ns more");
 	c = check_of(&a, "process mem-inuse");
@@ -332,7 +335,7 @@ static void test_node(void **state)
 	command = xasprintf("node --perf-basic-prof -e '%s'", program);
 	pid = start(command);
 	a = ask(pid, 0);
-	expect(&a, "runtime perf map Node.js", true, "its functions are shown");
+	expect(&a, "runtime perf map Node.js", true, "podflame shows its functions");
 	stop(pid, &a);
 	free(command);
 	command = xasprintf("/tmp/perf-%d.map", pid);
@@ -361,7 +364,8 @@ static void test_java(void **state)
 	assert_true(json_bool_at(c, "symtab", false));
 	assert_true(json_int_at(c, "unwindRows", 0) > 10000);
 	expect(&a, "process mem-alloc", true, "send_allocation_in_new_tlab");
-	expect(&a, "process mem-inuse", true, "not all is seen: mem-inuse has no Java objects");
+	expect(&a, "process mem-inuse", true,
+	       "podflame does not see all of it: mem-inuse has no Java objects");
 	assert_false(names_symbol(check_of(&a, "process mem-inuse"),
 				  "AllocTracer::send_allocation_in_new_tlab"));
 	stop(pid, &a);
@@ -407,7 +411,7 @@ static void test_nginx(void **state)
 	pid = start("nginx -p . -c nginx.conf");
 	a = ask(pid, 0);
 	expect(&a, "runtime", true, "native code only");
-	expect(&a, "uprobes", true, "a hit costs its process about ");
+	expect(&a, "uprobes", true, "a hit costs the process about ");
 	expect(&a, "mem-inuse", true, "");
 	expect(&a, "/nginx", true, "unwind rows");
 	stop(pid, &a);
@@ -433,7 +437,7 @@ static void add_sections(const char *program, const char *name, uint16_t n)
 
 static void test_more_sections_than_are_read(void **state)
 {
-	static const char cut[] = "its sections are not known: too many";
+	static const char cut[] = "its sections are not known: there are too many";
 	struct answer a;
 	pid_t pid;
 

@@ -18,14 +18,15 @@ struct options {
 };
 
 static const struct argp_option option_list[] = {
-	{"from", 'f', "TIME", 0, "-15m, 2026-11-21T13:00:00Z or Unix seconds (-15m)", 0},
-	{"to", 'T', "TIME", 0, "the same, or now (now)", 0},
-	{"event", 'e', "EVENT", 0, "what was measured: ", 0}, /* option_help() names them */
-	{"app-service", 'a', "NAME", 0, "one process name (all)", 0},
-	{"tag-filter", 'q', "TEXT", 0, "as pod_ns='app' AND pod LIKE 'web-*'", 0},
+	{"from", 'f', "TIME", 0,
+	 "begin: -15m, 2026-11-21T13:00:00Z or Unix seconds (default: -15m)", 0},
+	{"to", 'T', "TIME", 0, "end: the same forms, or now (default: now)", 0},
+	{"event", 'e', "EVENT", 0, "which event: ", 0}, /* option_help() names them */
+	{"app-service", 'a', "NAME", 0, "name of a process (default: all)", 0},
+	{"tag-filter", 'q', "TEXT", 0, "a filter, such as pod_ns='app' AND pod LIKE 'web-*'", 0},
 	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
-	{"format", 'F', "FORMAT", 0, "table, folded or json (table)", 0},
-	{"limit", 'n', "N", 0, "rows of the table; 0: all (50)", 0},
+	{"format", 'F', "FORMAT", 0, "table, folded or json (default: table)", 0},
+	{"limit", 'n', "N", 0, "rows of the table; 0 shows all (default: 50)", 0},
 	{0},
 };
 
@@ -66,7 +67,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'n':
 		if (str_to_u64(arg, 1000000, &o->limit))
-			argp_error(state, "--limit: '%s' is not in 0..1000000", arg);
+			argp_error(state, "--limit: '%s' is not a number from 0 to 1000000", arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is not expected here", arg);
@@ -103,12 +104,12 @@ static int make_body(const struct options *o, char **ret, struct field_error *re
 
 	if (cli_query_time_parse(o->from, now_ns, &from))
 		return field_error_set(reterr, "--from",
-				       "'%.100s' is no time (-15m, now, Unix seconds, "
+				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
 				       "2026-11-21T13:00:00Z)",
 				       o->from);
 	if (cli_query_time_parse(o->to, now_ns, &to))
 		return field_error_set(reterr, "--to",
-				       "'%.100s' is no time (-15m, now, Unix seconds, "
+				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
 				       "2026-11-21T13:00:00Z)",
 				       o->to);
 	body = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "app_service", o->app_service,
@@ -185,7 +186,8 @@ static int finish(const struct client *c, const struct client_answer *a, const s
 	reply = json_loadb(a->body, a->n, 0, NULL);
 	r = reply ? print_answer(a, o, reply) : -EBADMSG;
 	if (r == -EBADMSG)
-		fprintf(stderr, "podflame query: %s: the answer is not one of podflame's API\n",
+		fprintf(stderr,
+			"podflame query: %s: the answer does not come from podflame's API\n",
 			o->hub.url);
 	else if (r && r != -EPIPE) /* who reads has enough */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
@@ -202,7 +204,7 @@ static char *option_help(int key, const char *text, void *input)
 	buf_puts(&b, text);
 	for (int i = 0; i < _EVENT_MAX; i++)
 		buf_printf(&b, "%s%s", i ? ", " : "", profile_event_info((enum event)i)->name);
-	buf_puts(&b, " (on-cpu)");
+	buf_puts(&b, " (default: on-cpu)");
 	return buf_steal(&b);
 }
 
@@ -213,10 +215,10 @@ int cli_cmd_query(int argc, char **argv)
 		option_list,
 		parse_option,
 		NULL,
-		"Asks a hub for the profile of a time and a filter.\v"
-		"Example: podflame query --from -1h --tag-filter \"pod_ns='app'\"\n"
-		"Waits on locks: podflame query -e off-cpu --tag-filter \"wait='lock'\"\n"
-		"Exit status: 0 answered, 1 not answered, 2 bad usage. API: docs/api.md.",
+		"Asks a hub for a profile and prints it.\v"
+		"Example: podflame query --from -1h --tag-filter \"pod_ns='app'\"\nWaits for "
+		"locks: podflame query -e off-cpu --tag-filter \"wait='lock'\"\nExit status: 0 the "
+		"hub answered, 1 it did not, 2 bad usage. API and filters: docs/api.md.",
 		children,
 		option_help,
 		NULL};

@@ -10,5 +10,5 @@ int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
 /* The flat form of an answer as text; -EBADMSG when it has no such form. */
 int cli_query_print_folded(const json_t *reply, struct buf *out);
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out);
-/* What was lost, cut or is worth knowing: a line each. */
+/* Prints losses, cuts and notes: a line each. */
 void cli_query_print_notes(const json_t *reply, struct buf *out);

@@ -198,7 +198,7 @@ static void put_estimated(const json_t *reply, struct buf *out)
 
 	if (share <= 0)
 		return;
-	buf_printf(out, "estimated: %.3g %% was looked at", 100 * share);
+	buf_printf(out, "estimated from %.3g %% of what happened", 100 * share);
 	if (total > 0)
 		buf_printf(out, ", +-%.2g %%",
 			   100. * (double)json_int_at(reply, "summary.estimated.error", 0) /
@@ -212,7 +212,7 @@ static void put_throttled(const json_t *reply, struct buf *out)
 
 	if (us <= 0)
 		return;
-	buf_printf(out, "throttled: %.3f s held back by the containers' CPU limits\n",
+	buf_printf(out, "throttled: CPU limits held the containers back for %.3f s\n",
 		   (double)us / 1e6);
 }
 
@@ -234,7 +234,7 @@ void cli_query_print_notes(const json_t *reply, struct buf *out)
 		buf_putc(out, '\n');
 	}
 	if (json_bool_at(reply, "summary.truncated", false))
-		buf_puts(out, "too many stacks: the smallest are cut\n");
+		buf_puts(out, "too many stacks: the answer lacks the smallest\n");
 	json_array_foreach ((json_t *)json_at(reply, "summary.notes"), i, item)
 		buf_printf(out, "note: %s\n", json_string_value(item));
 }

@@ -91,8 +91,8 @@ static void files_that_cannot_be_used_are_named(void **state)
 		{"--ca-file", "/text", "/text: holds no PEM certificate"},
 		{"--ca-file", "/none", "/none: No such file or directory"},
 		{"--ca-file", "", ": Is a directory"},
-		{"--token-file", "/empty", "/empty: is empty"},
-		{"--token-file", "/text", "/text: is no token"},
+		{"--token-file", "/empty", "/empty is empty"},
+		{"--token-file", "/text", "/text does not hold a token"},
 		{"--token-file", "/none", "/none: No such file or directory"},
 		{"--token-file", "", ": Is a directory"},
 	};
@@ -273,8 +273,8 @@ static void table_of_memory(void **state)
 			    "    0.00 B     0.00      3.00 MiB 100.00  main\n");
 	cli_query_print_notes(reply, &notes);
 	assert_string_equal(notes.data,
-			    "estimated: 12 % was looked at, +-3 %\n"
-			    "throttled: 1.500 s held back by the containers' CPU limits\n"
+			    "estimated from 12 % of what happened, +-3 %\n"
+			    "throttled: CPU limits held the containers back for 1.500 s\n"
 			    "note: a note\n");
 }
 

@@ -28,7 +28,7 @@ static int check_output(const char *path)
 	int fd;
 
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-		fprintf(stderr, "podflame record: --output: %s is no regular file\n", path);
+		fprintf(stderr, "podflame record: --output: %s is not a regular file\n", path);
 		return -EINVAL;
 	}
 	fd = mkostemp(tmp, O_CLOEXEC);
@@ -115,7 +115,7 @@ static int begin(struct recording *r)
 	int e = r->options->cgroup ? cli_record_begin_cgroup(r, open_probes) : begin_pids(r);
 
 	if (e && r->probes)
-		fprintf(stderr, "podflame record: sampling could not begin: %s\n", strerror(-e));
+		fprintf(stderr, "podflame record: cannot begin sampling: %s\n", strerror(-e));
 	return e;
 }
 
@@ -333,9 +333,9 @@ static void print_drop(const char *name, const char *label, const char *reason, 
 
 static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = "used the CPU",
-	[EVENT_OFF_CPU] = "began to wait, or only for less than --min-block,",
+	[EVENT_OFF_CPU] = "began a wait of --min-block or longer",
 	[EVENT_MEM_ALLOC] = "allocated memory that was sampled",
-	[EVENT_MEM_INUSE] = "allocated memory that still lives",
+	[EVENT_MEM_INUSE] = "allocated memory that is still in use",
 };
 
 /* What the file says in all; of on-cpu the samples say it. */
@@ -361,23 +361,23 @@ static void summary(const struct recording *r, bool written)
 		written ? r->options->output : "not written", r->n_samples, total,
 		r->batch->n_profiles, r->batch->n_profiles == 1 ? "" : "es");
 	if (!r->n_samples)
-		fprintf(stderr, "podflame record: nothing of it %s in that time\n",
+		fprintf(stderr, "podflame record: no process %s in that time\n",
 			nothing_of[r->options->event]);
 	cli_record_print_stacks(r);
 	cli_record_heaps_print(r);
 	if (r->n_unmapped)
 		fprintf(stderr,
-			"podflame record: %u processes had no mappings to read: ended already, or "
-			"of the kernel\n",
+			"podflame record: the mappings of %u processes could not be read: they "
+			"have ended or are kernel threads\n",
 			r->n_unmapped);
 	if (r->n_too_many)
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " too many different stacks\n",
 			r->n_too_many);
 	if (*proc_mappings_problem())
-		fprintf(stderr, "podflame record: names of processes' functions: %s\n",
+		fprintf(stderr, "podflame record: names of the processes' functions: %s\n",
 			proc_mappings_problem());
 	if (*stacks_kernel_problem(r->stacks))
-		fprintf(stderr, "podflame record: kernel names: %s\n",
+		fprintf(stderr, "podflame record: names of kernel functions: %s\n",
 			stacks_kernel_problem(r->stacks));
 	cli_record_print_mangled();
 	counter_each(print_drop, NULL);
@@ -426,7 +426,7 @@ static int record(struct recording *r, int signal_fd)
 		return e;
 	e = prepare(r);
 	if (e) {
-		fprintf(stderr, "podflame record: sampling could not begin: %s\n", strerror(-e));
+		fprintf(stderr, "podflame record: cannot begin sampling: %s\n", strerror(-e));
 		return e;
 	}
 	e = cli_record_heaps_check(r);
@@ -438,7 +438,7 @@ static int record(struct recording *r, int signal_fd)
 	r->end_ns = now_wall_ns();
 	cli_record_debug_finish(r, signal_fd);
 	if (e)
-		fprintf(stderr, "podflame record: reading samples: %s\n", strerror(-e));
+		fprintf(stderr, "podflame record: cannot read samples: %s\n", strerror(-e));
 	e = cli_record_write(r);
 	if (e)
 		fprintf(stderr, "podflame record: --output: %s: %s\n", r->options->output,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record: what the files of the verb `record` share. */
+/* Private to record*.c: the state of a recording, and the functions of each file. */
 #pragma once
 
 #include "cli/cli.h"
@@ -30,7 +30,7 @@ struct watched_pid {
 };
 
 struct record_process; /* which runtimes it has: record_tables.c */
-struct record_row;     /* which sample of a profile counts for what: record_output.c */
+struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
 struct record_heap;    /* where it allocates: record_memory.c */
 struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
 
@@ -56,7 +56,7 @@ struct recording {
 	uint64_t next_go_ns, next_announce_ns;
 	char *missing;	  /* a file without unwind tables, and why */
 	char *not_walked; /* a runtime, and why */
-	char *not_named;  /* runtimes, and what works */
+	char *not_named;  /* runtimes that are not named, and what works for them */
 	unsigned n_unmapped;
 	uint32_t last_reread; /* in this drain */
 };
@@ -64,14 +64,15 @@ struct recording {
 /* record.c */
 void cli_record_read_mappings(struct recording *r, struct process_id id,
 			  uint32_t exec_id, uint32_t stack);
-void cli_record_samples(struct recording *r, struct drain *d);    /* takes d; names what they lack */
+/* Takes d; reads names and tables that its samples lack. */
+void cli_record_samples(struct recording *r, struct drain *d);
 void cli_record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
 
 /* record_debug.c */
-#define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* samples wait for debug files so long at most */
+#define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* the longest time that samples wait for debug files */
 int cli_record_debug_new(struct record_debug **ret);
 void cli_record_debug_free(struct record_debug *g);
-/* Debug files of what it maps are read by a thread, after those that were asked for before. */
+/* A thread reads the debug files of the mapped files, after those that were asked for before. */
 void cli_record_debug_read(struct recording *r, struct mappings *m);
 bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
 /* cli_record_name() of it, later where debug files are being read; takes d. */
@@ -85,15 +86,16 @@ int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
 void cli_record_open_tables(struct recording *r);
-/* Tables of a process's files, and its runtimes; blocks as long as that takes. */
+/* Gives the kernel the tables of a process's files, and its runtimes. Blocks until this is done. */
 void cli_record_give_tables(struct recording *r, struct mappings *m);
 /* Runtimes that were just starting. */
 void cli_record_look_again(struct recording *r);
-/* Whether its mappings were read so short a while ago, for what that costs, that they are not to be read again yet. */
+/* Whether its mappings may not be read again yet, because the last reading took much time. */
 bool cli_record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
 void cli_record_forget(struct recording *r, struct process_id id);
 void cli_record_tables_free(struct recording *r);
-void cli_record_count_end(struct recording *r, const struct raw_sample *s, const struct raw_stack *u);
+void cli_record_count_end(struct recording *r, const struct raw_sample *s,
+			  const struct raw_stack *u);
 void cli_record_print_stacks(const struct recording *r);
 
 /* record_memory.c: all do nothing of other events */
@@ -103,10 +105,10 @@ void cli_record_heap_forget(struct recording *r, struct process_id id);
 bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_heaps_tick(struct recording *r);
 uint64_t cli_record_heaps_watch(struct recording *r); /* returns when it is to be called again */
-void cli_record_heaps_read(struct recording *r); /* what lives, now: before the last drain */
-/* Says what of it cannot be seen, and why; -EOPNOTSUPP: nothing can. */
+void cli_record_heaps_read(struct recording *r); /* Reads the live memory, before the last drain. */
+/* Prints which memory is not seen, and why; -EOPNOTSUPP: none is seen. */
 int cli_record_heaps_check(const struct recording *r);
-void cli_record_heaps_print(const struct recording *r); /* what it cost */
+void cli_record_heaps_print(const struct recording *r); /* Prints the cost of the probes. */
 void cli_record_heaps_free(struct recording *r);
 
 /* record_output.c */
@@ -114,5 +116,6 @@ void cli_record_heaps_free(struct recording *r);
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 	       uint32_t stack);
 int cli_record_write(struct recording *r);
-void cli_record_print_mangled(void);	/* names that no child has read, which says nothing of them */
+/* names that stayed mangled because no child was there to read them */
+void cli_record_print_mangled(void);
 void cli_record_rows_free(struct recording *r);

@@ -48,7 +48,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 			*ret_dir = TAKE_PTR(dir);
 			return 0;
 		}
-		fprintf(stderr, "podflame record: --cgroup: %s is no cgroup, nor is %s\n", path,
+		fprintf(stderr, "podflame record: --cgroup: neither %s nor %s is a cgroup\n", path,
 			dir);
 		return -ENOENT;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole stacks of programs that have copied their text into memory without a file, built without frame pointers; and where other
- * code has come into its place, a marker. The programs are compiled here; their chain of calls is known. All are recorded at once.
+ * Whole stacks of programs that have copied their text into memory without a file, built without
+ * frame pointers; and where other code has come into its place, a marker. The programs are compiled
+ * here; their chain of calls is known. All are recorded at once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

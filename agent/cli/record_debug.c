@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads them, drains
- * are on time, and their samples wait here until what is being read is known.
+ * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads
+ * them, drains are on time, and their samples wait here until what is being read is known.
  */
 #include "cli/record.h"
 #include "lib/loop/loop.h"
@@ -146,8 +146,8 @@ static void wait_or_signal(struct recording *r, int signal_fd)
 		if (poll(&p, 1, 20) <= 0)
 			continue;
 		r->debug->is_over = true;
-		fprintf(stderr, "podflame record: written without the names of debug files that "
-				"are not read yet\n");
+		fprintf(stderr, "podflame record: the profile lacks the names of debug files that "
+				"were not read yet\n");
 		return;
 	}
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drains go on while debug files are read, and their samples get the names: files_debug here is the test's. */
+/*
+ * Drains go on while debug files are read, and their samples get the names: files_debug here is the
+ * test's.
+ */
 #include "cli/record.h"
 
 #include <setjmp.h>

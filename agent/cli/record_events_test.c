@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* podflame record of waits and memory, as a user sees it: known causes, exact bytes, what still lives. */
+/*
+ * podflame record of waits and memory, as a user sees it: known causes, exact bytes, what still
+ * lives.
+ */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 
@@ -114,7 +117,10 @@ static void waits_have_causes(void **state)
 	out = record(waits, "off-cpu", "-b", "1ms");
 	nap = folded_sum(out, "record_test_nap");
 	locks = folded_sum(out, "record_test_locks");
-	/* Of three seconds each waits nearly all, unless the machine is busy: then it is kept from running. */
+	/*
+	 * Of three seconds each waits nearly all, unless the machine is busy: then it is kept from
+	 * running.
+	 */
 	assert_true(nap > 500000 && locks > 500000);
 	assert_true(folded_sum(out, "[wait: sleep]") > 500000);
 	assert_true(folded_sum(out, "[wait: lock]") > 500000);
@@ -278,7 +284,8 @@ static bool says_not_seen(void (*body)(void), const char *event)
 	kill(r.pid, SIGINT);
 	if (run_end(&r))
 		fail_msg("%s", r.text.data);
-	says = strstr(r.text.data, "not all of its memory was seen: its memory grew by ") != NULL;
+	says = strstr(r.text.data, "the profile lacks a part of its memory: its memory grew by ") !=
+	       NULL;
 	run_free(&r);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

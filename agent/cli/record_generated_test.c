@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that a program makes at run time, with frame pointers, in each kind of memory: its stacks are whole, and a perf map names it.
- * Native code around it has none. The programs are compiled here; their chain of calls is known. All are recorded at once.
+ * Code that a program makes at run time, with frame pointers, in each kind of memory: its stacks
+ * are whole, and a perf map names it. Native code around it has none. The programs are compiled
+ * here; their chain of calls is known. All are recorded at once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -101,7 +102,10 @@ static pid_t start(const struct way *w, const char *path)
 							 w->has_map ? "map" : NULL, NULL});
 }
 
-/* Samples of one program whose stacks have the text; leaf: the native function, called by code that was made, or not. */
+/*
+ * Samples of one program whose stacks have the text; leaf: the native function, called by code that
+ * was made, or not.
+ */
 static uint64_t sum(const char *out, const struct way *w, const char *text, bool leaf)
 {
 	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame record of a Go program whose goroutines' stacks grow all the time: its samples stand under the goroutine. */
+/*
+ * podflame record of a Go program whose goroutines' stacks grow all the time: its samples stand
+ * under the goroutine.
+ */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries that come and go at one place: each sample has the names, and the callers, of the library that was there when
- * it was taken, or a marker. The program's own function says which one that was.
+ * Libraries that come and go at one place: each sample has the names, and the callers, of the
+ * library that was there when it was taken, or a marker. The program's own function says which one
+ * that was.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -223,8 +224,8 @@ static void write_over(const char *from, const char *to)
 }
 
 /*
- * The code of alpha.so and betaa.so is the same, with other names: it is written over while it runs, and the program
- * does nothing that the kernel would count.
+ * The code of alpha.so and betaa.so is the same, with other names: it is written over while it
+ * runs, and the program does nothing that the kernel would count.
  */
 static void a_library_that_is_written_over_while_it_runs(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its files are known; Go's
- * own heap profile is read where it has one.
+ * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its
+ * files are known; Go's own heap profile is read where it has one.
  */
 #include "cli/record.h"
 #include "node/learn/go_heap.h"
@@ -102,7 +102,7 @@ static void attach(struct recording *r, struct record_heap *h)
 	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many))
 		return;
 	free(h->problem);
-	h->problem = e ? xasprintf("probes cannot be attached: %s", strerror(-e))
+	h->problem = e ? xasprintf("cannot attach probes: %s", strerror(-e))
 		       : xstrdup(learn_sites_problem(h->sites, 1u << r->options->event, &refused));
 }
 
@@ -144,8 +144,8 @@ void cli_record_heap_look(struct recording *r, struct mappings *m)
 		take_sites(r, h, s, m);
 	} else if (!h->sites && e != -ESRCH) {
 		free(h->problem);
-		h->problem = xasprintf("where it allocates is not known: %s",
-				       h->again ? "it is just starting" : strerror(-e));
+		h->problem = xasprintf("cannot find its allocators: %s",
+				       h->again ? "it has just started" : strerror(-e));
 	}
 }
 
@@ -264,12 +264,15 @@ static void print_not_seen(const struct recording *r)
 		if ((!problem && !grown) || n++ >= NOT_SEEN_SHOWN)
 			continue;
 		fprintf(stderr,
-			"podflame record: process %u: not all of its memory was seen: %s%s%s\n",
+			"podflame record: process %u: the profile lacks a part of its memory: "
+			"%s%s%s\n",
 			(unsigned)h->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
 			grown ? grown : "");
 	}
 	if (n > NOT_SEEN_SHOWN)
-		fprintf(stderr, "podflame record: not all memory of %zu more processes was seen\n",
+		fprintf(stderr,
+			"podflame record: the profile lacks a part of the memory of %zu more "
+			"processes\n",
 			n - NOT_SEEN_SHOWN);
 }
 
@@ -280,8 +283,8 @@ void cli_record_heaps_print(const struct recording *r)
 	size_t n = 0;
 
 	if (is_memory(r) && r->n_pids && !r->n_heaps)
-		fprintf(stderr, "podflame record: it has no memory of its own to look at: it has "
-				"ended already, or is the kernel's\n");
+		fprintf(stderr, "podflame record: the process has no memory to profile: it has "
+				"ended or is a kernel thread\n");
 	print_not_seen(r);
 	if (!is_memory(r) || !r->n_probed || probes_usage(r->probes, &u, &n) < 0)
 		return;
@@ -291,9 +294,9 @@ void cli_record_heaps_print(const struct recording *r)
 	trap_ns = probes_trap_ns(r->probes);
 	fprintf(stderr,
 		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
-		" ns each: %" PRIu64 " ms of CPU time of what was recorded\n",
+		" ns each: the recorded processes paid %" PRIu64 " ms of CPU time\n",
 		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
 	if (r->n_refused_sites)
-		fprintf(stderr, "podflame record: %zu places could not be probed\n",
+		fprintf(stderr, "podflame record: the kernel refused to probe %zu places\n",
 			r->n_refused_sites);
 }

@@ -12,18 +12,24 @@
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
 	{"cgroup", 'c', "PATH", 0,
-	 "profile a cgroup and all below it: its directory, or its path in the hierarchy that "
-	 "tells containers apart here",
+	 "profile a cgroup and all cgroups below it. PATH is its directory, or its path in the "
+	 "hierarchy by which podflame tells containers apart",
 	 0},
-	{"hz", 'F', "N", 0, "on-cpu: samples a second and CPU, 1 to 4999 (99)", 0},
-	{"duration", 'd', "S", 0, "seconds, or 500ms, 2m, 1h (until SIGINT)", 0},
-	{"event", 'e', "E", 0, "what is measured: on-cpu, off-cpu, mem-alloc or mem-inuse (on-cpu)",
+	{"hz", 'F', "N", 0, "on-cpu: samples per second on each CPU, 1 to 4999 (default: 99)", 0},
+	{"duration", 'd', "S", 0,
+	 "how long to record: seconds, or 500ms, 2m, 1h (default: until SIGINT)", 0},
+	{"event", 'e', "E", 0,
+	 "what to measure: on-cpu, off-cpu, mem-alloc or mem-inuse (default: on-cpu)", 0},
+	{"min-block", 'b', "T", 0, "off-cpu: leave out shorter waits, 1us to 1s (default: 50us)",
 	 0},
-	{"min-block", 'b', "T", 0, "off-cpu: shorter waits are left out: 1us to 1s (50us)", 0},
-	{"max-block", 'B', "T", 0, "off-cpu: a wait counts until it is so long: 1ms to 1h (1h)", 0},
+	{"max-block", 'B', "T", 0,
+	 "off-cpu: a wait counts up to this length, 1ms to 1h (default: 1h)", 0},
 	{"sample-bytes", 's', "N", 0,
-	 "memory: one sample for so many bytes, on average; 1: each allocation (524288)", 0},
-	{"output", 'o', "FILE", 0, "ends in .folded or in .pb.gz (pprof)", 0},
+	 "memory: take one sample every N bytes on average; 1 takes each allocation (default: "
+	 "524288)",
+	 0},
+	{"output", 'o', "FILE", 0,
+	 "the file to write; its name ends in .folded or in .pb.gz (pprof)", 0},
 	{0},
 };
 
@@ -53,10 +59,11 @@ static void parse_duration(struct argp_state *state, struct record_options *o, c
 	if (!str_to_u64(arg, MAX_DURATION_S, &s))
 		o->duration_ns = s * NSEC_PER_SEC;
 	else if (str_to_duration_ns(arg, &o->duration_ns) || o->duration_ns > max_ns)
-		argp_error(state, "--duration: '%s' is no time of at most %d s (10, 500ms, 2m)",
+		argp_error(state,
+			   "--duration: '%s' is not a time of at most %d s (such as 10, 500ms, 2m)",
 			   arg, MAX_DURATION_S);
 	if (!o->duration_ns)
-		argp_error(state, "--duration: 0 records nothing");
+		argp_error(state, "--duration: must be longer than 0");
 }
 
 static void parse_hz(struct argp_state *state, struct record_options *o, const char *arg)
@@ -64,7 +71,7 @@ static void parse_hz(struct argp_state *state, struct record_options *o, const c
 	uint64_t hz;
 
 	if (str_to_u64(arg, MAX_HZ, &hz) || !hz)
-		argp_error(state, "--hz: '%s' is not in 1..%d", arg, MAX_HZ);
+		argp_error(state, "--hz: '%s' is not a number from 1 to %d", arg, MAX_HZ);
 	o->hz = (unsigned)hz;
 }
 
@@ -73,11 +80,13 @@ static void parse_event(struct argp_state *state, struct record_options *o, cons
 	enum event event;
 
 	if (profile_event_from_name(arg, &event))
-		argp_error(state, "--event: '%s' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse",
+		argp_error(state,
+			   "--event: '%s' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse",
 			   arg);
 	if (o->event_given && event != o->event)
 		argp_error(state,
-			   "--event: %s and %s: one a recording; several may run at the same time",
+			   "--event: %s and %s: a recording has one event; run a second `podflame "
+			   "record` at the same time for the other",
 			   profile_event_info(o->event)->name, arg);
 	o->event = event;
 	o->event_given = true;
@@ -90,7 +99,8 @@ static uint64_t parse_time(struct argp_state *state, const char *option, const c
 
 	if (str_to_duration_ns(arg, &ns) || ns < min_ns || ns > max_ns)
 		argp_error(state,
-			   "--%s: '%s' is no time of %" PRIu64 " us to %" PRIu64 " s (such as 5ms)",
+			   "--%s: '%s' is not a time from %" PRIu64 " us to %" PRIu64
+			   " s (such as 5ms)",
 			   option, arg, min_ns / 1000, (uint64_t)(max_ns / NSEC_PER_SEC));
 	return ns / 1000;
 }
@@ -100,7 +110,8 @@ static void parse_sample_bytes(struct argp_state *state, struct record_options *
 	uint64_t n;
 
 	if (str_to_u64(arg, 1u << 31, &n) || !n)
-		argp_error(state, "--sample-bytes: '%s' is not in 1..%u", arg, 1u << 31);
+		argp_error(state, "--sample-bytes: '%s' is not a number from 1 to %u", arg,
+			   1u << 31);
 	o->settings.alloc_sample_bytes = o->settings.inuse_sample_bytes = n;
 }
 
@@ -110,11 +121,11 @@ static void check_settings(struct argp_state *state, const struct record_options
 	const struct event_settings *s = &o->settings;
 
 	if (o->event != EVENT_ON_CPU && o->hz)
-		argp_error(state, "--hz is for --event on-cpu");
+		argp_error(state, "--hz needs --event on-cpu");
 	if (o->event != EVENT_OFF_CPU && (s->min_block_us || s->max_block_us))
-		argp_error(state, "--min-block and --max-block are for --event off-cpu");
+		argp_error(state, "--min-block and --max-block need --event off-cpu");
 	if (!memory && s->alloc_sample_bytes)
-		argp_error(state, "--sample-bytes is for --event mem-alloc and mem-inuse");
+		argp_error(state, "--sample-bytes needs --event mem-alloc or mem-inuse");
 	if (s->min_block_us && s->max_block_us && s->max_block_us <= s->min_block_us)
 		argp_error(state, "--max-block must be longer than --min-block");
 }
@@ -122,13 +133,12 @@ static void check_settings(struct argp_state *state, const struct record_options
 static void check_together(struct argp_state *state, const struct record_options *o)
 {
 	if (!o->n_pids == !o->cgroup)
-		argp_error(state, "one of --pid and --cgroup is needed");
+		argp_error(state, "give either --pid or --cgroup");
 	check_settings(state, o);
 	if (!o->output)
-		argp_error(state, "--output is needed");
+		argp_error(state, "--output is missing");
 	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
-		argp_error(state, "--output: '%s' ends neither in .folded nor in .pb.gz",
-			   o->output);
+		argp_error(state, "--output: '%s' must end in .folded or in .pb.gz", o->output);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -141,7 +151,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'c':
 		if (!*arg)
-			argp_error(state, "--cgroup: is empty; / is the root");
+			argp_error(state, "--cgroup: the path is empty; the root is /");
 		o->cgroup = arg;
 		return 0;
 	case 'F':
@@ -199,18 +209,19 @@ void cli_record_parse(int argc, char **argv, struct record_options *ret)
 		option_list,
 		parse_option,
 		"",
-		"Profile processes or a cgroup once, into a file; no hub is needed.\v"
-		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT, "
-		"SIGTERM, after the duration, or when all processes of --pid have ended; the file "
-		"is complete then; a second signal leaves out names of debug files not read yet. "
-		"A process of --pid is followed through exec, its children are "
-		"not; below --cgroup everything is, what is made later too.\n\n"
-		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number: samples of "
-		"on-cpu, microseconds of off-cpu, bytes of mem-alloc, and of mem-inuse those that "
-		"were still alive at the end; a .pb.gz file carries samples and the event's unit. "
-		"Memory events put probes on the process's allocator, each hit of which takes "
-		"about "
-		"a microsecond of it: nothing limits that here.",
+		"Profiles processes or a cgroup and writes the profile to a file. Needs no hub.\v"
+		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT or "
+		"SIGTERM, after the duration, or when all processes of --pid have ended, and then "
+		"writes the complete file. A second signal ends the reading of debug files, so "
+		"some names are missing.\n\n--pid follows a process through exec, but does not "
+		"profile its children. --cgroup profiles all processes in the cgroup and below it, "
+		"also in cgroups that are made later.\n\n"
+		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number. The number is "
+		"in samples for on-cpu, in microseconds for off-cpu, in allocated bytes for "
+		"mem-alloc, and for mem-inuse in bytes that are still allocated at the end. A "
+		".pb.gz file has the samples and the unit of the event.\n\nThe memory events put "
+		"probes on the allocator of the process. Each call of the allocator then takes "
+		"about a microsecond more; `record` has no limit for that.",
 		NULL,
 		NULL,
 		NULL};

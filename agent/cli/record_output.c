@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record's samples: merged into profiles while it runs, written as folded text or pprof at the end. */
+/*
+ * record's samples: merged into profiles while it runs, written as folded text or pprof at the end.
+ */
 #include "cli/record.h"
 
 #include <stdlib.h>
@@ -291,8 +293,8 @@ void cli_record_print_mangled(void)
 
 		if (n)
 			fprintf(stderr,
-				"podflame record: %" PRIu64 " times a name stayed as compilers "
-				"mangle it: the child that reads it %s\n",
+				"podflame record: %" PRIu64
+				" names stayed mangled: the child that demangles names %s\n",
 				n, reasons[i][1]);
 	}
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame record of Node.js and of code in a memfd: whole stacks with and without a perf map, and names with one. */
+/*
+ * podflame record of Node.js and of code in a memfd: whole stacks with and without a perf map, and
+ * names with one.
+ */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 
 #include <stdlib.h>
 
 /*
- * hot and cold are called 3 : 1; each is long enough not to be inlined. What goes on behind an await is called with
- * arguments that its caller has not pushed.
+ * hot and cold are called 3 : 1; each is long enough not to be inlined. What goes on behind an
+ * await is called with arguments that its caller has not pushed.
  */
 static const char program[] =
 	"function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (31 * "
@@ -105,8 +108,8 @@ static void node_with_a_map(void **state)
 }
 
 /*
- * Code that is written through one mapping of a memfd and runs in another: push %rbp; mov %rsp,%rbp; mov $2000000,%ecx;
- * dec %ecx; jne; pop %rbp; ret.
+ * Code that is written through one mapping of a memfd and runs in another: push %rbp; mov
+ * %rsp,%rbp; mov $2000000,%ecx; dec %ecx; jne; pop %rbp; ret.
  */
 static const char memfd_program[] =
 	"#define _GNU_SOURCE\n"

@@ -11,8 +11,7 @@ void cli_record_open_tables(struct recording *r)
 	int e = learn_unwind_new(r->probes, proc_memory_share(TABLE_BYTES), &r->unwind);
 
 	if (e)
-		fprintf(stderr, "podflame record: unwind tables do not work here: %s\n",
-			strerror(-e));
+		fprintf(stderr, "podflame record: cannot load unwind tables: %s\n", strerror(-e));
 }
 
 /* Files are parsed here, once each; samples wait in the kernel meanwhile. */
@@ -172,8 +171,8 @@ static void print_end(const char *name, const char *label, const char *reason, u
 	(void)arg;
 	if (n && streq(name, "podflame_mappings_dropped_total") && streq(reason, "resting"))
 		fprintf(stderr,
-			"podflame record: mappings change more often than they are read: %" PRIu64
-			" times left out\n",
+			"podflame record: mappings changed faster than podflame may read them; it "
+			"left out %" PRIu64 " readings\n",
 			n);
 	if (n && streq(name, "podflame_stacks_unfinished_total"))
 		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n", n,
@@ -191,9 +190,10 @@ void cli_record_print_stacks(const struct recording *r)
 		share / 10, share % 10, r->n_stacks);
 	counter_each(print_end, NULL);
 	if (r->missing)
-		fprintf(stderr, "podflame record: no unwind tables: %s\n", r->missing);
+		fprintf(stderr, "podflame record: a file has no unwind tables: %s\n", r->missing);
 	if (r->not_walked)
-		fprintf(stderr, "podflame record: only native frames: %s\n", r->not_walked);
+		fprintf(stderr, "podflame record: a runtime is shown as native frames only: %s\n",
+			r->not_walked);
 	if (r->not_named)
 		fprintf(stderr, "podflame record: %s\n", r->not_named);
 }

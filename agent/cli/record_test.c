@@ -157,14 +157,16 @@ static void names_that_no_child_has_read_are_told(void **state)
 	pid_text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"-p", pid_text, "-d", "100ms", "-o", out, NULL});
 	assert_int_equal(run_end(&r), 0);
-	assert_non_null(strstr(r.text.data, " 3 times a name stayed as compilers mangle it"));
-	assert_non_null(strstr(r.text.data, " 2 times a name stayed as compilers mangle it"));
+	assert_non_null(strstr(r.text.data, " 3 names stayed mangled"));
+	assert_non_null(strstr(r.text.data, " 2 names stayed mangled"));
 	assert_null(strstr(r.text.data, " 1 times a name"));
 	run_free(&r);
 	program_end(pid);
 }
 
-/* A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8. */
+/*
+ * A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8.
+ */
 static void names_of_tasks_are_text(void **state)
 {
 	_cleanup_free_ char *folded = file_in_dir("n.folded"), *pprof = file_in_dir("n.pb.gz");
@@ -280,32 +282,32 @@ static void refused(int status, const char *words, const char *const *args)
 static void bad_options_are_named(void **state)
 {
 	(void)state;
-	REFUSED(2, "one of --pid and --cgroup is needed", "-o", "/tmp/x.folded");
-	REFUSED(2, "one of --pid and --cgroup is needed", "-p", "1", "-c", "/", "-o", "x.folded");
-	REFUSED(2, "--output is needed", "-p", "1");
-	REFUSED(2, "'/tmp/x.svg' ends neither in .folded nor in .pb.gz", "-p", "1", "-o",
-		"/tmp/x.svg");
-	REFUSED(2, "--hz: '0' is not in 1..4999", "-F", "0");
-	REFUSED(2, "--hz: '5000' is not in 1..4999", "-F", "5000");
-	REFUSED(2, "--hz: '-1' is not in 1..4999", "-F", "-1");
-	REFUSED(2, "--hz: '99x' is not in 1..4999", "-F", "99x");
-	REFUSED(2, "--hz is for --event on-cpu", "-p", "1", "-e", "off-cpu", "-F", "9", "-o",
+	REFUSED(2, "give either --pid or --cgroup", "-o", "/tmp/x.folded");
+	REFUSED(2, "give either --pid or --cgroup", "-p", "1", "-c", "/", "-o", "x.folded");
+	REFUSED(2, "--output is missing", "-p", "1");
+	REFUSED(2, "'/tmp/x.svg' must end in .folded or in .pb.gz", "-p", "1", "-o", "/tmp/x.svg");
+	REFUSED(2, "--hz: '0' is not a number from 1 to 4999", "-F", "0");
+	REFUSED(2, "--hz: '5000' is not a number from 1 to 4999", "-F", "5000");
+	REFUSED(2, "--hz: '-1' is not a number from 1 to 4999", "-F", "-1");
+	REFUSED(2, "--hz: '99x' is not a number from 1 to 4999", "-F", "99x");
+	REFUSED(2, "--hz needs --event on-cpu", "-p", "1", "-e", "off-cpu", "-F", "9", "-o",
 		"/tmp/x.folded");
-	REFUSED(2, "--event: on-cpu and off-cpu: one a recording", "-e", "on-cpu", "-e", "off-cpu");
+	REFUSED(2, "--event: on-cpu and off-cpu: a recording has one event", "-e", "on-cpu", "-e",
+		"off-cpu");
 	REFUSED(2, "--pid: 'abc' is not a process id", "-p", "abc");
 	REFUSED(2, "--pid: '0' is not a process id", "-p", "0");
 	REFUSED(2, "--pid: '99999999' is not a process id", "-p", "1,99999999");
 	REFUSED(2, "--pid: '' is not a process id", "-p", "1,");
 	REFUSED(2, "--pid: '' is not a process id", "-p", "");
-	REFUSED(2, "--duration: 'soon' is no time", "-d", "soon");
-	REFUSED(2, "--duration: 0 records nothing", "-d", "0");
-	REFUSED(2, "--event: 'on-gpu' is none of: on-cpu, off-cpu, mem-alloc, mem-inuse", "-e",
+	REFUSED(2, "--duration: 'soon' is not a time", "-d", "soon");
+	REFUSED(2, "--duration: must be longer than 0", "-d", "0");
+	REFUSED(2, "--event: 'on-gpu' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse", "-e",
 		"on-gpu");
-	REFUSED(2, "--min-block: '2s' is no time of 1 us to 1 s", "-b", "2s");
-	REFUSED(2, "--max-block: '2h' is no time of 1000 us to 3600 s", "-B", "2h");
-	REFUSED(2, "--sample-bytes: '0' is not in 1..2147483648", "-s", "0");
-	REFUSED(2, "--min-block and --max-block are for --event off-cpu", "-p", "1", "-b", "1ms");
-	REFUSED(2, "--sample-bytes is for --event mem-alloc and mem-inuse", "-p", "1", "-s", "1",
+	REFUSED(2, "--min-block: '2s' is not a time from 1 us to 1 s", "-b", "2s");
+	REFUSED(2, "--max-block: '2h' is not a time from 1000 us to 3600 s", "-B", "2h");
+	REFUSED(2, "--sample-bytes: '0' is not a number from 1 to 2147483648", "-s", "0");
+	REFUSED(2, "--min-block and --max-block need --event off-cpu", "-p", "1", "-b", "1ms");
+	REFUSED(2, "--sample-bytes needs --event mem-alloc or mem-inuse", "-p", "1", "-s", "1",
 		"-e", "off-cpu");
 	REFUSED(2, "--max-block must be longer than --min-block", "-p", "1", "-b", "10ms", "-B",
 		"1ms", "-e", "off-cpu");
@@ -330,12 +332,12 @@ static void what_is_not_there_is_named(void **state)
 	REFUSED(1, "no such directory/x.folded: No such file or directory", "-p", self, "-o",
 		"/tmp/no such directory/x.folded");
 	assert_int_equal(mkdir(directory, 0755), 0);
-	REFUSED(1, "is no regular file", "-p", self, "-o", directory);
-	REFUSED(1, "is no cgroup", "-c", "/no/such/cgroup", "-o", out);
-	REFUSED(1, "is no cgroup", "-c", "/etc", "-o", out);
+	REFUSED(1, "is not a regular file", "-p", self, "-o", directory);
+	REFUSED(1, "is a cgroup", "-c", "/no/such/cgroup", "-o", out);
+	REFUSED(1, "is a cgroup", "-c", "/etc", "-o", out);
 	/* its inode numbers would be taken for cgroup ids */
-	REFUSED(1, "is no cgroup", "-c", "/../../../../etc", "-d", "10ms", "-o", out);
-	REFUSED(2, "--cgroup: is empty", "-c", "", "-d", "10ms", "-o", out);
+	REFUSED(1, "is a cgroup", "-c", "/../../../../etc", "-d", "10ms", "-o", out);
+	REFUSED(2, "--cgroup: the path is empty", "-c", "", "-d", "10ms", "-o", out);
 	assert_int_equal(access(out, F_OK), -1);
 }
 

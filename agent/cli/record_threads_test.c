@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* podflame record of processes whose first thread ends before they are seen, or while they are recorded. */
+/*
+ * podflame record of processes whose first thread ends before they are seen, or while they are
+ * recorded.
+ */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 #include "node/proc/testliving.h"
@@ -39,7 +42,10 @@ void record_test_leaks(void)
 
 static void *allocates(void *arg)
 {
-	/* A probe is a breakpoint in its code. Read from elsewhere, a page cannot get one meanwhile. */
+	/*
+	 * A probe is a breakpoint in its code. Read from elsewhere, a page cannot get one
+	 * meanwhile.
+	 */
 	volatile const uint64_t *code = (volatile const uint64_t *)malloc;
 	uint64_t before = *code;
 

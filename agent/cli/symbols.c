@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them there. */
+/*
+ * podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them
+ * there.
+ */
 #include "cli/symbols.h"
 
 #include "cli/cli.h"
@@ -43,20 +46,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "one of upload, list, delete is needed");
+		argp_error(state, "say what to do: upload, list or delete");
 		return EINVAL;
 	case ARGP_KEY_END:
 		if (streq(o->verb, "list") != (o->n_args == 0))
 			argp_error(state, "%s",
-				   o->n_args ? "list takes no more"
-					     : "what to upload or delete is missing");
+				   o->n_args
+					   ? "list takes no arguments"
+					   : "name the files to upload or the build ids to delete");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-/* A question; again while other uploads keep the hub busy. Says of what and why when the answer is no 200. */
+/*
+ * A question; again while other uploads keep the hub busy. Says of what and why when the answer is
+ * no 200.
+ */
 static bool ask(struct client *c, const struct client_question *q, const char *of,
 		struct client_answer *ret)
 {
@@ -101,7 +108,7 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 
 	buf_init(&body, MAX_COMPRESSED);
 	if (otlp_compress(elf_index_data(index), elf_index_bytes(index), &body)) {
-		fprintf(stderr, WHO ": %s: its symbols are larger than %u MiB compressed\n", path,
+		fprintf(stderr, WHO ": %s: its symbols take more than %u MiB, compressed\n", path,
 			MAX_COMPRESSED >> 20);
 		return false;
 	}
@@ -126,7 +133,7 @@ static bool upload(struct client *c, const struct options *o)
 	int r = parse_new(&config, &p);
 
 	if (r < 0) {
-		fprintf(stderr, WHO ": the parser cannot start: %s\n", strerror(-r));
+		fprintf(stderr, WHO ": cannot start the parser: %s\n", strerror(-r));
 		return false;
 	}
 	for (int i = 0; i < o->n_args; i++) {
@@ -195,13 +202,12 @@ int cli_cmd_symbols(int argc, char **argv)
 		NULL,
 		parse_option,
 		"upload FILE...\nlist\ndelete BUILD_ID...",
-		"Keeps symbols of programs at a hub, by build id, so that stripped images get "
-		"names; "
-		"also in profiles that are stored already.\v"
-		"FILE is the program or library before it was stripped, or its debug file. It is "
-		"read "
-		"here; what is sent are names, files and lines.\n"
-		"Exit status: 0 done, 1 not all of it, 2 bad usage. Rights: docs/symbols.md.",
+		"Stores symbols of programs at a hub, by build id. The hub then names the "
+		"functions of stripped images, also in profiles that it has stored before.\v"
+		"FILE is the program or library before it was stripped, or its debug file. This "
+		"command reads it here and sends names, files and lines to the hub, but no "
+		"code.\nExit status: 0 done, 1 not everything was done, 2 bad usage. Rights: "
+		"docs/symbols.md.",
 		children,
 		NULL,
 		NULL};

@@ -5,8 +5,8 @@
 #include "node/parse/parse.h"
 
 /*
- * What is best known of an ELF file: inlined functions too where it has DWARF (split DWARF from
- * its .dwo files). Fails with the reason for a file without build id or symbols.
+ * The best index of an ELF file: with inlined functions if it has DWARF (split DWARF from its .dwo
+ * files). For a file without build id or symbols it fails, with the reason.
  */
 int cli_symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
 		    struct field_error *reterr);

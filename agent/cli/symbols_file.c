@@ -65,8 +65,8 @@ static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_
 	if (!(flags & ELF_INDEX_HAS_DWARF) || flags & ELF_INDEX_GO)
 		return;
 	if (parse_debug(p, &files, &debug) < 0) {
-		fprintf(stderr, "podflame symbols: %s: its DWARF is left out: %s\n", path,
-			parse_reason(p));
+		fprintf(stderr, "podflame symbols: %s: its DWARF information cannot be used: %s\n",
+			path, parse_reason(p));
 		return;
 	}
 	add_dwos(p, path, fd, &debug);
@@ -87,17 +87,17 @@ int cli_symbols_of_file(struct parser *p, const char *path, struct elf_index **r
 
 	if (r < 0)
 		return field_error_set(reterr, path, "%s",
-				       r == -ENOTSUP ? "is no regular file" : strerror(-r));
+				       r == -ENOTSUP ? "is not a regular file" : strerror(-r));
 	r = parse_elf(p, fd, &index);
 	if (r < 0)
 		return field_error_set(reterr, path, "%s",
-				       r == -ENOEXEC ? "is no x86-64 executable or library"
+				       r == -ENOEXEC ? "is not an x86-64 program or library"
 						     : parse_reason(p));
 	prefer_debug(p, path, fd, &index);
 	if (!*elf_index_build_id(index))
 		r = field_error_set(reterr, path, "has no build id (link it with -Wl,--build-id)");
 	else if (elf_index_n_symbols(index) == 0)
-		r = field_error_set(reterr, path, "has no symbols: it is stripped");
+		r = field_error_set(reterr, path, "has no symbols, it is stripped");
 	if (r < 0) {
 		elf_index_unref(index);
 		return r;

@@ -294,9 +294,9 @@ static void what_cannot_be_uploaded_is_named(void **state)
 	} cases[] = {
 		{"stripped", "stripped: has no symbols"},
 		{"anonymous", "anonymous: has no build id"},
-		{"p.c", "p.c: is no x86-64 executable or library"},
+		{"p.c", "p.c: is not an x86-64 program or library"},
 		{"missing", "missing: No such file or directory"},
-		{".", ".: is no regular file"},
+		{".", ".: is not a regular file"},
 	};
 	_cleanup_free_ char *good = in_dir("program");
 

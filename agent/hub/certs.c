@@ -156,7 +156,10 @@ static void make(struct certs *c)
 			   c->resource_version, "data", "tls.crt", base64_json(c->server.cert_pem),
 			   "tls.key", base64_json(c->server.key_pem), "ca.crt",
 			   base64_json(c->ca.cert_pem), "ca.key", base64_json(c->ca.key_pem));
-	/* A patch keeps what others wrote on the Secret; its version makes two hubs notice each other. */
+	/*
+	 * A patch keeps what others wrote on the Secret; its version makes two hubs notice each
+	 * other.
+	 */
 	if (c->resource_version)
 		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,
 			     c);

@@ -15,7 +15,8 @@ struct cert_pair {
 void hub_cert_pair_done(struct cert_pair *c);
 int hub_certs_make_ca(const char *common_name, uint64_t now_wall_ns, struct cert_pair *ret);
 /* names: DNS names or IP addresses, NULL-terminated. */
-int hub_certs_make_server(const struct cert_pair *ca, const char *const *names, uint64_t now_wall_ns,
+int hub_certs_make_server(const struct cert_pair *ca, const char *const *names,
+			  uint64_t now_wall_ns,
 		      struct cert_pair *ret);
 /* Whether cert_pem is from ca, fits key_pem, names all of names and holds for another 30 days. */
 bool hub_certs_usable(const struct cert_pair *server, const char *ca_pem, const char *const *names,
@@ -28,8 +29,9 @@ struct certs_config {
 };
 /* ready is called at first and after every renewal; tls is borrowed during the call. */
 typedef void certs_ready_fn(struct tls *tls, void *arg);
-int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *c, certs_ready_fn *ready,
+int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *c,
+		  certs_ready_fn *ready,
 	      void *arg, struct certs **ret);
 struct certs *hub_certs_free(struct certs *c);
-/* What is in the way, for /healthz; "" when ready. */
+/* The problem, for /healthz; "" if there is none. */
 const char *hub_certs_problem(const struct certs *c);

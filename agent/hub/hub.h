@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub: the centre put together: ingest, store, query, API and page, status
- * controller, certificate. In a cluster everything is TLS and asks who you are;
- * `podflame local` serves loopback only, openly.
+ * hub: puts the hub together: ingest, store, query, API and page, status controller, certificate.
+ * In a cluster everything is TLS and needs sign-in; `podflame local` serves loopback only, without
+ * either.
  */
 #pragma once
 
@@ -18,7 +18,10 @@ struct hub_config {
 int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	    struct field_error *reterr);
 struct hub *hub_free(struct hub *h);
-/* An OTLP request from the same process; any thread but the loop's and the writer's; 0 when stored. arg: struct hub *. */
+/*
+ * An OTLP request from the same process; any thread but the loop's and the writer's; 0 when stored.
+ * arg: struct hub *.
+ */
 int hub_ingest(const void *body, size_t n, void *arg);
 /* GET path answers fn(arg) as JSON: the node's own pages when both share a process. */
 void hub_debug(struct hub *h, const char *path, json_t *(*fn)(void *arg), void *arg);

@@ -94,7 +94,8 @@ class Run:
             why = f"status {p.wait(MOST_S)}" if p.wait(MOST_S) else ""
         except subprocess.TimeoutExpired:
             why = f"not done in {MOST_S} s"
-        with contextlib.suppress(ProcessLookupError):       # what one leaves behind would be in the next one's numbers
+        # what one leaves behind would be in the next one's numbers
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(p.pid, 9)
         p.wait()
         for t in threads:

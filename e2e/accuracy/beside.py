@@ -22,9 +22,11 @@ class Target:
     program: str = "Shares"
 
 
-TARGETS = [Target(f"JDK {major}", major) for major in (11, 17, 21, 25)]     # 8 cannot be told to load an agent
+# 8 cannot be told to load an agent
+TARGETS = [Target(f"JDK {major}", major) for major in (11, 17, 21, 25)]
 LARGEST = 0.02          # difference of a method's part that is let pass, whatever its sigmas
-OVERLAP = 0.90          # of whole stacks: with 5,000 samples of each, noise takes a few of a hundred
+# of whole stacks: with 5,000 samples of each, noise takes a few of a hundred
+OVERLAP = 0.90
 
 
 def async_profiler():

@@ -20,7 +20,8 @@ SOURCES = os.path.join(known.HERE, "programs")
 class Target:
     name: str
     language: str
-    build: str                      # {src}, {out}, {dir}: programs, the program, directory of its own
+    # {src}, {out}, {dir}: programs, the program, directory of its own
+    build: str
     run: str = "{out}"
     prefix: str = ""                # of a function's name in a stack
     needs: list = field(default_factory=list)
@@ -29,7 +30,8 @@ class Target:
     error: float = 0                # of bytes, in part
     more: int = 0                   # and in bytes, of a function
     noise: str = ""                 # what else is in there, or why it is not exact
-    causes: float = 0.95            # so much of a wait has the cause that its function is for, or is runqueue
+    # so much of a wait has the cause that its function is for, or is runqueue
+    causes: float = 0.95
     root: str = ""                  # it runs in there
     sample: bool = False
 
@@ -213,7 +215,8 @@ def allowed(t, r, sample):
     return t.error * r["told"] + t.more
 
 
-BESIDE = {"async_profiler": 0.15, "offcputime": 0.02}      # a sample of 16 KiB; it counts preempted threads, too
+# a sample of 16 KiB; it counts preempted threads, too
+BESIDE = {"async_profiler": 0.15, "offcputime": 0.02}
 EXACT = {"pprof"}
 
 

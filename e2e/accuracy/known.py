@@ -14,7 +14,8 @@ HZ = 999
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build")))
 PODFLAME = os.path.join(BUILD, "podflame")
-# Where a stack may begin, in any language: entry points of programs, of threads, of Go's own stacks.
+# Where a stack may begin, in any language: entry points of programs, of threads, of Go's own
+# stacks.
 ROOTS = re.compile(r"_start(_c)?|libc_start_main_stage2|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
 MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
 
@@ -236,7 +237,8 @@ def compare(p, out, rows, told):
             results.append(one_share(s.name, s.n, named, told[s.name], named_ns, 1.5))
         else:
             results.append(one_share(s.name, s.n, total, told[s.name], told["total"], 1.5))
-    # The rest also has what came before and after the program looked at the clock: some milliseconds.
+    # The rest also has what came before and after the program looked at the clock: some
+    # milliseconds.
     results.append(one_share("(rest)", rest, total, told["total"] - named_ns, told["total"], 4))
     for s, r in zip(shares, results):
         r["complete"] = round(s.complete / s.n, 5) if s.n else 0
@@ -256,7 +258,8 @@ def verdict(p, r, least):
     for s in r["shares"]:
         if abs(s["sigmas"]) > 3 and not (p.runtime and s["name"] == "(rest)"):
             wrong.append(f"{s['name']}: {s['seen']:.4f} seen, {s['told']:.4f} told: {s['sigmas']} sigma")
-        # One alone of a few hundred is no share: libgcc's CFI is wrong for the instructions in which a handler's frame takes over.
+        # One alone of a few hundred is no share: libgcc's CFI is wrong for the instructions in
+        # which a handler's frame takes over.
         if s.get("complete", 1) < p.complete and s["samples"] * (1 - s["complete"]) > 1.5:
             wrong.append(f"{s['name']}: {s['complete']:.4f} of its stacks are whole")
     if not p.excluded and r["finished"] < p.finished:

@@ -34,7 +34,8 @@ ROUNDS = int(os.environ.get("ROUNDS", "5"))
 HZ, FAST_HZ = 99, 1999
 DEPTH, DEEP = 30, 130               # frames of the program's own, main and leaf among them
 LEARN_FOR = "300ms"
-LEARN_S, WORK_S = 0.2, 0.7          # CPU time of the work while a profiler learns the process, and of what is measured
+# CPU time of the work while a profiler learns the process, and of what is measured
+LEARN_S, WORK_S = 0.2, 0.7
 SETTLE_S = 2.2                      # names of the first second's stacks are looked up at its end
 
 PYTHON = """
@@ -208,7 +209,8 @@ class Podflame(perf.Podflame):
             for line in f:
                 stack, n = line.rstrip("\n").rsplit(" ", 1)
                 process, thread, *frames = stack.split(";")
-                if thread[4:] == process != "dd":       # that of the work is called as its process is
+                # that of the work is called as its process is
+                if thread[4:] == process != "dd":
                     yield frames, int(n)
 
 

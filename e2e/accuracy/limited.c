@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limited PID PERCENT EVENT...: an agent's node, without an API server, with one container, which holds that process, and
- * limits.overheadPercent of it. Says "recording" when it has begun and "decided" when it knows what each event costs; ends with
- * its input, and says what it decided. The process is in the topmost cgroup then. For slowdown.py.
+ * limited PID PERCENT EVENT...: an agent's node, without an API server, with one container, which
+ * holds that process, and limits.overheadPercent of it. Says "recording" when it has begun and
+ * "decided" when it knows what each event costs; ends with its input, and says what it decided. The
+ * process is in the topmost cgroup then. For slowdown.py.
  */
 #include "node/internal.h"
 #include "node/limit/internal.h"
@@ -22,7 +23,10 @@
 #define DUE_NS	(10 * NSEC_PER_SEC) /* for the last process to leave the cgroup */
 #define POD_UID "401b6bf6-91e0-4a28-870a-232376283f12"
 
-/* Its cgroup, in the hierarchy that tells containers apart and, of v1, in the one that tells CPU time. */
+/*
+ * Its cgroup, in the hierarchy that tells containers apart and, of v1, in the one that tells CPU
+ * time.
+ */
 struct place {
 	char *mount, *dirs[N_DIRS];
 };

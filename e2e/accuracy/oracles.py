@@ -82,7 +82,8 @@ def memleak(run):
 
     def end():
         shown = tool.text.count(" stacks with outstanding")
-        wait_for(lambda: tool.text.count(" stacks with outstanding") > shown + 1)   # the last but one is whole
+        # the last but one is whole
+        wait_for(lambda: tool.text.count(" stacks with outstanding") > shown + 1)
         last = re.split(r"\[[\d:]+\] Top \d+ stacks.*\n", tool.stop())[-2]
         blocks = re.split(r"(?m)^(\d+) bytes in \d+ allocations from stack\n", last)[1:]
         return by_function("mem-inuse", [(re.findall(r"\] (\w+)\+0x", text), int(n)) for n, text in zip(blocks[::2], blocks[1::2])])

@@ -18,15 +18,19 @@ class Program:
     name: str
     language: str
     source: str
-    build: list                     # commands; {src} {out} {dir}: source, program, directory of its own
-    shares: dict                    # name of a share -> chain, or (frame, chain); none: the program tells (TOLD.stacks)
+    # commands; {src} {out} {dir}: source, program, directory of its own
+    build: list
+    # name of a share -> chain, or (frame, chain); none: the program tells (TOLD.stacks)
+    shares: dict
     args: list = field(default_factory=list)
     needs: list = field(default_factory=list)       # commands without which it is skipped
     env: dict = field(default_factory=dict)
     complete: float = 0.995         # least part of a share's stacks that are the chain
     finished: float = 0.995
-    excluded: str = ""              # why its stacks cannot be finished: that part is reported, not asserted
-    runtime: bool = False           # stops and wakes threads (for garbage), which no timer samples: shares are of the named parts
+    # why its stacks cannot be finished: that part is reported, not asserted
+    excluded: str = ""
+    # stops and wakes threads (for garbage), which no timer samples: shares are of the named parts
+    runtime: bool = False
     processes: bool = False         # more than one: selected by cgroup
     unlink: bool = False            # its file is deleted when it runs
     sample: bool = False            # in `make test`, too
@@ -76,7 +80,8 @@ C_PROGRAMS = [
     shares_c("gcc -O2 -fcf-protection", "-O2 -fcf-protection=full -Wl,-z,ibtplt"),
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
     shares_c("clang -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
-    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),     # none in leaf functions
+    # none in leaf functions
+    shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),
     shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}"),
     shares_c("clang -O0", "-O0", "clang"),
     shares_c("clang -O2", "-O2", "clang"),
@@ -92,7 +97,8 @@ C_PROGRAMS = [
         "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}", "rm {dir}/pad"]),
     c("memfd", "memfd.c", "-O2", {"first": MAIN + "first", "second": MAIN + "second"}),
     c("4,000 mappings", "mappings.c", "-O2", {"in_copy": MAIN + "in_copy > copied", "in_place": MAIN + "in_place"}),
-    # On its way down and back it is not that deep: 0.13 % of the samples, more where another's work is on the CPU.
+    # On its way down and back it is not that deep: 0.13 % of the samples, more where another's work
+    # is on the CPU.
     c("recursion", "recursion.c", "-O2", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, sample=True, complete=0.98),
     c("recursion -O0", "recursion.c", "-O0", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, complete=0.98),
     c("tail calls", "tailcall.c", "-O2", {"last": MAIN + "last", "other": MAIN + "other"}),
@@ -134,7 +140,9 @@ C_PROGRAMS = [
     c("fork, vfork, exec", "processes.c", "-O2", {
         "in_parent": MAIN + "part > in_parent", "in_fork": MAIN + "forks > part > in_fork",
         "in_vfork": MAIN + "vforks > part > in_vfork", "in_exec": MAIN + "part > in_exec"}, processes=True,
-      complete=0.98),   # what an exec begins with is seen before its tables are there: 100 ms and more on a busy machine
+      # what an exec begins with is seen before its tables are there: 100 ms and more on a busy
+      # machine
+      complete=0.98),
 ]
 
 CC_SHARES = {

@@ -56,7 +56,8 @@ def kind(mine, theirs_):
 
 def note(result, mine, theirs_):
     pairs = [(a, b) for a, b in zip(mine, theirs_) if not same(a, b)] or [(mine[:1], theirs_[:1])]
-    # Where an instruction has no line, py-spy shows the line before; of a function that has not begun, its first instruction's.
+    # Where an instruction has no line, py-spy shows the line before; of a function that has not
+    # begun, its first instruction's.
     lines = all(len(a) == 3 and (a[2] == 0 or (a is mine[0] and a[2] < b[2])) and same((*a[:2], b[2]), b) for a, b in pairs)
     key = "another line" if lines else kind(mine, theirs_)
     d = result["differences"].setdefault(key, {"n": 0, "gdb": {}, "ours": [str(a) for a, _ in pairs],

@@ -135,7 +135,8 @@ EXPLAINED = [   # (in the key or in our frames, what it is)
 
 
 def explained(key, d):
-    here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2      # both begin two frames before
+    # both begin two frames before
+    here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2
     if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
         return "eu-stack has one frame less: it followed rbp from a function that has not made its frame yet, or has none."
     text = key + " " + " ".join(d["ours"])

@@ -16,7 +16,8 @@ CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.
 TOOLS = os.path.join(CACHE, "tools")
 LIMITED = os.path.join(known.BUILD, "accuracy", "limited")
 ATTACH_S = 1.5          # others do not say when they have begun
-SETTLE_S, LIMITED_S = 4, 5      # after the first decision: until it has found its place; what is measured
+# after the first decision: until it has found its place; what is measured
+SETTLE_S, LIMITED_S = 4, 5
 LIMIT = 1               # limits.overheadPercent where a target does not say
 
 

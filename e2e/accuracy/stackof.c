@@ -2,8 +2,8 @@
 /*
  * stackof PID: the stacks of all threads of a process that stands still, walked by the very code
  * that the kernel runs (bpf/unwind.h), over tables made as the agent makes them. For comparison
- * with other unwinders: prints "TID n", its thread pointer, then "0x... name" a frame, "python NAME FILE:LINE" one of a
- * runtime's, then "end: REASON".
+ * with other unwinders: prints "TID n", its thread pointer, then "0x... name" a frame, "python NAME
+ * FILE:LINE" one of a runtime's, then "end: REASON".
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-compare" /* written for clang's BPF target */
@@ -81,7 +81,10 @@ static int remove_process(void *arg, const struct pf_process_key *k)
 	return 0;
 }
 
-/* Of files wherever they are mapped: a process that stands still is walked by its own mappings alone. */
+/*
+ * Of files wherever they are mapped: a process that stands still is walked by its own mappings
+ * alone.
+ */
 static int set_image(void *arg, uint64_t tag, const struct pf_image *i)
 {
 	(void)arg;

@@ -26,9 +26,11 @@ PORT = 26379
 class Target:
     name: str
     language: str
-    serve: str                  # a shell command that goes on for long; {dir}: a folder of its own, {port}
+    # a shell command that goes on for long; {dir}: a folder of its own, {port}
+    serve: str
     load: str = ""              # another, that makes it work
-    process: str = ""           # stopped: processes below `serve` whose command line has this in it; "": the first
+    # stopped: processes below `serve` whose command line has this in it; "": the first
+    process: str = ""
     needs: tuple = ()
     before: str = ""            # a command that must have ended first
     settle_s: float = 1.5
@@ -88,7 +90,8 @@ TARGETS = [
     Target("a Rust program", "Rust", "exec {program} /dev/null 1000", needs=("rustc",)),
     Target("a Go program", "Go", "exec {program} /dev/null 1000", needs=("go",)),
 ]
-BUILT = {"Rust": "rustc -O -g", "Go": "go"}     # the known-answer program that stands for its language
+# the known-answer program that stands for its language
+BUILT = {"Rust": "rustc -O -g", "Go": "go"}
 
 
 # ---- a target ----

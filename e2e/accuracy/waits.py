@@ -37,7 +37,8 @@ TARGETS = [
     Target("Go", "CGO_ENABLED=0 go build -o {out}/waits {src}/waits.go", "{out}/waits", "main.", needs=["go"], error=0.4, all_lives=True),
     # after each wait it waits for the interpreter's lock
     Target("Python", "true", "/usr/bin/python3 {src}/languages/waits.py", "__main__.", causes=0.7),
-    # a sleeping thread of the JVM waits on a futex; objects are seen when a thread takes new space for them
+    # a sleeping thread of the JVM waits on a futex; objects are seen when a thread takes new space
+    # for them
     Target("Java", "javac -d {out} {src}/languages/Waits.java", "java -cp {out} Waits", "Waits::", "allocates", "", ["javac"], 0.25, 0),
 ]
 

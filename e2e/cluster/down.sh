@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ends what up.sh started: the processes named by its own pid files and the containers of its own containerds, then
-# its mounts, network namespaces, cgroups and bridge. It does so too when a part of that is dead already (a test run
-# that was killed): what is left is found by the cluster's own files, network namespace and cgroups.
+# Ends what up.sh started: the processes named by its own pid files and the containers of its own
+# containerds, then its mounts, network namespaces, cgroups and bridge. It does so too when a part
+# of that is dead already (a test run that was killed): what is left is found by the cluster's own
+# files, network namespace and cgroups.
 #   down.sh [keep]         (with the word: $TK_DIR with its logs stays, under $TK_DIR.last)
 # shellcheck disable=SC2046,SC2086,SC2317     # lists of names; functions called by name
 set -u
@@ -18,7 +19,8 @@ stop() { # NAME...: SIGTERM to each group, SIGKILL after a second (an API server
         left=
         for n; do
             p=$(cat "$PID/$n" 2>/dev/null) || continue
-            case $({ tr '\0' ' ' <"/proc/$p/cmdline"; } 2>/dev/null) in *"${n%-node*}"*) ;; *) rm -f "$PID/$n"; continue;; esac   # gone, or its id reused
+            # gone, or its id reused
+            case $({ tr '\0' ' ' <"/proc/$p/cmdline"; } 2>/dev/null) in *"${n%-node*}"*) ;; *) rm -f "$PID/$n"; continue;; esac
             kill -$i -- "-$p" 2>/dev/null && left=1
         done
         [ -n "$left" ] || return 0
@@ -52,7 +54,8 @@ for n in $nodes; do
     c() { ctr --address "$TK_DIR/$n/containerd.sock" -n k8s.io "$@" 2>/dev/null; }
     c tasks ls -q | while read -r t; do c tasks kill -s KILL "$t"; done >/dev/null
     sleep .3
-    c tasks ls -q | while read -r t; do c tasks delete -f "$t"; done >/dev/null      # its shim leaves with it
+    # its shim leaves with it
+    c tasks ls -q | while read -r t; do c tasks delete -f "$t"; done >/dev/null
 done
 stop $(names "containerd-*") kube-apiserver etcd $(names unshare)
 killed in_pods

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mkimage.sh NAME:TAG ROOTFS_DIR OUT.tar CMD [ARG...]: packs a folder as a one-layer image in the docker-archive
-# form that `ctr -n k8s.io images import`, `docker load` and `kind load image-archive` read. No registry, no engine.
-# The same folder gives the same bytes: no times, owners or orders of this machine go in.
+# mkimage.sh NAME:TAG ROOTFS_DIR OUT.tar CMD [ARG...]: packs a folder as a one-layer image in the
+# docker-archive form that `ctr -n k8s.io images import`, `docker load` and `kind load
+# image-archive` read. No registry, no engine. The same folder gives the same bytes: no times,
+# owners or orders of this machine go in.
 set -euo pipefail
 name=$1 root=$2 out=$3
 shift 3

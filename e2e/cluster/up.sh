@@ -1,25 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Starts a real Kubernetes on this machine and says how to reach it. A start is always a fresh cluster.
+# Starts a real Kubernetes on this machine and says how to reach it. A start is always a fresh
+# cluster.
 #   up.sh                          control plane and two nodes (both are this machine); the second one has PID and mount
 #                                  namespaces and a cgroup root of its own, as kind's nodes have
 #   KIND= up.sh                    ... without the namespaces
 #   NODES=1 up.sh                  ... one node only
 #   NODES=0 up.sh                  the API server, its controllers and scheduler alone
 #   IMAGES="a.tar b.tar" ...       image archives to import on each node (there is no registry)
-# Needs: root; Debian's containerd runc containernetworking-plugins iptables nftables conntrack openssl iproute2.
-# All that it makes lies under $TK_DIR, in the cgroups /kubepods and /$NETNS-nodeN, and in the network namespace
-# $NETNS; down.sh takes it away. Clusters with a TK_DIR and a NETNS of their own run side by side.
-# shellcheck disable=SC2086     # IMAGES and APISERVER_ARGS are lists
+# Needs: root; Debian's containerd runc containernetworking-plugins iptables nftables conntrack
+# openssl iproute2. All that it makes lies under $TK_DIR, in the cgroups /kubepods and
+# /$NETNS-nodeN, and in the network namespace $NETNS; down.sh takes it away. Clusters with a TK_DIR
+# and a NETNS of their own run side by side. shellcheck disable=SC2086     # IMAGES and
+# APISERVER_ARGS are lists
 set -euo pipefail
 TK_BIN=${TK_BIN:-$("$(dirname "${BASH_SOURCE[0]}")/build.sh")}
 TK_DIR=${TK_DIR:?a folder for all that the cluster writes}
 export TK_BIN TK_DIR
-# All of it runs in a network namespace of its own with no way out: only lo and the pods' bridge are inside, so that no
-# packet for a pod or service address can leave the machine, also before kube-proxy's rules exist.
-# (nsenter, not "ip netns exec": that one hides /sys/fs/cgroup.) Reach it with: nsenter --net=/run/netns/$NETNS COMMAND
+# All of it runs in a network namespace of its own with no way out: only lo and the pods' bridge are
+# inside, so that no packet for a pod or service address can leave the machine, also before
+# kube-proxy's rules exist. (nsenter, not "ip netns exec": that one hides /sys/fs/cgroup.) Reach it
+# with: nsenter --net=/run/netns/$NETNS COMMAND
 NETNS=${NETNS:-tk}
-if ! nsenter --net="/run/netns/$NETNS" true 2>/dev/null; then      # the name alone may be left of before a reboot
+# the name alone may be left of before a reboot
+if ! nsenter --net="/run/netns/$NETNS" true 2>/dev/null; then
     ip netns del "$NETNS" 2>/dev/null || true
     ip netns add "$NETNS"
 fi
@@ -27,7 +31,8 @@ if [ ! /proc/self/ns/net -ef "/run/netns/$NETNS" ]; then
     exec nsenter --net="/run/netns/$NETNS" -- "$0" "$@"
 fi
 ip link set lo up
-for m in "bpf /sys/fs/bpf" "tracefs /sys/kernel/tracing"; do      # once for the machine; an agent must find them mounted
+# once for the machine; an agent must find them mounted
+for m in "bpf /sys/fs/bpf" "tracefs /sys/kernel/tracing"; do
     mountpoint -q "${m#* }" || mount -t "${m% *}" "${m% *}" "${m#* }" || true
 done
 NODES=${NODES:-2}
@@ -35,7 +40,8 @@ KIND=${KIND-1}
 CGROUP_ROOT=/                          # of the first node, unless a kubelet uses that already
 for c in /sys/fs/cgroup/kubepods* /sys/fs/cgroup/*/kubepods*; do [ ! -e "$c" ] || CGROUP_ROOT=/$NETNS-node1; done
 BRIDGE=${BRIDGE:-tk0}                  # inside the namespace, as the addresses are
-NET=${NET:-10.88.0}                    # a /24: .1, .2, ... are the nodes (.1 the API server too), pods from .10 on
+# a /24: .1, .2, ... are the nodes (.1 the API server too), pods from .10 on
+NET=${NET:-10.88.0}
 NODE_IP=$NET.1                         # the bridge's own address, so the same on every machine
 SVC_CIDR=10.96.0.0/16
 API_SVC_IP=10.96.0.1
@@ -49,8 +55,9 @@ bg() { # NAME CMD...: a process that outlives this script, leader of its own gro
     setsid "$@" >"$LOG/$n.log" 2>&1 </dev/null &
     echo $! >"$PID/$n"
 }
-# KIND=1: the second node in PID and mount namespaces of its own, as a kind or k3d node is: what its agent sees as
-# hostPID is not the initial PID namespace. A holder process keeps them; all of the node's processes enter.
+# KIND=1: the second node in PID and mount namespaces of its own, as a kind or k3d node is: what its
+# agent sees as hostPID is not the initial PID namespace. A holder process keeps them; all of the
+# node's processes enter.
 holder() {
     bg unshare unshare --pid --mount --fork --propagation private --mount-proc sleep infinity
     local i; for i in {1..50}; do HOLD=$(pgrep -P "$(cat "$PID/unshare")" sleep) && return; sleep .1; done
@@ -68,7 +75,8 @@ wait_for() { # SECONDS WHAT CMD...
 if [ -e "$PID/kube-apiserver" ]; then echo "not started: $TK_DIR is in use; run down.sh first" >&2; exit 1; fi
 mkdir -p "$PKI" "$LOG" "$PID"; chmod 700 "$TK_DIR"
 
-# the machine's settings that the kubelet changes: down.sh puts them back (those of the network go with its namespace)
+# the machine's settings that the kubelet changes: down.sh puts them back (those of the network go
+# with its namespace)
 for k in vm.overcommit_memory kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes; do
     if v=$(cat "/proc/sys/${k//.//}" 2>/dev/null); then echo "$k $v"; fi
 done >"$TK_DIR/sysctl"
@@ -110,7 +118,8 @@ say certificates
 ip link show "$BRIDGE" >/dev/null 2>&1 || ip link add "$BRIDGE" type bridge
 ip addr add "$NODE_IP/24" dev "$BRIDGE" 2>/dev/null || true
 ip link set "$BRIDGE" up
-ip route replace "$SVC_CIDR" dev "$BRIDGE"     # a service address needs some route before nftables may rewrite it
+# a service address needs some route before nftables may rewrite it
+ip route replace "$SVC_CIDR" dev "$BRIDGE"
 
 bg etcd "$TK_BIN/testkube" etcd --data-dir "$TK_DIR/etcd" --name e --unsafe-no-fsync --log-level warn \
     --listen-client-urls http://127.0.0.1:23790 --advertise-client-urls http://127.0.0.1:23790 \
@@ -182,7 +191,8 @@ cgroup_root() { # /NAME: in every hierarchy; a kubelet makes its own kubepods, n
 kubelet() { # N
     local n=node$1 d=$TK_DIR/node$1 root=$CGROUP_ROOT
     user kubelet-$n "/O=system:nodes/CN=system:node:$n" "IP:$NET.$1,DNS:$n"
-    [ "$1" = 1 ] || root=/$NETNS-$n        # two kubelets in one cgroup root would remove each other's pods
+    # two kubelets in one cgroup root would remove each other's pods
+    [ "$1" = 1 ] || root=/$NETNS-$n
     if [ "$root" != / ]; then cgroup_root "$root"; fi
     echo "${root%/}" >>"$TK_DIR/cgroups"
     cat >"$d/kubelet.yaml" <<YAML
@@ -212,8 +222,8 @@ nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
 $DNS_CONF
 YAML
-    # kept running, as an init system would: kubelet 1.34.4 can end while it starts ("concurrent map read and map write"
-    # in containerManagerImpl.GetCapacity)
+    # kept running, as an init system would: kubelet 1.34.4 can end while it starts ("concurrent map
+    # read and map write" in containerManagerImpl.GetCapacity)
     inside "$1" "$TK_BIN/testkube" kubelet --config="$d/kubelet.yaml" \
         --kubeconfig="$TK_DIR/kubelet-$n.kubeconfig" --root-dir="$d/kubelet" --hostname-override=$n --node-ip="$NET.$1"
     # shellcheck disable=SC2016

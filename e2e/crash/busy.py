@@ -100,7 +100,8 @@ class Peer:
             time.sleep(3)       # they do not say when they have begun
             window(p.pid, found, name)
         finally:
-            p.kill()            # asked to end, bpftrace would first name all that the machine did: minutes
+            # asked to end, bpftrace would first name all that the machine did: minutes
+            p.kill()
             p.wait()
 
 
@@ -137,7 +138,8 @@ def main():
         place.wait_hub()
         place.target("busy", "busy")
         for i in range(os.cpu_count()):
-            words = ["nice", "-n", "10", "taskset", "-c", str(i), *PROGRAMS[i % len(PROGRAMS)]]     # the agent gets its CPU
+            # the agent gets its CPU
+            words = ["nice", "-n", "10", "taskset", "-c", str(i), *PROGRAMS[i % len(PROGRAMS)]]
             place.processes.append(place.container(f"busy{i}", {"app": "busy"}).run(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for _ in range(ROUNDS):
             for name in random.sample(list(ways), len(ways)):

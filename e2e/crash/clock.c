@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock.so: for LD_PRELOAD: CLOCK_REALTIME of one process is set, and that of the machine is not. The file $CLOCK_OFFSET has
- * eight bytes, the nanoseconds to be added.
+ * clock.so: for LD_PRELOAD: CLOCK_REALTIME of one process is set, and that of the machine is not.
+ * The file $CLOCK_OFFSET has eight bytes, the nanoseconds to be added.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crowd: as many processes as its argument says. Each takes a little CPU time, sleeps, and ends with the first one. */
+/*
+ * crowd: as many processes as its argument says. Each takes a little CPU time, sleeps, and ends
+ * with the first one.
+ */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>

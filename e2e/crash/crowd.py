@@ -79,7 +79,8 @@ def check(place, took):
         who = f"{name} ({pid}) of pod {pod}, container {container}"
         assert i is not None and pod == f"pod{i}", f"nobody's or another's: {who}"
         assert i % 2 == 0, f"not asked for: {who}"
-        assert name in (name_of(i), "sh"), f"under another's name: {who}"      # a shell enters the cgroup
+        # a shell enters the cgroup
+        assert name in (name_of(i), "sh"), f"under another's name: {who}"
     with place.store() as db:
         losses = db.execute("SELECT r.s, SUM(l.n), SUM(l.time_ns) FROM losses l JOIN strings r ON r.id=l.reason GROUP BY 1").fetchall()
         samples, = db.execute("SELECT SUM(n) FROM profiles WHERE event=0").fetchone()

@@ -111,7 +111,8 @@ def play(place, seed, seconds, objects):
     hub.start()
     place.wait_hub()
     place.container("burner")
-    place.target("all", "burner", onCpu={}, offCpu={}, memAlloc={}, memInuse={})  # all kinds of programs and links
+    # all kinds of programs and links
+    place.target("all", "burner", onCpu={}, offCpu={}, memAlloc={}, memInuse={})
     with open(f"{place.dir}/burner.log", "w") as log:
         # before all that runs beside it: it is to burn something in each window
         burner = f"{os.environ.get('BUILD', 'build')}/crash/burner"

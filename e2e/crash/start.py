@@ -26,7 +26,8 @@ def n_entries(number):
 def n_filtered(before):
     """Cgroups in the filter of the agent that was started last: of containers, and of pods."""
     mine = [i for i, m in kernel.listing("map").items() if m.get("name") == "filter_cgroups" and i not in before]
-    return max((n_entries(i) for i in mine), default=0)  # another's, of a test beside this one, has few
+    # another's, of a test beside this one, has few
+    return max((n_entries(i) for i in mine), default=0)
 
 
 def cpu_ms(pid):

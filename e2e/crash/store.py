@@ -4,12 +4,13 @@ import bisect
 from dataclasses import dataclass, field
 
 ON_CPU = 0
-# Samples are every 10 ms and lost where the machine itself is held up; CPU time of a window beside what was stored of it.
+# Samples are every 10 ms and lost where the machine itself is held up; CPU time of a window beside
+# what was stored of it.
 LEAST, MOST, SLACK_S = 0.75, 1.2, 0.15
 # of what a loss tells of: looks are once a second, on a busy machine later
 TOLD_SLACK_S = 2
-# what an agent has not sent when it dies, besides its open window: the drain of each second, twice 3 s in which names may come; more
-# where a late drain has put a window into the one before
+# what an agent has not sent when it dies, besides its open window: the drain of each second, twice
+# 3 s in which names may come; more where a late drain has put a window into the one before
 UNSENT_S = 7
 
 
@@ -17,7 +18,8 @@ UNSENT_S = 7
 class Stored:
     windows: dict = field(default_factory=dict)  # last second -> CPU seconds of the burner
     profiles: dict = field(default_factory=dict)  # last second -> how many profiles of it
-    gaps: list = field(default_factory=list)  # (last second of the window that tells it, seconds of agent_down)
+    # (last second of the window that tells it, seconds of agent_down)
+    gaps: list = field(default_factory=list)
     lost: list = field(default_factory=list)  # (reason, samples): anything else
 
 
@@ -66,7 +68,8 @@ def split(stored, window_s, until_s):
     for before, t in zip(times, times[1:]):
         told = sum(s for at, s in stored.gaps if before < at <= t)
         if told:
-            # from the end of the last window until somebody is profiled again, which is somewhere in the next one
+            # from the end of the last window until somebody is profiled again, which is somewhere
+            # in the next one
             profiled = before + 1 + told
             assert t + 1 - window_s - TOLD_SLACK_S <= profiled <= t + 1 + TOLD_SLACK_S, \
                 f"nothing is stored of seconds {before + 1} to {t - window_s}, and {told:.1f} s are told as loss"

@@ -16,7 +16,8 @@ PASSED = [
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT",
     "npm_config_registry", "npm_config_cafile", "npm_config_proxy", "npm_config_https_proxy",
 ]
-FILES_PASSED = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile"]  # of these, the file, too
+# of these, the file, too
+FILES_PASSED = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile"]
 GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY", "GOINSECURE"]
 NPM_PASSED = ("registry", "cafile", "proxy", "https-proxy", "noproxy", "strict-ssl", "@", "//")
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (3) Labelling a namespace alone starts profiling, taking the label away stops it; opt-outs win over everything.
+# (3) Labelling a namespace alone starts profiling, taking the label away stops it; opt-outs win
+# over everything.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace labelled refused
 export CPU=200m

@@ -3,8 +3,10 @@
 # A job that lives for one second of CPU gives at least 80 % of its samples, named and attributed.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace jobs
-target jobs all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'      # the most that an install allows by itself
-# The programs of a target are there before its pods start, unless these start at once; links are made last.
+# the most that an install allows by itself
+target jobs all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
+# The programs of a target are there before its pods start, unless these start at once; links are
+# made last.
 loaded() { # on both nodes
     local p n=0
     for p in $(pids_of agent); do [ -z "$(held_by link_id "$p")" ] || n=$((n + 1)); done
@@ -21,7 +23,8 @@ for i in 1 2 3; do k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succ
 most() { # POD US_USED: in its function; beside it the pod has what runc does before the program starts
     profile "pod='$1'" "$began" "$(now)" >"$W/job.json"
     us=$(awk -v t="$(total_us <"$W/job.json")" -v p="$(share_of job_work <"$W/job.json")" 'BEGIN {printf "%d", t * p / 100}')
-    between "$us" $(($2 * 80 / 100)) $(($2 * 125 / 100))         # 200 samples scatter by 4 % on a busy machine
+    # 200 samples scatter by 4 % on a busy machine
+    between "$us" $(($2 * 80 / 100)) $(($2 * 125 / 100))
 }
 for i in 1 2 3; do
     used=$(k -n jobs logs job$i | awk '{printf "%d", $2 * 1000000}')

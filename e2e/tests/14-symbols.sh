@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A stripped program has no names; after `podflame symbols upload` of the unstripped one the same window has them.
+# A stripped program has no names; after `podflame symbols upload` of the unstripped one the same
+# window has them.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace stripped
 SOCAT=

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Java, Python, Lua and LuaJIT in pods that know nothing of podflame: whole stacks, names and shares of their own functions.
+# Java, Python, Lua and LuaJIT in pods that know nothing of podflame: whole stacks, names and shares
+# of their own functions.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace tongues
 export WORKLOAD=languages

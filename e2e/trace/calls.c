@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Publishes the call that a thread works on, as OTEP 4947 has it: gcc -shared -fPIC -mtls-dialect=gnu2. */
+/*
+ * Publishes the call that a thread works on, as OTEP 4947 has it: gcc -shared -fPIC
+ * -mtls-dialect=gnu2.
+ */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>

@@ -88,7 +88,8 @@ def compare(name, port, begin, truth):
         got, n = value(port, begin, f"{pid} AND trace_id='{trace}'")
         inside += got
         share, truly = got / total, us / used
-        sigma = (truly * (1 - truly) / samples) ** 0.5      # of a share that is counted in so many samples
+        # of a share that is counted in so many samples
+        sigma = (truly * (1 - truly) / samples) ** 0.5
         check(abs(share - truly) <= 4 * sigma + 0.005,
               f"{name}: trace {trace[:8]}: {100 * share:.2f} % of the samples ({n}), {100 * truly:.2f} % of the CPU time")
     share, truly = 1 - inside / total, 1 - sum(truth["traces"].values()) / used

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT.tar [DIR]: compiles the programs beside it and packs them as one image, localhost/podflame-workloads:1;
-# a pod names the one it wants as its command. C is dynamic PIE with frame pointers; C++, Rust and Go are what g++ -O2,
-# rustc -O (its names without a hash) and go build make.
+# build.sh OUT.tar [DIR]: compiles the programs beside it and packs them as one image,
+# localhost/podflame-workloads:1; a pod names the one it wants as its command. C is dynamic PIE with
+# frame pointers; C++, Rust and Go are what g++ -O2, rustc -O (its names without a hash) and go
+# build make.
 set -euo pipefail
 out=$(realpath -m "$1") keep=${2:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

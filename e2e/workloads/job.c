@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A short life: burns the CPU time it is told (seconds, default 1) in job_work, prints it and ends. */
+/*
+ * A short life: burns the CPU time it is told (seconds, default 1) in job_work, prints it and ends.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

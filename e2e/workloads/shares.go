@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Known answer in Go: three functions that take 50, 30 and 20 % of the CPU time; prints its own split by the
-// thread's CPU clock once a second, as shares.c does.
+// Known answer in Go: three functions that take 50, 30 and 20 % of the CPU time; prints its own
+// split by the thread's CPU clock once a second, as shares.c does.
 package main
 
 import (

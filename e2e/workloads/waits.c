@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Known answer in C: threads that wait, each in a function of its own and for one cause, and one that allocates, at a low
- * rate. It measures itself and prints once a second "known SECONDS FUNCTION=SUM ...": microseconds waited or (`burns`)
- * of CPU and bytes allocated since it began; of `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s. FUNCTION_late:
- * what of its wait it could have run in, had there been a CPU (schedstat).
+ * Known answer in C: threads that wait, each in a function of its own and for one cause, and one
+ * that allocates, at a low rate. It measures itself and prints once a second "known SECONDS
+ * FUNCTION=SUM ...": microseconds waited or (`burns`) of CPU and bytes allocated since it began; of
+ * `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s. FUNCTION_late: what of its wait
+ * it could have run in, had there been a CPU (schedstat).
  */
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Known answer in Go: threads that wait in system calls, and goroutines that allocate, as waits.c does; prints the
-// same lines. Its heap profile is on, as in every program that links runtime/pprof.
+// Known answer in Go: threads that wait in system calls, and goroutines that allocate, as waits.c
+// does; prints the same lines. Its heap profile is on, as in every program that links
+// runtime/pprof.
 package main
 
 import (

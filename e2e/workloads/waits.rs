@@ -20,7 +20,8 @@ fn escapes(mut v: Vec<u8>) -> Vec<u8> {
 #[inline(never)]
 fn naps() {
     sleep(20 * MS);
-    ESCAPED.store(std::ptr::null_mut(), Relaxed); // else its last call is a jump, and it is in no stack
+    // else its last call is a jump, and it is in no stack
+    ESCAPED.store(std::ptr::null_mut(), Relaxed);
 }
 
 #[inline(never)]

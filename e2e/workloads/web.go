@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The demo's web service and its visitors in one process: three routes of different cost, a third of a CPU in all. As
-// most services do it has net/http/pprof, and so Go's heap profile; sessions that nobody ends are its leak: some 4 MB a
-// minute. It forgets all of them after some eight minutes, before the container's memory limit of 128 MiB ends it.
+// The demo's web service and its visitors in one process: three routes of different cost, a third
+// of a CPU in all. As most services do it has net/http/pprof, and so Go's heap profile; sessions
+// that nobody ends are its leak: some 4 MB a minute. It forgets all of them after some eight
+// minutes, before the container's memory limit of 128 MiB ends it.
 package main
 
 import (

@@ -42,7 +42,7 @@ async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promi
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(TOKEN);
 
-  if (token && /[^!-~]/.test(token)) throw new SignInError('that is no token: it has blanks or letters that none has');
+  if (token && /[^!-~]/.test(token)) throw new SignInError('this is not a token: it has blanks or characters that no token has');
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers['Content-Type'] = 'application/json';
   const [answer, text] = await exchange(path, signal, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
@@ -50,7 +50,7 @@ async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promi
 
   if (answer.status === 401 || answer.status === 403) throw new SignInError(said?.DESCRIPTION ?? 'sign in');
   if (!answer.ok) throw new Error(said?.DESCRIPTION || `the hub answered ${answer.status}`);
-  if (said === null) throw new Error('what answered is no hub: its answer is no JSON');
+  if (said === null) throw new Error('the answer does not come from a hub: it is not JSON');
   return said as T;
 }
 

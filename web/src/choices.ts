@@ -234,13 +234,14 @@ export class Choices {
     if (chosen && !options.some((o) => o.value === chosen)) options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     if (more) options.push(this.moreThere());
-    if (text(options) !== text(picker.options)) picker.replaceChildren(...options); // an open list would close
+    // an open list would close
+    if (text(options) !== text(picker.options)) picker.replaceChildren(...options);
     picker.value = chosen;
     picker.title = chosen;
   }
 
   private moreThere(): HTMLOptionElement {
-    const option = new Option(`… ${MAX_VALUES} of more: choose another thing first`);
+    const option = new Option(`… ${MAX_VALUES} of more: choose a workload or a namespace first`);
 
     option.disabled = true;
     return option;

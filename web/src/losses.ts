@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is missing and why, in words. Codes are those of podflame_samples_dropped_total and of the wire; others are shown as they are.
+// Texts for losses: what is missing and why. The codes are those of podflame_samples_dropped_total
+// and of the wire. The page shows an unknown code as it is.
 import type { Loss } from './profile';
 
 const words: Record<string, string> = {
@@ -7,17 +8,17 @@ const words: Record<string, string> = {
   asleep: 'the machine was suspended',
   counts_full: "more different stacks in a second than the kernel's table holds",
   counts_busy: "the kernel's table could not be written",
-  scratch_busy: 'taken while another sample was taken on the same CPU',
-  total_full: "of the host's Total: its table did not take them",
-  no_pid: 'of processes that the agent cannot see',
+  scratch_busy: 'the CPU was busy with another sample',
+  total_full: "the host's Total: its table was full or could not be written",
+  no_pid: 'samples of processes that the agent cannot see',
   waits_full: "more threads waited than the kernel's table holds",
-  end_unseen: 'waits whose end no program was run at',
-  pending_full: "more allocations under way than the kernel's table holds",
-  live_evicted: "more blocks lived than the kernel's table holds",
-  may_throw: "an allocator's own operator new, whose return is not watched",
-  go_heap_full: "more stacks in Go's heap profile than fit",
+  end_unseen: 'waits whose end the kernel did not report',
+  pending_full: "more allocations were under way than the kernel's table holds",
+  live_evicted: "more blocks were in use than the kernel's table holds",
+  may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",
+  go_heap_full: "Go's heap profile has more stacks than podflame reads",
   window_full: "a window of the node, or the container's share of it, was full",
-  resolve: 'stacks that could not be named',
+  resolve: 'the agent could not name the stacks',
   pipeline_full: 'the agent did not name samples as fast as the kernel gave them',
   too_large: 'the profile of one process was larger than a request to the hub may be',
   mailbox_full: "the node's disk was too slow",

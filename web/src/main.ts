@@ -158,7 +158,7 @@ function estimatedText(view: View, value: number): string {
   if (all.length === 0) return '';
   if (view.before) range = `, ±${formatValue(error, unit)}`;
   else if (value) range = `, ±${round(error / value)}`;
-  return `estimated: ${round(Math.min(...all.map((e) => e.share)))} of what happened was looked at${range}`;
+  return `estimated: ${round(Math.min(...all.map((e) => e.share)))} of what happened was measured${range}`;
 }
 
 function throttledText(reply: Reply): string {
@@ -180,8 +180,8 @@ function ofBoth({ before, reply }: View, said: (reply: Reply) => string[]): stri
 function noteText(view: View): string {
   const notes = [ofBoth(view, (r) => r.summary?.notes ?? [])];
 
-  if (view.before && !view.before.summary?.profiles) notes.push('nothing is stored for the first time: all counts as grown');
-  else if (view.before && !view.reply.summary?.profiles) notes.push('nothing is stored for the second time: all counts as shrunk');
+  if (view.before && !view.before.summary?.profiles) notes.push('nothing is stored for the first time: everything counts as grown');
+  else if (view.before && !view.reply.summary?.profiles) notes.push('nothing is stored for the second time: everything counts as shrunk');
   return notes.filter(Boolean).join(' · ');
 }
 
@@ -211,8 +211,8 @@ function missing(reply: Reply): string[] {
   const parts = losses.map(lossText);
 
   if (short !== undefined)
-    parts.push(`too many stacks: the smallest are put together as [others]${short ? `, another's value is too small by at most ${formatValue(short, unit)}` : ''}`);
-  if (cut) parts.push(`too many functions: ${cut.toLocaleString()} of the smallest stacks lack their ends, which only their callers' totals have`);
+    parts.push(`too many stacks: the smallest are added up as [others]${short ? `, and another stack's value is too small by at most ${formatValue(short, unit)}` : ''}`);
+  if (cut) parts.push(`too many functions: ${cut.toLocaleString()} of the smallest stacks are cut; the totals of their callers are complete`);
   return parts;
 }
 

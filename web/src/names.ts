@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in their language's own form, and made short: C++ and Rust type arguments, Rust's hashes, very long Go type arguments. Linear: names are hostile.
+// Names in their language's own form, and made short: C++ and Rust type arguments, Rust's hashes,
+// very long Go type arguments. Linear: names are hostile.
 
 const MAX_GO_ARGUMENTS = 16;
 const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;

@@ -22,7 +22,8 @@ export interface Summary {
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
   cut_stacks?: number; // whose ends are not there: there were too many functions
-  short_by?: number; // only when there were too many stacks: a stack's value is too small by at most that
+  // only when there were too many stacks: a stack's value is too small by at most that
+  short_by?: number;
   losses?: Loss[];
   notes?: string[];
 }

@@ -13,11 +13,11 @@ struct api_config {
 	struct worker *query;		/* reads run there */
 	struct symbols *symbols;	/* uploaded files; NULL: they are refused */
 	struct worker *uploads;		/* they are checked and written there */
-	struct kube *kube;		/* TokenReview, SubjectAccessReview; NULL: open (local on loopback) */
+	struct kube *kube; /* TokenReview, SubjectAccessReview; NULL: open (local on loopback) */
 	const char *version;
 	const char *cluster_name;	/* "" in local */
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
-	const char *store_note;		/* said on the page: "kept in memory of the pod", ... ; "" none */
+	const char *store_note; /* said on the page: "kept in memory of the pod", ... ; "" none */
 	const char *link_trace, *link_logs;	/* templates for the page; "" none */
 	json_t *(*health)(void *arg);	/* detail of /healthz, for anybody: no paths; may be NULL */
 	void *health_arg;
@@ -38,14 +38,15 @@ void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *
 struct gate;
 struct gate_config {
 	struct kube *kube;
-	const char *audience;		/* borrowed for as long as the gate lives */
+	const char *audience;		/* borrowed until api_gate_free */
 };
 struct gate_right {			/* static: borrowed until fn is called */
 	const char *verb, *resource;	/* "get", "profiles" */
 };
 struct gate *api_gate_new(const struct gate_config *c);
-/* answer: who still waits is told 503; else they are forgotten. */
+/* answer: requests that still wait get 503; else they get no answer */
 struct gate *api_gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
-void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right, gate_fn *fn,
+void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
+		gate_fn *fn,
 		void *arg);

@@ -17,12 +17,16 @@ struct api {
 	struct loop *loop;
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: open */
-	struct http_conn *uploads[MAX_UPLOADS]; /* whose body may be large; NULL: free */
+	/* the request whose body may be large; NULL: none */
+	struct http_conn *uploads[MAX_UPLOADS];
 	struct debug_page *pages;
 	size_t n_pages, cap_pages;
 };
 
-/* One request whose caller may have it answered. Owned by the handler, ended by api_call_reply. */
+/*
+ * One request whose caller has the right to an answer. The handler owns it and ends it with
+ * api_call_reply.
+ */
 struct call {
 	struct api *api;
 	struct http_conn *conn;
@@ -38,13 +42,14 @@ struct route {
 	bool upload;
 };
 
-void api_call_free(struct call *c); /* whose caller has left: there is no reply */
-void api_call_reply(struct call *c, int status, const char *content_type, const void *body, size_t n);
+void api_call_free(struct call *c); /* its caller has closed: there is no reply */
+void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
+		    size_t n);
 /* An envelope of query/ with status, e.g. "RESOURCE_NOT_FOUND". */
 void api_call_error(struct call *c, const char *status, const char *description);
 void api_call_json(struct call *c, int status, json_t *body); /* takes body */
 
-/* profile.c: what reads the store */
+/* profile.c: requests that read the store */
 void api_handle_tracing(struct call *c);
 void api_handle_values(struct call *c);
 void api_handle_tags(struct call *c);
@@ -52,7 +57,7 @@ void api_handle_tags(struct call *c);
 void api_handle_symbols_list(struct call *c);
 void api_handle_symbols_put(struct call *c);
 void api_handle_symbols_delete(struct call *c);
-/* metrics.c: what the hub says of itself */
+/* metrics.c: requests about the hub itself */
 void api_handle_metrics(struct call *c);
 void api_handle_alive(struct call *c);
 void api_handle_ready(struct call *c);

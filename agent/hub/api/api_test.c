@@ -75,7 +75,10 @@ static void health_tells_no_path(void **state)
 	}
 }
 
-/* Everybody may ask: that something is wrong is told, by the sentence that docs/api.md has, and no path. */
+/*
+ * Everybody may ask: that something is wrong is told, by the sentence that docs/api.md has, and no
+ * path.
+ */
 static void info_tells_of_a_damaged_store(void **state)
 {
 	struct fixture *f = *state;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to api/: questions to the API server about who somebody is
- * (TokenReview) and what they may do (SubjectAccessReview), with a bounded cache
- * of the answers. Yes is kept 60 s, no 10 s, "could not ask" not at all.
+ * Private to api/: asks the API server which user a token belongs to (TokenReview) and which rights
+ * that user has (SubjectAccessReview), with a bounded cache of the answers. A yes is kept for 60 s,
+ * a no for 10 s, a failed request not at all.
  */
 #pragma once
 
 #include "hub/api/api.h"
 
-/* What was decided. status: 200, 401, 403, 503; strings are borrowed during the call. */
+/* The verdict. status: 200, 401, 403, 503; strings are borrowed during the call. */
 struct verdict {
 	int status;
 	const char *error; /* NULL with 200 */
@@ -20,12 +20,12 @@ struct reviews;
 struct reviews_config {
 	struct kube *kube;
 	const char *path; /* where the review object is posted */
-	/* Fills v from the answer's status; judge_arg is borrowed for as long as reviews lives. */
+	/* Fills v from the answer's status; judge_arg is borrowed until the reviews are freed. */
 	void (*judge)(const json_t *status, struct verdict *v, void *judge_arg);
 	void *judge_arg;
 };
 struct reviews *api_reviews_new(const struct reviews_config *c);
-/* answer: who still waits is told 503; else they are forgotten. */
+/* answer: requests that still wait get 503; else they get no answer */
 struct reviews *api_reviews_free(struct reviews *r, bool answer);
 /*
  * The verdict on the object, from the cache or the API server; equal keys that

@@ -80,7 +80,10 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(query(f, BEARER "viewer"), 200);
 }
 
-/* A token may have been taken back while the machine slept: what was allowed before is asked for again. */
+/*
+ * A token may have been taken back while the machine slept: what was allowed before is asked for
+ * again.
+ */
 static void what_was_allowed_ages_asleep(void **state)
 {
 	struct fixture *f = *state;
@@ -136,7 +139,9 @@ static void audience_right_and_node(void **state)
 	api_gate_free(gate, false);
 }
 
-/* Equal ones that wait are asked for once; beyond what may wait each is told at once, and counted. */
+/*
+ * Equal ones that wait are asked for once; beyond what may wait each is told at once, and counted.
+ */
 static void few_wait_for_one_sign_in(void **state)
 {
 	enum { MOST = 256, MORE = 3 };

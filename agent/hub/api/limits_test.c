@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers who leave and queries that are too many; auth_test.c and uploads_test.c have what may wait there. */
+/*
+ * Callers who leave and queries that are too many; auth_test.c and uploads_test.c have what may
+ * wait there.
+ */
 #include "hub/api/testapi.h"
 
 #include <semaphore.h>

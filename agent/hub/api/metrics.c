@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /metrics, /healthz and /readyz of the hub: what the process says of itself, and its store and queries. */
+/*
+ * /metrics, /healthz and /readyz of the hub: what the process says of itself, and its store and
+ * queries.
+ */
 #include "hub/api/api_private.h"
 
 #include "lib/loop/health.h"
@@ -61,7 +64,10 @@ void api_handle_alive(struct call *c)
 	api_call_json(c, alive ? 200 : 503, said);
 }
 
-/* The store is open, or nobody would listen here: what is wrong with it is said, and old profiles are still there. */
+/*
+ * The store is open, or nobody would listen here: what is wrong with it is said, and old profiles
+ * are still there.
+ */
 void api_handle_ready(struct call *c)
 {
 	json_t *said = detail(&c->api->config);

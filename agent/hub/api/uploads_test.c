@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Symbols that are uploaded: what they name, what is no such file, who may, and how many at a time. */
+/*
+ * Symbols that are uploaded: what they name, what is no such file, who may, and how many at a time.
+ */
 #include "hub/api/testapi.h"
 #include "hub/symbols/testindex.h"
 

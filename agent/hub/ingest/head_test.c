@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is decided by a request's head, before a byte of its body has come; and how much may be on its way at once. */
+/*
+ * What is decided by a request's head, before a byte of its body has come; and how much may be on
+ * its way at once.
+ */
 #include "hub/ingest/ingest.h"
 
 #include <arpa/inet.h>
@@ -210,7 +213,10 @@ static void refused_by_the_sender(void **state)
 	assert_int_equal(w->n_asked, ARRAY_SIZE(statuses));
 }
 
-/* The body may come once the sender is known, who is asked for once a request, on a connection that is kept, too. */
+/*
+ * The body may come once the sender is known, who is asked for once a request, on a connection that
+ * is kept, too.
+ */
 static void a_body_waits_for_its_sender(void **state)
 {
 	struct world *w = *state;

@@ -175,7 +175,10 @@ static void store(struct request *q, const struct batch *b)
 
 	worker_assert(q->ingest->config.writer);
 	if (foreign) {
-		/* not 403, which says that the sender is to be given a right and to wait: these never will be taken */
+		/*
+		 * not 403, which says that the sender is to be given a right and to wait: these
+		 * never will be taken
+		 */
 		verdict(q, 422,
 			"k8s.node.name: the token is of node \"%.100s\", a profile of \"%.100s\"",
 			q->node, foreign);

@@ -360,7 +360,10 @@ static void test_agent_speaks_for_its_node(void **state)
 	w->authorization = "Bearer t";
 	w->auth_status = 200;
 	w->auth_node = "node-a";
-	/* 422, not 403: an agent drops what it kept of before its node had this name, instead of trying for ever */
+	/*
+	 * 422, not 403: an agent drops what it kept of before its node had this name, instead of
+	 * trying for ever
+	 */
 	post(w, "node-b");
 	assert_int_equal(w->status, 422);
 	assert_non_null(strstr(w->body, "k8s.node.name"));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tag_filter from arbitrary text: an answer or an error with a position, never both or neither; an answer
- * written in the words of a tag_filter reads the same.
- * Fuzzes: hub/query/filter.c
+ * tag_filter from arbitrary text: an answer or an error with a position, never both or neither; an
+ * answer written in the words of a tag_filter reads the same. Fuzzes: hub/query/filter.c
  */
 #include "hub/query/query.h"
 

@@ -32,7 +32,8 @@ struct tracing_request {
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
 /* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
-int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret, struct field_error *reterr);
+int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
+		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
 /* The body of POST /v1/profile/values: the same selection, and which tag's values. */
 struct values_request {
@@ -41,7 +42,8 @@ struct values_request {
 	bool stored;			/* false: there is nothing to look for */
 	size_t limit;
 };
-int query_values_parse(const char *body, size_t n, struct values_request *ret, struct field_error *reterr);
+int query_values_parse(const char *body, size_t n, struct values_request *ret,
+		 struct field_error *reterr);
 void query_values_request_done(struct values_request *r);
 
 /*
@@ -55,22 +57,31 @@ struct tree;
 struct tree *query_tree_new(void);
 struct tree *query_tree_free(struct tree *t);
 /*
- * Asked for each frame without a name: the frames that take its place, root first, which live as
- * long as rows are added; 0: the frame stays. NULL: nobody is asked.
+ * Called for each frame without a name: the frames that replace it, root first, which live as long
+ * as rows are added; 0: the frame stays. NULL: all frames stay.
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
-/* Frames live, each at its address, as long as rows are added. */
+/* Frames must stay at their addresses as long as rows are added. */
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
-/* {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text, caller frees. */
-char *query_tracing_reply(const struct tree *t, const struct tracing_request *r, const struct store_summary *s,
+/*
+ * {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text,
+ * caller frees.
+ */
+char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
+		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
-/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is the code that goes with it. */
-char *query_tracing_error(const char *status, const char *description, const struct tracing_request *r, int *ret_http, size_t *ret_n);
-/* The reply to a request that query_tracing_parse refused: DeepFlow answers 400, and 500 for its tag_filter. */
+/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is its HTTP status. */
+char *query_tracing_error(const char *status, const char *description,
+			  const struct tracing_request *r,
+		    int *ret_http, size_t *ret_n);
+/*
+ * The reply to a request that query_tracing_parse refused: DeepFlow answers 400, and 500 for its
+ * tag_filter.
+ */
 char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
-/* The tags tag_filter knows: name, whether we have it, how it compares. */
+/* The tags of tag_filter: name, whether podflame stores it, how it compares. */
 struct tag_info {
 	const char *name;
 	const char *canonical;		/* alias of; NULL: itself */
@@ -80,5 +91,7 @@ struct tag_info {
 };
 const struct tag_info *query_tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
 const struct tag_info *query_tag_table(size_t *ret_n);
-const char *query_tag_canonical(const struct tag_info *t, const char *name);	/* what the store calls it */
-const char *query_tag_suggest(const char *name);	/* the closest known name; NULL: none is close */
+/* its name in the store */
+const char *query_tag_canonical(const struct tag_info *t, const char *name);
+/* the closest known name; NULL: none is close */
+const char *query_tag_suggest(const char *name);

@@ -361,7 +361,10 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	buf_putc(b, ']');
 }
 
-/* Estimates say that they are, an answer with too many stacks how wrong it may be; off-cpu says what no stack can show. */
+/*
+ * Estimates say that they are, an answer with too many stacks how wrong it may be; off-cpu says
+ * what no stack can show.
+ */
 static void put_limits(struct buf *b, enum event event, const struct store_summary *s)
 {
 	if (s->estimate_ppm)

@@ -289,7 +289,10 @@ static void bad_utf8_and_debug(void **state)
 	query_tree_free(t);
 }
 
-/* More stacks than nodes: the smallest are cut, the root's total stays right, and nothing is kept of what was cut. */
+/*
+ * More stacks than nodes: the smallest are cut, the root's total stays right, and nothing is kept
+ * of what was cut.
+ */
 static void node_limit(void **state)
 {
 	struct tree *t = query_tree_new();
@@ -476,7 +479,9 @@ static void waits_are_leaves(void **state)
 	}
 }
 
-/* A marker is no whole stack; what was put together of too many is not counted as one that is not. */
+/*
+ * A marker is no whole stack; what was put together of too many is not counted as one that is not.
+ */
 static void others_are_not_incomplete(void **state)
 {
 	static const struct frame others = {.kind = FRAME_MARKER, .name = STORE_OTHERS},

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where functions are, in which language, which nodes are inlined: ours, beside the flat form of DeepFlow. */
+/*
+ * Where functions are, in which language, which nodes are inlined: ours, beside the flat form of
+ * DeepFlow.
+ */
 #include "hub/query/tree.h"
 
 #include <inttypes.h>

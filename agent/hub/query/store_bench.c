@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the hub's store costs, in CPU time of the thread that does it: batches as agents send them into a file under
- * /tmp, then questions as the API gets them, up to the whole reply. ROWS=1e7 takes ten times what the goals are of.
- * Two loads: `life`, 20 services of 10 pods each that run the same code; `hard`, 200 processes of 20 programs without a stack in
- * common (100,000, of 37 frames), as the peers were measured with.
+ * What the hub's store costs, in CPU time of the thread that does it: batches as agents send them
+ * into a file under /tmp, then questions as the API gets them, up to the whole reply. ROWS=1e7
+ * takes ten times what the goals are of. Two loads: `life`, 20 services of 10 pods each that run
+ * the same code; `hard`, 200 processes of 20 programs without a stack in common (100,000, of 37
+ * frames), as the peers were measured with.
  */
 #include "hub/query/query.h"
 #include "lib/base/bench.h"

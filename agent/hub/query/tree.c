@@ -209,7 +209,10 @@ static void put_head(struct levels *l, const struct stack_head *h)
 	}
 }
 
-/* The function and what is inlined there, with a level left for each of n_after frames; false: no name. */
+/*
+ * The function and what is inlined there, with a level left for each of n_after frames; false: no
+ * name.
+ */
 static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
 {
 	const struct frame *named;

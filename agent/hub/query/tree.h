@@ -17,14 +17,14 @@ struct node {
 struct function {
 	char *name; /* as text; NULL for the root's */
 	char *file; /* of the first frame that knew; NULL: not known */
-	uint32_t
-		line; /* where it is declared; in a runtime's program, where it stood: in the greatest stack */
+	/* where it is declared; in a runtime's program, where it stood: in the greatest stack */
+	uint32_t line;
 	enum frame_kind kind; /* of its first frame */
 };
 
 /* Which function a frame is, as the outermost of its stack or not. */
 struct frame_slot {
-	const struct frame *frame; /* NULL: free; told from others by its address */
+	const struct frame *frame; /* NULL: free; identified by its address */
 	uint32_t function;
 	bool outermost;
 };
@@ -42,7 +42,7 @@ struct tree {
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
 	bool more_apps; /* there are others */
-	uint64_t n_cut_rows;	      /* rows whose stack is not there in full */
+	uint64_t n_cut_rows;	      /* rows whose stack is cut */
 	uint64_t n_marked, n_unnamed; /* samples with a marker frame; with an unresolved one */
 	uint64_t seed;
 	tree_names_fn *names; /* of frames without one; NULL: none */
@@ -53,9 +53,12 @@ struct tree {
 
 /* The root's name: as asked, the names joined, or "N processes"; caller frees. */
 char *query_tree_root_name(const struct tree *t, const char *app_service);
-/* ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is known. */
+/*
+ * ,"sources":{...}: files and lines, languages, which nodes are inlined; nothing when nothing is
+ * known.
+ */
 void query_put_sources(struct buf *b, const struct tree *t);
-/* note.c: what a reader must know of this answer; "": nothing. */
+/* note.c: a note for the reader of this answer; "": none. */
 #define REPLY_NOTE_BYTES 256
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);

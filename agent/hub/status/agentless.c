@@ -13,7 +13,8 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define GRACE_NS       (90 * NSEC_PER_SEC) /* an agent's image is pulled, a DaemonSet is rolled out */
+/* an agent's image is pulled, a DaemonSet is rolled out */
+#define GRACE_NS       (90 * NSEC_PER_SEC)
 #define LOOK_NS	       (60 * NSEC_PER_SEC)  /* a node's pods are listed that often at most */
 #define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* of one list */
 #define LOOKS_A_SECOND 8

@@ -12,16 +12,18 @@ struct agentless_pods {
 	struct agentless_pod *list; /* by namespace */
 	size_t n, n_bytes;
 	json_t *labels; /* of the node */
-	char *why;	/* why it may have no agent; NULL: nobody has looked yet */
+	char *why;	/* why the node may have no agent; NULL: not known yet */
 };
-/* They leave in the object only what this module reads. */
+/* Trim functions: they keep only the members that this module reads. */
 void status_agentless_trim_pod(json_t *obj);
 void status_agentless_trim_node(json_t *obj);
 void status_agentless_trim_named(json_t *obj); /* a namespace */
 /* pods_known, pod_says: status_agents_pods_known, and status_agents_pod_says of the node. */
-void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods, const json_t *node,
+void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
+			 const json_t *node,
 			 bool pods_known, const char *pod_says);
 void status_agentless_pods_done(struct agentless_pods *p);
 /* status_agentless_entry of the node. */
-json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t *target, const struct kube_watch *namespaces,
+json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
+			     const struct kube_watch *namespaces,
 			     bool opt_in_required);

@@ -203,7 +203,10 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 	end();
 }
 
-/* Its Role was taken away: what it knew of the pods gets old, and nodes that change are judged by their reports. */
+/*
+ * Its Role was taken away: what it knew of the pods gets old, and nodes that change are judged by
+ * their reports.
+ */
 static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 {
 	struct kube_watch *w;

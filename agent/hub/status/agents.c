@@ -78,11 +78,11 @@ bool status_agents_pods_known(const struct agents *a)
 
 /*
  * While the pods are not known, a report is the only sign of an agent. The report of a node that
- * lacked an agent before may be the old agent's: it counts once an agent has written it anew.
+ * lacked an agent before may be the old agent's: it counts once an agent has written it again.
  *
- * An agent that was ready and is not now neither works again nor stops working: a node that has no
- * CPU to spare has one like it. One that never was ready has no plan yet: the report is of the agent
- * before it.
+ * An agent that was ready and is not now neither begins to work again nor stops working: so it is
+ * on a node without CPU to spare. An agent that never was ready has no plan yet: the report is that
+ * of the agent before it.
  */
 static bool works(const struct agents *a, const struct node *n)
 {
@@ -176,7 +176,10 @@ bool status_agents_known(const struct agents *a)
 
 /* ---- the agents' pods ---- */
 
-/* A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in its affinity. */
+/*
+ * A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in
+ * its affinity.
+ */
 static const char *meant_for(const json_t *pod)
 {
 	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
@@ -246,7 +249,10 @@ static char *with_message(const char *text, const char *reason, const char *mess
 	return xasprintf("%s%.64s%s%s", text, reason, *message ? ": " : "", message);
 }
 
-/* The message of a container that crashes again and again has its pod's name and a time in it, and not why. */
+/*
+ * The message of a container that crashes again and again has its pod's name and a time in it, and
+ * not why.
+ */
 static char *waiting_says(const json_t *c)
 {
 	const char *reason = json_str_at(c, "state.waiting.reason", "");

@@ -310,7 +310,10 @@ static struct verdict accepted(const struct sum *s)
 	return verdict("True", REASON_VALID, xstrdup("the spec is understood"));
 }
 
-/* What is said in full is the heaviest, of these what most nodes have; the others by their names. */
+/*
+ * The reason that is given in full is the heaviest one, and among these the one of most nodes. The
+ * others are only named.
+ */
 static struct verdict degraded(const struct sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_MINOR);

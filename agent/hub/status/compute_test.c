@@ -574,7 +574,10 @@ static void test_nodes_without_agent(void **state)
 	assert_int_equal(json_array_size(json_object_get(failure, "exampleNodes")), 3);
 }
 
-/* Pods that are not known are told of beside everything else, and once no matter how often that is computed. */
+/*
+ * Pods that are not known are told of beside everything else, and once no matter how often that is
+ * computed.
+ */
 static void test_pods_that_are_not_known(void **state)
 {
 	static const char entries[] = "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]";

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the controller share: status.c (what is known, and when a status is computed), write.c. */
+/*
+ * Shared by the files of the controller: status.c (the rows, and when a status is computed),
+ * write.c.
+ */
 #pragma once
 
 #include "hub/status/agentless.h"
@@ -23,7 +26,7 @@ struct status {
 	struct request *requests; /* in flight */
 	unsigned n_requests;
 };
-/* The row's status is computed anew, soon. */
+/* Computes the row's status again, soon. */
 void status_touch(struct status *s, struct row *t);
 /* Rows that are dirty are looked at, soon. */
 void status_flush_soon(struct status *s);
@@ -31,4 +34,4 @@ void status_flush_soon(struct status *s);
 /* ---- write.c ---- */
 /* A write that fails is tried again, later each time. */
 void status_write(struct status *s, struct row *t, json_t *status);
-void status_abandon_writes(struct status *s); /* their answers are for nobody */
+void status_abandon_writes(struct status *s); /* the answers to them are ignored */

@@ -33,7 +33,8 @@ struct sum {
 	size_t n_groups;
 };
 /* stopped: by the target itself, so that no agent is missed. */
-void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped, struct sum *ret);
+void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
+		 struct sum *ret);
 void status_sum_done(struct sum *s);
 /* A cut character would be no JSON. */
 void status_text_ascii(char *text);
@@ -44,4 +45,5 @@ char *status_target_events(const json_t *target);
 /* Of a status. New references. */
 json_t *status_summary(const struct sum *s);
 json_t *status_failures(const struct sum *s);
-json_t *status_stacks(const struct sum *s, const json_t *target);	/* NULL: nothing was told yet */
+/* NULL: no node has reported any yet */
+json_t *status_stacks(const struct sum *s, const json_t *target);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See omitted.h. A node keeps its namespaces' first targets, then their second ones, and so on
- * (plan_share of node/plan): so a namespace of which two fewer are named than of another one is whole.
+ * (plan_share of node/plan): so a namespace of which two fewer are named than of another one is
+ * whole.
  */
 #include "hub/status/omitted.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status: ProfilingNodeReports -> status of targets. Incremental: work is in
- * proportion to what changed. The only writer of target status.
+ * status: computes the status of targets from ProfilingNodeReports. Incremental: the work is in
+ * proportion to the changes. The only writer of the status of targets.
  */
 #pragma once
 
@@ -10,24 +10,23 @@
 struct status;
 struct status_config {
 	const char *ns;			/* of the reports and the agents */
-	bool opt_in_required;		/* a ClusterProfilingTarget reaches labelled namespaces only */
+	bool opt_in_required; /* a ClusterProfilingTarget reaches labelled namespaces only */
 };
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret);
 struct status *status_free(struct status *s);
-/* What is known beside what is said of one target. */
+/* Facts about a target besides its entries. */
 struct status_seen {
 	unsigned n_reports;		/* nodes that report at all */
-	bool omitted;			/* in a report the target may be missing for want of room */
+	bool omitted;			/* a report without room may lack the target */
 	const char *unseen;		/* pods that are not known, for people; NULL: all are */
 };
 /*
- * Pure: what a target's status should be, from the target (with the status it
- * has) and what is said of it: each an element of a report's status.targets,
- * with "node" added, or what status_agentless_entry says of a node that has no report.
- * Time passes by now_rfc3339 alone: "waited long enough" is now minus the Ready
- * condition's lastTransitionTime. New reference.
+ * Pure: computes the status of a target from the target (with its old status) and its entries. Each
+ * entry is an element of a report's status.targets, with "node" added, or an status_agentless_entry
+ * for a node without a report. It knows the time only from now_rfc3339: "waited long enough" is now
+ * minus the Ready condition's lastTransitionTime. New reference.
  */
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       const struct status_seen *seen, const char *now_rfc3339);
-/* true while time alone can change what status_compute says. */
+/* true while the result of status_compute can change without a new entry, by time. */
 bool status_pending(const json_t *status);

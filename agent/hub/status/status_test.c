@@ -608,7 +608,10 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	status_free(s);
 }
 
-/* The hub may not watch the agents' pods any more: that the report is written is all that tells of a new agent. */
+/*
+ * The hub may not watch the agents' pods any more: that the report is written is all that tells of
+ * a new agent.
+ */
 static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 {
 	struct status *s = start(true);

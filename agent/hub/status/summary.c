@@ -28,7 +28,10 @@ static bool is_failure(const struct group *g)
 	return !is_asked_for(g) && g->weight != WEIGHT_NOTE && g->reason != REASON_FAILURES_OMITTED;
 }
 
-/* The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as they fit. */
+/*
+ * The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as
+ * they fit.
+ */
 static json_t *omitted(const struct sum *s, size_t shown, size_t n)
 {
 	_cleanup_buf_ struct buf text = {.max_bytes = STATUS_SHOWN_BYTES};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The controller's memory: a row for each target, with what each node says of it. */
+/* The controller's memory: a row for each target, with the entry of each node about it. */
 #pragma once
 
 #include "hub/status/internal.h"
@@ -7,7 +7,7 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-struct heard { /* what one node says about one target */
+struct heard { /* the entry of one node about one target */
 	char *node;
 	json_t *entry; /* with "node" */
 	UT_hash_handle hh;
@@ -20,7 +20,7 @@ struct row {
 	char *written_rv;
 	struct heard *heard;
 	bool dirty, pending, in_flight;
-	bool omitted; /* what was computed last: it may be missing in a full report */
+	bool omitted; /* the last result: the target may be missing in a full report */
 	uint64_t last_write_ns, retry_ns, backoff_ns;
 	UT_hash_handle hh;
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a status is written. Writes carry uid and resourceVersion: a stale one is refused, not merged. */
+/*
+ * How a status is written. Writes carry uid and resourceVersion: a stale one is refused, not
+ * merged.
+ */
 #include "hub/status/controller.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub that is killed while it writes, again and again; a file that is damaged in all places; a disk that is
- * full, and one that is read-only. In a mount namespace of its own, with small file systems of its own.
+ * A hub that is killed while it writes, again and again; a file that is damaged in all places; a
+ * disk that is full, and one that is read-only. In a mount namespace of its own, with small file
+ * systems of its own.
  */
 #include "hub/store/store.h"
 
@@ -262,7 +263,10 @@ static void check_whole(struct place *p)
 	sqlite3_close(db);
 }
 
-/* What was said to be stored is there, whole and once, and at most the one whose answer was cut off. */
+/*
+ * What was said to be stored is there, whole and once, and at most the one whose answer was cut
+ * off.
+ */
 static void test_killed_again_and_again(void **state)
 {
 	struct place *p = *state;
@@ -285,7 +289,10 @@ static void test_killed_again_and_again(void **state)
 		p->s = store_close(p->s);
 	}
 	check_whole(p);
-	/* nothing but the file is left, and what SQLite keeps beside it is gone with the last proper end */
+	/*
+	 * nothing but the file is left, and what SQLite keeps beside it is gone with the last
+	 * proper end
+	 */
 	assert_int_equal(n_files(p, FILE_NAME), 1);
 	print_message("%u kills, %llu profiles, %u of them stored without an answer\n", n_kills,
 		      (unsigned long long)n, n_most);
@@ -399,8 +406,8 @@ static void test_damaged_and_quiet(void **state)
 }
 
 /*
- * What a killed hub left in its -wal and somebody damaged: SQLite takes what is whole of it; the rest
- * cannot be told from a write that was cut off.
+ * What a killed hub left in its -wal and somebody damaged: SQLite takes what is whole of it; the
+ * rest cannot be told from a write that was cut off.
  */
 static void test_damaged_wal(void **state)
 {
@@ -480,7 +487,10 @@ static void test_full_disk(void **state)
 	check_whole(p);
 }
 
-/* More than the disk holds: the oldest go, what is new is taken, nothing is there twice, and it is told. */
+/*
+ * More than the disk holds: the oldest go, what is new is taken, nothing is there twice, and it is
+ * told.
+ */
 static void test_disk_smaller_than_the_store(void **state)
 {
 	struct place *p = *state;
@@ -570,7 +580,7 @@ static void test_start_on_a_read_only_disk(void **state)
 	start_on_a_bad_disk(*state, make_read_only, make_writable, -EROFS, "Read-only");
 }
 
-/* ---- an ext4 that the kernel makes read-only under open files, as it does when a disk fails ---- */
+/* ---- an ext4 that the kernel makes read-only under open files, as when a disk fails ---- */
 
 static int run(const char *const *argv)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bad days: a file that is damaged, a disk that is full, a writer that is killed. crash_test.c has them by the hundred. */
+/*
+ * Bad days: a file that is damaged, a disk that is full, a writer that is killed. crash_test.c has
+ * them by the hundred.
+ */
 #include "hub/store/teststore.h"
 
 #include <dirent.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Retention: what goes and what stays; a store that has far more to delete than there is time for. */
+/*
+ * Retention: what goes and what stays; a store that has far more to delete than there is time for.
+ */
 #include "hub/store/teststore.h"
 
 #define N_PROFILES    17000
@@ -30,7 +32,10 @@ static void retention_by_age(void **state)
 	store_close(s);
 }
 
-/* Retention counts from now, but from a day after the newest at the latest: the hub's clock may be wrong. */
+/*
+ * Retention counts from now, but from a day after the newest at the latest: the hub's clock may be
+ * wrong.
+ */
 static void a_clock_that_is_ahead_deletes_little(void **state)
 {
 	enum { HOUR = 3600, DAY = 24 * HOUR };
@@ -177,7 +182,10 @@ static uint64_t n_left(struct sqlite_store *s)
 	return n;
 }
 
-/* Without any time each call is one slice: it ends, what is left is whole, and the calls come to an end. */
+/*
+ * Without any time each call is one slice: it ends, what is left is whole, and the calls come to an
+ * end.
+ */
 static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 {
 	struct store_stats stats;
@@ -219,7 +227,10 @@ static void by_size(void **state)
 	slices(s, T0, N_PROFILES / 2);
 }
 
-/* All is younger than a stack's hour: the bytes are the stacks', and those of deleted profiles go with them. */
+/*
+ * All is younger than a stack's hour: the bytes are the stacks', and those of deleted profiles go
+ * with them.
+ */
 static void by_size_within_an_hour(void **state)
 {
 	struct sqlite_store *s = open_store(0, 1 << 20);

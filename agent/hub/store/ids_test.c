@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are years old, and times that nobody should have: row ids beyond 2^31, the second 0, numbers as text. */
+/*
+ * Files that are years old, and times that nobody should have: row ids beyond 2^31, the second 0,
+ * numbers as text.
+ */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"
 
@@ -152,7 +155,10 @@ static void a_lost_frame(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
-/* A profile of the second 0, of a sender without a clock, is the oldest: it does not keep the others for ever. */
+/*
+ * A profile of the second 0, of a sender without a clock, is the oldest: it does not keep the
+ * others for ever.
+ */
 static void the_second_0(void **state)
 {
 	struct sqlite_store *s;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of other versions. One of version 3, as that version wrote it: its profiles are written anew slice by
- * slice, whatever ends a start.
+ * Files of other versions. One of version 3, as that version wrote it: its profiles are written
+ * anew slice by slice, whatever ends a start.
  */
 #include "hub/store/teststore.h"
 
@@ -118,7 +118,10 @@ static void assert_version_4(const char *dir)
 	assert_int_equal(number(dir, "SELECT COUNT(*) FROM sqlite_schema WHERE name IN "
 				     "('before', 'samples')"),
 			 0);
-	/* ids stay, so that what is sent again is not taken twice; the whole value is with one of two */
+	/*
+	 * ids stay, so that what is sent again is not taken twice; the whole value is with one of
+	 * two
+	 */
 	assert_int_equal(number(dir, "SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
 	assert_int_equal(number(dir, "SELECT COUNT(*) FROM profiles WHERE id="
 				     "CAST('0000000000002499' AS BLOB)"),
@@ -175,7 +178,10 @@ static void ended_in_between(void **state)
 static void older_files(void **state)
 {
 	static const struct live some[] = {{"cache", 100}, {0}};
-	/* what made a file of the version after; two profiles of the same process and second were added up */
+	/*
+	 * what made a file of the version after; two profiles of the same process and second were
+	 * added up
+	 */
 	static const char *const undo[] = {
 		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
 		      " value INT NOT NULL, n INT NOT NULL,"

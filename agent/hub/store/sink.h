@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to store/: what a sink provides. A new one is one file and one row in store.c. */
+/* Private to store/: the functions of a sink. A new sink is one file and one row in store.c. */
 #pragma once
 
 #include "hub/store/store.h"

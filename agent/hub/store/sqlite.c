@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite sink: its file and health. Everything that repeats is a row
- * of a dictionary (strings, frames, stacks, tag sets, series); a profile is a row with its samples in a
- * blob, in the order in which they came. A damaged file is set aside, never deleted; the store goes on
- * with an empty one and says so.
+ * The SQLite sink: its file and health. Everything that repeats is a row of a dictionary (strings,
+ * frames, stacks, tag sets, series); a profile is a row with its samples in a blob, in the order in
+ * which they came. A damaged file is set aside, never deleted; the store goes on with an empty one
+ * and says so.
  */
 #include "hub/store/sqlite.h"
 
@@ -11,8 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BUSY_MS		5000
-#define EXPIRE_NS	(10 * NSEC_PER_SEC) /* of the minute until the next call; writes wait meanwhile */
+#define BUSY_MS 5000
+/* of the minute until the next call; writes wait meanwhile */
+#define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
 #define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
 
@@ -136,7 +137,10 @@ void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
-/* What the check says when a page could not be read at all, which is not damage: "... error code=266". */
+/*
+ * What the check says when a page could not be read at all, which is not damage: "... error
+ * code=266".
+ */
 static int check_failed(const char *text)
 {
 	const char *code = text ? strstr(text, "error code=") : NULL;
@@ -232,8 +236,8 @@ static void unlink_with(const char *file, const char *suffix)
 }
 
 /*
- * A file appears under its name with its schema, or not at all: so one that is empty is damaged. What
- * a killed predecessor had begun goes; SQLite would apply another file's -wal to this one.
+ * A file appears under its name with its schema, or not at all: so one that is empty is damaged.
+ * What a killed predecessor had begun goes; SQLite would apply another file's -wal to this one.
  */
 static int file_make(const char *file)
 {
@@ -358,8 +362,9 @@ static int open_error(int r, const char *path, struct field_error *reterr)
 }
 
 /*
- * What a query sorts beyond some MB goes to a file: beside the store's, the hub's pod has no other place. It is SQLite's for all of
- * a process, which has one store; where that folder is gone it takes the next. https://www.sqlite.org/c3ref/temp_directory.html
+ * What a query sorts beyond some MB goes to a file: beside the store's, the hub's pod has no other
+ * place. It is SQLite's for all of a process, which has one store; where that folder is gone it
+ * takes the next. https://www.sqlite.org/c3ref/temp_directory.html
  */
 static void temp_files_in(const char *dir)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to store/: what the sqlite_*.c files share. One writer connection (the
- * writer's worker), one read-only connection (the query worker). Only these
- * files include sqlite3.
+ * Private to store/: shared by the sqlite_*.c files. One writer connection (the writer's worker),
+ * one read-only connection (the query worker). Only these files include sqlite3.
  */
 #pragma once
 
@@ -36,7 +35,7 @@ enum writer_statement {
 	_ST_MAX,
 };
 
-/* What the writer's worker has seen lately: sqlite_seen.c. */
+/* A cache of rows that the writer's worker has seen lately: sqlite_seen.c. */
 struct seen_key {
 	uint64_t a, b;
 };
@@ -76,27 +75,34 @@ struct sqlite_store {
 	struct query_limit query_limit; /* of the query under way */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
-	/* stats.error while no write fails: what was set aside since the start, and when the disk was full; "" */
+	/*
+	 * stats.error while no write fails: what was renamed as damaged since the start, and when
+	 * the disk was full; ""
+	 */
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	uint64_t doubted_ns; /* when the file was called damaged and that was not believed; 0: never */
+	/* when the file was called damaged and that was not believed; 0: never */
+	uint64_t doubted_ns;
 	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
 };
 
 /* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
 int store_sq_errno(int rc);
 int store_sq_exec(sqlite3 *db, const char *sql);
-#define FILE_NAME    "profiles.sqlite" /* what is told has no folder: anybody may ask /healthz */
+/* reported texts have no directory: anybody may ask /healthz */
+#define FILE_NAME    "profiles.sqlite"
 #define SQ_MAX_VALUE (INT64_MAX / 2)
 int64_t store_sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
 /* One integer; 0 when there is no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
 int store_sq_run(sqlite3_stmt *st);
-void store_sq_finalize(sqlite3_stmt **st);						/* for _cleanup_ */
-void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3); /* NULL: healthy */
-void store_sq_set_failed(struct sqlite_store *s, bool failed); /* what the last write says */
+/* for _cleanup_ */
+void store_sq_finalize(sqlite3_stmt **st);
+/* NULL: healthy */
+void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
+void store_sq_set_failed(struct sqlite_store *s, bool failed); /* the result of the last write */
 void store_sq_tell_notes(struct sqlite_store *s);		 /* as the error */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
@@ -105,16 +111,24 @@ int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
 #define SCHEMA_VERSION 4
 int store_schema_make(sqlite3 *db); /* in an empty file */
-/* Makes a file of a version before one of this, slice by slice; *version goes along. */
+/* Converts a file of an older version, slice by slice, and raises *version. */
 int store_schema_raise(sqlite3 *db, int64_t *version);
 
 /* ---- sqlite_damage.c: writer's worker ---- */
 
-/* Whether a write may be tried; connects again what was closed, sets aside what a read found damaged. */
+/*
+ * Whether a write may be tried. It connects again if the file was closed, and renames a file that a
+ * read found damaged.
+ */
 int store_damage_ready(struct sqlite_store *s);
-/* After an error: 0 when it is worth another try, else the error to tell. Sets a damaged file aside. */
+/*
+ * After an error: 0 if another try is worth it, else the error to report. Renames a damaged file.
+ */
 int store_damage_recover(struct sqlite_store *s, int error);
-/* SQLite says that the file is damaged: where it says so again, renames it away and starts an empty one. */
+/*
+ * SQLite says that the file is damaged: where it says so again, renames it away and starts an empty
+ * one.
+ */
 int store_damage_found(struct sqlite_store *s);
 /* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
 int store_damage_of_disk(const struct sqlite_store *s, int error);
@@ -123,7 +137,7 @@ void store_sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats
 
 /* ---- sqlite_expire.c: writer's worker ---- */
 
-/* Of the file, by what the profiles take and what is free in it. */
+/* Size of the file, computed from what profiles take and what is free in it. */
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
 int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
 /* Deletes the oldest, a tenth at a time, while due says so; *ret_more: the time was over before. */
@@ -135,7 +149,10 @@ int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, c
 
 /* Makes the reserve, where it is missing and the disk has room for it. */
 void store_room_keep(struct sqlite_store *s);
-/* On a full disk: gives the reserve up and deletes the oldest until there is room for so many; 0: a write may be tried again. */
+/*
+ * On a full disk: gives up the reserve and deletes the oldest profiles until there is room for this
+ * many bytes; 0: a write may be tried again.
+ */
 #define ROOM_LEAST 2 /* the one that is kept, and as much for a write */
 #define ROOM_MOST  8
 int store_room_make(struct sqlite_store *s, unsigned n_reserves);
@@ -153,7 +170,7 @@ int store_sqlite_values(void *sink, const struct selection *sel, const char *tag
 /* ---- sqlite_seen.c: writer's worker ---- */
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n);
-/* What was put, valid until the next put or get; NULL: not seen, or long ago. */
+/* The value that was put, valid until the next put or get; NULL: not seen, or long ago. */
 struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key);
 struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e);
 /* All of it: after a transaction that failed, after rows were deleted, with the file. */
@@ -180,7 +197,7 @@ struct writing {
 	const struct batch *batch;
 	struct known strings, frames;
 	struct known_stack *stacks; /* by batch index */
-	struct buf scratch;	    /* what a key is made of */
+	struct buf scratch;	    /* the parts of a key */
 	struct buf samples;	    /* of the profile that is written */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
@@ -219,8 +236,10 @@ struct where {
 	struct bound *bound;
 	size_t n, cap;
 	enum event event;
-	/* Samples are not at hand (losses, profiles): their tags compare as
-	 * unknown, and an unknown answer counts as a match. */
+	/*
+	 * There are no samples (losses, profiles): their tags compare as unknown, and an unknown
+	 * answer counts as a match.
+	 */
 	bool series_only;
 	bool links;	    /* `sa` is a row of links: it has trace and span */
 	bool needs_samples; /* out: some tag is one of samples */
@@ -235,7 +254,9 @@ void store_where_tag(struct where *w, const char *tag);
 void store_where_allowed(struct where *w, const struct selection *sel);
 /* The same for app_services, allowed namespaces and the predicate. */
 void store_where_selection(struct where *w, const struct selection *sel);
-/* A table "(...)" of series and time: the newest snapshot of each process in the selection's time. */
+/*
+ * A table "(...)" of series and time: the newest snapshot of each process in the selection's time.
+ */
 void store_where_newest(struct where *w, const struct selection *sel);
 /* Tags that only rows of `links` have; whether a selection names one of them. */
 bool store_where_is_link_tag(const char *tag);
@@ -249,7 +270,9 @@ int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 int store_query_must_end(void *limit); /* a struct query_limit */
 /* Registers pf_like, pf_regexp, pf_wait; the limit may change from query to query. */
 int store_match_functions(sqlite3 *db, struct query_limit *l);
-/* What pf_regexp fails with past its limits: SQLite itself does not use it. store_sq_errno: -ELOOP */
+/*
+ * The error of pf_regexp past its limits, which SQLite itself does not use. store_sq_errno: -ELOOP
+ */
 #define SQ_REGEXP_LIMIT SQLITE_FORMAT
 
 /* ---- sqlite_sums.c: equal stacks of a query added up ---- */
@@ -263,13 +286,17 @@ struct sums {
 	size_t n, cap;
 	uint64_t max_rows;
 	bool truncated;
-	struct sum others; /* what there was no room for, put together */
-	int64_t short_by; /* by that much at most a kept one is too small: a part of it is in others */
+	struct sum others; /* the sum of the stacks for which there was no room */
+	/* by that much at most a kept one is too small: a part of it is in others */
+	int64_t short_by;
 };
 void store_sums_init(struct sums *s, uint64_t max_rows);
 void store_sums_done(struct sums *s);
 void store_sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
-/* Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any more. */
+/*
+ * Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any
+ * more.
+ */
 void store_sums_sort(struct sums *s);
 /* All but the first n of the list go to others. */
 void store_sums_cut(struct sums *s, size_t n);
@@ -290,11 +317,12 @@ void store_id_map_free(struct id_map *m); /* and the items, each with free() */
 struct id_set {
 	struct id_page *pages, *last;
 };
-void store_id_set_add(struct id_set *s, int64_t id); /* nothing for what is no id: 0 and below */
+/* nothing for a number that is no id: 0 and below */
+void store_id_set_add(struct id_set *s, int64_t id);
 bool store_id_set_has(struct id_set *s, int64_t id);
 void store_id_set_done(struct id_set *s);
 
 /* ---- sqlite_summary.c ---- */
 
-/* What a selection's answer is to be read with, beside its rows. */
+/* The summary of a selection's answer, beside its rows. */
 int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);

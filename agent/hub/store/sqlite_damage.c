@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a store does about a damaged file and about a disk that is full or read-only. Damage is set
- * aside under a name that is told, never deleted, and the store goes on with an empty file. A disk that
- * takes nothing is told; the file stays, and each write tries again.
+ * aside under a name that is told, never deleted, and the store goes on with an empty file. A disk
+ * that takes nothing is told; the file stays, and each write tries again.
  */
 #include "hub/store/sqlite.h"
 
@@ -16,7 +16,9 @@
 	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
 #define DOUBT_NS (600 * NSEC_PER_SEC)
 
-/* Whether files can be made beside the store's: a file system that failed says so to nothing less. */
+/*
+ * Whether files can be made beside the store's: a file system that failed says so to nothing less.
+ */
 static int takes_files(const char *dir)
 {
 	_cleanup_close_ int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -111,8 +113,9 @@ static int unreadable(const char *file)
 }
 
 /*
- * SQLite also says so of what a disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT of SQLITE_IOERR_CORRUPTFS): no reason
- * to begin again empty. So it is believed the second time within DOUBT_NS; the first time the file is opened again.
+ * SQLite also says so of what a disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT of
+ * SQLITE_IOERR_CORRUPTFS): no reason to begin again empty. So it is believed the second time within
+ * DOUBT_NS; the first time the file is opened again.
  */
 int store_damage_found(struct sqlite_store *s)
 {

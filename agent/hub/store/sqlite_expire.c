@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention. The oldest windows go first, by age and then, a tenth of what is
- * there at a time, by size; then dictionary entries nothing refers to; then the
- * pages are given back to the file system. A slice is a transaction, and after some
- * seconds of them the next call goes on. The sweep of the dictionaries is one transaction,
- * however many there are; it waits until no slice is due, or until what it frees decides whether one is.
- * Stacks go when their hour is over, without a look at who refers to them; but where all that there is
- * room for is a few hours, those that nothing refers to go at once, or they would push the profiles out.
+ * Retention. The oldest windows go first, by age and then, a tenth of what is there at a time, by
+ * size; then dictionary entries nothing refers to; then the pages are given back to the file
+ * system. A slice is a transaction, and after some seconds of them the next call goes on. The sweep
+ * of the dictionaries is one transaction, however many there are; it waits until no slice is due,
+ * or until what it frees decides whether one is. Stacks go when their hour is over, without a look
+ * at who refers to them; but where all that there is room for is a few hours, those that nothing
+ * refers to go at once, or they would push the profiles out.
  */
 #include "hub/store/sqlite.h"
 
@@ -54,7 +54,10 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 	return store_sq_errno(rc);
 }
 
-/* Removes what list has and keep has not. list: (?1: all after that id); *last becomes the last id it had. */
+/*
+ * Removes what list has and keep has not. list: (?1: all after that id); *last becomes the last id
+ * it had.
+ */
 static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
 		     int64_t *last)
 {
@@ -317,7 +320,10 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 	return r;
 }
 
-/* By what is left once the dictionaries are swept: they are most of the bytes where stacks are short-lived. */
+/*
+ * By what is left once the dictionaries are swept: they are most of the bytes where stacks are
+ * short-lived.
+ */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
 	bool short_lived = false;
@@ -364,7 +370,9 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 			    : 0;
 }
 
-/* Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time. */
+/*
+ * Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time.
+ */
 static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Row ids: SQLite gives each new row one more than the greatest, so in a file of years they are large, however few
- * rows are left. What is kept by id takes memory by how many there are.
+ * Row ids: SQLite gives each new row one more than the greatest, so in a file of years they are
+ * large, however few rows are left. What is kept by id takes memory by how many there are.
  */
 #include "hub/store/sqlite.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LIKE, REGEXP and the names of waits in SQL, and when a query must end: one step of SQLite may be a long match. */
+/*
+ * LIKE, REGEXP and the names of waits in SQL, and when a query must end: one step of SQLite may be
+ * a long match.
+ */
 #include "hub/store/sqlite.h"
 #include "lib/base/regexp.h"
 

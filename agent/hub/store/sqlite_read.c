@@ -234,7 +234,10 @@ static int add_each(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 	return store_sq_errno(rc);
 }
 
-/* Rows of app, time and all samples of a profile: where none is asked for by itself, ten times as fast. */
+/*
+ * Rows of app, time and all samples of a profile: where none is asked for by itself, ten times as
+ * fast.
+ */
 static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc;
@@ -254,7 +257,9 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 	return store_sq_errno(rc);
 }
 
-/* Until their names take too much room: then the rest, which is the smallest, is put together, too. */
+/*
+ * Until their names take too much room: then the rest, which is the smallest, is put together, too.
+ */
 static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
 		    void *arg)
 {

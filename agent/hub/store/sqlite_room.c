@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that is full before store.max_bytes are reached. The oldest profiles go, as if what the disk holds were the limit. To
- * delete takes room, too (SQLite writes the pages it changes to its -wal first), so some is kept in a file beside the store's
- * and given up for that.
+ * A disk that is full before store.max_bytes are reached. The oldest profiles go, as if what the
+ * disk holds were the limit. To delete takes room, too (SQLite writes the pages it changes to its
+ * -wal first), so some is kept in a file beside the store's and given up for that.
  */
 #include "hub/store/sqlite.h"
 
@@ -65,8 +65,8 @@ static void checkpoint(struct sqlite_store *s)
 }
 
 /*
- * Room for so many reserves, on the disk or in the file: the one that is kept, and the others for what comes. A store
- * that is not larger than two is not what fills the disk: it keeps what it has.
+ * Room for so many reserves, on the disk or in the file: the one that is kept, and the others for
+ * what comes. A store that is not larger than two is not what fills the disk: it keeps what it has.
  */
 static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 {
@@ -83,8 +83,8 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * The reserve once more, where the others are left for the write that is tried again; free pages are given back for both, a part
- * at a time: to move them takes room, too.
+ * The reserve once more, where the others are left for the write that is tried again; free pages
+ * are given back for both, a part at a time: to move them takes room, too.
  */
 static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t deadline_ns)
 {

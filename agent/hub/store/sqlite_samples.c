@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a profile as they lie in the file: one blob, four varints for each. A row of a table for each would take
- * three times as long to write and more than ten times as long to add up. In SQL they are the rows of
- * pf_samples(samples, time).
+ * The samples of a profile as they lie in the file: one blob, four varints for each. A row of a
+ * table for each would take three times as long to write and more than ten times as long to add up.
+ * In SQL they are the rows of pf_samples(samples, time).
  */
 #include "hub/store/sqlite.h"
 

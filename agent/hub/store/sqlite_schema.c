@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a file of the store looks like, and how one of a version before becomes one of this. Profiles are written
- * anew in slices, each a transaction: a start that is ended in between goes on where it was.
+ * What a file of the store looks like, and how one of a version before becomes one of this.
+ * Profiles are written anew in slices, each a transaction: a start that is ended in between goes on
+ * where it was.
  */
 #include "hub/store/sqlite.h"
 
@@ -26,7 +27,10 @@
 	"CREATE INDEX estimates_time ON estimates(time);"
 #define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
 
-/* Since version 4: a profile has its samples, and their whole value; before, each was a row of `samples`. */
+/*
+ * Since version 4: a profile has its samples, and their whole value; before, each was a row of
+ * `samples`.
+ */
 #define PROFILES_SCHEMA                                                                            \
 	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
 	" time INT NOT NULL, event INT NOT NULL, series INT NOT NULL, n INT NOT NULL,"             \
@@ -76,7 +80,10 @@ int store_schema_make(sqlite3 *db)
 
 /* ---- 3 -> 4 ---- */
 
-/* The index of `before` by time has all its columns: in its order nothing is sorted, which could need a file of its own. */
+/*
+ * The index of `before` by time has all its columns: in its order nothing is sorted, which could
+ * need a file of its own.
+ */
 #define BEFORE_UNTIL                                                                               \
 	"IFNULL((SELECT time FROM before ORDER BY time LIMIT 1 OFFSET " RAISE_SLICE                \
 	"), 9223372036854775807)"

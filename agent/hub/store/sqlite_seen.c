@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the writer has seen lately, so that it need not be looked up in the file: contents by a hash of 128 bits
- * -> row id. The seeds are this process's and never told: nobody can make two contents meet. Two
- * generations: once the young one is full it becomes the old one; what is still used comes back.
+ * What the writer has seen lately, so that it need not be looked up in the file: contents by a hash
+ * of 128 bits -> row id. The seeds are this process's and never told: nobody can make two contents
+ * meet. Two generations: once the young one is full it becomes the old one; what is still used
+ * comes back.
  */
 #include "hub/store/sqlite.h"
 

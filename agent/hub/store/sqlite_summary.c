@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer is to be read with: how many profiles made it, what was lost, estimated, or held back by a limit. */
+/*
+ * What an answer is to be read with: how many profiles made it, what was lost, estimated, or held
+ * back by a limit.
+ */
 #include "hub/store/sqlite.h"
 
 #include <math.h>
@@ -46,7 +49,10 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	store_where_text(&w,
 			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
-	/* a node's loss, as the time without an agent, comes for each event: it is no window of anybody's */
+	/*
+	 * a node's loss, as the time without an agent, comes for each event: it is no window of
+	 * anybody's
+	 */
 	store_where_text(
 		&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
 	store_where_tag(&w, "pod_ns");
@@ -115,7 +121,10 @@ static void losses_where(struct where *w, const struct selection *sel)
 	store_where_int(w, sel->time_end_s);
 	store_where_text(w, " AND ((1");
 	store_where_selection(w, sel);
-	/* nobody knows which of a container's processes it was that lost something: each of them is told */
+	/*
+	 * nobody knows which of a container's processes it was that lost something: each of them is
+	 * told
+	 */
 	store_where_text(w, ") OR (se.pid=0");
 	store_where_allowed(w, sel);
 	store_where_text(w, " AND ");
@@ -164,7 +173,10 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 	return store_sq_errno(rc);
 }
 
-/* Throttled is of containers: of those that the selection's processes are in, and of what it says of containers. */
+/*
+ * Throttled is of containers: of those that the selection's processes are in, and of what it says
+ * of containers.
+ */
 static void throttled_where(struct where *w, const struct selection *sel)
 {
 	store_where_text(w, "SELECT TOTAL(p.value) FROM series se CROSS JOIN profiles p WHERE "

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adding up equal stacks of a query: in a table here, which SQLite's sorting of every row for a GROUP BY costs five
- * times as much as. It is bounded: when there are too many stacks the smallest so far are put together, so that
- * totals stay, and what one that comes again has lost by that has a bound.
+ * Adding up equal stacks of a query: in a table here, which SQLite's sorting of every row for a
+ * GROUP BY costs five times as much as. It is bounded: when there are too many stacks the smallest
+ * so far are put together, so that totals stay, and what one that comes again has lost by that has
+ * a bound.
  */
 #include "hub/store/sqlite.h"
 
@@ -85,7 +86,9 @@ void store_sums_cut(struct sums *s, size_t n)
 	s->truncated = true;
 }
 
-/* What is put together may come again: then it has lost at most the greatest of that, once a cut. */
+/*
+ * What is put together may come again: then it has lost at most the greatest of that, once a cut.
+ */
 static void cut(struct sums *s)
 {
 	struct sums kept = {.max_rows = s->max_rows, .truncated = true};

@@ -198,7 +198,10 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 		store_sq_tell_notes(s);
 }
 
-/* The hub's lock keeps others out of its directory; what uses a file without that lock is noticed here. */
+/*
+ * The hub's lock keeps others out of its directory; what uses a file without that lock is noticed
+ * here.
+ */
 static void forget_others(struct sqlite_store *s)
 {
 	int64_t version = 0;
@@ -252,8 +255,9 @@ static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, si
 }
 
 /*
- * A batch for which there is no room as a whole, not even after old ones went: until it is committed all of it is in the
- * -wal, a page for each new name. What was written when one fails is known when the batch comes again.
+ * A batch for which there is no room as a whole, not even after old ones went: until it is
+ * committed all of it is in the -wal, a page for each new name. What was written when one fails is
+ * known when the batch comes again.
  */
 static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_new)
 {

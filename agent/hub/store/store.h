@@ -33,28 +33,30 @@ struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* inclusive */
 	char **app_services;			/* none: every one but Total and Throttled */
-	bool with_total;		/* none of them named: those two too, for lists of choices */
+	bool with_total; /* none of them named: those two too, for lists of choices */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
-	char **allowed_namespaces;		/* NULL: all ("*"); host processes and Total only with all */
+	char **allowed_namespaces; /* NULL: all ("*"); host processes and Total only with all */
 	size_t n_allowed_namespaces;
-	size_t max_rows;			/* 0: 4,000,000 folded rows; the rest is one more, [others] */
+	size_t max_rows; /* 0: 4,000,000 folded rows; the rest is one more, [others] */
 	uint64_t max_time_ns;			/* 0: 30 s; past it -ETIME */
-	const atomic_bool *given_up;		/* nobody waits any more: -ETIME soon; may be NULL */
+	/* the caller does not wait any more: -ETIME soon; may be NULL */
+	const atomic_bool *given_up;
 };
 struct selection *store_selection_free(struct selection *s);
 
-#define STORE_OTHERS "[others]"			/* frame of what was put together */
-#define STORE_LOST   "[stack trace lost]"	/* frame of a stack, or in place of a frame, that the file does not have */
+#define STORE_OTHERS "[others]"			/* frame of the stacks that were added up */
+/* frame of a stack, or in place of a frame, that the file does not have */
+#define STORE_LOST   "[stack trace lost]"
 /*
- * One folded row: equal stacks of the selection are already added up, greatest
- * value first, [others] last. Borrowed during the call, but for frames: they live, each at its
- * address, until store_read returns. Of an event whose profiles are snapshots, only
- * the newest one in the time of each process counts, be it empty.
+ * One folded row: equal stacks of the selection are added up, the greatest value first, [others]
+ * last. Borrowed during the call, except frames: each stays at its address until store_read
+ * returns. For an event whose profiles are snapshots, only the newest one of each process in the
+ * time counts, even if it is empty.
  */
 struct store_row {
 	const char *app_service;
-	struct stack_head head;			/* rows that waited for different things are different rows */
+	struct stack_head head; /* rows that waited for different things are different rows */
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;
@@ -64,15 +66,18 @@ struct store_summary {
 	uint64_t n_rows, n_samples, n_profiles;	/* n_profiles: that may hold a match */
 	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
 	uint64_t query_ns;
-	char *statement;			/* what ran, values as ?; for debug; may be NULL */
-	bool truncated;				/* the last row is [others], a marker: no stack, no app_service */
-	uint64_t short_by;			/* truncated: a row's value is too small by at most that, which is in [others] */
-	/* Over the profiles that may hold a match: the smallest share that was looked at (0: all of all), and one
-	 * standard error of their sum, as struct profile has them. */
+	char *statement; /* the statements that ran, with ? for values; for debug; may be NULL */
+	bool truncated; /* the last row is [others], a marker: no stack, no app_service */
+	/* truncated: a row's value is too small by at most that, which is in [others] */
+	uint64_t short_by;
+	/*
+	 * Over the profiles that may hold a match: the smallest share that was looked at (0: all of
+	 * all), and one standard error of their sum, as struct profile has them.
+	 */
 	uint32_t estimate_ppm;
 	uint64_t estimate_error;
-	uint64_t throttled_us;			/* off-cpu: that the containers of the selection were not let run */
-	struct loss *losses;			/* by reason, for the selection's window and scope */
+	uint64_t throttled_us; /* off-cpu: that the containers of the selection were not let run */
+	struct loss *losses; /* by reason, for the selection's window and scope */
 	size_t n_losses;
 };
 void store_summary_done(struct store_summary *s);
@@ -87,8 +92,8 @@ struct store_config {
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);
 /*
- * One transaction, or on a full disk one a profile; profiles whose id was stored before are skipped: *ret_n_new says how many
- * were new.
+ * One transaction, or on a full disk one for each profile. Profiles whose id was stored before are
+ * skipped: *ret_n_new is the number of new ones.
  */
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
 typedef int store_row_fn(const struct store_row *row, void *arg);
@@ -99,17 +104,19 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
  * on the page. For "profile_event_type" the selection's event does not count.
  */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
-int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit, store_value_fn *fn, void *arg,
+int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,
+		 store_value_fn *fn, void *arg,
 		 struct field_error *reterr);
 /*
- * Writer's worker, every minute. Begins nothing new to delete after 10 s, what is left is for the next call; names that nothing
- * refers to any more are swept in one go, as long as that takes.
+ * On the writer's worker, every minute. After 10 s it begins no further deletion; the next call
+ * goes on. It deletes names that nothing refers to in one go, however long that takes.
  */
 int store_expire(struct store *s, uint64_t now_wall_ns);
 #define STORE_ERROR_BYTES 512
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;
-	bool failed;				/* the last write, or to open the file: nothing is taken */
-	char error[STORE_ERROR_BYTES];		/* why; else what happened since the start that one has to know, or "" */
+	bool failed; /* the last write, or to open the file: nothing is taken */
+	/* the reason; else events since the start that a user must know, or "" */
+	char error[STORE_ERROR_BYTES];
 };
 void store_stats(struct store *s, struct store_stats *ret);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk or memory that fails under SQLite: a batch is in the store once or not at all, and the store goes on. */
+/*
+ * A disk or memory that fails under SQLite: a batch is in the store once or not at all, and the
+ * store goes on.
+ */
 #include "hub/store/store.h"
 #include "lib/base/fault.h"
 
@@ -109,7 +112,10 @@ static int write_run(void *arg)
 	return r;
 }
 
-/* Another process reads: all of it when the writer said so; else all or nothing, and once more makes it whole. */
+/*
+ * Another process reads: all of it when the writer said so; else all or nothing, and once more
+ * makes it whole.
+ */
 static void write_check(void *arg)
 {
 	struct store *s = NULL;
@@ -175,7 +181,10 @@ static int expire_run(void *arg)
 	return store_expire(open_one, (T0 + 1) * NSEC_PER_SEC);
 }
 
-/* One read that fails, whichever: of an open it is no damage, and nothing is set aside. Each of them, as it is quick. */
+/*
+ * One read that fails, whichever: of an open it is no damage, and nothing is set aside. Each of
+ * them, as it is quick.
+ */
 static void test_one_read_fails(void **state)
 {
 	unsigned n_failed = 0, n = 0;

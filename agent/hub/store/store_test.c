@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the store promises of what is written and read: known answers, nothing twice, nothing of others. */
+/*
+ * What the store promises of what is written and read: known answers, nothing twice, nothing of
+ * others.
+ */
 #include "hub/store/teststore.h"
 
 static void known_answer(void **state)
@@ -59,7 +62,9 @@ static void bounds_and_services(void **state)
 	store_predicate_free(sel.where);
 }
 
-/* A process may call itself Total; the host's Total stays what it is, and the process is not lost. */
+/*
+ * A process may call itself Total; the host's Total stays what it is, and the process is not lost.
+ */
 static void process_named_total(void **state)
 {
 	struct store *s = *state;
@@ -162,7 +167,10 @@ static void node_losses(void **state)
 	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
 }
 
-/* That an agent was away says nothing of an event that nobody asked for; that a container's samples were lost does. */
+/*
+ * That an agent was away says nothing of an event that nobody asked for; that a container's samples
+ * were lost does.
+ */
 static void node_losses_are_no_profiles(void **state)
 {
 	struct store *s = *state;
@@ -183,7 +191,10 @@ static void node_losses_are_no_profiles(void **state)
 	assert_int_equal(g.summary.n_profiles, 1);
 }
 
-/* Lost by a container, nobody knows of which process: told of each of them, and of no other container's. */
+/*
+ * Lost by a container, nobody knows of which process: told of each of them, and of no other
+ * container's.
+ */
 static void container_losses(void **state)
 {
 	struct store *s = *state;

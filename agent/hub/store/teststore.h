@@ -29,7 +29,10 @@ static inline struct store *open_at(const char *path, uint64_t retention_ns, uin
 	return s;
 }
 
-/* A store in memory, struct store *s = *state, and a folder for one on disk, const char *dir = *state. */
+/*
+ * A store in memory, struct store *s = *state, and a folder for one on disk, const char *dir =
+ * *state.
+ */
 static inline int memory_setup(void **state)
 {
 	*state = open_at(":memory:", 0, 0);

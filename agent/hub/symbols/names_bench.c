@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a query pays for late names: 100,000 addresses in 10,000 functions, looked up once and again. */
+/*
+ * What a query pays for late names: 100,000 addresses in 10,000 functions, looked up once and
+ * again.
+ */
 #include "hub/symbols/symbols.h"
 #include "lib/base/bench.h"
 #include "lib/symbols/format.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symbols: uploaded symbol files, kept by build id, and the names they give to frames
- * that a node could not name. A file is an index of lib/symbols; who uploads it may be
- * wrong or hostile: every bound is checked before it is kept, and again when it is opened.
- * All functions wait on the disk; any thread that may wait can call them.
+ * symbols: uploaded symbol files, stored by build id, and the names that they give to frames that a
+ * node could not name. A file is an index of lib/symbols. An uploader may be wrong or hostile:
+ * every bound is checked before the file is stored, and again when it is opened. All functions wait
+ * for the disk; any thread that may wait can call them.
  */
 #pragma once
 
@@ -20,7 +20,8 @@ struct symbols_config {
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
-int symbols_check_build_id(const char *build_id, struct field_error *reterr);	/* -EINVAL: it is none */
+/* -EINVAL: it is none */
+int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 /*
  * Keeps a zstd-compressed index under its build id (hex, lower case), instead of an older one.
  * -EINVAL (no build id), -EBADMSG (no index, or of another build id), -E2BIG (one file's limit),
@@ -36,8 +37,8 @@ bool symbols_any(struct symbols *s);
 int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret);
 struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
 /*
- * What the names of a file cost, in all queries together: a new reference, which outlives the file.
- * NULL: there is no such file.
+ * The cost of the names of a file, in all queries together: a new reference, which outlives the
+ * file. NULL: there is no such file.
  */
 struct symbols_cost {
 	struct name_cost names;		/* for elf_demangler_text */
@@ -51,8 +52,8 @@ struct symbols_names;
 struct symbols_names *symbols_names_new(struct symbols *s);
 struct symbols_names *symbols_names_free(struct symbols_names *n);
 /*
- * A frame without name -> the function it is in and the functions inlined there, root first; 0:
- * not known. Remembered by f's address: f must outlive arg, the struct symbols_names, and the
- * answer lives as long as that.
+ * For a frame without a name: the function that it is in and the functions inlined there, root
+ * first; 0: not known. The answer is remembered by f's address: f must outlive arg, the struct
+ * symbols_names, and the answer lives as long as that.
  */
 size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk that fails while files are uploaded, listed and read: the old file or the new one, and none is given up. */
+/*
+ * A disk that fails while files are uploaded, listed and read: the old file or the new one, and
+ * none is given up.
+ */
 #include "hub/symbols/symbols.h"
 #include "lib/base/fault.h"
 

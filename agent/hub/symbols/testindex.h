@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a small index: app::work() at 0x1000..0x10ff, in which inner() is inlined at 0x1010..0x101f. */
+/*
+ * For tests only: a small index: app::work() at 0x1000..0x10ff, in which inner() is inlined at
+ * 0x1010..0x101f.
+ */
 #pragma once
 
 #include "lib/symbols/format.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a broken assertion does: the program says which one it was and ends; a DaemonSet starts it again. */
+/*
+ * What a broken assertion does: the program says which one it was and ends; a DaemonSet starts it
+ * again.
+ */
 #include "lib/base/base.h"
 
 #include <stdlib.h>

@@ -42,7 +42,10 @@ void assert_failed(const char *expression, const char *file, int line) __attribu
 
 /* ---- memory: abort on failure ------------------------------------------- */
 
-/* Says so and aborts; also for libraries' calls that fail for nothing else (hashes of OpenSSL). */
+/*
+ * Prints a message and aborts. Also for calls of libraries that fail only without memory (hashes of
+ * OpenSSL).
+ */
 void out_of_memory(void) __attribute__((noreturn));
 
 void *xmalloc(size_t n_bytes);
@@ -91,9 +94,9 @@ void json_decrefp_(json_t **j);
 /* ---- buf: bytes that grow up to a maximum -------------------------------- */
 
 /*
- * Always NUL-terminated behind .len (data may be NULL while empty). Once an
- * append would pass max_bytes the buffer turns `failed`, keeps what it has and
- * refuses everything: check once at the end. max_bytes 0 means 1 GiB.
+ * Always NUL-terminated behind .len (data may be NULL while it is empty). If an append would pass
+ * max_bytes, the buffer becomes `failed`, keeps its content and refuses every append. So a caller
+ * checks once, at the end. max_bytes 0 means 1 GiB.
  */
 struct buf {
 	char *data;
@@ -109,8 +112,11 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
-char *buf_steal(struct buf *b);			   /* "" when empty; caller frees; buf is empty after */
-/* Quoted and escaped; a byte that is not UTF-8 (names come from pods) becomes U+FFFD. */
+char *buf_steal(struct buf *b); /* "" when empty; caller frees; buf is empty after */
+/*
+ * Adds a JSON string, quoted and escaped. A byte that is not UTF-8 (names come from pods) becomes
+ * U+FFFD.
+ */
 void buf_json_string(struct buf *b, const char *s);
 
 /* ---- strings -------------------------------------------------------------- */
@@ -125,9 +131,11 @@ bool str_has_suffix(const char *s, const char *suffix);
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 /* Bytes of the valid UTF-8 character at s (RFC 3629), 0 when there is none; 1 at the end of s. */
 size_t utf8_len(const char *s);
-/* How many bytes of s are its first max ones, without half of a character at the end. */
+/*
+ * The length in bytes of the longest prefix of s with at most max bytes and only whole characters.
+ */
 size_t utf8_cut(const char *s, size_t max);
-/* A copy, of at most max >= 3 bytes: of what is longer the beginning and "...". */
+/* A copy of at most max >= 3 bytes. A longer text gives its beginning and "...". */
 char *utf8_shorten(const char *s, size_t max);
 /* Decimal (or 0x...) without sign, spaces or rest; -EINVAL, -ERANGE above max. */
 int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
@@ -146,15 +154,16 @@ static inline uint64_t hash_str(const char *s)
 	return hash_bytes(s, strlen(s), 0);
 }
 /*
- * What uthash's tables hash by, where this is included before it: with a seed of this process that nobody is told. By its own
- * function a pod could choose names that all meet in one bucket: each look-up would go through all of them.
+ * The hash function of uthash's tables, if this header is included before uthash.h. It uses a
+ * secret seed of this process. With uthash's own function a pod could choose names that all fall
+ * into one bucket, and each look-up would go through all of them.
  */
 unsigned hash_of_key(const void *p, size_t n);
 #define HASH_FUNCTION(key, n, hash) ((hash) = hash_of_key((key), (n)))
 
 /* ---- errors in user input -------------------------------------------------- */
 
-/* Where bad input is and why: "spec.events.onCpu.sampleHz", "0 is not in 1..999". */
+/* Where bad input is, and why it is bad: "spec.events.onCpu.sampleHz", "0 is not in 1..999". */
 struct field_error {
 	char path[256];
 	char reason[512];
@@ -170,7 +179,10 @@ struct url {
 	uint16_t port;
 	char *path; /* "", or "/..." without '/' at its end */
 };
-/* "http[s]://HOST[:PORT][/PATH]": no user, query, fragment or zone. -EINVAL: reason says of the URL what is wrong. */
+/*
+ * "http[s]://HOST[:PORT][/PATH]": no user, query, fragment or zone. -EINVAL: reason says what is
+ * wrong with the URL.
+ */
 int url_parse(const char *s, struct url *ret, struct field_error *reterr);
 void url_done(struct url *u);
 
@@ -188,7 +200,7 @@ void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
 
 uint64_t now_wall_ns(void);	/* CLOCK_REALTIME */
 uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
-uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME: what BPF's bpf_ktime_get_boot_ns() gives */
+uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
 uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
 uint64_t own_cpu_ns(void);	/* and of all threads */
 /* RFC 3339 UTC, "2026-11-21T13:00:00Z"; parse accepts fractions. */
@@ -197,10 +209,13 @@ int time_parse(const char *s, uint64_t *ret_wall_ns);
 
 /* ---- files -------------------------------------------------------------------- */
 
-/* Whole file at dirfd/path, at most max_bytes (-E2BIG beyond); NUL-terminated; caller frees.
- * ret_n may be NULL. Works for /proc and /sys files, whose size stat does not tell. */
+/*
+ * Reads the whole file at dirfd/path, at most max_bytes (else -E2BIG). NUL-terminated; the caller
+ * frees it. ret_n may be NULL. It also reads files of /proc and /sys, whose size stat() does not
+ * know.
+ */
 int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, size_t *ret_n);
-const char *file_error_text(int error);	/* of file_read, for its user */
+const char *file_error_text(int error);	/* a text for an error of file_read */
 /* Writes path.tmp, fsyncs, renames. */
 int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode);
 int mkdir_parents(const char *path, mode_t mode);
@@ -224,12 +239,14 @@ void counter_add(struct counter *c, uint64_t n);
 uint64_t counter_get(const struct counter *c);
 /* A gauge is a counter that is set. */
 void counter_set(struct counter *c, uint64_t value);
-typedef void counter_fn(const char *name, const char *label, const char *label_value, uint64_t value, void *arg);
+typedef void counter_fn(const char *name, const char *label, const char *label_value,
+			uint64_t value, void *arg);
 void counter_each(counter_fn *fn, void *arg);
 /*
- * All of them as Prometheus text (version 0.0.4): HELP and TYPE, sorted, "podflame_" before a name that
- * lacks it. Times are kept in ns and printed in seconds: x_ns_total is podflame_x_seconds_total. What each
- * means stands in metrics.c, and .ci/check-metrics says when one is missing there.
+ * Prints all counters as Prometheus text (version 0.0.4): HELP and TYPE, sorted, with "podflame_"
+ * before a name that lacks it. Times are kept in ns and printed in seconds: x_ns_total is
+ * podflame_x_seconds_total. metrics.c has the meaning of each; .ci/check-metrics reports a missing
+ * one.
  */
 void counters_print(struct buf *out);
 /* CPU time of this thread from here to the end of the scope, in stage_cpu_ns_total{stage}. */
@@ -244,28 +261,34 @@ void stage_end(struct stage *s);
 /* ---- YAML -> json_t ------------------------------------------------------------------ */
 
 /*
- * The first document of text (n bytes, <= 16 MiB, depth <= 64, 1,000,000 values; aliases
- * are refused) as a json_t. Scalars follow the YAML 1.2 core schema.
- * With positions, each mapping key's line and column can be asked for with
- * yaml_position(doc, "a.b[2].c"). Errors: -EINVAL with reterr "LINE:COLUMN" as path.
+ * Parses the first document of text (n bytes, <= 16 MiB, depth <= 64, 1,000,000 values; aliases are
+ * refused). Scalars follow the YAML 1.2 core schema. yaml_position(doc, "a.b[2].c") gives line and
+ * column of a mapping's key. Errors: -EINVAL, with "LINE:COLUMN" as reterr's path.
  */
 struct yaml_doc;
 int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr);
 /* Not yaml_free: libyaml exports that name. */
 struct yaml_doc *yaml_doc_free(struct yaml_doc *d);
 const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
-int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line, unsigned *ret_column);
+int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line,
+		  unsigned *ret_column);
 /* All documents of a text, as a JSON array; for manifests and test cases. */
 int yaml_parse_all(const char *text, size_t n, json_t **ret_array, struct field_error *reterr);
 
 /* ---- JSON paths ------------------------------------------------------------------------ */
 
-/* "metadata.labels" style look-ups that never fail: NULL / default when absent or of another type. */
+/*
+ * Look-ups by a path such as "metadata.labels". They never fail: NULL or the default if the value
+ * is absent or has another type.
+ */
 const json_t *json_at(const json_t *j, const char *path);
 const char *json_str_at(const json_t *j, const char *path, const char *def);
 int64_t json_int_at(const json_t *j, const char *path, int64_t def);
 bool json_bool_at(const json_t *j, const char *path, bool def);
-/* Of the object at key (an array: of each in it) only the members in words ("a b c") stay, and only their memory. */
+/*
+ * Keeps only the members in words ("a b c") of the object at key (of each object, if it is an
+ * array), and frees the memory of the others.
+ */
 void json_keep(json_t *parent, const char *key, const char *words);
-/* What it takes of memory, roughly: short texts and keys take 20 times of what they are as text. */
+/* An estimate of its memory. Short texts and keys take 20 times their length. */
 size_t json_memory_bytes(const json_t *j);

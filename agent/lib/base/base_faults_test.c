@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files read whole and written at once, with every call of it failing; and that fault_each() sees what it is to see. */
+/*
+ * Files read whole and written at once, with every call of it failing; and that fault_each() sees
+ * what it is to see.
+ */
 #include "lib/base/fault.h"
 
 #include <setjmp.h>

@@ -184,7 +184,10 @@ static void test_yaml_types_and_positions(void **state)
 	yaml_doc_free(d);
 }
 
-/* A long key over many items would else be kept with each of them: a megabyte of text became gigabytes. */
+/*
+ * A long key over many items would else be kept with each of them: a megabyte of text became
+ * gigabytes.
+ */
 static void test_yaml_keeps_no_long_positions(void **state)
 {
 	_cleanup_free_ char *key = xasprintf("%0300d", 0), *text = xasprintf("k%s: [1, 2]\n", key);

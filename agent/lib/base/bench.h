@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* compared_with: what the value is to be read against, in words. */
+/* compared_with: says in words what the value is to be compared with. */
 static inline void bench_report(const char *name, double value, const char *unit,
 				const char *compared_with)
 {
@@ -17,7 +17,7 @@ static inline void bench_report(const char *name, double value, const char *unit
 	fflush(stdout);
 }
 
-/* The same with what is wanted of it, as ">= 200000" or "<= 30". */
+/* The same, with the goal for the value, such as ">= 200000" or "<= 30". */
 static inline void bench_goal(const char *name, double value, const char *unit, const char *goal,
 			      const char *compared_with)
 {
@@ -36,7 +36,9 @@ static inline int bench_by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* 0 / 0 is what a round gives in which nothing ran: it sorts last, and bench_rounds leaves it out. */
+/*
+ * 0 / 0 is the value of a round in which nothing ran. It sorts last, and bench_rounds ignores it.
+ */
 static inline double bench_median(double *values, size_t n)
 {
 	qsort(values, n, sizeof(*values), bench_by_value);

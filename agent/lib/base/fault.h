@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fault: calls of the system that fail when a test says so. For tests only: linked into every
- * x_faults_test, whose definitions of open(), read(), syscall(), malloc()... take the place of the C
- * library's, for the shared libraries (SQLite, libbpf, jansson, OpenSSL) as well. No product code
- * knows of it. How a row is added: docs/testing.md.
+ * fault: makes system calls fail when a test asks for it. For tests only: each x_faults_test links
+ * it. Its definitions of open(), read(), syscall(), malloc()... replace the C library's, also for
+ * the shared libraries (SQLite, libbpf, jansson, OpenSSL). Product code does not know of it.
+ * docs/testing.md says how to add a row.
  */
 #pragma once
 
@@ -11,7 +11,11 @@
 
 enum fault_call {
 	FAULT_OPEN, /* open*, fopen, opendir, fdopendir, pidfd_open */
-	FAULT_FD, /* other descriptors: socket, socketpair, accept4, pipe2, memfd_create, eventfd, epoll_create1, dup */
+	/*
+	 * other descriptors: socket, socketpair, accept4, pipe2, memfd_create, eventfd,
+	 * epoll_create1, dup
+	 */
+	FAULT_FD,
 	FAULT_READ, /* read, pread, getline */
 	FAULT_READDIR,
 	FAULT_WRITE,  /* write, pwrite */
@@ -43,11 +47,12 @@ enum fault_call {
 struct fault_row {
 	const char *name;
 	unsigned calls; /* FAULT(OPEN) | ...: those that fail */
-	void (*before)(
-		void *arg); /* each run: puts things as they were; nothing fails in it. May be NULL */
+	/* Before each run: restores the state. No call fails in it. May be NULL. */
+	void (*before)(void *arg);
 	/*
-	 * What is tried, from its beginning to its end: 0 or -errno, as the product's function says. It frees what it was
-	 * given, and asserts itself that a failure left outputs alone.
+	 * Runs the code under test from its beginning to its end: 0 or -errno, as the product's
+	 * function returns. It frees what it was given, and asserts itself that a failure left
+	 * outputs alone.
 	 */
 	int (*run)(void *arg);
 	/* After a run, failed or not: the state is one of those that may be. May be NULL. */
@@ -55,23 +60,30 @@ struct fault_row {
 	unsigned
 		step; /* 0 and 1: each call; n: every n-th, where one run takes long (LONG: each) */
 	/*
-	 * The run has other threads or processes: which call is the n-th differs from run to run, and so does what libraries
-	 * keep. Memory is looked at by LeakSanitizer alone.
+	 * The run has other threads or processes: which call is the n-th differs from run to run,
+	 * and so does the memory that libraries keep. Only LeakSanitizer checks its memory.
 	 */
 	bool threads;
 	bool grows; /* a cache of the library's grows with each run: allocations are not compared */
 };
 /*
- * For every kind of call of the row, and every error of that kind (short reads and writes among them): the 1st,
- * 2nd, ... n-th call fails, once, and again with all calls from the n-th on, until a run meets no failing call. Each
- * time: the run ends, check() holds, the same run without a fault gives 0, and no descriptor, mapping or
- * allocation is left. Fails the cmocka test otherwise. Prints how many calls failed.
+ * For every kind of call of the row, and every error of that kind (short reads and writes among
+ * them): the 1st, 2nd, ... n-th call fails once, and again with all calls from the n-th on, until a
+ * run meets no failing call. Each time: the run ends, check() holds, the same run without a fault
+ * gives 0, and no descriptor, mapping or allocation is left. Otherwise the cmocka test fails.
+ * Prints how many calls failed.
  */
 void fault_each(const struct fault_row *row, void *arg);
-/* The same; NULL: all is well, else what is not, borrowed. Adds to *n_failed. */
+/*
+ * The same, without failing the test. Returns NULL if everything holds, else a text (borrowed) that
+ * says what does not. Adds to *n_failed.
+ */
 const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_failed);
 
-/* By hand: the n-th call of a kind (1: the next) fails with error, with all those after it when more. */
+/*
+ * By hand: the n-th call of a kind (1: the next) fails with error. With more, all calls after it
+ * fail, too.
+ */
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
 unsigned fault_disarm(void);	      /* how many calls failed */
 unsigned fault_failed(void);	      /* so far; 0: none is armed */

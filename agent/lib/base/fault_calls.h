@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to fault.c: the calls that can fail, defined here once more. Each asks fault() and goes on to the real one,
- * the next of its name: a sanitizer's, or the C library's. What the C library calls within itself is not met.
+ * Private to fault.c: second definitions of the calls that can fail. Each asks fault() and then
+ * calls the next definition of its name: a sanitizer's, or the C library's. Calls inside the C
+ * library do not come here.
  */
 #pragma once
 
@@ -50,7 +51,7 @@ static void *real_of(void **slot, const char *name)
 		}                                                                                  \
 		return real args;                                                                  \
 	}
-/* The same for what moves n bytes: half of them when short. */
+/* The same for calls that move n bytes: a short one moves half of them. */
 #define MOVE(kind, name, params, args)                                                             \
 	ssize_t name params                                                                        \
 	{                                                                                          \
@@ -68,7 +69,7 @@ static void *real_of(void **slot, const char *name)
 
 /* ---- files ---- */
 
-/* params and types: of what says where; where...: the same as arguments */
+/* params and types: of the argument that says where; where...: the same as arguments. */
 #define OPEN(name, params, types, where...)                                                        \
 	int name params                                                                            \
 	{                                                                                          \
@@ -128,7 +129,9 @@ CALL(MMAP, void *, MAP_FAILED, mmap, (void *p, size_t n, int prot, int flags, in
 CALL(MMAP, void *, MAP_FAILED, mmap64, (void *p, size_t n, int prot, int flags, int fd, off64_t at),
      (p, n, prot, flags, fd, at))
 
-/* Its reads are the C library's own: the stream says what it would say of them. */
+/*
+ * Its reads are calls inside the C library, so this reports the error that the stream would report.
+ */
 ssize_t getline(char **line, size_t *cap, FILE *f)
 {
 	REAL(ssize_t, "getline", (char **, size_t *, FILE *));
@@ -136,7 +139,7 @@ ssize_t getline(char **line, size_t *cap, FILE *f)
 
 	if (e <= 0 || e == EINTR)
 		return real(line, cap, f);
-	f->_flags |= 0x20; /* _IO_ERR_SEEN: what ferror() looks at */
+	f->_flags |= 0x20; /* _IO_ERR_SEEN: the flag that ferror() reads */
 	errno = e;
 	return -1;
 }
@@ -178,7 +181,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return real(fd, request, arg);
 }
 
-/* Only what adds needs memory. */
+/* Only an addition needs memory. */
 int epoll_ctl(int fd, int op, int of, struct epoll_event *e)
 {
 	REAL(int, "epoll_ctl", (int, int, int, struct epoll_event *));
@@ -263,7 +266,10 @@ long syscall(long number, ...)
 
 /* ---- memory ---- */
 
-/* Whether the memory is for a library that can do without; ours and the C library's is not (mem.c aborts). */
+/*
+ * Whether the memory is for a library that can do without it. podflame's and the C library's own is
+ * not (mem.c aborts).
+ */
 static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",

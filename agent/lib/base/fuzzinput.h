@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For *_fuzz.c whose input is a script: byte after byte says what comes next; after the last one all are 0. */
+/*
+ * For a *_fuzz.c whose input is a script: each byte says what comes next. After the last byte all
+ * are 0.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +23,7 @@ static inline unsigned take(void)
 	return *in.data++;
 }
 
-/* What is not so is a finding. */
+/* Aborts if the condition does not hold: the fuzzer reports a finding. */
 static inline void check(bool ok)
 {
 	if (!ok)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON of others: look-ups, where absent and of the wrong type look the same, and what is kept of it. */
+/*
+ * JSON of others: look-ups, where absent and of the wrong type look the same, and what is kept of
+ * it.
+ */
 #include "lib/base/base.h"
 
 const json_t *json_at(const json_t *j, const char *path)
@@ -40,7 +43,9 @@ bool json_bool_at(const json_t *j, const char *path, bool def)
 	return json_is_boolean(v) ? json_is_true(v) : def;
 }
 
-/* Made anew: an object from which members are taken keeps the table it had for them. New reference. */
+/*
+ * Made anew: an object from which members are taken keeps the table it had for them. New reference.
+ */
 static json_t *kept(json_t *j, const char *words)
 {
 	json_t *out, *v;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that aborts when there is none: the kernel ends us anyway, and a DaemonSet starts again. */
+/*
+ * Memory that aborts when there is none: the kernel ends us anyway, and a DaemonSet starts again.
+ */
 #include "lib/base/base.h"
 
 #include <stdlib.h>

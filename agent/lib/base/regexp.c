@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patterns come from whoever may ask, so what they cost is bounded: the length of the pattern, and the steps and the
- * memory of each match; more is an error, never "no match".
+ * Patterns come from whoever may ask, so what they cost is bounded: the length of the pattern, and
+ * the steps and the memory of each match; more is an error, never "no match".
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "lib/base/regexp.h"
@@ -13,7 +13,10 @@
 #define MAX_GROUPS 50	  /* within each other */
 #define MAX_STEPS  200000 /* of one match; up to some 0.2 s */
 #define MAX_KIB	   16384  /* of one match: what is to be tried again */
-/* "." is any character; "(...)" only groups, so that there are no back-references by number; \C would cut characters. */
+/*
+ * "." is any character; "(...)" only groups, so that there are no back-references by number; \C
+ * would cut characters.
+ */
 #define OPTIONS                                                                                    \
 	(PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY |               \
 	 PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_BACKSLASH_C)
@@ -41,9 +44,9 @@ static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 }
 
 /*
- * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the text's begin on they
- * are counted together. It takes nothing that is no pattern by itself, such as "a)|(b"; \E ends a \Q, a new line what
- * (?x) makes a comment.
+ * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the
+ * text's begin on they are counted together. It takes nothing that is no pattern by itself, such as
+ * "a)|(b"; \E ends a \Q, a new line what (?x) makes a comment.
  */
 static int compile_searching(const char *pattern, pcre2_code **ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions: PCRE2's, on UTF-8 or bytes that are none; "." is any character, "$" the end, groups only
- * group: no back-references by number. What they cost is bounded.
+ * Regular expressions: PCRE2's, on UTF-8 or on bytes that are not. "." is any character, "$" the
+ * end. Groups only group: there are no back-references by number. Their cost is bounded.
  */
 #pragma once
 

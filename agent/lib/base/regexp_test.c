@@ -78,7 +78,10 @@ static void what_is_put_around_a_pattern_changes_nothing(void **state)
 	assert_false(takes("a\\g<0>?b"));
 }
 
-/* Not "no match", and soon: glibc's regcomp() took hours for the first two, and all memory for the third. */
+/*
+ * Not "no match", and soon: glibc's regcomp() took hours for the first two, and all memory for the
+ * third.
+ */
 static void patterns_take_bounded_time(void **state)
 {
 	char text[4097];

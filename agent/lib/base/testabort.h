@@ -12,7 +12,10 @@
 
 #include <cmocka.h>
 
-/* Runs fn(arg) in a child process; fails unless the child aborts and its last words contain `words`. */
+/*
+ * Runs fn(arg) in a child process; fails unless the child aborts and its last words contain
+ * `words`.
+ */
 static inline void assert_aborts(void (*fn)(void *arg), void *arg, const char *words)
 {
 	char said[4096] = "";

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: the clocks of this process, on any thread; not of what it starts. Once a program. */
+/*
+ * For tests only: the clocks of this process, on any thread; not of what it starts. Once a program.
+ */
 #pragma once
 
 #include <stdatomic.h>

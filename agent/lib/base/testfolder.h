@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: `dir`, one folder of a program's own, made and removed by cmocka's set-up and tear-down. */
+/*
+ * For tests only: `dir`, one folder of a program's own, made and removed by cmocka's set-up and
+ * tear-down.
+ */
 #pragma once
 
 #include "lib/base/testdir.h"

@@ -47,7 +47,10 @@ static char program[4096];
 
 /* ---- a test takes too long ---- */
 
-/* The functions of this program that the interrupted thread stands in. The program is position-independent. */
+/*
+ * The functions of this program that the interrupted thread stands in. The program is
+ * position-independent.
+ */
 static void print_where(void)
 {
 	char text[64][24], *argv[64] = {"addr2line", "-Cfpie", program};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* testlimit: a test that waits for what never comes fails, with what a reader needs to find out why. */
+/*
+ * testlimit: a test that waits for what never comes fails, with what a reader needs to find out
+ * why.
+ */
 #include "lib/base/testdir.h"
 
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The address of a server, as users write it (RFC 3986, without what would be ignored or sent to somebody). */
+/*
+ * The address of a server, as users write it (RFC 3986, without what would be ignored or sent to
+ * somebody).
+ */
 #include "lib/base/base.h"
 
 #include <arpa/inet.h>

@@ -11,7 +11,7 @@
 
 /* ---- owner; one thread at a time ---- */
 struct child_config {
-	const char *self_exe;		/* what is executed; NULL: /proc/self/exe */
+	const char *self_exe;		/* the program to execute; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
 	const char *restarts;		/* counter: children that were lost */
 	const char *stuck;		/* counter: those of them that the kernel does not end */
@@ -54,7 +54,7 @@ uint64_t child_age_ns(const struct child *c);	/* since it was ready; 0: there is
 /* ---- the process ---- */
 #define CHILD_SOCKET_FD 3
 struct child_rights {
-	uint64_t data_bytes, address_bytes;	/* memory; 0: as it is */
+	uint64_t data_bytes, address_bytes;	/* limit of memory; 0: none */
 	uint64_t file_bytes;			/* of the largest file, a memfd */
 	uint64_t n_fds;				/* number of descriptors */
 	const int *calls;			/* system calls: allowed with any arguments */
@@ -62,14 +62,14 @@ struct child_rights {
 	int (*allow)(void *filter);		/* adds rules to the seccomp filter; NULL: none */
 };
 /*
- * Gives up all but these rights and tells the owner. Ends the process where that fails. Returns 2
- * where the process was started by hand and has no owner.
+ * Gives up all rights but these, and reports to the owner that the child is ready. If that fails,
+ * it ends the process. Returns 2 if the process was started by hand and has no owner.
  */
 int child_begin(const char *verb, const char *process_name, const struct child_rights *rights);
 
 /* ---- messages: one datagram with at most CHILD_FDS_MAX descriptors ---- */
 #define CHILD_FDS_MAX 64
-/* -EPIPE when the other end is gone; -EBADMSG when there is more than there is room for. */
+/* -EPIPE: the other end has closed. -EBADMSG: the message has more than fits. */
 int child_send(int sock, const void *message, size_t n, const int *fds, size_t n_fds);
 int child_receive(int sock, void *message, size_t max, size_t *ret_n, int *ret_fds, size_t max_fds,
 		  size_t *ret_n_fds);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conf: the configuration file, one format for all roles. Every key is a row of
- * the table in conf.c: an unknown key, a wrong type or a value out of range stops
- * the start with file:line:column, the key and what is allowed. docs/config.md is
- * made from the same table.
+ * conf: the configuration file, one format for all roles. Every key is a row of the table in
+ * conf.c. An unknown key, a wrong type or a value out of range stops the start; the message has
+ * file:line:column, the key and what is allowed. docs/config.md is made from the same table.
  */
 #pragma once
 
@@ -54,12 +53,13 @@ struct config {
 void conf_init(struct config *c);
 void conf_done(struct config *c);
 /*
- * Reads path over the defaults. reterr->path is "FILE:LINE:COLUMN"; the reason
- * names the key and what it may be. Keys that are known but do nothing yet are
- * appended to warnings, one line each (may be NULL).
+ * Reads path over the defaults. reterr->path is "FILE:LINE:COLUMN"; the reason names the key and
+ * what it may be. For a key that has no effect yet, a line is appended to warnings (may be NULL).
  */
-int conf_load(const char *path, struct config *ret, struct buf *warnings, struct field_error *reterr);
-int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret, struct buf *warnings,
+int conf_load(const char *path, struct config *ret, struct buf *warnings,
+	      struct field_error *reterr);
+int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
+	       struct buf *warnings,
 	       struct field_error *reterr);
 /* Fills node_name and own_namespace from the environment where the file left them empty. */
 void conf_resolve(struct config *c);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a configuration file: a configuration whose values are in their ranges, or an error with
- * a place in the file and a reason. And as YAML: what is read, written as JSON (which is YAML), reads
- * the same again.
- * Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
+ * Any text as a configuration file: a configuration whose values are in their ranges, or an error
+ * with a place in the file and a reason. And as YAML: what is read, written as JSON (which is
+ * YAML), reads the same again. Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
  */
 #include "lib/conf/conf.h"
 
@@ -50,7 +49,10 @@ static void parse_conf(const char *text, size_t n)
 	conf_done(&c);
 }
 
-/* Texts that YAML does not take even escaped may be refused. (As they are, U+0085 and its like are ends of lines to it.) */
+/*
+ * Texts that YAML does not take even escaped may be refused. (As they are, U+0085 and its like are
+ * ends of lines to it.)
+ */
 static void read_again(const json_t *root)
 {
 	_cleanup_free_ char *text =

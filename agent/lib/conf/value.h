@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* value: what the value of a key may be, what it is, and its text, checked. */
+/* value: checks the value of a key, converts it, and says what it may be. */
 #pragma once
 
 #include "lib/conf/conf.h"
@@ -19,12 +19,18 @@ struct key {
 };
 
 void conf_allowed(const struct key *k, char out[256]); /* "a number, 1 to 999" */
-/* What stands where k's value should: "a list", "true without quotes", the value where it is of k's type. */
+/*
+ * Describes the value in the place of k's value: "a list", "true without quotes"; if it has k's
+ * type, the value itself.
+ */
 void conf_describe(const struct key *k, const json_t *v, char out[128]);
 bool conf_wants_text(const struct key *k);
 bool conf_is_url(const char *s, struct field_error *reterr); /* reterr: "has a user name in it" */
 bool conf_is_choice(const char *choices, const char *value); /* choices: "a|b" */
 int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
-/* A bare number is seconds, as in DeepFlow's files; where less than one second is allowed too (min_seconds 0), only 0 is clear. */
+/*
+ * A number without a unit is in seconds, as in DeepFlow's files. If the key also allows less than
+ * one second (min_seconds 0), only 0 is clear.
+ */
 int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns);
 bool conf_is_link(const char *s);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a watch waits for a server that always says the same: client.c and the watch with their real times, under a
- * clock of the test, HTTP stood in for by the functions below. Numbers in names are those of docs/watch-cases.md.
+ * How long a watch waits for a server that always says the same: client.c and the watch with their
+ * real times, under a clock of the test, HTTP stood in for by the functions below. Numbers in names
+ * are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,10 @@
 #include "lib/loop/http_parse.h"
 #include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
-/* client-go's reflector: 800 ms doubling to 30 s, each plus up to as much again, from 800 ms after 2 minutes */
+/*
+ * client-go's reflector: 800 ms doubling to 30 s, each plus up to as much again, from 800 ms after
+ * 2 minutes
+ */
 #define FIRST_NS ((uint64_t)800 * NSEC_PER_MSEC)
 #define MAX_NS	 (30 * NSEC_PER_SEC)
 #define RESET_NS (120 * NSEC_PER_SEC)
@@ -250,7 +254,10 @@ static void watch_21_long_retry_after(void **state)
 	assert_true(wait_is_over() <= 2 * MAX_NS);
 }
 
-/* The first may pass; one that comes again comes for what is at that version, and a list goes past it. */
+/*
+ * The first may pass; one that comes again comes for what is at that version, and a list goes past
+ * it.
+ */
 static void watch_22_error_event_twice_at_a_version_lists(void **state)
 {
 	(void)state;
@@ -333,7 +340,10 @@ static void watch_22_error_event_after_a_step_back_lists(void **state)
 	assert_false(server.watch);
 }
 
-/* What was lost is found by a list, even if the rest of the loss came with an error that needs none. */
+/*
+ * What was lost is found by a list, even if the rest of the loss came with an error that needs
+ * none.
+ */
 static void watch_25_loss_with_an_error_event_behind_it_lists(void **state)
 {
 	static const char error[] = "\n" ERROR("429", "TooManyRequests");

@@ -64,7 +64,10 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 				       strerror(errno));
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
-	/* an address is not in every API server's certificate, this name is; a provider's name may be the only way in */
+	/*
+	 * an address is not in every API server's certificate, this name is; a provider's name may
+	 * be the only way in
+	 */
 	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
 	if (r < 0 && r != -ENOENT) /* another namespace would be worked in */

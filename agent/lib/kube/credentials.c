@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CA, certificate and key of a client, of memory or of files; and who is told of files that cannot be used. */
+/*
+ * CA, certificate and key of a client, of memory or of files; and who is told of files that cannot
+ * be used.
+ */
 #include <fcntl.h>
 
 #include "lib/kube/kube_private.h"

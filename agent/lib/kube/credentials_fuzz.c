@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who we are and where the API server is, from files of any content: the first byte says which (kubeconfig,
- * token, service account). What is taken leads to requests whose head is as long as it says and holds
- * no line that the file has put in; their answers are any bytes too.
- * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
+ * Who we are and where the API server is, from files of any content: the first byte says which
+ * (kubeconfig, token, service account). What is taken leads to requests whose head is as long as it
+ * says and holds no line that the file has put in; their answers are any bytes too. Fuzzes:
+ * lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kube: the Kubernetes API as both roles use it: where the server is and who we
- * are, list+watch with client-go's semantics, and single requests.
- * Semantics: k8s.io/client-go/tools/cache/reflector.go (July 2026); table in docs/watch.md.
+ * kube: the Kubernetes API for both roles: the address of the server and the credentials, list and
+ * watch with client-go's semantics, and single requests. Semantics:
+ * k8s.io/client-go/tools/cache/reflector.go (July 2026); table in docs/watch.md.
  */
 #pragma once
 
@@ -13,7 +13,11 @@
 struct kube_config {
 	char *address;			/* IP or name */
 	uint16_t port;
-	char *tls_name;			/* whom its certificate is of: in a cluster kubernetes.default.svc, unless address is a name */
+	/*
+	 * the name in its certificate: in a cluster kubernetes.default.svc, unless address is a
+	 * name
+	 */
+	char *tls_name;
 	char *ca_pem, *ca_file;		/* file wins and is polled */
 	char *cert_pem, *key_pem, *cert_file, *key_file;
 	char *token, *token_file;	/* file wins and is re-read */
@@ -21,9 +25,11 @@ struct kube_config {
 	char *default_namespace;
 	char *path_prefix;		/* of the server URL ("/k8s/clusters/c-1"); NULL: none */
 };
-int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);	/* -ENOENT: not in a pod */
+/* -ENOENT: this process does not run in a pod */
+int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);
 /* path NULL: $KUBECONFIG, else ~/.kube/config. context NULL: current-context. */
-int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct field_error *reterr);
+int kube_config_file(const char *path, const char *context, struct kube_config *ret,
+		     struct field_error *reterr);
 void kube_config_done(struct kube_config *c);
 
 /* ---- client ---- */
@@ -33,9 +39,10 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 struct kube *kube_free(struct kube *k);
 
 /*
- * A token, CA or certificate that cannot be used when its file is read again: what was read last goes on. fn is told when
- * that begins or its reason changes (error: the file, and why) and when it ends (NULL); what: "certificate-authority",
- * "token", ... Set it before the first kube.
+ * Reports a token, CA or certificate that is unusable when its file is read again; kube goes on
+ * with the last good one. It calls fn when this begins or its reason changes (error: the file, and
+ * why), and when it ends (error NULL). what: "certificate-authority", "token", ... Set it before
+ * the first kube.
  */
 typedef void kube_credentials_fn(const char *what, const char *error);
 void kube_on_credentials(kube_credentials_fn *fn);
@@ -47,16 +54,16 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 
 /* ---- list + watch ---- */
 /*
- * Objects are kept without metadata.managedFields and what trim takes away; a change of nothing but
- * that and metadata.resourceVersion is not reported: the object that was delivered last gets
- * the new version, so that who holds a reference to it writes with that.
- * A watch may be freed inside its own callbacks, and is to be freed before its kube.
+ * A watch keeps objects without metadata.managedFields and without the members that trim removes.
+ * It does not report a change of only these and of metadata.resourceVersion; but the object that it
+ * delivered last gets the new version, so that a caller with a reference to it writes with that
+ * version. A caller may free a watch inside its callbacks, and must free it before its kube.
  *
- * Delivers the difference between what the server has and what was delivered:
- * upsert for new or changed objects (old is NULL for new), delete with the last
- * known object. An object that comes back under another UID is delete + upsert.
- * synced is called once after the first complete list. state reports changes of
- * health: error NULL when the stream works, else a text for people.
+ * A watch delivers the difference between the server's objects and those that it has delivered:
+ * upsert for new or changed objects (old is NULL for new ones), delete with the last known object.
+ * An object that comes back under another UID is delete + upsert. synced is called once, after the
+ * first complete list. state reports changes of health: error NULL if the stream works, else a text
+ * for people.
  */
 struct kube_watch_ops {
 	void (*upsert)(const char *key, const json_t *obj, const json_t *old, void *arg);
@@ -65,23 +72,31 @@ struct kube_watch_ops {
 	void (*state)(const char *error, void *arg);	/* may be NULL */
 };
 struct kube_watch_spec {
-	const char *path;		/* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
+	const char *path; /* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
-	bool once;			/* a list and no watch after it: from then on nothing is asked */
-	bool optional;			/* 404 is an empty list (CRD not installed yet), retried slowly */
-	/* Takes from an object what its owner does not read, before it is kept: tenants write as much as they may. NULL: nothing. */
+	bool once; /* a list without a watch after it: no further request follows */
+	/* 404 counts as an empty list (the CRD is not installed yet), and is tried again slowly */
+	bool optional;
+	/*
+	 * Removes from an object what its owner does not read, before the watch keeps it: tenants
+	 * may write as much as they like. NULL: removes nothing.
+	 */
 	void (*trim)(json_t *obj);
-	size_t max_bytes;		/* of memory of all objects, and of those of a list; 0: 128 MiB */
-	uint64_t start_jitter_ns;	/* the first list comes after a random part of it; 0: at once */
+	/* limit of the memory of all objects, and of those of a list; 0: 128 MiB */
+	size_t max_bytes;
+	/* the first list is delayed by a random part of this; 0: it comes at once */
+	uint64_t start_jitter_ns;
 };
 struct kube_watch;
-int kube_watch_new(struct kube *k, const struct kube_watch_spec *s, const struct kube_watch_ops *ops,
+int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
+		   const struct kube_watch_ops *ops,
 		   void *arg, struct kube_watch **ret);
 struct kube_watch *kube_watch_free(struct kube_watch *w);
 /* key: "namespace/name" or "name". */
 const json_t *kube_watch_get(const struct kube_watch *w, const char *key);
-void kube_watch_each(const struct kube_watch *w, void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
+void kube_watch_each(const struct kube_watch *w,
+		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
 /* Objects of the last list that are not kept: they were over a limit, or could not be read. */
 size_t kube_watch_left_out(const struct kube_watch *w);

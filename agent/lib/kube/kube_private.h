@@ -10,9 +10,11 @@
 /* Tests make these short. Defaults and where they come from: kube_times_default. */
 struct kube_times {
 	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
-	uint64_t hurry_ns;	 /* who waits for the server goes on within this once it answers */
+	/* all requests that wait for the server go on within this time once it answers */
+	uint64_t hurry_ns;
 	uint64_t slow_ns;	 /* retry of 403 and of a kind that is not there */
-	uint64_t short_watch_ns; /* a watch that led to no newer version and ends sooner backs off */
+	/* a watch that ends sooner without a newer version backs off */
+	uint64_t short_watch_ns;
 	uint64_t watchdog_ns;	 /* how often silence is looked at */
 	uint64_t probe_ns;	 /* silence after which the server is asked */
 	uint64_t silence_slack_ns; /* beyond timeoutSeconds the stream is given up */
@@ -21,7 +23,8 @@ struct kube_times {
 	uint64_t token_max_age_ns, ca_poll_ns;
 	unsigned watch_timeout_s; /* random in [x, 2x) */
 	unsigned page_limit;
-	size_t max_object_bytes; /* of text, as it comes: one is parsed at a time, and trimmed at once */
+	/* limit of an object's text. One is parsed at a time, and trimmed at once */
+	size_t max_object_bytes;
 	size_t max_kind_bytes;	 /* of memory: all objects of a watch that says no other */
 };
 extern const struct kube_times kube_times_default;
@@ -31,10 +34,17 @@ const struct kube_times *kube_get_times(const struct kube *k);
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr);
 
 /* ---- credentials ---- */
-/* -EALREADY: they are those of known_hash (0: none). reterr: as a kubeconfig calls the part, its file, and why. */
-int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash, struct tls **ret,
+/*
+ * -EALREADY: they are the same as those with known_hash (0: none). reterr: the part by its name in
+ * a kubeconfig, its file, and the reason.
+ */
+int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash,
+		  struct tls **ret,
 		  struct field_error *reterr);
-/* told: what kube_on_credentials' fn knows. now NULL: they can be used. Files are read again and again: each reason is told once. */
+/*
+ * told: the last report to kube_on_credentials' fn. now NULL: the credentials are usable. The files
+ * are read again and again, and each reason is reported once.
+ */
 void kube_tell_credentials(struct field_error *told, const struct field_error *now);
 
 /* ---- requests below kube_request: streaming, without the retry on 401 ---- */
@@ -99,13 +109,14 @@ void kube_list_split_done(struct list_split *s);
 bool kube_list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
 
 /* ---- the objects of one watch ---- */
-/* {store}: what has been delivered. All callbacks go through it. */
+/* {store}: the delivered objects. All callbacks go through it. */
 struct kube_store;
 struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes);
 struct kube_store *kube_store_free(struct kube_store *s);
 /*
- * Both take a reference where they keep obj, which takes n_bytes of memory. -EINVAL: no name, -E2BIG: too many objects or
- * bytes; one that was there and has grown beyond them is removed.
+ * Both take a reference if they keep obj, which takes n_bytes of memory. -EINVAL: it has no name.
+ * -E2BIG: too many objects or bytes; an object that was there and has grown beyond the limit is
+ * removed.
  */
 int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);
 int kube_store_remove(struct kube_store *s, const json_t *obj);

@@ -22,7 +22,8 @@ struct kube_store {
 	struct entry *entries;
 	uint64_t generation;
 	size_t n_bytes,
-		max_bytes; /* n_bytes: of the entries of this generation; the others are about to go */
+		/* n_bytes: of the entries of this generation; the others are about to go */
+		max_bytes;
 	bool muted;
 	const struct kube_watch_ops *ops;
 	void *arg;

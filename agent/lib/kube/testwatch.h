@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the watch only: a scripted API server. A table says what the server answers to each request in turn,
- * and what the owner of the watch must then have seen. Numbers in names of tests are those of docs/watch-cases.md.
+ * For tests of the watch only: a scripted API server. A table says what the server answers to each
+ * request in turn, and what the owner of the watch must then have seen. Numbers in names of tests
+ * are those of docs/watch-cases.md.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: watches that the test fills. Include it once, after cmocka.h; it takes the place of watch.c. */
+/*
+ * For tests only: watches that the test fills. Include it once, after cmocka.h; it takes the place
+ * of watch.c.
+ */
 #pragma once
 
 #include <stdlib.h>

@@ -252,7 +252,10 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 				kube_watch_back_off(w, true);
 			return;
 		}
-		/* what this watch is refused for stays so: the list has another version, or says what is wrong */
+		/*
+		 * what this watch is refused for stays so: the list has another version, or says
+		 * what is wrong
+		 */
 		refused = w->status >= 400 && w->status < 500 && w->status != 429;
 		w->rv_useless |= listing && w->status == 400; /* no version of this server's */
 		kube_watch_tell_state(w, text);

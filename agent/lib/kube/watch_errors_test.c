@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a server refuses: statuses and error events, kinds that come and go, rights, tokens; what is waited for. */
+/*
+ * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; what is
+ * waited for.
+ */
 #include "lib/kube/testwatch.h"
 
 static const struct row rows[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the three files of a watch: watch.c (state, waiting, errors),
- * watch_list.c (lists and what they change), watch_stream.c (events and silence).
+ * Private to the three files of a watch: watch.c (state, waiting, errors), watch_list.c (lists and
+ * their changes), watch_stream.c (events and silence).
  */
 #pragma once
 
@@ -20,15 +20,15 @@ struct kube_watch {
 	struct kube_watch_ops ops;
 	void *arg;
 	struct kube_store *store;
-	unsigned depth; /* callbacks that we are inside of */
+	unsigned depth; /* callbacks that are running */
 	bool dead, synced;
 
 	enum watch_state state;
-	bool list_next;	 /* wait goes on with a list, else with a watch */
+	bool list_next;	 /* after the wait comes a list, else a watch */
 	char *rv;	 /* last seen; NULL: none yet */
 	char *begin_rv;	 /* with which the stream was asked for */
 	bool rv_useless; /* the server said so: ask for the newest */
-	char *error;	 /* as told to ops.state; NULL: works */
+	char *error;	 /* the last report to ops.state; NULL: the watch works */
 	bool told;
 	struct backoff backoff;
 	struct timer timer, watchdog;
@@ -36,7 +36,7 @@ struct kube_watch {
 	bool awaits_server; /* waits because the server was away or not ready */
 	unsigned n_hurried; /* since it last worked */
 	uint64_t due_ns;    /* of the wait */
-	uint64_t not_before_ns; /* what Retry-After says of it */
+	uint64_t not_before_ns; /* the value of Retry-After */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
 	unsigned n_errors; /* ERROR events of 5xx since events led on or a list was whole */
@@ -62,17 +62,21 @@ struct kube_watch {
 void kube_watch_start_list(struct kube_watch *w);
 void kube_watch_start_stream(struct kube_watch *w);
 
-/* Around everything that may call the owner, who may free us; leave: is w still there? */
+/*
+ * Around everything that may call the owner, who may free the watch there. leave returns whether w
+ * still exists.
+ */
 void kube_watch_enter(struct kube_watch *w);
 bool kube_watch_leave(struct kube_watch *w);
 void kube_watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
 void kube_watch_tell_synced(struct kube_watch *w);
 
-/* All three go on later: with a list, or with a watch where we are. */
+/* All three go on later: with a list, or with a watch at the current version. */
 void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void kube_watch_back_off(struct kube_watch *w, bool list);
 void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
-void kube_watch_await_server(struct kube_watch *w);	/* after these: others may find it back first */
+/* after these: others may find it back first */
+void kube_watch_await_server(struct kube_watch *w);
 void kube_watch_worked(struct kube_watch *w);
 bool kube_watch_is_refused(const struct kube_watch *w);
 void kube_watch_on_bad_status(struct kube_watch *w, bool listing);
@@ -81,8 +85,9 @@ void kube_watch_hang_up(struct kube_watch *w);
 void kube_watch_reset_answer(struct kube_watch *w);
 void kube_watch_remember_head(int status, const struct http_headers *h, void *arg);
 void kube_watch_drop_items(struct kube_watch *w);
-json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);	/* an object, or NULL and counted */
-size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);	/* what it takes of memory then */
+/* an object; NULL: it was refused and counted */
+json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);
+size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);	/* its memory after that */
 bool kube_watch_says_too_large(const char *text);
 void kube_watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void kube_watch_dropped(const char *reason);

@@ -30,7 +30,10 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 		w->rv_useless = true;
 		kube_watch_back_off(w, true);
 	} else {
-		/* once may pass; again at this version may be what is stored there: a list goes past it */
+		/*
+		 * once may pass; again at this version may be what is stored there: a list goes
+		 * past it
+		 */
 		if (code >= 500)
 			w->n_errors++;
 		kube_watch_fail(w, code != 429 && (code < 500 || w->n_errors > 1), "watch", text);
@@ -121,8 +124,9 @@ static void watch_data(const void *p, size_t n, void *arg)
 }
 
 /*
- * The stream ended without a word of error: go on where we are, unless it proves nothing. client-go counts events; one
- * that says the same again, or less, would have us ask without end, where client-go has a limit for all of its requests.
+ * The stream ended without a word of error: go on where we are, unless it proves nothing. client-go
+ * counts events; one that says the same again, or less, would have us ask without end, where
+ * client-go has a limit for all of its requests.
  */
 static void watch_ended(struct kube_watch *w, const char *error)
 {
@@ -139,7 +143,10 @@ static void watch_ended(struct kube_watch *w, const char *error)
 		kube_watch_await_server(w);
 }
 
-/* The last line needs no end, as client-go reads objects; half of one is no garbage. false: it ended the stream. */
+/*
+ * The last line needs no end, as client-go reads objects; half of one is no garbage. false: it
+ * ended the stream.
+ */
 static bool take_last_line(struct kube_watch *w)
 {
 	_cleanup_json_ json_t *whole = NULL;

@@ -176,8 +176,8 @@ static bool after_drain(struct conn *c)
 }
 
 /*
- * What the peer said before it hung up may explain why: it is read first. It hears no more of us: a peer that is
- * still there would wait for the rest, and we for its answer.
+ * What the peer said before it hung up may explain why: it is read first. It hears no more of us: a
+ * peer that is still there would wait for the rest, and we for its answer.
  */
 static bool on_write_error(struct conn *c, int err)
 {

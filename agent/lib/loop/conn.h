@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to lib/loop: one TCP connection on the loop, plain or TLS, both sides
- * of HTTP. Non-blocking throughout; what is written waits in one buffer.
+ * Private to lib/loop: one TCP connection on the loop, plain or TLS, for both sides of HTTP. It
+ * never blocks; bytes to write wait in one buffer.
  *
- * TLS is driven here and not by libwebsockets: 4.1.6 makes the SSL object of a
- * raw client before there is a socket, cuts the verified name at the first ':',
- * keeps an old CA by its file name, and its HTTP role cuts request lines at 2 KiB
- * and does not decode chunked request bodies.
+ * This file drives TLS itself, without libwebsockets: 4.1.6 makes the SSL object of a raw client
+ * before there is a socket, cuts the verified name at the first ':', keeps an old CA by its file
+ * name, and its HTTP role cuts request lines at 2 KiB and does not decode chunked request bodies
+ * (docs/decisions.md).
  */
 #pragma once
 
@@ -46,7 +46,8 @@ void conn_set_arg(struct conn *c, const struct conn_ops *ops, void *arg);
 void conn_write(struct conn *c, struct buf *b);
 void conn_read_enable(struct conn *c, bool on);
 void conn_shutdown(struct conn *c);	 /* ends our side once all is written */
-bool conn_is_idle(const struct conn *c); /* open, and all that was written is gone */
+/* whether it is open and has sent everything that was written */
+bool conn_is_idle(const struct conn *c);
 bool conn_has_tls(const struct conn *c, const struct tls *tls); /* made with it; NULL: plain */
 uint64_t conn_last_read_ns(const struct conn *c);
 uint64_t conn_last_write_ns(const struct conn *c); /* progress, not calls */
@@ -75,9 +76,9 @@ struct addresses {
 };
 socklen_t address_len(const struct sockaddr_storage *a);
 /*
- * 1: an IP literal, in *ret_now. 0: a name, which fn is told of later, on the loop: found, or NULL
- * with a text. While the resolver fails or is late, found is what it said last. -EBUSY: too many
- * names or searches. The wait can be cancelled, and has to be before the loop is freed.
+ * 1: an IP literal, in *ret_now. 0: a name; fn gets its addresses later, on the loop: found, or
+ * NULL with a text. While the resolver fails or is late, found is its last answer. -EBUSY: too many
+ * names or searches. The caller can cancel the wait, and must do so before it frees the loop.
  */
 struct lookup;
 typedef void resolve_fn(const struct addresses *found, const char *error, void *arg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * health: what a process says of itself, the same in both roles. /metrics: Prometheus text;
- * /healthz: whether a restart would help; /readyz: whether it does its work yet.
+ * health: the health of a process, the same for both roles. /metrics: Prometheus text; /healthz:
+ * whether a restart would help; /readyz: whether the process does its work yet.
  */
 #pragma once
 
@@ -12,14 +12,15 @@
 /* All counters, after those of the loop, its workers and the process were brought up to date. */
 void health_metrics(struct loop *l, struct buf *out);
 /*
- * false: a worker is past its job's deadline, and why names it. Who has worker_on_stuck is looked
- * after by its owner and does not count: a pod must not be able to have the agent restarted.
+ * false: a worker has missed the deadline of its job, and why names it. A worker with
+ * worker_on_stuck does not count, because its owner handles it: a pod must not be able to have the
+ * agent restarted.
  */
 bool health_alive(struct loop *l, struct buf *why);
 
 /*
- * The three paths, GET only, without sign-in: what they say is numbers and words of our own, never
- * a name or a text that came from a pod.
+ * The three paths, GET only, without sign-in. The answers are numbers and fixed words, never a name
+ * or a text that came from a pod.
  */
 struct health_server;
 struct health_config {

@@ -229,7 +229,10 @@ static int n_certs(const char *pem)
 	return n;
 }
 
-/* What was accepted works: it knows the key of the CA, and its own, and lacks no certificate of the bundle. */
+/*
+ * What was accepted works: it knows the key of the CA, and its own, and lacks no certificate of the
+ * bundle.
+ */
 static int context(void *arg)
 {
 	const struct tls_config c = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to lib/loop: HTTP/1.x messages (RFC 9112) from a stream of bytes, for
- * both sides. Strict: what could be read in two ways is refused.
+ * Private to lib/loop: HTTP/1.x messages (RFC 9112) from a stream of bytes, for both sides. Strict:
+ * a message that could be read in two ways is refused.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ struct http_msg {
 	enum http_state state;
 	struct buf head;       /* the strings below lie in it */
 	char *method, *target; /* request */
-	int status;	       /* response; of a bad request: what to answer */
+	int status;	       /* of a response; for a bad request: the status to answer with */
 	int minor;	       /* HTTP/1.minor */
 	bool keep_alive, has_body, expects_continue;
 	uint64_t length; /* Content-Length, UINT64_MAX: not known */

@@ -163,7 +163,10 @@ static uint16_t bound_port(int fd)
 					      : ((struct sockaddr_in *)&sa)->sin_port);
 }
 
-/* That the address is not one of this machine is the address's, all else (in use, not allowed) the port's. */
+/*
+ * That the address is not one of this machine is the address's, all else (in use, not allowed) the
+ * port's.
+ */
 static void refuse(const struct http_server_config *c, int error, struct field_error *reterr)
 {
 	bool address = error == -EINVAL || error == -EADDRNOTAVAIL || error == -EAFNOSUPPORT;

@@ -25,7 +25,8 @@ struct http_server {
 };
 
 struct http_conn {
-	struct http_server *server; /* NULL: server and connection are gone, the reply is not */
+	/* NULL: server and connection are freed, but the reply is still due */
+	struct http_server *server;
 	struct conn *conn;
 	enum phase phase;
 	uint64_t since_ns;
@@ -43,7 +44,9 @@ struct http_conn {
 /* Takes fd. */
 void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storage *peer,
 		     bool refuse);
-/* The peer is gone. Whoever still owes a reply is told, or keeps c until it replies. */
+/*
+ * The peer has closed. Calls back the handler that still owes a reply, or keeps c until it replies.
+ */
 void http_conn_drop(struct http_conn *c);
 /* An answer of the server itself; the connection ends after it. */
 void http_conn_refuse(struct http_conn *c, int status, const char *why);

@@ -519,7 +519,10 @@ static void tls_bundle_of_two(void **state)
 	assert_int_equal(f->status, 200);
 }
 
-/* A cluster whose CA was signed by another, which its ca.crt does not hold: kubectl trusts it, and so do we. */
+/*
+ * A cluster whose CA was signed by another, which its ca.crt does not hold: kubectl trusts it, and
+ * so do we.
+ */
 static void tls_ca_that_another_has_signed(void **state)
 {
 	struct fixture *f = *state;
@@ -629,7 +632,10 @@ static void tls_material_errors_name_the_part(void **state)
 	assert_null(t);
 }
 
-/* Read while it was written: a server that lacks the rest of its chain is refused by those who know only its end. */
+/*
+ * Read while it was written: a server that lacks the rest of its chain is refused by those who know
+ * only its end.
+ */
 static void tls_certificate_chain_that_is_cut(void **state)
 {
 	_cleanup_free_ char *chain = xasprintf("%s%s", client_cert.cert_pem, ca.pem);
@@ -757,7 +763,10 @@ static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 	}
 }
 
-/* Read while it was written: wherever it ends within a certificate it is refused, and whoever has another keeps that. */
+/*
+ * Read while it was written: wherever it ends within a certificate it is refused, and whoever has
+ * another keeps that.
+ */
 static void tls_ca_bundle_that_is_cut(void **state)
 {
 	_cleanup_free_ char *bundle = xasprintf("%s# other\n%s", ca.pem, other_ca.pem);

@@ -210,7 +210,10 @@ void timer_cancel(struct timer *t)
 
 /* ---- from other threads ---- */
 
-/* Not lws_cancel_service(): where lws 4.1 gets no descriptor for that, it goes on without, and nothing is ever heard. */
+/*
+ * Not lws_cancel_service(): where lws 4.1 gets no descriptor for that, it goes on without, and
+ * nothing is ever heard.
+ */
 static void wake(struct loop *l)
 {
 	(void)eventfd_write(l->wake.fd, 1);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to lib/loop: sockets and descriptors on the loop. All of them hang on
- * one epoll set that libwebsockets polls as a single descriptor, because the raw
- * descriptor role of 4.1.6 loses a write interest that is renewed inside its own
- * callback and cannot be told to stop reading.
+ * Private to lib/loop: sockets and descriptors on the loop. All of them are in one epoll set, which
+ * libwebsockets polls as a single descriptor: the raw descriptor role of 4.1.6 loses a write
+ * interest that is renewed inside its own callback, and cannot stop reading.
  */
 #pragma once
 
@@ -24,7 +23,7 @@ int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, vo
 void io_set(struct io *io, uint32_t events);
 void io_del(struct io *io); /* before fd is closed; harmless when not added */
 
-/* Around every callback into users' code: what the loop_longest_..._ns report. */
+/* Around every callback into a caller's code: loop_longest_..._ns report these times. */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);
 
@@ -38,7 +37,9 @@ struct stalls {
 void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);
 const struct stalls *loop_stalls(const struct loop *l);
 
-/* A thread that gets no signals: they belong to the loop's. ret NULL: nobody joins it. */
+/*
+ * Starts a thread without signals: the loop's thread gets them. ret NULL: the thread is detached.
+ */
 int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
 void thread_name(const char *name); /* of the caller */
 

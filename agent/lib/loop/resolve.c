@@ -227,7 +227,10 @@ static void begin_search(struct name *n)
 		count("name_lookups_total", "result", "refused");
 		return;
 	}
-	/* Only now: if there is none, an older one may still come back. It waits for the lock, and s with it. */
+	/*
+	 * Only now: if there is none, an older one may still come back. It waits for the lock, and
+	 * s with it.
+	 */
 	n->begun_ns = s->begun_ns;
 	n_searches++;
 	n->searching = true;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's longest stall of the last ten minutes, as /metrics shows it, under a clock of the test. */
+/*
+ * The loop's longest stall of the last ten minutes, as /metrics shows it, under a clock of the
+ * test.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -68,7 +68,8 @@ _test_util_ char *test_cert_pem(X509 *x)
 }
 
 /* issuer NULL: itself */
-_test_util_ void test_ca_init_below(struct test_ca *ca, const char *cn, const struct test_ca *issuer)
+_test_util_ void test_ca_init_below(struct test_ca *ca, const char *cn,
+				    const struct test_ca *issuer)
 {
 	ca->key = EVP_EC_gen("P-256");
 	ca->cert = test_x509(ca->key, cn, -3600, 3600);
@@ -129,7 +130,10 @@ _test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
 	return bio_text(b);
 }
 
-/* A CA like others, but for its key: the last byte of that object identifier is another, which nobody knows. */
+/*
+ * A CA like others, but for its key: the last byte of that object identifier is another, which
+ * nobody knows.
+ */
 _test_util_ char *test_ca_patched(const char *cn, const unsigned char *oid, size_t oid_bytes)
 {
 	struct test_ca ca;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: glibc's own resolver and a DNS server that says what the test wants, in a network and mount
- * namespace of this process. For a program that was started for that: it must not have threads yet. Ends the
- * program when something cannot be had.
+ * For tests only: glibc's own resolver and a DNS server that says what the test wants, in a network
+ * and mount namespace of this process. For a program that was started for that: it must not have
+ * threads yet. Ends the program when something cannot be had.
  */
 #pragma once
 
@@ -90,8 +90,9 @@ _test_util_ void dns_put_file(const char *dir, const char *name, const char *tex
 }
 
 /*
- * The rest of this process sees a network of its own with lo alone, where 127.0.0.1 is the one resolver; dir: for its
- * files. patient: as long as glibc can be told to wait, 30 s a name, else 1 s.
+ * The rest of this process sees a network of its own with lo alone, where 127.0.0.1 is the one
+ * resolver; dir: for its files. patient: as long as glibc can be told to wait, 30 s a name, else 1
+ * s.
  */
 _test_util_ void dns_enter(const char *dir, bool patient)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of http only: a client, and our server or a scripted one (testserver.h), on a loop of their own. */
+/*
+ * For tests of http only: a client, and our server or a scripted one (testserver.h), on a loop of
+ * their own.
+ */
 #pragma once
 
 #include <setjmp.h>

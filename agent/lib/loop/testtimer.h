@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: the one timer that is armed, without a loop or time; the test says when it fires. Once a program. */
+/*
+ * For tests only: the one timer that is armed, without a loop or time; the test says when it fires.
+ * Once a program.
+ */
 #pragma once
 
 #include "lib/loop/loop.h"

@@ -80,7 +80,10 @@ static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const c
 	pthread_mutex_unlock(&skips.lock);
 }
 
-/* What was not read for lack of memory is no certificate that cannot be read. OpenSSL's own start says it in its way. */
+/*
+ * What was not read for lack of memory is no certificate that cannot be read. OpenSSL's own start
+ * says it in its way.
+ */
 static bool lacks_memory(void)
 {
 	bool lacks = false;
@@ -93,8 +96,8 @@ static bool lacks_memory(void)
 }
 
 /*
- * Why a certificate was not read: the first of the reasons, the last being "nested asn1 error". Of some of the memory
- * that it lacks OpenSSL says nothing.
+ * Why a certificate was not read: the first of the reasons, the last being "nested asn1 error". Of
+ * some of the memory that it lacks OpenSSL says nothing.
  */
 static const char *unread_reason(void)
 {
@@ -123,8 +126,8 @@ static void pem_block_done(struct pem_block *b)
 #define PEM_END	  "\n-----END "
 
 /*
- * The text from the next line that begins a block to the one that begins another. Each is read by itself: a block
- * without an end would take the next one with it. NULL: there is none.
+ * The text from the next line that begins a block to the one that begins another. Each is read by
+ * itself: a block without an end would take the next one with it. NULL: there is none.
  */
 static const char *next_piece(const char *text, size_t *ret_n)
 {
@@ -164,8 +167,8 @@ static bool is_whole(const char *piece, size_t n)
 }
 
 /*
- * NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. A certificate is read
- * even if its key is not: nothing it signed would verify.
+ * NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. A
+ * certificate is read even if its key is not: nothing it signed would verify.
  */
 static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
 {
@@ -196,9 +199,10 @@ static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X
 }
 
 /*
- * As Go's AppendCertsFromPEM: each is trusted by itself. What cannot be read is left out, so that one certificate of a kind that this OpenSSL does
- * not know takes no other away. A bundle of which nothing can be read is refused, and one that ends within a
- * certificate: more of it is still being written.
+ * As Go's AppendCertsFromPEM: each is trusted by itself. What cannot be read is left out, so that
+ * one certificate of a kind that this OpenSSL does not know takes no other away. A bundle of which
+ * nothing can be read is refused, and one that ends within a certificate: more of it is still being
+ * written.
  */
 static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field_error *reterr)
 {

@@ -98,8 +98,8 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 
 /*
  * Other profilers' names: OpenTelemetry's eBPF profiler says samples/count for on-CPU and
- * events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), events/count for probes that we have not;
- * alloc_space and inuse_space are pprof's of Go (runtime/pprof/protomem.go).
+ * events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), events/count for probes
+ * that we have not; alloc_space and inuse_space are pprof's of Go (runtime/pprof/protomem.go).
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 {

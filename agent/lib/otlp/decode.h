@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c). */
+/*
+ * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c).
+ */
 #pragma once
 
 #include "lib/otlp/internal.h"
@@ -32,7 +34,7 @@ struct decoder {
 };
 
 #define MAX_RESOURCE_TAGS 256
-/* What the profiles of one resource have in common. */
+/* The common part of all profiles of one resource. */
 struct decode_resource {
 	const char *app_service;
 	uint32_t process_id;

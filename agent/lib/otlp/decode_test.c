@@ -285,7 +285,10 @@ unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 	return EVP_Digest(p, n, ret, NULL, EVP_sha256(), NULL) ? ret : NULL;
 }
 
-/* Each profile without an id has one of its own, and what that costs does not grow with their number. */
+/*
+ * Each profile without an id has one of its own, and what that costs does not grow with their
+ * number.
+ */
 static void test_many_without_an_id(void **state)
 {
 	(void)state;
@@ -391,7 +394,10 @@ static void test_events_of_others(void **state)
 	}
 }
 
-/* A cause that this version has no name for is "other", and counted; of other events it says nothing. */
+/*
+ * A cause that this version has no name for is "other", and counted; of other events it says
+ * nothing.
+ */
 static void test_waits(void **state)
 {
 	(void)state;
@@ -865,7 +871,9 @@ static void test_wrong_type_names_the_field(void **state)
 			    "resource_profiles[0].scope_profiles[0].profiles[0].samples[0]");
 }
 
-/* Bytes that pdata/pprofile v0.150.0 of the Collector wrote (docs/otlp.md says how they were made). */
+/*
+ * Bytes that pdata/pprofile v0.150.0 of the Collector wrote (docs/otlp.md says how they were made).
+ */
 static void test_bytes_of_the_collector(void **state)
 {
 	(void)state;

@@ -16,7 +16,7 @@ struct encoder {
 
 #define NEW(e, Type, type)                                                                         \
 	({                                                                                         \
-		Otlp__##Type *new_ = otlp_pool_alloc(&(e)->pool, sizeof(*new_));                        \
+		Otlp__##Type *new_ = otlp_pool_alloc(&(e)->pool, sizeof(*new_));                   \
 		otlp__##type##__init(new_);                                                        \
 		new_;                                                                              \
 	})

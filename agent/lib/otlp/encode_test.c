@@ -286,7 +286,10 @@ static void test_round_trip_random(void **state)
 	}
 }
 
-/* What a process's memory is when nothing of it lives: a report all the same, or the last one would stay. */
+/*
+ * What a process's memory is when nothing of it lives: a report all the same, or the last one would
+ * stay.
+ */
 static void test_an_empty_snapshot_arrives(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What encode.c and decode.c of otlp share: memory, index tables, names of
- * attributes. Not for other modules; the registry of names is docs/otlp.md.
+ * Shared by encode.c and decode.c of otlp: memory, index tables, names of attributes. Not for other
+ * modules; the registry of names is docs/otlp.md.
  */
 #pragma once
 
@@ -27,12 +27,12 @@ void otlp_pool_done(struct pool *p);
 struct id {
 	UT_hash_handle hh;
 	int32_t index;
-	void *row; /* what the index stands for; set by whoever made it */
+	void *row; /* the object that the index stands for; the code that made the entry sets it */
 };
 struct ids {
 	struct id *head;
 };
-/* Finds or makes; a new one has row == NULL. Entries live in pool. */
+/* Finds or makes an entry; a new one has row == NULL. Entries live in pool. */
 struct id *otlp_ids_get(struct ids *t, struct pool *pool, const void *key, size_t n);
 void otlp_ids_done(struct ids *t);
 
@@ -76,7 +76,7 @@ const char *otlp_attr_of_owner(const char *kind);
 const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
 const char *otlp_frame_type_of(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
-/* Which event a profile of this type and unit is, of us or of another profiler. */
+/* The event of a profile with this type and unit, made by podflame or another profiler. */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
 /* How much of `to` one `unit` is; 0: nothing, or not known. */
 double otlp_unit_in(const char *unit, const char *to);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of events and of what threads wait for: a new event is one row here, one probe and one BPF program. */
+/*
+ * The tables of events and of what threads wait for: a new event is one row here, one probe and one
+ * BPF program.
+ */
 #include "lib/profile/profile.h"
 
 static const struct event_info events[_EVENT_MAX] = {

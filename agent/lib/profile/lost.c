@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples that are lost before they are in a profile, by reason and event: one table of the process. */
+/*
+ * Samples that are lost before they are in a profile, by reason and event: one table of the
+ * process.
+ */
 #include "lib/profile/profile.h"
 
 #include <pthread.h>
 
 #define LOST_COUNTER "podflame_samples_dropped_total"
-#define LOST_MAX     128 /* reasons are words of this program: some twenty, of an event or two each */
+/* reasons are words of this program: some twenty, of an event or two each */
+#define LOST_MAX 128
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lost {

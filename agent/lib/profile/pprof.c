@@ -131,7 +131,10 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 	return *v;
 }
 
-/* A frame's line is the one that its function is declared in: two of one name in a file are two functions. */
+/*
+ * A frame's line is the one that its function is declared in: two of one name in a file are two
+ * functions.
+ */
 static uint64_t function_id(struct writer *w, const struct frame *f)
 {
 	_cleanup_free_ char *place = xasprintf("%s\1%" PRIu32, f->file ? f->file : "", f->line);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile: what both sides say to each other: frames, stacks, profiles, and the
- * one function that renders a frame as text. Plain data, no I/O.
+ * profile: the model that node and hub share: frames, stacks, profiles, and the one function that
+ * renders a frame as text. Plain data, no I/O.
  */
 #pragma once
 
@@ -21,12 +21,12 @@ struct event_info {
 	const char *unit;		/* "microseconds", "bytes" */
 	const char *otlp_sample_type;	/* sample_type's type string */
 	bool snapshot;			/* newest report replaces, instead of adding up */
-	const char *local_key;		/* in a configuration: false, and `podflame local` records it too */
+	const char *local_key; /* in a configuration: false, and `podflame local` records it too */
 };
 const struct event_info *profile_event_info(enum event e);
 int profile_event_from_name(const char *name, enum event *ret);
 
-/* What a thread waited for, of off-cpu: tag `wait` of a sample. */
+/* The cause of a wait, for off-cpu: tag `wait` of a sample. */
 enum wait {
 	WAIT_NONE,			/* other events */
 	WAIT_RUNQUEUE,			/* woken, but not running yet */
@@ -42,11 +42,11 @@ enum wait {
 const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
 int profile_wait_from_name(const char *s, enum wait *ret);
 
-/* Greatest value of a sample: exact in every reader of JSON. Who adds up stops there. */
+/* The greatest value of a sample, which every reader of JSON reads exactly. Sums stop there. */
 #define PROFILE_MAX_VALUE (INT64_C(1) << 53)
 
 /* ---- frames ---- */
-enum frame_kind {			/* numbers stand in stores: a new kind goes to the end */
+enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
 	FRAME_APP,
 	FRAME_LIBRARY,
 	FRAME_KERNEL,
@@ -56,25 +56,25 @@ enum frame_kind {			/* numbers stand in stores: a new kind goes to the end */
 	FRAME_CUDA,
 	FRAME_OBJECT,
 	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
-	FRAME_WAIT,			/* made by whoever renders, of the sample's wait: "[wait: lock]" */
+	FRAME_WAIT, /* made when a stack is rendered, from the sample's wait: "[wait: lock]" */
 	_FRAME_KIND_MAX,
 };
 const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
 int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
 
-/* Strings are borrowed from whoever made the frame; NULL means not known. */
+/* Strings are borrowed from the code that made the frame; NULL: not known. */
 struct frame {
 	enum frame_kind kind;
 	bool inlined;
 	uint32_t line;			/* 0: not known */
 	uint64_t address;		/* ELF virtual address (user), kernel address, or 0 */
 	const char *name;		/* demangled; NULL: not resolved */
-	const char *module;		/* path as the process sees it; kernel: "[kernel]" or the module */
+	const char *module; /* path as the process sees it; kernel: "[kernel]" or the module */
 	const char *build_id;		/* hex */
 	const char *file;
 };
 
-/* What a stack is rendered with, besides its frames. */
+/* The head of a rendered stack: everything besides its frames. */
 struct stack_head {
 	const char *process_comm;	/* Total only: the level above the thread; else NULL */
 	const char *thread_comm;	/* NULL: no such level */
@@ -89,10 +89,14 @@ struct stack_head {
 void profile_frame_render(const struct frame *f, bool outermost_user, struct buf *out);
 /* The same where nothing separates frames: ';' stays. */
 void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *out);
-/* The leaf that says what was waited for: "[wait: lock]"; NULL for WAIT_NONE. Lives as long as the program. */
+/* The leaf with the cause of a wait: "[wait: lock]"; NULL for WAIT_NONE. A constant. */
 const struct frame *profile_wait_frame(enum wait w);
-/* A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait: lock]". */
-void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n, struct buf *out);
+/*
+ * A whole stack, root to leaf, ';' between: "[t] worker;main;[l] write;[k] do_syscall_64;[wait:
+ * lock]".
+ */
+void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
+		  struct buf *out);
 
 /* ---- profiles ---- */
 /*
@@ -111,7 +115,7 @@ struct tags {
 };
 
 struct profile_sample {
-	uint32_t stack;			/* index into the batch's stacks; STACK_NONE for none (Total) */
+	uint32_t stack; /* index into the batch's stacks; STACK_NONE for none (Total) */
 	int64_t value;			/* in the event's unit */
 	uint64_t n_samples;		/* how many kernel samples made it */
 	const char *process_comm;	/* Total only */
@@ -123,19 +127,22 @@ struct profile_sample {
 };
 #define STACK_NONE UINT32_MAX
 
-/* The call that a sample was taken in: W3C trace context. Samples differ by it on their way; stores keep it apart. */
+/*
+ * The call in which a sample was taken: W3C trace context. On their way, samples with different
+ * calls stay apart; stores keep the call in a table of its own.
+ */
 struct profile_link {
 	uint8_t trace_id[16], span_id[8];
 };
 
 /*
- * Counts n samples as lost (podflame_samples_dropped_total), of these events (1 << enum event); 0: nobody knows of which.
- * Whose answers tell of them: the reader of profile_samples_lost_each() puts them into a window of the node. What is told
- * otherwise is only counted. reason lives as long as the program; any thread.
+ * Counts n samples of these events (1 << enum event; 0: not known which) as lost:
+ * podflame_samples_dropped_total. The reader of profile_samples_lost_each() puts them into a window
+ * of the node. reason is a constant. On any thread.
  */
 void profile_samples_lost(unsigned event_mask, const char *reason, uint64_t n);
 typedef void samples_lost_fn(unsigned event_mask, const char *reason, uint64_t n, void *arg);
-/* What was lost since the program began, a call for each events and reason. */
+/* Calls fn for each events and reason: the samples lost since the program began. */
 void profile_samples_lost_each(samples_lost_fn *fn, void *arg);
 
 struct loss {
@@ -150,16 +157,19 @@ struct profile {
 	uint64_t start_ns, end_ns;	/* wall time; [k*W, (k+1)*W) */
 	uint64_t period_ns;		/* nominal; 0: none */
 	/*
-	 * Values are estimates: of which share of what happened, in ppm (0: all of it was looked at), and
-	 * one standard error of the sum, in the event's unit.
+	 * Values are estimates: the share of what happened that was looked at, in ppm (0: all of
+	 * it), and one standard error of the sum, in the event's unit.
 	 */
 	uint32_t estimate_ppm;
 	uint64_t estimate_error;
 	const char *app_service;	/* process comm, or "Total" */
 	uint32_t process_id;		/* host PID; 0 for Total and for loss without a process */
 	uint64_t process_start_ns;	/* wall time; 0: not known */
-	struct tags tags;		/* pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type,
-					   container, container_id, image, container_pid, k8s.label.X */
+	/*
+	 * pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type, container, container_id,
+	 * image, container_pid, k8s.label.X
+	 */
+	struct tags tags;
 	struct profile_sample *samples;
 	size_t n_samples, cap_samples;
 	struct loss *losses;		/* a profile may have losses and no samples */
@@ -176,31 +186,41 @@ struct batch {
 	size_t n_stacks, cap_stacks;
 	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
-	size_t n_skipped;		/* what was read said of more profiles than are here */
+	size_t n_skipped;		/* the input had more profiles than this batch */
 	const char *skipped_for;	/* static: why the first was not taken */
 	struct batch_arena *arena;
 };
 struct batch *profile_batch_new(void);
 struct batch *profile_batch_free(struct batch *b);
 void profile_batch_freep(struct batch **b);
-size_t profile_batch_bytes(const struct batch *b);	/* what its arena holds */
-/* Interned copy, lives as long as the batch; NULL gives NULL. */
+size_t profile_batch_bytes(const struct batch *b);	/* the bytes of its arena */
+/* An interned copy that lives as long as the batch; NULL gives NULL. */
 const char *profile_batch_str(struct batch *b, const char *s);
 const char *profile_batch_strn(struct batch *b, const char *s, size_t n);
-int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n, uint32_t *ret_index);
-/* The same in two steps, for frames that come again and again; the strings are profile_batch_str()'s and their bytes not looked at. */
+int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n,
+			uint32_t *ret_index);
+/*
+ * The same in two steps, for frames that come again and again. The strings come from
+ * profile_batch_str(); their bytes are not compared.
+ */
 const struct frame *profile_batch_frame(struct batch *b, const struct frame *f);
-int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n, uint32_t *ret_index);
+int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
+		   uint32_t *ret_index);
 /* profile_sample.link of a context, made if need be; -E2BIG: BATCH_MAX_LINKS. */
 #define BATCH_MAX_LINKS 65536
 int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
 struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
-void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);	/* copies; replaces */
+/* copies; replaces */
+void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);
 const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
 struct profile_sample *profile_add(struct batch *b, struct profile *p);
-void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n, uint64_t time_ns);
+void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n,
+		  uint64_t time_ns);
 
-/* First 16 bytes of SHA-256 over the '\0'-joined parts: a repeat of the same window has the same id. */
+/*
+ * The first 16 bytes of SHA-256 over the '\0'-joined parts: the same window has the same id when it
+ * is sent again.
+ */
 void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 
 /* pprof (gzip is the caller's business): github.com/google/pprof proto/profile.proto. */

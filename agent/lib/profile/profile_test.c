@@ -253,7 +253,10 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 	return count;
 }
 
-/* Of one name are many: Python's "<module>" of each file, lambdas of one; of one path, programs of many containers. */
+/*
+ * Of one name are many: Python's "<module>" of each file, lambdas of one; of one path, programs of
+ * many containers.
+ */
 static void test_pprof_keeps_places_apart(void **state)
 {
 	enum { MAPPING = 3, LOCATION, FUNCTION };

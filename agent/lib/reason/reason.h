@@ -86,7 +86,8 @@ enum reason_weight {
 	WEIGHT_STATE,	/* a choice, or the state of the pods: reported, nothing is degraded */
 	WEIGHT_MINOR,	/* the target works, but less well than asked for: Degraded */
 	WEIGHT_PROBLEM, /* there are no samples from the node: Degraded */
-	WEIGHT_REFUSED, /* the node does not take the target: Degraded; of all nodes: not Accepted */
+	/* the node does not take the target: Degraded; if no node does: not Accepted */
+	WEIGHT_REFUSED,
 };
 
 /* Whom a reason concerns: the person that can change something about it. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select: which pods a target selects and which of these must not be profiled. Pure. The agent plans with it, and the
- * hub counts with it the pods of nodes that have no agent. The behaviour as text and cases: controller-spec/.
- * Everything is borrowed from the API objects.
+ * select: which pods a target selects, and which of these must not be profiled. Pure functions. The
+ * agent plans with them; the hub uses them to count the pods of nodes without an agent.
+ * controller-spec/ has the behaviour as text and cases. Everything is borrowed from the API
+ * objects.
  */
 #pragma once
 
@@ -11,8 +12,8 @@
 #define SELECT_LABEL "podflame.io/profiling" /* of namespaces and pods, and an annotation of pods */
 
 /*
- * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector with a member that
- * this version does not know matches nothing.
+ * k8s.io/apimachinery labels.Requirement.Matches. NULL matches nothing, {} everything; a selector
+ * with a member that this version does not know matches nothing.
  */
 bool select_selector_matches(const json_t *sel, const json_t *labels);
 
@@ -26,17 +27,16 @@ struct selected {
 	const json_t *ns_labels; /* NULL: none, or not known */
 	const json_t *labels, *annotations;
 };
-/* Whether the node selector takes a node; labels NULL: not known, then only a target without a node selector is right. */
+/*
+ * Whether the node selector selects a node. labels NULL: they are not known; then only a target
+ * without a node selector selects the node.
+ */
 bool select_takes_node(const struct selection *s, const json_t *labels);
 bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels);
 /* Whether the selectors match the pod: its namespace and itself. */
 bool select_matches(const struct selection *s, const struct selected *p);
 
-/*
- * Why a pod that the selectors match must not be profiled all the same: NAMESPACE_DISABLED,
- * NAMESPACE_NOT_OPTED_IN, POD_OPTED_OUT or NONE. opt_in_required: a ClusterProfilingTarget reaches
- * labelled namespaces only.
- */
+/* Why a pod must not be profiled although the selectors match. */
 enum reason select_refusal(const struct selection *s, const struct selected *p,
 			   bool opt_in_required);
 bool select_opted_out(const json_t *labels, const json_t *annotations); /* of a pod */

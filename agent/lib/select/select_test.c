@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the cases in controller-spec/ do not say: what is not known or odd matches nothing. The rest they say (plan_test.c). */
+/*
+ * What the cases in controller-spec/ do not say: what is not known or odd matches nothing. The rest
+ * they say (plan_test.c).
+ */
 #include "lib/select/select.h"
 
 #include <setjmp.h>

@@ -32,7 +32,10 @@ static bool expression_holds(const json_t *e, const json_t *labels)
 	return streq(op, "DoesNotExist") && !label;
 }
 
-/* A member that this version does not know may narrow the selector: such a selector matches nothing. */
+/*
+ * A member that this version does not know may narrow the selector: such a selector matches
+ * nothing.
+ */
 static bool has_only(const json_t *obj, const char *const *words, size_t n)
 {
 	size_t found = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: replays controller-spec/cases/<name>.yaml, each file one test. Short forms are made into API objects.
- * CONTROLLER_SPEC names another folder of cases. Include it once, after cmocka.h.
+ * For tests only: replays controller-spec/cases/<name>.yaml, each file one test. Short forms are
+ * made into API objects. CONTROLLER_SPEC names another folder of cases. Include it once, after
+ * cmocka.h.
  */
 #pragma once
 

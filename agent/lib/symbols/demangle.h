@@ -10,7 +10,7 @@
 #define MANGLED_MAX   4096
 #define DEMANGLED_MAX 16384
 
-/* What became of a name. X(enum, reason in podflame_names_mangled_total) */
+/* The outcome for a name. X(enum, reason in podflame_names_mangled_total) */
 #define DEMANGLE_RESULTS(X)                                                                        \
 	X(OK, NULL)                                                                                \
 	X(UNKNOWN, "unknown")                                                                      \
@@ -26,8 +26,8 @@ enum demangle_result {
 };
 
 /*
- * A name of these beginnings may be mangled; any other is plain. Rust's v0 goes on with a capital
- * letter.
+ * A name with one of these beginnings may be mangled; any other is plain. In Rust's v0 a capital
+ * letter follows.
  */
 static inline bool is_mangled(const char *name)
 {

@@ -12,15 +12,16 @@
 /* The child ends by itself what takes 20 ms of CPU time. */
 #define ANSWER_NS	    (2 * NSEC_PER_SEC)
 #define IMPATIENT_ANSWER_NS (300 * NSEC_PER_MSEC)
-#define PAUSE_NS	    (3 * NSEC_PER_SEC) /* of an impatient one, after two timeouts in a row */
-#define RETRY_NS	    (10 * NSEC_PER_SEC)	 /* after a child that could not be started */
-#define FILE_PAUSE_NS	    (10 * NSEC_PER_SEC)	 /* after a file's first timeout */
-#define FILE_PAUSE_MAX_NS   (640 * NSEC_PER_SEC) /* then twice as long each time */
-#define CALM_NS		    NSEC_PER_SEC /* a child that lived so long is no sign of an attack */
-#define SLOW_NAME_NS	    (NSEC_PER_MSEC / 10)
-#define SLOW_NAMES_NS	    (200 * NSEC_PER_MSEC)
-#define SLOW_FILE_NS	    (300 * NSEC_PER_SEC)
-#define FORGIVEN_PART	    500 /* of the time that passes: 2 ms each second */
+/* of an impatient one, after two timeouts in a row */
+#define PAUSE_NS	  (3 * NSEC_PER_SEC)
+#define RETRY_NS	  (10 * NSEC_PER_SEC)  /* after a child that could not be started */
+#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)  /* after a file's first timeout */
+#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* then twice as long each time */
+#define CALM_NS		  NSEC_PER_SEC /* a child that lived so long is no sign of an attack */
+#define SLOW_NAME_NS	  (NSEC_PER_MSEC / 10)
+#define SLOW_NAMES_NS	  (200 * NSEC_PER_MSEC)
+#define SLOW_FILE_NS	  (300 * NSEC_PER_SEC)
+#define FORGIVEN_PART	  500 /* of the time that passes: 2 ms each second */
 
 struct demangler {
 	pthread_mutex_t lock; /* of the callers' struct name_cost, too */

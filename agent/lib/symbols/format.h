@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of an index: header, then the sections in the order of INDEX_SECTIONS, each an
- * array of its type, then strings; nothing else. Included by the reader and by the writer (node/parse).
+ * The bytes of an index: the header, then the sections in the order of INDEX_SECTIONS, each an
+ * array of its type, then strings, and nothing else. The reader and the writer (node/parse) include
+ * this file.
  */
 #pragma once
 
@@ -31,8 +32,8 @@ struct index_inline_range { /* sorted, disjoint: the innermost inlined function 
 };
 struct index_inline_node { /* one inlining: a function inlined at one place */
 	uint32_t name, file, line;
-	uint32_t
-		parent; /* the inlining around it + 1, always an earlier one; 0: the symbol itself */
+	/* the inlining around it + 1, always an earlier one; 0: the symbol itself */
+	uint32_t parent;
 };
 struct index_wanted {
 	uint64_t dwo_id;

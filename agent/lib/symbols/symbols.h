@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symbols: what is known of one ELF file, as an index: functions, inlined functions, unwind
- * tables. The parse child of the node writes it from a hostile file; the reader here checks every
- * bound once. The hub reads the same bytes of uploaded files.
+ * symbols: the index of one ELF file: functions, inlined functions, unwind tables. The parse child
+ * of the node writes it from a hostile file; the reader here checks every bound once. The hub reads
+ * the same bytes of uploaded files.
  */
 #pragma once
 
@@ -13,22 +13,26 @@
 struct elf_index;			/* immutable, reference counted, mmapped */
 struct elf_index *elf_index_ref(struct elf_index *i);
 struct elf_index *elf_index_unref(struct elf_index *i);
-/* Reads a child's answer; refuses (-EBADMSG) whatever is not consistent. Takes fd, which is sealed. */
+/* Reads a child's answer, and refuses (-EBADMSG) an inconsistent one. Takes fd, which is sealed. */
 int elf_index_open(int memfd, struct elf_index **ret);
 /* The same of bytes that the caller keeps until the last unref has called release(arg). */
 int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), void *arg,
 		     struct elf_index **ret);
 size_t elf_index_bytes(const struct elf_index *i);
-const void *elf_index_data(const struct elf_index *i);	/* elf_index_bytes of them: to store or to send */
+/* elf_index_bytes() bytes, to store or to send. */
+const void *elf_index_data(const struct elf_index *i);
 const char *elf_index_build_id(const struct elf_index *i);	/* hex, "" if none */
 /* Same bytes: files may share an index only then; a build id alone can be forged. */
 bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
 /* File offset -> ELF virtual address by the PT_LOAD headers; -ENOENT outside of all. */
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
-/* Of the first byte of an executable mapping: its segment may begin inside that page, behind another's end. */
+/*
+ * For the first byte of an executable mapping: its segment may begin inside that page, behind the
+ * end of another one.
+ */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address);
-/* The executable segments, from 0; false: there are no more. */
+/* The k-th executable segment, from 0; false: there is none. */
 struct elf_text {
 	uint64_t address, offset, bytes;	/* bytes: of the file */
 };
@@ -58,13 +62,19 @@ struct elf_inline {
 	uint32_t line;			/* 0: not known */
 };
 #define ELF_INLINES_MAX 64
-/* Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. The symbol is around them. */
-size_t elf_index_inlines(const struct elf_index *i, uint64_t address, struct elf_inline ret[ELF_INLINES_MAX]);
+/*
+ * Innermost first, at most ELF_INLINES_MAX; 0: nothing is inlined there. They do not include the
+ * symbol around them.
+ */
+size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
+			 struct elf_inline ret[ELF_INLINES_MAX]);
 
 /* ---- marks: what the parser was asked to find (parser_config.marks) ---- */
 struct elf_mark {
-	const char *name;		/* of the symbol; of a text the pattern as it was asked for, '"' first */
-	uint64_t address, size;		/* ELF virtual address; a thread-local symbol's: its offset in the TLS image */
+	/* name of the symbol; for a text the pattern that was asked for, '"' first */
+	const char *name;
+	/* ELF virtual address; a thread-local symbol's: its offset in the TLS image */
+	uint64_t address, size;
 	bool thread_local;
 };
 size_t elf_index_n_marks(const struct elf_index *i);
@@ -91,18 +101,24 @@ void elf_index_tables(const struct elf_index *i, struct elf_tables *ret);
 /* ---- what the file says of itself ---- */
 enum elf_index_flag {
 	ELF_INDEX_GO = 1 << 0,			/* names and rows come from .gopclntab */
-	ELF_INDEX_HAS_DWARF = 1 << 1,		/* .debug_info of its own: a debug index is worth asking for */
-	ELF_INDEX_DEBUG = 1 << 2,		/* this is the debug index: symbols and inlined functions, no tables */
-	ELF_INDEX_NO_UNWIND = 1 << 3,		/* neither .eh_frame nor .debug_frame nor .gopclntab */
-	ELF_INDEX_UNWIND_CUT = 1 << 4,		/* tables are not complete: limits, or damage on the way */
-	ELF_INDEX_DWARF_CUT = 1 << 5,		/* inlined functions are not complete: limits, time, or damage */
+	/* the file has .debug_info: ask for a debug index */
+	ELF_INDEX_HAS_DWARF = 1 << 1,
+	/* this is the debug index: symbols and inlined functions, no tables */
+	ELF_INDEX_DEBUG = 1 << 2,
+	ELF_INDEX_NO_UNWIND = 1 << 3, /* neither .eh_frame nor .debug_frame nor .gopclntab */
+	ELF_INDEX_UNWIND_CUT = 1 << 4, /* tables are not complete: a limit, or damage */
+	/* inlined functions are not complete: a limit, time, or damage */
+	ELF_INDEX_DWARF_CUT = 1 << 5,
 	ELF_INDEX_DWO = 1 << 6,			/* split DWARF: elf_index_wanted says which files */
 	ELF_INDEX_DWP = 1 << 7,			/* a .dwp package: not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata: damage, or over a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* more marks than a limit */
-	ELF_INDEX_NATIVE_IMAGE = 1 << 14,	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
-	ELF_INDEX_CODE_CUT = 1 << 15,		/* more code without call frame information than is followed */
-	ELF_INDEX_BUILD_ID_CUT = 1 << 10,	/* the build id is longer than a limit: it has none */
+	/* GraalVM's: compiled ahead of time, with a Java heap in the file */
+	ELF_INDEX_NATIVE_IMAGE = 1 << 14,
+	/* it has more code without call frame information than the parse child follows */
+	ELF_INDEX_CODE_CUT = 1 << 15,
+	/* the build id is longer than the limit, so the index has none */
+	ELF_INDEX_BUILD_ID_CUT = 1 << 10,
 	/* A compressed section was not read: of an unknown kind, damaged, over a limit. */
 	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,
 	ELF_INDEX_COMPRESSED_DAMAGED = 1 << 12,
@@ -110,7 +126,9 @@ enum elf_index_flag {
 	ELF_INDEX_COMPRESSED = 7 << 11,		/* any of the three */
 };
 unsigned elf_index_flags(const struct elf_index *i);
-/* What users shall know that it lacks: a word for counters, a text for people. Both are constants. */
+/*
+ * What the index lacks, for users: a word for counters and a text for people. Both are constants.
+ */
 struct elf_lack {
 	const char *word, *text;
 };
@@ -129,7 +147,7 @@ size_t elf_index_n_wanted(const struct elf_index *i);
 struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
 
 /* ---- text ---- */
-/* Valid UTF-8 without control characters, '?' for what was not; a new string. */
+/* A new string: valid UTF-8 without control characters, with '?' in the place of invalid ones. */
 char *elf_text_clean(const char *s);
 /*
  * Names as they are shown. Mangled ones (C++ of the Itanium ABI, Rust legacy and v0) are made
@@ -137,29 +155,30 @@ char *elf_text_clean(const char *s);
  */
 struct demangler;
 /*
- * self_exe: executed as the child; NULL: /proc/self/exe. impatient: callers hold a lock that others
- * need, or are what others wait for.
+ * self_exe: the program to execute as the child; NULL: /proc/self/exe. impatient: its callers hold
+ * a lock that others need, or others wait for them.
  */
 struct demangler *elf_demangler_new(const char *self_exe, bool impatient);
 struct demangler *elf_demangler_free(struct demangler *d);
-/* What the names of one file have cost so far, all 0 at first. The demangler's lock guards it. */
+/* The cost of the names of one file so far; all 0 at first. The demangler's lock guards it. */
 struct name_cost {
-	uint64_t spent_ns;	/* CPU time, of names that take long, less what is forgiven */
+	uint64_t spent_ns;	/* CPU time of slow names, less the part that is forgiven */
 	uint64_t forgiven_at_ns;	/* these are of CLOCK_MONOTONIC */
 	uint64_t slow_until_ns;	/* its names took too long: they stay mangled until then */
 	uint64_t next_ns;	/* the pause after a timeout ends */
 	uint64_t pause_ns;	/* how long it is */
 };
 /*
- * The name, demangled where it was mangled, and clean; a new string. Blocks for microseconds, as a
- * rule. Where a child does not start, answer or end in time, an impatient demangler blocks for about
- * 0.6 s; where two answers in a row are late, it then asks no child for 3 s. Another one blocks for
- * up to half a minute.
- * Past a limit of CPU time that slow names of a file take, all further names of the file stay
- * mangled for a while. So they do where one name made two children die, and where a child did not
- * answer. podflame_names_mangled_total counts, by reason, each name that stays mangled.
- * *ret_again_ns: from then on (CLOCK_MONOTONIC) the same name may become readable, since it may not
- * be the name that failed; 0: the text is final.
+ * Returns a new string: the name, demangled if it was mangled, and clean. It usually blocks for
+ * microseconds. If a child does not start, answer or end in time, an impatient demangler blocks for
+ * about 0.6 s; after two late answers in a row it asks no child for 3 s. Another demangler blocks
+ * for up to half a minute.
+ *
+ * If the slow names of a file take more than a limit of CPU time, all further names of the file
+ * stay mangled for a while; likewise if two children die at one name, or a child does not answer.
+ * podflame_names_mangled_total counts by reason each name that stays mangled. *ret_again_ns: the
+ * time (CLOCK_MONOTONIC) from which the same name may become readable, because another name may
+ * have failed; 0: the text is final.
  */
 char *elf_demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns);

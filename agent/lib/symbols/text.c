@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and paths of pods hold any bytes; what leaves this module is text that JSON and protobuf take. */
+/*
+ * Names and paths of pods hold any bytes; what leaves this module is text that JSON and protobuf
+ * take.
+ */
 #include "lib/symbols/symbols.h"
 
 #include <stdlib.h>

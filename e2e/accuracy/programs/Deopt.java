@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Deopt: Java: code that does not stay: each round loads its classes anew, has them compiled for the one subclass
-// that there is, and then loads another one, which makes what was compiled void while it runs. Classes and code are
-// unloaded and their memory is used again. Its protocol is burn.h's. From JDK 8 on.
+// Deopt: Java: code that does not stay: each round loads its classes anew, has them compiled for
+// the one subclass that there is, and then loads another one, which makes what was compiled void
+// while it runs. Classes and code are unloaded and their memory is used again. Its protocol is
+// burn.h's. From JDK 8 on.
 
 import java.io.ByteArrayOutputStream;
 import java.io.FileWriter;

@@ -106,7 +106,8 @@ public class Exact {
         told.println("off-cpu " + name + " " + sum / 1000 + " " + cause);
     }
 
-    // Of what a thread has of its heap in advance, a sample may stand for other's bytes: there is to be much of each.
+    // Of what a thread has of its heap in advance, a sample may stand for other's bytes: there is
+    // to be much of each.
     static void allocates(String name, Step f, long bytes) throws Exception {
         int times = (int) (rounds * 1_000_000L / bytes) + 1;
         for (int i = 0; i < times; i++) f.run();

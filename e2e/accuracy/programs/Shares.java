@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Shares: Java: loops, recursion, inlined methods, exceptions, lambdas, native methods, stubs, garbage, a second
-// thread. Its protocol is burn.h's. From JDK 8 on.
+// Shares: Java: loops, recursion, inlined methods, exceptions, lambdas, native methods, stubs,
+// garbage, a second thread. Its protocol is burn.h's. From JDK 8 on.
 
 import java.io.FileWriter;
 import java.io.IOException;
@@ -50,7 +50,8 @@ public class Shares {
         return x;
     }
 
-    // The compilers are told not to inline this one, so the two that call it are seen whatever they did with them.
+    // The compilers are told not to inline this one, so the two that call it are seen whatever they
+    // did with them.
     static long notInlined(long n) {
         long x = n | 1;
         for (; n > 0; n--)
@@ -148,7 +149,8 @@ public class Shares {
 
     public static void main(String[] args) throws IOException, InterruptedException {
         long budget = (long) (Double.parseDouble(args[1]) * 1e9);
-        long scale = args.length > 2 ? Long.parseLong(args[2]) : 1;     // interpreted code takes longer
+        // interpreted code takes longer
+        long scale = args.length > 2 ? Long.parseLong(args[2]) : 1;
         Dice dice = new Dice(System.nanoTime());
         for (int i = 0; i < INPUT.length; i++)
             INPUT[i] = (byte) (dice.below(16) * dice.below(16));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Virtual: Java: virtual threads on one carrier: some that never wait, and some that sleep and go on: their frames are
-// copied to the heap, and come back one by one as they are returned to, so most of them are not on the stack.
-// Its protocol is burn.h's. From JDK 21 on. The CPU clock is the carrier's: virtual threads have none.
+// Virtual: Java: virtual threads on one carrier: some that never wait, and some that sleep and go
+// on: their frames are copied to the heap, and come back one by one as they are returned to, so
+// most of them are not on the stack. Its protocol is burn.h's. From JDK 21 on. The CPU clock is the
+// carrier's: virtual threads have none.
 
 import java.io.FileWriter;
 import java.io.IOException;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * burn: what every known-answer program in C and C++ does. Says "ready", waits for a byte on standard
- * input, burns CPU until the seconds of its second argument are used up, and appends what each of its
- * functions had, by the thread's CPU clock, to the file of its first: "NAME nanoseconds" a line, "total" last.
- * Then says "done" and waits for the end of its input. Steps are drawn by chance, so that no rhythm meets the sampler's.
+ * burn: what every known-answer program in C and C++ does. Says "ready", waits for a byte on
+ * standard input, burns CPU until the seconds of its second argument are used up, and appends what
+ * each of its functions had, by the thread's CPU clock, to the file of its first: "NAME
+ * nanoseconds" a line, "total" last. Then says "done" and waits for the end of its input. Steps are
+ * drawn by chance, so that no rhythm meets the sampler's.
  */
 #pragma once
 
@@ -49,7 +50,10 @@ static inline uint64_t burn_clock(clockid_t id)
 		(share).ns += THREAD_NS() - burn_t;                                                \
 	} while (0)
 
-/* n steps of about a nanosecond, in the function that says it; each a little different, or gcc would merge functions. */
+/*
+ * n steps of about a nanosecond, in the function that says it; each a little different, or gcc
+ * would merge functions.
+ */
 #define SPIN(n)                                                                                    \
 	do {                                                                                       \
 		uint64_t burn_x = burn_sink | 1;                                                   \

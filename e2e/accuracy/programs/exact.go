@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// exact: in Go: threads' waits in system calls, allocations of whole size classes. Its protocol is exact.h's; before "ready"
-// it tells the port of its own heap profile, which has each allocation in it.
+// exact: in Go: threads' waits in system calls, allocations of whole size classes. Its protocol is
+// exact.h's; before "ready" it tells the port of its own heap profile, which has each allocation in
+// it.
 package main
 
 import (

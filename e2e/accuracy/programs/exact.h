@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exact: what the programs of exact.py in C and C++ share. PROGRAM TOLD ROUNDS prints "ready", waits for a line, runs each
- * of its functions so often, writes what is known of them to TOLD, prints "done" and waits for the end of its input.
- * A line of TOLD: EVENT FUNCTION SUM [CAUSE]: microseconds off the CPU, or bytes.
+ * exact: what the programs of exact.py in C and C++ share. PROGRAM TOLD ROUNDS prints "ready",
+ * waits for a line, runs each of its functions so often, writes what is known of them to TOLD,
+ * prints "done" and waits for the end of its input. A line of TOLD: EVENT FUNCTION SUM [CAUSE]:
+ * microseconds off the CPU, or bytes.
  */
 #pragma once
 
@@ -67,7 +68,10 @@ static void *helps(void *arg)
 	return arg;
 }
 
-/* l: the lock is held for a while now; f: what is given is freed; p, s: there will be a byte in the pipe, the socket */
+/*
+ * l: the lock is held for a while now; f: what is given is freed; p, s: there will be a byte in the
+ * pipe, the socket
+ */
 static void ask(char what)
 {
 	char c;

@@ -116,7 +116,9 @@ def allocates(f, size, keeps=0):
         f()
         n_kept += bool(keeps)
     told.append(f"mem-alloc {f.__name__} {size * rounds}")
-    if size > 512:      # of smaller ones mem-inuse sees nothing where the interpreter has pymalloc's code in its functions
+    # of smaller ones mem-inuse sees nothing where the interpreter has pymalloc's code in its
+    # functions
+    if size > 512:
         told.append(f"mem-inuse {f.__name__} {keeps * rounds}")
 
 

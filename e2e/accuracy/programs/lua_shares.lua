@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Shares: Lua 5.1 to 5.4: recursion, methods, upvalues, tail calls, metamethods, iterators, coroutines, callbacks from C,
--- errors. Its protocol is burn.h's; and its stacks, as its own debug.traceback tells them, go to the file TOLD.stacks:
--- NAME, a frame that only this share has, and the chain (programs.py).
+-- Shares: Lua 5.1 to 5.4: recursion, methods, upvalues, tail calls, metamethods, iterators,
+-- coroutines, callbacks from C, errors. Its protocol is burn.h's; and its stacks, as its own
+-- debug.traceback tells them, go to the file TOLD.stacks: NAME, a frame that only this share has,
+-- and the chain (programs.py).
 
 local told, seconds = arg[1], tonumber(arg[2])
 local telling = {}          -- not nil: leaves tell their stacks into it

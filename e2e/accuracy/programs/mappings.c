@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mappings: the program's own file, mapped executable 4,000 times more; runs in copies here and there. */
+/*
+ * mappings: the program's own file, mapped executable 4,000 times more; runs in copies here and
+ * there.
+ */
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>

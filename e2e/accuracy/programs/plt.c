@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plt: calls into a library of nothing, so that much of the time is the PLT's. Its own library with -DLIBRARY. */
+/*
+ * plt: calls into a library of nothing, so that much of the time is the PLT's. Its own library with
+ * -DLIBRARY.
+ */
 #include "burn.h"
 
 #ifdef LIBRARY

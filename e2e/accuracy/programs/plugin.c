@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin: a library that is opened after sampling has begun; it calls back. Its own library with -DLIBRARY. */
+/*
+ * plugin: a library that is opened after sampling has begun; it calls back. Its own library with
+ * -DLIBRARY.
+ */
 #include <dlfcn.h>
 
 #include "burn.h"

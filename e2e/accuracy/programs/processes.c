@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* processes: a child of fork() that goes on in the same program, one of vfork() on its parent's stack, and exec. */
+/*
+ * processes: a child of fork() that goes on in the same program, one of vfork() on its parent's
+ * stack, and exec.
+ */
 #include <sys/wait.h>
 
 #include "burn.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// shares: Go: a leaf without a frame, recursion, an inlined function, goroutines, work that makes garbage.
-// Its protocol is burn.h's. Goroutines that measure themselves are locked to their threads.
+// shares: Go: a leaf without a frame, recursion, an inlined function, goroutines, work that makes
+// garbage. Its protocol is burn.h's. Goroutines that measure themselves are locked to their
+// threads.
 package main
 
 import (

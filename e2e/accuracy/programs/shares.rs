@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shares: Rust: a generic function, a closure behind a pointer, recursion, an inlined function, a thread.
-// Its protocol is burn.h's.
+// shares: Rust: a generic function, a closure behind a pointer, recursion, an inlined function, a
+// thread. Its protocol is burn.h's.
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 

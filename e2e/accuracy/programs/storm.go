@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Allocates as a server does, objects of some sizes that die young. storm [MS [profile]]: prints each MS milliseconds
-// "rate OBJECTS_A_CPU_SECOND OBJECTS CPU_NS", the last two since it began. The linker turns Go's own heap profile off in
-// programs that never ask for it; this one does where it is built with storm_profile.go.
+// Allocates as a server does, objects of some sizes that die young. storm [MS [profile]]: prints
+// each MS milliseconds "rate OBJECTS_A_CPU_SECOND OBJECTS CPU_NS", the last two since it began. The
+// linker turns Go's own heap profile off in programs that never ask for it; this one does where it
+// is built with storm_profile.go.
 package main
 
 import (

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vdso: asks for the time of day again and again, which the kernel's page in the process answers. */
+/*
+ * vdso: asks for the time of day again and again, which the kernel's page in the process answers.
+ */
 #include "burn.h"
 
 static ALONE void asks(uint64_t n)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls in Go, instrumented with OpenTelemetry: two workers serve calls of three traces, in shares of 50, 30 and
-// 20 %, and work a fifth of the time outside of any. A span processor gives the span's ids to the goroutine as labels
-// of runtime/pprof, as Grafana's otel-profiling-go does. Says at the end how much CPU time each trace and each span
-// really had, by the clock of the thread.
+// Calls in Go, instrumented with OpenTelemetry: two workers serve calls of three traces, in shares
+// of 50, 30 and 20 %, and work a fifth of the time outside of any. A span processor gives the
+// span's ids to the goroutine as labels of runtime/pprof, as Grafana's otel-profiling-go does. Says
+// at the end how much CPU time each trace and each span really had, by the clock of the thread.
 package main
 
 import (

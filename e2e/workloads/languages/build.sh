@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT.tar: a JVM (jlink's, of Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships them (stripped, without frame
-# pointers), and a program with known shares for each but Perl, as the image localhost/podflame-languages:1.
+# build.sh OUT.tar: a JVM (jlink's, of Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships
+# them (stripped, without frame pointers), and a program with known shares for each but Perl, as the
+# image localhost/podflame-languages:1.
 set -euo pipefail
 out=$(realpath -m "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Three functions that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is drawn by chance.
+-- Three functions that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is
+-- drawn by chance.
 local function burn(time)
     local stop, n = os.clock() + time, 0
     while os.clock() < stop do

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Known answer in Lua: it waits for a byte of its input, 25 ms each (fed.py), and allocates; prints the lines of waits.c.
--- A string that is repeated is made twice: in a buffer, and from that.
+-- Known answer in Lua: it waits for a byte of its input, 25 ms each (fed.py), and allocates; prints
+-- the lines of waits.c. A string that is repeated is made twice: in a buffer, and from that.
 local size = 65536
 local escaped
 local schedstat = io.open("/proc/self/schedstat")

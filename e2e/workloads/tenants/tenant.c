@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tenant K WORK AMOUNT [OTHER DIR DIR_OF_OTHER]: what runs in a container that a test made. All that it does it does below the
- * function tenant_K, so that each of its stacks says whose it is. With -DALIEN the functions are called alien_K, and lie at
- * the same addresses. WORK: burn, mix (CPU, sleep, memory; AMOUNT: milliseconds of CPU, 0: for ever), storm (AMOUNT processes),
- * hop (as mix's AMOUNT, by turns in its own cgroup and, below tenant_OTHER, in the other one).
+ * tenant K WORK AMOUNT [OTHER DIR DIR_OF_OTHER]: what runs in a container that a test made. All
+ * that it does it does below the function tenant_K, so that each of its stacks says whose it is.
+ * With -DALIEN the functions are called alien_K, and lie at the same addresses. WORK: burn, mix
+ * (CPU, sleep, memory; AMOUNT: milliseconds of CPU, 0: for ever), storm (AMOUNT processes), hop (as
+ * mix's AMOUNT, by turns in its own cgroup and, below tenant_OTHER, in the other one).
  */
 #include <fcntl.h>
 #include <stdio.h>
