@@ -600,7 +600,7 @@ const tests = {
     await page.waitForSelector('#sign-in[open]');
     await page.fill('#token', 'schlüssel');
     await page.keyboard.press('Enter');
-    await until(async () => (await page.textContent('#sign-in-why')).startsWith('that is no token'));
+    await until(async () => (await page.textContent('#sign-in-why')).startsWith('this is not a token'));
     await page.fill('#token', ' abc ');
     await page.keyboard.press('Enter');
     await tableIs(page, 'f');
