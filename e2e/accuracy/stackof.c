@@ -136,12 +136,12 @@ static int load_tables(uint32_t pid)
 	struct unwind *u = NULL;
 	struct elf_index **indexes;
 	bool again;
-	uint64_t start_ns;
+	struct process_id id = {.tgid = pid};
 	bool *pending;
-	int e = proc_start_boottime(pid, &start_ns);
+	int e = proc_start_boottime(pid, &id.start_boottime_ns);
 
 	if (!e)
-		e = proc_mappings_read(pid, start_ns, 0, &maps);
+		e = proc_mappings_read(id, 0, &maps);
 	if (!e)
 		e = files_new(&config, &files);
 	if (!e)
