@@ -38,7 +38,8 @@
 #define assert_se(expression)                                                                      \
 	(__builtin_expect(!!(expression), 1) ? (void)0                                             \
 					     : assert_failed(#expression, __FILE__, __LINE__))
-void assert_failed(const char *expression, const char *file, int line) __attribute__((noreturn, cold));
+void assert_failed(const char *expression, const char *file, int line)
+	__attribute__((noreturn, cold));
 
 /* ---- memory: abort on failure ------------------------------------------- */
 
