@@ -55,7 +55,7 @@ its_own() { # CONTAINER FUNCTION...
     for f in "${@:2}"; do grep -qxF "$f" "$W/names" || return 1; done
 }
 wait_check 180 "the agents by name: the drain, the fold, the loop" its_own agent thread_main drain_run pipeline_windows_fold loop_run
-wait_check 180 "the hub by name: the loop, the writer" its_own hub thread_main loop_run request_run sqlite_write
+wait_check 180 "the hub by name: the loop, the writer" its_own hub thread_main loop_run request_run store_sqlite_write
 all_seen() { [[ "$(condition podflame-system itself Degraded)" != True* ]]; }
 check "... and there is nothing of them that cannot be seen" all_seen
 k -n podflame-system delete profilingtarget itself >/dev/null
