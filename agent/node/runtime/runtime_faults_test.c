@@ -188,7 +188,6 @@ static int listen_anew(int fd)
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 
 	closep(&fd);
-	asked_to_listen = 0;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	snprintf(a.sun_path, sizeof(a.sun_path), "/tmp/.java_pid%d", getpid());
 	unlink(a.sun_path);
@@ -228,8 +227,10 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		if (asked_to_listen)
+		/* As HotSpot does: a signal of the attempt before may come late, and changes nothing. */
+		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
+		asked_to_listen = 0;
 	}
 }
 
