@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * x86-64 instructions: two letters an opcode say what follows it and which operand it writes.
- * Hostile bytes are decoded as far as they go; nothing past the end is read.
+ * This file decodes one x86-64 instruction. For each opcode, one letter in a table says which bytes
+ * follow it, and another says which operand it writes. Bytes may be hostile: the decoder never
+ * reads beyond their end.
  */
 #include "node/insn/insn.h"
 
 /*
- * What follows: '-' no such instruction, '.' nothing, 'b' 8 bits, 'w' 16, 'z' 16 or 32, 'v' up to 64,
- * 'e' enter's 24, 'o' an address; 'm' modrm, 'B' 'Z' modrm and then b or z; 'j' 'J' a jump's 8 or 32.
- * Prefixes and escapes are read before: '-'.
+ * The bytes that follow an opcode:
+ * - '-' there is no such instruction, or the byte is a prefix or an escape, which is read before
+ * - '.' none; 'b' 8 bits; 'w' 16; 'z' 16 or 32; 'v' up to 64; 'e' the 24 of enter; 'o' an address
+ * - 'm' modrm; 'B' and 'Z' modrm and then b or z; 'j' and 'J' a jump's 8 or 32 bits
  */
 static const char one_layout[] = "mmmmbz--mmmmbz--" /* 00 */
 				 "mmmmbz--mmmmbz--"
@@ -26,8 +28,11 @@ static const char one_layout[] = "mmmmbz--mmmmbz--" /* 00 */
 				 "mmmm---.mmmmmmmm"
 				 "jjjjbbbbJJ-j...."
 				 "-.--..mm......mm";
-/* What is written: 'r' modrm's register, 'm' its register or memory, '2' both, 'o' the opcode's. Upper case
- * (and '3' for '2'): 8 bits, where 4 to 7 are ah to bh without REX. */
+/*
+ * The operand that is written: 'r' the register in modrm's reg; 'm' the register or memory in
+ * modrm's rm; '2' both; 'o' the register in the opcode. Upper case (and '3' for '2') means 8 bits:
+ * there, without REX, 4 to 7 are ah to bh.
+ */
 static const char one_written[] = "MmRr    MmRr    " /* 00 */
 				  "MmRr    MmRr    "
 				  "MmRr    MmRr    "
@@ -109,7 +114,7 @@ static int64_t take_signed(struct reader *r, unsigned n)
 
 /* ---- parts of an instruction ---- */
 
-/* The first byte behind the legacy prefixes and REX. */
+/* Returns the first byte after the legacy prefixes and REX. */
 static uint8_t take_prefixes(struct reader *r, struct insn *i)
 {
 	for (;;) {
@@ -153,7 +158,7 @@ static uint8_t take_prefixes(struct reader *r, struct insn *i)
 	}
 }
 
-/* VEX, EVEX: the bits of REX are there inverted. */
+/* VEX and EVEX hold the bits of REX inverted. */
 static void take_vex(struct reader *r, struct insn *i, uint8_t escape)
 {
 	uint8_t a = take(r), b = escape == 0xc5 ? a : take(r);
@@ -235,7 +240,7 @@ static void take_modrm(struct reader *r, struct insn *i)
 	i->mod = modrm >> 6;
 	i->reg = (modrm >> 3 & 7) | (i->rex & 4) << 1;
 	i->rm = rm | (i->rex & 1) << 3;
-	/* mov of control and debug registers has registers only, whatever it says. */
+	/* A mov of control and debug registers has registers only, whatever mod says. */
 	if (i->mod == 3 || (i->map == INSN_0F && (i->opcode & 0xfc) == 0x20))
 		return;
 	i->base = i->rm;
@@ -281,12 +286,12 @@ static void take_immediate(struct reader *r, struct insn *i, char what)
 	case 'o':
 		n = i->address32 ? 4 : 8;
 		break;
-	case 'J': /* with 66: 16 bits on some processors */
+	case 'J': /* with prefix 66, some processors read 16 bits */
 		r->bad |= z == 2;
 		n = 4;
 		break;
 	}
-	/* test is the one of its group that has an immediate. */
+	/* In its group, only test has an immediate. */
 	if (i->map == INSN_ONE && (i->opcode & 0xfe) == 0xf6 && (i->reg & 7) < 2)
 		n = i->opcode == 0xf6 ? 1 : z;
 	i->immediate = take_signed(r, n);

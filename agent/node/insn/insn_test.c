@@ -13,8 +13,11 @@
 
 #define LIBRARIES "/usr/lib/x86_64-linux-gnu/"
 
-/* What objdump has no instruction for (tables between functions), and two things that it sees otherwise:
- * fwait and what follows as one, and a jump of 16 bits, which processors disagree on. */
+/*
+ * Bytes for which objdump has no instruction (tables between functions), and two things that it
+ * reads differently: fwait and the next instruction as one, and a jump of 16 bits, on which
+ * processors disagree.
+ */
 static bool is_data(const char *text)
 {
 	static const char *const words[] = {"(bad)", "rex", ".byte", "jmpw", "callw"};
