@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Makes, orders and frees drains, and finds what they hold by hash. */
+/*
+ * This file creates, sorts and frees drains, and finds their stacks, names and contexts by hash. It
+ * runs no thread and reads nothing from the kernel.
+ */
 #include "node/sample/sample.h"
 
 #include <stddef.h>
@@ -38,7 +41,8 @@ struct drain *drain_free(struct drain *d)
 
 static int by_hash(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b; /* hash is first in all */
+	/* hash is the first member of all three structs */
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
 }
@@ -46,7 +50,7 @@ _Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
 
-/* Returns how many it keeps. */
+/* Returns the number of items that are left. */
 static size_t sort_unique(void *items, size_t n, size_t size)
 {
 	char *base = items;

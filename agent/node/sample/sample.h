@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample: the plain data that node/probe takes from the kernel and that other modules read: samples,
- * their stacks and names, and the processes and cgroups that began or ended. A struct drain holds
- * all that left the kernel since the drain before. node/probe makes drains (probes_drain); the
- * reader of Go's heap profiles makes some, too. node/stack names their frames, and node/fold makes
- * profiles of them. A drain has one owner at a time, on any thread.
+ * sample: the plain data that node/probe takes from the kernel and that other modules read. It
+ * holds samples, their stacks and names, and the processes and cgroups that began or ended. A
+ * struct drain holds all that left the kernel since the drain before.
+ *
+ * node/probe makes drains (probes_drain); the reader of Go's heap profiles also makes some.
+ * node/stack names their frames, and node/fold makes profiles of them. A drain has one owner at a
+ * time, on any thread.
  */
 #pragma once
 
@@ -12,24 +14,26 @@
 
 struct raw_frame {
 	bool kernel;
-	bool no_file;	  /* no file was mapped there */
+	bool no_file;	  /* no file was mapped at the address */
 	uint8_t runtime;  /* enum pf_runtime_kind; 0: a native or kernel frame */
-	uint8_t type;	  /* of a runtime's frame: the runtime's own number, or PF_TYPE_TROUBLE */
-	uint32_t exec_id; /* of user frames: the generation of the process's mappings */
+	/* in a runtime's frame: a number of the runtime's own, or PF_TYPE_TROUBLE */
+	uint8_t type;
+	uint32_t exec_id; /* in a user frame: the generation of the process's mappings */
 	union {
-		uint64_t words[2]; /* of a runtime's frame */
+		uint64_t words[2]; /* in a runtime's frame */
 		struct {
 			/*
-			 * Leaf: the instruction; callers: look up address - 1 (a return address,
-			 * or one more than the instruction that a signal interrupted).
+			 * In the leaf, the address of the instruction. In callers, the reader must
+			 * look up address - 1: it is a return address, or one more than the address
+			 * of the instruction that a signal interrupted.
 			 */
 			uint64_t address;
-			uint64_t file_offset; /* of the same, in the file that `tag` names */
+			uint64_t file_offset; /* the same place in the file that `tag` names */
 		};
 	};
 	/*
-	 * The file that was mapped there; 0: no_file, or the kernel's part did not look;
-	 * PF_TAG_UNKNOWN: it could not see the file.
+	 * The file that was mapped at the address. 0: no_file, or the BPF program did not look.
+	 * PF_TAG_UNKNOWN: the BPF program could not see the file.
 	 */
 	uint64_t tag;
 };
@@ -37,63 +41,71 @@ struct raw_stack {
 	uint64_t hash;
 	const struct raw_frame *frames; /* leaf first */
 	size_t n;
-	/* NULL: the stack is complete; else why it ends here, a text of PF_STACK_ENDS: "read". */
+	/*
+	 * NULL: the stack is complete. Else why it ends here, a text of PF_STACK_ENDS such as
+	 * "read".
+	 */
 	const char *end_reason;
 };
 struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
 };
-/* The call that a sample was taken in: docs/trace-context.md. */
+/* The call (trace and span) during which a sample was taken: docs/trace-context.md. */
 struct raw_context {
 	uint64_t hash;
 	struct profile_link link;
 };
 struct raw_sample {
 	enum event event;
-	/* names, ustack, kstack: hashes of the drain's names and stacks */
+	/* names, ustack and kstack are hashes of the drain's names and stacks. */
 	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
 	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: samples of all CPUs */
-	enum wait wait;			      /* of off-cpu */
+	enum wait wait;			      /* in samples of off-cpu */
 	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
-	uint64_t oldest_ns;		      /* of mem-inuse: its stack may be so old */
-	uint64_t ctx;			      /* hash of its struct raw_context; 0: it has none */
-	const struct profile_link
-		*link; /* of ctx, in the drain; NULL: the drain has no valid one */
+	/* in samples of mem-inuse: the stack may be as old as this */
+	uint64_t oldest_ns;
+	/* hash of the sample's struct raw_context; 0: it has none */
+	uint64_t ctx;
+	/* the context of ctx in this drain; NULL: the drain has no valid one */
+	const struct profile_link *link;
 };
-/* All samples of all processes whose threads have these names, of a probe_config.total. */
+/*
+ * The sum of all samples of all processes whose threads have these names, for one
+ * probe_config.total.
+ */
 struct raw_total {
 	char leader_comm[16], thread_comm[16];
 	bool main_thread;
 	uint64_t n, value;
 };
 enum raw_proc_what {
-	RAW_PROC_SEEN, /* its first sample, or probes_announce told of it */
+	RAW_PROC_SEEN, /* its first sample came, or probes_announce reported it */
 	RAW_PROC_EXEC,
 	RAW_PROC_EXIT,
-	RAW_PROC_MAPS, /* its executable mappings have changed: they are to be read again */
+	RAW_PROC_MAPS, /* its executable mappings changed: the agent must read them again */
 };
 struct raw_proc {
 	enum raw_proc_what what;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
-	uint32_t stack; /* of this exec: mappings_read_of; 0: not known */
+	uint32_t stack; /* of this exec, as in mappings_read_of; 0: not known */
 	uint64_t start_boottime_ns, cgroup_id, time_ns;
 	char comm[16];
 };
 struct raw_cgroup {
 	uint64_t id, parent_id;
 	bool removed;
-	bool armed; /* made below a selected cgroup, so the kernel selected it at once */
-	char *path; /* relative to the hierarchy's mount, "/..." */
+	bool armed; /* it was made below a selected cgroup, so the kernel selected it at once */
+	char *path; /* relative to the mount point of the hierarchy, "/..." */
 };
-/* Of a process that may end soon: a stack with frames whose names are in the process's memory. */
+/* A stack of a process that may end soon, with frames whose names are in the process's memory. */
 struct raw_young {
 	uint32_t tgid;
 	uint64_t start_boottime_ns;
 	struct raw_stack stack;
-	struct raw_frame *frames; /* of stack */
+	struct raw_frame *frames; /* frames of the stack */
 };
-/* All that left the kernel since the drain before; it owns all that it points to. */
+/* All that left the kernel since the drain before. The drain owns all that it points to. */
 struct drain {
 	struct raw_sample *samples;
 	size_t n_samples;
@@ -109,24 +121,32 @@ struct drain {
 	size_t n_procs; /* in order of time */
 	struct raw_cgroup *cgroups;
 	size_t n_cgroups;
-	struct raw_young *young; /* quick drains have them, too */
+	struct raw_young *young; /* quick drains have these, too */
 	size_t n_young;
 	uint64_t number;	 /* 1, 2, ... */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
-	/* Of that time the machine was suspended; 0: less than half a second, or a quick drain. */
+	/*
+	 * How long the machine was suspended in that time. 0: less than half a second, or a quick
+	 * drain.
+	 */
 	uint64_t asleep_ns;
-	bool tried_again;   /* what works may have changed: probes_support() */
-	struct buf *memory; /* the frames of all stacks */
+	bool tried_again;   /* probes_support() may now give other answers */
+	struct buf *memory; /* holds the frames of all stacks */
 };
 
-/* An empty drain. Its memory takes frame_bytes_max bytes of frames; 0: 1 GiB. */
+/* Returns an empty drain. Its memory takes up to frame_bytes_max bytes of frames; 0: 1 GiB. */
 struct drain *drain_new(size_t frame_bytes_max);
 struct drain *drain_free(struct drain *d);
-/* Sorts stacks, names and contexts by hash, and keeps one of each hash; returns how many it dropped. */
+/*
+ * Sorts stacks, names and contexts by hash, keeps one of each hash, and returns how many it
+ * dropped.
+ */
 size_t drain_sort(struct drain *d);
-/* While memory grows, frames of stacks are offsets into it: this function makes them pointers. */
+/*
+ * While memory grows, each stack's frames are an offset into it. This function makes them pointers.
+ */
 void drain_link_frames(struct drain *d);
-/* After drain_sort. NULL: the drain has none of this hash. */
+/* To be called after drain_sort. NULL: the drain has none of this hash. */
 const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
 const struct raw_context *drain_context(const struct drain *d, uint64_t hash);
