@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which bytes of the chunks are given out: a bit for each granule. Tables are many
- * extents of a few KiB, so first fit leaves little unused.
+ * This file keeps account of the bytes of the chunks: one bit for each granule, set if it is taken.
+ * Tables consist of many extents of a few KiB, so first fit leaves little unused. It writes nothing
+ * to the kernel.
  */
 #include "node/unwind/internal.h"
 
@@ -9,12 +10,12 @@
 
 struct chunk {
 	bool made;
-	uint16_t n_used, longest; /* granules; longest: no free run is longer */
+	uint16_t n_used, longest; /* in granules; no free run is longer than longest */
 	uint64_t used[GRANULES / 64];
 };
 struct space {
 	struct chunk chunks[PF_CHUNKS_MAX];
-	size_t n_made, max, n_seen, n_used; /* n_seen: no chunk from there on is made */
+	size_t n_made, max, n_seen, n_used; /* chunks with numbers from n_seen on were never made */
 };
 
 struct space *unwind_space_new(size_t max_bytes)
@@ -46,7 +47,10 @@ static void mark(struct chunk *c, unsigned first, unsigned n, bool used)
 	c->n_used = used ? c->n_used + n : c->n_used - n;
 }
 
-/* The first run of n free granules; GRANULES when there is none, longest is exact then. */
+/*
+ * Returns the first run of n free granules. GRANULES: there is none; if all granules were looked
+ * at, longest is exact now.
+ */
 static unsigned find_run(struct chunk *c, unsigned n)
 {
 	unsigned longest = 0, run = 0;
@@ -115,7 +119,7 @@ void unwind_space_give(struct space *s, struct extent e)
 	unsigned n = e.bytes / GRANULE_BYTES;
 
 	mark(c, PF_REF_BYTES(e.ref) / GRANULE_BYTES, n, false);
-	c->longest = GRANULES - c->n_used; /* at most: looked at when one that long is wanted */
+	c->longest = GRANULES - c->n_used; /* an upper bound; find_run makes it exact when needed */
 	s->n_used -= n;
 }
 

@@ -116,7 +116,10 @@ static void exec(struct proc *p)
 	p->m.exec_id++;
 }
 
-/* The kernel's table is full: the one that changed longest ago goes, a new exec finds a place, too. */
+/*
+ * The kernel's table is full: the process that changed longest ago is removed. A new exec finds a
+ * place, too.
+ */
 static void processes_make_room(void **state)
 {
 	struct unwind *u = start(64 << 20);
@@ -143,7 +146,10 @@ static void processes_make_room(void **state)
 	free(p);
 }
 
-/* Tables that nobody used may be used again: then, too, the next processes' mappings find a place. */
+/*
+ * Tables of unused files are kept, as they may be used again. Even then the next processes'
+ * mappings find a place.
+ */
 static void tables_used_again_leave_room(void **state)
 {
 	enum { N_MANY = 200 };

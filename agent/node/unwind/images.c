@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The map `images`: from a file's tag to the slots that have the rules of its parts, wherever the
- * file is mapped. So a walk goes at once through a library that comes back, or comes to a process
- * that the agent has not read yet.
+ * This file fills the map `images`: from a file's tag to the slots that have the rules of the
+ * file's parts, wherever the file is mapped. With it a stack walk continues at once through a
+ * library that is mapped again, and in a process that the agent has not yet read.
  */
 #include "node/unwind/internal.h"
 
 struct image {
 	uint64_t tag;
-	const struct file *file; /* whose slots it names; NULL: no file's */
+	const struct file *file; /* the file that owns the slots; NULL: no file does */
 	struct pf_image value;
 	struct image_span runtime; /* the same in each process; end 0: none was found */
-	UT_hash_handle hh;	   /* in order of use: the head was used least recently */
+	UT_hash_handle hh;	   /* in order of use; the head was used least recently */
 };
 
 static void image_free(struct unwind *u, struct image *i)
@@ -61,8 +61,8 @@ static struct image *image_get(struct unwind *u, uint64_t tag)
 }
 
 /*
- * Where the kernel has no room, stacks end in the file with a marker. The next process tries
- * again.
+ * If the kernel has no room, stacks end in the file with a marker. The agent tries again with the
+ * next process that has the file.
  */
 static void set(struct unwind *u, struct image *i, const struct file *f, struct pf_image *value)
 {
@@ -72,14 +72,14 @@ static void set(struct unwind *u, struct image *i, const struct file *f, struct 
 	i->file = f;
 	i->value = *value;
 	/*
-	 * After a failed update the kernel has the old image, whose slots may become another
+	 * After a failed update the kernel still has the old image, whose slots may become another
 	 * file's.
 	 */
 	if (u->ops.set_image(u->arg, i->tag, value) < 0)
 		forget(u, i);
 }
 
-/* Its end is where the runtime's code begins or ends, if that is sooner. */
+/* Ends the piece where the runtime's code begins or ends, if that is sooner. */
 static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
 {
 	p->runtime = p->start >= runtime->start && p->start < runtime->end;
@@ -89,7 +89,10 @@ static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
 		p->end = MIN(p->end, runtime->start);
 }
 
-/* A part of its text, cut where the slots' parts end; false: no room for all of it. */
+/*
+ * Adds one part of the file's text, cut where the slots' parts end. Returns false if there is no
+ * room for all of it.
+ */
 static bool add_pieces(const struct file *f, const struct elf_text *t,
 		       const struct image_span *runtime, struct pf_image *v)
 {
@@ -114,8 +117,8 @@ static bool add_pieces(const struct file *f, const struct elf_text *t,
 }
 
 /*
- * Walks end in the rest of the text: without rows they cannot tell how its functions keep
- * callers.
+ * Makes stack walks end in the rest of the text: without rows they cannot tell how its functions
+ * keep their callers.
  */
 static void cut(struct pf_image *v)
 {

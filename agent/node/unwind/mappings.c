@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process's code as the kernel looks it up: mappings of files, cut where a slot's part of a large file ends and
- * where the code of a runtime begins and ends, and generated code.
+ * This file makes the list of a process's code as the kernel looks it up: mappings of files and
+ * generated code. It cuts them where a slot's part of a large file ends, and where the code of a
+ * runtime begins or ends.
  */
 #include "node/unwind/internal.h"
 
@@ -51,14 +52,14 @@ static struct file *use_once(struct unwind *u, struct list *l, struct elf_index 
 
 /* ---- code of runtimes ---- */
 
-/* All ranges of a process by their start; whose it is: pf_mapping.runtime. */
+/* All ranges of a process's runtimes, in order of start. runtime is as in pf_mapping.runtime. */
 struct piece {
 	uint64_t start, end;
 	uint32_t runtime;
 };
 struct pieces {
 	struct piece items[PF_RUNTIMES_MAX * RUNTIME_RANGES_MAX];
-	size_t n, next; /* next: the first that does not end before the place at hand */
+	size_t n, next; /* next: the first item that ends after the current address */
 };
 
 static int compare_pieces(const void *left, const void *right)
@@ -82,7 +83,10 @@ static void collect(const struct runtime_process *runtimes, struct pieces *ret)
 	qsort(ret->items, ret->n, sizeof(ret->items[0]), compare_pieces);
 }
 
-/* Whose the code at start is, and up to where that holds; places ascend from call to call. */
+/*
+ * Returns which runtime owns the code at start, and in *ret_end how far that holds. start grows
+ * from call to call.
+ */
 static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint64_t *ret_end)
 {
 	const struct piece *x;
@@ -103,19 +107,22 @@ static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint6
 struct at {
 	const struct mapping *m;
 	struct elf_index *index;
-	uint64_t start, end; /* a piece of it */
-	uint64_t room;	     /* up to where nothing else is mapped that runs */
+	uint64_t start, end; /* a piece of the mapping */
+	uint64_t room;	     /* where the next mapping begins */
 	uint32_t runtime;
 	bool pending;
 };
 
-/* What has to be compared first is this process's own affair. */
+/*
+ * Returns whether the file may have an image. It may not if it is not sure that the bytes are those
+ * that were parsed: each process must compare them first.
+ */
 static bool has_image(const struct mapping *m)
 {
 	return m->tag != PF_TAG_NONE && m->tag != PF_TAG_UNKNOWN && !mapping_is_unsure(m);
 }
 
-/* A mapping of more text than a slot covers goes in as several. */
+/* If a mapping has more text than a slot covers, several pieces are added. */
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct file *f = use_once(u, l, a->index);
@@ -124,7 +131,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 
 	if (has_image(a->m))
 		unwind_image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
-	/* No part of the file that runs: nothing is known of it. */
+	/* No part of the file's text is mapped here, so nothing is known of it. */
 	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
 				      &address) < 0)
 		return;
@@ -132,7 +139,10 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 	while (start < a->end) {
 		uint64_t slot_end, left = a->end - start;
 		uint32_t slot = unwind_file_slot(f, start - bias, &slot_end);
-		/* No other slot: all that is left, also where a made-up file's addresses wrap. */
+		/*
+		 * No other slot follows: this piece takes the rest, also where the addresses of a
+		 * hostile file wrap.
+		 */
 		bool last = slot_end == UINT64_MAX;
 		struct pf_mapping x = {
 			.start = start,
@@ -160,9 +170,11 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 	};
 
 	/*
-	 * Generated code grows upwards into what its runtime has reserved. Where that is writable, too, the
-	 * kernel does not count it (exec_pages): who looks again is told by a sample in it only, once a second,
-	 * and a JVM that is warming up would lose those. No other code is there, and the runtime knows what is its.
+	 * Generated code grows upwards into memory that its runtime has reserved. If that memory is
+	 * also writable, the kernel does not count it in exec_pages. Then only a sample in the new
+	 * code would make the agent read the mappings again, once a second, and samples of a JVM
+	 * that is warming up would be lost. So the piece is extended over that memory: no other
+	 * code is there, and the runtime knows which code is its own.
 	 */
 	if (a->runtime & PF_MANAGED && !*a->m->path && a->end == a->m->end)
 		x.end = MAX(a->end, a->room);
@@ -204,7 +216,7 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 			       .pending = pending[i],
 			       .room = room_behind(m, i)};
 
-		/* read while it changed: the first one holds */
+		/* mappings overlap if they changed during the read: then the first one holds */
 		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {
 			a.runtime = runtime_at(pieces, a.start, x->end, &a.end);
 			add_at(u, l, &a);

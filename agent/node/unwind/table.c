@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files and their tables in the kernel. What goes out of use is overwritten only after everyone
- * who may still read it has left; that wait is shared by as many changes as possible.
+ * This file puts files' tables into the kernel and takes them out. An extent that is out of use is
+ * overwritten only after all BPF programs that may still read it have ended. As many changes as
+ * possible share one such wait (a grace).
  */
 #include "node/unwind/internal.h"
 
-#define OLD_BYTES_MAX	 (1u << 20) /* out of use and not free yet: more, and it is freed */
+#define OLD_BYTES_MAX	 (1u << 20) /* if more than this is out of use, it is freed */
 #define OLD_EXTENTS_MAX	 1024
 #define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
-#define EVICT_SHARE	 16 /* what is evicted at once: one wait for all of it */
-#define MAPPINGS_RESERVE 8  /* 1/8 of the budget */
-#define INDEXES_SHARE	 3  /* indexes of all files: 3 budgets, of unused ones 1 */
+#define EVICT_SHARE	 16 /* 1/16 of the budget is evicted at once, with one wait for all of it */
+#define MAPPINGS_RESERVE 8  /* 1/8 of the budget is kept for mappings */
+#define INDEXES_SHARE	 3  /* indexes of all files take at most 3 budgets, unused ones 1 */
 #define REFUSED		 "podflame_unwind_files_refused_total"
 
 /* ---- room ---- */
@@ -28,7 +29,7 @@ static bool free_old(struct unwind *u)
 {
 	if (!u->n_old_extents && !u->n_old_slots)
 		return false;
-	/* It cannot fail where the kernel has RCU: that is, never. */
+	/* This cannot fail, because every kernel has RCU. */
 	(void)u->ops.grace(u->arg);
 	for (size_t i = 0; i < u->n_old_extents; i++)
 		unwind_space_give(u->space, u->old_extents[i]);
@@ -68,7 +69,7 @@ static void evict(struct unwind *u, struct file *f)
 	unwind_file_free(u, f);
 }
 
-/* An index may be much larger than its table: symbols. */
+/* An index also has symbols, so it may be much larger than its table. */
 bool unwind_index_fits(const struct unwind *u, const struct elf_index *index)
 {
 	return u->index_bytes - u->unused_index_bytes + elf_index_bytes(index) <=
@@ -85,7 +86,10 @@ static struct file *longest_unused(const struct unwind *u)
 	return found;
 }
 
-/* What is going already, else files that nobody uses; false: there is neither. */
+/*
+ * Frees extents that are out of use, or else evicts files that no process uses. Returns false if
+ * there are neither.
+ */
 static bool make_room(struct unwind *u, size_t bytes)
 {
 	size_t want = MAX(bytes, u->budget_bytes / EVICT_SHARE), n = 0;
@@ -111,8 +115,9 @@ int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 }
 
 /*
- * Some of the budget is not for tables: the next process's mappings must find a place. Tables that
- * nobody uses count, too, as they may be used again without being made: those go first.
+ * Returns whether a table of so many bytes fits. Part of the budget is not for tables, so that the
+ * next process's mappings find a place. Tables of unused files are kept as long as possible,
+ * because they may be used again: if they are in the way, they are evicted first.
  */
 static bool fits(struct unwind *u, size_t bytes)
 {
@@ -147,7 +152,7 @@ static uint32_t slot_pages(const struct file *f, size_t k, const struct elf_tabl
 {
 	uint32_t last = t->pages[t->n_pages - 1].number;
 
-	/* The page before the next slot's first one. */
+	/* Find the last page before the next slot's first one. */
 	for (size_t i = 0; k + 1 < f->n_slots && i < t->n_pages; i++) {
 		if (t->pages[i].number >= f->slots[k + 1].first_page)
 			break;
@@ -156,7 +161,7 @@ static uint32_t slot_pages(const struct file *f, size_t k, const struct elf_tabl
 	return last - f->slots[k].first_page + 1;
 }
 
-/* In this order: rules, page arrays of the slots, rows of the pages. */
+/* The order is: rules, page arrays of the slots, rows of the pages. */
 static int take_extents(struct unwind *u, struct file *f, const struct elf_tables *t)
 {
 	int r = take_extent(u, f, MAX(t->n_rules, 1u) * sizeof(*t->rules));
@@ -215,7 +220,7 @@ static int set_slot(struct unwind *u, const struct file *f, size_t k, const stru
 	return u->ops.set_file(u->arg, f->slots[k].number, &x);
 }
 
-/* Nobody in the kernel knows of these extents yet. */
+/* Gives back extents that the kernel has never seen. */
 static void give_back(struct unwind *u, struct file *f)
 {
 	for (size_t i = 0; i < f->n_extents; i++)
@@ -258,7 +263,8 @@ static void make_table(struct unwind *u, struct file *f)
 	}
 	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
 		r = set_slot(u, f, k, &t);
-	if (r < 0) { /* some may be set: as long as the file is used, that is where its table is */
+	/* some slots may be set, so the table stays there as long as the file is used */
+	if (r < 0) {
 		set_none(u, f);
 		go_without(f, "kernel");
 		return;
@@ -278,7 +284,10 @@ void unwind_files_retry(struct unwind *u)
 
 /* ---- a file ---- */
 
-/* The parts of its text, each of which a slot's page array covers; false: too many. */
+/*
+ * Divides the text into parts that one slot's page array covers each. Returns false if there are
+ * too many parts.
+ */
 static bool lay_out(struct file *f, const struct elf_tables *t)
 {
 	f->need_bytes = space_rounded(MAX(t->n_rules, 1u) * sizeof(*t->rules));
@@ -330,7 +339,7 @@ static void place(struct unwind *u, struct file *f)
 	make_table(u, f);
 }
 
-/* The same file may come with another index of the same bytes: that one is kept from then on. */
+/* The same file may come with another index of equal bytes. From then on that index is kept. */
 static struct file *find_equal(struct unwind *u, struct elf_index *index)
 {
 	struct file *f;
@@ -358,7 +367,7 @@ static struct file *file_new(struct unwind *u, struct elf_index *index)
 	}
 	f = xcalloc(1, sizeof(*f));
 	f->index = elf_index_ref(index);
-	f->n_users = 1; /* before room is made: it is not the one to go */
+	f->n_users = 1; /* set before room is made, so that this file is not evicted */
 	f->used = ++u->turn;
 	u->index_bytes += elf_index_bytes(index);
 	HASH_ADD_PTR(u->files, index, f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of unwind only: the kernel is memory here; it knows what somebody may still be reading, and no
- * write may go there. Look-ups as bpf/ does them; made-up indexes and processes.
+ * For tests of unwind only: the kernel is memory here. It knows what a BPF program may still be
+ * reading, and no write may go there. Look-ups as bpf/ does them; made-up indexes and processes.
  */
 #pragma once
 

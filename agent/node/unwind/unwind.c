@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes: their mappings as the kernel looks them up. See unwind.h. */
+/*
+ * This file puts processes into the kernel: their mappings and the data of their runtimes, within
+ * the budget. See unwind.h.
+ */
 #include "node/unwind/internal.h"
 
 #define DEFAULT_BUDGET	  (64u << 20)
 #define MIN_BUDGET	  (1u << 20)
-#define SMALL_MAPPINGS	  512 /* what a process always may have */
+#define SMALL_MAPPINGS	  512 /* mappings that every process may have */
 #define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget, */
-#define SMALL_SHARE	  2   /* or 1/2 by processes that have few */
+#define SMALL_SHARE	  2   /* or 1/2 if the process has few */
 #define REFUSED		  "podflame_unwind_processes_refused_total"
 #define PROCESS_KEY_BYTES offsetof(struct pf_process_key, exec_id)
 
@@ -88,7 +91,7 @@ static struct process *find_process(const struct unwind *u, struct process_id id
 	return p;
 }
 
-/* Takes it out of the kernel unless its place there belongs to heir, which replaced it. */
+/* Removes the process from the kernel, unless heir has taken its key there. */
 static void process_leave(struct unwind *u, struct process *p, const struct process *heir)
 {
 	if (!heir || memcmp(&heir->key, &p->key, sizeof(p->key)) != 0)
@@ -118,7 +121,7 @@ static int write_part(struct unwind *u, struct process *p, const struct pf_mappi
 			    n * sizeof(*items));
 }
 
-/* A pod with thousands of mappings in each of many processes does not get everyone's memory. */
+/* A pod with many processes of thousands of mappings must not take all the memory. */
 static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 {
 	size_t share = u->budget_bytes / (n > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
@@ -126,7 +129,7 @@ static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 	return (u->n_mappings + n) * sizeof(struct pf_mapping) + u->data_bytes + data_bytes > share;
 }
 
-/* A runtime that is known but not walked has its place, without a kind. */
+/* A runtime that is known but whose stacks are not walked takes a place, without a kind. */
 static int write_data(struct unwind *u, struct process *p, const struct runtime_view *v)
 {
 	uint32_t i = p->value.n_runtimes++;
@@ -160,7 +163,10 @@ static int process_write(struct unwind *u, struct process *p, const struct list 
 	return r < 0 ? r : u->ops.set_process(u->arg, &p->key, &p->value);
 }
 
-/* The kernel's map has room for one more: also for a new exec, whose old one is still there. */
+/*
+ * Makes room for one more process in the kernel's map. A new exec needs room, too, because the
+ * entry of the old exec is still there.
+ */
 static void make_process_room(struct unwind *u, const struct process *keep)
 {
 	struct process *oldest = u->processes;
@@ -171,7 +177,7 @@ static void make_process_room(struct unwind *u, const struct process *keep)
 	process_leave(u, oldest == keep ? oldest->hh.next : oldest, NULL);
 }
 
-/* Only the number of pages is another one, or nothing. */
+/* Nothing has changed except the number of executable pages, if that. */
 static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
 {
 	uint64_t before = p->value.exec_pages;
@@ -212,8 +218,8 @@ static bool is_same(const struct process *old, const struct process *p)
 }
 
 /*
- * What is in the kernel stays valid until the new is there. When that fails the process has no
- * tables: old ones would be another program's.
+ * The old entry in the kernel stays valid until the new one is there. If that fails, the process
+ * has no tables: the old ones would be another program's.
  */
 static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l,
 		   const struct runtime_process *runtimes)

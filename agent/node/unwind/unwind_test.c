@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the manager puts into the kernel, looked up as the kernel does, against the indexes themselves. */
+/*
+ * What unwind puts into the kernel, looked up as the kernel does, compared with the indexes
+ * themselves.
+ */
 #include "node/unwind/testunwind.h"
 
 static char path_of_jit[] = "";
