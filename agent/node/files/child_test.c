@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What others see of a file whose parse child was killed or stopped in the middle of it: one failure,
- * remembered and counted once; other files are as before. The test program is its own parse child.
+ * A file's parse child is killed or stopped in the middle of it. Callers see one failure, which is
+ * remembered and counted once, and other files are as before. The test program is its own parse
+ * child.
  */
 #include <setjmp.h>
 #include <stdarg.h>

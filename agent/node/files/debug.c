@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Debug indexes. What is the file's own, or comes from the host or debuginfod, is good for every
- * process with that file; what lies in a container names that container's processes only.
+ * This file finds debug indexes. An index of the file's own DWARF, of the host's debug files or of
+ * debuginfod serves every process with that file. An index of a container's debug file serves only
+ * the processes of that container. The thread that searches may block.
  */
 #include "node/files/internal.h"
 
@@ -12,12 +13,12 @@
 #define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
 #define DWOS_MAX (PARSE_FDS_MAX - 2)
 
-/* One file whose debug index is looked for. */
+/* A file whose debug index is searched for. */
 struct search {
 	struct files *f;
 	const struct mapping *m;
 	struct elf_index *main;
-	struct place root; /* of the container; dir_fd -1: none */
+	struct place root; /* the container's root; dir_fd -1: none */
 };
 
 void files_debug_count(const char *result)
@@ -51,7 +52,10 @@ static void count_find(int error)
 
 /* ---- entries ---- */
 
-/* An entry to fill: nobody else does, and it is time. It is whose the file itself is. */
+/*
+ * Returns whether the caller must fill the entry: no other thread is filling it, and it is time to
+ * try. The entry gets the owner of the file itself.
+ */
 static bool claim(struct files *f, const struct file_key *key)
 {
 	struct file_key own = *key;
@@ -92,7 +96,7 @@ void files_debug_settle(struct files *f, const struct file_key *key, struct elf_
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* New reference, NULL: none. */
+/* Returns a new reference, or NULL if there is no index. */
 static struct elf_index *known(struct files *f, const struct file_key *key)
 {
 	struct elf_index *index = NULL;
@@ -144,8 +148,8 @@ int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *bu
 /* ---- split DWARF, dwz ---- */
 
 /*
- * dwz's file lies in .dwz of a directory of debug files, whatever the way to it that is written
- * down; .dwo files where the compiler put them.
+ * dwz's file is looked up in .dwz of the directory of debug files, whatever comes before /.dwz/ in
+ * the path that is written in the file. A .dwo file is looked up where the compiler put it.
  */
 static int open_wanted(const struct search *s, const struct place *p, const struct elf_wanted *w,
 		       int *ret_fd)
@@ -183,7 +187,10 @@ static size_t open_all_wanted(const struct search *s, const struct place *p,
 	return n_open;
 }
 
-/* DWP packages cannot be read; whoever has one shall know why names are missing. */
+/*
+ * The agent cannot read DWP packages. It counts them, so that users of such packages can see why
+ * names are missing.
+ */
 static void count_dwp(const struct search *s)
 {
 	_cleanup_free_ char *path = xasprintf("%s.dwp", s->m->path);
@@ -193,7 +200,10 @@ static void count_dwp(const struct search *s)
 		files_debug_count("dwp_unsupported");
 }
 
-/* With what the .dwo files and dwz's file of a place add; replaces *index. */
+/*
+ * Adds what the .dwo files and dwz's file of a place say, and replaces *index. Returns false if
+ * they add nothing.
+ */
 static bool add_wanted(const struct search *s, const struct place *p, int debug_fd,
 		       struct elf_index **index)
 {
@@ -288,7 +298,7 @@ static bool try_container(const struct search *s, uint64_t root)
 	return found;
 }
 
-/* The host's debug packages, as the administrator left them. */
+/* The host's debug packages, as the administrator has installed them. */
 static void try_host(const struct search *s, struct elf_index **ret)
 {
 	const char *path = s->f->host_debug_dir;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * debuginfod: debug files by build id from a server of the administrator's choice, asked by a
- * thread that nobody waits for, and kept in a directory of limited size. What the server does not
- * have is not asked for again for a while.
+ * This file fetches debug files by build id from a debuginfod server that the administrator has
+ * chosen. Its own thread asks the server, so that no other thread waits for it. It keeps the files
+ * in a directory of limited size. If the server does not have a file, this file does not ask for it
+ * again for an hour.
  */
 #include "node/files/internal.h"
 
@@ -13,15 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUEUE_MAX	    256 /* each has a descriptor open */
+#define QUEUE_MAX	    256 /* each entry has an open descriptor */
 #define NEGATIVE_NS	    (3600 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS  (60 * NSEC_PER_SEC)
 #define DEFAULT_CACHE_BYTES ((uint64_t)1 << 30)
-#define MEMORY_BYTES	    (64u << 20) /* of a file, where there is no directory */
+#define MEMORY_BYTES	    (64u << 20) /* limit of a file, if there is no directory */
 #define BUILD_ID_MAX	    128		/* hex digits */
 #define NONE_MAX                                                                                   \
-	4096 /* notes that there is nothing: of no bytes, but a pod may make build ids up */
-#define PART_NAME "part" /* what is on its way */
+	4096 /* notes "the server has none"; empty files, but a pod can make build ids up */
+#define PART_NAME "part" /* the file that is being downloaded */
 
 struct wanted {
 	struct file_key key;
@@ -34,7 +35,7 @@ struct debuginfod {
 	struct url url;
 	char *dir, *ca_file;
 	uint64_t cache_bytes, timeout_ns;
-	int dir_fd; /* -1: nothing is kept */
+	int dir_fd; /* -1: files are not kept */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -94,7 +95,7 @@ static int compare_used(const void *left, const void *right)
 	return a->used_ns < b->used_ns ? -1 : a->used_ns > b->used_ns;
 }
 
-/* Those used least recently go, and old notes that there is nothing. */
+/* Deletes the files that were used least recently, and old notes that the server has none. */
 static void trim(const struct debuginfod *d)
 {
 	struct listing l = {0};
@@ -134,7 +135,7 @@ static int cache_open(const struct debuginfod *d, const char *build_id, int *ret
 	fd = openat(d->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	utimensat(d->dir_fd, name, NULL, 0); /* used now */
+	utimensat(d->dir_fd, name, NULL, 0); /* the time of use */
 	*ret_fd = fd;
 	return 0;
 }
@@ -181,7 +182,10 @@ static int download(const struct debuginfod *d, const char *build_id, int fd, ui
 	return files_fetch(&r);
 }
 
-/* -ENOENT is the server's, and remembered: a directory that was removed is something else. */
+/*
+ * -ENOENT must mean that the server has no such file, as this is remembered. A directory that was
+ * removed is another error.
+ */
 static int own_error(void)
 {
 	return errno == ENOENT ? -EIO : -errno;

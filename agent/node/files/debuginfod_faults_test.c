@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A debuginfod that is there, behind calls that fail: each search ends once; what is kept is whole, and what could not
- * be had for a fault of ours is not noted as absent. What is done with a file (debug.c) is stood in for.
+ * A debuginfod whose calls fail: each search ends once, what is kept is whole, and a file is not
+ * noted as absent because of an error of the agent's own. The test replaces debug.c, which uses the
+ * files.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One file by HTTP, within its time and size, on a loop of its own: for a thread that may wait. */
+/*
+ * This file fetches one file by HTTP, within a time and a size, on a loop of its own. The calling
+ * thread blocks until then.
+ */
 #include "lib/loop/http.h"
 #include "node/files/internal.h"
 
@@ -9,7 +12,7 @@
 
 #define CA_BYTES_MAX (8u << 20)
 #define LOOK_NS                                                                                    \
-	(200 * NSEC_PER_MSEC) /* how often limits and the end of the program are looked at */
+	(200 * NSEC_PER_MSEC) /* how often it checks the limits and whether the program ends */
 
 struct fetch {
 	const struct fetch_request *request;
@@ -104,11 +107,15 @@ static int transfer(struct fetch *x, const char *path)
 	return e < 0 ? e : x->error;
 }
 
-/* Every file that is asked for comes by here: what is wrong with its CA is told once, until it is well again. */
+/*
+ * Every request comes through here. So a problem of the CA is logged once, and again only after it
+ * was solved.
+ */
 static void complain(const char *what, const char *reason)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static char told[sizeof(((struct field_error *)0)->reason)]; /* "": it is well */
+	/* the last problem; "": there is none */
+	static char told[sizeof(((struct field_error *)0)->reason)];
 
 	pthread_mutex_lock(&lock);
 	if (*reason && strncmp(told, reason, sizeof(told) - 1) != 0)
@@ -117,7 +124,7 @@ static void complain(const char *what, const char *reason)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Read each time: it may be replaced. */
+/* The CA is read for each request, because the file may have been replaced. */
 static int open_tls(const char *ca_file, struct tls **ret)
 {
 	_cleanup_free_ char *pem = NULL;
@@ -134,7 +141,7 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	if (r == 0)
 		r = tls_new(&c, false, ret, &err);
 	complain(ca_file && *ca_file ? ca_file : err.path, err.reason);
-	return r < 0 ? -EIO : 0; /* -ENOENT is the server's */
+	return r < 0 ? -EIO : 0; /* -ENOENT means that the server has no such file */
 }
 
 int files_fetch(const struct fetch_request *r)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of mapped files: their index, or when to try again. Whoever asks first parses,
- * others who want the same file wait for that; nobody waits for a file he did not ask for.
+ * This file is the cache of what is known of mapped files: the index of each, or when to parse it
+ * again. The first thread that asks for a file parses it, and threads that ask for the same file
+ * wait for that. No thread waits for another file. See internal.h for the lock.
  */
 #include "node/files/internal.h"
 
@@ -12,7 +13,7 @@
 #define DEFAULT_DEBUG_NS    (10 * NSEC_PER_SEC)
 #define DEFAULT_DEBUG_BYTES ((size_t)2 << 30)
 #define RETRY_NS	    (60 * NSEC_PER_SEC)
-/* 32-bit processes have a vdso of their own, which is not the one we know. */
+/* A 32-bit process has another vdso, which the agent does not have. */
 #define ADDRESS_32BIT (1ULL << 32)
 
 /* ---- parsers ---- */
@@ -46,7 +47,7 @@ struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, 
 	return key;
 }
 
-/* The one used last stands last. */
+/* Finds an entry and moves it to the end: entries are in order of use. */
 static struct file *find(struct files *f, const struct file_key *key, unsigned hash)
 {
 	struct file *x;
@@ -164,7 +165,10 @@ static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_
 	return r < 0 ? r : parse(f, *ret_copy >= 0 ? *ret_copy : fd, ret);
 }
 
-/* A file that was rewritten before or during the parse is not the one that the mapping's ctime means. */
+/*
+ * If a file was rewritten before or during the parse, it is not the file that the mapping's ctime
+ * names.
+ */
 static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, struct elf_index **ret)
 {
 	int r = parse(f, fd, ret);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening files that belong to another one: debug files by build id and .gnu_debuglink, .dwo files.
- * Names come from hostile files and are looked up in a hostile container's root: no way leads out
- * of it, only regular files are opened, and none of another file system (FUSE could keep us waiting;
- * what shares our own root may have several).
+ * This file opens files that belong to another file: debug files by build id and .gnu_debuglink,
+ * and .dwo files. Names come from hostile files and are looked up in the root of a hostile
+ * container. So no path leads out of that root, and only regular files are opened. None is opened
+ * on another file system, because FUSE could block the agent; a container that shares the host's
+ * root may have several file systems.
  */
 #include "node/files/internal.h"
 
@@ -14,7 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define OPEN_ATTEMPTS  8 /* the kernel gives up where names change meanwhile */
+#define OPEN_ATTEMPTS  8 /* the kernel gives up if names change during the lookup */
 #define CRC_STEP_BYTES (1u << 20)
 
 static int open_path(const struct place *p, const char *path, int *ret_fd)
@@ -56,7 +57,7 @@ int files_find_open(const struct place *p, const char *path, int *ret_fd)
 	return 0;
 }
 
-/* The file may grow meanwhile, so the limits are of what is read. */
+/* The file may grow meanwhile, so the limits apply to what is read. */
 static int crc_of(int fd, size_t max_bytes, uint64_t deadline_ns, uint32_t *ret_crc)
 {
 	_cleanup_free_ uint8_t *buf = xmalloc(CRC_STEP_BYTES);
@@ -120,7 +121,7 @@ int files_find_debuglink(const struct place *p, const char *path, const char *na
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		if (r != 0 && paths[i] && *name) {
 			r = open_with_crc(p, paths[i], crc, ret_fd);
-			/* One that is there and wrong says more than one that is not there. */
+			/* A wrong file says more than a missing one. */
 			worst = r == -ENOENT || r == -ENOTDIR ? worst : r;
 		}
 		free(paths[i]);

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexes in memory: equal ones are one, each with the names that were asked for, made readable. */
+/*
+ * This file holds indexes in memory. Files with equal indexes share one, with the names that were
+ * asked for as they are shown. All functions need the lock, except for files_image_hash.
+ */
 #include "node/files/internal.h"
 
 #include <stdlib.h>
 
-/* Kept with an index; all are forgotten beyond. A hostile file's are long. */
+/*
+ * Limits of the names that are kept with an index. Beyond them, all are forgotten: names of a
+ * hostile file are long.
+ */
 #define NAMES_MAX	65536
 #define NAMES_BYTES_MAX (16u << 20)
 
@@ -42,7 +48,10 @@ static void forget_names(struct files *f, struct image *i)
 	i->names = names_new(i->index);
 }
 
-/* The bytes that this adds. A text that an answer holds stays until files_names_unref. */
+/*
+ * Returns how many bytes this adds. A text that an answer holds stays valid until
+ * files_names_unref.
+ */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {
 	char *text = elf_demangler_text(f->demangler, s->raw, &i->cost, &s->again_ns);

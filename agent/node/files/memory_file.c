@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files in memory without a name (memfd): a process that has one mapped may rewrite it, and its
- * change time stays. So the agent parses a copy, keeps it as long as the index, and compares code
- * that runs with the copy before the code gets a name.
+ * This file handles files in memory without a name (memfd). A process that has one mapped may
+ * rewrite it without a new change time. So the agent parses a copy and keeps it as long as the
+ * index. Before code that runs gets a name, the agent compares it with the copy.
  */
 #include "node/files/internal.h"
 
@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define PIECE_BYTES (64u << 10)
-#define AGAIN_NS    (10 * NSEC_PER_SEC) /* a file that changes all the time is parsed this often */
+/* a file that changes all the time is parsed anew at most this often */
+#define AGAIN_NS (10 * NSEC_PER_SEC)
 
 static bool is_elf(int fd)
 {
@@ -22,7 +23,7 @@ static bool is_elf(int fd)
 	return pread(fd, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
-/* A file that was cut meanwhile gives a shorter copy: the parser says what is wrong with that. */
+/* If the file shrank meanwhile, the copy is shorter, and the parser reports what is wrong. */
 static int copy_bytes(int from, int to, uint64_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(PIECE_BYTES);

@@ -183,7 +183,10 @@ static bool is_named(struct files *f, const struct mapping *m, bool *ret_unparse
 	return named;
 }
 
-/* Whoever has a queue parses there only, and learns what is missing: at first, and when it was forgotten. */
+/*
+ * If files is queued, only files_index parses. files_names says which file is missing: at first,
+ * and after the file was forgotten.
+ */
 static void names_of_who_has_a_queue_parse_nothing(void **state)
 {
 	struct files_config c = {.cache_bytes = 4096, .queued = true}; /* less than one index */

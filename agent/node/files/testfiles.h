@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a stripped program in a container's root, its debug file, and what is known of the
- * function that only the debug file names. Include cmocka.h first.
+ * For tests only: a stripped program in a container's root, its debug file, and what is known of
+ * the function that only the debug file names. Include cmocka.h first.
  */
 #pragma once
 

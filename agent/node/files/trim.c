@@ -1,32 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who goes when there is no room: of those whose files take more than a fair share the least
- * recently used, so that one container with large files, or many, pushes out its own. A file is its
- * owner's, who had it parsed first; equal indexes are shared, and so is what they take. The one in use
- * stays, though it may be larger than all of the cache: then the others go.
+ * This file evicts entries when the cache has no room. It evicts the least recently used files of
+ * owners that take more than a fair share. So a container with large or many files displaces its
+ * own. A file belongs to the owner that had it parsed first; owners of equal indexes share their
+ * cost. The file in use stays, even if it is larger than the whole cache: then all others are
+ * evicted.
  */
 #include "node/files/internal.h"
 
 #include <stdlib.h>
 
 #define FILES_MAX 65536
-/* So much more goes at once, as a part of the limit: adding up all files must not come too often. */
+/* 1/16 of the limit more is evicted at once, because adding up all files is slow. */
 #define SPARE 16
-/* What was not used for so long is nobody's: its owner may be gone, and takes no share from who lives. */
+/*
+ * A file that was not used for so long has no owner: its owner may be gone, and must not take a
+ * share from others.
+ */
 #define IDLE_NS (600 * NSEC_PER_SEC)
 
-struct share { /* what the files of an owner take */
+struct share { /* how much the files of an owner take */
 	uint64_t owner;
 	size_t taken;
 	UT_hash_handle hh;
 };
-/* Of what there is a limit: bytes, entries, or bytes of copies. */
+/* What has a limit: bytes, entries, or bytes of copies. */
 struct room {
 	size_t (*taken_by)(const struct file *x);
 	size_t (*all)(const struct files *f);
 };
 
-/* Failed ones hold no bytes, and must not be tried again too soon. */
+/*
+ * A file that could not be parsed holds no bytes. It stays, so that it is not tried again too soon.
+ */
 static size_t bytes_taken_by(const struct file *x)
 {
 	return x->image ? files_image_bytes(x->image) / x->image->refs : 0;
@@ -106,7 +112,10 @@ static int by_taken(const struct share *a, const struct share *b)
 	return (a->taken > b->taken) - (a->taken < b->taken);
 }
 
-/* What each may take, so that all together take `most`: who takes less leaves the rest to the others. */
+/*
+ * Returns how much each owner may take, so that all together take `most`. What an owner leaves
+ * unused goes to the others.
+ */
 static size_t fair_share(struct trimming *t, size_t most)
 {
 	size_t owners = HASH_COUNT(t->shares);
@@ -120,7 +129,7 @@ static size_t fair_share(struct trimming *t, size_t most)
 	return SIZE_MAX;
 }
 
-/* Whether it is for its owner to give way. */
+/* Returns whether the file's owner has too much, and then takes the file off its share. */
 static bool gives_way(const struct trimming *t, const struct file *x, size_t taken, size_t fair)
 {
 	struct share *s = share_of(t, owner_of(t, x));
@@ -131,7 +140,10 @@ static bool gives_way(const struct trimming *t, const struct file *x, size_t tak
 	return true;
 }
 
-/* fair: what each may have; 0: all give way. Never the one in use, which is the last. */
+/*
+ * fair: how much each owner may keep; 0: any file may be evicted. The last entry, which is in use,
+ * stays.
+ */
 static void evict_down_to(struct trimming *t, size_t most, size_t fair)
 {
 	struct file *x, *next;
@@ -167,7 +179,10 @@ static void trim(struct files *f, const struct room *room, size_t limit)
 	add_up(&t);
 	evict_down_to(&t, most, fair_share(&t, most));
 	shares_done(&t);
-	/* What one gives up of a shared index, the others take; and one in use may take all. */
+	/*
+	 * If a file with a shared index is evicted, the others take its part; and one file in use
+	 * may be as large as the limit. So any file is evicted now if there is still too much.
+	 */
 	evict_down_to(&t, limit, 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vdso as a file: the same pages in every 64-bit process, ours too. */
+/* This file copies the vdso to a file: every 64-bit process has the same pages, podflame too. */
 #include "node/files/internal.h"
 
 #include <elf.h>
