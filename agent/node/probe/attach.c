@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attach: the probes of one process: one link a file and program, where the kernel has such. When its files change
- * only the difference is attached and detached: what lives stays known.
+ * attach: the probes of one process. There is one link for each file and program, if the kernel has
+ * such links. When the files change, only the difference is attached and detached, so what lives
+ * stays known.
  *
- * The kernel finds the memory to probe by one thread of the process: it probes what that thread
- * has mapped when the link is made, and what it maps later. A link of many places uses the first
- * thread (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). Once that thread has ended, a new
- * link probes nothing, and nothing tells; an old link goes on, but not in what is mapped later, and
- * only until another process's link at the same place is closed: then the kernel asks for whom the
- * place is still probed (register_for_each_vma, kernel/events/uprobes.c). A probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c), and is
- * hit no more once that thread has ended. So where the first thread has ended, the agent probes
+ * The kernel finds the memory to probe by one thread of the process: it probes what that thread has
+ * mapped when the link is made, and what it maps later. A link of many places uses the first thread
+ * (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). If that thread has ended, a new link probes
+ * nothing, and the kernel does not report that. An old link goes on, but not in what is mapped
+ * later. It goes on only until a link of another process at the same place is closed: then the
+ * kernel checks for which processes the place is still probed (register_for_each_vma,
+ * kernel/events/uprobes.c).
+ *
+ * A probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c). It is
+ * no longer hit after that thread has ended. So if the first thread has ended, the agent probes
  * each place by itself with another thread, and does so again when that thread ends:
  * probes_attached_lost().
  */
@@ -23,14 +27,17 @@
 
 /* ---- what is to be probed ---- */
 
-/* Places of one file for one program, before they are attached. */
+/* The places of one file for one program, before they are attached. */
 struct places {
 	struct uprobe_places u;
 	enum memory_program program;
 	uint64_t dev, ino;
 };
 
-/* No exception passes a probed return, and Go moves stacks: nothing but C's functions. */
+/*
+ * Returns whether the return is probed. Only C's functions are: an exception does not pass a probed
+ * return, and Go moves stacks.
+ */
 static bool returns_memory(const struct pf_site *s)
 {
 	if (s->flags & PF_SITE_THROWS)
@@ -44,9 +51,9 @@ static enum uprobe_mode mode_of(const struct attached *a)
 }
 
 /*
- * A session only where the return matters: its entry can skip the return for its own process, but not for
- * others that have the same place probed, nor for a fork's child: there the kernel does not ask the program, and probes
- * the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
+ * A session is used only if the return matters. Its entry can skip the return for its own process.
+ * It cannot for others that have the same place probed, nor for a fork's child: there the kernel
+ * does not ask the program, and probes the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
  */
 static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_program program,
 		   bool inuse)
@@ -65,7 +72,7 @@ static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_p
 	}
 }
 
-/* The cookie of a site: it tells what a hit of it costs. */
+/* Makes the cookie of a site, which says what a hit of it costs. */
 static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_site site)
 {
 	uint8_t code[2];
@@ -117,7 +124,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 	}
 }
 
-/* Of all files and programs, in the order of programs. */
+/* Returns the places of all files and programs, in the order of programs. */
 static struct places *all_places(const struct attached *a, const struct probe_file *files, size_t n,
 				 bool inuse)
 {
@@ -155,7 +162,7 @@ static bool is_of(const struct places *b, const struct attached_link *l)
 	       b->u.pid == l->tid;
 }
 
-/* A link stays if all of its places are still wanted. */
+/* Returns whether the link stays: all of its places are still wanted. */
 static bool is_wanted(const struct attached_link *l, const struct places *b)
 {
 	for (size_t i = 0; i < l->n; i++)
@@ -180,7 +187,7 @@ static void places_remove(struct places *b, const struct attached_link *l)
 }
 
 /*
- * A link of one place ends with its thread. A link of many places goes on when the first thread
+ * A link of one place ends with its thread. A link of many places goes on after the first thread
  * has ended.
  */
 static bool is_hit(const struct attached *a, const struct attached_link *l)
@@ -191,8 +198,8 @@ static bool is_hit(const struct attached *a, const struct attached_link *l)
 }
 
 /*
- * Leaves in all what is not attached yet; marks the links that go. Returns whether one of these may
- * still be hit.
+ * Removes from all what is attached already, and marks the links that must be closed. Returns
+ * whether one of these may still be hit.
  */
 static bool take_difference(struct attached *a, struct places *all, size_t n)
 {
@@ -236,7 +243,10 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 	memcpy(l->cookies, b->u.cookies + from, n * sizeof(*l->cookies));
 }
 
-/* Nothing of it would work: not a matter of places. */
+/*
+ * Returns whether the error concerns the process or the machine, not a place: then no place can be
+ * attached.
+ */
 static bool is_hopeless(int r)
 {
 	return r == -ESRCH || r == -EPERM || r == -EACCES || probes_may_pass(r);
@@ -262,7 +272,10 @@ static size_t n_staying(const struct attached *a)
 	return n;
 }
 
-/* One place that the kernel refuses has it refuse the whole link: it is looked for by halves. */
+/*
+ * If the kernel refuses one place, it refuses the whole link. Such a place is searched for by
+ * halves.
+ */
 static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
 			struct probes_refused *refused)
 {
@@ -338,8 +351,9 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 }
 
 /*
- * Where probed returns are not safe there is no mem-inuse, which is told of the node. -EAGAIN: on another thread they are just
- * tried; what that lacked, where it may pass.
+ * Removes mem-inuse from the mask if probed returns are not safe; the node's report says so.
+ * -EAGAIN: another thread is still trying whether they are safe. Another error that may pass: what
+ * that trial lacked.
  */
 static int events_work(const struct memory *m, unsigned *event_mask)
 {
@@ -351,7 +365,10 @@ static int events_work(const struct memory *m, unsigned *event_mask)
 	return *event_mask ? 0 : -EOPNOTSUPP;
 }
 
-/* What the kernel counts in there goes on. Who is not added has none: what is there is of whoever was faster. */
+/*
+ * Updates the process's entry; the kernel's counts in it go on. If a was not added, it has no
+ * entry: an entry that exists belongs to another struct attached.
+ */
 static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
 	struct pf_mem_proc was, now = *proc;
@@ -366,7 +383,10 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	return bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
 }
 
-/* Its links are changed. Where the kernel cannot be told, events that it had before and shall have are all that goes on. */
+/*
+ * Called after the links were changed. If the kernel's entry cannot be updated, only the events go
+ * on that were wanted before and still are.
+ */
 static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
 		       size_t n_links_before)
 {
@@ -384,7 +404,10 @@ static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsig
 	return r;
 }
 
-/* As it was. Where the kernel cannot be told even that, frees go unseen: what lives is not known any more. */
+/*
+ * Restores the state before the change. If the kernel's entry cannot even be restored, frees may go
+ * unseen, so the agent no longer knows what lives.
+ */
 static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned event_mask,
 		     size_t n_links_before)
 {
@@ -397,7 +420,10 @@ static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Who looked at the files for long may be late: with two links of a place each hit would count twice. */
+/*
+ * Returns whether the process was attached meanwhile: reading the files may have taken long. Two
+ * links of a place would count each hit twice.
+ */
 static bool is_anothers(const struct attached *a)
 {
 	struct memory *m = a->memory;
@@ -411,7 +437,10 @@ static bool is_anothers(const struct attached *a)
 	return other != NULL;
 }
 
-/* What is to be probed for these events is; what else is probed is marked. both: events before and after. */
+/*
+ * Attaches what must be probed for these events, and marks the other links. both: events that are
+ * wanted before and after.
+ */
 static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned event_mask,
 			unsigned both, struct probes_refused *refused)
@@ -420,7 +449,10 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	struct places *all = all_places(a, files, n, event_mask & INUSE);
 	int r = is_anothers(a) ? -EEXIST : 0;
 
-	/* A place may have an old link and a new one for a moment: kept twice is kept once, but counted is twice. */
+	/*
+	 * A place may have an old link and a new one for a moment. mem-inuse keeps an allocation
+	 * once even if it is seen twice, but mem-alloc would count it twice.
+	 */
 	if (!r)
 		r = proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
 	if (!r)
@@ -430,13 +462,16 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	return r;
 }
 
-/* *event_mask loses mem-inuse where that would not be right; with nothing left nothing is probed. */
+/*
+ * Attaches, and removes mem-inuse from *event_mask if a free could not be probed. If no event is
+ * left, nothing is probed.
+ */
 static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned *event_mask,
 			unsigned both, struct probes_refused *refused)
 {
 	int r = attach_files(a, proc, files, n, *event_mask, both, refused);
-	struct probes_refused again = {0}; /* they are counted */
+	struct probes_refused again = {0}; /* these were counted by the first call */
 
 	if (is_hopeless(r) || !refused->inuse)
 		return r;
@@ -447,7 +482,7 @@ static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 
 #define THREADS_TRIED 3
 
-/* A thread may end just when the process is to be probed by it. */
+/* A thread may end just when the process is to be probed by it, so other threads are tried. */
 static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n, unsigned *event_mask,
 			 unsigned both, struct probes_refused *refused)
@@ -464,7 +499,7 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 	return proc_living_thread(a->key.tgid, &a->tid) == -ESRCH ? -ESRCH : -EAGAIN;
 }
 
-/* It is asked about a hundred times a second. */
+/* Opens the thread, because probes_attached_lost() asks about it a hundred times a second. */
 static void keep_thread(struct attached *a)
 {
 	if (a->thread_fd >= 0)
@@ -542,7 +577,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);
-		a->tid = tid_before; /* of the links that stay */
+		a->tid = tid_before; /* the thread of the links that stay */
 	} else {
 		probes_links_close_going(&a, 1);
 		r = set_changed(a, proc, event_mask, n_before);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Probes of a process, whatever call fails while they are attached, changed and taken away: nothing stays in the process
- * or in this one, what the kernel is told is what is attached, and the next one works. Once for each way to attach uprobes.
+ * Each call may fail while a process's probes are attached, changed and detached. Nothing stays in
+ * the process or in this one, the kernel's entry says what is attached, and the next attempt works.
+ * Once for each way to attach uprobes.
  */
 #include "lib/base/fault.h"
 #include "node/probe/memory_scene_test.h"
@@ -128,7 +129,10 @@ static int attach_and_detach(void *arg)
 	return 0;
 }
 
-/* An entry of a process that has no probes may stay until it is probed again: who cannot delete it cannot know. */
+/*
+ * An entry of a process that has no probes may stay until the process is probed again, if the
+ * delete failed.
+ */
 static void nothing_is_left(void *arg)
 {
 	(void)arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cgroups_test: cgroups of a test of probe/, made under a hierarchy's mount and removed at the end. The
- * test sets `run`.
+ * cgroups_test: cgroups for a test of probe/, made under a hierarchy's mount and removed at the
+ * end. The test sets `run`.
  */
 #pragma once
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * contexts: the calls that samples were taken in, as programs publish them. What is no pair of ids
- * is counted, and the sample goes without.
+ * contexts: the calls (trace and span) during which samples were taken, as programs publish them. A
+ * context that is no valid pair of ids is counted, and its samples have no link.
  */
 #include "node/probe/internal.h"
 
-/* Digits that a program wrote as the value of a label; zero bytes: it gave none. */
+/*
+ * Reads the digits that a program wrote as the value of a label. Zero bytes: the program wrote
+ * none.
+ */
 static bool read_hex(const uint64_t *words, size_t n_bytes, uint8_t *ret)
 {
 	char hex[33];
@@ -19,7 +22,7 @@ static bool read_hex(const uint64_t *words, size_t n_bytes, uint8_t *ret)
 	return hex_decode(hex, n_bytes, ret, &n) == 0 && n == n_bytes;
 }
 
-/* All zero: not valid. */
+/* All zero: the context is not valid. */
 static struct profile_link link_of(const struct pf_rec_context *r)
 {
 	struct profile_link l = {};
@@ -55,7 +58,7 @@ void probes_contexts_link(struct drain *d)
 			s->link = &c->link;
 		else if (c)
 			n_invalid += s->n;
-		else if (s->ctx) /* its record did not fit into the ring */
+		else if (s->ctx) /* the context's record did not fit into the ring */
 			n_lost += s->n;
 	}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "record_lost"), n_lost);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * detach: links of uprobes are closed. Each close waits for RCU, and those that wait at the same time wait together: so
- * there are threads, for the links of all processes that are detached at once.
+ * detach: closes links of uprobes. Each close waits for RCU, and closes that wait at the same time
+ * wait together. So several threads close the links of all processes that are detached at once.
  */
 #include "node/probe/memory.h"
 
@@ -86,7 +86,10 @@ void probes_links_close_from(struct attached *a, size_t from)
 	probes_links_close_going(&a, 1);
 }
 
-/* From now on none of its hits counts, and nobody has to wait for it, however long it takes. The lock is held. */
+/*
+ * From now on hits of a's probes do not count, and no other thread waits for the detaching, however
+ * long it takes. The caller holds the lock.
+ */
 static void forget(struct memory *m, struct attached *a)
 {
 	if (a->leaving)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A link whose close hangs, as the kernel's may: others are attached meanwhile. No BPF: a socket that lingers. */
+/*
+ * The close of a link hangs, as the kernel's may: others are attached meanwhile. It uses a
+ * lingering socket, not BPF.
+ */
 #include "node/probe/memory.h"
 
 #include <arpa/inet.h>

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * drain: takes counts out of the generation that is no longer written, with the stacks and names
- * that its records brought (records.c) and that earlier ones did (held.c).
+ * that its records brought (records.c) and that earlier ones brought (held.c).
  */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
-#define MAX_FRAME_BYTES (64u << 20) /* of one generation */
+#define MAX_FRAME_BYTES (64u << 20) /* limit of one generation */
 #define MAX_HELD_BYTES	(32u << 20)
 #define BATCH		4096
 
 /* ---- counts ---- */
 
 /*
- * Empties a hash map that nobody writes any more. value_bytes as user space sees
- * them; each(key, value) is called for every element.
+ * Empties a hash map that no program writes any more. value_bytes: a value's size as user space
+ * sees it. each(key, value) is called for every element.
  */
 typedef void each_fn(const void *key, const void *value, void *arg);
 
@@ -33,7 +33,7 @@ static int map_take(int map, size_t key_bytes, size_t value_bytes, each_fn *each
 
 		r = bpf_map_lookup_and_delete_batch(map, first ? NULL : &token, &token, keys,
 						    values, &n, NULL);
-		if (r == -ENOSPC && cap < 1 << 20) { /* a bucket longer than the batch */
+		if (r == -ENOSPC && cap < 1 << 20) { /* a bucket is longer than the batch */
 			cap *= 2;
 			keys = xrealloc(keys, cap * key_bytes);
 			values = xrealloc(values, cap * value_bytes);
@@ -118,9 +118,9 @@ static int take_counts(struct probes *p, uint32_t generation, struct drain *d)
 }
 
 /*
- * Starts the next generation and returns when no program writes the old one any
- * more: an update of an outer map waits for RCU (kernel/bpf/syscall.c,
- * maybe_wait_bpf_programs, since 5.0), whatever it writes.
+ * Starts the next generation, and returns when no program writes the old one any more: an update of
+ * an outer map waits for RCU (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0), whatever
+ * it writes.
  */
 static int swap_generation(struct probes *p, uint32_t *ret_old)
 {
@@ -140,14 +140,14 @@ static void finish(struct probes *p, struct drain *d)
 {
 	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
 
-	/* What was displaced from the kernel's cache was sent again. */
+	/* A record that was displaced from the kernel's cache was sent again. */
 	counter_add(counter("podflame_records_repeated_total", NULL, NULL), drain_sort(d));
 	probes_held_pass(p->held, d, p->slept.mono_ns, keep);
 	drain_link_frames(d);
 	probes_contexts_link(d);
 }
 
-/* CPUs take their turns in the ring, not in time. */
+/* CPUs write into the ring in turns, not in order of time. */
 static int by_time(const void *a, const void *b)
 {
 	uint64_t x = ((const struct raw_proc *)a)->time_ns,
@@ -206,7 +206,7 @@ static uint32_t what_works(const struct probes *p)
 }
 _Static_assert(_FEATURE_MAX <= 32, "what_works");
 
-/* Whether there is news of what works. */
+/* Returns whether the state of an event may have changed. */
 static bool look_after_events(struct probes *p)
 {
 	uint32_t before = what_works(p);
@@ -216,7 +216,7 @@ static bool look_after_events(struct probes *p)
 		struct event_probe *e = &p->events[i];
 
 		if (e->hz)
-			(void)e->ops->check(p, e); /* the event's state tells */
+			(void)e->ops->check(p, e); /* the event's state says whether it works */
 		tried |= probes_event_again(p, e);
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
@@ -248,7 +248,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	move_events(&p->now, d);
 	finish(p, d);
 	probes_stats_count_drops(p);
-	/* What was not taken comes with the generation after next. */
+	/* Counts that were not taken come with the generation after the next one. */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	*ret = d;

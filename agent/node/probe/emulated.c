@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * emulated: where, at a function's beginning or at a place inside, a probe is cheap. The kernel emulates a few
- * instructions (arch/x86/kernel/uprobes.c: push_setup_xol_ops, branch_setup_xol_ops); any other is stepped over
- * elsewhere with a second trap, which in a virtual machine takes ten times as long as the rest of a hit. So the probe moves
- * over comparisons, which change nothing that is looked at: not the stack, not the arguments.
+ * emulated: finds where a probe is cheap, at a function's beginning or a little after it. The
+ * kernel emulates a few instructions (arch/x86/kernel/uprobes.c: push_setup_xol_ops,
+ * branch_setup_xol_ops). Any other it copies and steps over with a second trap. In a virtual
+ * machine that takes ten times as long as the rest of a hit. So the probe moves behind comparisons:
+ * they change neither the stack nor the arguments, so a hit sees the same.
  */
 #include "node/probe/memory.h"
 
@@ -11,9 +12,9 @@
 
 #define REX(b)	   (((b)&0xf0) == 0x40)
 #define MOST_MOVES 4
-#define MOST_BYTES 11 /* of a comparison */
+#define MOST_BYTES 11 /* of one comparison */
 
-/* push of a register, jumps, calls, nop. */
+/* Returns whether it is a push of a register, a jump, a call or a nop. */
 bool probes_is_emulated(const uint8_t code[static 2])
 {
 	if (code[0] == 0x41)
@@ -24,13 +25,16 @@ bool probes_is_emulated(const uint8_t code[static 2])
 	       code[0] == 0xe9 || code[0] == 0xe8 || code[0] == 0x90;
 }
 
-/* Bytes of an instruction that only sets flags, or nothing; 0: it is another one. */
+/*
+ * Returns the length of an instruction that sets only flags, or nothing. 0: it is another
+ * instruction.
+ */
 static size_t comparison(const uint8_t *code)
 {
 	size_t rex = REX(code[0]);
 	const uint8_t *op = code + rex;
 	bool of_registers = op[1] >= 0xc0, is_cmp = (op[1] & 0x38) == 0x38;
-	bool of_ip = (op[1] & 0xc7) == 0x05; /* a variable: displacement from rip */
+	bool of_ip = (op[1] & 0xc7) == 0x05; /* a variable, addressed by displacement from rip */
 
 	if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4)) /* endbr64 */
 		return 4;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A process that becomes another program, again and again: this one, whose calls of execve() are made in turns from two
- * pages. While the kernel loads the next program, the registers still are the one's that is gone.
+ * A process becomes another program, again and again. It is this program, which calls execve() in
+ * turns from two pages. While the kernel loads the next program, the registers are still those of
+ * the old one.
  */
 #include "node/probe/workload_test.h"
 
@@ -135,7 +136,10 @@ static int read_of(const struct raw_proc *r)
 	return e;
 }
 
-/* What is read after an exec is not taken for the mappings of the program that was told of before it. */
+/*
+ * Mappings that are read after an exec are not taken for those of the program that was reported
+ * before it.
+ */
 static void mappings_are_of_the_program_that_was_told(void **state)
 {
 	struct probes *p =

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * filter: brings what is wanted into the kernel's filter maps, and has each event
- * tick at the rate that this needs, or not at all.
+ * filter: writes the selected cgroups and processes into the kernel's filter maps, and makes each
+ * event tick at the rate that they need, or stops it.
  */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
-#define MAX_FILTER_KEYS 16384 /* maps.h */
+#define MAX_FILTER_KEYS 16384 /* as in maps.h */
 
 static int by_key(const void *a, const void *b)
 {
@@ -76,7 +76,7 @@ static void told_remove(struct probes *p, uint64_t id)
 	free(t);
 }
 
-/* A drained record: from here on user space knows that cgroup, and decides about it. */
+/* Takes a record of a drain: from now on the agent knows that cgroup, and decides about it. */
 void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups);
@@ -89,7 +89,7 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 	}
 	if (!r->armed)
 		return;
-	/* Its parent was deselected in the meantime, so nobody would ever take it out. */
+	/* Its parent was deselected meanwhile, so no later change would remove it. */
 	if (bpf_map_lookup_elem(map, &r->parent_id, &f)) {
 		bpf_map_delete_elem(map, &r->id);
 		return;
@@ -102,7 +102,10 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 	HASH_ADD(hh, p->told, id, sizeof(t->id), t);
 }
 
-/* Keys that the map holds; caller frees. The map may change meanwhile: a key more or less. */
+/*
+ * Returns the keys of the map, which the caller frees. The map may change meanwhile, so a key may
+ * be missing or be there no more.
+ */
 static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 {
 	uint64_t *keys = NULL, key = 0;
@@ -119,7 +122,7 @@ static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 	return keys;
 }
 
-/* By who made the list that is wanted. */
+/* Returns whether the caller of probes_filter knew this cgroup when it made its list. */
 static bool is_known(struct probes *p, uint64_t id)
 {
 	const struct told_cgroup *t = told_find(p, id);
@@ -135,7 +138,10 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	for (size_t i = 0; i < n; i++) {
 		if (wanted_find(&p->cgroups, keys[i]))
 			continue;
-		/* Neither ours nor told of in time: the kernel has just selected it below one of ours. */
+		/*
+		 * It is not ours, and no drain had reported it in time: the kernel has just
+		 * selected it below one of ours.
+		 */
 		if (!wanted_find(before, keys[i]) && !is_known(p, keys[i]))
 			continue;
 		bpf_map_delete_elem(map, &keys[i]);
@@ -143,7 +149,7 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	}
 }
 
-/* What ticks found unselected before, they ask for again: bpf/filter.h. */
+/* Programs ask the filter again for cgroups that they found unselected before: bpf/filter.h. */
 static void tell_added(struct probes *p)
 {
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
@@ -215,7 +221,10 @@ static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 	return r ? r : r2;
 }
 
-/* Who is selected is not left out until something else is selected. */
+/*
+ * Tries again what the machine lacked for a moment, so that a selected cgroup is not left out until
+ * the selection changes.
+ */
 void probes_filter_again(struct probes *p)
 {
 	if (p->filter_lacks)
@@ -242,8 +251,8 @@ static int event_tick(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Thinning is relative to the rate of the event: while that changes nothing may
- * tick, or some samples would count for too much.
+ * Thinning is relative to the rate of the event. While the rate changes nothing may tick, or some
+ * samples would count for too much.
  */
 static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 {

@@ -359,7 +359,9 @@ static void body_inner_agent(struct truth *t)
 		nap(50);
 		CHECK(!probes_drain(p, true, &d));
 		for (size_t i = 0; i < d->n_samples; i++) {
-			/* 1: this process itself; 0 never: the outer one is not visible from here */
+			/*
+			 * 1: this process itself; never 0: the outer one is not visible from here
+			 */
 			CHECK(d->samples[i].tgid >= 1 && d->samples[i].tgid <= 3);
 			CHECK(d->samples[i].tid == d->samples[i].tgid);
 			n += d->samples[i].tgid == 2 ? d->samples[i].n : 0;

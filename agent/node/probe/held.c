@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * held: stacks, names and calls that later drains may refer to. The kernel sends each once a
- * generation, but a wait that goes on, or memory that lives, is told of in later ones, too. What
- * nothing has referred to for a while is forgotten; so is what is over the limit, counted. A wait that
- * will count much later (minBlock) refers to them by an empty sample, which goes no further.
+ * held: stacks, names and contexts that later drains may refer to. The kernel sends each once a
+ * generation. But a wait that goes on, or memory that lives, appears in later generations, too. An
+ * item to which nothing has referred for 15 s is forgotten. An item that exceeds the limit is not
+ * held, and is counted. A wait that will count much later (minBlock) refers to its items by an
+ * empty sample, which is dropped here.
  */
 #include "node/probe/internal.h"
 
@@ -19,7 +20,7 @@ struct item {
 	struct key key;
 	uint64_t used_ns;
 	size_t bytes;
-	bool added; /* to the drain at hand */
+	bool added; /* to the current drain */
 	UT_hash_handle hh;
 	union {
 		struct raw_stack stack;
@@ -75,7 +76,7 @@ static struct item *item_find(const struct held *h, enum kind kind, uint64_t has
 	return i;
 }
 
-/* NULL: there is no room. A new item's content is the caller's to fill in. */
+/* NULL: there is no room. The caller fills in the content of a new item. */
 static struct item *item_hold(struct held *h, enum kind kind, uint64_t hash, size_t n_frames,
 			      uint64_t now_ns, bool *ret_new)
 {
@@ -106,9 +107,9 @@ struct pass {
 	struct held *h;
 	struct drain *d;
 	uint64_t now_ns;
-	size_t n_stacks, n_names, n_contexts;	    /* its own, sorted */
-	size_t cap_stacks, cap_names, cap_contexts; /* what is added lies behind them */
-	uint8_t *used; /* of its own stacks: by which kinds of events */
+	size_t n_stacks, n_names, n_contexts;	    /* its own items, sorted */
+	size_t cap_stacks, cap_names, cap_contexts; /* items that are added come after them */
+	uint8_t *used; /* for each of its own stacks: by which kinds of events it is used */
 };
 enum { USED_ONCE = 1, USED_LATER = 2 };
 
@@ -117,7 +118,9 @@ static bool refers_later(enum event e)
 	return e == EVENT_OFF_CPU || e == EVENT_MEM_ALLOC || e == EVENT_MEM_INUSE;
 }
 
-/* Index of the item with this hash, which all begin with; n: there is none. */
+/*
+ * Returns the index of the item with this hash; each item begins with its hash. n: there is none.
+ */
 static size_t find(const void *items, size_t n, size_t size, uint64_t hash)
 {
 	size_t lo = 0, hi = n;
@@ -169,7 +172,7 @@ static void add(struct pass *p, const struct item *i)
 	}
 }
 
-/* A sample refers to it: it stays held, and the drain gets it where that lacks it. */
+/* A sample refers to the item, so it stays held. It is added to the drain if the drain lacks it. */
 static void refer(struct pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {
 	struct item *i = hash ? item_find(p->h, kind, hash) : NULL;
@@ -214,8 +217,8 @@ static void refer_all(struct pass *p)
 }
 
 /*
- * What only ticks refer to is not asked for again: no wait and no memory has a stack of that hash (PF_HASH_TICK). What
- * nobody refers to yet may be.
+ * A stack that only ticks refer to is not needed later: no wait and no memory has a stack of such a
+ * hash (PF_HASH_TICK). A stack that no sample refers to yet may be needed later.
  */
 static void keep_stacks(struct pass *p)
 {
@@ -289,7 +292,10 @@ static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep
 	free(p.used);
 }
 
-/* A wait that is too short to count yet only says that it will refer to its stacks. */
+/*
+ * Drops the samples of waits that are still too short to count: they only said which items the wait
+ * will refer to.
+ */
 static void drop_references(struct drain *d)
 {
 	size_t n = 0;

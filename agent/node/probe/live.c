@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live: what the map of living memory says, by stack: a snapshot every few seconds, in a full drain. What belongs to
- * no attached process is removed: it has ended, is another program now, or was detached.
+ * live: makes a snapshot of the map of living memory, by stack, every few seconds in a full drain.
+ * It removes entries that belong to no attached process: the process has ended, runs another
+ * program now, or was detached.
  */
 #include "node/probe/memory.h"
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096
-#define CALL_NS	    (60 * NSEC_PER_SEC) /* awake; no call of an allocator takes so long */
+#define CALL_NS	    (60 * NSEC_PER_SEC) /* awake; no call of an allocator takes as long */
 
 static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
 				 const struct pf_live *l)
@@ -37,7 +38,7 @@ static int live_each(struct memory *m, live_fn *each, void *arg)
 
 		r = bpf_map_lookup_batch(m->live, first ? NULL : &token, &token, keys, values, &n,
 					 NULL);
-		if (r == -ENOSPC && cap < PF_LIVE_MAX) { /* a bucket longer than the batch */
+		if (r == -ENOSPC && cap < PF_LIVE_MAX) { /* a bucket is longer than the batch */
 			cap *= 2;
 			keys = xrealloc(keys, (cap) * sizeof(*keys));
 			values = xrealloc(values, (cap) * sizeof(*values));
@@ -110,7 +111,10 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
 	row->oldest_ns = MIN(row->oldest_ns, l->time_ns);
 }
 
-/* Who was added before and not removed until now should have been seen: else it was evicted. */
+/*
+ * An entry that was added before and was not removed must have been seen. If it was not, the kernel
+ * has evicted it.
+ */
 static void count_evicted(struct memory *m, uint64_t added, const struct sorting *s)
 {
 	struct pf_live_stats now;
@@ -124,7 +128,7 @@ static void count_evicted(struct memory *m, uint64_t added, const struct sorting
 	m->evicted += added - accounted;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 static int sort_out(struct sorting *s)
 {
 	struct pf_live_stats before;
@@ -141,7 +145,10 @@ static int sort_out(struct sorting *s)
 	return r;
 }
 
-/* Of a process that is attached still, and of a thread that may be in there still. */
+/*
+ * Returns whether the call may still return: its process is still attached, and its thread may
+ * still be in the allocator.
+ */
 static bool may_return(const struct memory *m, const struct pf_pending *p)
 {
 	const struct pf_count_key *k = &p->live.key;
@@ -173,7 +180,10 @@ static size_t forget_some_pending(struct memory *m)
 	return n;
 }
 
-/* Calls that will not return any more: of threads that were killed in an allocator. */
+/*
+ * Forgets calls that will not return any more, such as those of threads that were killed in an
+ * allocator.
+ */
 static void forget_pending(struct memory *m)
 {
 	if (probes_slept_now(&m->slept))
@@ -227,7 +237,7 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 	}
 }
 
-/* Nothing of it lives: that is to be known, or the last snapshot would stay. */
+/* Reports that nothing of the process lives. Without this sample, the last snapshot would stay. */
 static void empty_add(struct memory *m, const struct attached *a, struct taking *t, uint64_t now)
 {
 	struct pf_mem_proc v;
@@ -247,7 +257,7 @@ static void empty_add(struct memory *m, const struct attached *a, struct taking 
 	};
 }
 
-/* All of it or nothing: the one before is better than a part. */
+/* Adds all or nothing: the last snapshot is better than a part of this one. */
 static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 {
 	if (sort_out(s)) {
@@ -294,7 +304,7 @@ void probes_live_ask(struct probes *p)
 		m->asked = true;
 }
 
-/* By a record of its exec or exit: what it allocated before is not there any more. */
+/* Takes a record of an exec or exit: what the process allocated before does not live any more. */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {
 	struct memory *m = probes_memory_of(p);

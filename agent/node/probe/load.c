@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load: brings the BPF objects into the kernel. core owns the maps, the others
- * are lent them. What a kernel or the agent's capabilities lack removes one
- * feature and says so.
+ * load: loads the BPF objects into the kernel. core owns the maps, and the other objects use them.
+ * If a kernel or the agent's capabilities lack something, one feature is removed, and its state
+ * says why.
  */
 #include "node/probe/internal.h"
 
@@ -12,13 +12,16 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
-/* Free entries of an LRU hash map that no other CPU gets: kernel/bpf/bpf_lru_list.c; since 6.16 fewer of a small map. */
+/*
+ * Free entries of an LRU hash map that only one CPU can use (kernel/bpf/bpf_lru_list.c). Since
+ * 6.16, a small map has fewer.
+ */
 #define LRU_KEPT_BY_A_CPU 128
-/* The most that maps grow to with CPUs and rate. */
+/* Limits up to which maps grow with the number of CPUs and the rate. */
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
 #define SEEN_MAX       (1u << 20)
-#define TOTALS_MAX     16384 /* always, with Total */
+#define TOTALS_MAX     16384 /* always, if Total is on */
 
 /* ---- libbpf's warnings are the reasons that we pass on ---- */
 
@@ -28,12 +31,12 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 {
 	char line[sizeof(last_warning)];
 
-	/* The limit does not matter where BPF memory is charged to the cgroup (since 5.11). */
+	/* The limit does not matter if BPF memory is charged to the cgroup (since 5.11). */
 	if (level != LIBBPF_WARN || strstr(fmt, "RLIMIT_MEMLOCK"))
 		return 0;
 	vsnprintf(line, sizeof(line), fmt, ap);
 	line[strcspn(line, "\n")] = 0;
-	/* The first one names the cause; later ones that it failed. */
+	/* The first warning names the cause; later ones say only that loading failed. */
 	if (!last_warning[0])
 		snprintf(last_warning, sizeof(last_warning), "%s",
 			 line + (str_has_prefix(line, "libbpf: ") ? 8 : 0));
@@ -82,10 +85,10 @@ static void core_sizes(struct probes *p)
 	struct core_bpf *o = p->core;
 	const struct probe_config *c = &p->config;
 	uint64_t cpus = p->n_possible_cpus, hz = c->max_sample_hz;
-	/* Every tick may be a new key, and a drain may be late. */
+	/* Every tick may have a new key, and a drain may be late. */
 	uint32_t counts =
 		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, COUNTS_MAX);
-	/* One second of 200 ticks with 1 KiB of stack each, all different. */
+	/* Room for one second of 200 ticks that all have different stacks of 1 KiB. */
 	uint32_t ring = c->ring_bytes ? power_of_two(c->ring_bytes, 4096, 1 << 30)
 				      : power_of_two(cpus * hz * 1024, 1 << 20, RING_MAX_BYTES);
 	uint32_t seen = power_of_two(cpus * 16384, 32768, SEEN_MAX);
@@ -107,7 +110,7 @@ static void core_sizes(struct probes *p)
 	p->bpf_config.ring_wake_bytes = ring / 2;
 }
 
-/* task->cgroups->subsys[] is indexed by an enum that depends on the kernel's configuration. */
+/* The index into task->cgroups->subsys[] depends on the kernel's configuration. */
 static int find_subsys(const struct btf *btf, const char *controller, uint32_t *ret_index)
 {
 	_cleanup_free_ char *want = xasprintf("%s_cgrp_id", controller);
@@ -142,7 +145,7 @@ static int core_config(struct probes *p, const struct btf *btf)
 	return v1 ? find_subsys(btf, c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
-/* Which PID namespace the agent is in: the programs translate PIDs to it. */
+/* Reads the agent's PID namespace: the programs translate PIDs to it. */
 static int who_am_i(struct probes *p)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts);
@@ -208,7 +211,7 @@ int probes_lend_maps(struct probes *p, struct bpf_object *to)
 		if (bpf_map__is_internal(m))
 			continue;
 		own = bpf_object__find_map_by_name(p->core->obj, bpf_map__name(m));
-		if (!own) /* an event's own */
+		if (!own) /* the event's own map */
 			continue;
 		r = bpf_map__reuse_fd(m, bpf_map__fd(own));
 		if (r)
@@ -278,11 +281,14 @@ bool probes_event_again(struct probes *p, struct event_probe *e)
 {
 	if (!e->hz || !e->again_ns || now_mono_ns() < e->again_ns)
 		return false;
-	(void)e->ops->attach(p, e); /* its state tells */
+	(void)e->ops->attach(p, e); /* the event's state says whether it works */
 	return true;
 }
 
-/* What this kernel cannot do is left out for as long as all is loaded; so what may pass lets all of it be tried again. */
+/*
+ * A feature that this kernel lacks is left out until the objects are loaded again. So if an error
+ * may pass, this fails, and the caller loads everything again.
+ */
 static int events_load(struct probes *p, struct field_error *reterr)
 {
 	for (int i = 0; i < _EVENT_MAX; i++) {
@@ -297,10 +303,10 @@ static int events_load(struct probes *p, struct field_error *reterr)
 	return 0;
 }
 
-/* What each program of proc.bpf.c is for; attached one by one so that each can fail alone. */
+/* The programs of proc.bpf.c. They are attached one by one, so that each can fail alone. */
 struct tracer {
 	struct bpf_program *program;
-	const char *needs; /* a type of the kernel's BTF */
+	const char *needs; /* a type that the kernel's BTF must have */
 	enum feature feature;
 	bool wanted;
 };
@@ -347,7 +353,7 @@ static void tracers_choose(struct probes *p, const struct btf *btf, struct trace
 	}
 }
 
-/* As events_load(), from here on. */
+/* Errors are treated as in events_load(). */
 static int tracers_attach(struct probes *p, const struct tracer t[N_TRACERS],
 			  struct field_error *reterr)
 {

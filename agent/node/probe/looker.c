@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* looker: looks at waits that go on: before each drain, and in between as often as is cheap. */
+/*
+ * looker: the thread that looks at waits that go on: before each drain, and in between as often as
+ * is cheap.
+ */
 #include "node/probe/looker.h"
 
 #include <pthread.h>
@@ -8,8 +11,8 @@
 #include "offcpu_walk.skel.h"
 
 #define LOOK_MIN_NS (100 * NSEC_PER_MSEC)
-#define LOOK_SHARE  50	 /* looks in between take one of so many parts of a CPU at most */
-#define LOOK_MAX    1024 /* walks a look: 10 to 20 us each */
+#define LOOK_SHARE  50	 /* looks between drains use at most 1/50 of a CPU */
+#define LOOK_MAX    1024 /* stack walks in a look: 10 to 20 us each */
 #define LATE_NS	    (500 * NSEC_PER_MSEC)
 
 struct looker {
@@ -18,8 +21,8 @@ struct looker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t asked, answered;
-	/* Below: under the lock. */
-	uint64_t n_asked, n_answered; /* looks that a drain wants */
+	/* The lock guards all below. */
+	uint64_t n_asked, n_answered; /* looks that drains asked for, and that were done */
 	bool stop, late, ended, left_behind;
 };
 
@@ -30,7 +33,7 @@ static void count(const char *outcome, uint64_t n)
 	counter_add(counter("podflame_offcpu_looks_total", "outcome", outcome), n);
 }
 
-/* What is over the limit stays thinned; which is drawn anew each time. */
+/* Waits over the limit stay thinned. Each look draws anew which ones. */
 static void set_limit(struct offcpu_walk_bpf *b)
 {
 	uint64_t found = b->bss->look_found;
@@ -63,7 +66,7 @@ static struct timespec after(uint64_t ns)
 				 .tv_nsec = (long)(at % NSEC_PER_SEC)};
 }
 
-/* Until a drain asks, or it is time; under the lock. */
+/* Waits until a drain asks or the time is up. The caller holds the lock. */
 static void pause_until_asked(struct looker *l, uint64_t ns)
 {
 	struct timespec until = after(ns);
@@ -188,7 +191,10 @@ int probes_looker_new(struct probes *p, struct bpf_object *offcpu, struct looker
 	return 0;
 }
 
-/* One that is stuck in another process's memory is left behind, and frees itself: it cannot be ended from here. */
+/*
+ * A thread that is blocked in another process's memory cannot be ended from here. It is detached,
+ * and frees the looker itself.
+ */
 struct looker *probes_looker_free(struct looker *l)
 {
 	struct timespec until = after(LATE_NS);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * memory: what selected processes allocate, and what of it lives. One object for both events, loaded when
- * somebody wants one of them: its map of living memory takes 12 MiB. attach.c attaches it to processes, live.c
- * reads what lives.
+ * memory: what selected processes allocate, and what of it lives. Both events share one object. It
+ * is loaded when one of them is first wanted, because its map of living memory takes 12 MiB.
+ * attach.c attaches it to processes, and live.c reads what lives.
  */
 #include "node/probe/memory.h"
 
@@ -13,7 +13,7 @@
 _Static_assert((int)EVENT_MEM_ALLOC == (int)PF_EVENT_MEM_ALLOC, "abi");
 _Static_assert((int)EVENT_MEM_INUSE == (int)PF_EVENT_MEM_INUSE, "abi");
 
-/* Both events share what mem-alloc's row owns. */
+/* Both events share the data that the row of mem-alloc owns. */
 static struct memory *own(struct probes *p)
 {
 	return p->events[EVENT_MEM_ALLOC].own;
@@ -70,7 +70,7 @@ static int memory_shared(struct probes *p, struct event_probe *e)
 	return p->events[EVENT_MEM_ALLOC].loaded ? 0 : -EOPNOTSUPP;
 }
 
-/* Those for probes of one place stay as they are: they serve where nothing else does (attach.c). */
+/* Programs for probes of one place are always loaded: they serve if nothing else can (attach.c). */
 static void choose_form(struct memory *m, struct memory_bpf *o)
 {
 	bool session = m->mode == UPROBE_SESSION, single = m->mode == UPROBE_SINGLE;
@@ -85,7 +85,7 @@ static void choose_form(struct memory *m, struct memory_bpf *o)
 	bpf_program__set_expected_attach_type(o->progs.pf_mem_free, ATTACH_UPROBE_MULTI);
 }
 
-/* -1: not loaded. */
+/* Returns -1 if the program is not loaded. */
 static int loaded_fd(const struct bpf_program *program)
 {
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
@@ -121,7 +121,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 	int r;
 
 	(void)e;
-	if (m->bpf) /* for the other event */
+	if (m->bpf) /* loaded by the other event */
 		return 0;
 	o = memory_bpf__open();
 	if (!o)
@@ -141,7 +141,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
-/* Somebody wants it. Uprobes are attached to processes, by probes_attach(). */
+/* Loads the object, because the event is wanted. probes_attach() attaches uprobes to processes. */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
 	struct memory *m = own(p);
@@ -152,7 +152,7 @@ static int memory_attach(struct probes *p, struct event_probe *e)
 	return r;
 }
 
-/* Whether probed returns are safe; what may pass leaves that open. */
+/* Tries whether probed returns are safe. An error that may pass leaves that open. */
 static int try_returns(struct memory *m, struct event_probe *e)
 {
 	int r = m->returns_tried ? m->returns : probes_uprobe_try_return(m->mode);
@@ -223,7 +223,7 @@ static unsigned inuse_rate(const struct probes *p)
 	return probes_event_is_wanted(p, EVENT_MEM_INUSE);
 }
 
-/* More than 2 GiB a sample is as good as never. */
+/* Samples of more than 2 GiB are as good as none. */
 static void alloc_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
 {
 	(void)e;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What memory events cost the process that they look at: CPU time a malloc and free of it, in pairs of windows with
- * and without probes. One JSON object a line. Needs root.
+ * What memory events cost the process: CPU time of a malloc and free, in pairs of windows with and
+ * without probes. It prints one JSON object a line. It needs root.
  */
 #include "lib/base/bench.h"
 #include "node/probe/sites_test.h"
@@ -13,7 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Least of many short batches, in rounds over all rows: on a machine that others use, too, all else says less. */
+/*
+ * The least of many short batches, in rounds over all rows. On a machine that others use, too, any
+ * other measure says less.
+ */
 #define ROUNDS	  8
 #define WINDOW_MS 40
 #define BATCH	  64 /* pairs */
@@ -278,7 +281,10 @@ static struct bpf_prog_info program_info(int fd)
 
 #define RUNS 2000
 
-/* What a program takes by the kernel's own count, of an allocation that is not taken: without the trap. */
+/*
+ * Returns the time of a program by the kernel's own count, for an allocation that is not taken:
+ * without the trap.
+ */
 static double program_ns(struct bench *b, enum memory_program program, unsigned event)
 {
 	struct attached *a;

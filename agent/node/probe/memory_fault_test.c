@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What may go wrong around the probes of memory events: forks, exceptions, signals, jumps out of an allocator, libraries
- * that come and go, an agent that is killed, maps that are full. Once for each way to attach uprobes.
+ * What may go wrong around the probes of memory events: forks, exceptions, signals, jumps out of an
+ * allocator, libraries that come and go, an agent that is killed, maps that are full. Once for each
+ * way to attach uprobes.
  */
 #include "node/probe/memory_scene_test.h"
 
@@ -11,7 +12,10 @@
 
 #include "memory.skel.h"
 
-/* The clocks of this process, not of what it starts: so long the machine slept, or ran unseen. From a moment on, if set. */
+/*
+ * The clocks of this process, not of its children: how long the machine slept, or ran unseen; if
+ * set, from a moment on.
+ */
 static uint64_t asleep_s, later_s, from_mono_ns;
 
 int clock_gettime(clockid_t id, struct timespec *t)
@@ -190,7 +194,10 @@ static void body_slow(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* A call of before the sleep returns after it; one that does not for a minute, while the machine is awake, is forgotten. */
+/*
+ * A call from before the sleep returns after it. A call that does not return for a minute, while
+ * the machine is awake, is forgotten.
+ */
 static void who_sleeps_in_an_allocator_returns_still(void **state)
 {
 	struct scene s = {};

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_scene_test: a process, its probes and what the drains say of it: what tests of memory events share. */
+/*
+ * memory_scene_test: shared by tests of memory events: a process, its probes, and what the drains
+ * say of it.
+ */
 #pragma once
 
 #include "node/probe/workload_test.h"
@@ -180,8 +183,8 @@ static inline int scene_attach(struct scene *s, unsigned events)
 
 	s->probed.proc.event_mask = events;
 	s->probed.proc.exec_id = s->w.proc.exec_id;
-	r = probes_attach(s->p, (struct process_id){s->w.proc.start_boottime_ns, s->c.pid}, &s->probed.proc,
-			  &s->probed.file, 1, &s->a, &refused);
+	r = probes_attach(s->p, (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
+			  &s->probed.proc, &s->probed.file, 1, &s->a, &refused);
 	if (!r)
 		assert_int_equal(refused.n, 0);
 	return r;

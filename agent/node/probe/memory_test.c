@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory events of real processes: exact bytes by function, what lives, sampling without bias, and that nothing
- * stays behind, whenever probes come and go. Once for each way to attach uprobes that this kernel has.
+ * Memory events of real processes: exact bytes by function, what lives, and sampling without bias.
+ * Nothing stays behind, whenever probes come and go. Once for each way to attach uprobes that this
+ * kernel has.
  */
 #include "node/probe/memory_scene_test.h"
 
@@ -149,7 +150,10 @@ static void leaks_stay_and_the_rest_goes(void **state)
 #define SAMPLE_BYTES 8192
 #define SAMPLED	     50000
 
-/* Leaks blocks of all sizes. long_ns: their bytes; short_ns: the variance that samples of them have. */
+/*
+ * Leaks blocks of all sizes. long_ns: their bytes; short_ns: the variance that samples of them
+ * have.
+ */
 IN_SECTION(pf_long) static void allocate_sizes(struct truth *t)
 {
 	unsigned seed = getpid();
@@ -530,8 +534,8 @@ static void places_that_cannot_be_probed_are_left_out(void **state)
 }
 
 /*
- * Code within a function: sizes are registers times a factor. At an instruction that the kernel emulates, and at one that
- * it steps over: what that costs lies beside the factor.
+ * Code inside a function, where sizes are registers times a factor. It is probed at an instruction
+ * that the kernel emulates, and at one that it steps over, whose cost is stored beside the factor.
  */
 __asm__(".pushsection pf_odd,\"ax\",@progbits\n"
 	"pf_emulated:\n"
@@ -734,7 +738,10 @@ static uint64_t short_of_round(struct scene *s, uint32_t step)
 	return s->w.alloc.in_short;
 }
 
-/* That its thread has ended has to be seen soon: nothing is hit when somebody else leaves, or, of single probes, at once. */
+/*
+ * The end of its thread must be noticed soon: probes are no longer hit once those of another
+ * process are detached, and single probes at once.
+ */
 static void without_its_thread_it_is_probed_for_a_while(void **state)
 {
 	bool single = mode_at_most == UPROBE_SINGLE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * offcpu: where threads of selected processes wait. Its programs run at every switch of the node, so
- * they are attached only while somebody wants the event, and loaded when somebody first does.
+ * offcpu: where threads of selected processes wait. Its programs run at every switch of the node.
+ * So they are loaded when the event is first wanted, and attached only while it is wanted.
  */
 #include "node/probe/looker.h"
 
@@ -20,7 +20,7 @@ struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
 	struct looker *looker;	/* NULL: nothing was thinned yet, or it failed */
-	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after that; 0: not */
+	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: not */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -104,7 +104,7 @@ static int make_looker(struct probes *p, struct event_probe *e)
 
 /* ---- attached ---- */
 
-/* What was seen before may be over: nobody looked. */
+/* Waits that were seen before may be over: no program was attached meanwhile. */
 static void forget_waits(struct offcpu *o)
 {
 	int waits = bpf_map__fd(o->bpf->maps.waits), threads = bpf_map__fd(o->bpf->maps.threads);
@@ -112,8 +112,11 @@ static void forget_waits(struct offcpu *o)
 	int r = bpf_map_get_next_key(waits, NULL, &next);
 
 	if (r)
-		return; /* never attached before */
-	/* Of a key that is gone the next one is the first: each is deleted after its next one is known. */
+		return; /* it was never attached before */
+	/*
+	 * After a key that was deleted, the next key is the first one again. So each key is deleted
+	 * after its next one is known.
+	 */
 	while (!r) {
 		tid = next;
 		r = bpf_map_get_next_key(waits, &tid, &next);
@@ -136,13 +139,16 @@ static void offcpu_detach(struct event_probe *e)
 	e->n_links = 0;
 }
 
-/* Ends and wake-ups first: who is seen to begin a wait is seen to end it. */
+/*
+ * Attaches programs for ends and wake-ups first, so that a wait whose begin is seen is also seen to
+ * end.
+ */
 static int attach_all(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 	struct bpf_program *const programs[_LINK_MAX] = {
 		[EXIT] = o->bpf->progs.pf_thread_exit,
-		[EXEC] = o->bpf->progs.pf_thread_exec, /* of a number */
+		[EXEC] = o->bpf->progs.pf_thread_exec, /* a thread may get another number */
 		[WAKEUP] = o->bpf->progs.pf_wakeup,
 		[SWITCH] = o->bpf->progs.pf_switch,
 		[DRAIN] = o->bpf->progs.pf_waits_now,
@@ -160,8 +166,9 @@ static int attach_all(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Its programs allocate while the scheduler holds its lock. Kernels before 6.1 have no allocator that may be used
- * there: they could lock up. They refuse such maps to on-cpu's programs, but not to these.
+ * The programs allocate while the scheduler holds its lock. Kernels before 6.1 have no allocator
+ * that may be used there, so they could lock up. They refuse such maps to on-cpu's programs, but
+ * not to these.
  */
 static int may_load(struct probes *p)
 {
@@ -186,10 +193,14 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 	if (r)
 		offcpu_detach(e);
 	probes_event_again_later(e, r);
-	return 0; /* the rest of the filter does not depend on it: probes_event_try() has told */
+	/* the rest of the filter does not depend on it, and probes_event_try() has set the state */
+	return 0;
 }
 
-/* Once something is thinned; what a moment's shortage kept out comes later. */
+/*
+ * Makes the looker once something is thinned. If the machine lacked something for a moment, a later
+ * call tries again.
+ */
 static void need_looker(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;

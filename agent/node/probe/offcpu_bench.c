@@ -38,8 +38,8 @@ static void on_cpu(int cpu)
 }
 
 /*
- * Reads a byte and writes one, in the section of rows_test.h: CFA = rsp + 8 all along. With bench_turn it
- * returns each time.
+ * Reads a byte and writes one, in the section of rows_test.h: CFA = rsp + 8 throughout. With
+ * bench_turn it returns each time.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
@@ -247,8 +247,8 @@ static double ns_a_trip(const struct pair *pair)
 }
 
 /*
- * A switch and a wake-up with one filter, and with another (NULL: nothing is attached): the whole price, of
- * tracepoints too. Without BPF's own statistics.
+ * Compares a switch and a wake-up with one filter and with another (NULL: nothing is attached): the
+ * whole price, including tracepoints, without BPF's own statistics.
  */
 static void bench_trips(struct probes *p, const struct pair *pair,
 			const struct container_filter *than, const struct container_filter *f,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waits whose end is no usual one: nobody saw it, the thread's number is another's, the machine slept, the table is full. */
+/*
+ * Waits with unusual ends: no program saw the end, another thread got the number, the machine
+ * slept, the table is full.
+ */
 #include "node/probe/offcpu_scene_test.h"
 
 #include <pthread.h>
@@ -54,8 +57,9 @@ static uint32_t number_in_table(struct probes *p, uint32_t tid)
 }
 
 /*
- * As if the program had been left out at the end of the first wait: it goes on in the tables, while its thread runs.
- * Returns how many n_going_on() tells of then, until the thread is switched out.
+ * Acts as if no program had run at the end of the first wait. The wait goes on in the tables, while
+ * its thread runs. Returns how many waits n_going_on() reports then, until the thread is switched
+ * out.
  */
 static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 {
@@ -287,8 +291,9 @@ static struct offcpu_walk_bpf *load_walk(struct probes *p)
 }
 
 /*
- * A machine that runs tests cannot be suspended. But nothing except pf_wait_clock() calls this clock, which stands meanwhile:
- * so each place that measures waits is seen to. Loaded programs have their functions with them.
+ * A machine that runs tests cannot be suspended. But only pf_wait_clock() calls this clock, which
+ * stands still meanwhile. So each place that measures waits is covered. Loaded programs contain
+ * their functions.
  */
 static void time_asleep_is_nobodys_wait(void **state)
 {

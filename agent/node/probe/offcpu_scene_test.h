@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offcpu_scene_test: a process that waits, its probes and what the drains say of it: what tests of off-cpu share. */
+/*
+ * offcpu_scene_test: shared by tests of off-cpu: a process that waits, its probes, and what the
+ * drains say of it.
+ */
 #pragma once
 
 #include "node/probe/workload_test.h"

@@ -15,7 +15,7 @@
 
 #define NAP_US 20000
 
-/* Answers what it is asked, a while later, on the descriptor that it is asked for; ends with its parent. */
+/* Answers each request a while later, on the descriptor of the request. It ends with its parent. */
 static void feeder(int asked)
 {
 	char fd;
@@ -79,8 +79,8 @@ static void body_causes(struct truth *t)
 }
 
 /*
- * All but a few waits are there, none is longer than it took. The rest is what it was in run queues,
- * waiting or preempted, as the kernel counts it; n: a thread that was awake in time did not wait.
+ * All but a few waits are there, and none is longer than it took. The rest is time in run queues,
+ * waiting or preempted, as the kernel counts it. n: a thread that was awake in time did not wait.
  */
 static void check_cause(const struct waits *w, const struct known *k, enum wait cause)
 {
@@ -110,8 +110,9 @@ static void waits_have_their_causes_and_lengths(void **state)
 		sum += k->us[cause];
 	}
 	/*
-	 * Machines of this project's CI run no tracing program, nor ftrace's events, in the context of their supervisor's
-	 * threads (process 1): nobody sees what wakes there, nor what it is switched to, and that is counted.
+	 * Machines of this project's CI run no tracing program, nor ftrace's events, in the context
+	 * of their supervisor's threads (process 1). So wake-ups and switches there are not seen,
+	 * and that is counted.
 	 */
 	unseen = MIN(lost("end_unseen") - unseen, 1);
 	assert_in_range(w.us[WAIT_SLEEP], (10 - unseen) * NAP_US * 95 / 100, k->us[WAIT_SLEEP]);
@@ -390,7 +391,10 @@ static void body_two_lengths(struct truth *t)
 	end(k);
 }
 
-/* Drains come each 50 ms, so the long ones span several: still, each counts for its first 100 ms alone. */
+/*
+ * Drains come each 50 ms, so the long waits span several. Still, each counts for its first 100 ms
+ * alone.
+ */
 static void limits_hold_across_drains(void **state)
 {
 	struct child c = child_start(body_two_lengths, NULL);
@@ -400,7 +404,10 @@ static void limits_hold_across_drains(void **state)
 
 	(void)state;
 	until_done(p, known_of(c.truth), &w, 1);
-	/* The others slept for a millisecond, and longer where the machine is busy: not 150 times as long. */
+	/*
+	 * The others slept for a millisecond, and longer if the machine is busy, but not 150 times
+	 * as long.
+	 */
 	assert_int_equal(w.sum, 10 * 200000);
 	assert_int_equal(w.lost, 0);
 	probes_free(p);
@@ -426,7 +433,10 @@ static void a_long_wait_appears_as_it_passes(void **state)
 		nap(200);
 		asked = now_us();
 		drain(p, &w, 1);
-		/* All of it that has passed up to this drain; each part is cut off to microseconds. */
+		/*
+		 * All of it that has passed up to this drain; each part is rounded down to
+		 * microseconds.
+		 */
 		assert_true(w.sum - first + i >= asked - since);
 		assert_true(w.sum <= now_us() - started);
 	}
@@ -474,7 +484,10 @@ static void a_wait_that_counts_late_has_its_stacks(void **state)
 
 static int never[2]; /* a pipe that nobody writes to */
 
-/* Reads what costs CPU time, then what never comes, from the same place: a tick in the kernel is where it waits later. */
+/*
+ * From one place, it reads what costs CPU time, and then what never comes. So a tick in the kernel
+ * is where it waits later.
+ */
 static void body_reads(struct truth *t)
 {
 	static char buffer[1 << 18];
@@ -520,7 +533,9 @@ static size_t ticks_there(const struct drain *d, const struct raw_stack *where)
 	return n;
 }
 
-/* A wait's stack is kept until it counts, also when ticks have been there in the second in which it began. */
+/*
+ * A wait's stack is kept until it counts, even if ticks were there in the second in which it began.
+ */
 static void ticks_take_no_stack_from_a_wait(void **state)
 {
 	struct child c;

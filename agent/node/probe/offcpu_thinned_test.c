@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waits of which a part is kept: what is told adds up to the whole, and long ones and their stacks are whole. */
+/*
+ * Thinned waits: the reported ones add up to the whole, and long waits and their stacks are whole.
+ */
 #include "node/probe/offcpu_scene_test.h"
 #include "node/probe/rows_test.h"
 
@@ -58,7 +60,10 @@ static struct probes *watch_some(const struct child *c, uint32_t off_note, uint3
 	return p;
 }
 
-/* Beside an observer that keeps all: the sum differs by less than four times the error that is told. */
+/*
+ * Compared with an observer that keeps all waits, the sum differs by less than four times the
+ * reported error.
+ */
 static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double kept)
 {
 	struct child c = child_start(body_random_naps, NULL);
@@ -173,7 +178,10 @@ static void what_is_not_noted_leaves_nothing(void **state)
 
 /* ---- stacks: walked, and recognised ---- */
 
-/* nanosleep() in the section of rows_test.h: CFA = rsp + 8 all along; its frames keep no frame pointers. */
+/*
+ * nanosleep() in the section of rows_test.h: CFA = rsp + 8 throughout. Its frames keep no frame
+ * pointers.
+ */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
 	"pf_rows_nap:\n"
@@ -327,7 +335,10 @@ static void drain_threads(struct probes *p, struct threads *t)
 	drain_free(d);
 }
 
-/* The stacks are those that the observer who keeps all took at the switch; the kernel leaves out the scheduler's part. */
+/*
+ * The stacks are those that the observer that keeps all waits took at the switch. The kernel leaves
+ * out the scheduler's part.
+ */
 static void check_lasting(const struct by_thread *is, const struct by_thread *should)
 {
 	assert_near("a long wait", is->us / (double)should->us, 1, 0.01);
@@ -346,7 +357,7 @@ static bool has_whole_waits(struct probes *p)
 	return s[FEATURE_WHOLE_WAITS].ok;
 }
 
-/* 1 in 50 is kept; still, the long ones are exact, and what error there is, is of the short ones. */
+/* 1 in 50 is kept. Still, the long waits are exact, and all error is that of the short ones. */
 static void long_waits_are_whole_when_thinned(void **state)
 {
 	struct event_settings settings = {.min_block_us = 50};
@@ -383,8 +394,9 @@ static void long_waits_are_whole_when_thinned(void **state)
 	drain_threads(all, &a);
 	drain_threads(some, &b);
 	/*
-	 * What is told is of the few that were kept; where others hold the CPU, the longest may or may not be among
-	 * them. Of a long one that counts 50 times it would be 65 s.
+	 * The reported error is that of the few waits that were kept. If other processes use the
+	 * CPU, the longest may or may not be among them. For a long one that counts 50 times it
+	 * would be 65 s.
 	 */
 	told = root((usage_of(some).square - before) * (double)(1 << 20));
 	sigma = MAX(told, root(49.0 * (double)k->square));
@@ -431,7 +443,10 @@ static void body_sleepers(struct truth *t)
 	end(k);
 }
 
-/* 1 in 4 is noted, 1 in 64 kept: what goes on counts 4 times, and what is told of its error says so. */
+/*
+ * 1 in 4 is noted, 1 in 64 kept. A wait that goes on counts 4 times, and the reported error
+ * includes that.
+ */
 static void whole_waits_stand_for_those_not_noted(void **state)
 {
 	struct child c = child_start(body_sleepers, NULL);
@@ -519,8 +534,9 @@ static void stacks_are_whole_and_their_own(void **state)
 	take_depths(&t, d);
 	drain_free(d);
 	/*
-	 * pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. A wait that a drain cuts is told in two parts;
-	 * whoever is preempted on the way until its time has come does not wait.
+	 * pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. A wait that a drain cuts is
+	 * reported in two parts. A thread that is preempted on the way until its time has come does
+	 * not wait.
 	 */
 	assert_in_range(t.whole, 720, 840);
 	assert_in_range(t.n[12], 450, 530);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * oncpu: the CPU clock of every online CPU, ticking only while somebody is
- * selected. Its period is fixed (software clock): 1e9 / hz of CPU time, idle
- * excluded. It ticks at the highest rate asked for; who asked for less is thinned.
+ * oncpu: samples by the CPU clock of every online CPU. It ticks only while something is selected.
+ * Its period is fixed (software clock): 1e9 / hz ns of CPU time, idle excluded. It ticks at the
+ * highest rate that is asked for; samples of lower rates are thinned.
  */
 #include "node/probe/internal.h"
 
@@ -19,9 +19,9 @@
 _Static_assert((int)EVENT_ON_CPU == (int)PF_EVENT_ON_CPU, "abi");
 
 struct oncpu_cpu {
-	struct bpf_link *link; /* NULL: not attached there */
-	int fd;		       /* the event: link's */
-	uint64_t enabled_ns;   /* how long it was enabled when it was last looked at */
+	struct bpf_link *link; /* NULL: not attached to this CPU */
+	int fd;		       /* the event, which the link owns */
+	uint64_t enabled_ns;   /* how long it was enabled when it was last checked */
 	uint64_t looked_ns;    /* CLOCK_MONOTONIC */
 };
 struct oncpu {
@@ -94,7 +94,7 @@ static void oncpu_fill(const struct event_probe *e, const struct wanted *w, stru
 
 /* ---- CPUs ---- */
 
-/* "0-3,5" -> one byte a CPU. */
+/* Parses "0-3,5" into one byte for each CPU. */
 static int parse_cpus(char *text, bool online[MAX_CPUS])
 {
 	char *save = NULL;
@@ -161,7 +161,7 @@ static void detach_cpu(struct event_probe *e, size_t cpu)
 	e->n_links--;
 }
 
-/* How long the event was enabled until now. */
+/* Reads how long the event was enabled until now. */
 static int enabled_time(const struct oncpu_cpu *c, uint64_t *ret_ns)
 {
 	struct {
@@ -173,21 +173,24 @@ static int enabled_time(const struct oncpu_cpu *c, uint64_t *ret_ns)
 		return -errno;
 	if (n != 0 && n != sizeof(v))
 		return -EIO;
-	*ret_ns = n ? v.enabled_ns : c->enabled_ns; /* 0: it is out of order, and stands */
+	/* 0 bytes: the event is in an error state, and its time stands still */
+	*ret_ns = n ? v.enabled_ns : c->enabled_ns;
 	return 0;
 }
 
 /*
- * A CPU that goes offline takes its events out and does not put them back, so one that was offline between two looks, as all
- * but the first are while the machine is suspended, would not tick any more. The time of such an event stands. Clocks may
- * differ (a virtual machine that was paused): an event that is behind is read once more, and only one that does not move is stopped.
+ * A CPU that goes offline removes its events and does not put them back. So an event would no
+ * longer tick if its CPU was offline between two checks. This happens to all CPUs but the first
+ * while the machine is suspended. The time of such an event stands still. Clocks may differ (a
+ * virtual machine that was paused), so an event that is behind is read once more: it is stopped
+ * only if its time does not move.
  */
 static bool is_stopped(struct oncpu_cpu *c)
 {
 	uint64_t before_ns = now_mono_ns(), was_ns = c->enabled_ns, now_ns;
 
 	if (enabled_time(c, &c->enabled_ns))
-		return false; /* it is not known */
+		return false; /* the time is not known */
 	if (c->enabled_ns - was_ns + BEHIND_NS >= before_ns - c->looked_ns) {
 		c->looked_ns = now_mono_ns();
 		return false;
@@ -209,10 +212,13 @@ static int check_cpu(struct event_probe *e, size_t cpu, bool online)
 	}
 	if (!c->link && online)
 		r = attach_cpu(e, cpu);
-	return r == -ENODEV ? 0 : r; /* went offline since the file was read */
+	return r == -ENODEV ? 0 : r; /* the CPU went offline after the file was read */
 }
 
-/* Makes the attached CPUs equal to the online ones. The first error is told, the rest is done. */
+/*
+ * Attaches to all online CPUs and detaches from the others. Returns the first error, but goes on
+ * with the rest.
+ */
 static int oncpu_check(struct probes *p, struct event_probe *e)
 {
 	_cleanup_free_ bool *online = xcalloc(MAX_CPUS, sizeof(*online));
@@ -246,7 +252,7 @@ static int oncpu_check(struct probes *p, struct event_probe *e)
 static int oncpu_attach(struct probes *p, struct event_probe *e)
 {
 	__atomic_store_n(&p->settings->node_period_us, USEC_PER_SEC / e->hz, __ATOMIC_RELEASE);
-	return oncpu_check(p, e); /* its state tells */
+	return oncpu_check(p, e); /* the event's state says whether it works */
 }
 
 static void oncpu_detach(struct event_probe *e)

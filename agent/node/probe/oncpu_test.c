@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of a CPU that stops ticking, or that cannot be attached, and of a kernel that refuses on-cpu's programs. No CPU
- * is taken offline: its event is stopped as that would stop it, and calls of the kernel fail here.
+ * A CPU stops ticking or cannot be attached, and a kernel refuses on-cpu's programs. No CPU is
+ * taken offline: its event is stopped as that would stop it, and calls of the kernel fail here.
  */
 #include "lib/base/testclock.h"
 #include "node/probe/probe.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* probe: from the configuration to loaded programs and back; what works here; what it costs. */
+/*
+ * probe: makes struct probes from the configuration and frees it. It also says what works here and
+ * what it costs.
+ */
 #include "node/probe/internal.h"
 
 #include <sys/mman.h>
@@ -8,7 +11,7 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
-/* The table of events: what profile_event_info() is to their names, this is to their programs. */
+/* The table of events. profile_event_info() has their names, this table has their programs. */
 static const struct probe_ops *const table[] = {
 	[EVENT_ON_CPU] = &probes_oncpu_ops,
 	[EVENT_OFF_CPU] = &probes_offcpu_ops,
@@ -51,7 +54,7 @@ static int maps_mmap(struct probes *p)
 
 	if (r)
 		return r;
-	p->settings->tables = 1; /* 0: what an empty cache of rules would be of */
+	p->settings->tables = 1; /* 0 would be the number of an empty cache of rules */
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
 }
 
@@ -64,7 +67,7 @@ static int probes_open(struct probes *p, struct field_error *reterr)
 	r = maps_mmap(p);
 	if (!r)
 		r = probes_counts_open(p);
-	/* Total wants the event although nobody is selected. */
+	/* Total wants the event even if nothing is selected. */
 	if (!r && p->config.total)
 		r = probes_filter(p, NULL, 0);
 	if (r)

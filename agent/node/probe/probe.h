@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe: BPF programs and maps: load, attach, filter, drain. The only directory
- * that includes libbpf and bpf/abi.h. Functions marked (os) run on the os worker:
- * they may take milliseconds and wait for RCU.
+ * probe: BPF programs and maps: load, attach, filter, drain. No other module includes libbpf or
+ * bpf/abi.h. Functions marked (os) run on the os worker: they may take milliseconds and wait for
+ * RCU.
  */
 #pragma once
 
@@ -11,45 +11,53 @@
 
 struct probe_config {
 	struct cgroup_hierarchy hierarchy;
-	bool use_cgroups; /* false: only the process list (record --pid, local) */
-	bool use_list;	  /* process list look-up compiled in (read-only-data switch) */
-	bool total;	  /* count {leader comm, thread comm} of everything */
-	bool per_cpu;	  /* `cpu` in the key */
+	bool use_cgroups; /* false: only the process list is used (record --pid, local) */
+	bool use_list;	  /* the programs look up the process list (read-only-data switch) */
+	bool total;	  /* counts {leader comm, thread comm} of all processes */
+	bool per_cpu;	  /* the key has the CPU */
 	unsigned max_sample_hz;
-	size_t ring_bytes, count_entries; /* 0: defaults by the number of CPUs */
+	size_t ring_bytes, count_entries; /* 0: defaults that depend on the number of CPUs */
 };
 struct probes;
-/* (os) Loads; a missing feature removes one thing and is told by probes_support. */
+/*
+ * (os) Loads the programs. If the kernel lacks a feature, one thing is missing, and probes_support
+ * says so. -errno, with *reterr: it cannot work at all, or the machine lacks something for a
+ * moment.
+ */
 int probes_new(const struct probe_config *c, struct probes **ret, struct field_error *reterr);
-struct probes *probes_free(struct probes *p); /* (os) detaches and unloads all */
+struct probes *probes_free(struct probes *p); /* (os) detaches and unloads everything */
 
 /*
- * (os) Makes the kernel's filter equal to want; attaches the sampler when something is wanted
- * (or total), at the highest rate asked for; detaches it when nothing is. A cgroup made below a
- * selected one is selected in the kernel at once; it stays so until a drain has told of it, then
- * want decides about it too. Rates are held to 1..max_sample_hz; CPUs that came or went are
- * looked for (by a full drain, too). A failure leaves what could be done done.
+ * (os) Makes the kernel's filter equal to want. It attaches the sampler if something is wanted (or
+ * total), at the highest rate that is asked for, and detaches it if nothing is. Rates are limited
+ * to 1..max_sample_hz. It also looks for CPUs that came or went, as a full drain does.
+ *
+ * The kernel selects a cgroup at once that is made below a selected one. It stays selected until a
+ * drain has reported it; then want decides about it, too. After a failure everything that was
+ * possible is done.
  */
 int probes_filter(struct probes *p, const struct container_filter *want, size_t n);
 /*
- * (os) The last drain whose cgroups the next filter's maker knew: what the kernel has selected since, and later
- * drains told of, stays. Without this it is all drains.
+ * (os) drain_number: the last drain whose cgroups the next filter takes into account. Cgroups that
+ * the kernel has selected since, and that later drains reported, stay. Without this call, all
+ * drains are taken into account.
  */
 void probes_knows(struct probes *p, uint64_t drain_number);
 struct listed_process {
 	uint32_t tgid;
-	uint64_t start_boottime_ns; /* of /proc/PID/stat: compared in its grain of 10 ms */
+	uint64_t start_boottime_ns; /* as in /proc/PID/stat: compared in its grain of 10 ms */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_note, off_keep; /* as proc_containers_filter has them; 0: all */
-	bool context;	   /* its samples carry the call they were taken in */
+	uint32_t off_note, off_keep; /* as in proc_containers_filter; 0: all */
+	/* its samples carry the call (trace and span) in which they were taken */
+	bool context;
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
 
 /*
- * The tag that frames in this file have, wherever it is mapped, as long as its bytes stay. For
- * any thread that may wait for a pod's file system. fd: open for reading. -EOPNOTSUPP: no BPF
- * program is loaded, or what is mapped cannot be read on this kernel; -errno: the file cannot be
+ * Returns the tag that frames in this file have, wherever it is mapped, as long as its bytes stay.
+ * Any thread may call it that may wait for a pod's file system. fd: open for reading. -EOPNOTSUPP:
+ * no BPF program is loaded, or mappings cannot be read on this kernel; -errno: the file cannot be
  * mapped.
  */
 int probes_file_tag(int fd, uint64_t *ret_tag);
@@ -65,69 +73,89 @@ struct probe_file {
 	size_t n_sites;
 };
 struct attached; /* the probes of one process */
-/* What the machine lacks for a moment: it may work later. */
+/* Returns whether the machine lacks something for a moment, so that it may work later. */
 static inline bool probes_may_pass(int r)
 {
 	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EAGAIN || r == -EINTR;
 }
-/* The kernel refuses to probe code that it cannot decode. */
+/* Places that the kernel refused to probe, because it cannot decode their code. */
 struct probes_refused {
-	size_t n;   /* sites */
-	bool inuse; /* of which one frees: all of it would seem to live. So the process has no mem-inuse */
-	bool too_many; /* there were more places than can be probed each by itself */
+	size_t n;   /* number of sites */
+	/* one of them frees, so freed memory would seem to live: the process has no mem-inuse */
+	bool inuse;
+	bool too_many; /* there were more places than can be probed one by one */
 };
 /*
- * Any thread that may wait, not the os worker; what is done to one struct attached is done by one thread at a time: 0.1 to 16 ms a file; with classic uprobes 0.3 ms a site. All of
- * what works is attached; *ret_refused: what is not. After a filter that asks for one of these events: else
- * -EOPNOTSUPP; what loading its programs lacked, where that may pass. -EEXIST: the process is attached already.
+ * Attaches probes to a process, after a filter that asks for one of these events. Any thread that
+ * may wait, but not the os worker; one thread at a time for one struct attached. It takes 0.1 to 16
+ * ms a file, or 0.3 ms a site with classic uprobes. All places that can be probed are probed;
+ * *ret_refused says which are not.
+ *
+ * -EAGAIN: not now: no filter has asked for these events yet, the agent still tries whether returns
+ * are safe, or an urgent detach goes first. -EOPNOTSUPP: the events do not work here. -EEXIST: the
+ * process is attached already. -ENOENT: there was no place to probe. -ESRCH: the process has ended.
+ * Another error that may pass: what loading the programs lacked.
  */
 int probes_attach(struct probes *p, struct process_id id,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*
- * Likewise: other places, other inner code, other events of the same program: attaches and detaches the
- * difference; what lives stays known as long as mem-inuse is asked for. A failure leaves what was attached,
- * or what is to be; should the kernel not take even that, what does not count then counts after the next change that works.
+ * Likewise: changes the places, the inner code or the events of the same program. It attaches and
+ * detaches the difference; what lives stays known as long as mem-inuse is asked for. After a
+ * failure, either the old or the new probes are attached. If the kernel refuses even that, some
+ * events do not count until the next change that works.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
-			 const struct probe_file *files, size_t n, struct probes_refused *ret_refused);
+			 const struct probe_file *files, size_t n,
+			 struct probes_refused *ret_refused);
 /*
- * Likewise; 20 to 110 ms, most of it waiting for RCU: the process runs free again much sooner. For mem-inuse this
- * forgets what lives.
+ * Likewise: detaches. It takes 20 to 110 ms, most of it waiting for RCU; the probes stop slowing
+ * the process long before that. The agent forgets what lives of the process.
  */
 struct attached *probes_detach(struct probes *p, struct attached *a);
-/* The same of many at once: hardly longer than of one. The array stays the caller's. */
+/* The same for many at once, in hardly more time than for one. The array remains the caller's. */
 void probes_detach_all(struct probes *p, struct attached **items, size_t n);
 /*
- * Likewise, of a span: waits until it is attached for max_ns, or was hit max_hits times (looked at each
- * millisecond or sooner); then the caller detaches: what comes meanwhile does not count. Since probes_attach
- * returned: how long, how many hits.
+ * Likewise: waits for the end of a span: until the process was attached for max_ns, or its probes
+ * had max_hits hits (checked each millisecond or more often). Then the caller detaches; hits
+ * meanwhile do not count. *ret_ns and *ret_hits: time and hits since probes_attach returned.
  */
 void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
 			  uint64_t *ret_ns, uint64_t *ret_hits);
 /*
- * Whether the thread has ended by which the process is probed. Then the kernel does not probe
- * what the process maps from now on, and with some forms of probes nothing any more:
- * probes_attach_change() probes it by another thread. Any thread may call this while a is not
- * being changed or detached.
+ * Returns whether the thread has ended by which the process is probed. Then the kernel does not
+ * probe what the process maps from now on, and with some forms of probes it probes nothing any
+ * more. probes_attach_change() probes the process by another thread. Any thread may call this while
+ * a is not being changed or detached.
  */
 bool probes_attached_lost(const struct attached *a);
-/* The same: its probes are hit without that thread, too, as long as none of another process are taken away. */
+/*
+ * Returns whether the probes are hit without that thread, too, as long as no probe of another
+ * process is removed. Callers as above.
+ */
 bool probes_attached_outlives(const struct attached *a);
-/* Any thread, while it is not being detached: all hits so far. */
+/* Returns all hits so far. Any thread may call it while a is not being detached. */
 uint64_t probes_attached_hits(const struct attached *a);
 /*
- * Bytes that the probes saw allocated, estimated from the samples of mem-alloc, else of
- * mem-inuse: a sample stands for its event's sampleBytes. Callers as above.
+ * Returns how many bytes the probes saw allocated. It is estimated from the samples of mem-alloc,
+ * or else of mem-inuse: a sample stands for its event's sampleBytes. Callers as above.
  */
 uint64_t probes_attached_bytes(const struct attached *a);
-/* The same: it is about to be detached, and that is urgent. Until that begins others' spans end, and none is attached (-EAGAIN). */
+/*
+ * Announces an urgent probes_detach(a). Until that begins, spans of other processes end, and no
+ * process is attached (-EAGAIN). Callers as above.
+ */
 void probes_leave(struct attached *a);
-/* Any thread: goes up with each link that is made or closed: who attaches or detaches long gets on. */
+/*
+ * Any thread. Grows with each link that is made or closed, so it shows that a long attach or detach
+ * makes progress.
+ */
 uint64_t probes_moves(struct probes *p);
-/* Any thread: spans end at once, and from now on nothing is attached (-EAGAIN). */
+/* Any thread. Spans end at once, and from now on no process is attached (-EAGAIN). */
 void probes_attach_no_more(struct probes *p);
-/* The next full drain has a snapshot of what lives, even if the last one was just now. */
+/*
+ * Makes the next full drain have a snapshot of what lives, even if the last one was made just now.
+ */
 void probes_live_ask(struct probes *p);
 
 /* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
@@ -136,22 +164,28 @@ struct probe_usage {
 	enum event event;
 	uint64_t hits, taken, value, square; /* since the cgroup was first seen */
 };
-int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n); /* caller frees */
-/* What one hit of a uprobe costs its process these days, measured by probing ourselves; ns. */
+int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n); /* the caller frees */
+/*
+ * Returns what one hit of a uprobe now costs its process, in ns. It is measured by probing the
+ * agent itself.
+ */
 uint64_t probes_trap_ns(struct probes *p);
-/* How this kernel attaches uprobes, for people. */
+/* Returns a text for people: how this kernel attaches uprobes. */
 const char *probes_uprobe_form(const struct probes *p);
 
 /* ---- drain: node/sample/sample.h ---- */
 /*
- * (os) Quick: only what the ring holds now (processes and cgroups, for prompt
- * reading of mappings); samples stay. Full: swaps the generations, takes the
- * samples of the old one with their stacks and names. Losses go to counters
- * "podflame_samples_dropped_total" (and the report's losses) and, where only a record is
- * concerned, "podflame_records_dropped_total", each by reason.
+ * (os) Quick: takes only what the ring holds now (processes and cgroups, so that mappings are read
+ * soon); samples stay. Full: swaps the generations, and takes the samples of the old one with their
+ * stacks and names. Losses go to the counter "podflame_samples_dropped_total" and the report's
+ * losses. If only a record is lost, they go to "podflame_records_dropped_total". Both have a
+ * reason.
  */
 int probes_drain(struct probes *p, bool full, struct drain **ret);
-/* Becomes readable when the kernel asks for a quick drain (new process, new cgroup). */
+/*
+ * Returns a descriptor that becomes readable when the kernel asks for a quick drain (new process or
+ * cgroup).
+ */
 int probes_wake_fd(const struct probes *p);
 
 /* ---- unwind tables: the kernel's side of node/unwind's ops; all (os) ---- */
@@ -171,8 +205,8 @@ int probes_image_set(struct probes *p, uint64_t tag, const struct pf_image *i);
 int probes_image_remove(struct probes *p, uint64_t tag);
 int probes_grace(struct probes *p);
 /*
- * (os) Every selected process that no drain has told of yet is told of by the next quick drain
- * (RAW_PROC_SEEN), sampled or not: its tables are there before its first sample then.
+ * (os) Makes the next quick drain report every selected process that no drain has reported yet
+ * (RAW_PROC_SEEN), sampled or not. So its tables are loaded before its first sample.
  */
 int probes_announce(struct probes *p);
 
@@ -180,14 +214,14 @@ int probes_announce(struct probes *p);
 struct support {
 	const char *feature; /* "on-cpu", "cgroup-events", "process-events", "kernel-stacks", ... */
 	bool ok;
-	const char *reason; /* when not ok, or what was missing */
+	const char *reason; /* if not ok: why; else what is missing, if anything */
 };
 const struct support *probes_support(const struct probes *p, size_t *ret_n);
 struct probes_stats {
 	uint64_t ticks, filtered, thinned, delivered;
-	uint64_t crossed;	    /* records about processes that left the kernel */
-	uint64_t run_ns, run_count; /* of all our programs; 0 when statistics are off */
-	uint64_t ticks_ns;	    /* of run_ns, what on-cpu's programs took */
+	uint64_t crossed;	    /* records about processes that the kernel sent */
+	uint64_t run_ns, run_count; /* of all programs of podflame; 0: statistics are off */
+	uint64_t ticks_ns;	    /* the part of run_ns that on-cpu's programs took */
 	unsigned n_programs, n_links;
 	unsigned node_hz;
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpf() and perf_event_open() that fail at any moment: what cannot be done is told, and nothing stays in the kernel. */
+/*
+ * bpf() and perf_event_open() fail at any moment: the state says what does not work, and nothing
+ * stays in the kernel.
+ */
 #include "lib/base/fault.h"
 #include "lib/base/testclock.h"
 #include "bpf/abi.h"
@@ -38,7 +41,10 @@ static int sample(void *arg)
 	return r;
 }
 
-/* A run takes 100 ms of CPU, most of it the verifier's: few of some 200 calls fail but with LONG=1. */
+/*
+ * A run takes 100 ms of CPU, most of it the verifier's. So only a few of some 200 calls fail,
+ * unless LONG=1 is set.
+ */
 static void each_call_fails_once(void **state)
 {
 	static const struct fault_row rows[] = {
@@ -75,7 +81,10 @@ static uint64_t supported(struct probes *p)
 	return set;
 }
 
-/* What passes takes nothing away for as long as the programs are loaded: all of it, or an error, and the next try. */
+/*
+ * An error that may pass removes no feature until programs are loaded again: all works, or it is an
+ * error and the next try works.
+ */
 static void a_moment_without_memory_takes_nothing_away(void **state)
 {
 	struct probe_config c = {.use_list = true, .max_sample_hz = 99};
@@ -156,7 +165,10 @@ static int drain(void)
 	return r;
 }
 
-/* Whatever failed: once nobody asks for anything nothing is attached, and who asks then has it all. */
+/*
+ * Whatever failed: once no event is wanted, nothing is attached, and a later filter that wants
+ * events has them all.
+ */
 static int attach(void *arg)
 {
 	int r = first(ask(ON_CPU), drain());
@@ -223,7 +235,10 @@ static void attaching_fails(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-/* By hand: what off-cpu forgets before it attaches are thousands of calls. All of its links or none, and on-cpu goes on. */
+/*
+ * The calls are chosen by hand, because off-cpu forgets waits by thousands of calls before it
+ * attaches. It attaches all of its links or none, and on-cpu goes on.
+ */
 static void each_link_of_off_cpu_fails_once(void **state)
 {
 	unsigned n_failed = 0, n = 1;
@@ -246,7 +261,10 @@ static void each_link_of_off_cpu_fails_once(void **state)
 	assert_int_equal(n, 1 + n_links_both - n_links_on_cpu);
 }
 
-/* Without descriptors for a moment: who still asks has both events soon, without asking for anything else. */
+/*
+ * There are no descriptors for a moment. A filter that still wants both events has them soon,
+ * without another filter.
+ */
 static void what_passes_is_tried_again(void **state)
 {
 	(void)state;
@@ -272,7 +290,10 @@ static void work(unsigned ms)
 		;
 }
 
-/* No memory for the filter's entries at that moment: who is selected is sampled soon, whether the plan changes or not. */
+/*
+ * There is no memory for the filter's entries at that moment. A selected cgroup is sampled soon,
+ * whether the plan changes or not.
+ */
 static void what_the_filter_lacked_is_there_soon(void **state)
 {
 	size_t n = 0;
@@ -307,7 +328,10 @@ static bool works(const char *feature)
 	return false;
 }
 
-/* Who looks at thinned waits that go on begins with the first of them: what it lacked for a moment, it has soon. */
+/*
+ * The looker starts with the first thinned wait that goes on. If the machine lacked something for a
+ * moment, it starts soon.
+ */
 static void a_looker_that_cannot_begin_does_later(void **state)
 {
 	static const struct {
@@ -365,7 +389,10 @@ static int attach_nothing(void)
 			     &refused);
 }
 
-/* Its programs are loaded when somebody asks: whatever kept them out for a moment, who asks has them soon. */
+/*
+ * The programs are loaded when the event is wanted. If the machine lacked something for a moment,
+ * they are loaded soon.
+ */
 static void memory_that_is_short_is_tried_again(void **state)
 {
 	static const struct {

@@ -72,7 +72,9 @@ static uint64_t dropped(void)
 	return n;
 }
 
-/* A process that wants fewer samples than the node ticks gets them at random, and they count more. */
+/*
+ * A process that wants fewer samples than the node ticks gets them at random, and each counts more.
+ */
 static void lower_rates_are_thinned_without_bias(void **state)
 {
 	struct child c[2] = {child_start(body_work, NULL), child_start(body_work, NULL)};
@@ -247,7 +249,10 @@ static void go_to_cpu(const cpu_set_t *all, unsigned number)
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-/* The table of processes is full of others that came later: one that is seen again is told of again, once. */
+/*
+ * The table of processes is full of others that came later. A process that is seen again is
+ * reported again, once.
+ */
 static void who_made_room_is_told_of_again(void **state)
 {
 	struct child c = child_start(body_work, NULL);
@@ -436,7 +441,10 @@ static void what_does_not_fit_is_counted(void **state)
 	delivered = t.n;
 	assert_int_equal(s.delivered, delivered);
 	assert_int_equal(s.ticks, s.filtered + s.delivered + full);
-	/* What was lost in one generation is sent again in another: nobody is forgotten for good. */
+	/*
+	 * A record that was lost in one generation is sent again in another: no process is
+	 * forgotten for good.
+	 */
 	list_pids(p, 1, &c, (unsigned[]){10});
 	t.lost = t.n = 0;
 	drain_until(p, &t, 1, 5);

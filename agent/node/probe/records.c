@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * records: what comes out of the ring. Stacks and names wait for the counts of their generation;
- * processes and cgroups are handed on at once.
+ * records: takes records out of the ring. Stacks and names wait for the counts of their generation;
+ * processes and cgroups are passed on with the next drain.
  */
 #include "node/probe/internal.h"
 
@@ -18,7 +18,7 @@ static void count_record(const char *reason)
 	counter_add(counter("podflame_records_dropped_total", "reason", reason), 1);
 }
 
-/* words: the frame's header, and what of its payload lies in the record. */
+/* words: the frame's header, and the part of its payload that lies in the record. */
 static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exec_id)
 {
 	enum pf_frame_kind kind = words[0] & 0xff;
@@ -57,7 +57,7 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 	return true;
 }
 
-/* A copy that does not wait for its generation's end. */
+/* Copies a stack, so that it need not wait for its generation's end. */
 static void on_young(struct pending *now, const struct pf_rec_stack *r,
 		     const struct raw_frame *frames, size_t n)
 {

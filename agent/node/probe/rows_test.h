@@ -182,7 +182,8 @@ static inline uint32_t rows_list(struct pf_mapping *to)
 	uint64_t start_ns;
 	uint32_t n = 0;
 
-	if (proc_start_boottime(getpid(), &start_ns) || proc_mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
+	if (proc_start_boottime(getpid(), &start_ns) ||
+	    proc_mappings_read((struct process_id){start_ns, getpid()}, 0, &m))
 		abort();
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];

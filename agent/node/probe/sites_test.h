@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sites_test: functions that allocate, in this program and its C library, for the test and the bench of memory events. */
+/*
+ * sites_test: functions that allocate, in this program and its C library, for the test and the
+ * bench of memory events.
+ */
 #pragma once
 
 #include <dlfcn.h>

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slept: how long the machine was suspended: CLOCK_MONOTONIC stands meanwhile, CLOCK_BOOTTIME goes on. */
+/*
+ * slept: how long the machine was suspended. CLOCK_MONOTONIC stands still meanwhile, CLOCK_BOOTTIME
+ * goes on.
+ */
 #include "node/probe/internal.h"
 
 #define SLEPT_NS ((int64_t)(500 * NSEC_PER_MSEC))
 
 /*
- * Who is preempted between two clocks reads them seconds apart: that looks like a sleep. Of the difference only what both
- * orders of reading agree on is told.
+ * A thread that is preempted between the reads of two clocks reads them seconds apart, which looks
+ * like a sleep. So this returns only the difference on which both orders of reading agree.
  */
 uint64_t probes_slept_now(struct slept *s)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two clocks that are read one after the other say of a machine that sleeps, and of a thread that is preempted. */
+/*
+ * Two clocks that are read one after the other, on a machine that sleeps and in a thread that is
+ * preempted.
+ */
 #include "node/probe/internal.h"
 
 #include <setjmp.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans: waiting while a process is probed, leaving in a hurry, and whether attaching gets on. */
+/*
+ * spans: waits while a process is probed for a span, handles urgent detaching, and counts progress
+ * of attaching.
+ */
 #include "node/probe/memory.h"
 
 #include <time.h>
@@ -68,7 +71,7 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	       !probes_attached_lost(a) && !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) &&
 	       v.hits < max_hits)
 		nap_until(end);
-	/* What comes while it is detached counts no more: so the time is exact. */
+	/* Hits during detaching must not count, so that the time is exact. */
 	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);
 	*ret_ns = before_ns + now_mono_ns() - from; /* a suspended machine allocates nothing */
 	*ret_hits = v.hits;

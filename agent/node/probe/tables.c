@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tables: the kernel's side of node/unwind's ops. A chunk is an array map of one value, made at
- * its first use; the one written last is kept in a buffer until another's turn or a flush. Their
- * descriptors stay open: to find a map again by its id asks for CAP_SYS_ADMIN, which the agent has not. New
- * chunks and dropped ones are told to the outer map by a flush, many at once: each update of it
- * waits for RCU (10 ms). A dropped chunk's place is taken by one empty map for all: batches can
- * update, but not delete.
+ * tables: the kernel's side of node/unwind's ops. A chunk is an array map of one value, made at its
+ * first use. The chunk written last is kept in a buffer until another is written, or until a flush.
+ * Descriptors stay open: to find a map by its id needs CAP_SYS_ADMIN, which the agent does not
+ * have.
+ *
+ * A flush puts new and dropped chunks into the outer map, many at once, because each update of it
+ * waits for RCU (10 ms). One empty map takes the place of all dropped chunks: batches can update,
+ * but not delete.
  */
 #include "node/probe/internal.h"
 
@@ -22,7 +24,7 @@ static int chunk_map(struct probes *p)
 
 /* ---- what the outer map is not told of yet ---- */
 
-/* One by one on kernels that cannot batch updates of an outer map. */
+/* Some kernels cannot batch updates of an outer map. On these, they are done one by one. */
 static int publish_each(struct probes *p, const int *fds)
 {
 	struct chunk_writer *w = &p->writer;
@@ -116,7 +118,7 @@ static int chunk_get(struct probes *p, uint32_t chunk)
 	return 0;
 }
 
-/* Makes the chunk the one at hand. */
+/* Makes the chunk the one that is written. */
 static int chunk_switch(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;
@@ -183,7 +185,10 @@ int probes_chunk_drop(struct probes *p, uint32_t chunk)
 	return 0;
 }
 
-/* A program that sees READY sees the rest: it reads the state first, this writes it last. */
+/*
+ * A program reads the state first, and this function writes it last. So a program that sees READY
+ * sees the rest.
+ */
 int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 {
 	int map = bpf_map__fd(p->core->maps.unwind_files), r;
@@ -202,7 +207,9 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 	return r;
 }
 
-/* A hash gives an element that went to the next one that comes, at once. */
+/*
+ * A hash map reuses a deleted element at once for the next key. `reused` lets programs notice that.
+ */
 static void tell_reused(struct probes *p)
 {
 	__atomic_add_fetch(&p->settings->reused, 1, __ATOMIC_SEQ_CST);
@@ -236,7 +243,8 @@ int probes_image_remove(struct probes *p, uint64_t tag)
 
 /*
  * Any update of an outer map waits for RCU, whatever it writes (kernel/bpf/syscall.c,
- * maybe_wait_bpf_programs, since 5.0). Of those that sleep the kernel waits for none: they look at `reused`.
+ * maybe_wait_bpf_programs, since 5.0). It does not wait for programs that sleep: these check
+ * `reused`.
  */
 int probes_grace(struct probes *p)
 {
@@ -274,7 +282,7 @@ void probes_tables_close(struct probes *p)
 	*w = (struct chunk_writer){.chunk = NO_CHUNK, .empty_fd = -1};
 }
 
-/* ---- who is there already ---- */
+/* ---- processes that exist already ---- */
 
 int probes_announce(struct probes *p)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tags: by which tag a walk will name a file (bpf/vma.h). The agent maps the file and looks at that
- * mapping as a walk does: the caller's thread runs one BPF program of core, which must be loaded.
+ * tags: returns the tag by which a stack walk will name a file (bpf/vma.h). The agent maps the
+ * file, and looks at that mapping as a walk does: the caller's thread runs one BPF program of core,
+ * which must be loaded.
  */
 #include "node/probe/internal.h"
 
@@ -25,14 +26,14 @@ static void seed_draw(void)
 	random_bytes(&seed, sizeof(seed));
 }
 
-/* One for the life of this process: tags outlive the BPF programs. */
+/* One seed for the life of this process: tags outlive the BPF programs. */
 uint64_t probes_tags_seed(void)
 {
 	pthread_once(&seed_once, seed_draw);
 	return seed;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static int look(const void *at, struct pf_vma *ret)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts);
@@ -58,7 +59,7 @@ static int look_at(const void *at, struct pf_vma *ret)
 	return r;
 }
 
-/* Huge pages are mapped and unmapped whole; st_blksize is their size. */
+/* Huge pages are mapped and unmapped as a whole; st_blksize is their size. */
 static int mapping_bytes(int fd, size_t *ret)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -79,7 +80,7 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 
 	if (r < 0)
 		return r;
-	/* MAP_NORESERVE: no huge page is taken from the pods. */
+	/* With MAP_NORESERVE no huge page is taken from the pods. */
 	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
@@ -93,7 +94,10 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 	return r;
 }
 
-/* Maps the agent's own program: the look-up must find that mapping, and give one tag each time. */
+/*
+ * Maps the agent's own program. The look-up must find that mapping, and return the same tag each
+ * time.
+ */
 static int try_out(const char **ret_problem)
 {
 	_cleanup_close_ int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);

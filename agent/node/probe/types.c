@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * types: the kernel's types, read once. Left alone, libbpf reads them for each object, 6 MB and 150,000 types, and
- * goes through all of them for each structure that the object knows: 25 ms of CPU an object. It may be
- * told of another file instead (btf_custom_path): this makes one with what the object names and no more.
+ * types: the kernel's types, read once. By default libbpf reads them for each object, 6 MB and
+ * 150,000 types, and goes through all of them for each structure that the object knows. This takes
+ * 25 ms of CPU an object. But libbpf accepts another file (btf_custom_path): this file makes one
+ * that has only what the object names.
  */
 #include "node/probe/types.h"
 
@@ -96,13 +97,17 @@ static void names_free(struct named *names)
 struct part {
 	const struct btf *all;
 	struct btf *some;
-	int *ids; /* of `some`, by those of `all`; 0: not there yet */
-	int pointer; /* stands for each pointer: what it points to is a type of its own, or not asked for */
+	int *ids; /* indexed by ids of `all`, holds ids of `some`; 0: not there yet */
+	/*
+	 * stands for every pointer: the type that it points to is named by the object itself, or is
+	 * not needed
+	 */
+	int pointer;
 };
 
 static int part_add(struct part *p, uint32_t id);
 
-/* By value: a structure's parts come before it. */
+/* Adds a struct or union. The types of its members are added before it. */
 static int add_composite(struct part *p, const struct btf_type *t)
 {
 	const struct btf_member *m = btf_members(t);
@@ -132,7 +137,10 @@ static int add_array(struct part *p, const struct btf_type *t)
 	return btf__add_array(p->some, index, element, a->nelems);
 }
 
-/* Of the same name: what it is besides (const, volatile, a tag) matters to nobody here. */
+/*
+ * Adds a typedef. Qualifiers (const, volatile, a tag) are left out, because no BPF program needs
+ * them.
+ */
 static int add_other_name(struct part *p, const struct btf_type *t)
 {
 	int id = part_add(p, t->type);
@@ -156,7 +164,7 @@ static int add(struct part *p, const struct btf_type *t)
 	return p->pointer;
 }
 
-/* The id in `some`, or an error. */
+/* Returns the id in `some`, or an error. */
 static int part_add(struct part *p, uint32_t id)
 {
 	if (id && !p->ids[id])
@@ -209,7 +217,7 @@ int probes_kernel_types_for(struct kernel_types *t, const struct bpf_object *o)
 	p.ids = xcalloc(btf__type_cnt(p.all), sizeof(*p.ids));
 	p.pointer = btf__add_ptr(p.some, 0);
 	r = p.pointer < 0 ? p.pointer : part_fill(&p, bpf_object__btf(o));
-	/* A kernel may have what this libbpf cannot copy: then all of them. */
+	/* A kernel may have a type that this libbpf cannot copy: then the file has all types. */
 	data = btf__raw_data(r < 0 ? t->all : p.some, &n);
 	r = data ? write_all(t->fd, data, n) : -ENOMEM;
 	btf__free(p.some);

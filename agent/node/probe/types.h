@@ -11,13 +11,16 @@ struct kernel_types {
 	int fd;
 	char path[32];
 };
-/* Takes all. */
+/* Takes over all. */
 struct kernel_types *probes_kernel_types_new(struct btf *all);
 struct kernel_types *probes_kernel_types_free(struct kernel_types *t);
-/* For bpf_object_open_opts.btf_custom_path; NULL: there is no file, libbpf reads them itself. */
+/*
+ * Returns a path for bpf_object_open_opts.btf_custom_path. NULL: there is no file, and libbpf reads
+ * the types itself.
+ */
 const char *probes_kernel_types_path(const struct kernel_types *t);
 /*
- * Writes what this object names of them into the file: it was opened with the path, and is loaded next. What a
- * pointer points to is left out.
+ * Writes the types that this object names into the file. The object was opened with the path, and
+ * is loaded next. Types that are only pointed to are left out.
  */
 int probes_kernel_types_for(struct kernel_types *t, const struct bpf_object *o);

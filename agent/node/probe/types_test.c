@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is left of the kernel's types lies where it lay: of each structure that an object names, all members. */
+/*
+ * In the reduced types of the kernel, each structure that an object names has all its members at
+ * their offsets.
+ */
 #include "node/probe/types.h"
 
 #include <bpf/btf.h>
@@ -69,7 +72,10 @@ static void members_lie_where_they_lay(void **state)
 	assert_non_null(t->all);
 	assert_true(core && oncpu && proc);
 	check(t, core->obj, "pid");
-	/* A flavor of ours, a long structure with all kinds of members, and the file is another object's now. */
+	/*
+	 * A flavor of ours, a long structure with all kinds of members, and the file now belongs to
+	 * another object.
+	 */
 	check(t, oncpu->obj, "pt_regs");
 	check(t, oncpu->obj, "task_struct");
 	check(t, proc->obj, "cgroup");
@@ -98,7 +104,10 @@ static size_t structs_named(const struct btf *b, const char *name, uint32_t ids[
 	return n;
 }
 
-/* The kernel's types and one more struct pid, with a number of this name behind where the kernel's ends. */
+/*
+ * The kernel's types and one more struct pid, whose member of this name lies after the end of the
+ * kernel's.
+ */
 static struct btf *with_another_pid(const char *member)
 {
 	struct btf *all = btf__load_vmlinux_btf();
@@ -159,7 +168,7 @@ static void two_of_a_name_are_told_apart_or_refused(void **state)
 {
 	(void)state;
 	assert_int_equal(load_with_two("other"), 0);
-	/* Where what is asked for lies in one is not where it lies in the other: no offset is guessed. */
+	/* The member has different offsets in the two structures: libbpf does not guess one. */
 	assert_int_equal(load_with_two("level"), -EINVAL);
 	assert_true(was_ambiguous);
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a tick keeps of who is not selected (bpf/filter.h): whoever is selected after all is sampled at once. */
+/*
+ * What a tick remembers of unselected cgroups (bpf/filter.h). A cgroup that is selected later is
+ * sampled at once.
+ */
 #include "node/probe/cgroups_test.h"
 
 #include <linux/sched.h>
@@ -35,7 +38,7 @@ static bool is_sampled_at_once(struct probes *p, struct child *c,
 	runs_for(c->pid, AT_ONCE_NS);
 	drain_into(p, &t, 1);
 	assert_int_equal(t.n, 0);
-	/* so that what ends by itself, with PF_ASK_AGAIN, does not come within the time that counts */
+	/* so that PF_ASK_AGAIN does not end it within the time that counts */
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
 		*(volatile uint64_t *)&p->unselected[cpu].ticks = 0;
 	select(p, c, dirs);
@@ -66,7 +69,10 @@ static void move_to_child_of_first(struct probes *p, struct child *c, const char
 	cgroup_move(child, c->pid);
 }
 
-/* A busy process in the second of two cgroups; the first one is selected, so that there are ticks. */
+/*
+ * A busy process is in the second of two cgroups. The first one is selected, so that there are
+ * ticks.
+ */
 struct scene {
 	char *first, *second, *elsewhere; /* the last in the other hierarchy, if it is asked for */
 	struct child c;
@@ -163,9 +169,12 @@ static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
 	assert_true(sampled);
 }
 
-/* ---- additions: without them a css_set at the address of an old one would be taken for that ---- */
+/* ---- additions: without them a new css_set at an old one's address would be taken for it ---- */
 
-/* Whether each CPU was told since the last time. Containers that others start may raise them, too. */
+/*
+ * Returns whether each CPU's number rose since the last time. Other programs that start containers
+ * may raise them, too.
+ */
 static bool raised(struct probes *p, uint64_t *before)
 {
 	uint64_t least = UINT64_MAX, most = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* bpf/unwind.h on the host, in code without a table: frame pointers, what the code itself tells, Go's system stack. */
+/*
+ * bpf/unwind.h on the host, in code without a table: frame pointers, evidence in the code itself,
+ * Go's system stack.
+ */
 #include "node/probe/unwind_scene_test.h"
 
 /* ---- code without a table ---- */

@@ -297,7 +297,10 @@ static void new_code_is_told_of(void **state)
 	/* Nobody answers: rarer and rarer. */
 	watch_until(p, &w, &w.samples, 1500);
 	assert_in_range(w.maps, 2, times_told(now_mono_ns() - started));
-	/* What was read while it was changed once more is not right, either: soon again, not in seconds. */
+	/*
+	 * Mappings that changed once more while they were read are wrong, too: the agent reads them
+	 * again soon, not in seconds.
+	 */
 	told = w.maps;
 	rows_process(p, &w.proc, pages + 7);
 	watch_until(p, &w, &w.samples, 1500);
@@ -458,7 +461,7 @@ static void chunks_hold_what_was_written(void **state)
 	probes_free(p);
 }
 
-/* Their memory goes back, and they can be made again, before or after the kernel has heard of it. */
+/* Their memory is freed, and they can be made again, before or after the outer map is updated. */
 static void dropped_chunks_are_gone(void **state)
 {
 	_cleanup_free_ uint8_t *bytes = xmalloc(PF_CHUNK_BYTES);
@@ -568,7 +571,9 @@ static void stacks_go_through_signal_handlers(void **state)
 /* ---- uprobes and ticks on one CPU ---- */
 
 SECTION_BOUNDS(pf_target);
-/* Begins like libcuda's functions: no frame record, no push. A frame-pointer walk loses its caller. */
+/*
+ * Begins like libcuda's functions: no frame record, no push. A frame-pointer walk loses its caller.
+ */
 __asm__(".pushsection pf_target,\"ax\",@progbits\n"
 	"pf_target_fn:\n"
 	"	cmpl $0,(%rsp)\n"
@@ -761,7 +766,10 @@ static bool is_on_stack(const struct bpf_insn *i)
 	       (class == BPF_LDX && i->src_reg == BPF_REG_10);
 }
 
-/* Its first call is pf_alone_begin()'s, its last pf_alone_end()'s: another task may run it before and behind. */
+/*
+ * Its first call is pf_alone_begin()'s, its last pf_alone_end()'s: another task may run it before
+ * and after.
+ */
 static unsigned count_alone(struct bpf_object *o)
 {
 	struct bpf_program *p;
@@ -835,7 +843,10 @@ static void probed_returns_hide_no_caller(void **state)
 	probes_free(p);
 }
 
-/* pf_rows_two(site) calls pf_rows_naps from one of two places, at the same depth. The walk ends with it. */
+/*
+ * pf_rows_two(site) calls pf_rows_naps from one of two places, at the same depth. The walk ends
+ * with it.
+ */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
 	"pf_rows_naps:\n"
@@ -882,7 +893,10 @@ static void tally_sites(const struct raw_sample *s, const struct raw_stack *stac
 	struct sites *t = arg;
 	uint64_t caller;
 
-	/* On its way to and from the kernel, and before it was told to begin, it may wait elsewhere. */
+	/*
+	 * On its way to and from the kernel, and before it was told to begin, it may wait
+	 * elsewhere.
+	 */
 	if (s->wait != WAIT_SLEEP || !stack || stack->n < 2 ||
 	    !IN_RANGE(stack->frames[0].address, pf_rows))
 		return;
@@ -895,7 +909,7 @@ static void tally_sites(const struct raw_sample *s, const struct raw_stack *stac
 		t->others += s->n;
 }
 
-/* All callers have the kernel's address in the same place then: a stack is not known again by it. */
+/* Then all callers have the kernel's address in the same place, so it does not identify a stack. */
 static void waits_below_a_probed_return_have_their_callers(void **state)
 {
 	struct child c = child_start(body_naps, NULL);

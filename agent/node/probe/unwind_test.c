@@ -222,7 +222,10 @@ static void a_signal_frame_gives_all_registers(void **state)
 	stack_words[UCONTEXT + 5 + 4] = stack_at(31); /* r12 */
 	stack_words[30] = at(START + 1);
 	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
-	/* The interrupted address is one more, as if a call had been there: its first byte counts. */
+	/*
+	 * The interrupted address is one more, as if a call had been there, so that its first byte
+	 * counts.
+	 */
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30110) + 1, at(START + 1));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * uprobe: the kernel's ways to probe functions of one process: links of many places, where it has them; else a perf
- * event a place. The kernel is asked with a link that cannot work, so nothing is attached to
- * find out.
+ * uprobe: the kernel's ways to probe functions of one process: links of many places, if the kernel
+ * has them, else one perf event for each place. To find out, the agent asks for a link that cannot
+ * work, so nothing is attached.
  */
 #include "node/probe/memory.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- links of many places: libbpf has them since 1.3 ---- */
 
-/* union bpf_attr of BPF_LINK_CREATE, include/uapi/linux/bpf.h since 6.6 */
+/* As union bpf_attr for BPF_LINK_CREATE, include/uapi/linux/bpf.h since 6.6. */
 struct multi_attr {
 	uint32_t prog_fd, target_fd, attach_type, flags;
 	uint64_t path, offsets, ref_ctr_offsets, cookies;
@@ -43,9 +43,9 @@ static int trivial_program(int attach_type)
 }
 
 /*
- * A path that is no file is refused with EBADF by who knows such links. A PID of -1 is refused
- * before that since links keep to the process and not to one of its threads (6.10 and later
- * versions of what came before: bpf: Fix multi-uprobe PID filtering logic).
+ * A kernel that knows such links refuses a path that is no file with EBADF. It refuses a PID of -1
+ * before that, if its links keep to the process and not to one of its threads (6.10 and later
+ * versions of older series: "bpf: Fix multi-uprobe PID filtering logic").
  */
 static bool has_multi(int attach_type)
 {
@@ -67,7 +67,7 @@ static bool has_multi(int attach_type)
 	return ok;
 }
 
-/* Read once: a file that cannot be read later is no matter of places. */
+/* Read once. If the file cannot be read later, the places are not to blame. */
 static int pmu_type(void)
 {
 	static int known;
@@ -132,7 +132,8 @@ static int single_attach(const struct uprobe_places *b, size_t at)
 	event = syscall(SYS_perf_event_open, &attr, (int)b->pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
-	link = bpf_link_create(b->prog, event, BPF_PERF_EVENT, &opts); /* holds the event */
+	/* the link holds the event */
+	link = bpf_link_create(b->prog, event, BPF_PERF_EVENT, &opts);
 	return link;
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* uprobe_try: what this kernel's uprobes cost and whether they are safe, tried on a function of our own. */
+/*
+ * uprobe_try: measures what this kernel's uprobes cost, and tries whether they are safe, on a
+ * function of the agent's own.
+ */
 #include "node/probe/memory.h"
 
 #include <fcntl.h>
@@ -18,7 +21,7 @@ __asm__(".pushsection .text\n"
 	"	push %rbp\n"
 	"	pop %rbp\n"
 	"	ret\n"
-	"pf_step_here:\n" /* with one that it steps over */
+	"pf_step_here:\n" /* begins with one that the kernel steps over */
 	"	mov %eax, %eax\n"
 	"	ret\n"
 	".popsection\n");
@@ -45,7 +48,7 @@ static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 		place->offset = place->address - start + ph->p_offset;
 		place->found = true;
 	}
-	return 1; /* the program itself is the first */
+	return 1; /* the program itself comes first */
 }
 
 static int attach_here(enum uprobe_mode mode, void (*function)(void), pid_t pid, bool at_return)
@@ -80,7 +83,7 @@ static uint64_t burst_ns(void (*function)(void), unsigned hits)
 	return (thread_ns() - start) / hits;
 }
 
-/* The least of some tries; 0: it cannot be attached. */
+/* Returns the least of some tries; 0: the function cannot be probed. */
 static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 {
 	int link = attach_here(mode, function, getpid(), false);
@@ -100,7 +103,7 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 #define TRAP_NS_GUESS	   1000
 #define STEPPED_MORE_GUESS 10
 
-#define TRAP_WEIGHT 0.9 /* of what was known, when it is measured again */
+#define TRAP_WEIGHT 0.9 /* weight of the old value when it is measured again */
 #define BURSTS	    5
 
 static int compare_ns(const void *a, const void *b)
@@ -120,7 +123,10 @@ uint64_t probes_call_typical_ns(void (*function)(void))
 	return ns[BURSTS / 2];
 }
 
-/* On a busy machine a trap costs more, as all else does: so it is looked at again and again, a fifth of a millisecond. */
+/*
+ * On a busy machine a trap costs more, as everything does. So it is measured again and again, a
+ * fifth of a millisecond each time.
+ */
 uint64_t probes_trap_ns(struct probes *p)
 {
 	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
@@ -150,9 +156,10 @@ unsigned probes_uprobe_stepped_more(enum uprobe_mode mode)
 /* ---- whether returns are safe ---- */
 
 /*
- * Since 6.11 a probed return goes through a system call of its own, uretprobe. A seccomp filter that does not know
- * it, such as Docker's, made it fail, which killed the process, until "seccomp: passthrough uretprobe systemcall
- * without filtering" (6.14, and later versions of 6.12 and 6.13).
+ * Since 6.11 a probed return makes a system call of its own, uretprobe. A seccomp filter that did
+ * not know it, such as Docker's, made it fail, which killed the process. This was fixed by
+ * "seccomp: passthrough uretprobe systemcall without filtering" (6.14, and later versions of 6.12
+ * and 6.13).
  */
 #define SYSCALL_URETPROBE 335
 
@@ -171,7 +178,7 @@ static void become_filtered(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Of a fork of an agent with threads: system calls alone. */
+/* Runs in the child of a fork of a process with threads, so it may only make system calls. */
 static _Noreturn void return_once(int go)
 {
 	char byte;
@@ -199,7 +206,7 @@ int probes_uprobe_try_return(enum uprobe_mode mode)
 		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
 	if (link < 0)
-		r = link == -EPERM ? -EACCES : link; /* nothing is proven */
+		r = link == -EPERM ? -EACCES : link; /* the trial has proven nothing */
 	else if (write(to, "", 1) != 1)
 		r = -errno;
 	if (r)

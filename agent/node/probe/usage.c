@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* usage: what events cost each cgroup, as the programs count it by CPU. */
+/* usage: what events cost each cgroup, as the programs count it on each CPU. */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
-#define MAX_KEYS 16384 /* maps.h */
+#define MAX_KEYS 16384 /* as in maps.h */
 
 static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 {
@@ -41,7 +41,7 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 
 		if (bpf_map_lookup_elem(map, &key, cpus))
 			continue;
-		/* Of a list's processes the cgroup is not ours to know. */
+		/* If there is a list of processes, the agent does not know their cgroups. */
 		if (!p->config.use_list && !is_known(p, key.cgroup_id)) {
 			GROW(gone, n_gone, cap_gone);
 			gone[n_gone++] = key;
