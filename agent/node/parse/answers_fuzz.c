@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parse child that has been taken over by a file: it answers with any bytes, any descriptors, twice or not at all,
- * and dies when it likes. The parser gives an index that its reader took, or an error and its reason; no
- * descriptor stays open, and once a child works the next file but one has its index.
+ * A parse child of which a file has taken control: it answers with any bytes and any descriptors,
+ * twice or not at all, and dies at any time. The parser returns an index that its reader accepted,
+ * or an error and its reason. No descriptor stays open. When a child works again, the next file but
+ * one has its index.
  * Fuzzes: node/parse/parser.c, lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>
@@ -182,7 +183,7 @@ static int child_begins(pid_t *ret_pid, int sock)
 			reply.sequence = next_sequence + i;
 			(void)child_send(sock, &reply, sizeof(reply), &index, 1);
 		}
-		/* what is asked stays in the socket, which is kept until the parser closes its end */
+		/* the request stays in the socket, which is kept until the parser closes its end */
 		*ret_pid = 1 << 30;
 		close(index);
 		check(dup2(sock, N_FDS + 8) >= 0);

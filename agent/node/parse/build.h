@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse, child side: an index on its way. Each reader of a kind of section is a file
- * that fills some of its arrays; write.c writes them. Every reader works on bytes of a hostile
- * file: through the bounds of its section, within the limits of lib/symbols/format.h.
+ * Private to parse, child side: an index while it is built. Each reader of a kind of section is a
+ * file that fills some of its arrays, and write.c writes them. Every reader works on bytes of a
+ * hostile file. It stays within the bounds of its section and the limits of lib/symbols/format.h.
  */
 #pragma once
 
@@ -12,10 +12,10 @@
 
 /* ---- symbols.c: symbols as the file has them -> sorted, disjoint, named once ---- */
 struct symbol {
-	uint64_t address, end; /* end == address: no size */
+	uint64_t address, end; /* end == address: the symbol has no size */
 	uint64_t limit;	       /* end of its section */
 	const char *name;
-	uint32_t name_offset; /* in the strings, once written */
+	uint32_t name_offset; /* in the strings, once the name is written */
 	uint32_t file, line;  /* file: offset into the strings; 0: not known */
 	uint8_t weak, local, untyped;
 };
@@ -23,7 +23,7 @@ struct symbols {
 	struct symbol *items;
 	size_t n, cap;
 };
-/* Sorts s; *ret_parts grows by xrealloc, names go to strings. */
+/* Sorts s. *ret_parts is grown by xrealloc, and names go to strings. */
 enum parse_reason parse_symbols_flatten(struct symbols *s, struct index_symbol **ret_parts,
 				  size_t *ret_n_parts, struct buf *strings);
 
@@ -31,23 +31,32 @@ enum parse_reason parse_symbols_flatten(struct symbols *s, struct index_symbol *
 struct rows;
 struct rows *parse_rows_new(void);
 struct rows *parse_rows_free(struct rows *r);
-/* The number of a rule; PF_RULE_UNSUPPORTED when there are PF_RULES_MAX already (parse_rows_cut). */
+/*
+ * Returns the number of a rule. PF_RULE_UNSUPPORTED: there are PF_RULES_MAX rules already, and
+ * parse_rows_cut says so.
+ */
 uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
-/* rule (a number or enum pf_rule_special) holds in [start, end). Where ranges overlap, the one that
- * starts later holds; of two with one start the first one added. */
+/*
+ * rule (a number or enum pf_rule_special) holds in [start, end). If ranges overlap, the one that
+ * starts later holds. If two have the same start, the one that was added first holds.
+ */
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule);
 size_t parse_rows_count(const struct rows *r);
 bool parse_rows_cut(const struct rows *r); /* a limit was met */
-/* The stretches of `in` (ascending) of at least min bytes that have no range. Allocates *ret. */
+/*
+ * Returns the parts of `in` (ascending) that have no range and at least min bytes. Allocates *ret.
+ */
 struct range;
 size_t parse_rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
 		 struct range **ret);
-/* Sorts, joins equal neighbours, closes gaps of fewer than 16 bytes (but for ranges added as
- * PF_RULE_GAP), cuts into pages. */
+/*
+ * Sorts, joins equal neighbours, and cuts into pages. Closes gaps of fewer than 16 bytes, unless
+ * they were added as PF_RULE_GAP.
+ */
 struct paged_rows {
 	struct elf_page *pages;
 	struct pf_row *rows;
-	const struct pf_rule *rules; /* of r */
+	const struct pf_rule *rules; /* owned by r */
 	size_t n_pages, n_rows, n_rules;
 };
 enum parse_reason parse_rows_finish(struct rows *r, struct paged_rows *ret);
@@ -56,12 +65,19 @@ enum parse_reason parse_rows_finish(struct rows *r, struct paged_rows *ret);
 struct inlines;
 struct inlines *parse_inlines_new(void);
 struct inlines *parse_inlines_free(struct inlines *x);
-/* A function inlined at one place; strings are offsets into elf_build.strings; parent: of another
- * node, UINT32_MAX: the symbol itself. Returns its number, UINT32_MAX: too many (parse_inlines_cut). */
+/*
+ * Adds a function that was inlined at one place, and returns its number. Strings are offsets into
+ * elf_build.strings. parent: the number of another node; UINT32_MAX: the symbol itself. Returns
+ * UINT32_MAX if there are too many nodes, and parse_inlines_cut says so.
+ */
 uint32_t parse_inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t line,
 		      uint32_t parent);
-/* A name not known before. A node without one (0) is left out: the one around it stands there. */
-void parse_inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file, uint32_t line);
+/*
+ * Sets a name that was not known before. A node without a name (0) is left out: the node around it
+ * takes its place.
+ */
+void parse_inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file,
+			 uint32_t line);
 void parse_inlines_range(struct inlines *x, uint64_t start, uint64_t end, uint32_t node);
 bool parse_inlines_cut(const struct inlines *x);
 struct flat_inlines {
@@ -90,10 +106,10 @@ struct elf_build {
 	struct index_header header; /* flags, build id, debuglink; the rest is write.c's */
 	struct index_segment segments[INDEX_SEGMENTS_MAX];
 	size_t n_segments;
-	struct range
-		texts[TEXTS_MAX]; /* executable sections, sorted; none without section headers */
+	/* executable sections, sorted; none if there are no section headers */
+	struct range texts[TEXTS_MAX];
 	size_t n_texts;
-	size_t symbols_total; /* looked at, of both tables */
+	size_t symbols_total; /* symbols read, of both tables */
 	struct symbols symbols;
 	struct rows *rows;
 	struct inlines *inlines;
@@ -102,16 +118,16 @@ struct elf_build {
 	struct marks marks;
 	struct buf strings; /* begins with one NUL: offset 0 is "" */
 	char *dwarf_names;  /* of symbols that only DWARF has */
-	Elf *debugdata;	    /* .gnu_debugdata: names of symbols lie in it */
+	Elf *debugdata;	    /* .gnu_debugdata: it holds names of symbols */
 	void *debugdata_bytes;
-	struct unpacked { /* a section that is compressed */
+	struct unpacked { /* a section that was compressed */
 		Elf_Scn *section;
 		uint8_t *data; /* NULL: it cannot be decompressed; header.flags says why */
 		size_t n;
 	} * unpacked;
 	size_t n_unpacked, cap_unpacked;
 };
-/* A name or path, cut to INDEX_NAME_MAX; its offset. */
+/* Writes a name or path, cut to INDEX_NAME_MAX, and returns its offset. */
 uint32_t parse_strings_put(struct buf *strings, const char *s, size_t n);
 
 /* ---- section.c: sections as the compiler wrote them ---- */
@@ -121,43 +137,55 @@ struct section {
 	size_t n;
 	uint64_t address; /* sh_addr */
 };
-/* By name, decompressed where it is compressed; ".debug_x" stands for .zdebug_x, too. False: there is
- * none, or it cannot be decompressed, which a flag of the index says (ELF_INDEX_COMPRESSED_*). */
+/*
+ * Finds a section by name, and decompresses it if needed; ".debug_x" also finds .zdebug_x. Returns
+ * false if there is none, or if it cannot be decompressed: then a flag of the index says so
+ * (ELF_INDEX_COMPRESSED_*).
+ */
 bool parse_build_section(struct elf_build *b, const char *name, struct section *ret);
-/* The same of a section that was found; gnu: it is a .zdebug_*. */
+/* The same for a section that was found already. gnu: it is a .zdebug_*. */
 bool parse_build_section_bytes(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s, bool gnu,
 			 struct section *ret);
-/* Also one that cannot be read. */
+/* Returns true also for a section that cannot be read. */
 bool parse_build_has_section(struct elf_build *b, const char *name);
-/* Ends b->elf, and with it what was decompressed. */
+/* Ends b->elf and frees what was decompressed. */
 void parse_build_close(struct elf_build *b);
 
 /* ---- elf.c, again ---- */
-/* The bytes of the file behind ELF virtual addresses; fewer than n at the end of a segment; NULL: none. */
+/*
+ * Returns the bytes of the file at an ELF virtual address, up to the end of its segment. NULL:
+ * there are none.
+ */
 const uint8_t *parse_build_bytes(struct elf_build *b, uint64_t address, size_t *ret_n);
 
 /*
- * The readers. Each returns PARSE_OK when its section is absent or odd (and sets a flag of
- * elf_index_flag when something was left out): one damaged section does not cost the others.
+ * The readers. Each returns PARSE_OK if its section is absent or damaged, and sets an
+ * elf_index_flag if it left something out. So one damaged section does not spoil the others.
  */
 enum parse_reason
 parse_build_frames(struct elf_build *b); /* frames.c: .eh_frame, .debug_frame, PLT, signal frames */
 enum parse_reason
 parse_build_go(struct elf_build *b); /* gopclntab.c: Go's rows, names, inlined functions */
-/* code.c: rows of functions without any, from their instructions; behind all that knows functions */
+/*
+ * code.c: rows from the instructions of functions that have no rows; runs after all readers that
+ * find functions
+ */
 enum parse_reason parse_build_code(struct elf_build *b);
-/* dwarf.c: inlined functions, files and lines; b is of the debug file, or the file itself */
+/* dwarf.c: inlined functions, files and lines; b is of the debug file, or of the file itself */
 enum parse_reason parse_build_dwarf(struct elf_build *b, const int *dwo_fds, size_t n_dwo_fds);
 /* elf.c: .symtab and .dynsym into b->symbols */
 enum parse_reason parse_build_symbols(struct elf_build *b);
 /* debugdata.c: .gnu_debugdata (xz) into b->symbols */
 enum parse_reason parse_build_debugdata(struct elf_build *b);
 
-/* marks.c: a symbol of the file; its name stays where it is. Versions (@...) don't count. */
+/*
+ * marks.c: takes a symbol of the file, whose name must stay in place. A version (@...) is no part
+ * of the name.
+ */
 void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name);
-/* Texts of read-only data. */
+/* Takes texts of read-only data. */
 void parse_build_mark_texts(struct elf_build *b);
-/* Sorted; names go to b->strings. */
+/* Returns the marks, sorted. Names go to b->strings. */
 void parse_marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n);
 
 /* ---- write.c ---- */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries of .eh_frame and .debug_frame. What is damaged is counted and costs itself only. */
+/*
+ * Reads the entries of .eh_frame and .debug_frame. A damaged entry is counted, and the others are
+ * still read.
+ */
 #include "node/parse/cfi.h"
 
 #include <dwarf.h>
@@ -53,7 +56,7 @@ static uint64_t read_value(struct bytes *b, uint8_t encoding)
 	return 0;
 }
 
-/* Indirect ones name memory of the process, aligned and function-relative ones don't occur. */
+/* Indirect pointers name memory of the process. Aligned and function-relative ones do not occur. */
 uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding)
 {
 	uint64_t at = s->address + (b->p - s->data);
@@ -81,7 +84,10 @@ struct entry {
 	struct bytes body;
 };
 
-/* False: no more. A length that goes past the section ends it, for nothing behind can be trusted. */
+/*
+ * Returns false if there is no further entry. A length that exceeds the section ends it, because
+ * nothing after it can be trusted.
+ */
 static bool next_entry(struct cfi *c, const struct cfi_section *s, struct bytes *b,
 		       struct entry *ret)
 {
@@ -119,7 +125,7 @@ static bool is_cie(const struct cfi_section *s, const struct entry *e)
 	return e->id == (e->wide ? UINT64_MAX : UINT32_MAX);
 }
 
-/* The letters of an augmentation that begins with 'z'. */
+/* Reads the letters of an augmentation that begins with 'z'. */
 static bool read_augmentation(const char *letters, struct bytes data, struct cfi_cie *ret)
 {
 	for (; *letters; letters++) {
@@ -157,7 +163,7 @@ static bool read_cie(struct cfi *c, const struct entry *e, struct cfi_cie *ret)
 
 	if (!bytes_take(&b, n + 1) || (version != 1 && version != 3 && version != 4))
 		return false;
-	if (version == 4 && bytes_fixed(&b, 2) != 8) /* bytes of an address; of a segment: 0 */
+	if (version == 4 && bytes_fixed(&b, 2) != 8) /* size of an address; of a segment: 0 */
 		return false;
 	if (str_has_prefix(letters, "eh")) { /* gcc 2 */
 		bytes_fixed(&b, 8);
@@ -175,7 +181,7 @@ static bool read_cie(struct cfi *c, const struct entry *e, struct cfi_cie *ret)
 		ret->sized = true;
 		if (!data || !read_augmentation(letters + 1, (struct bytes){data, b.p, false}, ret))
 			return false;
-	} else if (letters[strspn(letters, "SB")]) { /* those have no data */
+	} else if (letters[strspn(letters, "SB")]) { /* these letters have no data */
 		return false;
 	} else {
 		ret->signal = strchr(letters, 'S');
@@ -199,7 +205,7 @@ static void add_cie(struct cfi *c, const struct entry *e)
 	c->cies[c->n_cies++] = cie;
 }
 
-/* The CIE at an offset; an FDE mostly has the one of the FDE before. */
+/* Returns the CIE at an offset. Most FDEs have the same CIE as the FDE before. */
 static const struct cfi_cie *find_cie(const struct cfi *c, uint64_t at, size_t *last)
 {
 	size_t low = 0, high = c->n_cies;
@@ -264,7 +270,7 @@ static void sort_fdes(struct cfi *c)
 	}
 }
 
-/* CIEs first: .debug_frame may name one that comes later. */
+/* CIEs are read first, because an FDE of .debug_frame may name one that comes later. */
 void parse_cfi_read(struct cfi *c, const struct cfi_section *s)
 {
 	struct bytes b = {s->data, s->data + s->n, false};
@@ -280,7 +286,7 @@ void parse_cfi_read(struct cfi *c, const struct cfi_section *s)
 	while (next_entry(c, s, &b, &e))
 		if (!is_cie(s, &e) && !add_fde(c, s, &e, &last))
 			damaged++;
-	c->damaged = damaged; /* a bad length was met twice */
+	c->damaged = damaged; /* both passes counted the same bad length */
 	sort_fdes(c);
 }
 

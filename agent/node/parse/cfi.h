@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse: call frame information (DWARF 5, 6.4; LSB 5, 10.6 for .eh_frame) of one section.
- * Only what becomes a row is followed: the CFA, rbp and the return address.
+ * Private to parse: call frame information (DWARF 5, 6.4; LSB 5, 10.6 for .eh_frame) of one
+ * section. The reader follows only what becomes a row: the CFA, rbp and the return address.
  */
 #pragma once
 
@@ -10,13 +10,13 @@
 #define CFI_RBP		   6
 #define CFI_RSP		   7
 #define CFI_RA		   16 /* the return address column of x86-64 */
-#define CFI_EXPRESSION_MAX 64 /* bytes; those that we know have up to 20 */
+#define CFI_EXPRESSION_MAX 64 /* in bytes; known expressions have up to 20 */
 
 /* ---- bytes of a hostile section ---- */
 
 struct bytes {
 	const uint8_t *p, *end;
-	bool bad; /* read past the end, or a number that is too long; reads give 0 from then on */
+	bool bad; /* a read went past the end, or a number was too long; all later reads return 0 */
 };
 
 static inline const uint8_t *bytes_take(struct bytes *b, uint64_t n)
@@ -32,7 +32,7 @@ static inline const uint8_t *bytes_take(struct bytes *b, uint64_t n)
 	return p;
 }
 
-/* n bytes, little endian, at most 8 */
+/* Reads n bytes, little endian, at most 8. */
 static inline uint64_t bytes_fixed(struct bytes *b, unsigned n)
 {
 	const uint8_t *p = bytes_take(b, n);
@@ -70,15 +70,15 @@ enum cfi_how {
 	CFI_UNSET,
 	CFI_SAME,
 	CFI_UNDEFINED,
-	CFI_REGISTER,	    /* cfa: reg + offset; others: in reg */
-	CFI_OFFSET,	    /* at cfa + offset */
-	CFI_VAL_OFFSET,	    /* cfa + offset */
-	CFI_EXPRESSION,	    /* cfa: its value; others: at its value */
-	CFI_VAL_EXPRESSION, /* its value */
+	CFI_REGISTER,	    /* cfa: reg + offset; other registers: in reg */
+	CFI_OFFSET,	    /* in memory at cfa + offset */
+	CFI_VAL_OFFSET,	    /* the value cfa + offset */
+	CFI_EXPRESSION,	    /* cfa: the value of the expression; other registers: in memory at it */
+	CFI_VAL_EXPRESSION, /* the value of the expression */
 };
 struct cfi_where {
 	uint8_t how; /* enum cfi_how */
-	uint8_t reg; /* 255: and above */
+	uint8_t reg; /* 255: 255 and above */
 	uint32_t expression_bytes;
 	int64_t offset;
 	const uint8_t *expression;
@@ -86,7 +86,9 @@ struct cfi_where {
 struct cfi_state {
 	struct cfi_where cfa, fp, sp, ra;
 };
-/* cfi_rule.c: its rule, or one of enum pf_rule_special. signal: the CIE says 'S'. */
+/*
+ * cfi_rule.c: returns the rule of a state, or one of enum pf_rule_special. signal: the CIE has 'S'.
+ */
 uint16_t parse_cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
 
 /* ---- entries ---- */
@@ -95,8 +97,8 @@ struct cfi_cie {
 	uint64_t at; /* offset in the section */
 	uint64_t code_align;
 	int64_t data_align;
-	uint8_t pointers; /* DW_EH_PE_ of FDEs */
-	bool sized;	  /* FDEs have the length of their augmentation: 'z' */
+	uint8_t pointers; /* DW_EH_PE_ of its FDEs' pointers */
+	bool sized;	  /* 'z': its FDEs say how long their augmentation is */
 	bool signal;	  /* 'S' */
 	struct cfi_state initial;
 };
@@ -108,10 +110,10 @@ struct cfi_fde {
 struct cfi_section {
 	const uint8_t *data;
 	size_t n;
-	uint64_t address;	  /* of data: for pointers relative to themselves */
-	uint64_t text, data_base; /* for pointers relative to these */
+	uint64_t address;	  /* address of data, for pointers relative to themselves */
+	uint64_t text, data_base; /* for pointers relative to .text and to data */
 	bool eh;		  /* .eh_frame, not .debug_frame */
-	bool until_zero;	  /* a zero length ends it: its size is not known */
+	bool until_zero;	  /* a zero length ends it, because its size is not known */
 };
 struct cfi {
 	struct cfi_section section;
@@ -119,15 +121,19 @@ struct cfi {
 	size_t n_cies, cap_cies;
 	struct cfi_fde *fdes;
 	size_t n, cap;
-	size_t damaged; /* entries left out, FDEs that are not followed to their end */
-	bool cut;	/* too many entries */
+	/* entries that were left out, and FDEs that were not followed to their end */
+	size_t damaged;
+	bool cut;	/* there were too many entries */
 };
-/* cfi.c: the CIEs and FDEs of a section, sorted by start. */
+/* cfi.c: reads the CIEs and FDEs of a section, sorted by start. */
 void parse_cfi_read(struct cfi *c, const struct cfi_section *s);
 void parse_cfi_done(struct cfi *c);
 uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding);
 
-/* cfi_program.c: the state that a CIE begins with; false: damaged. */
+/*
+ * cfi_program.c: runs a CIE's program, which gives the state at the start of its FDEs. False: it is
+ * damaged.
+ */
 bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program);
-/* The rows of an FDE up to `end`. */
+/* Adds the rows of an FDE up to `end`. */
 void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows);

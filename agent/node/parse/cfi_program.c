@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call frame instructions (DWARF 5, 6.4.2) -> rows. */
+/* Runs call frame instructions (DWARF 5, 6.4.2) and adds their rows. */
 #include "node/parse/cfi.h"
 
 #include <dwarf.h>
 
-#define REMEMBERED_MAX 32 /* compilers go 2 deep */
+#define REMEMBERED_MAX 32 /* compilers nest 2 deep */
 
 struct run {
 	struct cfi *cfi;
@@ -13,7 +13,7 @@ struct run {
 	struct cfi_state now;
 	struct cfi_state remembered[REMEMBERED_MAX];
 	size_t n_remembered;
-	bool changed; /* now, since the last row */
+	bool changed; /* `now` has changed since the last row */
 	bool in_cie;
 	uint64_t at, end;
 	struct rows *rows;
@@ -23,7 +23,7 @@ struct run {
 
 /* ---- rows ---- */
 
-/* What holds at `at` is known: a row, when it is another rule. */
+/* Everything about `at` is known now. Adds a row if the rule has changed. */
 static void settle(struct run *r)
 {
 	uint16_t rule;
@@ -39,7 +39,7 @@ static void settle(struct run *r)
 	r->row_rule = rule;
 }
 
-/* False: the end of the FDE, or an instruction that doesn't belong there. */
+/* Returns false at the end of the FDE, or if the instruction does not belong there. */
 static bool advance_to(struct run *r, uint64_t to)
 {
 	if (r->in_cie || to < r->at)
@@ -72,7 +72,7 @@ static struct cfi_where *find_column(struct cfi_state *s, uint64_t reg)
 	return NULL;
 }
 
-/* To be changed; NULL: a register that is not followed. */
+/* Returns the column to change. NULL: the register is not followed. */
 static struct cfi_where *column(struct run *r, uint64_t reg)
 {
 	struct cfi_where *w = find_column(&r->now, reg);
@@ -173,7 +173,7 @@ static void define_cfa(struct run *r, uint8_t op)
 	r->changed = true;
 }
 
-/* Instructions about one register: its number comes first. */
+/* Handles instructions about one register, whose number comes first. */
 static void define_register(struct run *r, uint8_t op)
 {
 	struct bytes *b = &r->program;
@@ -288,7 +288,7 @@ static bool step(struct run *r)
 	return step_extended(r, op);
 }
 
-/* True: followed to its end. */
+/* Returns true if the program was followed to its end. */
 static bool run(struct run *r)
 {
 	while (r->program.p < r->program.end && !r->program.bad)
@@ -317,7 +317,7 @@ bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
 
 void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows)
 {
-	struct run r; /* not zeroed: it is large, and there is one for each function */
+	struct run r; /* not zeroed: it is large, and each function needs one */
 
 	r.cfi = c;
 	r.cie = &c->cies[f->cie];
@@ -333,7 +333,7 @@ void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct
 	r.row_rule = PF_RULE_GAP;
 	if (!run(&r)) {
 		c->damaged++;
-		/* what was read last may be half of a row */
+		/* The instructions read last may give only half of a row. */
 		r.now.cfa = (struct cfi_where){.how = CFI_UNSET};
 		r.now.ra = (struct cfi_where){.how = CFI_SAME};
 		r.changed = true;

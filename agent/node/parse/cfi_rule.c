@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the CFA, rbp and the return address are -> a rule of bpf/tables.h. Expressions are worked out
- * as far as a rule can say them: a register or the CFA, plus a number, read from memory once.
+ * Turns a state (where the CFA, rbp and the return address are) into a rule of bpf/tables.h. It
+ * evaluates expressions as far as a rule can hold them: a register or the CFA, plus a number, read
+ * from memory at most once.
  */
 #include "node/parse/cfi.h"
 
@@ -165,7 +166,10 @@ static bool is_plt(struct bytes b, struct value *ret)
 	return true;
 }
 
-/* with_cfa: the CFA lies on the stack at the start, as for all but the CFA itself. */
+/*
+ * with_cfa: the CFA is on the stack at the start. This holds for all expressions but that of the
+ * CFA itself.
+ */
 static bool evaluate(const struct cfi_where *w, bool with_cfa, struct value *ret)
 {
 	struct bytes b = {w->expression, w->expression + w->expression_bytes, false};
@@ -222,7 +226,7 @@ static bool uses_extra(const struct pf_rule *rule)
 	return rule->cfa >= PF_CFA_DEREF_RSP;
 }
 
-/* A value counted from the CFA's own register, counted from the CFA. */
+/* Rewrites a value relative to the CFA's own register as one relative to the CFA. */
 static struct value from_cfa(struct value v, const struct pf_rule *rule)
 {
 	if (v.kind == VALUE_REG && ((rule->cfa == PF_CFA_RSP && v.reg == CFI_RSP) ||
@@ -232,7 +236,9 @@ static struct value from_cfa(struct value v, const struct pf_rule *rule)
 	return v;
 }
 
-/* How a return address counts that is in a register, when that can be said beside the CFA. */
+/*
+ * The return address is in a register. Returns false if the rule cannot hold that beside its CFA.
+ */
 static bool ra_in_register(uint32_t reg, struct pf_rule *rule)
 {
 	bool free = rule->cfa != PF_CFA_REG && rule->cfa != PF_CFA_DEREF_REG;
@@ -291,13 +297,19 @@ static void fp_of(const struct cfi_where *w, struct pf_rule *rule)
 	rule->fp_offset = v.offset;
 }
 
-/* The caller's rsp is the CFA, unless something else is said (longjmp: in r8). */
+/*
+ * Returns whether the caller's rsp is the CFA. It is, unless the state says otherwise (longjmp: in
+ * r8).
+ */
 static bool sp_is_cfa(const struct cfi_where *w)
 {
 	return w->how == CFI_UNSET || (w->how == CFI_VAL_OFFSET && w->offset == 0);
 }
 
-/* The ucontext at rsp: rsp is at 160, rip at 168 (glibc's __restore_rt says so by expressions). */
+/*
+ * Returns whether the state is that of a ucontext at rsp: rsp is at 160, rip at 168 (glibc's
+ * __restore_rt says so by expressions).
+ */
 static bool is_ucontext(const struct cfi_state *s, const struct pf_rule *rule)
 {
 	struct value ra;

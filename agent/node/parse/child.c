@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parse child's main loop: one descriptor in, one index out, for ever. It ends when
- * its parent does, or at the first thing the sandbox does not allow.
+ * The main loop of the parse child: it takes a request with descriptors, and answers with one
+ * index. It ends when its parent ends, or at the first call that the sandbox forbids.
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -15,17 +15,17 @@
 
 #define PARSE_DATA_BYTES (1ULL << 30)
 #define PARSE_DATA_MIN	 (64ULL << 20)
-#define DATA_SHARE	 4 /* of the pod's memory; chromium, 300 MB, takes less than 128 MiB */
+#define DATA_SHARE	 4 /* of the pod's memory; chromium, 300 MB, needs less than 128 MiB */
 
 /* ---- its rights ---- */
 
 /*
- * Two children share the pod's memory with the agent, and a kernel that finds it used up may end all
- * of them (memory.oom.group): the child must meet its own limit first.
+ * Two children share the pod's memory with the agent. If that is used up, a kernel may end all of
+ * them (memory.oom.group). So the child must meet its own limit first.
  */
 static uint64_t data_bytes(void)
 {
-	const char *pod = getenv("MEMORY_LIMIT"); /* set by the chart */
+	const char *pod = getenv("MEMORY_LIMIT"); /* the chart sets it */
 	uint64_t limit = 0;
 
 	if (!pod || str_to_u64(pod, UINT64_MAX, &limit) < 0 || limit == 0)
@@ -49,7 +49,7 @@ static int allow_with_arguments(void *filter)
 
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, no_exec);
-	if (!r) /* glibc's fstat() */
+	if (!r) /* fstat() of glibc */
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
 				     SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
 	if (!r)
@@ -61,7 +61,7 @@ static int allow_with_arguments(void *filter)
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, F_GETFL));
-	if (!r) /* elf_begin() */
+	if (!r) /* elf_begin() of elfutils */
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, F_GETFD));
 	return r;
@@ -69,7 +69,7 @@ static int allow_with_arguments(void *filter)
 
 /* ---- its work ---- */
 
-/* The descriptors came in order, without those that are missing. */
+/* Descriptors arrive in order, without the missing ones. This puts each in its place. */
 static void place_fds(const struct parse_request *request, const int *got, size_t n_got,
 		      int ret[PARSE_FDS_MAX])
 {

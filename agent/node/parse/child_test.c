@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hostile file costs: the child is killed, stopped and has its file cut off in the middle of each
- * kind of file, and reads each kind damaged. The test program is its own child (PARSE_CHILD_VERB).
+ * What a hostile file costs: for each kind of file, the child is killed, is stopped, and has its
+ * file truncated while it reads it. It also reads a damaged file of each kind. The test program is
+ * its own child (PARSE_CHILD_VERB).
  */
 #include <malloc.h>
 #include <setjmp.h>

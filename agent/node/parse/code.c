@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind rows for code that has none (musl's C functions, hand-written assembly): functions are what a
- * symbol says, or what other such code calls or jumps to. Found in rounds until nothing new appears,
- * then followed once more for their rows.
+ * Makes unwind rows for code that has none (musl's C functions, hand-written assembly). A function
+ * is what a symbol names, or what other such code calls or jumps to. Functions are searched for in
+ * rounds until no new one appears. Then they are followed once more for their rows.
  */
 #include "node/parse/code.h"
 
 #include <stdlib.h>
 
-/* Without rows, of a file; what is behind stays a gap: told as cut. */
+/* Limits for one file. Code beyond a limit has no rows, and the index is marked as cut. */
 #define CODE_BYTES_MAX (64u << 20)
-#define INSNS_MAX      (64u << 20) /* decoded, of a file, all rounds together: 3 to 4 s; as above */
-#define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* of CPU time: other machines are slower; as above */
-#define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* on a busy machine: the whole file has 10 s */
+#define INSNS_MAX      (64u << 20)	  /* instructions decoded in all rounds; 3 to 4 s */
+#define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* CPU time, for slower machines */
+#define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* on a busy machine; the whole file has 10 s */
 #define ROUNDS	       64
-#define GAP_BYTES_MIN  16 /* less is padding */
+#define GAP_BYTES_MIN  16 /* a shorter gap is padding */
 
 struct function {
 	uint64_t start, end;
 	bool sized, guessed;
-	uint64_t seen; /* what its entries were when it was followed: a hash */
+	uint64_t seen; /* hash of its entries when it was last followed */
 };
 struct functions {
 	struct function *items;
@@ -28,7 +28,7 @@ struct functions {
 struct follower {
 	struct elf_build *b;
 	const struct code_gaps *gaps;
-	struct functions sized, all, last; /* last: of the round before */
+	struct functions sized, all, last; /* last: functions of the round before */
 	struct code_entries entries;
 	uint64_t *noreturn;
 	size_t n_noreturn, cap_noreturn;
@@ -82,13 +82,16 @@ static void add_entry(struct follower *w, uint64_t address, const struct code_st
 	e->items[e->n++] = (struct code_entry){address, *s, true};
 }
 
-/* The parts that compilers split off (".cold") are jumped to, with anything on the stack. */
+/*
+ * Parts that compilers split off (".cold") are no start: code jumps to them with anything on the
+ * stack.
+ */
 static bool is_start(const struct symbol *y)
 {
 	return !y->untyped && !strstr(y->name, ".cold");
 }
 
-/* The last one's end is not known: it is left. */
+/* The last function is left out, because its end is not known. */
 static void add_native_function(uint64_t start, uint64_t end, void *arg)
 {
 	struct follower *w = arg;
@@ -100,7 +103,7 @@ static void add_native_function(uint64_t start, uint64_t end, void *arg)
 	add_entry(w, start, &parse_code_entered);
 }
 
-/* Symbols inside others are left out: they may be labels. */
+/* Symbols inside other symbols are left out: they may be labels. */
 static void add_symbols(struct follower *w)
 {
 	struct functions *f = &w->sized;
@@ -127,7 +130,7 @@ static void add_symbols(struct follower *w)
 	f->n = n;
 }
 
-/* Nothing called the program's first instruction. */
+/* The program's first instruction has no caller. */
 static void add_program_start(struct follower *w)
 {
 	const struct code_state root = {.root = true};
@@ -141,7 +144,7 @@ static void add_program_start(struct follower *w)
 	add_entry(w, e.e_entry, &root);
 }
 
-/* Each place once. A certain one holds; of others, what they agree on. */
+/* Keeps each place once. If one entry is certain, it holds; else what all of them agree on. */
 static void sort_entries(struct follower *w)
 {
 	struct code_entries *e = &w->entries;
@@ -166,7 +169,10 @@ static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool gue
 	w->all.items[w->all.n - 1].guessed = guessed;
 }
 
-/* next: the first entry that may be in it. What was taken for one may be several, where one ends right before the next. */
+/*
+ * next: the first entry that may lie in f. A guessed function may be several functions, each ending
+ * right before the next.
+ */
 static void add_sized(struct follower *w, const struct function *f, size_t next)
 {
 	uint64_t start = f->start;
@@ -183,11 +189,11 @@ static void add_sized(struct follower *w, const struct function *f, size_t next)
 	add_piece(w, start, f->end, f->guessed);
 }
 
-/* The functions of a round: those with a size, and from each other entry to the next one. */
+/* Makes the functions of a round: those with a size, and from each other entry to the next one. */
 static void make_functions(struct follower *w)
 {
 	struct functions swap = w->last;
-	size_t s = 0, first = 0; /* first: entry of that one */
+	size_t s = 0, first = 0; /* first: the first entry that may lie in function s */
 
 	w->last = w->all;
 	w->all = swap;
@@ -259,7 +265,7 @@ static bool follow_one(struct follower *w, const struct function *f, const struc
 	if (!in.code || n_bytes < in.n || n_entries == 0)
 		return true;
 	if (in.n > FLOW_BYTES_MAX) {
-		if (emit) /* else others may yet be found in it */
+		if (emit) /* else entries may yet be found in it */
 			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
@@ -292,7 +298,7 @@ static void follow_all(struct follower *w, enum pass pass, struct code_entries *
 	}
 }
 
-/* Takes what a round found; false: nothing new. */
+/* Takes the entries that a round has found. Returns false if none is new. */
 static bool take_entries(struct follower *w, const struct code_entries *found)
 {
 	size_t before = w->entries.n;
@@ -344,8 +350,9 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 /* ---- rows ---- */
 
 /*
- * By rbp where it is a frame pointer: what a function calls gives that back. That it gives rsp back is
- * believed only, and not true of V8's: ResumeGeneratorTrampoline pushes arguments which the function that it jumps to pops.
+ * The rule uses rbp if it is a frame pointer, because a called function restores rbp. That it also
+ * restores rsp is only assumed. It is not true of V8: ResumeGeneratorTrampoline pushes arguments,
+ * which the function that it jumps to pops.
  */
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 {
@@ -370,7 +377,7 @@ uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 	return parse_rows_rule(rows, &rule);
 }
 
-/* A gap is put, too: parse_rows_finish would close a small one, but here it is code, not padding. */
+/* Adds a gap, too. parse_rows_finish would close a small one, but here it is code, not padding. */
 static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
 	struct rows *rows = arg;
@@ -378,7 +385,7 @@ static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, v
 	parse_rows_add(rows, start, end, s ? parse_code_rule(rows, s) : PF_RULE_GAP);
 }
 
-/* Of code whose calls don't keep rbp: what it was in a caller is known where it was saved only. */
+/* For code whose calls do not keep rbp: the caller's rbp is known only if it was saved. */
 static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
 	struct code_state state = s ? *s : (struct code_state){0};
@@ -390,7 +397,10 @@ static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_s
 	parse_rows_add(arg, start, end, rule == PF_RULE_GAP ? PF_RULE_LOST : rule);
 }
 
-/* As much as is followed at most; what is behind it has no rows, which is told. */
+/*
+ * Limits the gaps to as much code as is followed. Code beyond that has no rows, and the index is
+ * marked as cut.
+ */
 static size_t limit_gaps(struct elf_build *b, struct range *items, size_t n)
 {
 	uint64_t left = CODE_BYTES_MAX;
@@ -416,7 +426,7 @@ enum parse_reason parse_build_code(struct elf_build *b)
 	bool native = b->header.flags & ELF_INDEX_NATIVE_IMAGE, frameless;
 	size_t n_all;
 
-	/* .gopclntab has all of Go's functions; what is between them is no code. */
+	/* .gopclntab has all of Go's functions, and there is no code between them. */
 	if (b->header.flags & ELF_INDEX_GO)
 		return PARSE_OK;
 	n_all = parse_rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
@@ -427,7 +437,10 @@ enum parse_reason parse_build_code(struct elf_build *b)
 	frameless = native && n_all && parse_native_image_is_frameless(b, &gaps);
 	if (gaps.n)
 		parse_code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
-	/* Behind the rows, which hold: who begins last does. */
+	/*
+	 * Added after the rows, which still hold: of overlapping ranges, the one that starts later
+	 * holds.
+	 */
 	for (size_t k = 0; frameless && k < n_all; k++)
 		parse_rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);
 	return PARSE_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse: unwind rows of functions that come without any, by following their instructions
+ * Private to parse: unwind rows of functions that have none, made by following their instructions
  * (docs/unwind-rows.md). Only what control flow proves becomes a row.
  */
 #pragma once
@@ -8,32 +8,32 @@
 #include "node/parse/build.h"
 #include "node/insn/insn.h"
 
-/* What is known before an instruction. */
+/* The state before an instruction. */
 enum code_bp {
 	CODE_BP_OTHER,
-	CODE_BP_CALLER, /* the caller's, not touched */
-	CODE_BP_FRAME,	/* CFA - bp */
+	CODE_BP_CALLER, /* the caller's rbp, unchanged */
+	CODE_BP_FRAME,	/* rbp = CFA - bp */
 };
 struct code_state {
 	uint8_t bp_is; /* enum code_bp */
 	bool sp_known;
-	bool root;    /* the outermost frame */
+	bool root;    /* this is the outermost frame */
 	int32_t sp;   /* rsp = CFA - sp */
 	int32_t bp;   /* rbp = CFA - bp */
 	int32_t slot; /* the caller's rbp is at CFA - slot; 0: not saved */
 };
 /* code_state.c */
-extern const struct code_state parse_code_entered; /* a function's first instruction */
-/* What holds in both; false: rsp cannot be at two places. */
+extern const struct code_state parse_code_entered; /* the state at a function's first instruction */
+/* Makes *into what holds in both states. Returns false if rsp would be at two places. */
 bool parse_code_merge(struct code_state *into, const struct code_state *s);
 bool parse_code_equal(const struct code_state *a, const struct code_state *b);
 void parse_code_step(struct code_state *s, const struct insn *i);
 
-/* A place that code comes to from elsewhere. */
+/* A place that code elsewhere calls or jumps to. */
 struct code_entry {
 	uint64_t address;
 	struct code_state state;
-	bool certain; /* a function's start for certain: a symbol, or called */
+	bool certain; /* a symbol or a call proves that a function starts here */
 };
 struct code_entries {
 	struct code_entry *items;
@@ -45,43 +45,58 @@ struct flow_input {
 	const uint8_t *code;
 	uint64_t start;
 	size_t n;
-	bool sized; /* it ends there for certain */
-	bool guessed; /* that it is a function: it is none unless it returns with the stack as it was */
-	const struct code_entry *entries; /* inside it */
+	bool sized; /* it certainly ends there */
+	/*
+	 * It is a guess that this is a function. The guess is wrong unless it returns with the
+	 * stack as it was.
+	 */
+	bool guessed;
+	const struct code_entry *entries; /* entries inside it */
 	size_t n_entries;
 	const uint64_t *noreturn; /* functions that never return, ascending */
 	size_t n_noreturn;
 };
-/* state NULL: not known */
-/* Of all functions of a file together. */
+/* Shared by all functions of a file. */
 struct flow_budget {
-	uint64_t insns;	      /* to be decoded, or as much other work; 0: it is spent */
-	uint64_t next_look;   /* at the clock, when fewer are left; 0: never */
-	/* Of the thread's CPU time, and of the clock (CLOCK_MONOTONIC): then all is spent. */
+	/* how many may be decoded, or as much other work; 0: the budget is spent */
+	uint64_t insns;
+	uint64_t next_look;   /* the clock is read when fewer than this are left; 0: never */
+	/*
+	 * When the thread's CPU time or the clock (CLOCK_MONOTONIC) reaches its deadline, the
+	 * budget is spent.
+	 */
 	uint64_t cpu_deadline_ns, deadline_ns;
 };
 typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
 /*
- * Follows a function. What it calls and jumps to outside of itself goes to out, what is known to emit;
- * both may be NULL. Takes what it decodes from the budget. Returns whether it may come back to its caller.
+ * Follows a function. Targets of calls and jumps outside of it go to out. What is known goes to
+ * emit, where state NULL means: not known. out and emit may be NULL. What is decoded is charged to
+ * the budget. Returns whether the function may return to its caller.
  */
-bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit, void *arg,
-		 struct flow_budget *budget);
+bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit,
+		       void *arg, struct flow_budget *budget);
 #define FLOW_BYTES_MAX (1u << 20)
 
-/* code.c: all of [start, end) ranges without rows. A test passes its own. */
+/* code.c: the ranges [start, end) of a file that have no rows. Tests pass their own. */
 struct code_gaps {
 	const struct range *items;
 	size_t n;
 };
-void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit, void *arg);
-/* The rule of a state; PF_RULE_GAP: none. */
+void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit,
+		       void *arg);
+/* Returns the rule of a state; PF_RULE_GAP: there is none. */
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s);
 
-/* native_image.c: functions of a GraalVM native image in these gaps, ascending; end == start: not known. */
+/*
+ * native_image.c: finds functions of a GraalVM native image in these gaps, in ascending order.
+ * end == start: the end is not known.
+ */
 #define NATIVE_IMAGE_ALIGNMENT 16 /* functions begin at multiples of it */
 typedef void native_image_fn(uint64_t start, uint64_t end, void *arg);
-void parse_native_image_functions(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
-			    void *arg);
-/* It keeps no frame pointers: rbp is a register as any other, and no call keeps it. */
+void parse_native_image_functions(struct elf_build *b, const struct code_gaps *gaps,
+				  native_image_fn *fn, void *arg);
+/*
+ * Returns whether the image keeps no frame pointers: then rbp is a register like any other, and
+ * calls do not keep it.
+ */
 bool parse_native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps);

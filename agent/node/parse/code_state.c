@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an instruction does to rsp and rbp, as far as unwinding needs it. Whatever else writes one of
- * them makes it unknown.
+ * Applies an instruction to the state of rsp and rbp, as far as unwinding needs it. After any other
+ * write to one of them, that one is unknown.
  */
 #include "node/parse/code.h"
 
@@ -19,7 +19,7 @@ bool parse_code_equal(const struct code_state *a, const struct code_state *b)
 	       a->sp == b->sp && a->bp == b->bp && a->slot == b->slot;
 }
 
-/* One form for one meaning, so that states can be compared. */
+/* Gives equal states the same form, so that they can be compared. */
 static void normalize(struct code_state *s)
 {
 	if (s->sp_known && (s->sp < -DEPTH_MAX || s->sp > DEPTH_MAX))
@@ -30,7 +30,7 @@ static void normalize(struct code_state *s)
 		s->sp = 0;
 	if (s->bp_is != CODE_BP_FRAME)
 		s->bp = 0;
-	/* What lies below rsp is not kept. */
+	/* Memory below rsp is not preserved. */
 	if (s->sp_known && s->slot > s->sp)
 		s->slot = 0;
 }
@@ -47,7 +47,7 @@ bool parse_code_merge(struct code_state *into, const struct code_state *s)
 		return true;
 	}
 	if (into->sp_known && s->sp_known && into->sp != s->sp) {
-		/* With a frame pointer rsp may be anywhere (alloca in a loop). */
+		/* With a frame pointer, rsp may be anywhere (alloca in a loop). */
 		if (into->bp_is != CODE_BP_FRAME || s->bp_is != CODE_BP_FRAME || into->bp != s->bp)
 			return false;
 		into->sp_known = false;
@@ -102,7 +102,7 @@ static void do_leave(struct code_state *s, const struct insn *i)
 	do_pop(s, i, RBP);
 }
 
-/* rsp or rbp = a base register + offset; where it is known. */
+/* Sets rsp or rbp to a base register + offset. The result is known only if the base is. */
 static void set_from(struct code_state *s, unsigned to, unsigned base, int64_t offset)
 {
 	bool known = false;
@@ -127,7 +127,10 @@ static void set_from(struct code_state *s, unsigned to, unsigned base, int64_t o
 	normalize(s);
 }
 
-/* add, sub of a number; lea; mov between registers, and of rbp to and from its slot. False: none of these. */
+/*
+ * Handles add and sub of a number, lea, mov between registers, and mov of rbp to and from its slot.
+ * Returns false for others.
+ */
 static bool do_known(struct code_state *s, const struct insn *i)
 {
 	bool wide = i->rex & 8 && !i->address32;
@@ -167,7 +170,10 @@ static bool do_known(struct code_state *s, const struct insn *i)
 	return false;
 }
 
-/* rbp cleared where nothing is on the stack: how the psABI marks the outermost frame. */
+/*
+ * Returns whether rbp is cleared while nothing is on the stack: so the psABI marks the outermost
+ * frame.
+ */
 static bool clears_rbp(const struct code_state *s, const struct insn *i)
 {
 	return s->sp_known && s->sp == 8 && s->bp_is == CODE_BP_CALLER &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows from instructions, against what compilers say: files that have call frame information are followed as
- * if they had none, and each state must be that of their FDEs. Arguments: other files to compare.
+ * Compares rows made from instructions with those of compilers: files that have call frame
+ * information are followed as if they had none, and each state must be that of their FDEs.
+ * Arguments: other files to compare.
  */
 #include "node/parse/cfi.h"
 #include "node/parse/code.h"
@@ -339,7 +340,10 @@ static struct pf_rule rule_of(const struct code_state *s)
 	return rule;
 }
 
-/* Both are known. What is called may pop what it has pushed for another (V8), but gives rbp back. */
+/*
+ * Both are known. A called function may pop what was pushed for another one (V8), but it restores
+ * rbp.
+ */
 static void a_frame_pointer_is_believed_rather_than_rsp(void **state)
 {
 	/* push rbp; mov rsp,rbp; push rdi; call; leave; ret */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .gnu_debugdata: an ELF file packed with xz whose .symtab has what .dynsym leaves out. A few
- * bytes may inflate to anything, so memory and output have limits; without it nothing is lost.
+ * Reads .gnu_debugdata: an ELF file packed with xz, whose .symtab has what .dynsym leaves out. A
+ * few bytes may inflate to any size, so memory and output have limits. If it cannot be read,
+ * nothing else is lost.
  */
 #include "node/parse/build.h"
 
@@ -9,9 +10,12 @@
 #include <stdlib.h>
 
 #define UNPACKED_MAX (64u << 20)
-#define MEMORY_MAX   (64u << 20) /* of the decoder; xz -9 needs that much */
+#define MEMORY_MAX   (64u << 20) /* of the decoder; xz -9 needs so much */
 
-/* All of the stream into *out, which grows; false: damaged, or past a limit. */
+/*
+ * Unpacks the whole stream into *out, which grows. Returns false if it is damaged or exceeds a
+ * limit.
+ */
 static bool unpack_stream(lzma_stream *z, struct buf *out)
 {
 	uint8_t piece[65536];
@@ -73,7 +77,7 @@ enum parse_reason parse_build_debugdata(struct elf_build *b)
 		reason = parse_build_symbols(b);
 		b->elf = file;
 	}
-	/* Damage there costs only what is behind it. */
+	/* Damage there costs only what comes after it. */
 	if (reason)
 		b->header.flags |= ELF_INDEX_NAMES_CUT;
 	return PARSE_OK;

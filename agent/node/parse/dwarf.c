@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF -> inlined functions, files and lines. Our own reader, because libdw allocates for every
- * DIE and is slow by address. One pass over the DIEs within a budget of CPU time; whatever is
- * damaged or too much is left out and the index marked as cut.
+ * Reads DWARF for inlined functions, files and lines. podflame has its own reader, because libdw
+ * allocates for every DIE and is slow at look-ups by address. The reader passes over the DIEs once,
+ * within a budget of CPU time. It leaves out what is damaged or too much, and marks the index as
+ * cut.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Of one file with its .dwo files: 5 s, of which the names of what was found get the last. */
+/* Limit for one file with its .dwo files. Of 5 s, the last is for the names of what was found. */
 #define WALK_NS_MAX  (4 * NSEC_PER_SEC)
 #define NAMES_NS_MAX NSEC_PER_SEC
-#define CHECK_EVERY  4096 /* units of work: about as many DIEs */
+#define CHECK_EVERY  4096 /* in units of work, about one for each DIE */
 
 /* ---- budget ---- */
 
@@ -62,14 +63,14 @@ void parse_dw_file_done(struct dw_file *f)
 
 /* ---- all ---- */
 
-/* Names of symbols are written later and must find room. */
+/* Names of symbols are written later, so room for them is left. */
 static size_t string_room(const struct elf_build *b)
 {
 	size_t later = 0;
 
 	for (size_t i = 0; i < b->symbols.n; i++)
 		later += strnlen(b->symbols.items[i].name, INDEX_NAME_MAX) + 1;
-	later *= 2; /* functions without a symbol are written twice */
+	later *= 2; /* names of functions without a symbol are written twice */
 	return later < INDEX_STRINGS_MAX ? (INDEX_STRINGS_MAX - later) / 2 : 0;
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: tables of abbreviations, read once per unit and kept for the units that share them.
- * What a walk asks of every DIE (its size, does it have code) is worked out here.
+ * DWARF: tables of abbreviations. A table is read once and kept for the units that share it. What a
+ * walk needs of every DIE (its size, whether it has code) is computed here.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
-#define ABBREVS_MAX    65536u	  /* of a table */
-#define SPECS_MAX      (1u << 20) /* of a table: 24 MiB */
-#define SPECS_KEPT_MAX (4u << 20) /* of all tables kept */
+#define ABBREVS_MAX    65536u	  /* of one table */
+#define SPECS_MAX      (1u << 20) /* of one table; 24 MiB */
+#define SPECS_KEPT_MAX (4u << 20) /* of all tables that are kept */
 
 static struct dw_abbrevs *table_free(struct dw_abbrevs *t)
 {
@@ -151,7 +151,7 @@ const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t cod
 {
 	size_t low = 0, high = t->n;
 
-	/* Compilers count from 1. */
+	/* Compilers number them from 1. */
 	if (code - 1 < t->n && t->items[code - 1].code == code)
 		return &t->items[code - 1];
 	while (low < high) {

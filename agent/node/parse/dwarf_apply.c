@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: the functions that a walk has found -> file and line of symbols, and symbols that lack. */
+/*
+ * DWARF: adds file and line of the functions that a walk has found to the symbols, and makes
+ * symbols for functions that have none.
+ */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
@@ -30,8 +33,8 @@ static struct symbol **sort_symbols(struct symbols *s)
 }
 
 /*
- * Both by address: every symbol that begins where a function does gets its file and line. What
- * is left are functions inside no symbol of known size; their number.
+ * Both are sorted by address. Every symbol that begins where a function begins gets its file and
+ * line. Returns how many functions lie inside no symbol of known size; these are left.
  */
 static size_t match(struct dw *d)
 {
@@ -59,7 +62,7 @@ static size_t match(struct dw *d)
 	return left;
 }
 
-/* The names of new symbols in one piece: b->strings moves as it grows. */
+/* Copies the names of new symbols into one block, because b->strings moves as it grows. */
 static char *copy_names(const struct dw *d, size_t n)
 {
 	size_t bytes = 1;

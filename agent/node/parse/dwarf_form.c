@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: bytes of attributes -> values -> what they mean in their unit. */
+/* DWARF: reads values of attributes, and resolves them in their unit. */
 #include "node/parse/dwarf_internal.h"
 
-#define STRING_MAX (INDEX_NAME_MAX + 1) /* longer ones are cut anyway */
+#define STRING_MAX (INDEX_NAME_MAX + 1) /* longer strings are cut anyway */
 
 /* ---- cursor ---- */
 
@@ -138,7 +138,7 @@ static void read_variable(struct cursor *c, uint16_t form, struct dw_value *v)
 	case DW_FORM_exprloc:
 		cursor_skip(c, cursor_uleb(c));
 		break;
-	default: /* no way to know where it ends */
+	default: /* unknown form: its end is not known */
 		c->failed = true;
 	}
 }
@@ -146,7 +146,7 @@ static void read_variable(struct cursor *c, uint16_t form, struct dw_value *v)
 static void read_form(struct cursor *c, const struct dw_unit *u, uint16_t form, uint8_t bytes,
 		      struct dw_value *v)
 {
-	if (form == DW_FORM_indirect) { /* of an indirect one again is damage */
+	if (form == DW_FORM_indirect) { /* an indirect form inside another is damage */
 		form = cursor_uleb(c);
 		bytes = parse_dw_form_bytes(form, u->offset_size, u->version == 2);
 		if (form == DW_FORM_implicit_const)
@@ -194,7 +194,7 @@ struct text parse_dw_section_text(const struct section *s, uint64_t offset)
 	return (struct text){start, strnlen(start, MIN(s->n - offset, (uint64_t)STRING_MAX))};
 }
 
-/* Item number `index` of an array of offsets or addresses. */
+/* Reads item `index` of an array of offsets or addresses. */
 static bool indexed(const struct section *s, uint64_t base, uint64_t index, unsigned size,
 		    uint64_t *ret)
 {
@@ -272,7 +272,7 @@ bool parse_dw_value_reference(const struct dw_unit *u, const struct dw_value *v,
 	case DW_FORM_GNU_ref_alt:
 		*ret = v->u | DW_IN_ALT;
 		return true;
-	default: /* a type unit's signature */
+	default: /* the signature of a type unit */
 		return false;
 	}
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as the DWARF sections of a file, of its .dwo file and of its file of dwz. The input is
- * a byte (1: dwz) and a list of sections, each a length in two bytes and its bytes, so that a
- * mutation stays inside of one; compilers make the first inputs, in each kind of DWARF.
- * Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c, node/parse/dwarf_form.c,
- * node/parse/dwarf_line.c, node/parse/dwarf_map.c, node/parse/dwarf_names.c, node/parse/dwarf_others.c,
- * node/parse/dwarf_ranges.c, node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inlines.c
+ * a byte (1: dwz) and a list of sections, each a length in two bytes and its bytes. So a mutation
+ * stays inside one section. Compilers make the first inputs, in each kind of DWARF.
+ * Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c,
+ * node/parse/dwarf_form.c, node/parse/dwarf_line.c, node/parse/dwarf_map.c,
+ * node/parse/dwarf_names.c, node/parse/dwarf_others.c, node/parse/dwarf_ranges.c,
+ * node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inlines.c
  */
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the DWARF reader (dwarf*.c). Every byte is hostile: all reading goes through a
- * cursor that stops at the end of its section, and all work is counted against a time budget.
+ * Private to the DWARF reader (dwarf*.c). Every byte is hostile: all reading goes through a cursor
+ * that stops at the end of its section, and all work is charged to a time budget.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ static inline void cursor_skip(struct cursor *c, uint64_t n)
 		c->at += n;
 }
 
-/* Little endian, 1 to 8 bytes. */
+/* Reads 1 to 8 bytes, little endian. */
 static inline uint64_t cursor_uint(struct cursor *c, unsigned n_bytes)
 {
 	uint64_t value = 0;
@@ -42,7 +42,7 @@ static inline uint64_t cursor_uint(struct cursor *c, unsigned n_bytes)
 	return value;
 }
 
-/* A version; one that no unit has for those that do not fit. */
+/* Reads a version. If it does not fit, returns one that no unit has. */
 static inline uint8_t cursor_version(struct cursor *c)
 {
 	uint64_t version = cursor_uint(c, 2);
@@ -58,7 +58,7 @@ static inline uint64_t cursor_uleb(struct cursor *c)
 	return parse_cursor_uleb_long(c);
 }
 int64_t parse_cursor_sleb(struct cursor *c);
-/* Behind the NUL of the string there; s is not NULL. */
+/* parse_cursor_string reads a string and goes on after its NUL; s is not NULL. */
 struct text {
 	const char *s;
 	size_t n;
@@ -80,12 +80,12 @@ enum dw_section {
 };
 
 struct dw_unit {
-	uint64_t offset, first_die, end; /* in .debug_info */
+	uint64_t offset, first_die, end; /* offsets in .debug_info */
 	uint64_t abbrev_offset, dwo_id;
 	uint8_t version, offset_size, type;
 	bool has_dwo_id, has_lines, root_read;
-	bool done; /* nothing to walk: its .dwo has it */
-	/* of the root DIE, or inherited from the skeleton unit */
+	bool done; /* nothing is left to walk: its .dwo has it */
+	/* from the root DIE, or inherited from the skeleton unit */
 	uint64_t low_pc, str_offsets_base, addr_base, rnglists_base, ranges_base, lines;
 	struct text comp_dir, dwo_name;
 };
@@ -93,14 +93,14 @@ struct dw_unit {
 struct dw_spec { /* an attribute of an abbreviation */
 	int64_t implicit;
 	uint16_t name, form;
-	uint8_t bytes; /* DW_VARIABLE: see there */
+	uint8_t bytes; /* DW_VARIABLE: it depends on the value */
 };
 #define DW_VARIABLE 0xff
 
 struct dw_abbrev {
 	uint64_t code;
 	uint32_t first_spec, n_specs;
-	int32_t bytes; /* of all attributes; -1: not always the same */
+	int32_t bytes; /* size of all attributes; -1: it varies */
 	uint16_t tag;
 	bool children;
 	bool has_code, has_name, has_linkage_name;
@@ -109,7 +109,7 @@ struct dw_abbrev {
 struct dw_abbrevs {
 	uint64_t offset;
 	uint8_t offset_size, version_2;
-	struct dw_abbrev *items; /* by code */
+	struct dw_abbrev *items; /* sorted by code */
 	struct dw_spec *specs;
 	size_t n, n_specs, cap, cap_specs;
 };
@@ -117,12 +117,15 @@ struct dw_abbrevs {
 #define DW_ABBREVS_KEPT 256
 struct dw_file {
 	struct section sections[_DW_SECTIONS];
-	/* Where addresses, ranges of version 4 and line tables are: itself, or the file of the skeleton. */
+	/*
+	 * The file with addresses, ranges of version 4 and line tables: this file, or that of the
+	 * skeleton.
+	 */
 	const struct dw_file *base;
-	const struct dw_unit *skeleton; /* of a .dwo */
-	struct dw_file *alt;		/* of dwz; NULL: none, or not known */
+	const struct dw_unit *skeleton; /* for a .dwo */
+	struct dw_file *alt;		/* the file of dwz; NULL: none, or not known */
 	bool is_alt;
-	struct dw_unit *units; /* by offset */
+	struct dw_unit *units; /* sorted by offset */
 	size_t n_units, cap_units, last_unit;
 	struct dw_abbrevs *abbrevs[DW_ABBREVS_KEPT];
 	size_t specs_kept;
@@ -132,16 +135,16 @@ struct dw_file {
 struct dw_map {
 	struct dw_map_slot {
 		uint64_t key;
-		uint32_t value; /* + 1; 0: free */
+		uint32_t value; /* the value + 1; 0: the slot is free */
 	} * slots;
 	size_t n, cap;
 };
-/* The value of key: an earlier one, or this one. */
+/* Stores value unless key has one already. Returns the value that key has now. */
 uint32_t parse_dw_map_put(struct dw_map *m, uint64_t key, uint32_t value);
 void parse_dw_map_done(struct dw_map *m);
 
 /* ---- a run over one ELF file and its .dwo files ---- */
-struct dw_function { /* one range of a function that is there */
+struct dw_function { /* one range of a function that is in the file */
 	uint64_t start, end;
 	uint32_t name, file, line;
 };
@@ -150,8 +153,8 @@ struct dw {
 	struct elf_build *b;
 	struct dw_function *functions;
 	size_t n_functions, cap_functions;
-	struct dw_map starts; /* of functions */
-	uint32_t *strings;    /* open hash of what b->strings has of us */
+	struct dw_map starts; /* index in functions by start */
+	uint32_t *strings;    /* open hash of the reader's strings in b->strings */
 	size_t n_strings, cap_strings;
 	size_t string_bytes_max; /* b->strings.len may grow to this */
 	uint64_t work, next_check, deadline_ns;
@@ -159,26 +162,31 @@ struct dw {
 	bool cut;  /* something was left out */
 };
 
-/* Counts work; true once the time is over. */
+/* Charges work. Returns true once the budget is spent. */
 bool parse_dw_spent_slow(struct dw *d);
 static inline bool dw_spent(struct dw *d, uint64_t work)
 {
 	d->work += work;
 	return d->work >= d->next_check ? parse_dw_spent_slow(d) : d->stop;
 }
-/* The same for what one value may make as long as a section: numbers, strings. */
+/* The same for values that may be as long as a section: numbers, strings. */
 static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8_t *to)
 {
 	return dw_spent(d, (uint64_t)(to - from) / 64);
 }
-/* Time for the names of what a walk has found, even if that was cut short. */
+/* Gives time for the names of what a walk has found, even if the walk was cut short. */
 void parse_dw_last_second(struct dw *d);
-/* The offset of a string in b->strings, written once; 0: no room, or empty. */
+/*
+ * Writes a string once, and returns its offset in b->strings. 0: there is no room, or it is empty.
+ */
 uint32_t parse_dw_string(struct dw *d, const char *s, size_t n);
 
 /* ---- dwarf.c ---- */
 extern const char *const parse_dw_main_names[_DW_SECTIONS];
-/* NULL: no such section. One that is there and cannot be read cuts d. */
+/*
+ * names: NULL for a section that such a file does not have. If a section exists and cannot be read,
+ * d is cut.
+ */
 void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f);
 void parse_dw_file_done(struct dw_file *f);
@@ -188,22 +196,26 @@ struct dw_others { /* the alt file */
 	struct elf_build *b;
 	struct dw_file *f;
 };
-/* Walks the .dwo files, opens the alt file; wants them when there are no descriptors at all. */
+/*
+ * Walks the .dwo files and opens the alt file. If there are no descriptors at all, notes which
+ * files are wanted.
+ */
 void parse_dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
 		    struct dw_others *others);
 void parse_dw_others_close(struct dw_others *others);
 
 /* ---- dwarf_abbrev.c ---- */
-/* Valid until the next call; NULL: damaged. */
-const struct dw_abbrevs *parse_dw_abbrevs_of(struct dw *d, struct dw_file *f, const struct dw_unit *u);
+/* The result is valid until the next call. NULL: the table is damaged. */
+const struct dw_abbrevs *parse_dw_abbrevs_of(struct dw *d, struct dw_file *f,
+					     const struct dw_unit *u);
 const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t code);
 void parse_dw_abbrevs_drop(struct dw_file *f);
 
 /* ---- dwarf_form.c ---- */
 struct dw_value {
 	uint64_t u;
-	struct text text; /* DW_FORM_string */
-	uint16_t form;	  /* 0: absent */
+	struct text text; /* for DW_FORM_string */
+	uint16_t form;	  /* 0: the attribute is absent */
 };
 uint8_t parse_dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2);
 void parse_dw_value_read(struct cursor *c, const struct dw_unit *u, const struct dw_spec *s,
@@ -219,20 +231,20 @@ static inline void dw_attributes_skip(struct cursor *c, const struct dw_unit *u,
 	for (uint32_t i = 0; i < a->n_specs; i++)
 		parse_dw_value_skip(c, u, &t->specs[a->first_spec + i]);
 }
-/* {NULL, 0} when it is no string or not known. */
+/* Returns {NULL, 0} if it is no string, or is not known. */
 struct text parse_dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 			  const struct dw_value *v);
-bool parse_dw_value_address(const struct dw_file *f, const struct dw_unit *u, const struct dw_value *v,
-		      uint64_t *ret);
-/* The offset of a DIE in .debug_info, or in that of the alt file. */
+bool parse_dw_value_address(const struct dw_file *f, const struct dw_unit *u,
+			    const struct dw_value *v, uint64_t *ret);
+/* A reference is the offset of a DIE in .debug_info, or with this bit in that of the alt file. */
 #define DW_IN_ALT (1ULL << 63)
 bool parse_dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
-/* The string at an offset of a section. */
+/* Returns the string at an offset of a section. */
 struct text parse_dw_section_text(const struct section *s, uint64_t offset);
 
 /* ---- dwarf_unit.c ---- */
 void parse_dw_units_read(struct dw *d, struct dw_file *f);
-/* The unit around an offset, its root read; NULL: none. */
+/* Returns the unit around an offset, with its root read. NULL: there is none. */
 struct dw_unit *parse_dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset);
 bool parse_dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u);
 
@@ -241,7 +253,7 @@ typedef void dw_range_fn(void *arg, uint64_t start, uint64_t end);
 struct dw_place { /* the attributes that say where code is */
 	struct dw_value low, high, ranges;
 };
-/* fn for each range; its number. */
+/* Calls fn for each range, and returns the number of ranges. */
 size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
 		      const struct dw_place *p, dw_range_fn *fn, void *arg);
 
@@ -253,9 +265,9 @@ struct dw_lines { /* the file table of one line program */
 	struct text *names, *dirs;
 	uint32_t *dir_of;
 	size_t n_files, n_dirs, cap_files, cap_dirs;
-	bool from_zero; /* version 5 */
+	bool from_zero; /* version 5: files count from 0 */
 };
-/* b->strings' offset of a file of the unit; 0: not known. */
+/* Returns the offset in b->strings of a file of the unit. 0: not known. */
 uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_file *f,
 		       const struct dw_unit *u, uint64_t number);
 void parse_dw_lines_done(struct dw_lines *l);
@@ -268,11 +280,11 @@ struct dw_origin {
 
 struct dw_scope { /* a namespace or type around functions */
 	uint64_t die;
-	uint32_t parent; /* + 1 */
-	uint32_t name;	 /* UINT32_MAX: not looked for yet */
+	uint32_t parent; /* index + 1 */
+	uint32_t name;	 /* UINT32_MAX: not read yet */
 };
 
-struct dw_scoped { /* a function's DIE with a plain name, inside a scope; by DIE */
+struct dw_scoped { /* the DIE of a function with a plain name inside a scope; sorted by DIE */
 	uint64_t die;
 	uint32_t scope;
 };
@@ -287,15 +299,15 @@ struct dw_names {
 	size_t n_scoped, cap_scoped;
 	struct dw_lines lines;
 };
-/* The number of a DIE that will need a name. */
+/* Returns a number for a DIE that will need a name. */
 uint32_t parse_dw_names_want(struct dw_names *n, uint64_t die);
 void parse_dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n);
 void parse_dw_names_done(struct dw_names *n);
 
 /* ---- dwarf_walk.c ---- */
-/* All units of a file -> b->inlines, d->functions. */
+/* Walks all units of a file, and fills b->inlines and d->functions. */
 void parse_dw_walk(struct dw *d, struct dw_file *f);
 
 /* ---- dwarf_apply.c ---- */
-/* d->functions -> file and line of b->symbols, and symbols for those that have none. */
+/* Adds file and line of d->functions to b->symbols, and symbols for functions that have none. */
 void parse_dw_functions_apply(struct dw *d);

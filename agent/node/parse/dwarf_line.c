@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: the file table in the header of a line program (versions 2 to 5). The program itself
+ * DWARF: reads the file table in the header of a line program (versions 2 to 5). The program itself
  * is not run: a frame's file and line are those of its function's declaration.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
-#define FILES_MAX   (1u << 18) /* of one table; directories, too */
-#define FORMATS_MAX 16	       /* fields of an entry */
+#define FILES_MAX   (1u << 18) /* of one table; the same limit for directories */
+#define FORMATS_MAX 16	       /* fields of one entry */
 
-/* false: there are too many, and what is behind them is not read. */
+/* Returns false if there are too many directories; then the rest of the table is not read. */
 static bool add_dir(struct dw *d, struct dw_lines *l, struct text dir)
 {
 	if (l->n_dirs == FILES_MAX) {
@@ -40,7 +40,7 @@ static bool add_file(struct dw *d, struct dw_lines *l, struct text name, uint64_
 	return true;
 }
 
-/* Versions 2 to 4: strings up to an empty one. Directory 0 is the unit's. */
+/* Versions 2 to 4: strings follow each other up to an empty one. Directory 0 is the unit's. */
 static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 {
 	add_dir(d, l, (struct text){"", 0});
@@ -67,7 +67,7 @@ static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 }
 
 struct entry_format {
-	struct dw_spec specs[FORMATS_MAX]; /* name: DW_LNCT_* */
+	struct dw_spec specs[FORMATS_MAX]; /* name holds a DW_LNCT_* */
 	size_t n;
 };
 
@@ -112,7 +112,7 @@ static void read_entry(struct cursor *c, const struct dw_file *base, const struc
 	}
 }
 
-/* Version 5: each table says which fields its entries have. */
+/* Version 5: each table lists the fields of its entries. */
 static void read_tables_5(struct dw *d, struct dw_lines *l, struct cursor *c,
 			  const struct dw_unit *u)
 {
@@ -143,7 +143,7 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 {
 	const struct section *s = &l->base->sections[DW_LINE];
 	struct cursor c = {.at = s->data + l->offset, .end = s->data + s->n};
-	/* A table has a version and an offset size of its own. */
+	/* A table has its own version and offset size. */
 	struct dw_unit u = {.offset_size = 4, .str_offsets_base = unit->str_offsets_base};
 	uint64_t bytes = cursor_uint(&c, 4), opcodes;
 
@@ -158,8 +158,8 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 	if (u.version < 2 || u.version > 5)
 		return;
 	cursor_skip(&c, u.version >= 5 ? 2 : 0); /* sizes of addresses and segments */
-	cursor_skip(&c, u.offset_size);		 /* the header's bytes */
-	cursor_skip(&c, u.version >= 4 ? 5 : 4); /* fields of the program */
+	cursor_skip(&c, u.offset_size);		 /* length of the header */
+	cursor_skip(&c, u.version >= 4 ? 5 : 4); /* fields for the program */
 	opcodes = cursor_uint(&c, 1);
 	cursor_skip(&c, opcodes ? opcodes - 1 : 0);
 	l->from_zero = u.version >= 5;
@@ -169,7 +169,10 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 		read_tables_4(d, l, &c);
 }
 
-/* path/part, or part alone when it begins with '/'. What is longer than a name is cut anyway. */
+/*
+ * Appends part to path, or replaces path if part begins with '/'. A path longer than a name is cut
+ * anyway.
+ */
 static void join(struct buf *path, struct text part)
 {
 	if (!part.n)
@@ -216,7 +219,7 @@ uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_f
 		read_lines(d, l, u);
 	}
 	if (!l->from_zero)
-		number--; /* 0: no file */
+		number--; /* 0: there is no file */
 	if (number >= l->n_files)
 		return 0;
 	if (l->files[number] == UINT32_MAX)

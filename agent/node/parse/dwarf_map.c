@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: numbers by a key of the file, and strings written once. */
+/* DWARF: maps from numbers of the file, and strings that are written only once. */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
 static uint64_t spread(const void *key, size_t n, const void *table)
 {
-	/* Where the kernel has put us is not in the file. */
+	/* The table's address is the seed, as a file cannot know it. */
 	return hash_bytes(key, n, (uintptr_t)table);
 }
 
@@ -89,8 +89,7 @@ uint32_t parse_dw_string(struct dw *d, const char *s, size_t n)
 	char cut[INDEX_NAME_MAX];
 	uint32_t *slot;
 
-	if (n >
-	    sizeof(cut)) { /* as parse_strings_put would, but in a form that can be looked for */
+	if (n > sizeof(cut)) { /* cut here, so that the cut form can be looked up */
 		memcpy(cut, s, sizeof(cut) - 3);
 		memcpy(cut + sizeof(cut) - 3, "...", 3);
 		s = cut;

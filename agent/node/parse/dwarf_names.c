@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: the names of DIEs. A walk only notes which ones it will need: what is inlined a thousand
- * times is looked up once, after the walk, in the order of the file.
+ * DWARF: the names of DIEs. A walk only notes which names it will need. So a function that is
+ * inlined a thousand times is looked up once, after the walk, in the order of the file.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
-#define HOPS_MAX   16 /* abstract_origin and specification: two or three in practice */
+#define HOPS_MAX   16 /* of abstract_origin and specification; two or three in practice */
 #define SCOPES_MAX 32 /* around one function */
 #define NOT_YET	   UINT32_MAX
 
@@ -36,10 +36,10 @@ void parse_dw_names_done(struct dw_names *n)
 /* ---- what one DIE says ---- */
 
 struct said {
-	struct dw_file *f; /* of the DIE */
+	struct dw_file *f; /* the file of the DIE */
 	struct dw_unit *u;
 	struct text name, linkage_name;
-	uint64_t file, line, next; /* next: the DIE that says the rest */
+	uint64_t file, line, next; /* next: the DIE with the other attributes */
 	bool has_file, has_line, has_next;
 };
 
@@ -86,7 +86,7 @@ static void take_attributes(struct said *s, struct cursor *c, const struct dw_ab
 	}
 }
 
-/* false: there is no DIE, and ret says nothing. */
+/* Returns false if there is no DIE; then ret is not set. */
 static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said *ret)
 {
 	const struct dw_abbrevs *t;
@@ -110,7 +110,7 @@ static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said 
 	return true;
 }
 
-/* The DIE that so many others lead to. */
+/* Reads a DIE to which many others lead. */
 static bool read_hop(struct dw *d, struct dw_file *f, uint64_t die, int hop, struct said *ret)
 {
 	if (hop == HOPS_MAX) {
@@ -177,7 +177,7 @@ static uint32_t qualified(struct dw *d, struct dw_file *f, struct dw_names *n, u
 
 /* ---- all of them ---- */
 
-/* What takes a lambda's operator() to its place is the type around it. */
+/* The operator() of a lambda gets file and line from the type around it. */
 static void place_of_scope(struct dw *d, struct dw_file *f, struct dw_names *n, uint32_t scope,
 			   struct dw_origin *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF that lies in other files: .dwo files of split units, and the file of dwz with what many
- * files share. The first answer says which are wanted; the second one has their descriptors.
+ * DWARF in other files: .dwo files of split units, and dwz's file with what many files share. The
+ * first answer says which files are wanted. The second request has their descriptors.
  */
 #include "node/parse/dwarf_internal.h"
 
@@ -37,7 +37,7 @@ static void want(struct dw *d, struct text dir, struct text name, uint64_t id)
 
 /* ---- split DWARF ---- */
 
-/* The one unit with the skeleton's id; nothing else in the file is believed. */
+/* Keeps the one unit with the skeleton's id. Nothing else in the file is trusted. */
 static bool keep_unit(struct dw *d, struct dw_file *f, uint64_t dwo_id)
 {
 	bool found = false;
@@ -76,7 +76,7 @@ static bool walk_dwo_elf(struct dw *d, const struct dw_file *base, const struct 
 static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_unit *skeleton,
 		     int fd)
 {
-	struct elf_build *b = xcalloc(1, sizeof(*b)); /* of it, only the ELF file */
+	struct elf_build *b = xcalloc(1, sizeof(*b)); /* only its ELF file is used */
 	bool found = false;
 
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -87,7 +87,7 @@ static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_u
 	return found;
 }
 
-/* Units whose DIEs are elsewhere: read there, or asked for. */
+/* Units whose DIEs are in other files: they are read there, or asked for. */
 static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds, bool asked)
 {
 	size_t k = 0;
@@ -109,7 +109,7 @@ static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t 
 
 /* ---- dwz: names that many files share ---- */
 
-/* .gnu_debugaltlink: a path, NUL, the build id of the file there. */
+/* .gnu_debugaltlink: a path, NUL, and the build id of that file. */
 struct alt_link {
 	struct text path;
 	const uint8_t *id;
@@ -142,7 +142,7 @@ static bool has_build_id(struct elf_build *b, const struct alt_link *link)
 static bool open_alt(struct dw *d, struct dw_file *f, int fd, const struct alt_link *link,
 		     struct dw_others *others)
 {
-	struct elf_build *b = xcalloc(1, sizeof(*b)); /* of it, only the ELF file */
+	struct elf_build *b = xcalloc(1, sizeof(*b)); /* only its ELF file is used */
 
 	others->b = b;
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);

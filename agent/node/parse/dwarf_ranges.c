@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: low and high addresses, .debug_ranges (2 to 4), .debug_rnglists (5) -> ranges. */
+/*
+ * DWARF: reads ranges from low and high addresses, .debug_ranges (2 to 4) and .debug_rnglists (5).
+ */
 #include "node/parse/dwarf_internal.h"
 
 struct walk {
@@ -53,7 +55,7 @@ static uint64_t indexed_address(struct walk *w, struct cursor *c)
 	return 0;
 }
 
-/* One entry; false: it was the last one. */
+/* Reads one entry. Returns false after the last one. */
 static bool read_entry(struct walk *w, struct cursor *c)
 {
 	uint64_t start, end;
@@ -130,7 +132,7 @@ size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct 
 	if (!p->high.form || !parse_dw_value_address(f, u, &p->low, &low))
 		return 0;
 	if (!parse_dw_value_address(f, u, &p->high, &high))
-		high = low + p->high.u; /* a constant: its length */
+		high = low + p->high.u; /* a constant: it is the length */
 	range(&w, low, high);
 	return w.n;
 }

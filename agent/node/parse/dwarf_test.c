@@ -106,7 +106,10 @@ static bool same_name(const char *ours, const char *theirs)
 	return n > m + 2 && streq(ours + n - m, theirs) && strncmp(ours + n - m - 2, "::", 2) == 0;
 }
 
-/* Of a file without or with an odd form of its number llvm-symbolizer 14 says "", and 0 of a line. */
+/*
+ * For a file without a number, or with an odd form of it, llvm-symbolizer 14 says "". For such a
+ * line it says 0.
+ */
 static bool same_place(const struct elf_inline *ours, const json_t *theirs)
 {
 	const char *file = json_str_at(theirs, "StartFileName", "");
@@ -270,7 +273,10 @@ static void assert_same_answers(const struct elf_index *x, const struct elf_inde
 	}
 }
 
-/* llvm-symbolizer 14 misses ranges in .dwo files: the same program without -gsplit-dwarf is right. */
+/*
+ * llvm-symbolizer 14 misses ranges in .dwo files. The same program without -gsplit-dwarf gives the
+ * right answers.
+ */
 static void check_split(const char *compiler, const char *flags)
 {
 	_cleanup_free_ char *split_flags = xasprintf("%s -gsplit-dwarf", flags);
@@ -324,8 +330,8 @@ static void dwz(void **state)
 }
 
 /*
- * Sections that objcopy has compressed: in the file itself, in a debug file, in .dwo files, in the file
- * of dwz. What reads the answers for us, llvm-symbolizer 14, does not know zstd.
+ * Sections that objcopy has compressed: in the file itself, in a debug file, in .dwo files, in the
+ * file of dwz. llvm-symbolizer 14, which gives the expected answers, does not know zstd.
  */
 #define ZSTD "objcopy --compress-debug-sections=zstd "
 
@@ -753,7 +759,10 @@ static void code_that_is_not_there_is_left_out(void **state)
 	elf_index_unref(i);
 }
 
-/* A number without end that each unit begins with: the time for a file is over before the parent's is. */
+/*
+ * Each unit begins with a number without end: the budget for the file is spent before the parent's
+ * timeout.
+ */
 static void long_numbers_cost_their_bytes(void **state)
 {
 	enum { N_UNITS = 4200, N_BYTES = 64 << 20 };
@@ -792,7 +801,10 @@ static void long_numbers_cost_their_bytes(void **state)
 	buf_done(&b);
 }
 
-/* Damage behind the section's head, which says how it is compressed: what is not there is no damage. */
+/*
+ * Damage after the section's head, which says how the section is compressed: a section that is
+ * absent is no damage.
+ */
 static void a_section_that_cannot_be_read_is_told(void **state)
 {
 	static const char *const compressed[] = {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: the units of .debug_info, and what the root DIE of one says for all DIEs below it. */
+/*
+ * DWARF: finds the units of .debug_info, and reads what the root DIE of a unit says for all DIEs
+ * below it.
+ */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
@@ -17,11 +20,14 @@ static void read_header_5(struct cursor *c, struct dw_unit *u, unsigned *ret_add
 		u->dwo_id = cursor_uint(c, 8);
 		u->has_dwo_id = true;
 	} else if (u->type == DW_UT_type || u->type == DW_UT_split_type) {
-		cursor_skip(c, 8 + u->offset_size); /* signature, offset of the type */
+		cursor_skip(c, 8 + u->offset_size); /* signature and offset of the type */
 	}
 }
 
-/* One header; false: the units end here. A unit of another kind has first_die == end: no DIEs. */
+/*
+ * Reads one header. Returns false if there are no more units. A unit of another kind has no DIEs:
+ * first_die == end.
+ */
 static bool read_header(const struct section *s, uint64_t offset, struct dw_unit *u)
 {
 	struct cursor c = {.at = s->data + offset, .end = s->data + s->n};
@@ -64,7 +70,7 @@ void parse_dw_units_read(struct dw *d, struct dw_file *f)
 			d->cut = true;
 			return;
 		}
-		/* Zeros between units are padding of a linker. */
+		/* Zeros between units are a linker's padding. */
 		if (u.first_die == u.end && u.version)
 			d->cut = true;
 		GROW(f->units, f->n_units, f->cap_units);
@@ -133,7 +139,10 @@ static bool read_root(struct dw *d, struct dw_file *f, const struct dw_unit *u, 
 	return !dw_spent_bytes(d, s->data + u->first_die, c.at) && !c.failed;
 }
 
-/* Where the arrays of a version 5 section begin when the unit does not say: behind its header. */
+/*
+ * Returns where the array of a version 5 section begins. If the unit does not say it, the array
+ * begins after the section's header.
+ */
 static uint64_t base_or_default(const struct dw_value *v, const struct dw_unit *u, unsigned header)
 {
 	if (v->form)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: one pass over the DIEs of a file. Functions that are in the file give their ranges; what
- * was inlined into them becomes a tree of nodes with ranges; everything else is stepped over.
+ * DWARF: passes once over the DIEs of a file. Functions that have code give their ranges. Functions
+ * that were inlined into them become a tree of nodes with ranges. All other DIEs are skipped.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
 #define LEVELS_MAX    512	 /* of nested DIEs */
-#define INLINED_MAX   64	 /* ELF_INLINES_MAX: deeper ones could not be answered */
+#define INLINED_MAX   64	 /* as ELF_INLINES_MAX: no answer has room for deeper ones */
 #define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
 #define NONE	      UINT32_MAX
 
 struct level {
 	uint64_t die;
-	uint32_t node;	  /* the inlined function around; NONE: the function itself */
-	uint32_t scope;	  /* + 1, once it has a number */
-	uint16_t inlined; /* inlined functions around */
+	uint32_t node;	  /* the inlined function around the DIE; NONE: the function itself */
+	uint32_t scope;	  /* number of the scope + 1, once it has one */
+	uint16_t inlined; /* how many inlined functions are around the DIE */
 	uint16_t tag;
-	bool in_function; /* one that has code */
+	bool in_function; /* the function has code */
 };
 
 struct unnamed { /* a range of d->functions or an inlined node, and the DIE that names it */
@@ -28,17 +28,17 @@ struct unnamed { /* a range of d->functions or an inlined node, and the DIE that
 struct walk {
 	struct dw *d;
 	struct dw_file *f;
-	uint64_t die_base; /* DW_IN_ALT in that file */
+	uint64_t die_base; /* DW_IN_ALT if that is the alt file */
 	const struct dw_unit *u;
 	const struct dw_abbrevs *abbrevs;
 	struct level levels[LEVELS_MAX];
-	size_t depth; /* levels in use; may go past LEVELS_MAX, where nothing is kept */
+	size_t depth; /* levels in use; may exceed LEVELS_MAX, and deeper ones are not kept */
 	struct dw_names names;
 	struct unnamed *nodes, *functions;
 	size_t n_nodes, cap_nodes, n_functions, cap_functions;
-	struct at_hand { /* of the DIE at hand */
+	struct at_hand { /* the current DIE */
 		uint32_t origin, node;
-		bool alive; /* has code that is in the file */
+		bool alive; /* its code is in the file */
 	} now;
 };
 
@@ -78,7 +78,7 @@ static void read_code(struct walk *w, struct cursor *c, const struct dw_abbrev *
 	}
 }
 
-/* Code that the linker has thrown away lies at 0, or at the end of the address space. */
+/* Code that the linker has removed lies at 0, or at the end of the address space. */
 static bool clip_to_text(const struct elf_build *b, uint64_t start, uint64_t *end)
 {
 	size_t low = 0, high = b->n_texts;
@@ -110,7 +110,10 @@ static void add_function(void *arg, uint64_t start, uint64_t end)
 		d->cut = true;
 		return;
 	}
-	/* A function that several units have (templates, identical code folding): the first one. */
+	/*
+	 * Several units may have the same function (templates, identical code folding): the first
+	 * one is kept.
+	 */
 	if (parse_dw_map_put(&d->starts, start, d->n_functions) != d->n_functions)
 		return;
 	GROW(d->functions, d->n_functions, d->cap_functions);
@@ -175,7 +178,7 @@ static bool is_type(uint16_t tag)
 	       tag == DW_TAG_union_type || tag == DW_TAG_enumeration_type;
 }
 
-/* The number + 1 of the innermost scope around the DIE at hand; 0: none. */
+/* Returns the number + 1 of the innermost scope around the current DIE. 0: there is none. */
 static uint32_t scope_here(struct walk *w)
 {
 	struct dw_names *n = &w->names;
@@ -187,7 +190,7 @@ static uint32_t scope_here(struct walk *w)
 	for (size_t i = 0; i < w->depth; i++) {
 		struct level *level = &w->levels[i];
 
-		/* A function is a scope for the types in it. */
+		/* A function is a scope for the types inside it. */
 		if (!is_type(level->tag) && level->tag != DW_TAG_namespace &&
 		    !(level->tag == DW_TAG_subprogram && i < end_of_types))
 			continue;
@@ -288,7 +291,7 @@ static void name_all(struct walk *w, struct dw_file *file)
 
 	parse_dw_last_second(d);
 	parse_dw_names_resolve(d, file, &w->names);
-	d->deadline_ns = deadline_ns; /* of the walks that follow */
+	d->deadline_ns = deadline_ns; /* for the walks that follow */
 	d->stop |= stopped;
 	for (size_t i = 0; i < w->n_nodes; i++) {
 		const struct dw_origin *o = &w->names.origins[w->nodes[i].origin];
@@ -335,7 +338,7 @@ void parse_dw_walk(struct dw *d, struct dw_file *f)
 
 	w->d = d;
 	walk_units(w, f);
-	if (f->alt) /* has no code, but the scopes of names; by DIE it comes after all of f */
+	if (f->alt) /* it has no code, only scopes of names; its DIEs sort after all DIEs of f */
 		walk_units(w, f->alt);
 	name_all(w, f);
 	parse_dw_names_done(&w->names);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ELF file -> index, in the parse child: the only code that hands a pod's bytes to
- * elfutils. Reads what the ELF says, limits everything, names what is wrong.
+ * Makes an index of an ELF file, in the parse child: only this code gives a pod's bytes to
+ * elfutils. It reads what the file says, limits everything, and names what is wrong.
  */
 #include "node/parse/build.h"
 
@@ -55,7 +55,7 @@ static enum parse_reason read_segments(struct elf_build *b)
 	return PARSE_OK;
 }
 
-/* The build id lies in a PT_NOTE, so a file without section headers has it too. */
+/* The build id lies in a PT_NOTE, so a file without section headers also has it. */
 static bool build_id_in_notes(struct elf_build *b, Elf_Data *notes)
 {
 	size_t offset = 0, name, desc;
@@ -143,8 +143,9 @@ static const struct range *find_text(const struct elf_build *b, uint64_t address
 }
 
 /*
- * Functions, and labels of hand-written assembly when they have a size or are public.
- * In .dynsym, which leaves static functions out, one without size would swallow them.
+ * Takes functions, and labels of hand-written assembly if they have a size or are public. From
+ * .dynsym it takes no symbol without size: static functions are missing there, and such a symbol
+ * would swallow them.
  */
 static bool is_function(const GElf_Sym *y, bool dynamic)
 {
@@ -350,7 +351,10 @@ enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t 
 	if (!reason) {
 		parse_build_mark_texts(b);
 		read_debuglink(b);
-		/* Else others' is asked for. Whether it can be read is told when it is. */
+		/*
+		 * If the file has none, a debug file is searched for. Whether it can be read is
+		 * reported when it is read.
+		 */
 		if (parse_build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;
 		reason = parse_build_write(b, max_index_bytes, ret_memfd);
@@ -363,7 +367,7 @@ enum parse_reason parse_elf_to_debug_index(const int *fds, size_t n_fds, uint64_
 					   int *ret_memfd)
 {
 	struct elf_build *b = build_new();
-	/* The names and inlined functions of the debug file, when there is one. */
+	/* Takes names and inlined functions from the debug file, if there is one. */
 	int fd = n_fds > 1 && fds[1] >= 0 ? fds[1] : fds[0];
 	enum parse_reason reason = read_head(b, fd);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as an ELF file, through the child's code; what it answers its own reader must take.
- * Fuzzes: node/parse/elf.c, node/parse/section.c, node/parse/symbols.c, node/parse/write.c, node/parse/marks.c,
- * node/parse/code.c
+ * Any bytes as an ELF file, through the child's code. Its own reader must accept the answer.
+ * Fuzzes: node/parse/elf.c, node/parse/section.c, node/parse/symbols.c, node/parse/write.c,
+ * node/parse/marks.c, node/parse/code.c
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"

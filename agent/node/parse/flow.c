@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows one function's instructions from where it is entered: how far rsp is below the CFA, and
- * where the caller's rbp is. Each instruction gets one answer; where two ways to it disagree, a call
+ * Follows the instructions of one function from its entries: how far rsp is below the CFA, and
+ * where the caller's rbp is. Each instruction gets one answer. If two paths to it disagree, a call
  * right before it does not return, or the function is given up.
  */
 #include "node/parse/code.h"
 
 #include <stdlib.h>
 
-#define TABLE_LOAD_MAX 8	  /* instructions before a jump where its table is looked for */
-#define ATTEMPTS       64	  /* of a function: each finds calls that don't return */
-#define EDGES_MAX      (4u << 20) /* of a function */
-#define LOOK_EVERY     (1u << 16) /* instructions: milliseconds */
+#define TABLE_LOAD_MAX 8  /* its table is searched for in so many instructions before a jump */
+#define ATTEMPTS       64 /* for a function: each attempt finds calls that do not return */
+#define EDGES_MAX      (4u << 20) /* for a function */
+#define LOOK_EVERY     (1u << 16) /* instructions between reads of the clock: milliseconds */
 #define NOWHERE	       UINT32_MAX
 #define FROM_ORPHAN    (UINT32_MAX - 1)
 
 enum {
 	SEEN = 1,
 	BY_CALL = 2,   /* first reached from the call before it */
-	NO_RETURN = 4, /* a call that does not come back */
+	NO_RETURN = 4, /* a call that does not return */
 	IN_WORK = 8,
-	COMES_BACK = 16, /* a return with nothing on the stack can be reached */
+	COMES_BACK = 16, /* from here a return can be reached with nothing on the stack */
 	ACCEPTED = 32,
 };
 struct edge {
@@ -40,18 +40,19 @@ struct flow {
 	struct edge *edges;
 	size_t n_edges, cap_edges;
 	struct code_entries out;
-	uint32_t *out_from; /* the instruction that an item of out is of */
+	uint32_t *out_from; /* for each item of out: the instruction that leads to it */
 	size_t n_out_from, cap_out_from;
 	struct flow_budget *budget;
-	struct code_state jump; /* of jumps through tables */
-	uint8_t jumps;		/* how many that don't go together, up to 2 */
-	bool keep_jump;		/* for the next attempt: followed with more than holds */
+	struct code_state jump; /* the state at jumps through tables */
+	uint8_t jumps;		/* number of such states that cannot be merged, up to 2 */
+	/* for the next attempt: orphans were followed with a state that held too much */
+	bool keep_jump;
 	bool again, give_up, no_orphans, returns;
 };
 
 /* ---- where it goes on ---- */
 
-/* Work, in instructions. */
+/* Charges work, in instructions. */
 static void charge(struct flow *f, uint64_t n)
 {
 	struct flow_budget *b = f->budget;
@@ -64,7 +65,10 @@ static void charge(struct flow *f, uint64_t n)
 		b->insns = 0;
 }
 
-/* Every call on the way here came back only by our belief: one of them did not. */
+/*
+ * Called at a return where something is still on the stack. All calls on the path to it were
+ * assumed to return: one of them did not.
+ */
 static void blame_calls(struct flow *f, uint32_t at)
 {
 	bool any = false;
@@ -121,7 +125,7 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 	struct place *p;
 	struct code_state before;
 
-	if (to >= f->in->n) { /* also before its start */
+	if (to >= f->in->n) { /* also addresses before its start */
 		if (by_call)
 			return;
 		f->returns = true;
@@ -184,9 +188,9 @@ static void go_call(struct flow *f, uint32_t at, const struct insn *i, const str
 }
 
 /*
- * A jump through a table, as compilers write it, not a call that comes last: with something on the
- * stack it cannot be the latter; without, the table shows (its entries are loaded, relative to it, right
- * before; or it is the memory operand).
+ * Returns whether it is a jump through a table, as compilers write it, and not a tail call. With
+ * something on the stack it cannot be a tail call. With nothing on the stack, the table shows it:
+ * its entries are loaded right before, relative to it, or it is the memory operand.
  */
 static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *i,
 			  const struct code_state *s)
@@ -208,8 +212,8 @@ static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *
 }
 
 /*
- * Where the table begins that `jmp *register` goes through, if it lies in the function: lea n(%rip), register, and behind
- * it a load of an entry (movslq).
+ * Returns where the table begins that `jmp *register` goes through, if it lies in the function. The
+ * code is lea n(%rip), register, and after it a load of an entry (movslq).
  */
 static uint64_t table_of(const struct flow *f, uint32_t at, const struct insn *jump)
 {
@@ -230,8 +234,9 @@ static uint64_t table_of(const struct flow *f, uint32_t at, const struct insn *j
 }
 
 /*
- * A table behind the code of its own function (GraalVM): distances to it, of places before it. Its end is where
- * such a distance leads elsewhere. false: there is none.
+ * Follows a table that comes after the code of its own function (GraalVM). Its entries are
+ * distances from the table to places before it. The table ends at an entry that leads elsewhere.
+ * Returns false if there is no table.
  */
 static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 		     const struct code_state *s)
@@ -244,7 +249,7 @@ static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 		if (distance >= 0 || table < (uint64_t) - (int64_t)distance)
 			break;
 		reach(f, table + (uint64_t)(int64_t)distance, s, at, false);
-		f->places[end].flags |= SEEN; /* no code that something may lead to */
+		f->places[end].flags |= SEEN; /* this is no code, so no jump may lead there */
 		f->places[end].bytes = 4;
 	}
 	charge(f, (end - table) / 4);
@@ -325,7 +330,7 @@ static void run(struct flow *f)
 		charge(f, 1);
 		if (!insn_decode(f->in->code + at, f->in->n - at, &i)) {
 			p->bytes = 0;
-			f->returns = true; /* not known */
+			f->returns = true; /* what follows is not known */
 			continue;
 		}
 		p->bytes = i.bytes;
@@ -336,13 +341,13 @@ static void run(struct flow *f)
 
 /* ---- targets of tables ---- */
 
-/* Padding between blocks: nop of any length, int3. */
+/* Returns whether it is padding between blocks: nop of any length, int3. */
 static bool is_padding(const struct insn *i)
 {
 	return insn_is(i, 0x90) || insn_is(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
 }
 
-/* Code that nothing led to is reached by the indirect jumps, which have one state. */
+/* Follows code to which nothing led: indirect jumps reach it, which all have one state. */
 static void follow_orphans(struct flow *f)
 {
 	const struct code_state before = f->jump;
@@ -373,8 +378,9 @@ static void follow_orphans(struct flow *f)
 /* ---- where a function ends is not known ---- */
 
 /*
- * A call that does not return may be the last instruction, and what follows another function. So a
- * call is only taken to return where the stack comes out even behind it: a return can be reached.
+ * If a call does not return, it may be the last instruction, and the next one may belong to another
+ * function. So a call is taken to return only if the stack is balanced after it: a return can be
+ * reached.
  */
 static void close_back(struct flow *f)
 {
@@ -458,7 +464,7 @@ static void emit_all(const struct flow *f, flow_emit *emit, void *arg)
 {
 	uint64_t start = f->in->start;
 	const struct code_state *last = NULL;
-	size_t from = 0, end = 0; /* of the instruction */
+	size_t from = 0, end = 0; /* end: of the current instruction */
 
 	for (size_t at = 0; at < f->in->n; at++) {
 		const struct place *p = &f->places[at];

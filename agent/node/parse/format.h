@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse: the messages between the parse child and its parent. The answer's
- * bytes are lib/symbols/format.h.
+ * Private to parse: the messages between the parse child and its parent. The bytes of the answer
+ * are as in lib/symbols/format.h.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "node/parse/parse.h"
 
 #define PARSE_FILE_MAX	(4ULL << 30)
-#define INDEX_BYTES_MAX (256ULL << 20) /* largest memfd of the child */
+#define INDEX_BYTES_MAX (256ULL << 20) /* limit of the child's memfd */
 
 /* Why a file has no index. X(enum, word in counters, errno) */
 #define PARSE_REASONS(X)                                                                           \
@@ -39,14 +39,15 @@ enum parse_reason {
 _Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
 
 #define PARSE_MARKS_MAX 512 /* patterns */
-#define PARSE_MARK_HITS 64  /* of one pattern in a file */
+#define PARSE_MARK_HITS 64  /* of one pattern in one file */
 
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
 	uint64_t sequence;
 	uint64_t max_index_bytes;
 	uint32_t what; /* enum parse_what */
-	uint32_t has;  /* PARSE_DEBUG: bit k: descriptor k (main, debug, .dwo files) came along */
+	/* PARSE_DEBUG: bit k is set if descriptor k (main, debug, .dwo files) was sent */
+	uint32_t has;
 	uint32_t has_high, pad;
 };
 struct parse_reply {
@@ -54,9 +55,12 @@ struct parse_reply {
 	uint32_t reason, pad;
 };
 
-/* Child: file -> sealed memfd. Links elfutils; call it elsewhere only from tests. */
+/*
+ * In the child: reads a file, and writes its index to a sealed memfd. It links elfutils, so only
+ * tests may call it elsewhere.
+ */
 enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
 			       int *ret_memfd);
-/* fds: main, debug or -1, .dwo files or -1 each. */
+/* The same for a debug index. fds: main; debug or -1; .dwo files, each may be -1. */
 enum parse_reason parse_elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
 				     int *ret_memfd);

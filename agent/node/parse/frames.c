@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unwind rows of a file: .eh_frame, .debug_frame where that has nothing, and two kinds of code
- * that often come without either: procedure linkage tables and the stub that returns from a signal.
+ * Makes the unwind rows of a file from .eh_frame, and from .debug_frame where .eh_frame has
+ * nothing. It also finds two kinds of code that often have neither: procedure linkage tables and
+ * the stub that returns from a signal.
  */
 #include "node/parse/cfi.h"
 
 #include <dwarf.h>
 #include <stdlib.h>
 
-/* Looked at for signal stubs; a libc has 1 MB of text. */
+/* Limit of the search for signal stubs; a libc has 1 MB of text. */
 #define SCAN_BYTES_MAX (72u << 20)
 
 /* ---- the sections ---- */
@@ -20,7 +21,7 @@ static uint64_t section_address(struct elf_build *b, const char *name)
 	return parse_build_section(b, name, &s) ? s.address : 0;
 }
 
-/* .eh_frame by its program header, for files without section headers. */
+/* Finds .eh_frame by its program header, in files without section headers. */
 static bool find_by_header(struct elf_build *b, struct cfi_section *ret)
 {
 	size_t n_headers = 0, n;
@@ -78,7 +79,7 @@ static bool find_debug_frame(struct elf_build *b, struct cfi_section *ret)
 
 /* ---- addresses ---- */
 
-/* The end of the executable segment around an address, 0: outside of all. */
+/* Returns the end of the executable segment around an address. 0: it is in none. */
 static uint64_t executable_end(const struct elf_build *b, uint64_t address)
 {
 	for (size_t k = 0; k < b->n_segments; k++) {
@@ -90,7 +91,7 @@ static uint64_t executable_end(const struct elf_build *b, uint64_t address)
 	return 0;
 }
 
-/* The number of FDEs that start at or before an address. */
+/* Returns how many FDEs start at or before an address. */
 static size_t fdes_before(const struct cfi *c, uint64_t address)
 {
 	size_t low = 0, high = c->n;
@@ -115,11 +116,13 @@ static bool covered(const struct cfi *c, uint64_t address)
 
 /* ---- FDEs ---- */
 
-/* Those of functions that the linker threw away start at 0 or elsewhere outside the text. except:
- * what covers them holds already; may be NULL. */
+/*
+ * Adds rows of FDEs. FDEs of functions that the linker removed start at 0 or elsewhere outside the
+ * text, and are left out. except: its FDEs take precedence; may be NULL.
+ */
 static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *except)
 {
-	uint64_t start = 1, end = 0; /* of a stretch that is executable */
+	uint64_t start = 1, end = 0; /* of the current executable part */
 
 	for (size_t k = 0; k < c->n; k++) {
 		const struct cfi_fde *f = &c->fdes[k];
@@ -149,9 +152,9 @@ static void add_plt_row(struct elf_build *b, uint64_t start, uint64_t end, enum 
 }
 
 /*
- * A lazy .plt as lld writes it, without an FDE. Its head has been jumped to with a number pushed and
- * pushes one thing more (push is 6 bytes); an entry jumps and then pushes (before byte 11), or pushes
- * right behind its endbr64 (before byte 9).
+ * A lazy .plt as lld writes it, without an FDE. Its head is jumped to with a number pushed, and
+ * pushes one more (push is 6 bytes). An entry jumps and then pushes (before byte 11), or pushes
+ * right after its endbr64 (before byte 9).
  */
 static void add_lazy_plt(struct elf_build *b, const struct section *s)
 {
@@ -183,7 +186,7 @@ static void add_plts(struct elf_build *b, const struct cfi *c)
 
 /* ---- signal frames ---- */
 
-/* mov $15, %rax; syscall: the whole of musl's __restore_rt, and of any other that works. */
+/* mov $15, %rax; syscall: this is all of musl's __restore_rt, and of any other that works. */
 static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 
 static void scan(struct elf_build *b, uint64_t start, uint64_t end, uint64_t *budget)
@@ -204,7 +207,7 @@ static void scan(struct elf_build *b, uint64_t start, uint64_t end, uint64_t *bu
 	}
 }
 
-/* The stretches of [start, end) that no FDE covers. */
+/* Scans the parts of [start, end) that no FDE covers. */
 static void scan_gaps(struct elf_build *b, const struct cfi *c, uint64_t start, uint64_t end,
 		      uint64_t *budget)
 {
@@ -221,8 +224,10 @@ static void scan_gaps(struct elf_build *b, const struct cfi *c, uint64_t start, 
 		scan(b, start, end, budget);
 }
 
-/* The stub is part of libc: what needs another library doesn't have it, and its text, which may be
- * large, is not touched. */
+/*
+ * The stub is part of libc. A file that needs another library does not have it, and its text, which
+ * may be large, is not read.
+ */
 static bool needs_libraries(struct elf_build *b)
 {
 	size_t n_headers = 0, n = 0;
@@ -257,7 +262,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 		if (b->segments[k].executable)
 			scan_gaps(b, c, b->segments[k].address,
 				  b->segments[k].address + b->segments[k].bytes, &budget);
-	/* Go's runtime brings a stub of its own, which .gopclntab knows. */
+	/* Go's runtime has its own stub, which .gopclntab knows. */
 	if (!budget && !(b->header.flags & ELF_INDEX_GO))
 		b->header.flags |= ELF_INDEX_CODE_CUT;
 }
@@ -266,7 +271,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 
 enum parse_reason parse_build_frames(struct elf_build *b)
 {
-	bool go = b->header.flags & ELF_INDEX_GO; /* its .debug_frame says what .gopclntab says */
+	bool go = b->header.flags & ELF_INDEX_GO; /* .gopclntab says the same as .debug_frame */
 	struct cfi eh = {0}, debug = {0};
 	struct cfi_section s;
 	bool has_eh, has_debug, lost;

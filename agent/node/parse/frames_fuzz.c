@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as .eh_frame or .debug_frame (the lowest bit of the first one says which) of a file whose
- * text is everywhere: through the reader, and what it makes through the checks of an index's reader.
+ * Any bytes as .eh_frame or .debug_frame (the lowest bit of the first one says which) of a file
+ * whose text is everywhere. They pass through the reader, and its result through the checks of an
+ * index's reader.
  * Fuzzes: node/parse/cfi.c, node/parse/cfi_program.c, node/parse/cfi_rule.c, node/parse/rows.c
  */
 #include "node/parse/cfi.h"

@@ -273,8 +273,10 @@ static void one_damaged_function_does_not_cost_the_others(void **state)
 	elf_index_unref(i);
 }
 
-/* musl's stub for the return from a signal has no CFI. Around it is what is no instruction (0x06): code.c
- * makes no rows of it. */
+/*
+ * musl's stub for the return from a signal has no CFI. The bytes around it are no instructions
+ * (0x06), so code.c makes no rows of them.
+ */
 static void code_without_cfi_is_a_gap_but_for_signal_stubs(void **state)
 {
 	static const char source[] = ".text\n" FUNCTION("first", "") BARE("bare", ".skip 64,0x06")
@@ -350,8 +352,8 @@ static void a_file_without_frames_says_so(void **state)
 }
 
 /*
- * n functions of 1 MiB of nop. Each is followed three times: to find functions, those that never return,
- * and rows. 18 of them are within the limit.
+ * n functions of 1 MiB of nop. Each is followed three times: to find functions, to find those that
+ * never return, and for its rows. 18 of them are within the limit.
  */
 static struct elf_index *index_of_long_functions(size_t n, struct elf_tables *ret)
 {

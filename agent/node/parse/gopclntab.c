@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .gopclntab -> names, rows, inlined functions. Go programs have it even when they are stripped: the
- * runtime itself unwinds by it. Every offset in it is checked; what is damaged is left out, with
- * a flag. See docs/go.md.
+ * Reads .gopclntab: names, rows and inlined functions of Go. Go programs have it even if they are
+ * stripped, because the runtime itself unwinds with it. Every offset in it is checked. What is
+ * damaged is left out, with a flag. See docs/go.md.
  */
 #include "node/parse/gopclntab.h"
 
@@ -64,7 +64,7 @@ struct go_values parse_go_values(const struct go_table *t, uint32_t offset)
 {
 	struct go_values v = {.value = -1};
 
-	if (offset && offset < t->pcs.n) { /* 0: no table */
+	if (offset && offset < t->pcs.n) { /* 0: there is no table */
 		v.at = t->pcs.data + offset;
 		v.stop = t->pcs.data + t->pcs.n;
 	}
@@ -106,7 +106,7 @@ uint64_t parse_go_entry(const struct go_table *t, size_t i)
 	return t->text + parse_go_u32(t->functions, 8 * i);
 }
 
-/* The offsets in pcdata and funcdata behind a _func. */
+/* Reads the offsets in pcdata and funcdata, which come after a _func. */
 static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_function *f)
 {
 	enum { PCDATA_INLINE_INDEX = 2, FUNCDATA_INLINE_CALLS = 3 };
@@ -130,7 +130,7 @@ static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_
 	}
 }
 
-/* The code ends where its table of stack sizes does; the next function is aligned. */
+/* The code ends where its table of stack sizes ends; the next function is aligned. */
 static uint64_t code_end(const struct go_table *t, const struct go_function *f, uint64_t next)
 {
 	struct go_values v = parse_go_values(t, f->sp);
@@ -146,7 +146,7 @@ bool parse_go_function(const struct go_table *t, size_t i, struct go_function *r
 	uint64_t next = parse_go_entry(t, i + 1), inside;
 	uint64_t at = wide ? parse_go_u64(t->functions, 16 * i + 8)
 			   : parse_go_u32(t->functions, 8 * i + 4);
-	uint64_t tables = at + (wide ? 20 : 16); /* behind entry, name, args, deferreturn */
+	uint64_t tables = at + (wide ? 20 : 16); /* after entry, name, args, deferreturn */
 	struct go_function f = {.entry = parse_go_entry(t, i)};
 
 	inside = f.entry - t->code_address;
@@ -183,7 +183,7 @@ const char *parse_go_file(const struct go_table *t, const struct go_function *f,
 
 /* ---- strings of the index ---- */
 
-/* By place in the table: linear probing, at most half full. */
+/* Strings of the index by their place in the table: linear probing, at most half full. */
 struct go_strings {
 	struct {
 		const char *key;
@@ -233,7 +233,10 @@ uint32_t parse_go_intern(struct go_table *t, const char *key)
 
 /* ---- symbols ---- */
 
-/* The first code that is the function's own, not that of a function inlined at its very start. */
+/*
+ * Returns the first code that is the function's own, not that of a function inlined at its very
+ * start.
+ */
 static uint64_t own_code(const struct go_table *t, const struct go_function *f)
 {
 	struct go_values v = parse_go_values(t, f->inline_index);
@@ -250,7 +253,7 @@ static void add_symbol(struct go_table *t, const struct go_function *f)
 	uint64_t own = own_code(t, f);
 	uint32_t line = f->start_line;
 
-	if (t->layout != GO_1_20) /* not written down: that of the first instruction */
+	if (t->layout != GO_1_20) /* it has no start line: that of the first instruction is used */
 		line = MAX(parse_go_value_at(t, f->line, own), 0);
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n++] = (struct symbol){
@@ -278,7 +281,10 @@ static bool in_function(const struct go_table *t, uint64_t address)
 	return low && address < parse_go_entry(t, low);
 }
 
-/* .symtab says less of Go's functions: no file, no line, and labels like runtime.text. */
+/*
+ * .symtab says less about Go's functions: it has no file and no line, and it has labels like
+ * runtime.text.
+ */
 static void drop_symtab(const struct go_table *t)
 {
 	struct symbols *s = &t->b->symbols;
@@ -297,7 +303,7 @@ static void add_functions(struct go_table *t, struct go_inlines *inlines)
 	for (size_t i = 0; i < t->n_functions; i++) {
 		struct go_function f;
 
-		/* Disjoint ones only: the work is bounded by the bytes of the text. */
+		/* Takes only disjoint functions, so that the bytes of the text bound the work. */
 		if (t->b->symbols.n >= INDEX_SYMBOLS_MAX || t->b->strings.failed ||
 		    parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f)) {
 			t->b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the readers of Go's .gopclntab: the table once found and checked, one function of it,
- * and the tables "value by pc" that everything in it is made of. Facts from the Go sources:
+ * Private to the readers of Go's .gopclntab: the table after it was found and checked, one function
+ * of it, and the tables "value by pc" that it consists of. Facts come from the Go sources:
  * src/runtime/symtab.go, runtime2.go (_func), symtabinl.go, src/internal/abi/symtab.go.
  */
 #pragma once
 
 #include "node/parse/build.h"
 
-/* By layout: the first Go release of each. */
+/* Each layout is named after its first Go release. */
 enum go_layout {
 	GO_1_16, /* absolute addresses, inlined calls of 20 bytes */
 	GO_1_18, /* offsets from runtime.text and go:func.* */
@@ -23,14 +23,16 @@ struct span {
 struct go_table {
 	struct elf_build *b;
 	enum go_layout layout;
-	struct span whole;		      /* as in the file, from the magic on */
+	struct span whole;		      /* as in the file, from the magic number on */
 	struct span names, units, files, pcs; /* funcnametab, cutab, filetab, pctab */
-	struct span functions;		      /* functab and the _func behind it; relocated */
-	uint8_t *relocated;		      /* what functions lies in, when it had to be */
-	uint64_t address;		      /* of the magic */
-	uint64_t offsets[5];		      /* of names, units, files, pcs, functions in whole */
-	uint64_t text;			      /* runtime.text */
-	struct span code;		      /* the segment that text lies in */
+	struct span functions;		      /* functab and the _funcs after it; relocated */
+	/* the memory of functions, if it had to be relocated */
+	uint8_t *relocated;
+	uint64_t address;		      /* address of the magic number */
+	/* of names, units, files, pcs and functions in whole */
+	uint64_t offsets[5];
+	uint64_t text;			      /* address of runtime.text */
+	struct span code;		      /* the segment that holds text */
 	uint64_t code_address;
 	struct span inline_calls; /* from go:func.* on; empty: not known */
 	size_t n_functions;
@@ -43,16 +45,19 @@ struct go_table {
 
 struct go_function {
 	uint64_t entry, end; /* end: of its code */
-	uint64_t padded_end; /* of the padding behind it */
+	uint64_t padded_end; /* end of the padding after it */
 	const char *name;
 	uint32_t start_line, unit;
 	uint32_t sp, file, line, inline_index; /* offsets into pcs; 0: none */
 	uint32_t flags;
-	uint64_t inline_calls; /* offset into go_table.inline_calls, 1.16: address */
+	uint64_t inline_calls; /* offset into go_table.inline_calls; for 1.16 an address */
 	bool has_inline_calls;
 };
 
-/* One row of a table "value by pc": value holds in [start, end), offsets from the entry. */
+/*
+ * One row of a table "value by pc": value holds in [start, end), which are offsets from the
+ * function's entry.
+ */
 struct go_values {
 	const uint8_t *at, *stop;
 	uint64_t start, end;
@@ -61,24 +66,27 @@ struct go_values {
 };
 struct go_values parse_go_values(const struct go_table *t, uint32_t offset);
 bool parse_go_values_next(struct go_values *v);
-/* The value at an offset from the entry; -1 when there is none. */
+/* Returns the value at an offset from the entry; -1: there is none. */
 int32_t parse_go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc);
 
-uint32_t parse_go_u32(struct span s, uint64_t offset); /* little endian; 0 out of bounds */
+uint32_t parse_go_u32(struct span s, uint64_t offset); /* little endian; 0 if out of bounds */
 uint64_t parse_go_u64(struct span s, uint64_t offset);
-/* A NUL-terminated string, at most 64 KiB; NULL: none. */
+/* Returns a NUL-terminated string of at most 64 KiB. NULL: there is none. */
 const char *parse_go_string(struct span s, uint64_t offset);
-/* The path of a value of the file table; NULL: none. */
+/* Returns the path for a value of the file table. NULL: there is none. */
 const char *parse_go_file(const struct go_table *t, const struct go_function *f, int32_t value);
 
-/* gopclntab_find.c: false: no Go, or none that can be read. Then parse_go_table_done. */
+/*
+ * gopclntab_find.c: finds the table. False: the file is no Go program, or its table cannot be read.
+ * After true, parse_go_table_done must follow.
+ */
 bool parse_go_table_find(struct elf_build *b, struct go_table *ret);
 void parse_go_table_done(struct go_table *t);
-/* Function i; false: damaged. */
+/* Reads function i. False: it is damaged. */
 bool parse_go_function(const struct go_table *t, size_t i, struct go_function *ret);
 uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
 
-/* A name or path of the table as a string of the index, written once. */
+/* Writes a name or path of the table once as a string of the index, and returns its offset. */
 uint32_t parse_go_intern(struct go_table *t, const char *s);
 
 /* gopclntab_rows.c */
@@ -89,5 +97,8 @@ struct go_inlines;
 struct go_inlines *parse_go_inlines_new(struct go_table *t);
 struct go_inlines *parse_go_inlines_free(struct go_inlines *x);
 void parse_go_inlines_add(struct go_inlines *x, const struct go_function *f);
-/* Do all inlined calls of a function lie in s, with names and places of the function? */
+/*
+ * Returns whether all inlined calls of a function lie in s, with valid names and places in the
+ * function.
+ */
 bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the .gopclntab of a file is, also when its section has no name or there are no sections:
- * by its header, in files that look like Go's. What only the runtime's moduledata knows (where the
- * text begins since 1.26, where go:func.* begins) is found by the pointers to the table in it.
+ * Finds the .gopclntab of a file, also if its section has no name or the file has no sections. It
+ * searches for the table's header in files that look like Go's. Only the runtime's moduledata knows
+ * where the text begins (since 1.26) and where go:func.* begins. It is found by its pointers to the
+ * table.
  */
 #include "node/parse/gopclntab.h"
 
@@ -12,11 +13,14 @@
 #define MAGIC_1_18	  0xfffffff0
 #define MAGIC_1_20	  0xfffffff1
 #define HEADER_MAX	  72
-#define RELOCATIONS_MAX	  (64u << 20) /* looked at; 1.5 GiB. Beyond it the index is marked as cut */
+#define RELOCATIONS_MAX	  (64u << 20) /* 1.5 GiB; if there are more, the index is marked as cut */
 #define CANDIDATES_MAX	  64	      /* places that may be moduledata */
-#define FUNCTIONS_CHECKED 256	      /* of those with inlined calls, for go:func.* */
+#define FUNCTIONS_CHECKED 256	      /* functions whose inlined calls must fit go:func.* */
 
-/* moduledata, in words. The same up to etext in all releases; gofunc moves on, 1.18 to 1.27. */
+/*
+ * Offsets in moduledata, in words. Up to etext they are the same in all releases; gofunc moved,
+ * 1.18 to 1.27.
+ */
 enum {
 	MODULE_NAMES = 1,
 	MODULE_UNITS = 4,
@@ -28,7 +32,7 @@ enum {
 	MODULE_WORDS = 48,
 };
 
-/* A limit is met: functions, or where inlined ones are, are not all known. */
+/* A limit was reached, so not all functions, or not all inlined functions, are known. */
 static void mark_cut(struct elf_build *b)
 {
 	b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
@@ -67,7 +71,7 @@ static struct span relocations(struct elf_build *b)
 	return r;
 }
 
-/* Writes the addends that belong into the n bytes at address. */
+/* Writes the addends of relocations into the n bytes at address. */
 static void relocate(struct elf_build *b, uint64_t address, uint8_t *bytes, size_t n)
 {
 	struct span r = relocations(b);
@@ -107,14 +111,14 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 	return true;
 }
 
-/* Each may cost a look at all relocations. */
+/* Each try may cost a look at all relocations. */
 static bool try_module(const struct go_table *t, uint64_t address, size_t *candidates,
 		       struct module *ret)
 {
 	return (*candidates)++ < CANDIDATES_MAX && read_module(t, address, ret);
 }
 
-/* From the last segment on: it is among the data. */
+/* Starts at the last segment, because moduledata is among the data. */
 static bool find_module_in_place(const struct go_table *t, size_t *candidates, struct module *ret)
 {
 	for (size_t i = t->b->n_segments; i-- > 0;) {
@@ -154,7 +158,7 @@ static bool set_layout(struct go_table *t, struct span s)
 {
 	uint32_t magic = parse_go_u32(s, 0);
 
-	/* Two zeros, instructions of 1 byte, pointers of 8 bytes: x86-64. */
+	/* Two zeros, instructions of 1 byte and pointers of 8 bytes: x86-64. */
 	if (s.n < HEADER_MAX || parse_go_u32(s, 4) != 0x08010000)
 		return false;
 	if (magic == MAGIC_1_16)
@@ -190,14 +194,14 @@ static bool read_header(struct go_table *t, struct span s, uint64_t address)
 			return false;
 		*parts[i] = (struct span){s.data + t->offsets[i], s.n - t->offsets[i]};
 	}
-	/* In this order, so that each ends where the next one begins. */
+	/* The parts come in this order, so each ends where the next one begins. */
 	for (size_t i = 0; i + 1 < ARRAY_SIZE(parts); i++) {
 		if (t->offsets[i] > t->offsets[i + 1])
 			return false;
 		parts[i]->n = t->offsets[i + 1] - t->offsets[i];
 	}
 	return t->n_functions > 0 &&
-	       t->n_functions < t->functions.n / function_entry_bytes(t); /* and an end */
+	       t->n_functions < t->functions.n / function_entry_bytes(t); /* and an end entry */
 }
 
 /* ---- where the table is ---- */
@@ -207,7 +211,7 @@ static bool is_go(struct elf_build *b)
 	struct section s;
 	size_t n = 0;
 
-	if (b->n_texts == 0) /* no section headers: nothing else would tell */
+	if (b->n_texts == 0) /* without section headers, nothing else says so */
 		return true;
 	if (parse_build_section(b, ".go.buildinfo", &s) ||
 	    parse_build_section(b, ".note.go.buildid", &s))
@@ -277,7 +281,7 @@ static bool find_code(struct go_table *t)
 	return false;
 }
 
-/* A place is go:func.* when all that functions have there are inlined calls. */
+/* Returns whether a place is go:func.*: all that functions have there must be inlined calls. */
 static bool is_gofunc(const struct go_table *t, struct span s)
 {
 	uint64_t covered = 0;
@@ -288,8 +292,7 @@ static bool is_gofunc(const struct go_table *t, struct span s)
 
 		if (parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f))
 			continue;
-		covered =
-			f.end; /* disjoint ones only: the work is bounded by the bytes of the text */
+		covered = f.end; /* only disjoint functions: the text bounds the work */
 		if (!f.has_inline_calls || !f.inline_index)
 			continue;
 		if (!parse_go_inlines_valid(t, &f, s))
@@ -310,7 +313,7 @@ static void find_gofunc(struct go_table *t, const struct module *m)
 	}
 }
 
-/* Before 1.18 the table is full of pointers. */
+/* Before 1.18 the table holds many pointers. */
 static void relocate_functions(struct go_table *t)
 {
 	uint64_t address = t->address + t->offsets[4];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a .gopclntab, in an ELF file around them: code, the table, a moduledata that points to
- * it. First byte: which release; second: how many functions; then, as 16-bit numbers, the sizes of
- * the parts; then the parts, whose last bytes are the file's relocations too. A first byte of 0xff:
- * the rest is a table as a file has it.
+ * Any bytes as a .gopclntab, in an ELF file around them: code, the table, a moduledata that points
+ * to it. First byte: which release; second: how many functions; then, as 16-bit numbers, the sizes
+ * of the parts; then the parts. The last bytes of these are also the file's relocations. If the
+ * first byte is 0xff, the rest is a table as in a file.
  * Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c, node/parse/gopclntab_inlines.c,
  * node/parse/gopclntab_rows.c
  */

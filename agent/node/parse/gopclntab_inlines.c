@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inlined functions of Go: each function has a table "inlined call by pc" and the calls themselves,
- * which name the function and a place in the calling code: what is inlined there is the parent.
- * Go 1.16 to 1.27 agree in that; older fields (parent, file, line of the call) are not needed.
+ * Reads inlined functions of Go. Each function has a table "inlined call by pc" and the calls
+ * themselves. A call names the function and a place in the calling code: the call that is inlined
+ * at that place is the parent. Go 1.16 to 1.27 agree in that. Older fields (parent, file, line of
+ * the call) are not needed.
  */
 #include "node/parse/gopclntab.h"
 
 #include <stdlib.h>
 
-#define CALLS_MAX (1u << 16) /* of one function; the runtime's own limit is 1 << 20 */
+#define CALLS_MAX (1u << 16) /* for one function; the runtime's own limit is 1 << 20 */
 #define NO_NODE	  UINT32_MAX
 
 struct pc_value {
@@ -24,8 +25,8 @@ struct go_inlines {
 	struct go_table *t;
 	const struct go_function *f;
 	struct span calls;
-	struct pc_values indexes, files; /* of f, decoded for look-ups */
-	uint32_t *nodes;		 /* of f's calls, NO_NODE: not made yet */
+	struct pc_values indexes, files; /* tables of f, decoded for look-ups */
+	uint32_t *nodes;		 /* nodes of f's calls; NO_NODE: not made yet */
 	size_t n_nodes, cap_nodes;
 };
 
@@ -89,7 +90,7 @@ bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *
 			continue;
 		if (v.value >= (int32_t)CALLS_MAX || !read_call(t, f, calls, v.value, &c))
 			return false;
-		/* A name, not the rest of one. */
+		/* It must be a name, not the rest of one. */
 		if (c.name != (const char *)t->names.data && c.name[-1] != '\0')
 			return false;
 	}
@@ -150,7 +151,7 @@ static bool make_room(struct go_inlines *x, uint32_t index)
 struct chain {
 	struct inline_call calls[ELF_INLINES_MAX];
 	uint32_t index[ELF_INLINES_MAX];
-	uint64_t pc[ELF_INLINES_MAX]; /* a place in its body */
+	uint64_t pc[ELF_INLINES_MAX]; /* a place in the body of the call */
 	size_t n;
 };
 
@@ -163,9 +164,9 @@ static bool in_chain(const struct chain *c, uint32_t index)
 }
 
 /*
- * The calls around the code at pc, innermost first, until one that has a node already (its number
- * in ret_parent). A caller of which no instruction is left has place 0, where there may
- * be the call itself (package init functions): then the function is around it.
+ * Collects the calls around the code at pc, innermost first, up to one that already has a node,
+ * which is *ret_parent. If no instruction of a caller is left, its place is 0. The call itself may
+ * lie there (package init functions): then the function is the parent.
  */
 static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t *ret_parent)
 {
@@ -189,7 +190,9 @@ static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t
 	return true;
 }
 
-/* The node of what is inlined at pc; NO_NODE: damaged, or too many. */
+/*
+ * Returns the node of what is inlined at pc. NO_NODE: the table is damaged, or there are too many.
+ */
 static uint32_t node_at(struct go_inlines *x, uint64_t pc)
 {
 	struct elf_build *b = x->t->b;

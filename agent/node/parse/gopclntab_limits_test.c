@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A .gopclntab of one function "f", made by hand, over the limits of its reader. No toolchain is needed. */
+/*
+ * A .gopclntab of one function "f", made by hand, over the limits of its reader. It needs no
+ * toolchain.
+ */
 #include "node/parse/gopclntab.h"
 #include "node/parse/testelf.h"
 
@@ -24,7 +27,8 @@
 
 struct made {
 	size_t n_functions; /* all but the first one are none */
-	uint8_t n_calls; /* inlined ones, each in the one before it: call k is at byte k of the code */
+	/* inlined calls, each inside the one before: call k is at byte k of the code */
+	uint8_t n_calls;
 	size_t n_decoys; /* pointers to the table before its moduledata */
 };
 

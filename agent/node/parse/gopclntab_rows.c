@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind rows of Go's functions: the exact size of the frame at each instruction from the runtime's
- * own table, where rbp was saved from the prologue's bytes, and the few functions that change
- * stacks, each as its source (src/runtime/asm_amd64.s, sys_linux_amd64.s) has it.
+ * Makes the unwind rows of Go's functions. The exact size of the frame at each instruction comes
+ * from the runtime's own table, and the place of the saved rbp from the prologue's bytes. The few
+ * functions that change stacks are listed as in their source (src/runtime/asm_amd64.s,
+ * sys_linux_amd64.s).
  */
 #include "node/parse/gopclntab.h"
 
-/* What holds behind the first write of rsp that the table of frame sizes cannot express. */
+/* What holds after the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
 	SWITCH_NONE,	  /* there is none */
-	SWITCH_FRAME,	  /* rbp leads on: to the other stack when this one was changed */
-	SWITCH_ROOT,	  /* a stack begins here: the goroutine before is not waiting for it */
-	SWITCH_GOROUTINE, /* the goroutine before waits for it, and has noted where it stands */
+	SWITCH_FRAME,	  /* rbp leads to the caller, on the other stack if the stack was changed */
+	SWITCH_ROOT,	  /* a stack begins here, and the goroutine before does not wait for it */
+	SWITCH_GOROUTINE, /* the goroutine before waits for it, and has stored its position */
 	SWITCH_LOST,	  /* neither rsp nor rbp leads to a caller */
-	WHOLE_ROOT,	  /* the whole function is the outermost */
+	WHOLE_ROOT,	  /* the whole function is the outermost frame */
 	WHOLE_SIGNAL,	  /* rt_sigreturn */
 };
 
@@ -23,10 +24,11 @@ struct special {
 };
 
 /*
- * By name, since 1.16 has no flags and garbled names have them. mcall and morestack go to g0 and clear
- * rbp; they never come back. The goroutine is left by mcall, but waits for morestack, until the scheduler chooses
- * another one: execute() makes that the thread's, before gogo leaves g0 for it. The code of clone behind its
- * write of rsp runs on the new thread. sigtramp says "top frame", but the kernel's frame follows.
+ * Functions are found by name, since 1.16 has no flags and garbled names have them. mcall and
+ * morestack go to g0, clear rbp, and never return. mcall leaves the goroutine, but a goroutine
+ * waits for morestack until the scheduler chooses another one. Then execute() makes that one the
+ * thread's, before gogo leaves g0 for it. The code of clone after its write of rsp runs on the new
+ * thread. sigtramp says "top frame", but the kernel's frame follows.
  */
 static const struct special specials[] = {
 	{"_rt0_amd64", WHOLE_ROOT},
@@ -84,8 +86,8 @@ struct frame_state {
 	const struct go_function *f;
 	enum switch_kind kind;
 	uint64_t switched;   /* rsp is written before this address; UINT64_MAX: never */
-	int32_t established; /* size of the frame since rbp is saved; 0: not yet */
-	int32_t fp_offset;   /* where, from the CFA */
+	int32_t established; /* size of the frame since rbp was saved; 0: not yet saved */
+	int32_t fp_offset;   /* where rbp is saved, relative to the CFA */
 };
 
 static const uint8_t *code_at(const struct frame_state *s, uint64_t address, size_t n)
@@ -97,7 +99,7 @@ static const uint8_t *code_at(const struct frame_state *s, uint64_t address, siz
 		       : NULL;
 }
 
-/* mov X,%rsp; lea X,%rsp; and $X,%rsp: all ways that occur besides add, sub, push and pop. */
+/* mov X,%rsp; lea X,%rsp; and $X,%rsp: no others occur besides add, sub, push and pop. */
 static bool writes_rsp(const uint8_t code[3])
 {
 	if ((code[0] & 0xfe) != 0x48 && code[0] != 0x4c)
@@ -120,7 +122,7 @@ static uint64_t find_switch(const struct frame_state *s)
 	return UINT64_MAX;
 }
 
-/* push %rbp, the instruction before the frame grew by 8 at address; push %r13 is 41 55. */
+/* push %rbp is the instruction before address, where the frame grew by 8; push %r13 is 41 55. */
 static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t address)
 {
 	const uint8_t *code = code_at(s, address - 1, 4);
@@ -132,7 +134,10 @@ static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t ad
 	return address - 2 < start || address < 2 || code[-1] != 0x41;
 }
 
-/* mov %rbp,N(%rsp), the first instruction of a frame of size bytes before Go 1.21: its length. */
+/*
+ * mov %rbp,N(%rsp) is the first instruction of a frame of size bytes before Go 1.21. Returns its
+ * length.
+ */
 static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t size)
 {
 	const uint8_t *code = code_at(s, address, 8);
@@ -150,7 +155,7 @@ static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t
 
 /* ---- rows ---- */
 
-/* rawVforkSyscall keeps its return address in a register: pop %r8 to %r15 before start. */
+/* rawVforkSyscall keeps its return address in a register, by pop %r8 to %r15 before start. */
 static uint16_t popped_rule(const struct frame_state *s, uint64_t start)
 {
 	const uint8_t *code = code_at(s, start - 2, 2);
@@ -186,7 +191,10 @@ static uint16_t switched_rule(const struct frame_state *s, int32_t size)
 		return PF_RULE_GOROUTINE;
 	if (s->kind == SWITCH_LOST)
 		return PF_RULE_UNSUPPORTED;
-	/* Behind the epilogue rsp and rbp are the caller's; without a frame only rbp can be followed. */
+	/*
+	 * After the epilogue rsp and rbp are the caller's. Without a frame only rbp can be
+	 * followed.
+	 */
 	return s->established && size < s->established ? frame_rule(s, size) : PF_RULE_FP;
 }
 
@@ -205,13 +213,16 @@ static void add_frames(struct frame_state *s)
 {
 	const struct go_function *f = s->f;
 	struct go_values v = parse_go_values(s->t, f->sp);
-	uint64_t before = f->entry; /* start of the row before */
+	uint64_t before = f->entry; /* start of the previous row */
 	int32_t size = 0;
 
 	while (parse_go_values_next(&v) && v.start < f->end - f->entry) {
 		uint64_t start = f->entry + v.start, end = f->entry + v.end;
 
-		/* Over the padding, where nothing runs: one row less than a gap. */
+		/*
+		 * The row extends over the padding, where no code runs: so no row for a gap is
+		 * needed.
+		 */
 		end = end >= f->end ? f->padded_end : end;
 		if (!s->established && v.value > size) {
 			unsigned n = saves_rbp(s, start, v.value);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Go programs of this machine's toolchain, as the parse child reads them, against what Go's own tools
- * and binutils say of the same files. LONG=1: of older and newer toolchains too, which
- * the go command downloads.
+ * Compares Go programs of this machine's toolchain, as the parse child reads them, with what Go's
+ * own tools and binutils say of the same files. LONG=1: also those of older and newer toolchains,
+ * which the go command downloads.
  */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"
@@ -145,7 +145,10 @@ static unsigned line_of(const char *text)
 
 /* ---- names: `go tool nm` has the symbol table's names and sizes ---- */
 
-/* Of generic functions the runtime's table has "[...]", of assembly no ABI; nm writes "." for "·". */
+/*
+ * The runtime's table writes "[...]" for generic functions, and no ABI for assembly; nm writes "."
+ * for "·".
+ */
 static void plain_name(char *name)
 {
 	for (char *dot; (dot = strstr(name, "·"));) {

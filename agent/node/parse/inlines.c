@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inlined ranges nest, overlap and come in any order. Here they become disjoint ones sorted by
- * address, each with the innermost node, so that a look-up is one binary search. A sweep over
- * the starts with a heap of the open ranges: n log n whatever the file contains.
+ * Inlined ranges nest, overlap and come in any order. This file makes them disjoint and sorted by
+ * address, each with its innermost node. So a look-up is one binary search. It sweeps over the
+ * starts with a heap of the open ranges, which takes n log n whatever the file contains.
  */
 #include "node/parse/build.h"
 
@@ -10,14 +10,14 @@
 
 /* An inlining takes about 48 bytes of the index and a file's index has 64 MiB. */
 #define NODES_MAX  (1u << 20)
-#define RANGES_MAX (2u << 20) /* n of them become at most 2n - 1 disjoint ones */
+#define RANGES_MAX (2u << 20) /* n ranges become at most 2n - 1 disjoint ones */
 #define NONE	   UINT32_MAX
 
 struct node {
 	uint32_t name, file, line;
 	uint32_t parent; /* NONE: the symbol itself */
-	uint32_t depth;	 /* nodes around it */
-	uint32_t number; /* in the index; NONE: no range needs it */
+	uint32_t depth;	 /* how many nodes are around it */
+	uint32_t number; /* number in the index; NONE: no range needs it */
 };
 
 struct inlined {
@@ -93,10 +93,10 @@ bool parse_inlines_cut(const struct inlines *x)
 
 /* ---- finish ---- */
 
-/* The node itself, or the one around it when it has no name. */
+/* Returns the node, or if it has no name the one around it. */
 static uint32_t named(const struct inlines *x, uint32_t node)
 {
-	/* A nameless parent has been replaced before: parents come first. */
+	/* A nameless parent was replaced before, because parents come first. */
 	return node == NONE || x->nodes[node].name ? node : x->nodes[node].parent;
 }
 
@@ -117,7 +117,7 @@ static void leave_nameless_out(struct inlines *x)
 		if (r.node == NONE)
 			continue;
 		r.depth = x->nodes[r.node].depth;
-		x->cut = x->cut || r.depth >= ELF_INLINES_MAX; /* what is around is not answered */
+		x->cut = x->cut || r.depth >= ELF_INLINES_MAX; /* too deep for an answer */
 		x->ranges[n++] = r;
 	}
 	x->n_ranges = n;
@@ -134,7 +134,10 @@ static int compare_starts(const void *left, const void *right)
 	return a->end < b->end ? -1 : a->end > b->end;
 }
 
-/* The deeper one; where ranges that do not nest overlap, the later start, then the first node. */
+/*
+ * Returns whether a is inside b: the deeper node is. For ranges that do not nest but overlap, it is
+ * the one with the later start, then the first node.
+ */
 static bool is_inside(const struct inlined *a, const struct inlined *b)
 {
 	if (a->depth != b->depth)
@@ -144,7 +147,9 @@ static bool is_inside(const struct inlined *a, const struct inlined *b)
 	return a->node < b->node;
 }
 
-/* The open ranges, the innermost first. One that has ended goes when it comes to the top. */
+/*
+ * The open ranges, the innermost first. A range that has ended is removed when it comes to the top.
+ */
 struct heap {
 	const struct inlined **items;
 	size_t n;
@@ -222,7 +227,10 @@ static void sweep(struct inlines *x, struct flat_inlines *flat)
 	free(h.items);
 }
 
-/* Nodes that a range or a node inside needs, in their order: parents stay first. */
+/*
+ * Numbers the nodes that a range or an inner node needs. They keep their order, so parents stay
+ * first.
+ */
 static void number_nodes(struct inlines *x, struct flat_inlines *flat)
 {
 	for (size_t i = 0; i < x->n_nodes; i++)

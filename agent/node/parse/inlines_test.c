@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Disjoint ranges of inlined functions: known cases, and any ranges against a slow way to say the same. */
+/*
+ * Disjoint ranges of inlined functions: known cases, and any ranges compared with a slow algorithm.
+ */
 #include "node/parse/build.h"
 
 #include <setjmp.h>

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks: the symbols and texts of a file that tell which runtimes it has and where their structures are.
- * The patterns are the parent's; what matches them is the file's, so it has limits.
+ * Marks are symbols and texts of a file that show which runtimes it has and where their structures
+ * are. The parent chooses the patterns. A hostile file may have any number of matches, so they are
+ * limited.
  */
 #include "node/parse/build.h"
 
 #include <stdlib.h>
 
-#define TEXT_BYTES_MAX (1ull << 30) /* looked at, of one file: hostile sections may overlap */
+#define TEXT_BYTES_MAX (1ull << 30) /* searched in one file; hostile sections may overlap */
 
 struct mark {
 	struct index_mark m;
 	const char *name;
-	size_t name_n; /* of a symbol: without its version */
+	size_t name_n; /* without a symbol's version */
 	size_t pattern;
 };
 
@@ -28,7 +29,7 @@ static int compare_marks(const void *left, const void *right)
 	return a->m.address < b->m.address ? -1 : a->m.address > b->m.address;
 }
 
-/* .symtab repeats what .dynsym has. */
+/* .symtab repeats the symbols of .dynsym, which are kept once. */
 static bool room_for(struct marks *x, const struct mark *new)
 {
 	size_t hits = 0;
@@ -56,13 +57,13 @@ static void add(struct marks *x, struct mark new)
 	x->items[x->n++] = new;
 }
 
-/* Of a symbol's name; texts are no symbols. */
+/* Returns whether a symbol's name matches. Patterns for texts match no symbol. */
 static bool matches(const char *pattern, const char *name, size_t n)
 {
 	const char *star;
 	size_t before, after;
 
-	if (pattern[0] != name[0]) /* most of them */
+	if (pattern[0] != name[0]) /* most names end here */
 		return false;
 	if (pattern[1] && pattern[1] != name[1] && pattern[1] != '*')
 		return false;
@@ -113,7 +114,10 @@ void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 	}
 }
 
-/* A text reaches to its NUL. Behind a '"' it is a pattern like ours: a program that looks for it, as this one. */
+/*
+ * A text ends at its NUL. If a '"' comes before it, it is itself such a pattern, of a program that
+ * searches for the text as podflame does.
+ */
 static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, size_t n,
 		      uint64_t address)
 {
@@ -176,7 +180,7 @@ void parse_build_mark_texts(struct elf_build *b)
 		if (is_constant(&s) && (data = parse_build_bytes(b, s.sh_addr, &n)))
 			find_texts(b, data, MIN(n, s.sh_size), s.sh_addr, &left);
 	}
-	/* Without section headers: wherever it may be. */
+	/* Without section headers, all segments are searched. */
 	for (size_t i = 0; !sections && i < b->n_segments; i++) {
 		const uint8_t *data = parse_build_bytes(b, b->segments[i].address, &n);
 

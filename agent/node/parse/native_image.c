@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GraalVM native images: Java compiled ahead of time, mostly stripped, without call frame
- * information. Their compiler begins each function at a multiple of 16 and fills the space before
- * it with int3. So scan() reads the code one instruction after the other. Behind a table it may
- * be out of step for a while, so what it finds is a guess, which flow.c proves
+ * Finds functions of GraalVM native images: Java compiled ahead of time, mostly stripped, without
+ * call frame information. Their compiler starts each function at a multiple of 16, and fills the
+ * space before it with int3. So scan() reads the code one instruction after the other. After a
+ * table it may be out of step for a while. So its functions are guesses, which flow.c proves
  * (flow_input.guessed).
  */
 #include "node/parse/code.h"
@@ -11,7 +11,10 @@
 #define ALIGNMENT NATIVE_IMAGE_ALIGNMENT
 #define INT3	  0xcc
 
-/* push %rbp; mov %rsp,%rbp in its two encodings: an image that was built to keep frame pointers. */
+/*
+ * Returns whether a function begins with push %rbp; mov %rsp,%rbp, in its two encodings. Then the
+ * image was built to keep frame pointers.
+ */
 static bool keeps_frame(const uint8_t *code, size_t n)
 {
 	static const uint8_t frames[2][4] = {{0x55, 0x48, 0x8b, 0xec}, {0x55, 0x48, 0x89, 0xe5}};
@@ -23,11 +26,11 @@ struct found {
 	size_t n, n_frames;
 };
 
-/* fn NULL: they are only counted. */
+/* fn NULL: functions are only counted. */
 static void scan(const uint8_t *code, size_t n, uint64_t address, struct found *ret,
 		 native_image_fn *fn, void *arg)
 {
-	size_t start = n, padding = 0; /* of the function; where int3 began behind it */
+	size_t start = n, padding = 0; /* start of the function; where int3 began after it */
 
 	for (size_t at = 0; at < n;) {
 		struct insn i;
@@ -48,7 +51,7 @@ static void scan(const uint8_t *code, size_t n, uint64_t address, struct found *
 		at += insn_decode(code + at, n - at, &i) ? i.bytes : 1;
 		padding = at;
 	}
-	/* Where the last one ends is not known: a C library's functions may follow. */
+	/* The end of the last one is not known: functions of a C library may follow. */
 	if (start < n && fn)
 		fn(address + start, address + start, arg);
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Rows of a GraalVM native image: hand-written functions as its compiler lays them out, stripped, with known answers. */
+/*
+ * Rows of a GraalVM native image: hand-written functions as its compiler lays them out, stripped,
+ * with known answers.
+ */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/testrows.h"
@@ -203,7 +206,10 @@ static void put_head(struct head *h)
 	}
 }
 
-/* Else 1024 segments over one stretch of a few MiB would take minutes. What is read keeps frames, though most functions don't. */
+/*
+ * Without the limit, 1024 segments over one part of a few MiB would take minutes. The part that is
+ * read keeps frames, though most functions do not.
+ */
 static void no_more_is_read_than_is_followed(void **state)
 {
 	_cleanup_free_ uint8_t *file = xcalloc(3, STRETCH);

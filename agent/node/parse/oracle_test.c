@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of real files against two other readers of the same bytes: binutils' `readelf -wF`, whose
- * columns CFA, rbp and ra must be ours at every row, and elfutils' dwarf_cfi_addrframe, whose
- * expressions must have the values of our rules on made-up registers and memory.
+ * Compares the rows of real files with two other readers of the same bytes. Columns CFA, rbp and ra
+ * of binutils' `readelf -wF` must be ours at every row. Expressions of elfutils'
+ * dwarf_cfi_addrframe must have the values of our rules on made-up registers and memory.
  *
  * Without arguments: a sample of files. With "-": the files named on standard input, each content
- * once; writes a report in Markdown; exit status 1 when there is a difference that has no explanation.
+ * once; it writes a report in Markdown, and exits with status 1 if a difference has no explanation.
  */
 #include "lib/base/base.h"
 #include "node/parse/format.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parser as its users see it: real files, damaged files, a child that dies or hangs. The test program is its own child (PARSE_CHILD_VERB).
+ * The parser as its callers see it: real files, damaged files, a child that dies or hangs. The test
+ * program is its own child (PARSE_CHILD_VERB).
  */
 #include "lib/base/testchild.h"
 #include "lib/base/testfolder.h"

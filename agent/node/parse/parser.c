@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parent side: keeps one parse child alive, hands it one file at a time and waits no
- * longer than the timeout. A child that hangs or dies costs the file it had.
+ * The parent's side of parse: keeps one child alive, gives it one file at a time, and waits for it
+ * until the timeout. If the child hangs or dies, only the file it had is lost.
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -137,7 +137,7 @@ static enum parse_reason ask(struct parser *p, struct parse_request *request, co
 	return wait_reply(p, ret_memfd);
 }
 
-/* The child keeps to the limit, unless a file has taken it over. */
+/* The child keeps to the limit unless a file has taken control of it. */
 static int open_answer(const struct parser *p, int memfd, struct elf_index **ret)
 {
 	struct stat st;

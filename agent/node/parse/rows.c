@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind rows -> pages. Readers add ranges nearly in order: runs are merged, never sorted blindly,
- * and a file of a million rows costs a few milliseconds here.
+ * Turns unwind rows into pages. Readers add ranges nearly in order, so runs are merged, and a file
+ * of a million rows costs a few milliseconds here.
  */
 #include "node/parse/build.h"
 
@@ -20,7 +20,7 @@ struct rule_range {
 };
 
 struct rows {
-	struct rule_range *ranges; /* ascending in runs, in the order added */
+	struct rule_range *ranges; /* ascending in runs, in the order in which they were added */
 	size_t n, cap;
 	size_t n_runs;
 	struct pf_rule rules[PF_RULES_MAX];
@@ -83,7 +83,8 @@ uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule)
 
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)
 {
-	const uint64_t address_max = (uint64_t)1 << (32 + PF_PAGE_BITS); /* of elf_page.number */
+	/* limit of elf_page.number */
+	const uint64_t address_max = (uint64_t)1 << (32 + PF_PAGE_BITS);
 
 	if (start >= end)
 		return;
@@ -106,7 +107,10 @@ static size_t run_end(const struct rule_range *a, size_t at, size_t n)
 	return at;
 }
 
-/* [from, middle) and [middle, to), each ascending, into out; of equal ones the left is first. */
+/*
+ * Merges [from, middle) and [middle, to), which are both ascending, into out. Of equal ones the
+ * left comes first.
+ */
 static void merge_runs(const struct rule_range *a, size_t from, size_t middle, size_t to,
 		       struct rule_range *out)
 {
@@ -120,7 +124,10 @@ static void merge_runs(const struct rule_range *a, size_t from, size_t middle, s
 	}
 }
 
-/* Natural merge sort: as many passes as the logarithm of the runs, none when there is one. */
+/*
+ * Natural merge sort: as many passes as the logarithm of the number of runs, none if there is one
+ * run.
+ */
 static void sort_ranges(struct rows *r)
 {
 	struct rule_range *other = r->n_runs > 1 ? xmalloc(r->n * sizeof(*other)) : NULL;
@@ -175,11 +182,11 @@ struct pager {
 	struct rows *r;
 	struct paged_rows out;
 	size_t cap_pages, cap_rows;
-	uint64_t end;  /* of what was put last */
-	uint16_t rule; /* of what was put last */
+	uint64_t end;  /* of the last row */
+	uint16_t rule; /* of the last row */
 };
 
-/* The page of the last row is complete: hold it to its limit. */
+/* The page of the last row is complete: applies the limit of a page. */
 static void close_page(struct pager *p)
 {
 	struct elf_page *page;
@@ -222,8 +229,10 @@ static bool last_page_is(const struct pager *p, uint64_t number)
 	return p->out.n_pages && p->out.pages[p->out.n_pages - 1].number == number;
 }
 
-/* The rule from start on, up to the end of its page; a new page begins with what the one before
- * left. */
+/*
+ * Adds a row: the rule from start up to the end of its page. If it is a new page and start lies
+ * inside it, the page begins with a gap, because nothing is known before.
+ */
 static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 {
 	uint64_t number = start >> PF_PAGE_BITS;
@@ -239,7 +248,7 @@ static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 	return true;
 }
 
-/* Nothing is known from here on. A page that begins there needs not be. */
+/* Nothing is known from here on. If a page would begin here, it is not needed. */
 static void end_rows(struct pager *p)
 {
 	if (last_page_is(p, p->end >> PF_PAGE_BITS))
@@ -247,7 +256,7 @@ static void end_rows(struct pager *p)
 	p->rule = PF_RULE_GAP;
 }
 
-/* The rule put last holds up to end: the pages that it reaches begin with it. */
+/* The last rule holds up to end: all pages up to there begin with it. */
 static bool extend_row(struct pager *p, uint64_t end)
 {
 	uint64_t start = (p->end + PF_PAGE_BYTES - 1) & ~(uint64_t)(PF_PAGE_BYTES - 1);
@@ -262,10 +271,10 @@ static bool extend_row(struct pager *p, uint64_t end)
 	return true;
 }
 
-/* Ranges come disjoint and ascending. False: a limit of the whole is met. */
+/* Ranges come disjoint and ascending. Returns false if a limit of the file is reached. */
 static bool put_range(struct pager *p, uint64_t start, uint64_t end, uint16_t rule)
 {
-	if (rule == PF_RULE_GAP) { /* said so: not padding */
+	if (rule == PF_RULE_GAP) { /* a reader said so: it is no padding */
 		if (p->rule != PF_RULE_GAP)
 			end_rows(p);
 		return true;
@@ -291,7 +300,7 @@ struct open_range {
 	uint64_t end;
 	uint16_t rule;
 };
-/* Ranges that have begun and not ended; the last one holds. */
+/* Ranges that have begun and not ended. The last one holds. */
 struct sweep {
 	struct open_range *open;
 	size_t n, cap;
@@ -315,7 +324,7 @@ static bool sweep_to(struct sweep *s, uint64_t address)
 	return true;
 }
 
-/* Of ranges with one start the first one added holds: it is opened last. */
+/* Of ranges with the same start, the one added first holds: so it is opened last. */
 static void sweep_open(struct sweep *s, const struct rule_range *from, const struct rule_range *to)
 {
 	while (to-- > from) {

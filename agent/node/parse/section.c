@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sections by name, decompressed where they are compressed: with zlib or zstd (SHF_COMPRESSED), or as
- * .zdebug_*, the older form. libelf would do the first only: elfutils knows zstd from 0.189 on, and
- * Debian 12 has 0.188. The size in a section's header is not believed: it has a limit, and must be
- * what comes out.
+ * Finds sections by name and decompresses them: with zlib or zstd (SHF_COMPRESSED), or in the older
+ * form, .zdebug_*. libelf cannot do it all: elfutils knows zstd from 0.189 on, and Debian 12 has
+ * 0.188. The size in a section's header is not trusted: it has a limit, and the decompressed bytes
+ * must have that size.
  */
 #include "node/parse/build.h"
 
@@ -16,15 +16,16 @@
 #define ELFCOMPRESS_ZSTD 2 /* <elf.h> has it from glibc 2.37 on */
 #endif
 
-#define UNPACKED_MAX  (1u << 30) /* bytes of a section, decompressed */
-#define ZLIB_RATIO    1040	 /* no stream of zlib grows more */
-#define ZSTD_RATIO    32768	 /* nor one of zstd: a block of 128 KiB takes 4 bytes */
-#define GNU_HEAD_SIZE 12	 /* .zdebug_*: "ZLIB", the size in 8 bytes of big endian */
+#define UNPACKED_MAX (1u << 30) /* bytes of a decompressed section */
+#define ZLIB_RATIO   1040	/* no stream of zlib expands more */
+/* no stream of zstd expands more: a block of 128 KiB takes 4 bytes */
+#define ZSTD_RATIO    32768
+#define GNU_HEAD_SIZE 12 /* .zdebug_*: "ZLIB", then the size as 8 bytes in big endian */
 
 struct packed {
 	const uint8_t *data;
 	size_t n;
-	uint64_t type, bytes; /* as its header says: ELFCOMPRESS_*, and how many there will be */
+	uint64_t type, bytes; /* as the header says: ELFCOMPRESS_*, and the decompressed size */
 };
 
 /* ---- decompressing: 0, or the flag that says why not ---- */
@@ -47,7 +48,7 @@ static bool read_head(const Elf_Data *raw, bool gnu, struct packed *ret)
 	return true;
 }
 
-/* "ld -r" leaves the streams of its inputs one behind the other. */
+/* "ld -r" puts the streams of its inputs one after the other. */
 static unsigned unpack_zlib(const struct packed *p, uint8_t *to)
 {
 	z_stream z = {.next_in = p->data, .next_out = to};
@@ -65,7 +66,7 @@ static unsigned unpack_zlib(const struct packed *p, uint8_t *to)
 	return r == Z_OK && z.avail_out == 0 ? 0 : ELF_INDEX_COMPRESSED_DAMAGED;
 }
 
-/* One frame or several: "ld -r" and mold write several. */
+/* There may be several frames: "ld -r" and mold write several. */
 static unsigned unpack_zstd(const struct packed *p, uint8_t *to)
 {
 	ZSTD_DCtx *d = ZSTD_createDCtx();
@@ -90,7 +91,7 @@ static unsigned unpack(const struct packed *p, uint8_t **ret)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	if (!p->bytes || p->bytes / (zlib ? ZLIB_RATIO : ZSTD_RATIO) > p->n)
 		return ELF_INDEX_COMPRESSED_DAMAGED;
-	to = malloc(p->bytes); /* not xmalloc: the sandbox may refuse it */
+	to = malloc(p->bytes); /* not xmalloc, because the sandbox may refuse it */
 	if (!to)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	flag = zlib ? unpack_zlib(p, to) : unpack_zstd(p, to);
@@ -166,7 +167,7 @@ static Elf_Scn *find_named(struct elf_build *b, const char *name, GElf_Shdr *ret
 	return NULL;
 }
 
-/* Where there is no .debug_x, .zdebug_x stands for it. */
+/* If there is no .debug_x, .zdebug_x is used. */
 static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *ret, bool *ret_gnu)
 {
 	_cleanup_free_ char *z = NULL;

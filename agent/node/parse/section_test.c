@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compressed sections, as linkers write them and as nobody should: what comes out, or the reason. */
+/*
+ * Compressed sections, as linkers write them and damaged ones: the bytes that come out, or the
+ * reason why none do.
+ */
 #include "node/parse/build.h"
 #include "node/parse/testelf.h"
 

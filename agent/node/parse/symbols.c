@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols nest, overlap and have aliases. Here they become disjoint parts sorted by
- * address, each named by the innermost symbol, so that a look-up is one binary search
- * whatever the file contains.
+ * Symbols nest, overlap and have aliases. This file makes disjoint parts sorted by address, each
+ * named by the innermost symbol. So a look-up is one binary search, whatever the file contains.
  */
 #include "node/parse/build.h"
 
@@ -11,8 +10,8 @@
 #define NOT_WRITTEN UINT32_MAX
 
 /*
- * Of several names for one place: public before local, then the plainer one ("write", a weak
- * alias, rather than "__write" or "__libc_write"), then strong before weak, then the shorter.
+ * Orders names of one place: public before local, then the plainer one ("write", a weak alias,
+ * before "__write" or "__libc_write"), then strong before weak, then the shorter.
  */
 static int compare_names(const struct symbol *a, const struct symbol *b)
 {
@@ -34,7 +33,7 @@ static int compare_names(const struct symbol *a, const struct symbol *b)
 	return strcmp(a->name, b->name);
 }
 
-/* By address, the outer first, one without size last, the best name first. */
+/* By address; then the outer one first, one without size last, and the best name first. */
 static int compare_symbols(const void *left, const void *right)
 {
 	const struct symbol *a = left, *b = right;
@@ -60,7 +59,10 @@ static void remove_aliases(struct symbols *s)
 	s->n = n;
 }
 
-/* A symbol without size reaches to the next one; inside a symbol that has a size it is dropped. */
+/*
+ * A symbol without size ends where the next one begins. Inside a symbol that has a size it is
+ * dropped.
+ */
 static void bound_sizeless(struct symbols *s)
 {
 	uint64_t covered = 0; /* end of the sized symbols so far */
@@ -97,7 +99,7 @@ struct sweep {
 
 static void write_name(struct symbol *y, struct buf *strings)
 {
-	/* foo@VERSION and foo@@VERSION: the version is no part of the name. */
+	/* foo@VERSION and foo@@VERSION: the version is not part of the name. */
 	size_t n = strcspn(y->name, "@");
 
 	if (n == 0)
@@ -105,7 +107,7 @@ static void write_name(struct symbol *y, struct buf *strings)
 	y->name_offset = parse_strings_put(strings, y->name, n);
 }
 
-/* The innermost open symbol has [place, end). */
+/* The innermost open symbol gets [place, end). */
 static void emit(struct sweep *w, uint64_t end)
 {
 	struct symbol *y = &w->symbols[w->open[w->n_open - 1]];

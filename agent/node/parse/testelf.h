@@ -90,7 +90,10 @@ static inline void testelf_uint(struct buf *b, uint64_t value, size_t n)
 	buf_add(b, &value, n);
 }
 
-/* The head of a DWARF unit of version 4, its length still 0, and the abbreviation of its first DIE. */
+/*
+ * Writes the head of a DWARF unit of version 4, with length 0, and the abbreviation of its first
+ * DIE.
+ */
 static inline void testelf_unit(struct buf *b, uint8_t abbreviation)
 {
 	buf_init(b, 0);

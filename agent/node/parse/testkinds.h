@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a file of each kind that the parse child reads, as big as one likes, and a blow that
+ * For tests only: a file of each kind that the parse child reads, of any size, and a signal that
  * hits the child in the middle of it: after half of the CPU time that the whole file takes. Include
  * cmocka.h first.
  */
@@ -42,8 +42,8 @@ static const struct test_kind test_kinds[] = {
 };
 
 /*
- * One object, linked many times: there is nothing public in it. KIND, N: copies; makes main, and debug
- * or dwo when the kind has one.
+ * One object, linked many times, without public symbols. KIND, N: copies. It makes main, and debug
+ * or dwo if the kind has one.
  */
 static const char test_kind_script[] =
 	"set -e; PATH=$PATH:/usr/local/go/bin; rm -f main main.xz debug dwo\n"

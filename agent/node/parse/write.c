@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the readers of a file have found -> sealed memfd with an index. */
+/* Writes what the readers of a file have found as an index, to a sealed memfd. */
 #include "node/parse/build.h"
 
 #include <fcntl.h>
