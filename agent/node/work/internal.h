@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of work share. */
+/* Declarations that the files of work/ share and that other modules do not use. */
 #pragma once
 
 #include "node/work/work.h"
 
-/* process_task.c: on_stuck of the files worker. */
+/* process_task.c: the on_stuck function of the files worker. Loop thread. */
 void work_files_stuck(struct worker *w, struct job *j, void *work);

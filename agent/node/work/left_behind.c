@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workers that are left behind with a job that does not come back: a file of a pod on NFS whose server is gone. Such a
- * thread cannot be ended, so there are few.
+ * Replaces a worker whose thread does not come back from its job, for example because it reads a
+ * pod's file on an NFS server that is gone. Such a thread cannot be ended, so a worker leaves at
+ * most LEFT_BEHIND_MAX of them behind. It knows nothing of what the jobs do. Loop thread.
  */
 #include "node/work/work.h"
 
 static bool replace(struct left_behind *l, struct worker **w)
 {
-	/* by now it may be back, and at another job */
+	/* By now the thread may be back, and at another job. */
 	if (!l->waits || l->n == LEFT_BEHIND_MAX || !worker_is_stuck(*w) ||
 	    worker_replace(*w, w) < 0)
 		return false;

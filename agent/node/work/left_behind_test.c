@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that do not come back, in real workers: others go on, as long as few are left behind; and again once one is back. */
+/*
+ * Jobs that do not come back, in real workers. Other jobs go on as long as few threads are left
+ * behind, and again once one of these is back.
+ */
 #include "node/work/work.h"
 
 #include <dirent.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks of the files worker, which read what is a pod's: files and memory that may not answer. A pod that blocks the
- * worker is told to its targets, and its thread is left behind.
+ * Tasks of the files worker that read files and memory of a process. A read may block for ever. If
+ * it does, this file leaves the thread behind, refuses other jobs of the same pod and reports the
+ * pod to its targets (ProcessUnreadable). process_run() and what it calls run on the worker, all
+ * else on the loop thread.
  */
 #include "node/work/internal.h"
 
@@ -10,7 +12,10 @@
 
 /* ---- on the files worker ---- */
 
-/* A hash: two pods that share one by chance share their fate. What is no pod's stands for itself. */
+/*
+ * A hash of the pod's UID. Two pods with the same hash by chance are blocked together. A process
+ * that belongs to no pod counts as a pod of its own.
+ */
 static uint64_t pod_of(struct work *w, const struct process_task *p)
 {
 	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
@@ -38,7 +43,7 @@ static void replace_blocked(struct work *w, uint64_t old, uint64_t new)
 		atomic_store(place, new);
 }
 
-/* Those that were posted before their pod blocked the thread before this one are here, too. */
+/* A task may have been posted before its pod blocked the previous thread, so this checks again. */
 static void process_run(struct task *t)
 {
 	struct process_task *p = (struct process_task *)t;
@@ -62,7 +67,7 @@ const char *work_process_refusal(const struct process_task *p)
 	return p->blocked ? "stuck" : "files_full";
 }
 
-/* ---- who does not come back ---- */
+/* ---- jobs that do not come back ---- */
 
 static void add_blocked(struct work *w, const struct job *j, struct problem_list *now)
 {
@@ -82,7 +87,7 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 	proc_owner_unref(o);
 }
 
-/* Who is back, or gone, is told no more. */
+/* Replaces the reported list: a pod whose job came back, or that is gone, is reported no more. */
 static void tell_blocked(struct work *w)
 {
 	struct problem_list now = {0};
@@ -93,7 +98,7 @@ static void tell_blocked(struct work *w)
 	report_problems_tell(&w->unreadable, &now, w->report, REASON_PROCESS_UNREADABLE);
 }
 
-/* Another worker reads now. */
+/* Tells the listener that another thread is the files worker now. */
 static void go_on(struct work *w)
 {
 	if (w->on_files_replaced)
@@ -112,8 +117,9 @@ static void late_done(struct task *t)
 }
 
 /*
- * A file of a pod that blocks whoever opens it: that thread is left behind, and
- * the pod's target says so. With too many of them no more files are opened until one is back.
+ * Called when a job of the files worker is late: a file of a pod may block the thread that opens
+ * it. That thread is left behind, and the pod's targets say so. If too many threads are left
+ * behind, the agent opens no more files until one of them is back.
  */
 void work_files_stuck(struct worker *files, struct job *j, void *work)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * testworkers: workers are this thread. What is posted waits until the test says that it runs; a worker is stuck when the
- * test calls workers.on_stuck. Defines functions of work/ and of lib/loop's worker.c: once a program.
+ * testworkers, for tests only: stands in for the workers. A posted task waits until the test runs
+ * it, on the test's thread. A worker is stuck when the test calls workers.on_stuck. Include it once
+ * in a program: it defines functions of work/ and of lib/loop's worker.c.
  */
 #pragma once
 

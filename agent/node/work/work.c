@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's workers, and tasks: jobs that know the node's work and outlive its end safely. A task whose thread is stuck
- * when the node ends keeps the memory of struct work.
+ * Owns the node's workers and the list of tasks. A task is a job that holds a reference to struct
+ * work, so it may end after the node. If a task's thread is stuck when the node ends, the memory of
+ * struct work is never freed. Loop thread, but for on_run().
  */
 #include "node/work/internal.h"
 
@@ -30,14 +31,17 @@ static void unlink_task(struct task *t)
 
 static void handle(struct task *t)
 {
-	/* After the end there is nothing left to tell: only a thread that was stuck comes this late. */
+	/*
+	 * After work_free() only a task whose thread was stuck ends here. There is nothing to
+	 * report any more.
+	 */
 	if (t->handled || t->work->closed)
 		return;
 	t->handled = true;
 	t->done(t);
 }
 
-/* Loop thread; for a task that work_finish has handled this is only the end of its memory. */
+/* Loop thread. If finish() has handled the task already, this only frees it. */
 static void on_done(struct job *j)
 {
 	struct task *t = (struct task *)j;
@@ -79,7 +83,7 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 	on_done(&t->job);
 }
 
-/* Ends the tasks that have run. */
+/* Ends the tasks that have run but whose end the loop has not handled yet. */
 static void finish(struct work *w)
 {
 	for (struct task *t = w->tasks; t; t = t->next)
@@ -87,7 +91,7 @@ static void finish(struct work *w)
 			handle(t);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 struct work *work_new(struct loop *l)
 {
@@ -99,7 +103,7 @@ struct work *work_new(struct loop *l)
 	return w;
 }
 
-/* Windows wait in memory; a restart would lose them, and the disk would answer no sooner. */
+/* Windows wait in memory. A restart would lose them, and the disk would not answer sooner. */
 static void disk_stuck(struct worker *w, struct job *j, void *arg)
 {
 	(void)w;
