@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tables.h: indexes of a process's files, and what is said where one has no tables. */
+/*
+ * Gives the kernel the unwind tables of a process's files, as far as they are known, and says why a
+ * file has none. It owns nothing. It parses no files and reads no memory of the process. For the
+ * thread of the caller, see learn.h.
+ */
 #include "node/learn/learn.h"
 
 #include <stdlib.h>
@@ -75,7 +79,7 @@ int learn_unwind_new(struct probes *p, size_t budget_bytes, struct unwind **ret)
 
 #define ADDRESS_32BIT (1ULL << 32)
 
-/* A file of the process at hand that was looked at: mappings of one file share its descriptor. */
+/* A file of the current process that was looked at. Mappings of one file share its descriptor. */
 struct looked {
 	struct looked_key {
 		int fd;
@@ -95,7 +99,7 @@ static uint64_t tag_of(const struct mapping *m)
 	int r, fd = descriptor_of(m);
 	uint64_t tag;
 
-	/* 32-bit processes have a vdso of their own. */
+	/* A 32-bit process has a vdso of its own. */
 	if (streq(m->path, "[vdso]"))
 		return m->start < ADDRESS_32BIT ? PF_TAG_NONE : PF_TAG_VDSO;
 	if (m->path[0] != '/' || (m->copy && fd < 0))
@@ -106,14 +110,14 @@ static uint64_t tag_of(const struct mapping *m)
 	if (r == -EOPNOTSUPP)
 		return PF_TAG_NONE;
 	/*
-	 * Of a file that was rewritten since, the tag and m->ctime_ns would mean different bytes.
+	 * If the file was rewritten meanwhile, the tag and m->ctime_ns would mean different bytes.
 	 */
 	if (r < 0 || (!mapping_is_unsure(m) && !proc_mapping_file_is_unchanged(m)))
 		return PF_TAG_UNKNOWN;
 	return tag;
 }
 
-/* x: a place for what is found out; used if it was not found out before. */
+/* x: a free entry of `all`. It is used if the mapping's file was not looked at before. */
 static void tag_mapping(struct files *f, struct mapping *m, struct looked **all, struct looked *x)
 {
 	struct looked *old = NULL;
@@ -143,7 +147,7 @@ void learn_tags(struct files *f, struct mappings *m)
 	m->cost_ns += thread_cpu_ns() - began_ns;
 }
 
-/* ---- why a file has none ---- */
+/* ---- why a file has no tables ---- */
 
 static const char *why_text(const char *why)
 {
@@ -175,7 +179,7 @@ static void note_missing(struct applied *a, const struct mapping *m, const char 
 	a->missing = xasprintf("%s%s: %s", n > PATH_SHOWN ? "..." : "", path, why);
 }
 
-/* What is no program or library (-ENOEXEC) has no tables by its nature. */
+/* A file that is no program or library (-ENOEXEC) never has tables, so that is not reported. */
 static void note_error(struct applied *a, const struct mapping *m, int error)
 {
 	if (m->path[0] != '/' || error == -ENOEXEC || error == -ENOENT)
@@ -188,7 +192,7 @@ static void note_error(struct applied *a, const struct mapping *m, int error)
 					 : strerror(-error));
 }
 
-/* Which limit, or that it is damaged. */
+/* Says which limit the file exceeds, or that it is damaged. */
 static void note_lack(struct applied *a, const struct mapping *m, const struct elf_index *index)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Go program's own heap profile as a drain: see alloc_go.h. */
+/*
+ * Reads a Go program's own heap profile and makes a drain of it. See go_heap.h. It runs on the
+ * files worker and keeps nothing between calls, apart from the caller's struct alloc_go_heap.
+ */
 #include "node/learn/go_heap.h"
 
 #include <stdlib.h>
 
-#define READ_BUDGET	 (64u << 20) /* 65,536 stacks and their counts, a few times */
-#define NAMES		 1	     /* of the one process */
+#define READ_BUDGET	 (64u << 20) /* a few times 65,536 stacks and their counts */
+#define NAMES		 1	     /* the id of the one process's names */
 #define FRAMES_BYTES_MAX (64u << 20)
 
 struct feed {
@@ -23,17 +26,17 @@ static uint64_t hash_stack(const struct alloc_go_record *r)
 		h = (h ^ r->addresses[i]) * 0x9e3779b97f4a7c15ull;
 		h ^= h >> 32;
 	}
-	return h ? h : 1; /* 0: no stack */
+	return h ? h : 1; /* 0 means no stack */
 }
 
-/* false: there are too many frames. */
+/* Returns false if there are too many frames. */
 static bool add_stack(struct feed *f, const struct alloc_go_record *r, uint64_t hash)
 {
 	struct drain *d = f->d;
 	size_t at = d->memory->len;
 
 	for (size_t i = 0; i < r->n_addresses; i++) {
-		/* The leaf's is a return address, too: of the call that is at hand. */
+		/* The leaf's address is a return address, too: of the call that is being made. */
 		struct raw_frame frame = {.exec_id = f->who->exec_id,
 					  .address = r->addresses[i] - (i == 0)};
 
@@ -62,7 +65,7 @@ static void add_sample(struct feed *f, enum event event, uint64_t stack, uint64_
 		.ustack = stack,
 		.names = NAMES,
 		.tgid = f->who->tgid,
-		.tid = f->who->tgid, /* which thread it was is not told */
+		.tid = f->who->tgid, /* the profile does not name the thread */
 		.cpu = UINT32_MAX,
 		.n = n,
 		.value = bytes,
@@ -92,7 +95,7 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	f->n_live += live;
 }
 
-/* Whose thread it was is not told: the process's name stands for it. */
+/* The profile does not name the thread, so the process's name stands for it. */
 static void add_names(struct drain *d, uint32_t tgid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/comm", tgid), *text = NULL;

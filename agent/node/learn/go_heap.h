@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc_go: a Go program's own heap profile as what a drain brings: stacks and samples. Files worker. */
+/* go_heap: turns a Go program's own heap profile into a drain: stacks and samples. Files worker. */
 #pragma once
 
 #include "node/alloc/alloc.h"
@@ -11,8 +11,9 @@ struct go_process {
 	unsigned event_mask; /* 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE */
 };
 /*
- * mem-alloc: what was allocated since the last call; mem-inuse: a snapshot, all its samples with one last_ns, one of
- * n 0 when nothing lives. *ret NULL: nothing to tell. -ESRCH: the process is gone.
- * -E2BIG: more than a limit, *ret is what there is. Others of alloc_go_read.
+ * For mem-alloc the samples are the allocations since the last call. For mem-inuse they are a
+ * snapshot: all samples have the same last_ns, and there is one with n 0 if nothing lives. *ret
+ * NULL: there is nothing to report. Returns -ESRCH if the process is gone, -E2BIG if a limit was
+ * reached (*ret holds the part below it), and the other errors of alloc_go_read().
  */
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);

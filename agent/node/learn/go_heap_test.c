@@ -145,7 +145,10 @@ static void nothing_lives(void **state)
 	drain_free(d);
 }
 
-/* What Go notes beyond the frames of any stack: one that is as long, and the same with one frame more. */
+/*
+ * Go records at most so many frames of a stack: one stack that is as long, and one with one frame
+ * more.
+ */
 static void deep_heap_stacks_are_cut_visibly(void **state)
 {
 	struct fixture *f = *state;

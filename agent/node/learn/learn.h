@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * learn: from what a process maps to unwind tables in the kernel, its runtimes and the places where it allocates: the
- * step that the node and `podflame record` share. Threads: each function says its own (of record: the main thread).
+ * learn: the steps that the node and `podflame record` share: from what a process maps to unwind
+ * tables in the kernel, to its runtimes and to the places where it allocates. Each function says
+ * which thread runs it. In `podflame record` that is always the main thread. Functions return 0 or
+ * a negative errno.
  */
 #pragma once
 
@@ -9,48 +11,58 @@
 #include "node/probe/probe.h"
 #include "node/unwind/unwind.h"
 
-/* A manager whose tables lie in p's maps; it must be freed before p. */
+/* Creates a manager whose tables lie in p's maps. The caller must free it before p. */
 int learn_unwind_new(struct probes *p, size_t budget_bytes, struct unwind **ret);
 
 /*
- * Gives each mapping its tag, and tells f what the tags mean. For mappings that were just read,
- * before anything else uses them. May block as long as a pod's file system does: for the files
- * worker (of record: the main thread).
+ * Gives each mapping its tag, and tells f what the tags mean. The caller passes mappings that it
+ * has just read, before anything else uses them. It may block as long as a pod's file system does.
+ * Files worker.
  */
 void learn_tags(struct files *f, struct mappings *m);
 
 struct applied {
-	size_t *unknown; /* mappings whose files are not parsed yet, one of each file */
+	size_t *unknown; /* indexes of mappings whose files are not parsed yet, one per file */
 	size_t n_unknown;
-	char *missing; /* a file that has no tables and why; NULL: none */
-	bool go;       /* goroutines may wait in it: no thread does then */
-	bool runs;     /* it may run more than native code: learn_runtimes is worth a look */
+	char *missing; /* a file that has no tables, and why; NULL: none */
+	bool go;       /* goroutines may wait in it, without any thread that waits */
+	bool runs;     /* it may run more than native code, so learn_runtimes() should be called */
 };
 void learn_applied_done(struct applied *a);
 /*
- * Gives the kernel what is known of the process's files by now. Parses nothing: what is unknown
- * is for the caller to ask files_index for, and then to come again. runtimes: what it runs besides; NULL: nothing.
+ * Gives the kernel what is known of the process's files by now. It parses nothing: for what is
+ * unknown, the caller asks files_index() and then calls this again. runtimes: the runtimes that
+ * were found in the process; NULL: none.
  */
 int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		 const struct runtime_process *runtimes, struct applied *ret);
 /*
- * runs.c: what the process runs besides native code, of the files that are known by now. Reads its memory, which may
- * block: the files worker's (record: the main thread). old, ret and ret_again as runtime_learn has them.
+ * runtimes.c: finds what the process runs besides native code, as far as its files are known by
+ * now. It reads the process's memory, which may block. Files worker. old, ret and ret_again: see
+ * runtime_learn().
  */
 int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
 		    struct runtime_process **ret, bool *ret_again);
-/* What of it is not walked, and why; a new string. NULL: all is. */
+/*
+ * Says which of the runtimes cannot be unwound, and why. Returns a new string, or NULL if all can.
+ */
 char *learn_runtimes_problem(const struct mappings *m, const struct runtime_process *p);
 
-/* Its runtimes whose functions have no names, and what works; a new string. NULL: it has none. */
+/*
+ * Says which of the runtimes have functions without names, and how to get them. Returns a new
+ * string, or NULL if there are none.
+ */
 char *learn_runtimes_unnamed(const struct runtime_process *p);
 
-/* marks.c: for parser_config.marks of whoever asks the two around this; NULL at the end. */
+/*
+ * markers.c: the symbols that the parser searches for in each file, for parser_config.marks.
+ * Without them learn_runtimes() and learn_alloc_sites() find nothing. NULL ends the list.
+ */
 const char *const *learn_markers(void);
 
 /*
- * runs.c: where the process allocates memory, of the files that are known by now; the same thread. event_mask as
- * alloc_sites_find has it.
+ * runtimes.c: finds the places where the process allocates memory, as far as its files are known by
+ * now. Files worker. event_mask: see alloc_sites_find().
  */
 struct alloc_sites;
 int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,

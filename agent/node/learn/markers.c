@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parser looks for in every file: what tells runtimes, and where memory is allocated. */
+/*
+ * Collects the symbols that the parser searches for in each file: those that show a runtime and
+ * those that allocate memory. It owns the list, which is made once, by any thread.
+ */
 #include "node/learn/learn.h"
 
 #include <pthread.h>
 
 #include "node/alloc/alloc.h"
 
-#define MARKS_MAX 512 /* as many as the parser takes */
+#define MARKS_MAX 512 /* the limit of the parser */
 
 static const char *marks[MARKS_MAX + 1];
 

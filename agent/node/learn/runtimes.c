@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tables.h: what a process runs besides native code, and what is said where that is not walked. */
+/*
+ * Finds what a process runs besides native code and where it allocates, and says in words which
+ * runtimes cannot be unwound or have no names. See learn.h.
+ */
 #include "node/learn/learn.h"
 
 #include "node/alloc/alloc.h"
@@ -8,7 +11,7 @@
 
 #define PATH_SHOWN 200
 
-/* Of each mapping; NULL where none is known. */
+/* The index of each mapping's file; NULL where it is not known. */
 static struct elf_index **indexes_known(struct files *f, const struct mappings *m)
 {
 	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
@@ -59,7 +62,7 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 	return r;
 }
 
-/* Of the first of its code that lies in a file. */
+/* The path of the first file that holds some of the runtime's code. */
 static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
 {
 	for (size_t i = 0; i < l->n_ranges; i++) {
@@ -79,7 +82,7 @@ char *learn_runtimes_problem(const struct mappings *m, const struct runtime_proc
 		const struct runtime_ops *ops = runtime_ops(v.kind);
 		_cleanup_free_ char *path = NULL;
 
-		/* Contexts take no functions away: `doctor` tells of theirs. */
+		/* A context takes no functions away. `podflame doctor` reports its problems. */
 		if (!v.learnt->problem[0] || !ops || runtime_is_context(v.kind))
 			continue;
 		path = path_of(m, v.learnt);

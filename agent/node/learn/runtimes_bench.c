@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs to learn what a process runs, once its files are known: the first look, a look that finds nothing
- * new, and the bytes read from the process.
+ * The cost of learning what a process runs, once its files are known: the first look, a look that
+ * finds nothing new, and the bytes that are read from the process.
  */
 #include "lib/base/bench.h"
 #include "node/learn/learn.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See sites.h. */
+/*
+ * Groups the places where a process allocates by file, for the probes, compares them, and says what
+ * the probes cannot see. See sites.h. It attaches nothing and owns nothing.
+ */
 #include "node/learn/sites.h"
 
 #include <stdlib.h>
@@ -20,7 +23,7 @@ static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct m
 	return p;
 }
 
-/* Those of one file lie together. */
+/* Sites of one file are adjacent in s. */
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		      struct site_files *ret)
 {
@@ -79,13 +82,13 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
 }
 
-/* Of PF_SITE_INSIDE the same bits are a factor. */
+/* The flags of PF_SITE_INSIDE are a factor, with the same bits. */
 static bool throws(const struct pf_site *s)
 {
 	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
 }
 
-/* probe/attach.c: no exception passes a probed return. */
+/* An exception cannot pass a return probe: see probe/attach.c. */
 const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 				const struct probes_refused *refused)
 {

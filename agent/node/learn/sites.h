@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sites: from where a process allocates to what is attached to it: the step that the node and `podflame record` share. */
+/*
+ * sites: from the places where a process allocates to the arguments of probes_attach(). The node
+ * and `podflame record` share this step. Pure: any thread.
+ */
 #pragma once
 
 #include "node/alloc/alloc.h"
 #include "node/probe/probe.h"
 
-/* For probes_attach; descriptors are those of the mappings. */
+/*
+ * The arguments of probes_attach(). The file descriptors are those of the mappings, which own them.
+ */
 struct site_files {
 	struct pf_mem_proc process;
 	struct probe_site *sites;
@@ -15,14 +20,18 @@ struct site_files {
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		     struct site_files *ret);
 void learn_site_files_done(struct site_files *f);
-/* The same places of the same files: what is attached may stay. */
+/* Returns whether both are the same places of the same files, so that attached probes may stay. */
 bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
-/* s keeps its places, which newer has as well; what newer knows besides is known of them: a JVM that came since. */
+/*
+ * s keeps its places, which newer has, too. It takes from newer what else is known of them by now,
+ * such as a JVM that has started since.
+ */
 void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
- * What of these events is not seen, for its user: what alloc tells, or what cannot be probed; "": all is.
- * refused: of what is attached; NULL: nothing is yet.
+ * Says for the user which part of these events the probes do not see: a problem that alloc
+ * reported, or places that cannot be probed. Returns "" if they see all. refused: the result of
+ * attaching; NULL: nothing is attached yet.
  */
 const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			  const struct probes_refused *refused);

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See unseen.h. Pure. */
+/*
+ * Decides whether a process's memory grew without its probes: see unseen.h. Pure: no clock and no
+ * I/O.
+ */
 #include "node/learn/unseen.h"
 
 #include <inttypes.h>
 
 #define GROWN_MIN  (64u << 20)
-#define SEEN_SHARE 20 /* the probes saw less than one part in so many of it */
-/* Seen memory would give this many samples at least: that chance leaves 1 or none is impossible. */
+#define SEEN_SHARE 20 /* reported if the probes saw less than one part in so many of the growth */
+/*
+ * If the probes saw the growth, there would be at least so many samples on average. It is then
+ * practically impossible that chance leaves one sample or none.
+ */
 #define SAMPLES_MIN 32
-#define STACK_BYTES (8u << 20) /* of a new thread, by default, at most */
+#define STACK_BYTES (8u << 20) /* the most that a new thread has by default */
 
 static uint64_t above(uint64_t a, uint64_t b)
 {
@@ -16,9 +22,9 @@ static uint64_t above(uint64_t a, uint64_t b)
 }
 
 /*
- * Bytes in use now that were not at the base. Stacks of new threads are left out: no allocator
- * gives them. The program may use later what the probes saw: once they have seen much, only
- * growth counts that needs new address space, too.
+ * The bytes in use now that were not in use at the base. Stacks of new threads are left out,
+ * because no allocator provides them. The program may use memory later than the probes saw it
+ * allocated. Once they have seen much, only growth counts that needs new address space, too.
  */
 static uint64_t grown(const struct unseen *u, const struct proc_memory *now)
 {
@@ -53,7 +59,7 @@ bool learn_unseen(struct unseen *u, const struct proc_memory *now, uint64_t seen
 		u->told_bytes = bytes;
 		return true;
 	}
-	/* What was seen long ago is no excuse for what is not seen now. */
+	/* What the probes saw long ago does not explain what they do not see now. */
 	if (seen >= GROWN_MIN) {
 		u->excused = true;
 		begin(u, now, seen_bytes);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* When memory counts as not seen: tables of what a process has and what its probes saw, look after look. */
+/*
+ * When memory counts as not seen: tables of a process's memory and of what its probes saw, one look
+ * after the other.
+ */
 #include "node/learn/unseen.h"
 
 #include <setjmp.h>
