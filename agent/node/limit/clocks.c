@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * See thread_clocks.h. A software event of perf a thread: reading one asks the CPU that runs the thread. It takes
- * some 10 us a thread, and costs the thread something at each of its switches while it is open. Whom it starts meanwhile
- * inherits it (kernel/events/core.c, inherit_event): that costs a thread's birth and end 2 to 6 us, of some 23.
+ * Measures the CPU time of a process's threads: see clocks.h. Each thread has a software event of
+ * perf. Reading one interrupts the CPU that runs the thread, which takes some 10 us per thread. As
+ * long as the event is open, each switch of the thread costs a little more. New threads inherit the
+ * event (kernel/events/core.c, inherit_event), which makes a thread's start and end 2 to 6 us
+ * longer, of some 23 us.
  */
 #include "node/limit/clocks.h"
 
@@ -21,7 +23,7 @@ static int open_one(pid_t tid)
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_TASK_CLOCK,
 		.inherit = 1,
-		.inherit_thread = 1, /* not a fork's child */
+		.inherit_thread = 1, /* a child process does not inherit it */
 	};
 	int fd = syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -45,7 +47,10 @@ static int list(DIR *dir, pid_t *tids, size_t *ret_n)
 	return 0;
 }
 
-/* All are known before one is open: whom somebody had by inheritance by then would count twice. */
+/*
+ * Lists all threads before it opens the first event. Otherwise a thread that inherited an event by
+ * then would count twice.
+ */
 static int open_all(DIR *dir, struct limit_clocks *c)
 {
 	pid_t tids[MAX_THREADS];

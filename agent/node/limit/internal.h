@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of limit share. */
+/* Declarations that the files of limit/ share and that other modules do not use. Loop thread. */
 #pragma once
 
 #include "node/limit/rules.h"
 
 #include <uthash.h>
 
-/* One event of one cgroup. */
+/* What one event of one cgroup has cost, and what follows from it. */
 struct account {
-	struct probe_usage last, drain, round; /* as told; since the drain, the round before */
+	/* the kernel's counters as reported last; since the last drain; in the last round */
+	struct probe_usage last, drain, round;
 	enum limit_mode mode;
-	bool tried;		   /* memory: a span has told what it costs */
-	unsigned n_idle;	   /* spans in a row, before that, in which nothing ran */
-	unsigned n_trials;	   /* the others before that, */
-	struct traps trials;	   /* and what they cost together */
-	struct traps cost;	   /* memory: what it was judged by */
+	bool tried;		   /* memory: spans have shown what it costs */
+	unsigned n_idle;	   /* spans in a row before `tried` in which nothing ran */
+	unsigned n_trials;	   /* other spans before `tried` */
+	struct traps trials;	   /* what these cost together */
+	struct traps cost;	   /* memory: the cost by which it was judged */
 	struct limit_span span; /* wait_ns: the period */
 	struct spans spans;
-	unsigned n_spans, n_spans_drained; /* since the last drain; before that */
+	unsigned n_spans, n_spans_drained; /* since the last drain; in the drain before */
 	enum refusal why;
-	uint64_t asked, retry_ns; /* when refused: what was asked for; CLOCK_MONOTONIC */
+	/* when refused: hash of what the targets asked for; when to retry (CLOCK_MONOTONIC) */
+	uint64_t asked, retry_ns;
 	uint32_t told_ppm;
 };
 struct payer { /* one cgroup */
@@ -27,9 +29,11 @@ struct payer { /* one cgroup */
 	struct owner *owner;
 	struct account of[_EVENT_MAX];
 	struct off_shares off;
-	struct traps lately;	    /* memory, attached as long as it lives */
-	double cpus;		    /* that it used when it was last looked at; 0: not known */
-	uint64_t cpu_ns, cpu_at_ns; /* as last read, and when: CLOCK_MONOTONIC; 0: not yet */
+	/* memory that is attached steadily: its cost over the last ten seconds */
+	struct traps lately;
+	double cpus;		    /* how many CPUs it used in the last round; 0: not known */
+	/* CPU time when last read, and when that was (CLOCK_MONOTONIC); 0: never */
+	uint64_t cpu_ns, cpu_at_ns;
 	UT_hash_handle hh;
 };
 struct rates; /* rate.c */
@@ -38,26 +42,35 @@ struct limit {
 	struct rates *rates;
 	struct payer *payers;
 	uint64_t trap_ns, round_ns;
-	bool reading; /* CPU times are on their way */
+	bool reading; /* the os worker is reading CPU times */
 	struct problem_list refused, estimated;
 };
 
 #define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
-/* NULL: not known (get: not selected either, or there are too many: counted). */
+/*
+ * Returns NULL if the cgroup has no payer. limit_payer_get() makes one and returns NULL if the
+ * cgroup is not selected, or if there are too many, which is counted.
+ */
 struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id);
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id);
 double limit_percent(const struct payer *p);
-/* memory.c: what it used in a round. */
+/* memory.c: the caller passes what the container used in a round. */
 void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns,
 			   uint64_t cpu_ns);
-/* A hit, and a walk where it is taken; which part of them is, the kernel has told, or it is the first time. */
+/*
+ * The cost of a hit, with a stack's walk where the hit is taken. The kernel has counted which part
+ * of the hits is taken; before the first count, all are.
+ */
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p);
-/* tell.c: as limit_estimate(). */
+/* tell.c: see limit_estimate(). */
 struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, enum event e);
-/* The same: changes with the targets of a container; what was refused is then asked for anew. */
+/*
+ * tell.c: a hash that changes with the targets of a container. When it changes, a refused event is
+ * tried again.
+ */
 uint64_t limit_asked(const struct limit *o, const struct payer *p);
-/* The same: what is held back or estimated, to the targets. */
+/* tell.c: reports to the targets which events are refused or are estimates. */
 void limit_tell(struct limit *o);
 /* rate.c */
 struct rates *limit_rates_new(const struct limit_config *c);

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See overhead.h. Events of memory: steady, in spans or not at all, by what trials, spans and rounds say that they cost. */
+/*
+ * Decides for each container whether its memory events are attached steadily, in spans or not at
+ * all, from the cost of its trials, spans and rounds. rules.c has the rules, overhead.c the
+ * accounts. It attaches nothing. Loop thread.
+ */
 #include "node/limit/internal.h"
 
 #include <math.h>
 
 #define LATELY_NS     (10 * NSEC_PER_SEC)
 #define RETRY_NS      (600 * NSEC_PER_SEC)
-#define TRY_AGAIN_NS  NSEC_PER_SEC	   /* a trial that could not be */
-#define STALL_NS      (20 * NSEC_PER_MSEC) /* of mem-inuse, which has no maxStall */
-#define SPANS_WEIGHT  0.8		   /* of the cost so far, when a span has ended */
-#define SETTLED_SPANS 3			   /* before that, what is steady is not believed, */
-#define TRIALS	      3			   /* nor, before so many, that it is too much */
-#define IDLE_CPU_NS   NSEC_PER_MSEC	   /* a first span with less says nothing, */
-#define IDLE_SPANS    4			   /* if there are not so many of them */
+#define TRY_AGAIN_NS  NSEC_PER_SEC	   /* until the next trial, if a trial could not be made */
+#define STALL_NS      (20 * NSEC_PER_MSEC) /* for mem-inuse, which has no maxStall */
+#define SPANS_WEIGHT  0.8		   /* weight of the cost so far, when a span has ended */
+#define SETTLED_SPANS 3			   /* spans that are needed before `steady` is allowed */
+#define TRIALS	      3			   /* trials that are needed before the event is refused */
+#define IDLE_CPU_NS   NSEC_PER_MSEC	   /* a first span with less CPU time does not count */
+#define IDLE_SPANS    4			   /* but only for so many spans */
 
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p)
 {
@@ -42,7 +46,7 @@ static bool may_retry(const struct limit *o, const struct payer *p, const struct
 	return now_mono_ns() >= a->retry_ns || limit_asked(o, p) != a->asked;
 }
 
-/* What it is, from now on. */
+/* Sets the mode from now on. */
 static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_mode mode)
 {
 	struct account *a = &p->of[e];
@@ -86,7 +90,9 @@ static void decide(struct limit *o, struct payer *p, enum event e, const struct 
 	set_mode(o, p, e, mode);
 }
 
-/* By all trials together: a refusal lasts, and one of them may have met what happens rarely. */
+/*
+ * Decides by all trials together: a refusal lasts long, and one trial may have met a rare moment.
+ */
 static void decide_trial(struct limit *o, struct payer *p, enum event e, const struct traps *t)
 {
 	struct account *a = &p->of[e];
@@ -109,7 +115,7 @@ enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 	l = trap_limit(o, p);
 	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
-	/* Who can pay for both pays less for one. */
+	/* A container that can pay for both events can pay for one. */
 	if (!a->tried && e == EVENT_MEM_ALLOC && inuse->tried && inuse->mode == LIMIT_STEADY)
 		set_mode(o, p, e, LIMIT_STEADY);
 	if (!a->tried) {
@@ -140,7 +146,7 @@ static void spent_alloc(struct limit *o, struct payer *p, const struct limit_spe
 	decide(o, p, EVENT_MEM_ALLOC, &cost);
 }
 
-/* It slept, or others had the CPU. */
+/* The process slept, or other processes had the CPU. */
 static bool was_idle(struct payer *p, unsigned event_mask, const struct limit_spent *x)
 {
 	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
@@ -168,7 +174,9 @@ void limit_spent(struct limit *o, uint64_t cgroup_id, unsigned event_mask,
 		spent_alloc(o, p, x, &t);
 	else if (event_mask == MEMORY_EVENTS && inuse->mode == LIMIT_STEADY)
 		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_STEADY);
-	/* else: both are tried again, or too much, and mem-alloc alone is tried next */
+	/*
+	 * Otherwise both are tried again, or both cost too much and mem-alloc alone is tried next.
+	 */
 	limit_tell(o);
 }
 
@@ -194,7 +202,7 @@ void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns, u
 	if (limit_load(&recent, l.trap_ns) < limit_load(&p->lately, l.trap_ns))
 		recent = p->lately;
 	if (is_steady(inuse)) {
-		/* What entries alone cost is to be found out. */
+		/* Without mem-inuse, only entries are probed, and their cost is not known yet. */
 		if (is_steady(alloc))
 			*alloc = (struct account){.last = alloc->last};
 		decide(o, p, EVENT_MEM_INUSE, &recent);

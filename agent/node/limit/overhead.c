@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The books of off-cpu and memory: what each cgroup was hit with, and the CPU time that it used, which is read on the os
- * worker in rounds. rules.c says what follows; memory.c draws it for the events of memory.
+ * Keeps the accounts of off-cpu and memory: the hits of each cgroup and the CPU time that it used,
+ * which the os worker reads in rounds. It owns the payers. rules.c decides what follows from the
+ * accounts, and memory.c applies it to the memory events. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -13,7 +14,7 @@
 
 /* ---- payers ---- */
 
-/* Counters fall when the programs were loaded anew. */
+/* Counters begin anew when the programs are loaded anew. */
 static uint64_t since(uint64_t last, uint64_t now)
 {
 	return now >= last ? now - last : now;
@@ -27,7 +28,7 @@ struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id)
 	return p;
 }
 
-/* NULL: it is not selected (any more). */
+/* Returns NULL if the cgroup is not selected (any more). */
 static struct owner *owner_now(const struct limit *o, uint64_t cgroup_id)
 {
 	uint64_t until_ns;
@@ -66,7 +67,10 @@ static void forget(struct limit *o, struct payer *p)
 	free(p);
 }
 
-/* Off-cpu and memory go halves, where there is a limit; the two events of memory share their traps. */
+/*
+ * If there is a limit, off-cpu gets one half of it and memory the other. The two memory events
+ * share their traps.
+ */
 double limit_percent(const struct payer *p)
 {
 	double percent = p->owner->overhead_percent;
@@ -81,7 +85,7 @@ double limit_percent(const struct payer *p)
 
 /* ---- off-cpu ---- */
 
-/* Cgroups within a container: the filter knows the container. */
+/* Cgroups in one container share their shares: the filter knows only the container. */
 static bool keep(struct limit *o, const struct payer *p)
 {
 	struct off_shares least = p->off;
@@ -134,7 +138,9 @@ static void read_run(struct task *task)
 			proc_cgroup_cpu_read(h, r->items[i].cgroup_id, &r->items[i].cpu) == 0;
 }
 
-/* What it used since the last round; not known: as if one CPU all the time. */
+/*
+ * The CPU time that it used since the last round. If it is not known: that of one CPU all the time.
+ */
 static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t elapsed_ns)
 {
 	uint64_t before_ns = p->cpu_ns;
@@ -180,7 +186,7 @@ static void read_done(struct task *task)
 		limit_tell(o);
 }
 
-/* Its share goes with it: of a container that others are in, of one that is selected again. */
+/* Its share goes with it, because its container may have other cgroups or be selected again. */
 static void let_go(struct limit *o, struct payer *p)
 {
 	if (p->off.note != UINT32_MAX || p->off.keep != UINT32_MAX) {
@@ -190,7 +196,10 @@ static void let_go(struct limit *o, struct payer *p)
 	forget(o, p);
 }
 
-/* Whose container has ended or is not selected any more is forgotten, and what is not asked for of the others. */
+/*
+ * Forgets a container that has ended or is not selected any more, and of the others the events that
+ * no target asks for any more.
+ */
 static void refresh_owners(struct limit *o)
 {
 	struct payer *p, *next;
@@ -284,7 +293,7 @@ struct estimate limit_estimate(const struct limit *o, uint64_t cgroup_id, enum e
 	return p ? limit_estimate_of(o, p, e) : (struct estimate){0};
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 struct limit *limit_new(const struct limit_config *c)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limits.overheadPercent. A container that uses one CPU for a second is sampled
- * `hz` times in it, so what sampling adds to it is hz * (cost of a sample),
- * whatever it uses. The cost is measured where the kernel's BPF statistics are
- * on: run time of on-cpu's programs over the samples that came of it (what others'
- * ticks cost is counted in: too much rather than too little), plus the interrupt.
- * overhead.c has the other events.
+ * limits.overheadPercent for on-cpu. A container that uses one CPU for a second is sampled `hz`
+ * times in it, so sampling adds hz * (cost of a sample), whatever the container uses. If the
+ * kernel's BPF statistics are on, the agent measures the cost: the run time of on-cpu's programs
+ * divided by the number of samples, plus the interrupt. The run time includes ticks of containers
+ * that are not selected, so the cost is too high rather than too low. This file owns the lowered
+ * rates. overhead.c has the other events. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -14,16 +14,16 @@
 #include <uthash.h>
 
 #define ROUND_NS	 (10 * NSEC_PER_SEC)
-#define INTERRUPT_NS	 2000  /* timer interrupt around the program, estimate */
-#define UNMEASURED_NS	 20000 /* 4 us of a warm program, five times that from cold caches */
+#define INTERRUPT_NS	 2000  /* timer interrupt around the program, estimated */
+#define UNMEASURED_NS	 20000 /* 4 us of a warm program, and five times that with cold caches */
 #define MIN_SAMPLES	 50    /* fewer say nothing about the mean */
-#define RESTORE_FRACTION 0.8   /* back up only when it is well inside */
+#define RESTORE_FRACTION 0.8   /* the rate rises again only if it is well below the limit */
 
 struct lowered {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz, asked_hz;
 	double percent;
-	char *text; /* of these and why */
+	char *text; /* the values above and the reason, in words */
 	bool seen;
 	UT_hash_handle hh;
 };
@@ -31,7 +31,7 @@ struct rates {
 	const struct limit_config *config;
 	struct lowered *lowered;
 	struct problem_list told;
-	uint64_t ticks_ns, n_samples; /* as the round began; since then */
+	uint64_t ticks_ns, n_samples; /* when the round began; since then */
 	uint64_t cost_ns;	      /* of a sample, as last measured; 0: never */
 	uint64_t round_ns;
 };
@@ -71,10 +71,10 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns)
 	return hz < 1 ? 1 : hz > 1e6 ? 1000000 : (unsigned)hz;
 }
 
-/* Who sleeps for a while is sampled as before, when it wakes up. */
+/* A container that sleeps for a while is sampled at the same rate when it wakes up. */
 static void measure(struct rates *l, uint64_t ticks_ns)
 {
-	/* Counters fall when the programs were loaded anew. */
+	/* Counters begin anew when the programs are loaded anew. */
 	if (ticks_ns > l->ticks_ns && l->n_samples >= MIN_SAMPLES)
 		l->cost_ns = (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
 	l->ticks_ns = ticks_ns;
@@ -118,7 +118,10 @@ static void tell(struct rates *l)
 	report_problems_tell(&l->told, &now, l->config->report, REASON_RATE_LOWERED);
 }
 
-/* As its targets ask now; what a sample costs changes each time, and is not told each time. */
+/*
+ * Follows what the targets ask for now. The cost of a sample changes each time, but the text does
+ * not.
+ */
 static void hold(const struct rates *l, struct lowered *t, const struct plan_container *c,
 		 unsigned hz)
 {

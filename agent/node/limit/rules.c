@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See rules.h. */
+/* The rules of the limit, as functions without clock and I/O: see rules.h. Any thread. */
 #include "node/limit/rules.h"
 
 #include <math.h>
@@ -7,20 +7,24 @@
 /* ---- off-cpu ---- */
 
 /*
- * What a wait of a selected thread costs more than one of any other thread: each (offcpu_bench: 11, in a storm of
- * 300,000 a second with the caches that it leaves some 40),
+ * The additional cost of a wait of a selected thread over one of any other thread: for each wait
+ * (offcpu_bench: 11 ns; in a storm of 300,000 waits a second, which leaves the caches cold, some
+ * 40).
  */
 #define PASSED_NS 40
-#define NOTED_NS  350 /* and where it is noted: at the switch, when it is woken, and when it runs */
+/* for a wait that is noted: at the switch, at the wakeup, and when the thread runs */
+#define NOTED_NS 350
 /*
- * What may go into noting, where that is less than all: waits that last count by what is noted, short ones by what is
- * kept, whose stacks cost ten times as much.
+ * The part of the budget that may go into noting, if not all waits can be noted. For long waits the
+ * number of noted ones matters. For short waits the number of kept ones matters, and their stacks
+ * cost ten times as much.
  */
-#define NOTE_PART    0.5
-#define NOTE_MIN     (1.0 / 32)	  /* 10 ns a wait; fewer, and one that lasts stands for too many */
+#define NOTE_PART 0.5
+/* 10 ns a wait; with less, one long wait would stand for too many */
+#define NOTE_MIN     (1.0 / 32)
 #define KEEP_MIN     (1.0 / 1024) /* 3 ns a wait */
-#define SHARE_RAISE  2.0	  /* at most so many times as much, a round */
-#define SHARE_INSIDE 1.2	  /* raised only where there is so much room */
+#define SHARE_RAISE  2.0	  /* a share grows at most by this factor in a round */
+#define SHARE_INSIDE 1.2	  /* a share grows only if this much would fit */
 #define MIN_SWITCHES 100	  /* fewer say nothing */
 
 static double to_share(uint32_t x)
@@ -33,7 +37,7 @@ static uint32_t from_share(double share, double least)
 	return share >= 1 ? UINT32_MAX : (uint32_t)(fmax(share, least) * 4294967296.0 - 1);
 }
 
-/* Falls at once, rises by steps. */
+/* A share falls at once and rises in steps. */
 static double next_share(double share, double fits)
 {
 	if (fits < share)
@@ -48,14 +52,14 @@ struct off_shares limit_off_shares(struct off_shares now, const struct switches 
 	double hits = (double)s->hits, note = to_share(now.note), keep = to_share(now.keep);
 	double budget_ns = fmax(percent / 100 * (double)s->cpu_ns - hits * PASSED_NS, 0);
 
-	if (percent >= 100) /* who allows all of it has no limit */
+	if (percent >= 100) /* 100 % is no limit */
 		return OFF_SHARES_ALL;
 	if (s->hits < MIN_SWITCHES)
 		return OFF_SHARES(from_share(note * SHARE_RAISE, NOTE_MIN),
 				  from_share(keep * SHARE_RAISE, KEEP_MIN));
 	note = next_share(note, NOTE_PART * budget_ns / (hits * NOTED_NS));
 	note = fmin(fmax(note, NOTE_MIN), 1);
-	/* Not all that are kept have a walk: the previous stack may be the same. */
+	/* Not every kept wait has a walk: the stack may be the same as the previous one. */
 	keep = next_share(keep,
 			  fmax(budget_ns - hits * note * NOTED_NS, 0) / (hits * LIMIT_WALK_NS));
 	return OFF_SHARES(from_share(note, NOTE_MIN), from_share(fmin(keep, note), KEEP_MIN));
@@ -63,7 +67,7 @@ struct off_shares limit_off_shares(struct off_shares now, const struct switches 
 
 /* ---- memory ---- */
 
-#define TICK_NS	      4e6 /* less CPU time than this is not told apart from it */
+#define TICK_NS	      4e6 /* less CPU time cannot be distinguished from none */
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
 #define SPAN_MAX_NS   NSEC_PER_SEC
@@ -71,7 +75,9 @@ struct off_shares limit_off_shares(struct off_shares now, const struct switches 
 #define DUTY_MIN      0.0005
 #define LOAD_MAX      0.75
 #define STEADY_INSIDE 0.7
-/* A span that is cut for what happens in it is not as unbiased as one that was meant so. */
+/*
+ * A span that is cut short because of its hits is more biased than one that was planned so short.
+ */
 #define STALL_INSIDE   0.7
 #define EXCEEDED_TIMES 2.0
 
@@ -94,7 +100,7 @@ struct limit_span limit_trial(const struct trap_limit *l)
 
 static double span_of(const struct traps *t, const struct trap_limit *l)
 {
-	/* Of all threads together: one of them waits for less. */
+	/* All threads together: one thread waits for less. */
 	double stall = t->hits * (double)l->trap_ns / fmax(t->attached_ns, 1);
 
 	return stall > 0 ? fmin(STALL_INSIDE * (double)l->max_stall_ns / stall, SPAN_MAX_NS)
@@ -118,7 +124,7 @@ enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct tra
 {
 	double limit = l->percent / 100, load = limit_load(t, l->trap_ns);
 	double span_ns = span_of(t, l), duty = limit / load;
-	/* Who allows all of it has no limit. */
+	/* 100 % is no limit. */
 	double inside = now == LIMIT_STEADY || limit >= 1 ? 1 : STEADY_INSIDE;
 	enum refusal why;
 
@@ -146,7 +152,7 @@ bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 	       limit_load(lately, l->trap_ns) > limit;
 }
 
-/* Until its probes are gone it is stalled some more. */
+/* The process is stalled further until its probes are detached. */
 #define STALL_NOTICED 0.5
 
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
@@ -154,7 +160,7 @@ bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double c
 {
 	double allowed = EXCEEDED_TIMES * l->percent / 100 * fmax(cpus, 1) * (double)elapsed_ns;
 
-	if (l->percent >= 100) /* who allows all of it has no limit */
+	if (l->percent >= 100) /* 100 % is no limit */
 		return false;
 	*stall_ns = fmax(*stall_ns + (double)hits * (double)l->trap_ns - allowed, 0);
 	return *stall_ns > STALL_NOTICED * (double)l->max_stall_ns;
@@ -171,15 +177,16 @@ struct limit_span limit_after_stall(const struct trap_limit *l)
 
 /* ---- estimates ---- */
 
-#define SPANS_WEIGHT   0.95	  /* of what was, when the next span is added, */
-#define SHARE_WEIGHT   0.5	  /* of what changes with each */
-#define WAIT_VARIANCE  (1.0 / 12) /* of the time from one to the next, 0.5 to 1.5 of its mean */
-#define TRAP_UNCERTAIN 0.3	  /* a hit costs that much more where caches are cold */
+#define SPANS_WEIGHT 0.95 /* of the sums so far, when the next span is added */
+#define SHARE_WEIGHT 0.5  /* the same for the rest, which changes with each span */
+/* of the time from one span to the next, which is 0.5 to 1.5 times its mean */
+#define WAIT_VARIANCE  (1.0 / 12)
+#define TRAP_UNCERTAIN 0.3 /* a hit costs so much more if caches are cold */
 #define MAX_ERROR_PPM  4000000000.0
 
 static double work(double cpu_ns, double traps_ns)
 {
-	/* However slow: it was seen to allocate. */
+	/* However slow the process is, it was seen to allocate. */
 	return fmax(cpu_ns - traps_ns, cpu_ns * (1 - LOAD_MAX) / 2);
 }
 
@@ -198,7 +205,10 @@ void limit_span_add(struct spans *s, const struct limit_spent *x, uint64_t trap_
 	add(&s->n, 1, SPANS_WEIGHT);
 	add(&s->sum, hits, SPANS_WEIGHT);
 	add(&s->square, hits * hits, SPANS_WEIGHT);
-	/* What a process did before its first span is not known: that span says nothing about the share. */
+	/*
+	 * The work of a process before its first span is not known, so that span says nothing about
+	 * the share.
+	 */
 	if (x->first)
 		return;
 	add(&s->work_ns, own_ns * times, SPANS_WEIGHT);
@@ -223,12 +233,14 @@ static double share_of(const struct spans *s, double duty)
 	if (s->hits <= 0 || s->all_work_ns <= 0)
 		return fmin(duty, 1);
 	slowed = s->traps_ns > 0 ? fmin(fmax(missing_ns / s->traps_ns, 0), 1) : 0;
-	/* Spans met more or less of its work than there is on average. */
+	/* Spans met more or less of the process's work than they would on average. */
 	rest = s->all_work_ns / fmax(s->work_ns + slowed * s->traps_ns, 1);
 	return fmin(s->hits / ((s->stand_for + slowed * s->slowed) * rest), 1);
 }
 
-/* Of a sum over n spans, relative to it: they differ, and there could have been more or fewer of them. */
+/*
+ * The error of a sum over n spans, relative to the sum: the spans differ, and their number varies.
+ */
 static double spans_error(const struct spans *s, unsigned n)
 {
 	double mean = s->n > 0 ? s->sum / s->n : 0, variance;
@@ -248,7 +260,7 @@ struct estimate limit_span_estimate(const struct spans *s, const struct planned_
 		.ppm = (uint32_t)fmax(share * 1e6, 1),
 		.error_ppm = limit_errors_ppm(
 			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
-			/* All have it in common, and a window adds up squares. */
+			/* All spans have this error in common, and a window adds squares. */
 			error_ppm(TRAP_UNCERTAIN * load / (1 - load) * sqrt(fmax(p->a_window, 1)))),
 	};
 }

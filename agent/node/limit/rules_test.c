@@ -44,7 +44,10 @@ static void few_switches_are_all_kept(void **state)
 	assert_true(is_all(settle(few, 1000000, NSEC_PER_SEC, 100))); /* no limit */
 }
 
-/* Switches in a second of CPU, percent, whether all are noted: what they cost altogether is the limit. */
+/*
+ * Switches in a second of CPU, percent, and whether all are noted: their cost together is the
+ * limit.
+ */
 static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 {
 	static const struct {
@@ -220,7 +223,10 @@ static double random_unit(void)
 	return (double)(random_state >> 11) / 0x1p53;
 }
 
-/* What it does at a moment of its own: which share of a CPU it wants, how often it allocates in a ns of its work. */
+/*
+ * What the process does at a moment: the share of a CPU that it wants, and how often it allocates
+ * in a ns of its work.
+ */
 struct act {
 	double cpus, each_ns;
 };
@@ -274,7 +280,10 @@ struct running {
 	double at_ns, cpu_ns, allocated;
 };
 
-/* One step; attached: each allocation costs a trap, and where no CPU is left for them it does less. */
+/*
+ * One step. While probes are attached, each allocation costs a trap, and without spare CPU the
+ * process does less work.
+ */
 static double step(struct running *r, bool attached)
 {
 	struct act a = r->m->act(r->at_ns);

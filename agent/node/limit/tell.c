@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overhead and targets: what they ask for, and what is held back or an estimate, in words, for their conditions. */
+/*
+ * What targets ask of memory and off-cpu, and the words in their conditions for events that are
+ * refused (OverBudget) or estimates (Estimated). Loop thread.
+ */
 #include "node/limit/internal.h"
 
 #include <stdlib.h>
 
-#define TOLD_AGAIN 1.5 /* a share is told anew when it has changed by so much */
+#define TOLD_AGAIN 1.5 /* a share is reported again when it has changed by this factor */
 
 /* ---- what is asked for ---- */
 
@@ -52,7 +55,7 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 	return x;
 }
 
-/* ---- what is told ---- */
+/* ---- what is reported ---- */
 
 static const char *refusal_text(enum refusal why)
 {
@@ -83,7 +86,7 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 			 limit_percent(p), refusal_text(a->why));
 }
 
-/* Of which share; 0: not an estimate that its user should know of. */
+/* The share that the values come from; 0: no estimate that the user should know of. */
 static uint32_t share_of(const struct limit *o, struct payer *p, enum event e)
 {
 	struct account *a = &p->of[e];
