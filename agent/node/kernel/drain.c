@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains: a full one every second of wall time, so that a window gets what
- * belongs to it, and a quick one when the kernel tells of a new process or cgroup.
+ * Drains, which fetch what the programs in the kernel recorded. There is a full one every second of
+ * wall time, so that a window gets the samples of its own time, and a quick one when the kernel
+ * reports a new process or cgroup. It owns no samples: kernel_ops.drained takes the drain. Loop
+ * thread, but for what runs on the os worker.
  */
 #include "node/kernel/internal.h"
 
@@ -19,7 +21,7 @@ struct draining {
 	struct probes_stats stats;
 	struct probe_usage *usage;
 	size_t n_usage;
-	uint64_t trap_ns; /* 0: not asked */
+	uint64_t trap_ns; /* 0: not asked for */
 	int result, stats_result;
 };
 
@@ -61,7 +63,10 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 
 		proc_containers_cgroup(k->config.containers, c->id, c->parent_id, c->path,
 				       c->removed, now_boot_ns());
-		/* A filter that is on its way does not know of it and leaves it alone, wanted or not. */
+		/*
+		 * A filter change that is under way was made without this cgroup, and leaves it
+		 * selected.
+		 */
 		k->filter_stale |= c->armed && !c->removed;
 	}
 }
@@ -87,7 +92,8 @@ static void drain_done(struct task *t)
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		k->drain_number = d->drain->number;
-		k->filter_stale |= d->drain->tried_again; /* with it what works is told */
+		/* a new filter change reports what works now */
+		k->filter_stale |= d->drain->tried_again;
 		k->config.ops->drained(k->config.ops_arg, d->drain, d->full);
 	}
 	if (k->config.work->closing)
@@ -109,7 +115,10 @@ static bool wants_memory(const struct kernel *kernel)
 	return false;
 }
 
-/* Who was forked and has not exec'd has no sample to tell of it until it is probed. */
+/*
+ * A process that was forked and has not called exec has no sample that would report it until it is
+ * probed. So this asks the kernel to announce all selected processes from time to time.
+ */
 static void find_processes(struct kernel *k, struct draining *d)
 {
 	d->traps = d->full && wants_memory(k);
@@ -139,12 +148,15 @@ static void wake_late(void *arg)
 	if (k->state != ON)
 		return;
 	if (k->drain_busy)
-		kernel_watch_wake(k); /* that drain may be past the ring already */
+		kernel_watch_wake(k); /* the drain under way may have read the ring already */
 	else
 		kernel_drain(k, false);
 }
 
-/* Readable until the ring is empty: not watched again before a drain has been there. */
+/*
+ * The descriptor stays readable until the ring is empty, so it is not watched again before a drain
+ * has run.
+ */
 static void on_wake(int fd, void *arg)
 {
 	struct kernel *k = arg;

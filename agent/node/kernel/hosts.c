@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host processes whose name matches an event's regular expression (podflame local): a
- * look at /proc every second, less often where that would cost more than one
- * per cent of a CPU. A process belongs to it from the look that found it.
+ * Host processes whose name matches the regular expression of an event (podflame local). The os
+ * worker searches /proc every second, or less often if that would cost more than one per cent of a
+ * CPU. A process counts from the look that found it. This file owns the list of these processes.
+ * Loop thread, but for the look.
  */
 #include "lib/base/regexp.h"
 #include "node/kernel/internal.h"
@@ -24,15 +25,15 @@
 
 struct hosts {
 	struct kernel *kernel;
-	unsigned event_mask; /* which have a regex */
+	unsigned event_mask; /* the events that have a regular expression */
 	struct regexp *regex[_EVENT_MAX];
-	bool told; /* of one that takes too many steps; any thread */
+	bool told; /* that an expression takes too many steps was reported; any thread */
 	struct timer timer;
 	struct host_list *list;
-	/* os worker only: what the kernel holds */
+	/* os worker only: the list that the kernel holds */
 	struct listed_process *listed;
 	size_t n_listed;
-	/* those alive that were beyond the limit once; by compare_hosts */
+	/* living processes that were beyond the limit once; sorted by compare_hosts */
 	struct host_process *counted;
 	size_t n_counted;
 };
@@ -42,7 +43,7 @@ struct look {
 	struct hosts *hosts;
 	struct listed_process *found;
 	size_t n, cap;
-	struct host_process *counted; /* no more than /proc has directories */
+	struct host_process *counted; /* at most as many as /proc has directories */
 	size_t n_counted, cap_counted;
 	uint64_t cost_ns;
 	int error;
@@ -126,7 +127,7 @@ static void list_add(struct host_list *l, const struct host_process *p)
 	l->items[l->n++] = *p;
 }
 
-/* Found ones, and those that ended lately: their last samples are on the way. */
+/* The processes that were found, and those that ended lately, whose last samples may still come. */
 static struct host_list *list_make(const struct look *k, const struct host_list *old)
 {
 	struct host_list *l = xcalloc(1, sizeof(*l));
@@ -154,7 +155,7 @@ static struct host_list *list_make(const struct look *k, const struct host_list 
 
 /* ---- the look: os worker ---- */
 
-/* Each look finds those again that have no place: they are counted once. */
+/* A process beyond the limit is found again by each look, but counted only once. */
 static void count_beyond(struct look *k, uint32_t tgid, uint64_t start_boottime_ns)
 {
 	const struct host_process p = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
@@ -250,7 +251,7 @@ static void look_run(struct task *t)
 		k->error = kernel_list(h->kernel, k->found, k->n);
 		free(h->listed);
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
-		h->n_listed = k->error ? SIZE_MAX : k->n; /* again next time */
+		h->n_listed = k->error ? SIZE_MAX : k->n; /* so the next look sets the list again */
 	}
 	k->cost_ns = thread_cpu_ns() - start_ns;
 }
@@ -287,7 +288,7 @@ static void look(void *arg)
 	work_post(h->kernel->config.work, h->kernel->config.work->os, &k->task, 0);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static int add_event(struct hosts *h, enum event e, const char *regex, struct field_error *reterr)
 {

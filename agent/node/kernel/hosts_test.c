@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More host processes of a wanted name than are profiled: who is beyond the limit is counted once, and has a place that gets free. */
+/*
+ * More host processes of a wanted name than the agent profiles: a process beyond the limit is
+ * counted once, and gets a place when one becomes free.
+ */
 #include "node/kernel/internal.h"
 
 #include <dirent.h>

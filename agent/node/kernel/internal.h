@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of kernel share. */
+/*
+ * Declarations that the files of kernel/ share and that other modules do not use. Loop thread,
+ * unless a comment says otherwise.
+ */
 #pragma once
 
 #include "node/kernel/kernel.h"
@@ -11,13 +14,14 @@ enum state { OFF, LOADING, ON, UNLOADING };
 
 struct kernel {
 	struct kernel_config config;
-	struct hosts *hosts; /* NULL: none are asked for */
+	struct hosts *hosts; /* NULL: the configuration asks for none */
 	bool started;
-	char symbols_problem[160]; /* why kernel functions have no names; "" */
-	struct probes *probes;		   /* os worker's, from load to unload */
-	struct unwind *unwind;		   /* the same's; NULL: no tables here */
+	char symbols_problem[160]; /* why kernel functions have no names; "": they have */
+	struct probes *probes;		   /* for the os worker, from load to unload */
+	struct unwind *unwind;		   /* the same; NULL: no tables on this machine */
 	enum state state;
-	uint64_t drain_number;			     /* whose cgroups procs has; 0: none yet */
+	/* the containers know the cgroups of drains up to this one; 0: of none */
+	uint64_t drain_number;
 	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
 	bool blind; /* cgroup events do not work */
@@ -25,23 +29,24 @@ struct kernel {
 	int wake_fd;
 	struct timer tick, wake_timer, scan_timer;
 	char last_error[512];
-	char load_error[512]; /* "": loaded the last time */
-	bool load_refused;    /* and not because there was no room for a moment */
+	char load_error[512]; /* of the last try; "": it worked */
+	/* the kernel refused the programs, and not because it lacked memory for a moment */
+	bool load_refused;
 	char tables_problem[128];
 };
 
-/* What worked, copied on the os worker: probes may change it there. */
+/* What works and what does not, copied on the os worker, because probes may change it there. */
 struct support_copy {
 	struct support items[MAX_SUPPORT];
 	char reasons[MAX_SUPPORT][256];
 	size_t n;
 };
 
-/* kernel.c: to all targets that select somebody; message "": no more */
+/* kernel.c: reports to all targets that select a pod; message "": the problem is over. */
 void kernel_tell_targets(struct kernel *k, enum reason reason, const char *message);
-/* kernel.c; each text once, until another comes */
+/* kernel.c: logs a problem; a text that is the same as the last one only once. */
 void kernel_complain(struct kernel *k, const char *what, const char *why);
-/* os worker: every selected process is told of by the next quick drain. */
+/* os worker: makes the next quick drain report every selected process. */
 void kernel_announce(struct kernel *k);
 
 /* load.c */
@@ -54,8 +59,10 @@ void kernel_unload(struct kernel *k);
 void kernel_watch_wake(struct kernel *k);
 void kernel_drain(struct kernel *k, bool full);
 
-/* hosts.c: *ret NULL: the configuration asks for none. */
+/* hosts.c: *ret NULL: the configuration asks for no host processes. */
 int kernel_hosts_new(struct kernel *k, struct hosts **ret, struct field_error *reterr);
 struct hosts *kernel_hosts_free(struct hosts *h);
-/* os worker: the list of host processes that the kernel is to have; -EAGAIN while nothing is loaded. */
+/*
+ * os worker: sets the list of host processes in the kernel; -EAGAIN as long as nothing is loaded.
+ */
 int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);

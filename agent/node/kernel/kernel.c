@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When programs are loaded and unloaded, the filter, which follows the plan, and the scan for cgroups.
+ * Decides when programs are loaded and unloaded, keeps the filter in the kernel equal to the plan,
+ * and scans for cgroups. It owns struct kernel. load.c loads, drain.c drains. Loop thread, but for
+ * what runs on the os worker.
  */
 #include "node/kernel/internal.h"
 
 #include <stdlib.h>
 
 #define SCAN_NS	      (30 * NSEC_PER_SEC)
-#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* the kernel does not tell of new cgroups */
+#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* if the kernel does not report new cgroups */
 #define SCAN_EARLY_NS (200 * NSEC_PER_MSEC)
 
 void kernel_complain(struct kernel *k, const char *what, const char *why)
@@ -42,8 +44,9 @@ static bool is_selected(const struct kernel *k)
 }
 
 /*
- * Loading takes a tenth of a second of CPU, on a busy node many times that: a job would have ended by then. So
- * programs are there as soon as a target could select a pod, idle. The built-in target always could.
+ * Loading takes a tenth of a second of CPU, and many times that on a busy node. A short job would
+ * have ended by then. So the agent loads the programs, idle, as soon as a target could select a
+ * pod. The built-in target always could.
  */
 static bool is_wanted(const struct kernel *k)
 {
@@ -106,7 +109,10 @@ struct push {
 	int result;
 };
 
-/* Who runs in a cgroup that was just selected has tables before its first sample. No more than that. */
+/*
+ * A process in a cgroup that was just selected gets its tables before its first sample. If this
+ * fails, it only gets them later.
+ */
 void kernel_announce(struct kernel *k)
 {
 	if (probes_announce(k->probes) < 0)
@@ -117,7 +123,10 @@ static void push_run(struct task *t)
 {
 	struct push *p = (struct push *)t;
 
-	/* It may have drained since: such cgroups are not missing from what is wanted. */
+	/*
+	 * The os worker may have drained since the filter was made. Cgroups of those drains stay
+	 * selected although the filter does not have them.
+	 */
 	probes_knows(p->kernel->probes, p->drain_number);
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
 	if (p->result == 0)
@@ -269,7 +278,7 @@ void kernel_sync(struct kernel *k)
 	scan(k);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr)
 {
@@ -301,7 +310,9 @@ void kernel_close(struct kernel *k)
 		return;
 	kernel_drain(k, true);
 	k->unwind = unwind_free(k->unwind);
-	/* Else a thread is stuck in there: this ends with the process. */
+	/*
+	 * If detach returns false, a thread is stuck in there, and the probes end with the agent.
+	 */
 	k->probes = k->config.ops->detach(k->config.ops_arg) ? probes_free(k->probes) : NULL;
 	k->state = OFF;
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs are loaded when there is a target, and unloaded, after a last drain, when there is none. */
+/*
+ * Loads the programs when there is a target, and unloads them, after a last drain, when there is
+ * none. It also reports which features of the kernel work. The calls to the kernel run on the os
+ * worker, all else on the loop thread.
+ */
 #include "node/kernel/internal.h"
 
 #include <stdlib.h>
@@ -58,7 +62,7 @@ struct load {
 	struct kernel *kernel;
 	struct field_error error;
 	struct support_copy support;
-	struct drain *drain; /* unload: the last one */
+	struct drain *drain; /* when unloading: the last one */
 	int result, tables_result;
 };
 
