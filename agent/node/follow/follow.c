@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unwind tables follow the processes that are seen: what is known of their files goes to the
- * kernel at once, the rest when it is parsed, and debug files are looked for after that. What has
- * no tables is told to the targets.
+ * Loads unwind tables for the processes that were seen. What is known of a process's files goes to
+ * the kernel at once, and the rest when it is parsed. After that, workers search for debug files.
+ * This file owns the followed processes, and reports to the targets which files have no tables.
+ * Loop thread, but for what runs on the os worker.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
 #define MAX_TRACKED  32768
-#define MAX_TRIES    4 /* for each file, should the cache forget what it has just learnt */
+#define MAX_TRIES    4 /* for each file, if the cache forgets what it has just learned */
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
 #define SWEEP_NS     (60 * NSEC_PER_SEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC)
@@ -45,7 +46,7 @@ static void set_run(struct task *t)
 	if (!u)
 		return;
 	s->loaded = true;
-	/* What it refused is counted there, and told by what is missing. */
+	/* What the kernel refused is counted there and reported as missing. */
 	(void)learn_apply(u, s->follow->config.files, s->m, s->runtimes, &s->out);
 	unwind_stats(u, &s->stats);
 }
@@ -64,7 +65,7 @@ static void show_stats(const struct unwind_stats *s)
 	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
 }
 
-/* A file in memory is another one when it was parsed anew. */
+/* A file in memory counts as another one when it was parsed anew. */
 static uint64_t hash_files(struct files *files, const struct mappings *m)
 {
 	uint64_t hash = 0;
@@ -80,7 +81,10 @@ static uint64_t hash_files(struct files *files, const struct mappings *m)
 	return hash;
 }
 
-/* Everything is in: its debug files may be looked for now. JIT code comes and goes, files seldom do. */
+/*
+ * All tables of the process are in the kernel, so debug files may be searched for. This happens
+ * again only if its files changed: JIT code changes often, files seldom do.
+ */
 static void settle(struct follow *f, struct tracked *t)
 {
 	uint64_t hash = hash_files(f->config.files, t->m);
@@ -126,11 +130,11 @@ static void set_done(struct task *task)
 		t->go = s->out.go;
 		if (s->loaded && t->m == s->m && !f->config.work->closing) {
 			follow_runtimes_look(t, s->m, s->out.runs);
-			t->runs.due |= s->out.n_unknown > 0; /* they may be known since */
+			t->runs.due |= s->out.n_unknown > 0; /* they may be known by now */
 		}
 	}
 	if (!t || !t->m || !s->loaded || f->config.work->closing)
-		; /* gone, or nothing to set it in */
+		; /* the process is gone, or no programs are loaded */
 	else if (t->again || t->m != s->m)
 		set_soon(f, t);
 	else if (s->out.n_unknown && ++t->n_tries < MAX_TRIES * (1 + t->m->n))
@@ -168,7 +172,10 @@ void follow_set(struct tracked *t, struct mappings *m)
 	set_soon(t->follow, t);
 }
 
-/* Several libraries of a process come one after the other: not each is worth a change. */
+/*
+ * Called when a file that a process waits for is parsed. Several libraries of a process come one
+ * after the other, and the kernel is not changed for each.
+ */
 static void parsed(struct process_id who, void *arg)
 {
 	struct follow *f = arg;
@@ -238,7 +245,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 		return;
 	t = track(f, process_id_of(m));
 	if ((int32_t)(m->exec_id - t->exec_id) < 0)
-		return; /* read before it became another program */
+		return; /* these were read before it became another program */
 	if (t->exec_id != m->exec_id) {
 		follow_runtimes_reset(t);
 		follow_java_reset(t);
@@ -263,7 +270,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		struct tracked *t = follow_find(f, id);
 
 		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
-		/* Its file had failed, and is tried once more. */
+		/* The file had failed and is tried once more. */
 		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
 			t->m = proc_mappings_ref(u[i].m);
 			t->n_waiting = t->n_tries = 0;
@@ -276,7 +283,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 struct leaving {
 	struct task task;
 	struct follow *follow;
-	struct process_id *ids; /* who has ended; out, of a sweep: who was gone */
+	struct process_id *ids; /* the processes that have ended; a sweep fills it */
 	size_t n, cap;
 	bool sweep;
 };
@@ -285,7 +292,8 @@ static bool lives(struct process_id id, void *arg)
 {
 	struct leaving *l = arg;
 
-	if (proc_check(id) != -ESRCH) /* else it is not known: without descriptors */
+	/* otherwise it may exist, for example if descriptors are short */
+	if (proc_check(id) != -ESRCH)
 		return true;
 	GROW(l->ids, l->n, l->cap);
 	l->ids[l->n++] = id;
@@ -342,9 +350,9 @@ void follow_exits(struct follow *f, const struct drain *d)
 		free(l);
 }
 
-/* ---- what is told ---- */
+/* ---- what is reported ---- */
 
-typedef const char *problem_of(const struct tracked *t); /* NULL: none */
+typedef const char *problem_of(const struct tracked *t); /* NULL: no problem */
 
 static void collect(struct follow *f, struct problem_list *now, problem_of *text)
 {
@@ -414,7 +422,7 @@ static void tell_memory(struct follow *f)
 	report_problems_tell(&f->not_probed, &now, f->config.report, REASON_MEMORY_NOT_SEEN);
 }
 
-/* Nothing went wrong: what is told is what its user cannot know. */
+/* Nothing went wrong. The targets get this text because their users cannot see it otherwise. */
 static void tell_parked(struct follow *f)
 {
 	static const struct problem what = {
@@ -472,7 +480,7 @@ void follow_tick(struct follow *f)
 	follow_heap_tick(f);
 	follow_queue_tick(f->files);
 	follow_queue_tick(f->debug);
-	/* a mailbox that was full, a queue that was full */
+	/* tries again what a full mailbox or a full queue refused */
 	HASH_ITER (hh, f->tracked, t, next) {
 		if (t->m && !t->setting && !t->n_waiting)
 			set_soon(f, t);
@@ -502,7 +510,7 @@ void follow_unloaded(struct follow *f)
 		forget(f, t);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 struct follow *follow_new(const struct follow_config *c)
 {

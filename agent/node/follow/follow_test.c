@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a process is set in the kernel, and when it is looked at for runtimes. Workers, files and queues are this test. */
+/*
+ * When a process is set in the kernel, and when the agent looks for its runtimes. The test stands
+ * in for workers, files and queues.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes of allocators follow the processes whose memory is asked for. Once a process's files are known it is looked
- * where it allocates (files worker: that reads its memory); then probes are attached (probes worker: that waits for
- * RCU) as the limit of its container allows: as long as it lives, or in short spans. Go programs with a heap profile
- * of their own are read instead. docs/memory.md.
+ * Decides which processes get probes of their allocators. Once a process's files are known, the
+ * files worker finds the places where it allocates, which reads its memory. Then the probes worker
+ * attaches probes, which waits for RCU. The limit of the container decides whether they stay as
+ * long as the process lives or for short spans. Go programs are not probed if they have a heap
+ * profile of their own: the agent reads that. heap_probes.c attaches and detaches. Loop thread, but
+ * for the work on workers. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
@@ -14,22 +16,22 @@
 
 #define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
-#define ATTACHED_MAX  1024 /* processes at once: each has a link a file */
-#define SPANS_MAX     8	   /* that wait for the worker: the rest are late, and weigh more */
+#define ATTACHED_MAX  1024 /* processes at once; each has a link per file */
+#define SPANS_MAX     8 /* spans that wait for the worker; the rest are late and have more weight */
 #define AGAIN_NS      (200 * NSEC_PER_MSEC)
 #define AGAIN_MAX     50
 #define LATER_NS      (60 * NSEC_PER_SEC)
 #define GO_READ_NS    (10 * NSEC_PER_SEC)
 
-/* ---- who wants it ---- */
+/* ---- which events are asked for ---- */
 
 struct wish {
-	unsigned event_mask; /* steady ones, and in spans */
+	unsigned event_mask; /* attached steadily, and in spans */
 	unsigned span_mask;
 	struct limit_span span;
 };
 
-/* Of the process's container, once that is sure; else NULL. */
+/* The owner of the process's container once that is sure; otherwise NULL. */
 static struct owner *owner_of(const struct tracked *t)
 {
 	uint64_t until_ns;
@@ -48,7 +50,7 @@ static unsigned asked_of(const struct tracked *t)
 	return mask;
 }
 
-/* Of what is asked: what it may cost. */
+/* Which of the events that are asked for the limit allows, and in what way. */
 static struct wish wish_of(const struct tracked *t, unsigned asked)
 {
 	struct wish w = {0};
@@ -69,13 +71,13 @@ static struct wish wish_of(const struct tracked *t, unsigned asked)
 	return w;
 }
 
-/* ---- looking where it allocates; the files worker ---- */
+/* ---- finding the places where a process allocates; on the files worker ---- */
 
 struct looking {
 	struct process_task process;
 	struct follow *follow;
 	struct process_id id;
-	struct mappings *m; /* NULL: they are read */
+	struct mappings *m; /* NULL: the job reads them */
 	uint32_t exec_id;
 	unsigned event_mask;
 	struct alloc_sites *sites;
@@ -107,17 +109,20 @@ void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, un
 				learn_sites_problem(s, event_mask, &t->allocs.refused_sites));
 }
 
-/* Nothing tells that it has come so far: it is not probed yet. Its mappings are read again, as if it had been seen. */
+/*
+ * A process that is not probed yet does not report that it has started its runtime. So its mappings
+ * are read again, as if a sample had come.
+ */
 static void look_again(void *arg)
 {
 	struct tracked *t = arg;
 	const struct follow_config *c = &t->follow->config;
 
-	t->allocs.looked_mask = 0; /* also where they cannot be read */
+	t->allocs.looked_mask = 0; /* also if they cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
-/* It maps its allocator within milliseconds, mostly. */
+/* Tries again later: a process usually maps its allocator within milliseconds. */
 static void later(struct tracked *t)
 {
 	bool soon = t->allocs.n_again++ < AGAIN_MAX;
@@ -146,8 +151,11 @@ static void take_sites(struct tracked *t, struct looking *l)
 	if (l->result < 0)
 		return;
 	if (l->sites->own_heap)
-		follow_unseen_forget(t); /* nothing is compared with that */
-	/* Mappings come and go, allocators seldom do: what is attached stays, and so does what is known to live. */
+		follow_unseen_forget(t); /* there is no comparison for these */
+	/*
+	 * Mappings change often, allocators seldom do. If they are the same, the probes stay, and
+	 * so does what is known to live.
+	 */
 	if (a->sites && learn_sites_equal(l->sites, l->m, a->sites, a->m)) {
 		learn_sites_take_over(a->sites, l->sites);
 		return;
@@ -183,14 +191,14 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	struct looking *l;
 
 	if (t->allocs.looking || t->allocs.reading_go) {
-		/* What is new may be so to that look: once more behind it. */
+		/* That look may miss what is new, so another one follows it. */
 		t->allocs.looked_mask = 0;
 		return;
 	}
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
-	l->m = m ? proc_mappings_ref(m) : NULL; /* are read again then */
+	l->m = m ? proc_mappings_ref(m) : NULL; /* the job reads them if NULL */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
 	l->process.tgid = (uint32_t)t->id.tgid;
@@ -199,11 +207,11 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	t->allocs.looking = true;
-	t->allocs.looked_mask = event_mask; /* not again for the same */
+	t->allocs.looked_mask = event_mask; /* no second look for the same events */
 	work_post_process(t->follow->config.work, &l->process, 4096);
 }
 
-/* Its files are known: all that it may need. */
+/* The process's files are known: looks for the places where it allocates, if that is asked for. */
 void follow_heap_look(struct tracked *t, struct mappings *m)
 {
 	unsigned mask = asked_of(t);
@@ -212,14 +220,14 @@ void follow_heap_look(struct tracked *t, struct mappings *m)
 		look(t, m, mask);
 }
 
-/* ---- Go's own profile; the files worker ---- */
+/* ---- Go's own profile; on the files worker ---- */
 
 struct go_reading {
 	struct process_task process;
 	struct follow *follow;
 	struct process_id id;
 	uint32_t exec_id;
-	struct alloc_sites *sites; /* lent: nobody looks or reads meanwhile */
+	struct alloc_sites *sites; /* lent: no other job uses them meanwhile */
 	unsigned event_mask;
 	struct drain *drain;
 	int result;
@@ -246,7 +254,7 @@ static void go_done(struct task *task)
 		t->allocs.reading_go = false;
 		t->allocs.sites = TAKE_PTR(g->sites);
 		if (g->result == -ENODATA)
-			t->allocs.looked_mask = 0; /* its profile is off: there is another way */
+			t->allocs.looked_mask = 0; /* its profile is off, so it needs probes */
 	}
 	alloc_sites_free(g->sites);
 	if (task->refused)
@@ -281,7 +289,7 @@ static void read_go(struct tracked *t, unsigned event_mask)
 	work_post_process(t->follow->config.work, &g->process, 4096);
 }
 
-/* ---- what is to be done next ---- */
+/* ---- the next step ---- */
 
 static void span_due(void *arg)
 {
@@ -296,7 +304,7 @@ static bool may_attach(struct tracked *t)
 	if (a->busy || !a->sites || !a->sites->n)
 		return false;
 	if (!kernel_active(t->follow->config.kernel))
-		return false; /* the programs are on their way out */
+		return false; /* the programs are being unloaded */
 	if (now_ns < a->next_ns) {
 		timer_set(t->follow->config.work->loop, &t->allocs.timer, a->next_ns - now_ns,
 			  span_due, t);
@@ -305,11 +313,14 @@ static bool may_attach(struct tracked *t)
 	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
 		return true;
 	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "too_many"), 1);
-	t->allocs.span_end = (struct span_end){0}; /* as forget_span() */
+	t->allocs.span_end = (struct span_end){0}; /* see forget_span() */
 	return false;
 }
 
-/* A span, of what was not tried yet or is too much to be attached all the time; together with what is. */
+/*
+ * Begins a span, for events that were not tried yet or that cost too much to be attached steadily.
+ * It includes the events that are attached steadily.
+ */
 static void probe_span(struct tracked *t, const struct wish *w)
 {
 	struct allocs *a = &t->allocs;
@@ -334,14 +345,17 @@ static void probe(struct tracked *t, const struct wish *w)
 	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
 		return;
 	if (!a->refused)
-		a->next_ns = 0; /* of a span */
+		a->next_ns = 0; /* it was the time of a span */
 	if (!may_attach(t))
 		return;
 	a->stale = false;
 	follow_heap_attach(t, w->event_mask, NULL);
 }
 
-/* Nobody wants to know what is not seen; who asks again is told again. */
+/*
+ * The events are not asked for any more, so the problem is not reported. If they are asked for
+ * again, it is.
+ */
 static void forget_problem(struct tracked *t)
 {
 	follow_heap_set_problem(t, "", "");
@@ -349,7 +363,9 @@ static void forget_problem(struct tracked *t)
 	t->allocs.looked_mask = 0;
 }
 
-/* What it does while nobody may look is not what the next span stands for: that is a first one again. */
+/*
+ * The next span does not stand for a time in which spans were not allowed: it counts as the first.
+ */
 static void forget_span(struct allocs *a, const struct wish *w)
 {
 	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;

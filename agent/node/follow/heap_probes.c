@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes of one process on their way: the probes worker attaches them, for a span or for as long as the process lives, and
- * takes them away; both waits for RCU.
+ * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
+ * wait for RCU, so they run on the probes worker. This file also watches what is attached, and
+ * reports jobs that do not come back. heap.c decides what is attached. Loop thread, but for the
+ * work on the probes worker.
  */
 #include "node/follow/internal.h"
 
@@ -12,21 +14,22 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes one at most; RCU waits a tenth of one */
+#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
 #define PROBES_NICE	(-15)
-#define LATE_MAX	3.0 /* times its wait, the next span after one that took long */
-#define REFUSED_NS	(60 * NSEC_PER_SEC) /* by the kernel: until it is tried again; */
-#define AGAIN_NS	NSEC_PER_SEC	    /* sooner, at first, where it may pass */
-#define AGAIN_TOLD	4 /* -EAGAIN in a row: programs are loaded by then, who left in a hurry has */
-#define WATCH_NS	(10 * NSEC_PER_MSEC) /* half of maxStall's default; */
-#define WATCH_EACH_NS	(NSEC_PER_MSEC / 10) /* a look takes 1.3 us, with one at its thread 4 */
-#define THREAD_NS	NSEC_PER_SEC	     /* to look at the thread of probes that outlive it */
-#define LOST_OFTEN_NS	(60 * NSEC_PER_SEC)
+#define LATE_MAX	3.0		    /* at most so many waits more, after a long span */
+#define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
+#define AGAIN_NS	NSEC_PER_SEC	    /* the same at first, if the reason may pass */
+/* So many -EAGAIN in a row are reported: by then programs are loaded and urgent detaching ended. */
+#define AGAIN_TOLD    4
+#define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
+#define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per process; a look takes 1.3 us, or 4 us */
+#define THREAD_NS     NSEC_PER_SEC /* between looks at the thread of probes that outlive it */
+#define LOST_OFTEN_NS (60 * NSEC_PER_SEC)
 
 struct probing {
 	struct task task;
 	struct follow *follow;
-	struct process_id id; /* of one of them, where there are several */
+	struct process_id id; /* one of the processes, if there are several */
 };
 struct detaching {
 	struct probing p;
@@ -35,23 +38,26 @@ struct detaching {
 };
 struct attaching {
 	struct probing p;
-	struct mappings *m; /* holds the files */
+	struct mappings *m; /* holds the files open */
 	struct site_files files;
 	uint64_t cgroup_id;
 	struct limit_span span; /* span_ns 0: as long as the process lives */
-	struct span_end before; /* of its last span; 0: there was none */
-	struct attached *old;	/* to be changed; NULL: there is none */
-	/* out */
+	struct span_end before; /* the end of its last span; 0: there was none */
+	struct attached *old;	/* the probes to change; NULL: none */
+	/* results */
 	struct attached *attached;
 	struct probes_refused refused;
 	struct limit_spent spent;
 	struct span_end end;
-	/* Of a span, as far as is known: attaching and detaching are slow where CPUs are busy. */
+	/*
+	 * How long the probes of a span were in place, as far as is known: attaching and detaching
+	 * are slow if CPUs are busy.
+	 */
 	uint64_t in_place_ns;
 	int result;
 };
 
-/* CPU time of a process, up to this moment; 0: it is gone. */
+/* CPU time of a process up to now; 0: it is gone. */
 static uint64_t process_cpu_ns(uint64_t tgid)
 {
 	struct timespec t;
@@ -63,8 +69,9 @@ static uint64_t process_cpu_ns(uint64_t tgid)
 }
 
 /*
- * What it worked tells how much of it was looked at. clocks: opened before it was attached; none: as good as the
- * process's own clock is.
+ * Waits until the span is over. The CPU time of the process shows which part of its work was
+ * recorded. clocks: opened before the probes were attached; without them the process's own clock is
+ * used.
  */
 static void wait_span(struct attaching *a, const struct limit_clocks *clocks)
 {
@@ -86,10 +93,13 @@ static void wait_span(struct attaching *a, const struct limit_clocks *clocks)
 		x->before_ns = from_ns - a->before.mono_ns;
 }
 
-/* While this thread waits for a CPU somebody pays for probes that should be gone. Not allowed: then it waits. */
+/*
+ * While this thread waits for a CPU, a process pays for probes that should be gone. So it raises
+ * its priority. If that is not allowed, it waits.
+ */
 static void hurry(void)
 {
-	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of the thread alone */
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of this thread alone */
 }
 
 static void runtime_attach_run(struct task *task)
@@ -112,11 +122,14 @@ static void runtime_attach_run(struct task *task)
 	start_ns = now_mono_ns();
 	a->result = probes_attach(p, a->p.id, &a->files.process, a->files.files, a->files.n_files,
 				  &a->attached, &a->refused);
-	/* What it did while a file did not answer is nobody's. */
+	/* If a file did not answer in time, the work of the process meanwhile does not count. */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
 		a->before = (struct span_end){0};
 	if (a->result == 0 && a->span.span_ns) {
-		/* Taking them away takes as long; then it waits for RCU, which costs the process nothing. */
+		/*
+		 * Detaching takes as long as attaching. After that it waits for RCU, which costs
+		 * the process nothing.
+		 */
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
 		wait_span(a, &clocks);
 		a->in_place_ns += a->spent.attached_ns;
@@ -133,7 +146,7 @@ static void detach_run(struct task *task)
 	probes_detach_all(kernel_probes(d->p.follow->config.kernel), d->items, d->n);
 }
 
-/* Weighs nothing: it is never refused, so probes are always taken away again. */
+/* The task has size 0, so it is never refused, and probes are always detached. */
 static void post(struct follow *f, struct process_id id, struct probing *p)
 {
 	p->follow = f;
@@ -143,7 +156,7 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 	work_post(f->config.work, f->config.work->probing, &p->task, 0);
 }
 
-/* ---- what does not come back: a file of the process that cannot be read (NFS), or the kernel ---- */
+/* ---- jobs that do not come back, for a file that cannot be read (NFS) or for the kernel ---- */
 
 static void tell_not_seen(struct tracked *t)
 {
@@ -172,7 +185,10 @@ static void came_back(struct probing *p)
 	struct follow *f = p->follow;
 	struct tracked *t = follow_find(f, p->id);
 
-	/* It would be told until it is attached again, which may be never; what was refused since is another matter. */
+	/*
+	 * Otherwise the problem would be reported until probes are attached again, which may be
+	 * never. A later refusal stays.
+	 */
 	if (t && t->allocs.stuck == p)
 		forget_refusal(t);
 	f->n_attaching--;
@@ -181,7 +197,10 @@ static void came_back(struct probing *p)
 		work_left_behind_ended(&f->stuck, &f->config.work->probing, &p->task.job);
 }
 
-/* With classic uprobes each place is a link, and many processes' take long: slow is not stuck. */
+/*
+ * Classic uprobes need a link per place, which takes long for many processes. A worker that is slow
+ * is not stuck.
+ */
 static bool gets_on(struct follow *f)
 {
 	uint64_t before = f->n_moves;
@@ -207,7 +226,8 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (t) {
-		t->allocs.refused = true; /* until it has come back and gone well */
+		/* until this job has come back and another has succeeded */
+		t->allocs.refused = true;
 		t->allocs.stuck = p;
 		follow_heap_set_problem(t, "probes are attached or taken away: ", why);
 	}
@@ -244,7 +264,10 @@ static uint64_t later_ns(unsigned n_before)
 	return MIN(AGAIN_NS << MIN(n_before, 10u), (uint64_t)REFUSED_NS);
 }
 
-/* What may pass is tried again sooner at first: all processes of the node may lack it at once. */
+/*
+ * After a refusal that may pass, the first tries come sooner. All processes of the node may be
+ * refused at once.
+ */
 static uint64_t again_ns(struct allocs *s, int result)
 {
 	return probes_may_pass(result) ? later_ns(s->n_refused++) : REFUSED_NS;
@@ -261,7 +284,7 @@ static void refused(struct tracked *t, int result)
 		follow_heap_set_problem(t, "probes cannot be attached: ", strerror(-result));
 }
 
-/* ---- what is attached: a storm may begin at any time ---- */
+/* ---- watching what is attached: a process may begin to allocate much at any time ---- */
 
 static void look_at(struct tracked *t)
 {
@@ -303,7 +326,10 @@ static void take_loss(struct tracked *t, bool lately)
 	follow_heap_advance(t);
 }
 
-/* Most outlive it until other probes are taken away: so as long as none are, it is not looked at each time. */
+/*
+ * Most probes outlive their thread until other probes are detached. As long as none are, the thread
+ * is checked only now and then.
+ */
 static bool is_thread_due(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
@@ -364,7 +390,10 @@ static void watch_too(struct tracked *t)
 			  t->follow);
 }
 
-/* So that what was longer in place than meant costs no more: how much later the next one is. */
+/*
+ * If the probes were in place longer than planned, the next span comes later, so that they cost no
+ * more.
+ */
 static uint64_t late_ns(const struct attaching *a)
 {
 	double times = (double)a->in_place_ns / (double)a->span.span_ns - 1;
@@ -385,7 +414,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 
 	if (a->result < 0) {
 		refused(t, a->result);
-		if (a->attached && !s->attached) /* it could not be changed */
+		if (a->attached && !s->attached) /* the probes could not be changed */
 			keep_attached(t, a);
 		s->stale = true;
 		return;
@@ -401,7 +430,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 		return;
 	}
 	if (s->attached)
-		return; /* of two, the one that is there */
+		return; /* of two, the first stays */
 	keep_attached(t, a);
 	s->attached_mask = a->files.process.event_mask;
 }
@@ -433,7 +462,7 @@ static void runtime_attach_done(struct task *task)
 		if (t->exec_id == a->files.process.exec_id)
 			take_attached(t, a);
 	}
-	if (a->attached) /* whom it is for was forgotten, or is another program by now */
+	if (a->attached) /* the process was forgotten, or is another program by now */
 		detach_one(f, a->p.id, a->attached);
 	proc_mappings_unref(a->m);
 	learn_site_files_done(&a->files);
@@ -466,7 +495,7 @@ void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct lim
 	post(t->follow, t->id, &a->p);
 }
 
-/* It was attached until now; NULL: it was not. */
+/* The probes that were attached until now; NULL: none. */
 static struct attached *end(struct tracked *t)
 {
 	struct attached *old = take_away(t);
@@ -474,7 +503,7 @@ static struct attached *end(struct tracked *t)
 	if (!old)
 		return NULL;
 	t->allocs.attached_mask = 0;
-	/* until here all was seen */
+	/* until here all allocations were recorded */
 	t->allocs.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
 	return old;
 }

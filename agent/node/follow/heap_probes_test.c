@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Probes that are on their way: what is told of those that do not come back, or late. Workers are this thread. */
+/*
+ * Probes that are being attached: what is reported of jobs that do not come back, or come late.
+ * Workers are this thread.
+ */
 #include "node/follow/internal.h"
 #include "node/limit/limit.h"
 #include "node/learn/sites.h"
@@ -404,7 +407,10 @@ static int clock_goes_on(void **state)
 	return tear_down(state);
 }
 
-/* A node without memory for a moment: its processes do not all try each second, and each says why it is not seen. */
+/*
+ * A node that lacks memory for a moment: its processes do not all try each second, and each reports
+ * why it is not seen.
+ */
 static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 {
 	static const struct {

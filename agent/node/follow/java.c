@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JVMs whose code nobody can name are asked for their perf maps, where a target of their container says
- * javaAttach: Allowed: once when they are found, then for names that were missing, at most once an interval
- * (java-symbol-file-refresh-defer-interval). docs/perf-maps.md.
+ * Asks JVMs for their perf maps, because nothing else gives names to their code. A target of their
+ * container must say javaAttach: Allowed. A JVM is asked once when it is found, and then for names
+ * that were missing, at most once in an interval (java-symbol-file-refresh-defer-interval). The
+ * request runs on the attach worker, all else on the loop thread. See docs/perf-maps.md.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
-#define LISTED_MAX     256 /* no more are kept: JVMS_MAX */
-#define TRIES_MAX      5   /* in a row, of what may work later */
+#define LISTED_MAX     256 /* the same as JVMS_MAX: no more are kept */
+#define TRIES_MAX      5   /* in a row, if the problem may pass */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
-#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* it takes 20 s at most */
+#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* a request takes at most 20 s */
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
 struct asking {
@@ -23,7 +24,7 @@ struct asking {
 	struct runtime_process *runtimes;
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
-	struct mappings *m; /* after it worked: what is to be looked at again */
+	struct mappings *m; /* if it worked: the mappings for the next look */
 };
 
 static const char *version_of(const struct runtime_process *p)
@@ -45,7 +46,7 @@ static void ask_run(struct task *task)
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
 	a->result = runtime_java_attach(a->id, version_of(a->runtimes), a->problem);
-	if (a->result == 0) /* without them the next look has what was asked for */
+	if (a->result == 0) /* without mappings the next look still finds the perf map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 
@@ -83,14 +84,17 @@ static void ask_done(struct task *task)
 	proc_mappings_unref(a->m);
 }
 
-/* Its files are the pod's, and may be on a file system that does not answer: others go on. */
+/*
+ * The JVM's files belong to the pod and may be on a file system that does not answer. The other
+ * JVMs go on.
+ */
 static void ask_stuck(struct worker *w, struct job *job, void *follow)
 {
 	struct asking *a = (struct asking *)job;
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, a->id);
 
-	(void)w; /* work->attach */
+	(void)w; /* this is work->attach */
 	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
 	if (t) {
 		t->java.refused = true;

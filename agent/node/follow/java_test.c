@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which JVMs are asked for their perf maps, and when. Workers are this thread, time is the real one. */
+/*
+ * Which JVMs are asked for their perf maps, and when. Workers are this thread, and the time is
+ * real.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See follow.h. */
+/*
+ * The queue of files that a worker has yet to read: see internal.h. It owns the queue and what each
+ * cgroup has cost. It does not parse: files_index() does. Loop thread, but for the job on the
+ * worker.
+ */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_WANTED   32768
-#define MAX_EACH     4096 /* of a cgroup's: one that makes up files fills no queue of others */
+#define MAX_WANTED 32768
+/* of one cgroup, so that a pod that makes up files does not fill the queue of others */
+#define MAX_EACH     4096
 #define MAX_COSTS    4096
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
 #define ROUND_NS     (60 * NSEC_PER_SEC)
@@ -14,18 +19,18 @@
 struct file_key {
 	uint64_t inode, ctime_ns;
 	uint32_t dev_major, dev_minor;
-	uint64_t root; /* of a debug file: whose directories it is looked for in */
+	uint64_t root; /* of a debug file: the root whose directories are searched */
 };
 struct wanted {
 	struct file_key key;
 	struct mappings *m;
-	size_t k; /* which of them */
+	size_t k; /* which of the mappings */
 	uint64_t cgroup_id;
 	struct process_id *waiting;
 	size_t n_waiting, cap_waiting;
 	UT_hash_handle hh;
 };
-struct cost { /* of a cgroup's files: time of the worker, and how many wait */
+struct cost { /* time that a cgroup's files took, and how many of them wait */
 	uint64_t cgroup_id, ns;
 	size_t n_wanted;
 	UT_hash_handle hh;
@@ -65,7 +70,7 @@ static void forget_cost(struct follow_queue *q, struct cost *c)
 	free(c);
 }
 
-/* The oldest one of whom nothing waits. */
+/* Frees the oldest entry of a cgroup for which no file waits. */
 static void make_cost_room(struct follow_queue *q)
 {
 	struct cost *c = q->costs;
@@ -147,7 +152,7 @@ static struct wanted *find_or_add(struct follow_queue *q, struct mappings *m, si
 	key.root = q->debug ? files_root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
-		/* the one who has cost least decides */
+		/* the cgroup that has cost least decides */
 		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
 			get_cost(q, w->cgroup_id)->n_wanted--;
 			get_cost(q, cgroup_id)->n_wanted++;
@@ -252,7 +257,7 @@ bool follow_queue_works(const struct follow_queue *q)
 	return q->busy || q->wanted;
 }
 
-/* What was long ago counts less and less. */
+/* Older costs count less and less. */
 void follow_queue_tick(struct follow_queue *q)
 {
 	uint64_t now_ns = now_mono_ns();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes of the processes that are followed: looked at when their files or mappings are new, and again and again
- * while one is just starting. What is found goes to the pipeline, which has names to read, and to the kernel.
+ * Finds the runtimes of the processes that are followed. The files worker looks when a process's
+ * files or mappings are new, and again while a runtime is just starting. The result goes to the
+ * pipeline, which reads names, and to the kernel. Loop thread, but for the look.
  */
 #include "node/follow/internal.h"
 
@@ -46,7 +47,7 @@ static void take(struct tracked *t, struct look *l)
 	r->unnamed = TAKE_PTR(l->unnamed);
 	r->unset |= l->found != r->known;
 	if (l->found ||
-	    r->known) /* also what it was told: it may have forgotten the process since */
+	    r->known) /* also if it is known already: the pipeline may have forgotten the process */
 		c->ops->runtimes(c->ops_arg, t->id, t->exec_id, l->found);
 	runtime_process_unref(r->known);
 	r->known = TAKE_PTR(l->found);
@@ -64,7 +65,7 @@ static void on_timer(void *arg)
 	proc_mappings_unref(m);
 }
 
-/* A runtime starts within milliseconds, or when its program comes to it. */
+/* Tries again later: a runtime starts within milliseconds, or only when its program uses it. */
 static void look_later(struct tracked *t, struct mappings *m)
 {
 	static const unsigned waits_ms[] = {20, 50, 100, 200, 500, 1000, 2000, 5000};
@@ -76,7 +77,7 @@ static void look_later(struct tracked *t, struct mappings *m)
 	timer_set(t->follow->config.work->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
 }
 
-/* It is just starting, or something was lacking for a moment. */
+/* A runtime is just starting, or something was missing for a moment. */
 static bool is_to_come(const struct look *l)
 {
 	return l->process.task.refused || (l->result == 0 && l->again) || l->result == -EBUSY ||
@@ -131,7 +132,7 @@ static void start(struct tracked *t, struct mappings *m)
 {
 	struct look *l;
 
-	if (t->runs.looking) { /* by a thread that the process may have blocked */
+	if (t->runs.looking) { /* on a thread that the process may have blocked */
 		proc_mappings_unref(t->runs.m);
 		t->runs.m = proc_mappings_ref(m);
 		return;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a process is looked at for runtimes, and what becomes of what is found. Workers and timers are this thread. */
+/*
+ * When the agent looks for a process's runtimes, and what it does with the result. Workers and
+ * timers are this thread.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 

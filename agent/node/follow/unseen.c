@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The os worker reads now and then how much memory each process uses whose allocators are probed
- * all the time, and the loop compares that with what the probes saw. Go and Java are left out:
- * they have heaps of their own, of which other reasons tell.
+ * Checks whether the probes of allocators miss memory. Now and then the os worker reads how much
+ * memory each process uses whose allocators are probed all the time, and the loop thread compares
+ * that with what the probes saw. Go and Java are left out: they have heaps of their own, which
+ * other reasons report.
  */
 #include "node/follow/internal.h"
 
@@ -33,7 +34,7 @@ static void read_run(struct task *task)
 		r->items[i].result = proc_memory(r->items[i].id, &r->items[i].memory);
 }
 
-/* sampleBytes of the event whose bytes probes_attached_bytes() gives. */
+/* The sampleBytes of the event whose bytes probes_attached_bytes() returns. */
 static uint64_t sample_bytes(const struct tracked *t)
 {
 	uint64_t until_ns, bytes = 0;
