@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long nobody was profiled on this node because an agent had ended. A small file says from when on nothing has left
- * the node yet, and whether somebody is selected; the next agent tells the time from then until it profiles as loss. Within one boot that is CLOCK_BOOTTIME: the wall clock may
- * have been set in between.
+ * Measures how long this node was not profiled because an agent had ended. A small file holds the
+ * time up to which profiles have left the node, and whether a process was selected then. The next
+ * agent reports the time from then until it profiles as a loss. Within one boot CLOCK_BOOTTIME
+ * measures that, because the wall clock may have been set in between. Loop thread; the disk worker
+ * writes the file.
  */
 #include "node/pipeline/internal.h"
 
@@ -12,7 +14,7 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
-#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a clock that was further off was no clock */
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a clock that was further off is ignored */
 
 struct note {
 	struct task task;
@@ -35,8 +37,9 @@ static uint64_t read_gap(const json_t *j, const char *boot_id)
 }
 
 /*
- * The clock may have been set since, or read a little later: a process that starts at another time is another process to
- * whoever asks, and has two heaps.
+ * Returns the offset that the first agent of this boot saw. The clock may have been set since, or
+ * is read a little later. With another offset a process would have another start time, so it would
+ * count as another process and have two heaps.
  */
 static uint64_t read_offset(const json_t *j, const char *boot_id)
 {
@@ -49,7 +52,7 @@ static uint64_t read_offset(const json_t *j, const char *boot_id)
 	return apart_ns > OFFSET_MAX_NS ? now_ns : was_ns;
 }
 
-/* An agent that was killed while it wrote the file. */
+/* Removes what an agent left that was killed while it wrote the file. */
 static void remove_unfinished(const char *path)
 {
 	_cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
@@ -140,12 +143,15 @@ static void note_down(struct pipeline *p, uint64_t end_ns, bool active)
 	work_post(p->config.work, p->config.work->disk, &o->task, 0);
 }
 
-/* What was selected stays owed until its window has left, an older gap, too. */
+/*
+ * If a process is selected, the time counts as a loss until its window has left the node. That
+ * includes an earlier gap.
+ */
 void pipeline_downtime_note(struct pipeline *p, bool active, bool idle, bool refused)
 {
 	p->downtime.active = active;
 	p->downtime.refused = refused;
-	if (idle) /* who was selected is not any more */
+	if (idle) /* nothing is selected any more */
 		p->downtime.lasts = false;
 	if (active && !p->downtime.owed)
 		note_down(p, now_wall_ns(), true);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long nobody was profiled, by what an agent left in its file: of this boot, of one before, of a clock that was set. */
+/*
+ * How long the node was not profiled, from the file that an agent left: in this boot, in an earlier
+ * one, and after the clock was set.
+ */
 #include "node/pipeline/internal.h"
 
 #include <setjmp.h>
@@ -62,7 +65,10 @@ static void assert_told(struct pipeline *n, uint64_t seconds)
 	free(n);
 }
 
-/* The machine was started anew: CLOCK_BOOTTIME began again, and only the wall clock tells how long that took. */
+/*
+ * The machine was started anew: CLOCK_BOOTTIME began again, and only the wall clock shows how long
+ * that took.
+ */
 static void test_another_boot_128(void **state)
 {
 	(void)state;
@@ -82,7 +88,7 @@ static void test_another_boot_128(void **state)
 		    0);
 }
 
-/* In one boot the clock may have been set meanwhile, to either side: that is no time that passed. */
+/* Within one boot the clock may have been set forward or back. That is not time that passed. */
 static void test_clock_set_in_between(void **state)
 {
 	(void)state;
@@ -158,7 +164,10 @@ static void assert_offset(struct pipeline *n, uint64_t want_ns, uint64_t apart_n
 	free(n);
 }
 
-/* To the next agent of this boot a process has started when it had for the first one, whatever was done to the clock. */
+/*
+ * For the next agent of this boot a process has the same start time as for the first one, even if
+ * the clock was set.
+ */
 static void test_processes_keep_their_start(void **state)
 {
 	uint64_t now_ns = now_wall_ns() - now_boot_ns(), set_ns = now_ns - 600 * NSEC_PER_SEC;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the pipeline knows of processes, and which samples count: whose they are, and what is left out. */
+/*
+ * Keeps what the pipeline knows of processes, and decides which samples count and whose they are.
+ * It folds nothing. Pipeline worker.
+ */
 #include "node/pipeline/internal.h"
 
 #include <stdlib.h>
 
 #define MAX_PROCESSES	 32768
 #define SWEEP_NS	 (60 * NSEC_PER_SEC)
-#define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; else milliseconds */
+#define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; otherwise milliseconds */
 
 /* ---- processes ---- */
 
@@ -58,7 +61,7 @@ void pipeline_note_processes(struct windows *p, const struct drain *d)
 	}
 }
 
-/* Whose mappings are known mostly is in the table, too: it was looked at just now. */
+/* A process whose mappings are known is usually in the table, too, which was just swept. */
 static bool is_gone(struct process_id id, void *pipeline)
 {
 	const struct process *proc = find_process(pipeline, id);
@@ -67,8 +70,10 @@ static bool is_gone(struct process_id id, void *pipeline)
 }
 
 /*
- * Not every exit is told: not of who is not selected any more, nor of who made room in the kernel's table, nor while
- * its ring was full. Mappings hold their files: those of a container that is gone would fill its disk.
+ * The kernel does not report every exit: not of a process that is not selected any more, not of one
+ * that was evicted from the kernel's table, and not while its ring was full. Mappings hold their
+ * files open, and files of a container that is gone would fill its disk. So this searches for
+ * processes that are gone.
  */
 static void sweep(struct windows *p, uint64_t now_ns)
 {
@@ -110,8 +115,9 @@ static int compare_attribution(const void *key, const void *item)
 }
 
 /*
- * Names under which runc (1.1, 1.2) and crun run before they are called runc:[...] or are the container's program: it starts
- * /proc/self/exe, which starts a copy of itself by a descriptor; that is called by its number, from Linux 6.14 on by the file.
+ * The names of runc (1.1, 1.2) and crun before they are called runc:[...] or become the container's
+ * program. They start /proc/self/exe, which starts a copy of itself by a descriptor. That copy has
+ * the descriptor's number as its name, or from Linux 6.14 on the name of the file.
  */
 static bool is_runtime_name(const char *comm)
 {
@@ -120,8 +126,8 @@ static bool is_runtime_name(const char *comm)
 }
 
 /*
- * The start of a container, and of an exec into one, runs the runtime's own code inside the container's cgroup, for moments. Such
- * a name may be that of a program of a pod with hostPID, too.
+ * When a container starts, or an exec into one, the runtime's own code runs inside the container's
+ * cgroup for a moment. A program of a pod with hostPID may have the same name.
  */
 static bool is_runtime_helper(const struct process *proc, const char *comm,
 			      const struct raw_sample *s)
@@ -173,7 +179,10 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 	return NULL;
 }
 
-/* A kernel thread, or a stack that ends in the kernel: nobody's code waits there. One that was lost had some. */
+/*
+ * A kernel thread, or a stack that ends in the kernel, has no user code that waits. A user stack
+ * that was lost counts as user code.
+ */
 static bool has_user_code(const struct drain *d, const struct raw_sample *s)
 {
 	const struct raw_stack *user = s->ustack ? drain_stack(d, s->ustack) : NULL;

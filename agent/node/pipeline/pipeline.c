@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the pipeline put together. */
+/*
+ * Creates the parts of the pipeline, connects them and ends them. It owns struct pipeline. Loop
+ * thread.
+ */
 #include "node/pipeline/internal.h"
 
 #include <stdlib.h>
@@ -66,7 +69,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 	return NULL;
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 void pipeline_drain(struct pipeline *p, struct drain *drain, bool full)
 {
@@ -106,7 +109,7 @@ void pipeline_read_mappings(struct pipeline *p, struct process_id id, uint32_t e
 	pipeline_reader_mappings(p->reader, id, exec_id, 0, cgroup_id);
 }
 
-/* ---- runtimes of a process, to the pipeline worker ---- */
+/* ---- runtimes of a process, for the pipeline worker ---- */
 
 struct telling {
 	struct task task;

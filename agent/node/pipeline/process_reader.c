@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files worker reads of processes for the pipeline: mappings, and names of runtimes' functions.
+ * Reads mappings and the names of runtimes' functions from processes, on the files worker, and
+ * passes them to the pipeline worker and to follow. Loop thread, but for the reading itself.
  */
 #include "node/pipeline/internal.h"
 
@@ -10,8 +11,8 @@
 
 struct process_reader {
 	struct pipeline *pipeline;
-	unsigned n;	     /* asked for and not there yet */
-	unsigned generation; /* of the files worker: one more for each that was left behind */
+	unsigned n;	     /* requests without an answer yet */
+	unsigned generation; /* counts up with each files worker that was left behind */
 };
 
 /* ---- mappings ---- */
@@ -22,7 +23,7 @@ struct reading {
 	uint32_t exec_id, stack;
 	struct process_id id;
 	struct mappings *found;
-	unsigned generation; /* of the files worker */
+	unsigned generation; /* the generation of the files worker that has it */
 	int result;
 };
 
@@ -125,7 +126,8 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 /* ---- names of runtimes' functions ---- */
 
 struct naming {
-	struct reading reading; /* of the process: who blocks its reader is told as for its files */
+	/* A process that blocks its reader is reported in the same way as for its files. */
+	struct reading reading;
 	struct names_wanted *wanted;
 };
 struct taking_in {
@@ -191,9 +193,9 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 			  w->n_asks * sizeof(*w->asks));
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
-/* Another thread reads now. What the one before was asked for may never come. */
+/* Another thread is the files worker now. Answers of the previous one may never come. */
 static void begin_anew(void *arg)
 {
 	struct process_reader *all = arg;

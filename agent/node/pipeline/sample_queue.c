@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains on their way from the kernel to the pipeline, in order. New processes
- * have their mappings read at once; a drain with samples waits for that, up to a
- * second, and for its files to be parsed, up to two more, so that a process that lives shortly
- * still gets names.
+ * The queue of drains between the kernel and the pipeline worker, in order. The mappings of new
+ * processes are read at once. A drain with samples waits for them for up to a second, and up to two
+ * more for its files to be parsed, so that a process that lives shortly still gets names. Loop
+ * thread.
  */
 #include "node/pipeline/internal.h"
 
@@ -11,7 +11,7 @@
 #include <uthash.h>
 
 #define MAX_WAIT_NS    NSEC_PER_SEC
-#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* more, when it is files that are waited for */
+#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* additional time to wait for files */
 #define MAX_WAITING    8		  /* full drains */
 #define MAX_EXEC_READS 50
 
@@ -20,17 +20,17 @@ struct feeding {
 	struct sample_queue *queue;
 	struct feed feed;
 	struct feed_answer answer;
-	uint64_t due_ns; /* CLOCK_BOOTTIME: goes on without mappings then */
+	uint64_t due_ns; /* CLOCK_BOOTTIME: from then on it does not wait for mappings */
 	struct feeding *next;
 };
 
 struct sample_queue {
 	struct pipeline *pipeline;
 	struct feeding *first, **last;
-	size_t n_waiting;      /* of the kernel */
-	uint64_t asleep_ns;    /* of what was refused: told with what comes next */
-	unsigned n_exec_reads; /* this second */
-	bool feeding;	       /* the pipeline has one: order is kept */
+	size_t n_waiting;      /* drains of the kernel */
+	uint64_t asleep_ns;    /* of refused drains; goes with the next request */
+	unsigned n_exec_reads; /* in this second */
+	bool feeding; /* the pipeline worker has a request; one at a time keeps the order */
 };
 
 /* ---- owners ---- */
@@ -42,7 +42,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The distinct cgroups of the samples; neighbours are mostly the same. */
+/* The distinct cgroups of the samples. Adjacent samples usually have the same one. */
 static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
 {
 	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
@@ -130,7 +130,9 @@ static void parse(struct sample_queue *d, struct feed_answer *f)
 	f->n_unparsed = 0;
 }
 
-/* Mappings, names or files were missing: they are read, and the same drain comes a second time. */
+/*
+ * Mappings, names or files were missing. They are read, and the same drain is sent a second time.
+ */
 static void come_again(struct sample_queue *d, struct feed *from, struct feed_answer *answer)
 {
 	struct feeding *f = xcalloc(1, sizeof(*f));
@@ -158,7 +160,10 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 	parse(d, answer);
 }
 
-/* The next window tells it of the node. A snapshot of what lives is not lost: the next one says the same and more. */
+/*
+ * Counts the samples of a refused drain. The next window reports them for the node. A snapshot of
+ * living memory is not lost, because the next one contains it.
+ */
 static void count_refused(const struct feed *f)
 {
 	uint64_t n[_EVENT_MAX] = {0};
@@ -193,7 +198,10 @@ static void feed_handled(struct task *t)
 	}
 	pipeline_feed_done(&f->feed);
 	pipeline_feed_answer_done(&f->answer);
-	/* Only now: while the node closes, what was posted above has ended, and its end would have come to the next. */
+	/*
+	 * This comes last: while the node closes, the tasks posted above have ended already, and
+	 * their end would have sent the next request.
+	 */
 	d->feeding = false;
 	pipeline_queue_advance(d);
 }
@@ -219,7 +227,10 @@ static bool is_due(const struct sample_queue *d, const struct feeding *f)
 	       !follow_parses(d->pipeline->config.follow);
 }
 
-/* The window that is open is still the one of before the sleep: what comes next ends it, whether it has a drain or not. */
+/*
+ * The open window is still the one before the sleep. The next request ends it, with or without a
+ * drain.
+ */
 static void tell_sleep(struct sample_queue *d, struct feed *f)
 {
 	if (!f->full || f->whole)
@@ -228,7 +239,7 @@ static void tell_sleep(struct sample_queue *d, struct feed *f)
 	d->asleep_ns = 0;
 }
 
-/* While the node closes a task is done before work_post returns, and its end comes here again. */
+/* While the node closes, a task ends before work_post() returns, and its end calls this again. */
 void pipeline_queue_advance(struct sample_queue *d)
 {
 	while (d->first && !d->feeding && is_due(d, d->first)) {
@@ -246,8 +257,8 @@ void pipeline_queue_advance(struct sample_queue *d)
 }
 
 /*
- * Most processes are read at their first sample. At exec, too, so that one that ends soon after
- * has names, as long as not too many are started.
+ * Most processes are read at their first sample. Unless too many processes start, they are read at
+ * exec, too, so that one that ends soon after has names.
  */
 static void read_process(struct sample_queue *d, const struct raw_proc *p)
 {
@@ -309,7 +320,7 @@ void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain)
 	add(d, drain, true, true);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 struct sample_queue *pipeline_queue_new(struct pipeline *p)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drains that wait for names: how long, how many, in which order, and at the node's end. Workers are this thread. */
+/*
+ * Drains that wait for names: how long, how many, in which order, and at the node's end. Workers
+ * are this thread.
+ */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
 
@@ -317,7 +320,10 @@ static void mappings_are_read_for_their_container(void **state)
 	assert_int_equal(n_told, 1);
 }
 
-/* What is found on the first pass is parsed before the second; what is found then, for the next ones. */
+/*
+ * Files found on the first pass are parsed before the second pass. Files found on the second pass
+ * are parsed for the next drains.
+ */
 static void files_without_names_are_parsed(void **state)
 {
 	(void)state;
@@ -362,7 +368,7 @@ static void who_is_found_without_names_at_the_end_comes_again_at_once(void **sta
 	assert_int_equal(n_freed, 1);
 }
 
-/* A drain that is refused takes its samples along, not the machine's sleep: who comes next has it, once. */
+/* A refused drain loses its samples, but not the machine's sleep: the next drain has it, once. */
 static void a_refused_sleep_is_told_with_the_next(void **state)
 {
 	struct drain *d = drains;
@@ -396,7 +402,10 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 		d[i] = (struct drain){0};
 }
 
-/* What the pipeline has no room for is counted by samples, which its next window tells; a snapshot's are not lost. */
+/*
+ * Samples of a refused drain are counted, and the next window reports them. Those of a snapshot are
+ * not lost.
+ */
 static void refused_samples_are_counted(void **state)
 {
 	struct counter *c = counter("podflame_samples_dropped_total", "reason", "pipeline_full");
@@ -428,7 +437,10 @@ static void add_refused(struct drain *d, uint64_t asleep_ns)
 	posted_run();
 }
 
-/* The last target went with it, so no drain comes next: the look whether a window ended has it, refused or not. */
+/*
+ * The last target went with it, so no drain follows: the check whether a window ended has the
+ * sleep, refused or not.
+ */
 static void a_refused_sleep_is_told_without_a_drain(void **state)
 {
 	(void)state;

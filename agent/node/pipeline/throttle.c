@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long CPU limits kept containers from running, where off-cpu is asked for: no thread waits for anything
- * then, so the scheduler's events do not show it. Read from their cgroups (cpu.stat) every two seconds on the
- * os worker; the difference goes to the pipeline with the next drain.
+ * Measures how long CPU limits held containers back, if off-cpu is asked for. No thread waits for
+ * anything then, so the scheduler's events do not show it. The os worker reads it from the cgroups
+ * (cpu.stat) every two seconds, and the difference goes to the pipeline with the next drain. Loop
+ * thread, but for the reading itself.
  */
 #include "node/pipeline/internal.h"
 
@@ -11,7 +12,7 @@
 
 #define READ_NS	       (2 * NSEC_PER_SEC)
 #define READ_LIMIT_NS  (10 * NSEC_PER_SEC)
-#define MAX_CONTAINERS 2048 /* kubelet's own limit of pods is 110 */
+#define MAX_CONTAINERS 2048 /* the kubelet's own default limit is 110 pods */
 
 struct container {
 	uint64_t cgroup_id;
@@ -39,7 +40,7 @@ struct reading {
 	size_t n, cap;
 };
 
-/* ---- what was read ---- */
+/* ---- results ---- */
 
 static void note(struct throttle *t, const struct container *c)
 {
@@ -47,7 +48,7 @@ static void note(struct throttle *t, const struct container *c)
 	struct seen *s;
 
 	HASH_FIND(hh, t->seen, &id, sizeof(id), s);
-	if (!s) { /* what was before is not ours to tell */
+	if (!s) { /* the time before is not part of any profile */
 		s = xcalloc(1, sizeof(*s));
 		s->cgroup_id = id;
 		s->throttled_ns = c->cpu.throttled_ns;
@@ -56,12 +57,12 @@ static void note(struct throttle *t, const struct container *c)
 	}
 	s->alive = true;
 	if (c->cpu.throttled_ns < s->throttled_ns || t->n_pending >= MAX_CONTAINERS)
-		return; /* later: no drain has taken what there is */
+		return; /* no drain has taken the pending ones yet: again later */
 	us = (c->cpu.throttled_ns - s->throttled_ns) / 1000;
 	n = c->cpu.n_throttled - s->n_throttled;
 	if (!us)
 		return;
-	s->throttled_ns += us * 1000; /* the rest of a microsecond is told with the next */
+	s->throttled_ns += us * 1000; /* the rest of a microsecond goes with the next reading */
 	s->n_throttled = c->cpu.n_throttled;
 	GROW(t->pending, t->n_pending, t->cap_pending);
 	t->pending[t->n_pending++] = (struct held_back){proc_owner_ref(c->owner), us, n};
@@ -154,7 +155,7 @@ void pipeline_throttle_tick(struct throttle *t)
 	work_post(t->config->work, t->config->work->os, &r->task, r->n * sizeof(*r->items));
 }
 
-/* Who runs meanwhile is held back, too: that is of no profile's time. */
+/* Containers are held back while nothing is profiled, too, but that time is in no profile. */
 void pipeline_throttle_off(struct throttle *t)
 {
 	forget_gone(t);
@@ -168,7 +169,7 @@ void pipeline_throttle_take(struct throttle *t, struct feed *f)
 	t->n_pending = t->cap_pending = 0;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 struct throttle *pipeline_throttle_new(struct pipeline *p)
 {

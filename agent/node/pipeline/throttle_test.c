@@ -115,7 +115,10 @@ static void test_held_back(void **state)
 	node_done(&n);
 }
 
-/* A target that is suspended for hours: what its containers were held back meanwhile is not told of the first second after. */
+/*
+ * A target that is suspended for hours: the first second after that does not report how long its
+ * containers were held back meanwhile.
+ */
 static void test_nobody_looks(void **state)
 {
 	struct own_cgroup o;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pipeline worker: samples (which count: pipeline_judge.c), their frames, their window.
- * Everything that is left out is counted by reason; what the kernel lost is put into the
- * window it was lost in.
+ * Turns samples into frames and puts them into the window of their container. judge.c decides which
+ * samples count. Everything that is left out is counted by reason, and what the kernel lost goes
+ * into the window in which it was lost. It owns the open windows. Pipeline worker.
  */
 #include "node/pipeline/internal.h"
 
@@ -15,7 +15,7 @@ static void exclude(const char *reason, uint64_t n)
 	counter_add(counter("podflame_samples_excluded_total", "reason", reason), n);
 }
 
-/* ---- losses that were counted here and by the kernel's side: of whose samples nobody knows ---- */
+/* ---- losses that are counted without a container, here and in the kernel ---- */
 
 static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value, void *arg)
 {
@@ -35,7 +35,7 @@ static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value
 	p->losses[i].value = value;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 int pipeline_windows_new(const struct fold_config *c, struct files *f, struct windows **ret)
 {
@@ -105,7 +105,7 @@ void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 
 /* ---- frames and folding ---- */
 
-/* Whether the walk of the user's stack came to its end, and why not. */
+/* Counts whether the walk of the user's stack came to its end, and if not, why. */
 static void count_end(struct windows *p, const struct accepted *a, const struct raw_sample *s,
 		      const struct raw_stack *user)
 {
@@ -122,7 +122,7 @@ static void count_end(struct windows *p, const struct accepted *a, const struct 
 	a->taken->n_finished += reason ? 0 : s->n;
 }
 
-/* What a value that was seen in a share of the time stands for. */
+/* What a value stands for that was seen in a share of the time. */
 static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
 {
 	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
@@ -140,7 +140,7 @@ static void note_folded(struct windows *p, const struct accepted *a, const struc
 	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
 	if (!a->taken)
 		return;
-	/* that nothing lives was seen, too */
+	/* a sample that says that nothing lives counts, too */
 	a->taken->n_samples[s->event] += s->n || s->value ? s->n : 1;
 	a->taken->values[s->event] += s->value;
 }
@@ -180,7 +180,7 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 	return s->n ? s->frames[0].exec_id : 0;
 }
 
-/* What a process was before it became another program cannot be read any more. */
+/* The mappings of a process before it became another program cannot be read any more. */
 static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 			 const struct raw_stack *user, const struct process *proc)
 {
@@ -200,9 +200,9 @@ static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 }
 
 /*
- * A library that was loaded since the mappings were read: they are read again before names are
- * made, and names of runtimes' functions are read, at most once a drain. Files of mappings that were
- * read for it are asked for when it comes again.
+ * Finds what a drain's names still need: mappings, if a library was loaded since they were read,
+ * and names of runtimes' functions, both at most once per drain. If mappings must be read, their
+ * files are asked for when the drain is sent again.
  */
 static void find_missing(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
@@ -228,7 +228,7 @@ static void find_missing(struct windows *p, const struct feed *f, struct feed_an
 		ret->waits |= ret->wanted[i]->fresh;
 }
 
-/* Who may end soon has its names read now. */
+/* A young process may end soon, so its names are read now. */
 static void want_young(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	const struct drain *d = f->drain;
@@ -238,7 +238,7 @@ static void want_young(struct windows *p, const struct feed *f, struct feed_answ
 	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
 }
 
-/* pipeline_judge, and what was taken of its cgroup. */
+/* pipeline_judge(), and the `taken` of the sample's cgroup. */
 static const char *judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
 			 struct taken *taken, struct accepted *ret)
 {
@@ -248,7 +248,10 @@ static const char *judge(struct windows *p, const struct feed *f, const struct r
 	return reason;
 }
 
-/* What was waited before `boot_ns` (first), or from then on: a window has only its own part. */
+/*
+ * Folds the part of a wait before `boot_ns` (first), or from then on: a window has only its own
+ * part.
+ */
 static void fold_part(struct windows *p, const struct feed *f, const struct raw_sample *s,
 		      const struct accepted *a, uint64_t boot_ns, bool first)
 {
@@ -280,8 +283,9 @@ static void tell_estimates(struct windows *p, const struct feed *f, struct taken
 }
 
 /*
- * When the open window ends for what a drain has. Around a sleep there is no telling what was before and what after it: all of it,
- * a second of time awake at most, is of the window that the sleep ends. Waits have none of the sleep in them: bpf/waits.h.
+ * When the open window ends, for the samples of a drain. Around a sleep it is not known which of
+ * them came before it. So all of them, at most a second of time awake, go into the window that the
+ * sleep ends. Waits do not include the sleep: see bpf/waits.h.
  */
 static uint64_t window_end(const struct windows *p, const struct feed *f, uint64_t now_ns)
 {
@@ -312,7 +316,7 @@ static void fold_drain(struct windows *p, const struct feed *f, struct taken *ta
 	tell_estimates(p, f, taken);
 }
 
-/* The rest of waits that went on when the window ended, at end_ns. */
+/* Folds the rest of waits that went on when the window ended, at end_ns. */
 static void fold_rest(struct windows *p, const struct feed *f, struct taken *taken, uint64_t end_ns)
 {
 	const struct drain *d = f->drain;
@@ -361,7 +365,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		if (ret->waits)
 			return;
 		proc_mapping_files_look();
-		(void)stacks_refresh_kernel(p->stacks); /* unresolved addresses say so themselves */
+		(void)stacks_refresh_kernel(p->stacks); /* an unresolved address shows itself */
 		stacks_unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
 		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
 		fold_drain(p, f, ret->taken);
@@ -372,7 +376,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		want_young(p, f, ret);
 		return;
 	}
-	/* What the kernel counted until then may be behind it. */
+	/* What the kernel has counted until now may come later, so no window ends here. */
 	if (f->whole)
 		return;
 	pipeline_forget_exited(p, now_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many records an agent takes from the kernel and folds into windows in a second of CPU: map and ring -> drain, drain -> named
- * frames in a window. Processes on every CPU are sampled far more often than ever in life, in stacks that nearly all differ:
- * each record crosses with a stack of its own. Needs root.
+ * How many records an agent takes from the kernel and folds into windows in a second of CPU: map
+ * and ring -> drain, drain -> named frames in a window. Processes on every CPU are sampled far more
+ * often than in practice, and nearly every record has a stack of its own. Needs root.
  */
 #include "node/pipeline/internal.h"
 #include "node/probe/bench_probes.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a drain becomes: which samples count, in which window, and what they stand for. No kernel, no files. */
+/*
+ * What a drain becomes: which samples count, in which window, and what they stand for. No kernel,
+ * no files.
+ */
 #include "lib/base/testclock.h"
 #include "node/fold/internal.h"
 #include "node/pipeline/internal.h"
@@ -183,7 +186,10 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	}
 }
 
-/* Two windows and more late: the one that was open is as long as that, and a wait is in it up to where the next begins. */
+/*
+ * A drain that is two windows and more late: the open window is as long as that, and contains a
+ * wait up to the start of the next.
+ */
 static void test_a_drain_that_is_late(void **state)
 {
 	struct world *w = *state;
@@ -206,8 +212,9 @@ static void test_a_drain_that_is_late(void **state)
 }
 
 /*
- * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no longer than the machine was
- * awake; waits are what the kernel measured, without the sleep, and the next window begins after it and tells it.
+ * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no
+ * longer than the machine was awake. Waits are what the kernel measured, without the sleep. The
+ * next window begins after the sleep and reports it.
  */
 static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep, uint64_t times)
 {
@@ -271,7 +278,10 @@ static void test_a_suspend(void **state)
 	}
 }
 
-/* The drain that had the sleep was refused, and no other comes: what was seen before it is in a window that ends before it. */
+/*
+ * The drain that had the sleep was refused, and no other follows: samples from before the sleep are
+ * in a window that ends before it.
+ */
 static void test_a_suspend_without_a_drain(void **state)
 {
 	struct world *w = *state;
@@ -345,7 +355,10 @@ static uint64_t told_in(const struct batch *b, unsigned event_mask, const char *
 	return n;
 }
 
-/* What is counted as dropped is told of the node, but for what the sender tells of containers: that would be told twice. */
+/*
+ * Dropped samples are reported for the node, except those that the sender reports for containers:
+ * these would be reported twice.
+ */
 static void test_dropped_samples_are_told_once(void **state)
 {
 	static const char *const by_sender[] = {"spool_full", "hub_refused", "too_large"};
@@ -368,7 +381,10 @@ static void test_dropped_samples_are_told_once(void **state)
 		assert_int_equal(told_in(b, ALL_EVENTS, here[i]), 7);
 }
 
-/* Each event's readers are told of what that event lost; what is of no known event may be of all that samples were taken for. */
+/*
+ * Each event reports what it lost. A loss of no known event may be of all events that samples were
+ * taken for.
+ */
 static void test_a_loss_is_told_where_it_belongs(void **state)
 {
 	struct world *w = *state;
@@ -456,8 +472,9 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 }
 
 /*
- * A target went, then its processes ended: no program in the kernel tells of it. Neither they nor their mappings,
- * which hold their files, stay for ever; who was given a PID again is another one.
+ * A target went, then its processes ended, and no program in the kernel reports it. Neither they
+ * nor their mappings, which hold their files, stay for ever. A process that gets the same PID later
+ * is another one.
  */
 static void test_ends_that_nobody_tells(void **state)
 {
@@ -537,7 +554,10 @@ static void test_mappings_of_what_it_was(void **state)
 	assert_false(w->answer.waits);
 }
 
-/* What its names took of the window: the container that took it loses what follows, and nobody counts that as sampled. */
+/*
+ * What its names took of the window: the container that took it loses what follows, and nothing of
+ * that counts as sampled.
+ */
 static void test_a_container_has_its_share(void **state)
 {
 	_cleanup_free_ char *name = xmalloc(BATCH_MAX_BYTES / 2 + 1);
@@ -606,7 +626,10 @@ static void test_files_of_mappings_just_read(void **state)
 	files_free(files);
 }
 
-/* Of a process of this name, seen in a selected container; tgid_own: its PID as it sees it, node's: 42. */
+/*
+ * Judges a sample of a process of this name in a selected container. tgid_own: its PID in its own
+ * namespace; on the node it is 42.
+ */
 static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
 {
 	struct raw_proc r = {.what = RAW_PROC_SEEN,
@@ -625,7 +648,10 @@ static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, 
 	return pipeline_judge(w->p, &w->feed, s, &a);
 }
 
-/* What runc 1.1.5 is called in a container's cgroup before it is the container's program, on Linux 6.18 and 6.1. */
+/*
+ * The names of runc 1.1.5 in a container's cgroup before it becomes the container's program, on
+ * Linux 6.18 and 6.1.
+ */
 static void test_runtimes_own_code_96(void **state)
 {
 	static const char *const moments[] = {"exe", "6", "memfd:runc_clon", "runc:[0:PARENT]",
