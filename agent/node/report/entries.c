@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See entries.h. */
+/*
+ * The targets of a node report and their JSON: see entries.h. It owns the entries. It sends
+ * nothing. Loop thread.
+ */
 #include "node/report/entries.h"
 
 #include <stdlib.h>
 
-/* A share means something from so many samples on; what is counted is halved beyond the other. */
+/* With fewer samples a share means nothing. With more, both counts are halved. */
 #define STACKS_MIN 200
 #define STACKS_MAX 20000
 #define SHARE_STEP 10 /* per mille */
@@ -18,7 +21,7 @@ struct entry {
 	unsigned event_mask, pods_matched, pods, containers;
 	unsigned sampled, stored; /* masks of events */
 	uint64_t n_stacks, n_finished;
-	uint64_t told_stacks; /* 0: no share is told yet */
+	uint64_t told_stacks; /* of the reported share; 0: none is reported yet */
 	unsigned told_share;  /* per mille */
 	json_t *reasons;      /* [{reason, message, pods}] of the plan */
 	json_t *problems;     /* reason -> {reason, message, pods} */
@@ -95,10 +98,11 @@ static json_t *reasons_of(const struct plan_target *t)
 
 static void entry_update(struct entry *e, const struct plan_target *t)
 {
-	/* what was seen of another spec, or of pods that are gone, proves nothing now */
+	/* samples of an older spec, or of pods that are gone, prove nothing now */
 	if (e->generation != t->generation || !t->containers_planned)
 		e->sampled = e->stored = e->n_stacks = e->n_finished = e->told_stacks = 0;
-	if (!t->containers_planned) /* who told of them may have ended with the last container */
+	/* without containers, no module would remove its problems any more */
+	if (!t->containers_planned)
 		json_object_clear(e->problems);
 	replace(&e->kind, t->kind);
 	replace(&e->ns, t->ns);
@@ -156,7 +160,10 @@ bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
 	return true;
 }
 
-/* Lately, and still of enough samples: halved when they are many. */
+/*
+ * Counts recent samples: if there are many, both counts are halved. Reports a share only if there
+ * are enough.
+ */
 bool report_entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
 {
 	struct entry *e = find(es, uid);
@@ -186,7 +193,7 @@ static json_t *reason_json(enum reason reason, const char *message, unsigned n_p
 	_cleanup_free_ char *cut = utf8_shorten(message, REPORT_MAX_MESSAGE);
 	json_t *text = json_string(cut);
 
-	/* text of others may be no UTF-8: then the reason alone is told */
+	/* the text may not be UTF-8: then only the reason is reported */
 	return json_pack("{s:s, s:o, s:i}", "reason", reason_name(reason), "message",
 			 text ? text : json_string(reason_name(reason)), "pods", (int)n_pods);
 }
@@ -223,7 +230,10 @@ static json_t *events_json(const struct entry *e)
 	return o;
 }
 
-/* Of the events that somebody asks for on pods here. */
+/*
+ * Adds the reason for the events that this target asks for on pods of this node and that do not
+ * work here.
+ */
 static void add_unsupported(const struct entries *es, const struct entry *e, json_t *list)
 {
 	_cleanup_buf_ struct buf text = {0};
@@ -237,7 +247,7 @@ static void add_unsupported(const struct entries *es, const struct entry *e, jso
 				      reason_json(REASON_EVENT_UNSUPPORTED, text.data, e->pods));
 }
 
-/* The schema has room for REPORT_MAX_REASONS: the last one names those that are over. */
+/* The schema has room for REPORT_MAX_REASONS: the last one names those that are left out. */
 static void limit_reasons(json_t *list)
 {
 	_cleanup_buf_ struct buf text = {0};
@@ -307,7 +317,7 @@ static const struct entry **sorted(const struct entries *es, size_t *ret_n)
 	return list;
 }
 
-/* Takes away those for which there is no room. */
+/* Removes the targets for which there is no room. */
 static void cut(const struct entry **list, size_t n)
 {
 	_cleanup_free_ struct plan_share *order = xcalloc(n + 1, sizeof(*order));

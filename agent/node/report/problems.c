@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One kind of problem and the targets that are told of it. What several containers have is told once, with
- * their names; what does not fit into a message is counted there.
+ * One kind of problem, and the message about it for each target. A problem of several containers is
+ * reported once, with their names. What does not fit into a message is counted there. Loop thread.
  */
 #include "node/report/problems.h"
 
@@ -10,18 +10,18 @@
 #define MAX_TOLD     1024
 #define NAMES_SHOWN  3
 #define NAMES_BYTES  400 /* a pod's name may have 253 */
-#define TEXT_BYTES   300 /* of a problem, of a detail */
+#define TEXT_BYTES   300 /* of a problem; of a detail */
 #define MESSAGE_MAX  1000
-#define MESSAGE_FULL 500 /* no further problem is begun; a report takes 1024 */
+#define MESSAGE_FULL 500 /* no further problem is added; a report has room for 1024 */
 
 struct set {
 	uint64_t *items;
 	size_t n, cap;
 };
 struct container_problem {
-	uint64_t hash; /* of what is told to whom */
+	uint64_t hash; /* of all fields and the target */
 	char *uid, *event, *problem, *detail;
-	char *first; /* the container that detail is of */
+	char *first; /* the container that `detail` is about */
 	struct buf names;
 	unsigned n_named;
 	struct set containers, pods;
@@ -42,7 +42,7 @@ static uint64_t hash_text(const char *text)
 	return text ? hash_bytes(text, strlen(text), 0) : 0;
 }
 
-/* ---- what there is ---- */
+/* ---- collecting ---- */
 
 static const char *tag_of(const struct owner *o, const char *key, const char *otherwise)
 {
@@ -140,7 +140,7 @@ void report_problems_done(struct problem_list *l)
 	*l = (struct problem_list){0};
 }
 
-/* ---- what is told ---- */
+/* ---- reporting ---- */
 
 /* "container a of pod p", "5 containers (a of pod p, b of pod p, c of pod p and 2 more)" */
 static void add_who(const struct container_problem *t, struct buf *b)
@@ -182,7 +182,7 @@ static void add_pods(struct set *to, const struct set *from)
 		set_add(to, from->items[i]);
 }
 
-/* All that is told of one target; *ret_pods: of how many pods. */
+/* The message for one target. *ret_pods: how many pods it concerns. */
 static char *message_of(const struct problem_list *l, const char *uid, unsigned *ret_pods)
 {
 	_cleanup_buf_ struct buf b = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * problems: one kind of problem of containers, gathered anew each time, and the targets that are told of it. What
- * several containers have is told once, with their names. Loop thread.
+ * problems: one kind of problem of containers, collected anew each time, and reported to the
+ * targets of these containers. A problem of several containers is reported once, with their names.
+ * Loop thread.
  */
 #pragma once
 
@@ -15,16 +16,20 @@ struct problem_list {
 	size_t n, cap;
 };
 struct problem {
-	const char *event;   /* "mem-alloc": "mem-alloc of container a of pod p is off"; NULL: "container a of pod p: ..." */
-	const char *problem; /* "is off": the same of several containers is told once */
-	const char *detail;  /* of the first of these; may be NULL */
+	/*
+	 * "mem-alloc" gives "mem-alloc of container a of pod p is off"; NULL gives "container a of
+	 * pod p: ..."
+	 */
+	const char *event;
+	const char *problem; /* "is off"; containers with the same text share one message */
+	const char *detail;  /* of the first of these containers; may be NULL */
 };
-/* For the targets of a container, by plan (may be NULL: no target). */
+/* Adds a problem of a container, for the targets that the plan has for it (plan NULL: none). */
 void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
 			 const struct problem *what);
 /*
- * Tells r (may be NULL) the problems of `now`, and of each target that has one in `before` only that it has none any
- * more; now becomes before.
+ * Reports the problems of `now` to r (may be NULL). If a target has one only in `before`, this
+ * reports that it is over. Then `now` becomes `before`.
  */
 void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
 			  enum reason reason);

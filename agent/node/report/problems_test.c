@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-/* In the place of plan/owners.c and report.c: each container has the targets that its id names, "uids". */
+/*
+ * Stands in for plan/owners.c and report.c: each container has the targets that its id names,
+ * "uids".
+ */
 static char *message;
 static unsigned n_messages, n_removed, n_pods_told;
 

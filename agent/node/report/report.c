@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the node's report is written and how: what a user waits for goes at once
- * (a few times a minute at most), everything else is coalesced and spread over
- * time, so that a label change on 5,000 nodes is no storm on the API server.
+ * Decides when the node's report is written, and writes it. What a user waits for is written at
+ * once, a few times a minute at most. Everything else is coalesced and spread over time, so that a
+ * label change on 5,000 nodes is no storm on the API server. It owns the report and the requests
+ * under way. Loop thread.
  */
 #include "node/report/report.h"
 
@@ -32,19 +33,20 @@ struct report {
 	json_t *owner; /* reference to the agent's DaemonSet; NULL: not known */
 	char cgroup_mode[64];
 
-	json_t *written; /* content that the server has; NULL: nothing yet */
+	json_t *written; /* the content that the server has; NULL: none yet */
 	uint64_t written_class;
-	json_t *sending; /* content of the write in flight; NULL: none */
+	json_t *sending; /* the content of the write in flight; NULL: none */
 	uint64_t sending_class;
-	bool created;	    /* in this write: create was tried */
-	bool checking;	    /* whether it is still there; writes wait for the answer */
-	int64_t generation; /* of writes */
+	bool created; /* this write has tried to create the report */
+	/* a check whether the report still exists is in flight; writes wait for it */
+	bool checking;
+	int64_t generation; /* counts writes */
 	struct timer timer;
 	uint64_t due_ns; /* of the timer, monotonic; 0: not armed */
 	uint64_t last_write_ns, backoff_ns, tokens_ns;
 	unsigned tokens;
-	int last_status; /* of the last write, to log changes only */
-	bool *gone;	 /* set while a request is out: told when the report is freed */
+	int last_status; /* of the last write, so that only changes are logged */
+	bool *gone;	 /* set while a request is in flight: receives that the report was freed */
 };
 
 static void write_now(void *arg);
@@ -77,7 +79,7 @@ static json_t *content(const struct report *r)
 			 "targets", targets, "targetsOmitted", (int)omitted);
 }
 
-/* content plus what rides along. */
+/* The content and the fields that do not cause a write themselves. */
 static json_t *status(const struct report *r)
 {
 	json_t *s = content(r);
@@ -98,8 +100,10 @@ static json_t *object(const struct report *r)
 			  "kind", "ProfilingNodeReport", "metadata", "name", r->node_name,
 			  "namespace", r->ns, "spec", "nodeName", r->node_name);
 
-	/* the DaemonSet owns it: uninstalled, the API server removes it. The hub looks after
-	 * reports of nodes that are gone. */
+	/*
+	 * The DaemonSet owns the report, so the API server removes it at uninstall. The hub removes
+	 * the reports of nodes that are gone.
+	 */
 	if (r->owner)
 		json_object_set_new(json_object_get(o, "metadata"), "ownerReferences",
 				    json_pack("[O]", r->owner));
@@ -114,7 +118,7 @@ json_t *report_json(const struct report *r)
 	return o;
 }
 
-/* ---- when ---- */
+/* ---- when to write ---- */
 
 static void arm(struct report *r, uint64_t due_ns)
 {
@@ -138,14 +142,14 @@ static void refill_tokens(struct report *r, uint64_t now)
 		r->tokens_ns = now;
 }
 
-/* Something may have changed: arms the timer when it did. */
+/* Checks whether the content has changed, and if so arms the timer. */
 static void changed(struct report *r)
 {
 	_cleanup_json_ json_t *c = NULL;
 	uint64_t now = now_mono_ns(), due;
 
 	if (r->sending || r->backoff_ns)
-		return; /* looked at again when that is over */
+		return; /* checked again when that is over */
 	c = content(r);
 	if (r->written && json_equal(c, r->written)) {
 		timer_cancel(&r->timer);
@@ -159,11 +163,11 @@ static void changed(struct report *r)
 	}
 	due = r->last_write_ns ? r->last_write_ns + r->min_interval_ns : 0;
 	due = MAX(due, now + COALESCE_NS);
-	if (!r->due_ns) /* one roll of the dice for a write, not one for a change */
+	if (!r->due_ns) /* one random delay per write, not per change */
 		arm(r, due + random_below(r->jitter_ns + 1));
 }
 
-/* ---- how ---- */
+/* ---- writing ---- */
 
 static void send_patch(struct report *r);
 
@@ -198,7 +202,7 @@ static void succeeded(struct report *r)
 	changed(r);
 }
 
-/* The request's own memory: the report may be freed before the answer. */
+/* The memory of a request: the report may be freed before the answer comes. */
 struct request {
 	struct report *report;
 	bool gone;
@@ -255,7 +259,7 @@ static void send_create(struct report *r)
 		failed(r);
 }
 
-/* Not as controller: the reports are not what the DaemonSet counts. */
+/* Not as controller: a DaemonSet does not count reports. */
 static json_t *owner_of(const json_t *pod)
 {
 	const json_t *o;
@@ -278,7 +282,7 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 
 	if (!r)
 		return;
-	/* without an owner it would stay for good */
+	/* without an owner the report would stay for ever */
 	if (http < 200 || http >= 500 || http == 429 || http == 401) {
 		log_result(r, http, error);
 		failed(r);
@@ -289,7 +293,10 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 	send_create(r);
 }
 
-/* A report is made once in a node's life, unless somebody deletes it: who owns it is asked only then. */
+/*
+ * A report is created once in a node's life, unless it is deleted, so its owner is looked up only
+ * here.
+ */
 static void start_create(struct report *r)
 {
 	_cleanup_free_ char *path = NULL;
@@ -328,7 +335,7 @@ static void send_patch(struct report *r)
 		xasprintf(API "%s/profilingnodereports/%s/status", r->ns, r->node_name);
 	_cleanup_json_ json_t *body = json_pack("{s:o}", "status", status(r));
 
-	/* what is sent is what is true now, which may be newer than what started this write */
+	/* sends the content of now, which may be newer than what started this write */
 	json_decref(r->sending);
 	r->sending = content(r);
 	r->sending_class = report_entries_class(&r->entries);
@@ -376,7 +383,7 @@ void report_check(struct report *r)
 		r->checking = request(r, "GET", path, NULL, NULL, on_checked) == 0;
 }
 
-/* ---- inputs ---- */
+/* ---- input ---- */
 
 void report_plan(struct report *r, const struct plan *p)
 {
@@ -384,7 +391,7 @@ void report_plan(struct report *r, const struct plan *p)
 	changed(r);
 }
 
-/* An event is a feature of its own name. */
+/* The feature that has the name of an event says whether the event works. */
 static void note_event(struct report *r, const struct support *s)
 {
 	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot";
@@ -438,7 +445,7 @@ void report_problem(struct report *r, const char *target_uid, enum reason reason
 		changed(r);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 int report_new(struct loop *l, struct kube *k, const struct report_config *c, struct report **ret)
 {
@@ -463,7 +470,7 @@ int report_new(struct loop *l, struct kube *k, const struct report_config *c, st
 	r->tokens = URGENT_BURST;
 	r->tokens_ns = now_mono_ns();
 	r->written_class =
-		report_entries_class(&r->entries); /* nobody waits for a report of no target */
+		report_entries_class(&r->entries); /* a report without targets is not urgent */
 	if (uname(&u) == 0)
 		snprintf(r->kernel, sizeof(r->kernel), "%s", u.release);
 	*ret = r;

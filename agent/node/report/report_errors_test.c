@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report against an API server whose n-th answer is wrong: each request of a first write (patch, the agent's pod,
- * create, patch) fails in every way, once and for a while, until a write meets none. Then the server has what is
- * true, with its owner. Timers and requests are stood in for; each has its moment, and no time passes.
+ * The report against an API server whose n-th answer is wrong. Each request of a first write
+ * (patch, the agent's pod, create, patch) fails in every way, once and for a while, until a write
+ * meets no fault. Then the server has the right report, with its owner. The test stands in for
+ * timers and requests, and no time passes.
  */
 #include "node/report/report.h"
 
@@ -51,7 +52,10 @@ static int create(const json_t *body)
 	return 201;
 }
 
-/* What it does with the request, and says unless fault is its answer: one that was lost may have been done. */
+/*
+ * What the server does with the request, and answers unless the answer is a fault: a lost request
+ * may have been done.
+ */
 static void serve(int fault, bool done)
 {
 	kube_done_fn *fn = sent.fn;

@@ -162,7 +162,10 @@ static const char *reason_at(const json_t *target, size_t i, const char *key)
 	return json_str_at(json_array_get(json_object_get(target, "reasons"), i), key, "");
 }
 
-/* Each event for itself; one that the kernel cannot do is told to those who ask for it, before or after. */
+/*
+ * Each event for itself. If the kernel cannot do an event, the targets that ask for it say so,
+ * whether they come before or after.
+ */
 static void test_events(void **state)
 {
 	struct report *r = new_report();
@@ -205,7 +208,10 @@ static void test_events(void **state)
 	report_free(r);
 }
 
-/* The API server would refuse the whole report for one text that is too long, or half a character in it. */
+/*
+ * The API server would refuse the whole report if one text were too long or had half a character in
+ * it.
+ */
 static void test_long_texts_are_cut(void **state)
 {
 	struct report *r = new_report();
