@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoded targets, from plan to plan: a target at the limits of its schema costs more than the rest of a plan, and each
- * change of any pod makes one. An object that is kept never changes, but for its resourceVersion: another
- * version is another object.
+ * Keeps decoded targets from one plan to the next. A target at the limits of its schema costs more
+ * than the rest of a plan, and each change of any pod makes a new plan. A kept object never
+ * changes, except for its resourceVersion: another version is another object. It owns the decoded
+ * targets. Loop thread.
  */
 #include "node/plan/internal.h"
 
@@ -12,9 +13,9 @@
 #include <uthash.h>
 
 struct kept {
-	const json_t *obj; /* a reference: nothing else comes to lie there */
+	const json_t *obj; /* a reference, so that no other object gets this address */
 	struct target target;
-	bool asked; /* since the last sweep */
+	bool asked; /* used since the last sweep */
 	UT_hash_handle hh;
 };
 struct plan_cache {

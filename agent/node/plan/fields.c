@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fields of a target's spec: one table, equal to the schemas in crds/
- * (crd_test.c compares them), and the check of an object against it. The API
- * server has checked already; this is for objects that came another way, or
- * from a server with a newer or older schema.
+ * The fields of a target's spec and the check of an object against them. The table is equal to the
+ * schemas in crds/ (crd_test.c compares them). The API server has checked most objects already.
+ * This check is for objects that came another way, or from a server with a newer or older schema.
+ * Pure.
  */
 #include "node/plan/internal.h"
 
@@ -161,7 +161,10 @@ struct check {
 	struct field_error *reterr;
 };
 
-/* at: path for people, with indexes; field: path in the table, "" for the spec. f NULL: not in it. */
+/*
+ * at: the path for the user, with indexes. field: the path in the table, "" for the spec. f NULL:
+ * not in the table.
+ */
 static int check_object(const struct check *c, const json_t *obj, const char *field,
 			const char *at);
 static int check_elements(const struct check *c, const json_t *all, const struct field *f,
@@ -217,7 +220,7 @@ static bool is_good_text(const struct field *f, const json_t *v)
 	return f && f->type == FIELD_STRING && check_value(f, v, "", NULL) == 0;
 }
 
-/* Of one field all of them: there may be hundreds. */
+/* Checks all elements of one field at once: there may be hundreds. */
 static int check_elements(const struct check *c, const json_t *all, const struct field *f,
 			  const char *at)
 {
@@ -231,7 +234,8 @@ static int check_elements(const struct check *c, const json_t *all, const struct
 	json_array_foreach (all, i, v) {
 		_cleanup_free_ char *where = NULL;
 
-		if (is_good_text(element, v)) /* nearly all: it costs less than to say where */
+		/* nearly all are good, and making the path would cost more */
+		if (is_good_text(element, v))
 			continue;
 		where = xasprintf("%s[%zu]", at, i);
 		if (check_one(c, v, element, where) < 0)

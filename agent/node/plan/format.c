@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forms of strings in a target: written by hand, because a regular expression
- * compiled for each label of each target would cost more than the plan itself.
- * crd_test.c compares them with the patterns, and the patterns with crds/.
+ * The forms of strings in a target. They are checked by code, because a regular expression that is
+ * compiled for each label of each target would cost more than the plan itself. crd_test.c compares
+ * the code with the patterns, and the patterns with crds/. Pure.
  */
 #include "node/plan/internal.h"
 
-/* As API objects write them; the pattern language is RE2, a subset all engines share. */
+/*
+ * As API objects write them. The language of the patterns is RE2, a subset that all engines share.
+ */
 static const char *const patterns[] = {
 	[FORMAT_NONE] = "",
 	[FORMAT_LABEL_KEY] = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
@@ -23,7 +25,10 @@ const char *plan_format_pattern(enum field_format f)
 	return patterns[f];
 }
 
-/* n characters of alphanumerics, `more` inside; upper-case only where allowed. */
+/*
+ * Whether n characters are alphanumeric, or inside the string one of `more`. Upper case only if
+ * `upper`.
+ */
 static bool name_ok(const char *s, size_t n, const char *more, bool upper)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -47,7 +52,7 @@ static bool label_key_ok(const char *s)
 	return strlen(s) <= 63 && name_ok(s, strlen(s), "-_.", true);
 }
 
-/* n_units: only the longest so many. */
+/* n_units: only the longest so many units are allowed. */
 static bool duration_ok(const char *s, size_t n_units)
 {
 	static const struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of plan/ share: the decoded target and pod, the table of spec
- * fields, selectors and tags. Everything decoded borrows from the JSON it came from.
+ * Declarations that the files of plan/ share and that other modules do not use: the decoded target
+ * and pod, the table of spec fields, selectors and tags. Decoded values borrow from the JSON that
+ * they came from. Pure: any thread.
  */
 #pragma once
 
@@ -12,7 +13,7 @@
 #define PLAN_MAX_PODS	    2000 /* of one node; the kubelet's own default is 110 */
 #define PLAN_MAX_CONTAINERS 256	 /* of one pod */
 
-/* ---- fields.c: the spec's fields, equal to crds/ (crd_test.c compares) ---- */
+/* ---- fields.c: the spec's fields, equal to crds/ (crd_test.c compares them) ---- */
 enum field_type {
 	FIELD_OBJECT,
 	FIELD_MAP,
@@ -34,29 +35,36 @@ struct field {
 	const char *path; /* below spec: "containers.include[]", "podSelector.matchLabels{}" */
 	enum field_type type;
 	bool required;	 /* in the object that holds it */
-	double min, max; /* value, length of a string, or number of members; max 0: none */
+	double min, max; /* value, length of a string, or number of members; max 0: no limit */
 	bool min_exclusive;
 	enum field_format format;
 	const char *choices; /* "In|NotIn": the only values of a string */
-	const char *def;     /* JSON; NULL: none */
+	const char *def;     /* default as JSON; NULL: none */
 	bool cluster_only;
 };
 const struct field *plan_fields(size_t *ret_n);
 const struct field *plan_field(const char *path);
 const char *plan_format_pattern(enum field_format f); /* as crds/ writes it */
 bool plan_format_ok(enum field_format f, const char *s);
-/* Calls unknown for each member of spec that no field names; -EINVAL at the first wrong one. */
+/*
+ * Calls `unknown` for each member of spec that no field names. Returns -EINVAL at the first wrong
+ * member.
+ */
 typedef void plan_unknown_fn(const char *path, void *arg);
 int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown, void *arg,
 		      struct field_error *reterr);
 
-/* ---- settings.c: what events besides on-cpu are set to ---- */
-/* Of the events in mask; events has passed plan_fields_check. What the schema's rules say beyond fields is said here too. */
+/* ---- settings.c: settings of events other than on-cpu ---- */
+/*
+ * Reads the settings of the events in mask. `events` has passed plan_fields_check(). This also
+ * checks the rules of the schema that fields cannot express.
+ */
 int plan_settings_read(const json_t *events, unsigned mask, struct event_settings *ret,
 		       struct field_error *reterr);
 /*
- * Adds b's settings of `events` to a, which has those of the events in `have`. Where both have one: the finest
- * (who asks for more gets it), or the coarsest (which nobody exceeds).
+ * Adds b's settings of `events` to a, which has those of the events in `have`. If both have a
+ * setting, a gets the finest one (a target that asks for more gets it), or the coarsest one (which
+ * no target exceeds).
  */
 void plan_settings_join(struct event_settings *a, unsigned have, const struct event_settings *b,
 			unsigned events, bool finest);
@@ -84,27 +92,33 @@ struct target {
 	double overhead_percent;
 	uint64_t stop_after_ns, first_ready_ns; /* 0: none */
 	bool ok;
-	struct field_error *error; /* owned; with !ok */
-	char *ignored;		   /* owned: fields this version does not know; NULL: none */
-	size_t over_limit; /* refused, with !ok: beyond PLAN_MAX_TARGETS of so many; 0: it is not */
+	struct field_error *error; /* owned; set if !ok */
+	char *ignored;		   /* owned: fields that this version does not know; NULL: none */
+	/*
+	 * set if !ok: refused because there are so many targets, more than PLAN_MAX_TARGETS; 0: not
+	 * refused for that
+	 */
+	size_t over_limit;
 };
 void plan_target_decode(const json_t *obj, struct target *ret);
 void plan_target_done(struct target *t);
 void plan_target_builtin(const struct plan_settings *s, struct target *ret);
-bool plan_target_wants_container(const struct target *t, const char *name, enum container_type type);
+bool plan_target_wants_container(const struct target *t, const char *name,
+			       enum container_type type);
 
 /* ---- share.c ---- */
-void plan_targets_refuse_too_many(struct target *targets, size_t n); /* beyond PLAN_MAX_TARGETS */
+/* those beyond PLAN_MAX_TARGETS */
+void plan_targets_refuse_too_many(struct target *targets, size_t n);
 
 /* ---- cache.c ---- */
-/* Kept until a sweep that comes without it being asked for. */
+/* Returns the decoded target. It is kept until a sweep comes before the next use of it. */
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
 void plan_cache_sweep(struct plan_cache *c);
 
 /* ---- pod.c ---- */
 struct container_view {
-	const char *name, *image, *id; /* id NULL: not started; without its prefix */
-	const char *waiting;	       /* reason, while it waits */
+	const char *name, *image, *id; /* without its prefix; NULL: not started */
+	const char *waiting;	       /* the reason, while it waits */
 	enum container_type type;
 	bool ended, bad_id;
 };
@@ -116,14 +130,17 @@ struct pod_view {
 	bool containers_cut;
 	struct container_view *containers; /* owned */
 	size_t n_containers;
-	struct tags tags; /* owned: what all of its containers have */
+	struct tags tags; /* owned: those that all of its containers have */
 };
-/* 1: a pod to plan; 0: ended or of another node; -EINVAL: not readable. */
+/*
+ * Returns 1 for a pod to plan, 0 if it has ended or is of another node, and -EINVAL if it cannot be
+ * read.
+ */
 int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret);
 void plan_pod_done(struct pod_view *p);
 
 /* ---- tags.c ---- */
 void plan_tags_set(struct tags *t, const char *key,
-		   const char *value); /* copies; NULL or "" is left out */
+		   const char *value); /* copies; leaves out NULL and "" */
 void plan_tags_copy(const struct tags *from, struct tags *to);
 void plan_tags_done(struct tags *t);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's hard limits: what is beyond them is left out, told, and the same whatever the order. */
+/*
+ * The plan's hard limits: what exceeds them is left out and reported, and it is the same in any
+ * order of the objects.
+ */
 #include "node/plan/internal.h"
 
 #include <setjmp.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any JSON as the objects of an API server: {"targets": [], "pods": [], "namespaces": [], "node": {}, "settings": {}}.
- * The plan holds what was asked for and no more, is the same whatever order the objects come in and when they are
- * trimmed, and who opted out is in none. Mutations change values of the JSON; names and choices come from the table of fields.
- * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c, node/plan/format.c,
- * node/plan/selector.c, node/plan/settings.c, node/plan/tags.c, node/plan/reasons.c, node/plan/json.c,
- * node/plan/cache.c, node/plan/share.c
+ * Any JSON as the objects of an API server: {"targets": [], "pods": [], "namespaces": [], "node":
+ * {}, "settings": {}}. The plan holds what was asked for and no more. It is the same in any order
+ * of the objects and after they are trimmed, and no pod that opted out is in it. Mutations change
+ * values of the JSON; names and choices come from the table of fields.
+ * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c,
+ * node/plan/format.c, node/plan/selector.c, node/plan/settings.c, node/plan/tags.c,
+ * node/plan/reasons.c, node/plan/json.c, node/plan/cache.c, node/plan/share.c
  */
 #include "node/plan/internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which targets selected a container. */
+/* Finds which targets selected a container. Pure. */
 #include "node/plan/plan.h"
 
 static bool has_container(const struct plan_pod *pod, const char *id)
@@ -10,7 +10,10 @@ static bool has_container(const struct plan_pod *pod, const char *id)
 	return false;
 }
 
-/* A container that runs before the API server has said its id is one of those without. */
+/*
+ * A container that runs before the API server has reported its id is one of the containers without
+ * an id.
+ */
 static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,
 		     const char *container_id, const char *pod_uid)
 {

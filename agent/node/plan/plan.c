@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_build: decodes everything once, asks of each pod and target whether they
- * meet, and merges what the targets of one container want.
+ * Builds the plan: decodes all objects once, checks for each pod and target whether the target
+ * selects the pod, and merges what the targets of one container ask for. Pure.
  */
 #include "node/plan/reasons.h"
 
@@ -10,9 +10,10 @@
 struct build {
 	const struct plan_world *w;
 	const struct plan_settings *s;
-	struct plan_cache *cache; /* the world's, or of this plan alone */
-	struct target *targets;	  /* sorted by uid, as plan.targets; what they own is the cache's */
-	struct tally *tallies;	  /* of each target */
+	struct plan_cache *cache; /* the world's, or one of this plan alone */
+	/* sorted by uid, as plan.targets; the cache owns what they point to */
+	struct target *targets;
+	struct tally *tallies; /* one per target */
 	size_t n_targets;
 	struct pod_view *pods; /* sorted by uid */
 	size_t n_pods;
@@ -20,7 +21,7 @@ struct build {
 	struct plan *plan;
 };
 
-/* ---- inputs ---- */
+/* ---- input ---- */
 
 static int by_target_uid(const void *a, const void *b)
 {
@@ -69,7 +70,7 @@ static void read_targets(struct build *b)
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
 
-/* Two pods that claim one cgroup: at least one of them lies, so neither gets it. */
+/* If two pods claim one cgroup, at least one of them is wrong, so neither gets it. */
 static void mark_ambiguous(struct build *b)
 {
 	_cleanup_free_ struct pod_view **sorted = xcalloc(b->n_pods + 1, sizeof(*sorted));
@@ -128,7 +129,7 @@ static const json_t *namespace_labels(const struct build *b, const char *name)
 	return NULL;
 }
 
-/* ---- one target: does it work on this node at all ---- */
+/* ---- one target: does it select this node ---- */
 
 static struct selection selection_of(const struct target *t)
 {
@@ -175,9 +176,9 @@ static void start_target(struct build *b, size_t i)
 		b->plan->next_change_ns = end;
 }
 
-/* ---- a target meets a pod ---- */
+/* ---- one target and one pod ---- */
 
-/* The built-in target has no selectors: it takes what carries the label. */
+/* The built-in target has no selectors: it selects what carries the label. */
 static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {
 	const struct selection s = selection_of(t);
@@ -238,7 +239,9 @@ static void add_label_tags(const struct target *t, const struct pod_view *p, str
 	}
 }
 
-/* Why none of the pod's wanted containers can be sampled now; what: the state of one of them. */
+/*
+ * Why none of the pod's wanted containers can be sampled now. *ret_what: the state of one of them.
+ */
 static enum reason not_running(const struct target *t, const struct pod_view *p,
 			       const char **ret_what)
 {
@@ -259,7 +262,7 @@ static enum reason not_running(const struct target *t, const struct pod_view *p,
 	return why;
 }
 
-/* Adds the target to the containers it wants (out[i] belongs to p->containers[i]). */
+/* Adds the target to the containers that it selects (out[i] belongs to p->containers[i]). */
 static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *ns_labels,
 		 struct plan_container *out)
 {
@@ -300,8 +303,8 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 /* ---- one pod ---- */
 
 /*
- * The pod's own cgroup may arm the filter when whatever can still run in it is
- * wanted. Containers that ended for good do not count.
+ * The filter may select the pod's own cgroup if all containers that can still run in it are
+ * selected. Containers that ended for good do not count.
  */
 static void arm(const struct pod_view *p, const struct plan_container *all, struct plan_pod *out)
 {
@@ -375,7 +378,7 @@ static void plan_one_pod(struct build *b, struct pod_view *p)
 	b->plan->n_pods++;
 }
 
-/* ---- all ---- */
+/* ---- the whole plan ---- */
 
 static void finish_target(struct build *b, size_t i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod as the plan needs it: its containers with their types and ids, its
- * workload, and what its cgroup is called.
+ * Decodes a pod for the plan: its containers with their types and ids, its workload, and the name
+ * of its cgroup. Pure.
  */
 #include "node/plan/internal.h"
 
@@ -9,11 +9,14 @@
 
 #define CONFIG_HASH   "kubernetes.io/config.hash"
 #define CONFIG_MIRROR "kubernetes.io/config.mirror"
-#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL /* that are read */
+#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL /* those that the plan reads */
 
 /* ---- containers ---- */
 
-/* "containerd://<64 hex>", "cri-o://...", "docker://..."; the id alone, NULL if it is none. */
+/*
+ * "containerd://<64 hex>", "cri-o://...", "docker://..."; returns the id alone, or NULL if it is
+ * not one.
+ */
 static const char *container_id(const char *s)
 {
 	const char *id = strstr(s, "://");
@@ -94,7 +97,7 @@ static const json_t *controller_of(const json_t *obj)
 	return json_array_get(owners, 0);
 }
 
-/* A Deployment's pods belong to a ReplicaSet named DEPLOYMENT-HASH; the hash is a label. */
+/* A Deployment's pods belong to a ReplicaSet named DEPLOYMENT-HASH. The hash is a label. */
 static void set_workload(const json_t *obj, struct pod_view *p)
 {
 	const json_t *owner = controller_of(obj);
@@ -127,7 +130,10 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 	plan_tags_set(&p->tags, "pod", p->name);
 	plan_tags_set(&p->tags, "pod_node", s->node_name);
 	set_workload(obj, p);
-	/* nothing else can run in it: samples seen before its id is known are this container's */
+	/*
+	 * no other container can run in it, so samples seen before its id is known belong to this
+	 * one
+	 */
 	if (p->n_containers == 1) {
 		plan_tags_set(&p->tags, "container", p->containers[0].name);
 		plan_tags_set(&p->tags, "image", p->containers[0].image);
@@ -137,10 +143,9 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 /* ---- the pod ---- */
 
 /*
- * The kubelet names the cgroup of a static pod after the hash of its file and
- * shows the pod to the API server as a mirror pod with another uid. Anybody may
- * write these annotations on a pod of his own, so only the hash's own form (a
- * uid has dashes) on a pod that its node owns is believed.
+ * The kubelet names the cgroup of a static pod after the hash of its file, and shows the pod to the
+ * API server as a mirror pod with another uid. Any user may write these annotations on a pod. So
+ * only the form of the hash (a uid has dashes) on a pod that its node owns is believed.
  */
 static const char *static_hash(const json_t *obj, const struct pod_view *p, const char *node_name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reasons a user gets to read. Each says what is so and, where there is
- * something to do about it, what.
+ * Writes the reasons of a target for its user. Each says what the case is and, if the user can
+ * change it, how. Pure.
  */
 #include "node/plan/reasons.h"
 
@@ -21,7 +21,10 @@ void plan_tally_done(struct tally *t)
 		free(t->of[i].example);
 }
 
-/* Names in messages are ASCII already; what a hostile or cut object holds must stay valid JSON. */
+/*
+ * Names in messages are ASCII already. What an object from an attacker, or a text that was cut,
+ * contains must stay valid JSON.
+ */
 static void make_plain(char *message)
 {
 	if (strlen(message) > 1024)
@@ -61,7 +64,7 @@ static void add_refusal(const struct target *t, struct plan_target *out)
 	add(out, 0, reason, xasprintf("%s: %s", path, t->error->reason));
 }
 
-/* What stops all of it; true if something does. */
+/* Adds the reason that stops the whole target. Returns whether there is one. */
 static bool add_whole(const struct reason_facts *f, struct plan_target *out)
 {
 	const struct target *t = f->target;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What events besides on-cpu are set to: read from a spec, joined over targets, written for people. */
+/*
+ * Reads the settings of events other than on-cpu from a spec, joins those of several targets, and
+ * writes them as JSON. Pure.
+ */
 #include "node/plan/internal.h"
 
 #define OFF   (1u << EVENT_OFF_CPU)
@@ -26,7 +29,10 @@ static int64_t read_int(const json_t *events, const char *path)
 	return json_int_at(events, path, json_integer_value(def));
 }
 
-/* -ERANGE with reterr: not from least to most, which the schema says in rules. */
+/*
+ * Returns -ERANGE and sets reterr if the value is not between least and most, which the schema
+ * checks in rules.
+ */
 static int read_us(const json_t *events, const char *path, const char *least, const char *most,
 		   uint64_t *ret_us, struct field_error *reterr)
 {
@@ -100,7 +106,7 @@ void plan_settings_join(struct event_settings *a, unsigned have, const struct ev
 	}
 	if (both & ALLOC) {
 		a->alloc_sample_bytes = one_of(finest, x.alloc_sample_bytes, b->alloc_sample_bytes);
-		/* who can bear less latency decides, always */
+		/* the target that allows the least latency decides, always */
 		a->max_stall_us = MIN(x.max_stall_us, b->max_stall_us);
 	}
 	if (both & INUSE)

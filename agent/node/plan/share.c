@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who gives way where there is no room for all targets: a tenant with many, not one with few. */
+/*
+ * Decides which targets are left out if there is no room for all: those of a namespace with many,
+ * not of one with few. Pure.
+ */
 #include "node/plan/internal.h"
 
 #include <stdlib.h>

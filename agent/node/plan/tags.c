@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorted key/value pairs that own their strings. */
+/* Sorted key/value pairs that own their strings. Pure. */
 #include "node/plan/internal.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A ProfilingTarget or ClusterProfilingTarget as the plan needs it. What cannot
- * be understood is kept as the error a user gets to read.
+ * Decodes a ProfilingTarget or ClusterProfilingTarget for the plan. If it cannot be understood, the
+ * error for the user is kept. Pure.
  */
 #include "node/plan/internal.h"
 
@@ -16,8 +16,8 @@ struct unknown {
 };
 
 /*
- * A member that this version does not know: an event or a setting may be left
- * out and told; one that narrows who is profiled may not.
+ * A member that this version does not know. An event or a setting may be ignored and reported. A
+ * member that narrows the selection may not.
  */
 static void on_unknown(const char *path, void *arg)
 {
@@ -33,7 +33,7 @@ static void on_unknown(const char *path, void *arg)
 	snprintf(u->text + n, sizeof(u->text) - n, "%s%s", n ? ", " : "", path);
 }
 
-/* What the schema's rules say beyond fields: values with In and NotIn only. */
+/* Checks a rule of the schema that fields cannot express: `values` with In and NotIn only. */
 static int check_selector(const json_t *sel, const char *path, struct field_error *reterr)
 {
 	const json_t *e;
