@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory tables and caches may take: the kernel's is charged to the cgroup of whoever makes
- * the maps, and an agent over its limit is killed.
+ * Decides how much memory tables and caches may take. The kernel charges maps to the cgroup of the
+ * process that makes them, and kills an agent that exceeds its limit. Any thread.
  */
 #include "node/proc/proc.h"
 
@@ -22,8 +22,10 @@ static uint64_t limit_in(const char *dir, const char *file)
 	return str_to_u64(text, UINT64_MAX, &limit) == 0 && limit < NO_LIMIT ? limit : UINT64_MAX;
 }
 
-/* The strictest of the cgroup and all above it. In a container the mount may begin at its own:
- * then the path is not there, and the mount itself is looked at. */
+/*
+ * The lowest limit of the cgroup and all above it. In a container, the mount may begin at the
+ * container's own cgroup. Then the path does not exist, and the limit of the mount itself counts.
+ */
 static uint64_t limit_above(const char *mount, const char *path, const char *file)
 {
 	_cleanup_free_ char *dir = xasprintf("%s%s", mount, path);
@@ -72,8 +74,11 @@ uint64_t proc_memory_limit(const char *self_cgroup, const char *mount)
 
 size_t proc_memory_share(uint64_t wanted_bytes)
 {
-	const char *told = getenv("MEMORY_LIMIT"); /* of the pod's spec: the host's cgroup tree
-						    * does not show a container which part is its own */
+	/*
+	 * from the pod's spec: the host's cgroup tree does not show a container which part is its
+	 * own
+	 */
+	const char *told = getenv("MEMORY_LIMIT");
 	_cleanup_free_ char *text = NULL;
 	uint64_t limit = UINT64_MAX, x;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Less than the plan says: what containers' overhead limits leave of rates and of switches. */
+/*
+ * Limits of a container below what the plan says: the rates and shares of switches that its
+ * overhead limit allows. It owns the hash of caps. Loop thread.
+ */
 #include "node/proc/internal.h"
 
 #include <stdlib.h>

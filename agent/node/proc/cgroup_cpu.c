@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPU time of a cgroup, found by its id: the id is the inode number, and a file handle that kernfs takes
- * (FILEID_KERNFS, include/linux/exportfs.h, kernel 5.5), so that no path has to be kept.
+ * Reads the CPU time of a cgroup by its id. The id is the inode number and also a file handle that
+ * kernfs accepts (FILEID_KERNFS, include/linux/exportfs.h, kernel 5.5), so no path has to be kept.
+ * os or files worker.
  */
 #include "node/proc/internal.h"
 
@@ -58,7 +59,7 @@ static int read_v2(int dirfd, struct cgroup_cpu *ret)
 		return r;
 	if (!value_of(text, "usage_usec", &usage_us))
 		return -ENODATA;
-	/* these two only where the cpu controller is on for it */
+	/* these two exist only if the cgroup has the cpu controller */
 	(void)value_of(text, "nr_throttled", &ret->n_throttled);
 	(void)value_of(text, "throttled_usec", &throttled_us);
 	ret->usage_ns = usage_us * 1000;
@@ -66,7 +67,7 @@ static int read_v2(int dirfd, struct cgroup_cpu *ret)
 	return 0;
 }
 
-/* The cgroup's path below the hierarchy's mount, for the other mounts of v1. */
+/* The cgroup's path below the mount of its hierarchy, for the other mounts of v1. */
 static int path_below(const struct cgroup_hierarchy *h, int dirfd, char *path, size_t size)
 {
 	char link[64], target[4096];

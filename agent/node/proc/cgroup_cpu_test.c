@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU time of a cgroup of our own, and what its limit kept from it. As root; skips where no limit can be set. */
+/*
+ * CPU time of a cgroup of the test's own, and how long its limit held it back. As root; skipped if
+ * no limit can be set.
+ */
 #include "node/proc/testcgroup.h"
 
 #include <setjmp.h>

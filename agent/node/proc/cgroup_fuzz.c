@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a cgroup's path, and as /proc/self/mountinfo and /proc/cgroups (cut at NULs). A path names the
- * same pod when it lies deeper, is deleted or ends in a slash, and ids are of the letters that they can have.
+ * Any text as a cgroup's path, and as /proc/self/mountinfo and /proc/cgroups (cut at NULs). A path
+ * names the same pod if it lies deeper, is deleted or ends in a slash, and ids consist of the
+ * letters that they can have.
  * Fuzzes: node/proc/cgroup_path.c, node/proc/hierarchy.c
  */
 #include "node/proc/internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which pod and container a cgroup path names. The shapes are those that
- * kubelet's two cgroup drivers and the runtimes make; proc_test.c lists them.
+ * Finds the pod and the container that a cgroup path names. The two cgroup drivers of the kubelet
+ * and the container runtimes make these forms; proc_test.c lists them. Pure.
  */
 #include "node/proc/proc.h"
 
@@ -26,7 +26,7 @@ static const char *word_find(struct word w, const char *needle)
 	return memmem(w.s, w.n, needle, strlen(needle));
 }
 
-/* Last occurrence: a cgroup root of the user's own may hold the same letters. */
+/* Returns the last occurrence: a cgroup root that the user chose may contain the same letters. */
 static const char *word_find_last(struct word w, const char *needle)
 {
 	size_t n = strlen(needle);
@@ -37,7 +37,7 @@ static const char *word_find_last(struct word w, const char *needle)
 	return NULL;
 }
 
-/* kubelet writes '-' of a UID as '_' where '-' would mean a parent slice. */
+/* If '-' would mean a parent slice, the kubelet writes '_' in its place in a UID. */
 static bool take_uid(const char *s, size_t n, bool underscores, struct cgroup_ref *ref)
 {
 	if (n == 0 || n >= sizeof(ref->pod_uid))
@@ -51,7 +51,7 @@ static bool take_uid(const char *s, size_t n, bool underscores, struct cgroup_re
 	return true;
 }
 
-/* "kubepods-burstable-pod<uid>.slice", with any cgroup root in front ("kubelet-kubepods-..."). */
+/* "kubepods-burstable-pod<uid>.slice", after any cgroup root ("kubelet-kubepods-..."). */
 static bool take_pod_slice(struct word w, struct cgroup_ref *ref)
 {
 	const char *pod;
@@ -78,7 +78,9 @@ static bool take_id(const char *s, size_t n, struct cgroup_ref *ref)
 	return true;
 }
 
-/* "<id>", "cri-containerd-<id>.scope", "crio-<id>", "crio-conmon-<id>.scope", "docker-<id>.scope". */
+/*
+ * "<id>", "cri-containerd-<id>.scope", "crio-<id>", "crio-conmon-<id>.scope", "docker-<id>.scope".
+ */
 static bool take_container(struct word w, struct cgroup_ref *ref)
 {
 	const char *id;
@@ -96,8 +98,10 @@ static bool take_container(struct word w, struct cgroup_ref *ref)
 	return true;
 }
 
-/* "kubepods-burstable-pod<uid>.slice:cri-containerd:<id>": a runtime that takes the name that is
- * meant for systemd as a directory. */
+/*
+ * "kubepods-burstable-pod<uid>.slice:cri-containerd:<id>": a runtime that uses the name for systemd
+ * as a directory.
+ */
 static bool take_colons(struct word w, struct cgroup_ref *ref)
 {
 	const char *first = memchr(w.s, ':', w.n), *last = memrchr(w.s, ':', w.n);
@@ -141,7 +145,7 @@ int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 		p = slash ? slash + 1 : end;
 		if (w.n == 0)
 			continue;
-		/* A pod further down is a cluster inside a container: the deepest wins. */
+		/* A pod further down is a cluster inside a container. The deepest one counts. */
 		if (take_colons(w, &ref) || take_pod(w, below_kubepods, &ref)) {
 			below_kubepods = false;
 			pods_depth++;

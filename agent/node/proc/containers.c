@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plan and known cgroups together: what the kernel's filter should hold, and who
- * owns the samples of a cgroup. The key is the cgroup id: kernfs never gives one
- * out twice, so a container id or PID that comes back cannot mis-attribute.
+ * The table of the node's cgroups. From the plan and the known cgroups it makes what the kernel's
+ * filter should hold, and says which container owns the samples of a cgroup. The key is the
+ * cgroup's id: kernfs never uses one twice, so a container id or a PID that is used again cannot
+ * get another container's samples. It owns the plan and the owners. It does not read cgroups. Loop
+ * thread.
  */
 #include "node/proc/internal.h"
 
@@ -12,18 +14,20 @@
 #define MAX_CGROUPS   65536
 #define MAX_ENDED     4096
 #define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
-/* The API server names a container some seconds after its cgroup was made; whoever is still
- * unnamed then is the sandbox. */
+/*
+ * The API server names a container some seconds after its cgroup was made. A container without a
+ * name after this time is the sandbox.
+ */
 #define UNNAMED_NS (30 * NSEC_PER_SEC)
 
 struct known {
 	uint64_t id, parent_id, seen_ns;
 	struct cgroup_ref ref;
-	bool by_event; /* made before our eyes, not found by a scan */
+	bool by_event; /* the kernel reported its creation; no scan found it */
 	bool removed;
 	struct owner *owner;		/* also after the end, for late samples */
 	uint64_t until_ns;		/* UINT64_MAX while selected */
-	struct container_filter filter; /* event_mask 0: not in it */
+	struct container_filter filter; /* event_mask 0: not in the filter */
 	UT_hash_handle hh;
 };
 
@@ -35,10 +39,10 @@ struct containers {
 	struct container_filter *filter;
 	size_t n_filter, cap_filter;
 	size_t n_ended;
-	/* Of cgroup_ref, the least of planned containers' cgroups; 0: none yet. */
+	/* The lowest cgroup_ref.pods_depth of planned containers' cgroups; 0: none yet. */
 	unsigned pods_depth;
 	bool dirty;
-	uint64_t next_ns; /* when `known` must be looked at again; UINT64_MAX: never */
+	uint64_t next_ns; /* when the cgroups must be judged again; UINT64_MAX: never */
 };
 
 int proc_containers_new(struct containers **ret)
@@ -87,7 +91,7 @@ static struct known *find_known(const struct containers *p, uint64_t id)
 	return k;
 }
 
-/* ---- what one cgroup is to the plan ---- */
+/* ---- judging one cgroup by the plan ---- */
 
 struct verdict {
 	struct owner *owner; /* one reference, or NULL */
@@ -95,8 +99,8 @@ struct verdict {
 };
 
 /*
- * Two nodes of one kernel (kind) may run static pods of the same hash: then the path does not
- * tell whose a pod-level cgroup is.
+ * Two nodes on one kernel (kind) may run static pods with the same hash. Then the path does not
+ * show which pod a pod-level cgroup belongs to.
  */
 static bool pod_is_ambiguous(const struct containers *p, const struct known *k)
 {
@@ -154,7 +158,7 @@ static struct container_filter filter_of_container(const struct containers *p,
 	};
 }
 
-/* A container that the API server does not name: just started, or the sandbox. */
+/* A container that the API server has not named: it has just started, or it is the sandbox. */
 static void judge_unnamed(struct containers *p, const struct known *k, const struct plan_pod *pod,
 			  uint64_t now_ns, struct verdict *v)
 {
@@ -169,27 +173,28 @@ static void judge_unnamed(struct containers *p, const struct known *k, const str
 }
 
 /*
- * Who may make cgroups below its own can give them any name, another pod's and container's, too: of several of one
- * name it is the outermost, and all of a node lie equally deep, also when it is a container itself: what is below that is
- * nobody's, should the one of that name have ended before this agent began.
+ * Returns whether k is the outermost cgroup with its name. A pod that may make cgroups below its
+ * own can give them any name, even that of another pod or container. The real one is the outermost.
+ * All of a node's containers lie equally deep, even if the node is a container itself. So a deeper
+ * cgroup belongs to no container, even if the real one of that name ended before this agent began.
  */
 static bool is_outermost(struct containers *p, const struct known *k, unsigned *pods_depth)
 {
 	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
 	if (*pods_depth && k->ref.pods_depth < *pods_depth)
-		p->next_ns = 0; /* the others were taken for it */
+		p->next_ns = 0; /* deeper ones were taken for the real one and are judged again */
 	if (!*pods_depth || k->ref.pods_depth < *pods_depth)
 		*pods_depth = k->ref.pods_depth;
 	return k->ref.pods_depth == *pods_depth;
 }
 
-/* A container's id is nobody else's; a static pod's hash may be that of a node around this one. */
+/* A container's id is unique. A static pod's hash may also be used by a node around this one. */
 static void note_depth(struct containers *p, const struct known *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
-	p->pods_depth = k->ref.pods_depth; /* more it is not: is_outermost */
+	p->pods_depth = k->ref.pods_depth; /* never deeper than before: see is_outermost() */
 }
 
 static void judge_of_pod(struct containers *p, const struct known *k, uint64_t now_ns,
@@ -215,7 +220,10 @@ static void judge(struct containers *p, const struct known *k, uint64_t now_ns, 
 	*v = (struct verdict){0};
 	if (k->ref.runtime_helper)
 		return;
-	/* What is below a container is its own, whatever it is called: a cluster inside a container, too. */
+	/*
+	 * What lies below a container belongs to it, whatever its name, even a cluster inside the
+	 * container.
+	 */
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
 		v->owner = proc_owner_ref(parent->owner);
 		v->filter = parent->filter;
@@ -232,7 +240,7 @@ static void judge(struct containers *p, const struct known *k, uint64_t now_ns, 
 	}
 }
 
-/* But for the cgroup. */
+/* Compares all but the cgroup. */
 static bool same_filter(const struct container_filter *a, const struct container_filter *b)
 {
 	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
@@ -241,7 +249,9 @@ static bool same_filter(const struct container_filter *a, const struct container
 	       a->context == b->context;
 }
 
-/* Ids grow with time, so a parent has been judged before its children when in order of id. */
+/*
+ * Judges one cgroup. Ids grow with time, so in order of id a parent is judged before its children.
+ */
 static void update(struct containers *p, struct known *k, uint64_t now_ns)
 {
 	struct verdict v;
@@ -271,7 +281,7 @@ static void forget_ended(struct containers *p, uint64_t now_ns)
 {
 	struct known *k, *tmp;
 
-	/* In order of id: the oldest go first. */
+	/* In order of id, so the oldest go first. */
 	HASH_ITER (hh, p->known, k, tmp) {
 		if (!k->owner || k->until_ns == UINT64_MAX)
 			continue;
@@ -299,7 +309,7 @@ static void update_all(struct containers *p, uint64_t now_ns)
 
 /* ---- the plan ---- */
 
-/* Those of a container in the plan; the others are made when they are judged. */
+/* Changes the owner of a planned container. Other owners are made when cgroups are judged. */
 static void tell_owner(struct containers *p, const char *container_id, uint32_t off_keep)
 {
 	struct planned_container *c = proc_planned_container(&p->planned, container_id);
@@ -326,7 +336,10 @@ void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now
 	plan_free(old_plan);
 }
 
-/* A scan that began after the container was planned answers for it: a finished one has no cgroup. */
+/*
+ * Whether a planned container still needs a scan. After one that began after it was planned, it
+ * does not: a container that has finished has no cgroup.
+ */
 bool proc_containers_wants_scan(const struct containers *p)
 {
 	for (const struct planned_container *c = p->planned.containers; c; c = c->hh.next)
@@ -335,7 +348,7 @@ bool proc_containers_wants_scan(const struct containers *p)
 	return false;
 }
 
-/* ---- cgroups come and go ---- */
+/* ---- cgroups that are made and removed ---- */
 
 static void add(struct containers *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
 		bool by_event, uint64_t now_ns)
@@ -344,7 +357,7 @@ static void add(struct containers *p, uint64_t id, uint64_t parent_id, const str
 
 	if (k) {
 		k->parent_id = parent_id;
-		if (by_event && !k->by_event) { /* a scan was faster */
+		if (by_event && !k->by_event) { /* a scan found it first */
 			k->by_event = true;
 			update(p, k, now_ns);
 		}
@@ -396,7 +409,7 @@ void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, 
 	for (size_t i = 0; i < s->n; i++)
 		ids[i] = s->items[i].id;
 	qsort(ids, s->n, sizeof(*ids), compare_ids);
-	/* Gone without an event; what was made during the scan is not. */
+	/* Gone without an event. Cgroups that were made during the scan are not. */
 	HASH_ITER (hh, p->known, k, tmp)
 		if (!s->truncated && k->seen_ns < s->started_ns &&
 		    !bsearch(&k->id, ids, s->n, sizeof(*ids), compare_ids))
@@ -426,14 +439,14 @@ void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_i
 	add(p, id, parent_id, &ref, true, now_ns);
 }
 
-/* ---- less than the plan says ---- */
+/* ---- limits below what the plan says ---- */
 
 static bool set_cap(struct containers *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
 	if (!proc_caps_set(&p->caps, container_id, hz, off_note, off_keep))
 		return false;
-	p->next_ns = 0; /* looked at again with the filter */
+	p->next_ns = 0; /* judged again with the next filter */
 	return true;
 }
 
@@ -453,7 +466,7 @@ bool proc_containers_keep_off(struct containers *p, const char *container_id, ui
 	return kept;
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 static void filter_build(struct containers *p)
 {

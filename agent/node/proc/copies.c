@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of files that lies in memory without a file. Programs copy their code there, at the same
- * addresses, to have it on huge pages (Node's --use-largepages, HHVM, Chromium, iodlr), and
- * /proc/PID/maps names no file there any more. Other parts of the file are mapped beside the gap,
- * and the file's headers say where its code lies relative to those. The memory has the file's
- * code only if its bytes are the file's: this file compares some pages, stack/compared.c those
- * that samples lie in.
+ * Finds code of files that lies in memory without a file. Programs copy their code there, at the
+ * same addresses, to have it on huge pages (Node's --use-largepages, HHVM, Chromium, iodlr). Then
+ * /proc/PID/maps names no file for it. Other parts of the file are mapped beside the copy, and the
+ * file's headers say where its code lies relative to those. The memory is a copy only if its bytes
+ * are the file's: this file compares some pages, and stack/compared.c those in which samples lie.
+ * For the thread that reads the mappings.
  */
 #include "node/proc/maps.h"
 
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CANDIDATES_MAX	4096  /* mappings without a file that run code, of one process */
+#define CANDIDATES_MAX	4096  /* mappings without a file that run code, in one process */
 #define HEADERS_MAX	256   /* program headers of a file */
-#define PAGES_LOOKED	16    /* of a copy */
+#define PAGES_LOOKED	16    /* in a copy */
 #define PAGES_MAX	16384 /* compared in one look at a process */
-#define TRIES_MAX	65536 /* parts of files that are held against memory in one look */
+#define TRIES_MAX	65536 /* parts of files that are compared with memory in one look */
 #define PAGE_BYTES	4096u
 #define COMPARED_MIN	64	   /* bytes of a page: fewer may be equal by chance */
-#define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, by which linkers align */
+#define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, as linkers align */
 #define REFUSED_COUNTER "podflame_code_copies_refused_total"
 
 static uint64_t page_down(uint64_t x)
@@ -38,9 +38,9 @@ static void refuse(const char *reason)
 	counter_add(counter(REFUSED_COUNTER, "reason", reason), 1);
 }
 
-/* ---- while lines are read ---- */
+/* ---- while the lines of maps are read ---- */
 
-/* A file in memory, told by its name: also where the agent may not open it. */
+/* Whether the name shows a file in memory; this works even if the agent may not open it. */
 static bool is_named_as_memory(const struct mapping *m)
 {
 	static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage"};
@@ -76,7 +76,7 @@ static void add_candidate(struct copies *c, const struct mapping *m, size_t item
 		refuse("too_many");
 		return;
 	}
-	/* Neighbours have the same file before them. */
+	/* Adjacent candidates have the same file before them. */
 	if (c->n_open)
 		before = c->items[c->n - 1].before;
 	else if (c->before_name && m->start - c->before.end <= GAP_MAX)
@@ -104,7 +104,9 @@ static void note_file(struct copies *c, const struct maps_line *l)
 	}
 }
 
-/* Loaders map files privately. */
+/*
+ * Called for each line. Only private mappings of files count, because loaders map files privately.
+ */
 void proc_copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item,
 		      size_t i)
 {
@@ -143,7 +145,7 @@ static void add_segment(struct layout *l, const Elf64_Phdr *h)
 					    .executable = h->p_flags & PF_X};
 }
 
-/* No segments: no 64-bit ELF file. */
+/* A layout without segments means that it is no 64-bit ELF file. */
 static struct layout *read_layout(int fd)
 {
 	struct layout *l = xcalloc(1, sizeof(*l));
@@ -166,16 +168,16 @@ static struct layout *read_layout(int fd)
 	return l;
 }
 
-/* ---- whether it is the file's code ---- */
+/* ---- whether memory has the file's code ---- */
 
 struct finder {
 	struct copies *copies;
 	struct open_files *files;
 	int mem_fd;
-	struct mapping *found; /* of the candidate at hand, in order */
+	struct mapping *found; /* the parts found of the current candidate, in order */
 	size_t n_found, cap_found;
 	size_t pages_left, tries_left;
-	bool spent; /* one of these was wanted and not there */
+	bool spent; /* a page or a try was needed and none was left */
 };
 
 static bool spend(struct finder *f, size_t *left)
@@ -191,7 +193,7 @@ static bool is_uniform(const uint8_t *p, size_t n)
 	return memcmp(p, p + 1, n - 1) == 0;
 }
 
-/* Pages of zeros are equal everywhere, and say nothing. */
+/* Pages with one value everywhere are equal in many files and show nothing. */
 static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset, size_t n)
 {
 	uint8_t file[PAGE_BYTES], memory[PAGE_BYTES];
@@ -200,7 +202,9 @@ static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset,
 	       read_at(mem_fd, memory, n, address) && memcmp(file, memory, n) == 0;
 }
 
-/* Whether one of some pages of m is equal to the file; bytes: how many the file has for m. */
+/*
+ * Whether at least one of some pages of m is equal to the file. bytes: how many the file has for m.
+ */
 static bool has_equal_pages(struct finder *f, int fd, const struct mapping *m, uint64_t bytes)
 {
 	uint64_t n_pages = (m->end - m->start) / PAGE_BYTES, n = MIN(n_pages, PAGES_LOOKED);
@@ -279,7 +283,7 @@ static bool is_among(const uint64_t *items, size_t n, uint64_t x)
 	return false;
 }
 
-/* A page may belong to two segments, at two places: each bias is tried, and the bytes tell. */
+/* A page may belong to two segments, at two places. Each bias is tried, and the bytes decide. */
 static void try_segments(struct finder *f, const struct mapping *c, const struct mapping *a,
 			 const struct open_file *file)
 {
@@ -320,7 +324,7 @@ static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 	try_segments(f, c, a, file);
 }
 
-/* ---- the mappings anew ---- */
+/* ---- making the new list of mappings ---- */
 
 struct anew {
 	struct mapping *items;
@@ -354,7 +358,7 @@ static bool add_part(struct anew *a, struct open_files *files, struct mapping x,
 	return true;
 }
 
-/* Adds the parts of c that are a file's, and what is left of c between them. */
+/* Adds the parts of c that belong to a file, and the rest of c between them. */
 static void add_parts(struct anew *a, struct finder *f, struct mapping *c)
 {
 	uint64_t at = c->start;

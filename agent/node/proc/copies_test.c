@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that was copied into memory without a file, in each form that programs have: a second image of libm is mapped
- * as a loader does, then its text is replaced.
+ * Code that was copied into memory without a file, in each form that programs use: a second image
+ * of libm is mapped as a loader does, then its text is replaced.
  */
 #include "node/proc/maps.h"
 
@@ -399,7 +399,10 @@ static void two_libraries_side_by_side(void **state)
 	munmap(room, ROOM);
 }
 
-/* Some functions were replaced since: the rest is the file's, and what differs is found where samples lie. */
+/*
+ * Some functions were replaced since. The rest is the file's, and the differences are found where
+ * samples lie.
+ */
 static void a_copy_with_other_code_in_it(void **state)
 {
 	struct image i = image();
@@ -418,7 +421,10 @@ static void a_copy_with_other_code_in_it(void **state)
 
 /* ---- what is none ---- */
 
-/* A library that was never anywhere else: its code is its own file's, which probes can be set in. */
+/*
+ * A library that was never anywhere else: its code belongs to its own file, in which probes can be
+ * set.
+ */
 static void a_file_in_memory_is_no_copy_of_itself(void **state)
 {
 	int fd = memfd_create("library", MFD_CLOEXEC);
@@ -651,8 +657,9 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 #define N_HEADERS 256 /* HEADERS_MAX */
 
 /*
- * A file of as many segments as are read, all of them code and of its first page, each `step` bytes behind the last; and
- * memory that runs code, n pieces of so many pages, up to 1 MiB before it. Returns how many of the pieces were not looked up.
+ * A file with as many segments as are read, all of them code and of its first page, each `step`
+ * bytes after the last; and memory that runs code, n pieces of so many pages, up to 1 MiB before
+ * it. Returns how many of the pieces were not looked up.
  */
 static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 {

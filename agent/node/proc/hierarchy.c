@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which cgroup hierarchy tells containers apart on this node; chosen once. */
+/*
+ * Chooses the cgroup hierarchy that tells containers apart on this node. The choice is made once,
+ * when the agent starts. It keeps no state.
+ */
 #include "node/proc/internal.h"
 
 #include <dirent.h>
@@ -22,7 +25,7 @@ struct mount {
 static bool parse_mount(const char *line, struct mount *m)
 {
 	const char *dash = strstr(line, " - ");
-	int end = 0; /* of the point: a longer one is left out */
+	int end = 0; /* where POINT ends: a longer one is left out */
 
 	*m = (struct mount){0};
 	return dash && sscanf(line, "%*s %*s %*s %4095s %255s%n", m->root, m->point, &end) == 2 &&
@@ -41,8 +44,8 @@ static bool has_option(const char *options, const char *name)
 
 /*
  * The mount of a controller ("" is cgroup2). A whole hierarchy is better than a part of one (a
- * container's own view; "/.." is what a cgroup namespace shows of the whole), /sys/fs/cgroup
- * better than elsewhere. A later mount of the same place covers the earlier one.
+ * container's own view; "/.." is what a cgroup namespace shows of the whole), and /sys/fs/cgroup is
+ * better than another place. A later mount at the same place covers the earlier one.
  */
 static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
 {
@@ -161,7 +164,7 @@ int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, cons
 
 	if (r < 0)
 		return r;
-	/* A controller of v1 is none of v2. */
+	/* A controller that v1 has is not in v2. */
 	if (find_mount(mountinfo, "cpu", &m))
 		snprintf(ret->cpu_mount, sizeof(ret->cpu_mount), "%s", m.point);
 	if (find_mount(mountinfo, "cpuacct", &m))
@@ -169,7 +172,10 @@ int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, cons
 	return 0;
 }
 
-/* A directory named kubepods at most two levels down (kind: kubelet.slice/kubelet-kubepods.slice). */
+/*
+ * Whether there is a directory named kubepods at most two levels down (kind:
+ * kubelet.slice/kubelet-kubepods.slice).
+ */
 static bool dir_has_pods(int dirfd, int levels)
 {
 	DIR *d = fdopendir(dirfd);
@@ -212,7 +218,7 @@ int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct f
 		field_error_set(reterr, "/proc/self/mountinfo", "%s", strerror(-r));
 		return r;
 	}
-	/* Absent without v1 in the kernel. */
+	/* Absent if the kernel has no v1. */
 	if (file_read(AT_FDCWD, "/proc/cgroups", MAX_PROC_BYTES, &controllers, NULL) < 0)
 		controllers = NULL;
 	return proc_cgroup_choose_from(mountinfo, controllers, force, mount_has_pods, ret, reterr);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of proc share with each other and with their tests. */
+/* Declarations that the files of proc/ and their tests share and that other modules do not use. */
 #pragma once
 
 #include "node/proc/proc.h"
 
 #include <uthash.h>
 
-/* proc_cgroup_choose over given texts of /proc/self/mountinfo and /proc/cgroups; has_pods tells whether
- * a hierarchy mounted there carries pods. */
+/*
+ * proc_cgroup_choose() with given texts of /proc/self/mountinfo and /proc/cgroups. has_pods returns
+ * whether a hierarchy mounted there contains pods.
+ */
 typedef bool cgroup_has_pods_fn(const char *mount);
 int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
 		       cgroup_has_pods_fn *has_pods, struct cgroup_hierarchy *ret,
@@ -20,16 +22,16 @@ struct scanned {
 struct cgroup_scan {
 	struct scanned *items;
 	size_t n, cap, n_dirs;
-	uint64_t started_ns; /* CLOCK_BOOTTIME: what was made later may be missing */
+	uint64_t started_ns; /* CLOCK_BOOTTIME: cgroups that were made later may be missing */
 	bool truncated;
 };
 
-/* An owner with one reference, or `reuse` with one more when it says the same. */
+/* Returns an owner with one reference, or `reuse` with one more if its content is the same. */
 struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *pod,
 			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse);
 
-/* planned.c: the containers and pods of a plan, found by what a cgroup's path names. */
+/* planned.c: the containers and pods of a plan, by the names in a cgroup's path. */
 struct planned_container {
 	const char *id;
 	const struct plan_pod *pod;
@@ -37,29 +39,35 @@ struct planned_container {
 	struct owner *owner;
 	uint64_t planned_ns; /* since when plans have it */
 	bool looked_for;     /* by a scan that began after that */
-	/* Of cgroup_ref, the least of its cgroups; 0: none yet. */
+	/* The lowest cgroup_ref.pods_depth of its cgroups; 0: none yet. */
 	unsigned pods_depth;
 	UT_hash_handle hh;
 };
 struct planned_pod {
 	const char *cgroup_uid;
 	const struct plan_pod *pod;
-	unsigned pods_depth; /* likewise */
+	unsigned pods_depth; /* the same */
 	UT_hash_handle hh;
 };
 struct planned {
 	struct planned_container *containers;
 	struct planned_pod *pods;
 };
-/* Borrows from the plan, which may be NULL; old: of the plan before, whose owners are taken over. */
+/*
+ * Borrows from the plan, which may be NULL. old: those of the previous plan, whose owners are taken
+ * over.
+ */
 void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
 		  uint64_t now_ns);
 void proc_planned_done(struct planned *p);
-/* NULL: the plan has none of that name. */
+/* Return NULL if the plan has none of that name. */
 struct planned_container *proc_planned_container(const struct planned *p, const char *id);
 struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid);
 
-/* caps.c: a container's limits below what is planned, by its id; the head of a hash, NULL to begin with. */
+/*
+ * caps.c: limits of a container below what is planned, by its id. A list is the head of a hash, at
+ * first NULL.
+ */
 struct cap {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz;		     /* 0: none */
@@ -71,5 +79,5 @@ bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uin
 	      uint32_t off_keep);
 void proc_caps_done(struct cap **caps);
 
-/* memory.c: the text of /proc/PID/status. -ENODATA: of a process without memory. */
+/* memory.c: parses the text of /proc/PID/status. -ENODATA: the process has no memory. */
 int proc_memory_parse(const char *text, struct proc_memory *ret);

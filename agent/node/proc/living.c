@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * living: the threads of a process share its memory and its root directory. /proc/PID shows those of the first thread, and
- * shows none once that thread has ended. The other threads may go on: then one of them shows what the process has.
+ * living: finds a thread of a process that has not ended. All threads of a process share its memory
+ * and root directory. /proc/PID shows those of the first thread, and shows nothing once that thread
+ * has ended. The other threads may go on, and each of them shows what the process has. Any thread.
  */
 #include "node/proc/maps.h"
 

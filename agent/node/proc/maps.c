@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executable mappings of a process, with their files opened: the very file that is
- * mapped, whatever the pod does to the path meanwhile, and never anything but a regular one.
+ * Reads the executable mappings of a process and opens their files. Each is the very file that is
+ * mapped, whatever the pod does to the path meanwhile, and always a regular one. It may block as
+ * long as a pod's file system does: files or attach worker.
  */
 #include "node/proc/maps.h"
 
@@ -10,12 +11,14 @@
 #include <unistd.h>
 
 #define MAPS_LINES_MAX 1000000
-/* Different files of one process that are held open; more are mapped by nobody but an attacker. */
+/* Different files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024
 #define WRITTEN_MAX    256 /* files of one process */
 #define PAGE_BYTES     4096
 
-/* Mappings of files that are shared and may be written; more than are noted: any file may be. */
+/*
+ * Files that are mapped shared and writable. If there are more than fit, each file may be written.
+ */
 struct written {
 	struct {
 		uint64_t inode;
@@ -63,13 +66,13 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
 	return r < 0 ? r : start_of(fd, ret_ns);
 }
 
-/* stat rounds down to a tick; a caller may have either form. */
+/* /proc/PID/stat rounds down to a tick. A caller may have either form. */
 static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 {
 	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS;
 }
 
-/* stack: of proc_mappings_read_of. A thread that is ending has none any more. */
+/* stack: see proc_mappings_read_of(). A thread that is ending has none any more. */
 static int check_stack(int dir_fd, uint32_t stack)
 {
 	_cleanup_free_ char *text = NULL;
@@ -185,11 +188,11 @@ void proc_open_files_done(struct open_files *f)
 	*f = (struct open_files){0};
 }
 
-/* ---- the whole ---- */
+/* ---- reading all mappings ---- */
 
 /*
- * What the kernel counts in mm->exec_vm: is_exec_mapping(), mm/internal.h (include/linux/mm.h
- * before 6.9). vsyscall is in no mm.
+ * Whether the kernel counts the mapping in mm->exec_vm: is_exec_mapping(), mm/internal.h
+ * (include/linux/mm.h before 6.9). vsyscall is in no mm.
  */
 static bool is_counted(const struct mapping *m)
 {
@@ -249,7 +252,10 @@ static int add_line(struct reader *r, char *line)
 	return 0;
 }
 
-/* One that is ending has no mappings any more: what was read may lack some, or all. */
+/*
+ * A process that is ending has no mappings any more, so some or all may be missing from what was
+ * read.
+ */
 static bool has_ended(int maps_fd)
 {
 	char c;
@@ -287,7 +293,9 @@ static int read_lines(struct reader *r)
 	return e;
 }
 
-/* The kernel lists them so; a mapping made while we read may break it. */
+/*
+ * The kernel lists mappings in this order, but a mapping that is made during the read may break it.
+ */
 static int compare_mappings(const void *left, const void *right)
 {
 	const struct mapping *a = left, *b = right;
@@ -325,7 +333,7 @@ static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 	if (!e)
 		find_copies(&r);
 	if (!e && proc_maps_root_open(dir_fd, &m->root_fd) < 0)
-		m->root_fd = -1; /* then its container's debug files are not looked for */
+		m->root_fd = -1; /* then its container's debug files are not searched for */
 	if (!e)
 		e = check_stack(dir_fd, stack);
 	proc_open_files_done(&r.files);
@@ -349,7 +357,7 @@ static struct mappings *mappings_new(struct process_id id, uint32_t exec_id)
 int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
 			  struct mappings **ret)
 {
-	/* The first one stays this process's directory, also when the number is used again. */
+	/* proc_fd stays this process's directory even if its number is used again. */
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
 	uint64_t began_ns = thread_cpu_ns();
 	struct mappings *m;
@@ -391,7 +399,7 @@ static int compare_ints(const void *left, const void *right)
 	return *(const int *)left - *(const int *)right;
 }
 
-/* Mappings of one file share its descriptor: each is closed once. */
+/* Mappings of one file share its descriptor, which is closed once. */
 static void close_files(struct mappings *m)
 {
 	int *fds = xcalloc(2 * m->n + 1, sizeof(*fds));

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files behind mappings, one descriptor a file however many processes map it: a hundred
- * workers of one server must not cost a hundred times its libraries.
+ * Opens the files behind mappings and owns their descriptors. Each file has one descriptor, however
+ * many processes map it: a hundred workers of one server must not cost a hundred times its
+ * libraries. It also finds out whether a file was written since it was opened. Any thread: a lock
+ * guards the tables.
  */
 #include "node/proc/maps.h"
 
@@ -21,12 +23,13 @@
 #include <uthash.h>
 
 /*
- * While it is open its inode number is nobody else's. But overlayfs has another file under it once a lower file was written to:
- * a descriptor from before maps what the lower file has, and reads what the new one has. The change time tells them apart.
+ * As long as the file is open, its inode number is not reused. But overlayfs has another file under
+ * that number once a lower file was written: then a descriptor from before maps the content of the
+ * lower file and reads that of the new one. The change time tells them apart.
  */
 struct shared {
 	struct shared_key {
-		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: of a directory */
+		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: a directory */
 	} key;
 	int fd;
 	uint64_t dev, inode, ctime_ns, mtime_ns, bytes; /* when it was opened */
@@ -34,7 +37,7 @@ struct shared {
 	unsigned refs;
 	UT_hash_handle hh, by_fd;
 };
-/* Opened by the files worker, released by whoever drops the last reference to mappings. */
+/* Workers open files. The thread that drops the last reference to mappings releases them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *files, *descriptors;
 
@@ -62,8 +65,8 @@ static struct shared *take(const struct stat *st)
 }
 
 /*
- * Whether a look at it never waits for a server: these two file systems may ask theirs in spite of
- * AT_STATX_DONT_SYNC.
+ * Whether asking for the file's times never waits for a server. These two file systems may ask
+ * theirs in spite of AT_STATX_DONT_SYNC.
  */
 static bool is_looked_at(const struct stat *st, int fd)
 {
@@ -73,7 +76,10 @@ static bool is_looked_at(const struct stat *st, int fd)
 	       (uint32_t)fs.f_type != CIFS_SUPER_MAGIC && (uint32_t)fs.f_type != SMB2_SUPER_MAGIC;
 }
 
-/* Two threads may have opened the same file meanwhile: the second keeps its own, unshared. */
+/*
+ * Two threads may have opened the same file meanwhile. The second keeps its own descriptor,
+ * unshared.
+ */
 static void share(const struct stat *st, int fd)
 {
 	struct shared *s = xcalloc(1, sizeof(*s)), *other;
@@ -96,7 +102,10 @@ static void share(const struct stat *st, int fd)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The time of the last write: a change of its owner, mode or links alone leaves what runs as it was. */
+/*
+ * Compares the time of the last write: a change of owner, mode or links alone does not change what
+ * runs.
+ */
 static bool is_written(const struct shared *s)
 {
 	struct statx now;
@@ -130,7 +139,10 @@ void proc_mapping_files_look(void)
 		proc_maps_written_expire(now_ns);
 }
 
-/* Pods that map very many files, or have very many roots, leave the agent half of its descriptors: for its connections. */
+/*
+ * Pods may map very many files or have very many roots. They leave the agent half of its
+ * descriptors, for its connections.
+ */
 static bool is_full(void)
 {
 	struct rlimit l;
@@ -160,8 +172,8 @@ void proc_maps_file_release(int fd)
 #define HUGE_PAGE_BYTES (2 << 20)
 
 /*
- * Of tmpfs or hugetlbfs (no other file system knows of seals), and not sealed against writing: then
- * nobody can write it any more, through whatever mapping.
+ * Whether the file is in tmpfs or hugetlbfs (no other file system has seals) and is not sealed
+ * against writing. A sealed file cannot be written any more, through any mapping.
  */
 static bool may_be_written(int fd)
 {
@@ -171,8 +183,9 @@ static bool may_be_written(int fd)
 }
 
 /*
- * A file in memory without a name, which whoever holds it can write through a mapping without a trace; or huge pages. The
- * file system is asked only where it is likely to be one of these: another one may have to ask a pod's daemon.
+ * Whether the file is in memory without a name, so that a process that holds it can write it
+ * through a mapping without a trace, or is in huge pages. The file system is asked only if the file
+ * is likely to be one of these, because another file system may have to ask a pod's daemon.
  */
 static bool is_in_memory(int path_fd, const struct stat *st)
 {
@@ -191,8 +204,8 @@ bool proc_mapping_file_is_unchanged(const struct mapping *m)
 }
 
 /*
- * path_fd was opened with O_PATH, which starts nothing in the file's driver: only a regular
- * file with the mapping's inode is opened for reading.
+ * Opens a file for reading only if it is a regular file with the mapping's inode. path_fd was
+ * opened with O_PATH, which starts nothing in the file's driver.
  */
 static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 			struct maps_file *ret)
@@ -233,8 +246,10 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 	return 0;
 }
 
-/* Exact: the kernel opens what is mapped, also when it is deleted. Needs CAP_SYS_ADMIN or
- * CAP_CHECKPOINT_RESTORE. The device may differ: overlayfs shows the lower file's in maps. */
+/*
+ * Exact: the kernel opens what is mapped, even if it is deleted. Needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE. The device may differ: in maps, overlayfs shows that of the lower file.
+ */
 static int open_map_file(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	_cleanup_close_ int fd = -1;
@@ -245,7 +260,7 @@ static int open_map_file(int proc_fd, const struct mapping *m, struct maps_file 
 	return fd < 0 ? -errno : open_checked(fd, m, false, ret);
 }
 
-/* By name, inside the process's root: what lies there must be what is mapped. */
+/* Opens the file by its name inside the process's root, if it is the file that is mapped. */
 static int open_in_root(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
@@ -268,7 +283,7 @@ int proc_maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *
 	return open_in_root(proc_fd, m, ret);
 }
 
-/* Nothing is opened by it but the directory itself, which the agent made sure of by /proc. */
+/* Opens only the directory itself, which the agent has found in /proc. */
 int proc_maps_root_open(int proc_fd, int *ret_fd)
 {
 	int fd = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);

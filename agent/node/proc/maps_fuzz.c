@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. A mapping written as the kernel does reads the
- * same; the start time does not depend on what the process calls itself.
+ * Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. A mapping that is written as the
+ * kernel does reads the same, and the start time does not depend on the name that the process gives
+ * itself.
  * Fuzzes: node/proc/maps_line.c
  */
 #include "node/proc/maps.h"

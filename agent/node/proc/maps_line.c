@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of /proc/PID/maps and the text of /proc/PID/stat: both hold names that the process chose. */
+/*
+ * Parses a line of /proc/PID/maps and the text of /proc/PID/stat. Both contain names that the
+ * process chose. Pure.
+ */
 #include "node/proc/maps.h"
 #include "node/proc/stat.h"
 
 #include <stdlib.h>
 
-/* Field n (from 3 on) -> *ret. The name is the only one that can hold ')' or spaces: counted from its end. */
+/*
+ * Field n (from 3 on) -> *ret. Only the name can contain ')' or spaces, so fields count from its
+ * end.
+ */
 static int stat_field(const char *text, int n, uint64_t *ret)
 {
 	const char *p = strrchr(text, ')');
@@ -77,7 +83,7 @@ static int take_number(char **p, int base, char end, uint64_t *ret)
 	return 0;
 }
 
-/* The kernel writes a newline in a path as \012, and nothing else so. */
+/* The kernel writes a newline in a path as \012, and escapes nothing else. */
 static char *unescape_path(const char *p)
 {
 	char *path = xstrdup(p), *out = path;

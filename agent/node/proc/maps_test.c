@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines as kernels write them, and mappings of real processes: this one, a deleted program, none. */
+/*
+ * Lines as kernels write them, and mappings of real processes: this one, a deleted program, no
+ * program.
+ */
 #include "node/proc/maps.h"
 
 #include <fcntl.h>
@@ -375,7 +378,9 @@ static const struct mapping *mapping_of(const struct mappings *m, const char *pa
 	return NULL;
 }
 
-/* The others go on, and their program's files are found, one that has no name any more among them. */
+/*
+ * The other threads go on, and their program's files are found, even one that has no name any more.
+ */
 static void the_first_thread_has_ended(void **state)
 {
 	pid_t pid = testliving_start(map_a_file_and_delete_it);
@@ -578,7 +583,10 @@ static void ended_process(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* However many files are mapped and roots there are, half of the descriptors are left for others. */
+/*
+ * However many files are mapped and however many roots there are, half of the descriptors stay
+ * free.
+ */
 static void descriptors_are_left(void **state)
 {
 	struct mappings *m;

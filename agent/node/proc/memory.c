@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private memory of a process: /proc/PID/status, which the kernel writes from its counters (proc_pid_status(5)). */
+/*
+ * Reads the private memory of a process from /proc/PID/status, which the kernel writes from its
+ * counters (proc_pid_status(5)). os worker.
+ */
 #include "node/proc/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define STATUS_MAX (1u << 20) /* the supplementary groups are in it: up to 65,536 */
+#define STATUS_MAX (1u << 20) /* it contains the supplementary groups: up to 65,536 */
 
-/* The number of a line "name:  123 kB"; false: there is none. */
+/* Reads the number of a line "name: 123 kB". Returns false if there is none. */
 static bool field(const char *text, const char *name, uint64_t *ret)
 {
 	const char *line = strstr(text, name);
@@ -25,7 +28,7 @@ int proc_memory_parse(const char *text, struct proc_memory *ret)
 {
 	uint64_t anon, data, threads, swapped = 0;
 
-	/* The process's name, which comes first, has its newlines escaped. */
+	/* The process's name comes first, but its newlines are escaped. */
 	if (!field(text, "\nRssAnon:", &anon) || !field(text, "\nVmData:", &data) ||
 	    !field(text, "\nThreads:", &threads))
 		return -ENODATA;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How much private memory a process has: known amounts, other kinds of memory, a first thread that has ended, odd texts. */
+/*
+ * How much private memory a process has: known amounts, other kinds of memory, a first thread that
+ * has ended, unusual texts.
+ */
 #include "node/proc/internal.h"
 
 #include <setjmp.h>

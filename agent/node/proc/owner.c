@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner of samples: a copy of what the plan says of a container, shared by reference. */
+/*
+ * The owner of samples: a copy of what the plan says of a container. It is shared by reference. Any
+ * thread.
+ */
 #include "node/proc/internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's containers by id and its pods by the uid that their cgroups carry. */
+/*
+ * Finds a plan's containers by their id, and its pods by the uid in the names of their cgroups.
+ * Loop thread.
+ */
 #include "node/proc/internal.h"
 
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc and /sys that cannot be read for a moment: nothing is taken for gone, and no descriptor stays. */
+/*
+ * /proc and /sys that cannot be read for a moment: the agent takes nothing for gone, and no
+ * descriptor stays open.
+ */
 #include "lib/base/fault.h"
 #include "node/proc/internal.h"
 #include "node/proc/maps.h"

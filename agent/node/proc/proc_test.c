@@ -183,7 +183,10 @@ static int make(char *path, const char *name)
 	return mkdir(path, 0755);
 }
 
-/* Makes and scans MOUNT/kubepods-test-PID/pod<UID>/<ID>/child; skipped where cgroups may not be made. */
+/*
+ * Makes and scans MOUNT/kubepods-test-PID/pod<UID>/<ID>/child; skipped if the test may not make
+ * cgroups.
+ */
 static void scan_tree(const char *force)
 {
 	struct cgroup_hierarchy h;
@@ -517,7 +520,10 @@ static void test_scanned(void **state)
 	(void)state;
 }
 
-/* A container that starts while a scan is under way is found by it before the kernel's word of it is read. */
+/*
+ * A container that starts during a scan: the scan finds it before the kernel's event for it is
+ * read.
+ */
 static void test_scanned_before_it_was_told_89_92(void **state)
 {
 	struct containers *p = make_procs();
@@ -588,7 +594,10 @@ static void test_cluster_in_container(void **state)
 	(void)state;
 }
 
-/* Whoever may make cgroups below its own gives them the names of another pod: it gets none of the other's name. */
+/*
+ * A pod that may make cgroups below its own gives them the names of another pod. It does not become
+ * that pod.
+ */
 static void test_names_that_are_anothers(void **state)
 {
 #define FORGED "/kubepods/pod" UID2 "/" ID2 "/kubepods/pod" UID
@@ -596,7 +605,7 @@ static void test_names_that_are_anothers(void **state)
 	uint64_t until;
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
-	/* Before the one it is named after: until that comes it may be a cluster inside a container. */
+	/* It comes before the real one. Until that comes it may be a cluster inside a container. */
 	proc_containers_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
@@ -645,7 +654,9 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 	(void)state;
 }
 
-/* The one of that name had ended before the agent began: another container of the node tells how deep they lie. */
+/*
+ * The real one ended before the agent began. Another container of the node shows how deep they lie.
+ */
 static void test_names_that_are_anothers_who_had_ended(void **state)
 {
 	struct containers *p = make_procs();
@@ -698,7 +709,10 @@ static void test_cap(void **state)
 	(void)state;
 }
 
-/* What each event is set to reaches the filter and whoever owns the samples; one change of it is a change of the filter. */
+/*
+ * The settings of each event reach the filter and the owner of the samples. A change of one is a
+ * change of the filter.
+ */
 static void test_settings(void **state)
 {
 	struct event_settings s = {50, 3600000000, 524288, 4096, 20000};
@@ -748,7 +762,10 @@ static uint32_t keep_of_owner(struct containers *p, uint64_t cgroup)
 	return keep;
 }
 
-/* Which share of its switches is kept: of the filter and of the owner, whatever the plan does meanwhile. */
+/*
+ * The share of switches that is kept, in the filter and in the owner, whatever the plan does
+ * meanwhile.
+ */
 static void test_keep_off(void **state)
 {
 	struct containers *p = make_procs();

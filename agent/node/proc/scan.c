@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One bounded walk over a cgroup hierarchy: all directories that name a pod. */
+/*
+ * Searches a cgroup hierarchy once, within bounds, for all directories that name a pod. It keeps no
+ * state. os worker.
+ */
 #include "node/proc/internal.h"
 
 #include <dirent.h>
@@ -16,13 +19,13 @@ struct walk {
 	struct cgroup_scan *scan;
 	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
 	size_t len;
-	int error;	       /* first one: what was not seen is not gone */
-	bool limited, refused; /* what was not seen: beyond a limit, not permitted */
+	int error; /* the first one: then cgroups that were not seen do not count as gone */
+	bool limited, refused; /* cgroups were not seen: beyond a limit; not permitted */
 };
 
 static void failed(struct walk *w, int error)
 {
-	if (error == EACCES || error == EPERM) /* of this one directory, for ever */
+	if (error == EACCES || error == EPERM) /* of this one directory, and always */
 		w->refused = true;
 	else if (error && !w->error && error != ENOENT && error != ENODEV)
 		w->error = -error;
@@ -74,7 +77,7 @@ static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t par
 	w->path[len] = '\0';
 }
 
-/* Takes fd. */
+/* Takes fd over. */
 static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
 {
 	DIR *d = fdopendir(fd);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a cgroup of our own in each hierarchy that CPU time is told of, and somebody in it. As root. */
+/*
+ * For tests only: makes a cgroup in each hierarchy that shows CPU time, with a process in it. As
+ * root.
+ */
 #pragma once
 
 #include "node/proc/proc.h"

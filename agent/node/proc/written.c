@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that were written while a process had them mapped: what the agent knows of such a file
- * (names, unwind rows) is not what runs there. Each is known by its device, its inode and the change
- * time that it had when the agent opened it: containers of one image have files that differ by their
- * device alone.
+ * Remembers the files that were written while a process had them mapped. What the agent knows of
+ * such a file (names, unwind rows) does not fit the code that runs. A file is known by its device,
+ * its inode and the change time that it had when the agent opened it: containers of one image have
+ * files that differ only by their device. Any thread: a lock guards the table.
  */
 #include "node/proc/maps.h"
 
@@ -13,7 +13,7 @@
 #include <uthash.h>
 
 #define WRITTEN_MAX 4096
-/* Frames of a file may still come when no mappings of it are held any more. */
+/* Frames of a file may still come when no mapping of it is held any more. */
 #define KEPT_NS (60 * NSEC_PER_SEC)
 
 struct written {
@@ -34,7 +34,7 @@ static void forget(struct written *w)
 	n_all--;
 }
 
-/* The one that was found first. */
+/* Removes the one that was found first. */
 static void make_room(void)
 {
 	if (n_all < WRITTEN_MAX)
