@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Allocators of this machine, live: a program that counts what it asks for, built with each, is found (alloc), probed
- * (probe) and its bytes by function, and what of them lives, are as it says, exactly.
+ * Real allocators of this machine. For each, a program that counts its allocations is built. The
+ * test finds the places where it allocates (alloc), probes them (probe), and compares all bytes by
+ * function, and those that live, with the program's own counts, exactly.
  */
 #include "node/alloc/alloc_host.h"
 #include "node/probe/probe.h"
@@ -312,8 +313,8 @@ static const struct variant {
 };
 
 /*
- * Functions that call the allocator themselves: each byte is theirs. Those that call it through a library are found by
- * unwind tables, which are not loaded here: their bytes are among all bytes.
+ * Functions that call the allocator themselves: each byte is theirs. Functions that call it through
+ * a library need unwind tables, which are not loaded here. Their bytes are among all bytes.
  */
 static bool is_indirect(const char *name)
 {
@@ -420,8 +421,8 @@ static void a_failing_new_throws(void **state)
 }
 
 /*
- * Files of their own: return probes that others have in the same file take the place of return addresses in every
- * process that has it.
+ * The program gets copies of its libraries: return probes that another process has in the same file
+ * replace return addresses in every process that has it.
  */
 static int copy_libraries(void)
 {
@@ -436,7 +437,10 @@ static int copy_libraries(void)
 
 /* ---- Python ---- */
 
-/* Objects that all have one size; what else the interpreter does meanwhile is little beside them. */
+/*
+ * Objects that all have one size. What else the interpreter allocates meanwhile is little beside
+ * them.
+ */
 #define PYTHON_SCRIPT                                                                              \
 	"import sys, collections, itertools\n"                                                     \
 	"n = 20000\n"                                                                              \

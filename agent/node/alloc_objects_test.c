@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What real Java and Go programs allocate, by class and type, from their allocators' probes: bytes against what the
- * JVM itself says of its thread, and exactly those of a Go program without a heap profile. Every JDK and Go that is here.
+ * What real Java and Go programs allocate, by class and type, from the probes of their allocators.
+ * Bytes are compared with what the JVM itself says of its thread, and must be exact for a Go
+ * program without a heap profile. Every JDK and Go of this machine.
  */
 #include <glob.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers of all kinds: as runc makes them, with the namespaces that pods may share or have of their own, from images with
- * next to nothing in them, in cgroups of every shape; and agents that start early, or again. The numbers in the names are those
- * of docs/containers.md.
+ * Containers of all kinds: as runc makes them, with the namespaces that pods may share or have of
+ * their own, from images with next to nothing in them, in cgroups of every shape; and agents that
+ * start early, or again. The numbers in the names are those of docs/containers.md.
  */
 #include "node/testcontainers.h"
 
@@ -113,7 +113,10 @@ static bool compile(const char *compiler, const char *how, const char *path)
 	return run_quietly(argv);
 }
 
-/* What such an image has: its program under two names or more, and where /proc is mounted. No /tmp, no shell, no library. */
+/*
+ * Such an image has its program under two names or more, and a place to mount /proc. It has no
+ * /tmp, no shell, no library.
+ */
 static bool make_rootfs(struct tenants *t, const char *name, const char *compiler, const char *how)
 {
 	_cleanup_free_ char *dir = xasprintf("%s/%s", t->dir, name);
@@ -245,7 +248,10 @@ static bool runc_seen(struct fixture *f)
 	       ends[1] >= n && ends[10] >= n && ends[11] >= n;
 }
 
-/* Execs into a container, and one that crashes (LONG=1: at 1 Hz for ten minutes); each beside one that nobody asked for. */
+/*
+ * Execs into a container, and one that crashes (LONG=1: at 1 Hz for ten minutes), each beside one
+ * that is not selected.
+ */
 static void test_runc_89_90_91_92_96_122(void **state)
 {
 	static const struct tenant_wish wishes[] = {{.k = 0, .pod = 0},
@@ -284,8 +290,9 @@ static bool namespaces_seen(struct fixture *f)
 }
 
 /*
- * hostPID, shareProcessNamespace, hostUsers: false, an image of a static program alone and one of musl, root file systems that
- * nobody can write to: of each kind one that is asked for, and one that is not.
+ * hostPID, shareProcessNamespace, hostUsers: false, an image of a static program alone and one of
+ * musl, root file systems that cannot be written: of each kind one that is selected, and one that
+ * is not.
  */
 static void test_runc_namespaces_and_images_101_106_118_122(void **state)
 {
@@ -420,7 +427,10 @@ static bool first_and_second_seen(struct fixture *f)
 	return first_seen(f) && n_of(2, EVENT_MEM_ALLOC) >= 5;
 }
 
-/* Nothing is open in the kernel after an agent, memory's probes of programs among it; the next one sees what it saw. */
+/*
+ * After an agent has ended, nothing is open in the kernel, not even memory's probes of programs.
+ * The next agent sees the same.
+ */
 static void test_agent_restart_126(void **state)
 {
 	static const struct tenant_wish wishes[] = {

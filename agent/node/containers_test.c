@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers under stress: storms, PIDs that come back, every event of whom it was asked for, and what is kept of those
- * that have ended. The numbers in the names are those of docs/containers.md.
+ * Containers under stress: storms, PIDs that are used again, every event of each container that is
+ * selected, and what is kept of those that have ended. The numbers in the names are those of
+ * docs/containers.md.
  */
 #include "node/testcontainers.h"
 
@@ -115,9 +116,9 @@ static bool storm_seen(struct fixture *f)
 }
 
 /*
- * All at once: crash loops of 1 Hz and as fast as they go, cgroups that come back under their names,
- * execs, forks by the thousand, processes that change their cgroup, an unselected container in a
- * selected pod; each beside one of its kind that nobody asked for.
+ * All at once: crash loops at 1 Hz and as fast as possible, cgroups that are made again under their
+ * names, execs, forks by the thousand, processes that change their cgroup, an unselected container
+ * in a selected pod; each beside one of its kind that is not selected.
  */
 static void test_storm_89_90_91_92_96_105_120_121(void **state)
 {
@@ -154,7 +155,9 @@ static void test_storm_89_90_91_92_96_105_120_121(void **state)
 
 /* ---- PIDs that come back ---- */
 
-/* Three containers by turns under one PID: one that nobody asked for, and two of different programs. */
+/*
+ * Three containers by turns under one PID: one that is not selected, and two of different programs.
+ */
 static void reuse(struct tenants *t, unsigned k)
 {
 	static const char *const amounts[] = {"1", "3", "5", "8", "20"};
@@ -343,7 +346,10 @@ static void test_crash_loop_keeps_nothing_92(void **state)
 	print_message("  %u descriptors, %u map entries; %u ends later %u and %u\n", early.n_fds,
 		      early.n_entries, 2 * n, late.n_fds, late.n_entries);
 	end_and_check(f, true);
-	/* What is alive differs by a container or two, of eight descriptors; one kept an end would be 2 n. */
+	/*
+	 * What is alive differs by a container or two, of eight descriptors each. If one were kept
+	 * per end, there would be 2 n.
+	 */
 	assert_true(late.n_fds <= early.n_fds + n / 2);
 	assert_true(late.n_entries <= early.n_entries + n / 2);
 }

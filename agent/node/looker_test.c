@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A walk of a waiting thread's stack that sleeps, for a page of a file that does not come: what was freed of unwind
- * tables meanwhile may be others' by then, so what it found is not taken.
+ * A walk of a waiting thread's stack that sleeps because a page of a file does not come. Memory of
+ * unwind tables that was freed meanwhile may have another use by then, so the walk's result is not
+ * taken.
  */
 #include "node/slow_file_test.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's side put together: who is made when, who is told what, who ends first. */
+/*
+ * Puts the parts of the node together: it creates them, connects them through their ops, calls them
+ * every second and ends them in order. It owns struct node. Loop thread.
+ */
 #include "node/internal.h"
 
 #include <fcntl.h>
@@ -7,7 +10,7 @@
 
 #define USER_AGENT "podflame-agent/" PODFLAME_VERSION
 
-/* ---- what is told ---- */
+/* ---- reporting ---- */
 
 struct stored {
 	struct report *report;
@@ -48,7 +51,7 @@ json_t *node_debug_report(void *node)
 	return n->report && n->started ? report_json(n->report) : json_null();
 }
 
-/* Later plans are put in force without the pod becoming unready each time. */
+/* Once the pod was ready, a new plan does not make it unready. */
 bool node_ready(struct buf *why, void *node)
 {
 	struct node *n = node;
@@ -137,13 +140,13 @@ static int open_sender(struct node *n, struct field_error *reterr)
 	return r;
 }
 
-/* Pods are profiled, by their cgroups; else host processes only. */
+/* Profiles pods, by their cgroups; otherwise host processes only. */
 static bool has_pods(const struct node *n)
 {
 	return n->config.kube || !n->config.local;
 }
 
-/* Without Kubernetes no plan asks for cgroups, unless the user said which. */
+/* Without Kubernetes no plan needs cgroups, unless the user has chosen a hierarchy. */
 static int choose_hierarchy(struct node *n, struct field_error *reterr)
 {
 	struct field_error err = {0};
@@ -187,7 +190,7 @@ static void open_limit(struct node *n)
 	n->limit = limit_new(&c);
 }
 
-/* ---- the kernel: what it tells goes up ---- */
+/* ---- from the kernel upwards ---- */
 
 static void drained(void *node, struct drain *drain, bool full)
 {
@@ -233,7 +236,7 @@ static int open_kernel(struct node *n, size_t table_bytes, struct field_error *r
 	return kernel_new(&c, &n->kernel, reterr);
 }
 
-/* ---- processes: what is learnt of them goes up ---- */
+/* ---- from processes upwards ---- */
 
 static void learnt_runtimes(void *node, struct process_id id, uint32_t exec_id,
 			    struct runtime_process *found)
@@ -324,7 +327,7 @@ static void tick(void *arg)
 {
 	struct node *n = arg;
 
-	/* of wall time, so that a window gets what belongs to it */
+	/* of wall time, so that a window gets the samples of its own time */
 	timer_set(n->work->loop, &n->tick,
 		  NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC, tick, n);
 	show_sender(n->sender);
@@ -340,7 +343,10 @@ static void tick(void *arg)
 
 /* ---- start ---- */
 
-/* One machine without an API server: nothing to wait for, errors are the user's at once. */
+/*
+ * One machine without an API server: there is nothing to wait for, and the user sees errors at
+ * once.
+ */
 static int start_local(struct node *n, struct field_error *reterr)
 {
 	char machine_id[64] = "";
@@ -417,13 +423,16 @@ struct node *node_free(struct node *n)
 	work_close(n->work);
 	if (n->follow)
 		follow_detach(n->follow);
-	/* The workers have ended and what they did is taken in: the last drain, the open window. */
+	/*
+	 * The workers have ended and their results are taken in. Now come the last drain and the
+	 * open window.
+	 */
 	if (n->pipeline) {
 		kernel_close(n->kernel);
 		pipeline_close(n->pipeline);
 	}
 	report_free(n->report);
-	/* The disk worker still delivers or spools what the sender was given. */
+	/* The disk worker still delivers or spools what the sender has. */
 	send_free(n->sender);
 	if (n->work->disk)
 		worker_free(n->work->disk);

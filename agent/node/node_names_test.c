@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole node while DNS says nothing: what it watches, drains and sends goes on, at the last known addresses, and its
- * loop waits for nobody. Real BPF, glibc's resolver, an API server and a hub that are called by name and take one
- * request a connection, so that each asks for the name again. Run by this program as `node_names_test real`, in a
- * network namespace. Some windows here, ten minutes with LONG=1. The numbers are those of docs/watch-cases.md.
+ * A whole node while DNS does not answer. What it watches, drains and sends goes on, at the last
+ * known addresses, and its loop never waits. Real BPF, glibc's resolver, an API server and a hub
+ * that are called by name and take one request per connection, so that each request asks for the
+ * name again. This program runs itself as `node_names_test real` in a network namespace. It takes
+ * some windows, or ten minutes with LONG=1. The numbers are those of docs/watch-cases.md.
  */
 #include "node/internal.h"
 

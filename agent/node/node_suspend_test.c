@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole node on a machine that is suspended for an hour: by clocks of the test's own, of which CLOCK_MONOTONIC stands meanwhile and
- * the others go on. (The kernel's own stay: what BPF says of times is that of the machine.)
+ * A whole node on a machine that is suspended for an hour, with clocks of the test's own:
+ * CLOCK_MONOTONIC stands meanwhile, and the others go on. The kernel keeps its own clocks: times
+ * from BPF are those of the machine.
  */
 #include "node/internal.h"
 #include "node/parse/parse.h"
@@ -164,7 +165,10 @@ static void an_hour_asleep(void **state)
 	assert_int_equal(n_gaps, 1);
 	assert_in_range(arrived.told_ns, SLEEP_NS - NSEC_PER_SEC, SLEEP_NS + NSEC_PER_SEC);
 	assert_true(awake_ns <= now_boot_ns() - begin_ns - SLEEP_NS + WINDOW_S * NSEC_PER_SEC);
-	/* no windows of the hour, with nothing in them: the last batch may be of a window that had no sample yet */
+	/*
+	 * there are no empty windows for the hour; the last batch may be of a window that had no
+	 * sample yet
+	 */
 	assert_in_range(arrived.n_batches, arrived.n_windows, arrived.n_windows + 2);
 }
 

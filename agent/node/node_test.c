@@ -87,8 +87,8 @@ static pid_t start_sleeper(const char *name, const char *cgroup, unsigned n_shor
 }
 
 /*
- * Distribution code: no frame pointers. Who forks gives its child the tables that it has itself. It says that it is in the
- * chain, and stays there.
+ * Distribution code: no frame pointers. A process that forks gives its child the tables that it has
+ * itself. The child writes a byte when it is in the chain, and stays there.
  */
 static const char no_frame_pointers[] =
 	"#include <unistd.h>\n"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory events on a node, of processes that are known late, cannot be read at once, or are too many.
+ * Memory events on a node, of processes that become known late, cannot be read at once, or are too
+ * many.
  */
 #include "node/testoverhead.h"
 #include "node/slow_file_test.h"
@@ -13,7 +14,10 @@
 #define LATE	    100
 #define BLOCK_BYTES 4096
 
-/* Has memory from before anybody asks. go: 1 for more of it, 2 frees the early and half of the late. */
+/*
+ * A process with memory from before the events were asked for. go: 1 for more of it, 2 frees all of
+ * the early memory and half of the late memory.
+ */
 static void lives_before(void)
 {
 	static void *volatile early[EARLY], *volatile late[LATE];
@@ -126,7 +130,10 @@ static bool is_attached_for_both(struct fixture *f)
 	       t->allocs.attached && t->allocs.attached_mask == (ALLOC | INUSE);
 }
 
-/* Exactly so much, of all that was allocated: a snapshot may come amid its allocations, or its frees. */
+/*
+ * Exactly so much, of all that was allocated. A snapshot may come amid its allocations or its
+ * frees.
+ */
 static bool lives(uint64_t bytes)
 {
 	bool so;

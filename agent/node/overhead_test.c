@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory events on a node: processes that allocate little, much and all the time, what is decided about
- * them and what is estimated.
+ * Memory events on a node: processes that allocate little, much and all the time, the decisions
+ * about them, and the estimates.
  */
 #include "node/testoverhead.h"
 
@@ -142,7 +142,10 @@ static bool is_noticed(struct fixture *f)
 	return stalls() > stalls_before && is_detached(f);
 }
 
-/* It is attached as long as it lives, for it does little: that is not what it pays for when a storm begins. */
+/*
+ * It is attached as long as it lives, because it allocates little. When a storm begins, it does not
+ * pay for that.
+ */
 static void a_sudden_storm_is_noticed(void **state)
 {
 	struct fixture *f = *state;
@@ -156,7 +159,7 @@ static void a_sudden_storm_is_noticed(void **state)
 	assert_false(is_steady(f, EVENT_MEM_ALLOC));
 }
 
-/* ---- estimates: windows that ended, and what the process knows that it allocated until then ---- */
+/* ---- estimates: windows that ended, and what the process itself allocated until then ---- */
 
 static bool spans_seen(struct fixture *f)
 {

@@ -11,7 +11,7 @@ static void naps(void)
 		usleep(1);
 }
 
-/* ---- off-cpu: limits end with who they were for. No loop runs: what is known of cgroups is what is said here ---- */
+/* ---- off-cpu: a limit ends with its container. No loop runs: the test reports the cgroups ---- */
 
 #define OFF	  (1u << EVENT_OFF_CPU)
 #define CGROUP	  (1ull << 40) /* and those after it: of nobody here */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a node without an API server and made containers (testtenants.h) whose processes say whose they are; nothing
- * that arrives at the hub's side may say otherwise.
+ * For tests only: a node without an API server and made containers (testtenants.h) whose processes
+ * name their container. What arrives at the hub's side must not say otherwise.
  */
 #pragma once
 
@@ -117,15 +117,16 @@ static inline void check_tags(const struct profile *p, unsigned k)
 	char program = 0;
 
 	if (!(t->event_mask & 1u << p->event))
-		is_wrong("container %u was not asked for %s", k, profile_event_info(p->event)->name);
+		is_wrong("container %u was not asked for %s", k,
+			 profile_event_info(p->event)->name);
 	if (!pod || sscanf(pod, "pod-%2u", &number) != 1 || number != t->pod)
 		is_wrong("container %u is said to be of pod '%s'", k, pod ? pod : "");
 	if (streq(p->app_service, "Throttled"))
 		return;
 	if (sscanf(p->app_service, "%c-%2u", &program, &number) != 2 || program != t->program ||
 	    (number != k && number != t->guest))
-		is_wrong("%s: container %u has samples of %s", profile_event_info(p->event)->name, k,
-			 p->app_service);
+		is_wrong("%s: container %u has samples of %s",
+			 profile_event_info(p->event)->name, k, p->app_service);
 }
 
 static inline void check_profile(const struct batch *b, const struct profile *p)
@@ -300,8 +301,9 @@ static inline void plan_again(void *arg)
 	timer_set(f->loop, &f->plan, PLAN_NS, plan_again, f);
 	for (unsigned k = 0; k < TENANTS; k++)
 		f->starts[k] = __atomic_load_n(&f->t.shared->starts[k], __ATOMIC_ACQUIRE);
-	proc_containers_apply(f->node->containers, tenants_plan(&f->t, f->wishes, f->n_wishes, f->starts, HZ),
-		    now_boot_ns());
+	proc_containers_apply(f->node->containers,
+			      tenants_plan(&f->t, f->wishes, f->n_wishes, f->starts, HZ),
+			      now_boot_ns());
 	kernel_sync(f->node->kernel);
 }
 

@@ -322,7 +322,7 @@ static inline bool is_steady(const struct fixture *f, enum event e)
 	return a && a->mode == LIMIT_STEADY;
 }
 
-/* ---- estimates: windows that ended, and what the process knows that it allocated until then ---- */
+/* ---- estimates: windows that ended, and what the process itself allocated until then ---- */
 
 #define SETTLE_SPANS 3
 #define LOOK_SPANS   (getenv("LONG") ? 14u : 6u)

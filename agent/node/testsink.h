@@ -9,7 +9,9 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* What arrives is what the sender made, maybe compressed; each profile is noted with the lock held. */
+/*
+ * What arrives is what the sender made, maybe compressed. Each profile is noted with the lock held.
+ */
 static inline int testsink_take(const void *body, size_t n, pthread_mutex_t *lock,
 				void (*note)(const struct batch *b, const struct profile *p))
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: containers as runtimes make them, on this machine's own cgroup hierarchy and without a runtime, with
- * processes that say whose they are (e2e/workloads/tenants/tenant.c). Container K is "t-KK"; each time that it is started it has
- * another id. As root.
+ * For tests only: containers as runtimes make them, on this machine's own cgroup hierarchy and
+ * without a runtime, with processes that name their container (e2e/workloads/tenants/tenant.c).
+ * Container K is "t-KK"; each time that it is started it has another id. As root.
  */
 #pragma once
 
@@ -27,7 +27,10 @@
 #define TENANT_SOURCE  "e2e/workloads/tenants/tenant.c"
 #define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
 #define TENANT_ID_FORM "%056x%06x%02x" /* of whom, which start, K */
-/* Where a container's cgroup lies. %U: its pod's UID, %u: as it is in a slice's name, %C: the container's id. */
+/*
+ * Where a container's cgroup lies. %U: its pod's UID, %u: the UID as in a slice's name, %C: the
+ * container's id.
+ */
 #define TENANT_SHAPE "pod%U/%C"
 
 /* What the processes of a test tell each other. */
@@ -341,7 +344,9 @@ static inline void tenant_name_pod(struct tags *tags, unsigned pod)
 	}
 }
 
-/* What the API server would say: the containers by the ids of their last starts that it has heard of. */
+/*
+ * What the API server would say: the containers by the ids of their last starts that it knows of.
+ */
 static inline struct plan *tenants_plan(const struct tenants *t, const struct tenant_wish *wishes,
 					size_t n, const unsigned starts[TENANTS], unsigned hz)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the API server says, as input of the plan: this node's pods, targets,
- * namespaces, the node itself. Changes are gathered for a moment, then the plan
- * is made anew from everything.
+ * Watches the API server for the input of the plan: targets, namespaces, this node's pods and the
+ * node itself. It collects changes for a moment, then makes a new plan from everything. It owns the
+ * watches and the cache of decoded targets. Loop thread.
  */
 #include "node/internal.h"
 
 #include <stdlib.h>
 
 #define GATHER_NS (50 * NSEC_PER_MSEC)
-#define CHECK_NS  (300 * NSEC_PER_SEC) /* of 5,000 nodes 13 a second */
+#define CHECK_NS  (300 * NSEC_PER_SEC) /* for 5,000 nodes, 13 a second */
 
 enum kind { PODS, TARGETS, CLUSTER_TARGETS, NAMESPACES, NODE, _KIND_MAX };
 
@@ -75,7 +75,7 @@ static void plan_later(struct watches *w, uint64_t wall_ns)
 {
 	uint64_t now_ns = now_wall_ns();
 
-	/* No flag: whatever comes before makes a plan, too. */
+	/* No flag is needed: any earlier change makes a plan, too. */
 	timer_set(w->node->work->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
 		  make_plan, w);
 }
@@ -141,7 +141,10 @@ static void make_plan(void *arg)
 	kernel_sync(n->kernel);
 }
 
-/* Anybody may have deleted it: a person, or the garbage collector with a DaemonSet that was made anew. */
+/*
+ * The report may have been deleted: by a person, or by the garbage collector with a DaemonSet that
+ * was created anew.
+ */
 static void check_report(void *arg)
 {
 	struct watches *w = arg;
@@ -152,7 +155,7 @@ static void check_report(void *arg)
 		  check_report, w);
 }
 
-/* The hub deletes the report of a node that is gone, if only for a moment. */
+/* The hub deletes the report of a node that is gone, even if only for a moment. */
 static void note_uid(struct watches *w, const char *uid)
 {
 	bool anew = w->node_uid && !streq(w->node_uid, uid);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is watched and kept of it, and when the node's report is looked for. All around watches.c is stood in for. */
+/*
+ * What is watched and what is kept of it, and when the agent checks the node's report. The test
+ * stands in for all around watches.c.
+ */
 #include "node/internal.h"
 
 #include <setjmp.h>
