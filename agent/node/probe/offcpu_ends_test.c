@@ -59,7 +59,7 @@ static uint32_t number_in_table(struct probes *p, uint32_t tid)
 /*
  * Acts as if no program had run at the end of the first wait. The wait goes on in the tables, while
  * its thread runs. Returns how many waits n_going_on() reports then, until the thread is switched
- * out.
+ * out. 0: the thread does not run, so a wait goes on in earnest.
  */
 static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 {
@@ -73,7 +73,8 @@ static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 	assert_int_equal(bpf_obj_get_info_by_fd(waits, &info, &n), 0);
 	wait = xcalloc(1, info.value_size);
 	assert_int_equal(bpf_map_lookup_elem(waits, &number, wait), 0);
-	assert_true(wait[WAITING_COUNTED] == UINT64_MAX); /* it was seen, of course */
+	if (wait[WAITING_COUNTED] != UINT64_MAX)
+		return 0; /* the thread does not run at this moment */
 	wait[WAITING_COUNTED] = wait[WAITING_SINCE];
 	assert_int_equal(bpf_map_update_elem(waits, &number, wait, BPF_EXIST), 0);
 	assert_int_equal(bpf_obj_get_info_by_fd(threads, &info, &n), 0);
@@ -114,7 +115,10 @@ static void assert_one_wait(const struct waits *w, const struct known *k)
 	assert_in_range(w->sum - w->us[WAIT_RUNQUEUE], 45000, k->us[WAIT_SLEEP] + 1000);
 }
 
-/* false: somebody took its CPU away, and it was seen to get it back, which ended the wait. */
+/*
+ * false: the test's own doing did not come to pass. The thread lost its CPU meanwhile, which a
+ * program saw and which ended the wait, or the kernel left out the program that tells of it.
+ */
 static bool try_unseen_end(void)
 {
 	struct child c = child_start(body_two_waits, NULL);
@@ -140,11 +144,12 @@ static bool try_unseen_end(void)
 		assert_true(now_mono_ns() < deadline);
 		nap(1);
 	}
-	valid = preempted(c.pid) == n_preempted;
+	valid = n && preempted(c.pid) == n_preempted;
 	w = (struct waits){.pid = c.pid};
 	drain(p, &w, 1);
+	/* The kernel leaves a program out, too, where the thread begins the second wait. */
+	valid = valid && lost("end_unseen") == before + 1;
 	if (valid) {
-		assert_int_equal(lost("end_unseen"), before + 1);
 		assert_int_equal(n_going_on(p), n - 1);
 		assert_one_wait(&w, k);
 	}
