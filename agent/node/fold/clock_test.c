@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clock that is set and a machine that sleeps: a day of windows by a clock of the test's own. What was
- * sampled is there once, windows are as long as the time that passed, and none lies over another
- * unless the clock went back. The moments come from a seed, which is printed.
+ * A clock that is set and a machine that sleeps: a day of windows by a clock of the test's own.
+ * Each sample is there once, windows are as long as the time that passed, and none lies over
+ * another unless the clock went back. The moments come from a seed, which is printed.
  */
 #include "node/fold/fold.h"
 
@@ -211,7 +211,7 @@ static void test_suspend(void **state)
 	assert_in_range(d.n_windows, 100, 1 + 100 + 100 * 25 / WINDOW_S);
 }
 
-/* Nobody drained for a while: all of it is of the window that was open then, which is as long as that. */
+/* No drain came for a while: the window that was open gets all of it, and is as long as that. */
 static void test_a_late_drain(void **state)
 {
 	struct day d;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How sure values are: told of a container's event, shared out to its processes when the window ends. */
+/*
+ * How sure values are. fold_estimate() says it for one event of a container. When the window ends,
+ * fold_apply_estimates() divides it among the profiles of that container's processes.
+ */
 #include "node/fold/internal.h"
 
 #include <math.h>
@@ -30,7 +33,7 @@ void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32
 	}
 	if (ppm)
 		e->ppm = MIN(e->ppm, ppm);
-	/* one drain says nothing of what the next one misses: squares add up; a snapshot replaces all */
+	/* errors of drains are independent, so their squares add up; a snapshot replaces all */
 	if (profile_event_info(event)->snapshot)
 		e->variance = 0;
 	e->variance += (double)error * (double)error;
@@ -45,7 +48,7 @@ static double sum_of(const struct profile *p)
 	return sum;
 }
 
-/* Of processes only: what is counted of a whole container or node is no estimate. */
+/* Only processes have estimates: a value of a whole container or node is counted exactly. */
 static struct estimate_entry *estimate_of(struct fold *f, const struct profile_entry *p)
 {
 	return p->key.id.tgid ? find(f, p->owner, p->key.event) : NULL;

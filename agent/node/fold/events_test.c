@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events besides on-CPU in windows: waits, snapshots, estimates, throttled time; by a clock of the test's own. */
+/*
+ * Events besides on-CPU in windows: waits, snapshots, estimates, throttled time. The test has its
+ * own clock.
+ */
 #include "node/fold/fold.h"
 
 #include <setjmp.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The open window: a batch, the clock that says when it ends, and what comes in: samples
- * (their profiles: profiles.c), losses, what is counted of a whole node or container.
+ * The open window: its batch, the clock that says when it ends, and all that is added to it:
+ * samples (profiles.c finds their profiles), losses, and values of a whole node or container.
  */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
 
-#define STEP_NS	      (500 * NSEC_PER_MSEC) /* wall and boot time apart by more: the clock was set */
+#define STEP_NS	      (500 * NSEC_PER_MSEC) /* a larger step of wall time: the clock was set */
 #define LATE_COUNTER  "podflame_samples_late_total"
 #define PROCESS_TOTAL "Total"
 #define PROCESS_HELD  "Throttled"
@@ -15,7 +15,10 @@
 
 /* ---- windows ---- */
 
-/* It ends at a multiple of its length, and begins at one, or now: after it there was nothing. */
+/*
+ * The window ends at a multiple of its length. It begins at one, too; or at wall_ns, if now is set:
+ * before that time there was no open window.
+ */
 static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool now)
 {
 	f->batch = profile_batch_new();
@@ -88,8 +91,8 @@ static void set_end(struct batch *b, uint64_t end_ns)
 }
 
 /*
- * A window that is cut short, or goes on a little because the clock was set at its end, ends by the
- * clock that it began with: the next one goes on there. Time asleep is not of it.
+ * A window is cut short, or lasts a little longer because the clock was set at its end. Its end is
+ * then told by the clock that it began with. Time asleep does not belong to it.
  */
 static void window_cut(struct fold *f, uint64_t boot_ns)
 {
@@ -131,11 +134,11 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 	fold_forget_shares(f);
 	window_open(f, now_boot_ns, now_wall_ns, !ended || set);
 	if (ended && !set && f->start_ns < old_end_ns) {
-		/* the wall clock was slowed down a little: no second window of the same time */
+		/* the wall clock was slowed down a little: no second window of this time */
 		f->start_ns = old_end_ns;
 		f->end_ns = old_end_ns + f->window_ns;
 	} else if (ended && !set && f->start_ns > old_end_ns) {
-		/* nobody looked for so long, and what was counted meanwhile is in it */
+		/* this call is late by whole windows: the old one has all since its start */
 		set_end(old, f->start_ns);
 	}
 	*ret = old->n_profiles ? old : profile_batch_free(old);
@@ -152,7 +155,7 @@ static void count_links(const char *reason, uint64_t n)
 	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
 }
 
-/* The sample's link; 0 where it has none, or when links have used up their budget. */
+/* The sample's link; 0: it has none, or links have used up their budget. */
 static uint32_t link_of(struct fold *f, const struct raw_sample *s)
 {
 	uint32_t link = 0;
@@ -191,7 +194,7 @@ static uint32_t ppm_of(uint32_t keep)
 	return MAX((uint32_t)(((uint64_t)keep + 1) * 1000000 >> 32), 1u);
 }
 
-/* What is known of it before its frames and its time. */
+/* Fills in all but the sample's stack and time. */
 static struct profile_sample sample_of(struct fold *f, const struct raw_sample *s,
 				       const struct raw_names *names, const char *service)
 {
@@ -265,7 +268,7 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 	note_thinning(e->profile, p->owner);
 	if (fold_put_sample(f, e, &sample))
 		return true;
-	if (sample.link) { /* there may be a sample that differs by the link alone */
+	if (sample.link) { /* the window may have a sample that differs by the link alone */
 		count_links("window_full", s->n);
 		sample.link = 0;
 		if (fold_put_sample(f, e, &sample))
@@ -282,7 +285,7 @@ uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, ui
 
 	if (s->event != EVENT_OFF_CPU || !late_ns)
 		return s->value;
-	if (o) /* of which a part was measured, and stands for the rest */
+	if (o) /* a part of the waits was measured, and stands for the rest */
 		measured_us *= ((double)o->off_keep + 1) / 4294967296.0;
 	span_ns = MAX(s->last_ns - MIN(s->first_ns, s->last_ns), (uint64_t)(measured_us * 1e3));
 	if (late_ns >= span_ns)
@@ -292,7 +295,7 @@ uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, ui
 
 /* ---- of whole nodes and containers ---- */
 
-/* One sample without a stack of a service that is no process. */
+/* One sample without a stack, of a service that is not a process. */
 static void add_pseudo(struct fold *f, struct owner *owner, enum event event, const char *service,
 		       const struct profile_sample *sample)
 {

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of fold/ share: the open window, its profiles, and what finds them and their samples again. */
+/*
+ * What the files of fold/ share: the open window, its profiles, and the hash tables that find
+ * profiles and samples again. Pipeline worker only.
+ */
 #pragma once
 
 #include "node/fold/fold.h"
 
 #include <uthash.h>
 
-/* Strings in keys are interned in the batch: equal ones are the same pointer. Zeroed before use. */
+/*
+ * Strings in keys are interned in the batch: equal strings have equal pointers. The caller zeroes a
+ * key before it fills it in, since uthash compares the padding, too.
+ */
 struct profile_key {
-	const struct owner
-		*owner;	  /* NULL: also of snapshots, which are of the process whoever owns it */
+	/* NULL: no container, or a snapshot, which is of the process, whichever owner it has. */
+	const struct owner *owner;
 	const char *comm; /* NULL: losses, snapshots */
 	struct process_id id;
 	enum event event;
@@ -33,10 +39,10 @@ struct profile_entry {
 	struct profile *profile;
 	struct owner *owner; /* a reference: the key's pointer stays unique */
 	struct sample_entry *samples;
-	uint64_t snapshot_ns; /* last_ns of the snapshot that it holds */
+	uint64_t snapshot_ns; /* last_ns of the snapshot that the profile holds */
 };
 
-/* What is known of how sure the values of an owner's event are. */
+/* How sure the values of one event of an owner are. */
 struct estimate_key {
 	const struct owner *owner;
 	uint64_t event;
@@ -46,10 +52,10 @@ struct estimate_entry {
 	struct estimate_key key;
 	struct owner *owner;
 	uint32_t ppm;
-	double variance, total; /* total: of the values, in the end */
+	double variance, total; /* total: sum of the values, when the window ends */
 };
 
-/* What samples of an owner have made the window grow by. */
+/* By how many bytes the samples of an owner have made the window grow. */
 struct share {
 	UT_hash_handle hh;
 	struct owner *owner; /* a reference */
@@ -60,7 +66,7 @@ struct fold {
 	char *node_uid, *boot_id, *node_name, *cluster_name;
 	uint64_t window_ns;
 	bool per_cpu;
-	uint64_t first_offset_ns; /* start times of processes: the same in every window */
+	uint64_t first_offset_ns; /* for start times of processes; the same in every window */
 	char run[24];		  /* this run of the agent, in ids */
 	uint64_t n_profiles;	  /* of this run, in ids */
 
@@ -72,21 +78,24 @@ struct fold {
 	struct profile_entry *profiles;
 	struct estimate_entry *estimates;
 	struct share *shares, *charged; /* charged: between fold_begin and fold_end */
-	size_t bytes_before;		/* when it began */
+	size_t bytes_before;		/* the window's, at fold_begin() */
 };
 
 /* ---- profiles.c ---- */
 #define FOLD_ENTRY_BYTES (sizeof(struct profile_sample) + sizeof(struct sample_entry) + 64)
-/* The profile of key, made if need be: also in a full window, so that a loss has its place. */
+/*
+ * The profile of key. If the window has none, this function makes it, also in a full window: a loss
+ * needs a profile.
+ */
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
 					struct owner *owner, uint32_t container_pid);
 bool fold_has_profile(const struct fold *f, const struct profile_key *key);
-/* false: the window is full. */
+/* false: the window is full; the sample is not in it. */
 bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s);
 bool fold_is_full(const struct fold *f, size_t more_bytes);
 /*
- * e holds a snapshot of before: it becomes one of who and comm without samples. false: it holds a newer one
- * than of time_ns.
+ * Replaces the older snapshot in e by an empty one of this process and comm. false: e holds a newer
+ * snapshot than that of time_ns, and stays as it is.
  */
 bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct fold_process *who,
 			 const char *comm, uint64_t time_ns);
@@ -96,5 +105,5 @@ void fold_forget_profiles(struct fold *f);
 void fold_forget_shares(struct fold *f);
 
 /* ---- estimates.c ---- */
-/* Writes what fold_estimate was told into the window's profiles, and forgets it. */
+/* Writes what fold_estimate() noted into the window's profiles, and forgets it. */
 void fold_apply_estimates(struct fold *f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open window's profiles: their tags and ids, and equal samples added up. */
+/* The open window's profiles: this file makes their tags and ids, and adds up equal samples. */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void add_tags(struct fold *f, struct profile *p, const struct owner *o,
 }
 
 /*
- * The run and the sequence keep the two halves of a window apart that lie before
- * and behind a restart of the agent or a step of the clock.
+ * A restart of the agent or a step of the clock divides a window into two. The run and the sequence
+ * keep the ids of the two halves apart.
  */
 static void make_id(struct fold *f, struct profile *p, const struct profile_key *k)
 {

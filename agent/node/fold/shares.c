@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What containers take of the open window's bytes: names are as long as a pod likes, and the others' samples need room, too. */
+/*
+ * How many bytes of the open window each container uses. A pod can have names of any length, and
+ * must leave room for the samples of the other pods.
+ */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
@@ -17,7 +20,10 @@ static struct share *find(struct fold *f, const struct owner *owner)
 	return s;
 }
 
-/* Half of what the others leave: whoever comes later finds room, and alone one has half of all. */
+/*
+ * A container may use half of the bytes that the others leave: so a later one finds room. A
+ * container that is alone may use half of all.
+ */
 static bool has_room(struct fold *f, const struct share *s)
 {
 	size_t used = window_bytes(f), others = used - MIN(used, s->bytes);
