@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jobs: what the os worker does for a sender, whose files it owns. A sender that is freed lives until its last job is
- * done.
+ * Private to send: the sender, and the jobs that the os worker does for it, since only that worker
+ * touches files. After send_free() a sender lives until its last job is done. Loop thread, but for
+ * send_job.work.
  */
 #pragma once
 
@@ -14,7 +15,7 @@ struct sender {
 	size_t max_bytes;
 	const struct sink_type *type;
 	struct sink *sink;
-	struct spool *spool; /* os worker's, but for making and freeing */
+	struct spool *spool; /* only the os worker uses it; the loop makes and frees it */
 
 	struct spool_item *items; /* oldest first */
 	struct spool_item *sending;
@@ -23,9 +24,9 @@ struct sender {
 	struct timer retry;
 	bool waiting; /* retry is armed */
 	unsigned n_tries;
-	bool has_losses; /* the account is to be sent once the sink works */
+	bool has_losses; /* the spool has an account of losses; it is sent once the sink works */
 
-	unsigned n_jobs; /* posted and not done: they hold the sender */
+	unsigned n_jobs; /* posted and not done: the sender must not be freed before */
 	bool closed, ready;
 	struct sender_stats stats;
 	char last_error[512];
@@ -33,7 +34,6 @@ struct sender {
 	void *stored_arg;
 };
 
-/* What the os worker does for a sender. */
 struct send_job {
 	struct job job; /* first */
 	struct sender *s;
@@ -43,19 +43,22 @@ struct send_job {
 	struct spool_item *item;	  /* owned unless borrowed */
 	struct spool_item *borrowed;	  /* the one being sent */
 	struct spool_item *found;	  /* a list, owned */
-	size_t n_delivered;		  /* so many of its first ones are stored */
-	struct sender_stats lost;	  /* what never became an item */
+	size_t n_delivered;		  /* how many of its first items are stored already */
+	struct sender_stats lost;	  /* profiles and samples that did not become an item */
 	const char *reason;
 	struct buf body;
 	bool has_losses;
 	int r;
 };
 
-/* work: on the os worker; then: back on the loop, may be NULL. */
+/* work runs on the os worker. then runs on the loop afterwards; it may be NULL. */
 struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
 			      void (*then)(struct send_job *));
-/* -ENOBUFS: the mailbox is full, the caller still has the job. */
+/*
+ * n_bytes: what the job takes of the mailbox. -ENOBUFS: that is full; the caller still owns the
+ * job.
+ */
 int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
-/* Only while no job is under way. */
+/* Only while the worker has no job of this sender. */
 void send_destroy(struct sender *s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of send: batches become items on the os worker (spool.c), the oldest
- * goes to the sink (sink.c), one at a time, and stays until it is stored.
+ * The queue of send. The os worker makes batches into items (spool.c). The oldest item goes to the
+ * sink (sink.c), one at a time, and stays in the queue until the sink has stored it. Loop thread,
+ * but for the functions named ..._work and what they call: these run on the os worker.
  */
 #include "node/send/jobs.h"
 
@@ -32,7 +33,7 @@ static void link_item(struct sender *s, struct spool_item *i)
 
 static void drop_work(struct send_job *j)
 {
-	if (j->item->loss_only) /* an account that is refused is not accounted again */
+	if (j->item->loss_only) /* a refused account is not added to the next one */
 		send_spool_remove(j->s->spool, j->item);
 	else
 		send_spool_drop(j->s->spool, j->item, j->reason);
@@ -40,10 +41,10 @@ static void drop_work(struct send_job *j)
 
 static void drop_then(struct send_job *j)
 {
-	kick(j->s); /* the account may want to be sent */
+	kick(j->s); /* the account of losses may have to be sent */
 }
 
-/* false: not now, the mailbox is full. */
+/* false: the mailbox is full; the item stays. */
 static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
 {
 	struct send_job *j = send_job_new(s, drop_work, drop_then);
@@ -62,7 +63,7 @@ static bool drop_item(struct sender *s, struct spool_item *i, const char *reason
 	return true;
 }
 
-/* The oldest go first, but not the one on its way and not the account. */
+/* Drops the oldest items first, but neither the one that is being sent nor an account of losses. */
 static void make_room(struct sender *s)
 {
 	struct spool_item *i, *next;
@@ -87,7 +88,10 @@ static void retry_fire(void *arg)
 	kick(s);
 }
 
-/* Doubles up to a minute; between half and the whole of it, so that nodes do not come together. */
+/*
+ * The delay doubles up to a minute. It is at random between half of that and all of it, so that
+ * nodes do not try at the same time.
+ */
 static void retry_later(struct sender *s, uint64_t at_least_ns)
 {
 	uint64_t delay_ns = BACKOFF_MIN_NS << MIN(s->n_tries, 10u);
@@ -122,7 +126,7 @@ static void remove_item(struct sender *s, struct spool_item *i)
 	j = send_job_new(s, remove_work, NULL);
 	j->item = i;
 	if (send_job_post(j, 0) <
-	    0) /* the file stays: sent again after a restart, ignored as a repeat */
+	    0) /* the file stays; after a restart it is sent again, and the hub ignores it */
 		send_job_free(j);
 }
 
@@ -150,7 +154,7 @@ static void send_losses(struct sender *s)
 	}
 }
 
-/* Not in the account: of whose they are the receiver says nothing. */
+/* These are not in the account: the receiver does not say whose profiles it rejected. */
 static void count_rejected(struct sender *s, uint64_t n)
 {
 	s->stats.n_dropped_profiles += n;
@@ -210,7 +214,10 @@ static void fetch_work(struct send_job *j)
 		j->r = s->type->deliver(s->sink, j->body.data, j->body.len);
 }
 
-/* Set aside or gone: lost. What a disk cannot read stays for the next run. */
+/*
+ * A file that was set aside or is gone is lost. A file that the disk cannot read now stays for the
+ * next run.
+ */
 static void fetch_failed(struct sender *s, struct spool_item *i, int error)
 {
 	unlink_item(s, i);
@@ -237,7 +244,7 @@ static void fetch_then(struct send_job *j)
 		answered(
 			&(struct sink_answer){SINK_RETRY, 0, 0, "spool: no file can be opened now"},
 			s);
-	} else if (j->r < 0) { /* unreadable: set aside and counted by the spool */
+	} else if (j->r < 0) { /* unreadable: the spool has counted it */
 		fetch_failed(s, TAKE_PTR(s->sending), j->r);
 		s->stats.n_failed++;
 		kick(s);
@@ -249,7 +256,7 @@ static void fetch_then(struct send_job *j)
 	}
 }
 
-/* Starts the oldest item unless one is on its way or it is not time yet. */
+/* Sends the oldest item, unless one is being sent or a retry is due later. */
 static void kick(struct sender *s)
 {
 	struct send_job *j;
@@ -287,7 +294,10 @@ static void count_lost(struct sender_stats *st, const struct batch *b)
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
 
-/* A window holds more names than a request may: each half by itself. Who is too large alone is lost alone. */
+/*
+ * A window can hold more names than a request may. Each half then becomes an item of its own. A
+ * profile that is too large alone is lost alone.
+ */
 static void put_halves(struct send_job *j, struct batch *b)
 {
 	size_t n = b->n_profiles;
@@ -303,7 +313,7 @@ static void put_halves(struct send_job *j, struct batch *b)
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
 {
-	struct batch part = *b; /* it borrows all */
+	struct batch part = *b; /* borrows everything from b */
 	struct sender *s = j->s;
 	struct spool_item *i;
 
@@ -316,7 +326,7 @@ static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_
 	DL_APPEND(j->found, i);
 	if (!s->type->in_worker || j->r < 0)
 		return;
-	/* at once: there may be no loop any more at the end */
+	/* at once, since the loop may have ended before the job is done */
 	j->r = s->type->deliver(s->sink, i->body.data, i->body.len);
 	j->n_delivered += j->r == 0;
 }
@@ -326,7 +336,7 @@ static void put_work(struct send_job *j)
 	put_profiles(j, j->batch, 0, j->batch->n_profiles);
 }
 
-/* The first ones may be delivered already. */
+/* Puts the found items into the queue, without those that are delivered already. */
 static void link_found(struct send_job *j)
 {
 	struct sender *s = j->s;

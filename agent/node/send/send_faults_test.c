@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hub that is there, behind calls that fail: each sample of a batch reaches it, once or as a repeat, or is counted. */
+/*
+ * The hub is there, and system calls fail: each sample of a batch reaches the hub, once or as a
+ * repeat, or is counted as lost.
+ */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"
 #include "node/send/send.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An agent that is ended and started again, and the files in which it keeps what the hub has not got. */
+/*
+ * An agent that ends and starts again, and the files in which it keeps what the hub does not have
+ * yet.
+ */
 #include "node/send/testsend.h"
 
 #include <signal.h>

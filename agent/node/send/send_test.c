@@ -116,8 +116,8 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
 }
 
 /*
- * A window holds more names than a request may: it becomes several, and who has too many for one by himself loses what
- * is his alone.
+ * A window holds more names than a request may, and is sent as several requests. A profile that has
+ * too many names for a request by itself is lost, and no other.
  */
 static void send_large_window(struct world *w)
 {
@@ -213,7 +213,10 @@ static void test_refused_batch(void **state)
 	assert_int_equal(st.n_dropped_samples, 7);
 }
 
-/* A receiver that answers 200 and takes not all of it: told and counted, and nobody is told that it is stored. */
+/*
+ * A receiver answers 200 and takes a part: the agent counts the rest, and reports nothing as
+ * stored.
+ */
 static void test_partial_success(void **state)
 {
 	struct counter *c = counter("podflame_profiles_dropped_total", "reason", "hub_rejected");

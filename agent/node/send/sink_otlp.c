@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OTLP sink: POST to the hub or to any OpenTelemetry Collector, with the
- * bearer token and the CA as the files hold them at each try.
+ * The OTLP sink: sends batches by POST to the hub or to any OpenTelemetry Collector. At each try it
+ * uses the bearer token and the CA that the files hold then. Loop thread; otlp_refresh() reads the
+ * files on the os worker.
  */
 #include "node/send/sink.h"
 
@@ -21,7 +22,9 @@ struct sink {
 	bool https;
 	char *host, *path, *ca_file, *token_file, *user_agent;
 	uint16_t port;
-	/* Set by refresh on the os worker, used by send afterwards: never both at once. */
+	/*
+	 * The os worker sets these in refresh; send uses them afterwards, never at the same time.
+	 */
 	char *token, *ca, *ca_in_use, *problem;
 	uint64_t retry_after_ns;
 	char error[1024];
@@ -29,7 +32,7 @@ struct sink {
 	void *arg;
 };
 
-/* Of the sink, or of the server. */
+/* The path may be the server's: then the sink adds OTLP_PATH. */
 static int parse_url(const char *text, struct sink *s, struct field_error *reterr)
 {
 	_cleanup_(url_done) struct url u = {0};
@@ -72,7 +75,7 @@ static int otlp_open(struct loop *l, const struct send_config *c, struct sink **
 	s->ca_file = xstrdup(c->ca_file && *c->ca_file ? c->ca_file : NULL);
 	s->token_file = xstrdup(c->token_file && *c->token_file ? c->token_file : NULL);
 	r = parse_url(c->url, s, reterr);
-	if (r == 0 && !s->https) { /* with https the client is made once the CA is read */
+	if (r == 0 && !s->https) { /* with https, use_ca() makes it, once the CA is read */
 		hc.address = s->host;
 		hc.port = s->port;
 		r = http_client_new(l, &hc, &s->client);
@@ -162,14 +165,14 @@ static void on_head(int status, const struct http_headers *h, void *arg)
 	struct sink *s = arg;
 	uint64_t seconds;
 
-	(void)status; /* a date instead of seconds is not understood: our own backoff then */
+	(void)status; /* a date instead of seconds is ignored: the sender's backoff holds */
 	if (text && str_to_u64(text, UINT32_MAX, &seconds) == 0)
 		s->retry_after_ns = MIN(seconds, (uint64_t)MAX_RETRY_AFTER_S) * NSEC_PER_SEC;
 }
 
 /*
- * Only what is said of this batch condemns it. 401, 403, 404, 405, 408 are about us, the
- * address or the time: the batch waits until they are put right.
+ * A batch is refused only by an answer about the batch itself. An answer about the agent, the
+ * address or the time (401, 404, 408) is none: the batch waits until the cause is gone.
  */
 static enum sink_result judge(int status)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of the spool: "SEQUENCE.otlp", as spool_file.c writes them. The sequence goes on over restarts, so names sort
- * by age.
+ * The spool's directory: a file "SEQUENCE.otlp" for each item, which spool_file.c writes, and one
+ * for the account of losses. The sequence goes on over restarts: names sort by age. os worker only.
  */
 #include "node/send/spool.h"
 #include "node/send/spool_file.h"
@@ -17,17 +17,17 @@
 #define NAME_CHARS     21
 #define LOSS_NAME      "losses.account"
 #define CORRUPT_PREFIX "corrupt-"
-#define CORRUPT_MAX    8     /* set aside; more are deleted */
-#define ITEMS_MAX      65536 /* taken over from an earlier run */
-#define OWNERS_MAX     4096  /* kept apart in the account */
+#define CORRUPT_MAX    8     /* damaged files that are kept; more are deleted */
+#define ITEMS_MAX      65536 /* files of an earlier run that become items */
+#define OWNERS_MAX     4096  /* containers that the account keeps apart */
 
 struct spool {
 	char *dir;
 	bool compress;
-	uint64_t next_seq; /* behind all that an earlier run left */
+	uint64_t next_seq; /* larger than all that an earlier run left */
 	unsigned n_corrupt;
 	struct batch *losses; /* one profile a container, no samples; NULL: none */
-	bool losses_saved;    /* all of them, in the account's file */
+	bool losses_saved;    /* the account's file has all of them */
 };
 
 struct spool_item *send_spool_item_free(struct spool_item *i)
@@ -148,7 +148,7 @@ static void unlink_in(const struct spool *s, const char *name)
 	unlink(path);
 }
 
-/* A write of ours that was killed; others keep their files here too. */
+/* A file that an earlier run was killed while writing. Other programs' files are left alone. */
 static bool is_unfinished(const char *name)
 {
 	_cleanup_free_ char *whole = NULL;
@@ -166,14 +166,14 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	uint64_t seq;
 	bool is_ours = parse_name(name, &seq);
 
-	/* also of one that is not taken: nothing is written over it */
+	/* also of a file that is not taken, so that no new one replaces it */
 	if (is_ours)
 		s->next_seq = MAX(s->next_seq, seq + 1);
 	if (is_unfinished(name)) {
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
-	} else if (is_ours && *n == ITEMS_MAX) { /* the next start's */
+	} else if (is_ours && *n == ITEMS_MAX) { /* stays for the next start */
 		counter_add(counter("podflame_spool_files_total", "reason", "left"), 1);
 	} else if (is_ours && (i = found_item(s, name, seq))) {
 		DL_APPEND(*items, i);
@@ -181,7 +181,7 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	}
 }
 
-/* The account of an earlier run becomes an item, unread. Where nothing can be written nothing is written over it either. */
+/* The account of an earlier run becomes an item, unread; on a read-only file system it stays. */
 static int take_over_account(struct spool *s, struct spool_item **items, size_t *n)
 {
 	char name[NAME_CHARS + 1];
@@ -195,7 +195,7 @@ static int take_over_account(struct spool *s, struct spool_item **items, size_t 
 	return 0;
 }
 
-/* Without a look at what is there, files would be written over what an earlier run left. */
+/* If the directory cannot be listed, new files could replace those of an earlier run. */
 static int use_memory(struct spool *s, int why)
 {
 	counter_add(counter("podflame_spool_files_total", "reason", "scan_failed"), 1);
@@ -238,7 +238,7 @@ int send_spool_scan(struct spool *s, struct spool_item **ret_items)
 
 static uint64_t samples_of(const struct profile *p)
 {
-	/* a snapshot of a process says something without any: that nothing lives */
+	/* a process's snapshot without samples counts, too: it says that nothing lives */
 	uint64_t n = profile_event_info(p->event)->snapshot && p->process_id && !p->n_losses;
 
 	if (p->n_samples)
@@ -264,7 +264,7 @@ static struct stored_event *find_event(struct spool_item *i, const char *pod_uid
 	return &i->events[i->n_events++];
 }
 
-/* What the batch says of each container, to be told once it is stored. */
+/* Notes what the batch has of each container, for send_on_stored(). */
 static void note_events(struct spool_item *i, const struct batch *b)
 {
 	for (size_t k = 0; k < b->n_profiles; k++) {
@@ -295,8 +295,8 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 }
 
 /*
- * The file of an account becomes the item's: a kill leaves the one or the other. Both would have the same
- * ids, and what is added to the account later would be taken for a repeat.
+ * The account's file is renamed to the item's, so that a kill leaves one of them. Both would have
+ * the same ids, and the hub would take later additions to the account for a repeat.
  */
 static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
 {
@@ -306,7 +306,7 @@ static int account_to_file(const struct spool *s, const struct spool_item *i, co
 	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
 }
 
-/* Moves body into a file; on failure it stays where it is. */
+/* Moves body into a file; on failure it stays in memory. */
 static void to_file(const struct spool *s, struct spool_item *i)
 {
 	char name[NAME_CHARS + 1];
@@ -352,14 +352,14 @@ int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **r
 	return put(s, b, false, ret);
 }
 
-/* ---- the account of what was thrown away ---- */
+/* ---- the account of losses ---- */
 
 bool send_spool_has_losses(const struct spool *s)
 {
 	return s->losses != NULL;
 }
 
-/* Of one container, or the node: everything but the process. */
+/* Equal event and tags, but for the process: both are of one container, or of the node. */
 static bool same_owner(const struct profile *a, const struct profile *b)
 {
 	size_t i = 0, k = 0;
@@ -399,7 +399,7 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 	return a;
 }
 
-/* Past OWNERS_MAX containers it is the node's, of this event. */
+/* After OWNERS_MAX containers it is the node's profile of this event. */
 static struct profile *account_of(struct spool *s, const struct profile *p)
 {
 	struct batch *b = s->losses ? s->losses : (s->losses = profile_batch_new());
@@ -418,7 +418,7 @@ static void count_profiles(const char *reason, uint64_t n)
 	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n);
 }
 
-/* Whose they were, and of which events, nobody can say any more. */
+/* Only the file said which containers and events these samples had, so the loss is the node's. */
 void send_spool_count_unreadable(const struct spool_item *i)
 {
 	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1));
@@ -437,12 +437,12 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	count_profiles(reason, p->n_samples || !p->n_losses); /* an account is no profile */
-	/* The account tells the hub: no profile_samples_lost(). */
+	count_profiles(reason, p->n_samples || !p->n_losses); /* an account is not a profile */
+	/* No profile_samples_lost(): the account itself goes to the hub. */
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 
-/* The account survives a kill; its ids stay, so that sending it twice counts once. */
+/* The account survives a kill. Its ids stay, so that the hub counts it once if it comes twice. */
 static void save_losses(struct spool *s)
 {
 	_cleanup_buf_ struct buf bytes = {0}, body = {0};
@@ -492,7 +492,7 @@ int send_spool_take_losses(struct spool *s, struct spool_item **ret)
 	if (r < 0)
 		return r;
 	s->losses = profile_batch_free(s->losses);
-	if (*s->dir && !(*ret)->path) /* it is in memory: sent from there */
+	if (*s->dir && !(*ret)->path) /* the item is in memory, and is sent from there */
 		unlink(path);
 	return 0;
 }

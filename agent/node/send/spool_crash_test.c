@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An agent that is killed, again and again, while it spools, sends and throws away. The hub of the test
- * takes each profile once, by its id. In the end every sample is stored or told as lost.
+ * An agent that is killed, again and again, while it spools, sends and drops. The hub of the test
+ * takes each profile once, by its id. In the end every sample is stored or reported as lost.
  */
 #include "node/send/spool.h"
 
@@ -195,7 +195,10 @@ static bool read_whole(int fd, void *data, size_t n)
 	return true;
 }
 
-/* What it said until it was killed, at the moment after_n and after_us later; a sentence that was cut off counts for nothing. */
+/*
+ * Reads what the child says until it is killed, after_us after its after_n-th sentence. A sentence
+ * that was cut off does not count.
+ */
 static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after_n,
 				useconds_t after_us)
 {
@@ -283,7 +286,7 @@ static void test_killed_again_and_again(void **state)
 	print_message("%llu put, %llu stored, %llu told as lost\n", (unsigned long long)n_put,
 		      (unsigned long long)h->n_stored, (unsigned long long)h->n_told);
 	missing = n_put - h->n_stored - h->n_told;
-	/* a kill may cut off one word of what is in the spool, and one look at what is thrown away: told, and there */
+	/* a kill may come before a put is reported, and before a dropped file is deleted */
 	assert_true((int64_t)missing <= 0);
 	assert_in_range(-(int64_t)missing, 0, 2 * n_kills);
 	assert_true(h->n_told > 0);

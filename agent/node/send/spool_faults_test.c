@@ -68,7 +68,10 @@ static uint64_t counted(const char *reason)
 	return counter_get(counter("podflame_spool_files_total", "reason", reason));
 }
 
-/* Sends an item: its samples, also where it is to be tried again; 0 when it cannot be read, which must have been counted. */
+/*
+ * Sends an item. Returns its samples, also if it is to be tried again; 0: it cannot be read, and
+ * that must have been counted.
+ */
 static uint64_t take_item(struct spool *s, struct spool_item *i)
 {
 	_cleanup_buf_ struct buf body = {0};
@@ -274,7 +277,10 @@ static void test_account_survives_a_full_disk_and_a_kill(void **state)
 	profile_batch_free(b);
 }
 
-/* A moment without descriptors at the start, or a disk that cannot be read: the account is as it was. */
+/*
+ * No descriptors for a moment at the start, or a disk that cannot be read: the account stays as it
+ * was.
+ */
 static void test_account_that_cannot_be_read_now(void **state)
 {
 	static const struct {
@@ -294,7 +300,10 @@ static void test_account_that_cannot_be_read_now(void **state)
 	}
 }
 
-/* One that an earlier run left goes for room like a window, and is no profile that is lost once more. */
+/*
+ * An account of an earlier run is dropped for room like a window, and no profile is counted as lost
+ * again.
+ */
 static void test_account_is_no_profile(void **state)
 {
 	struct counter *dropped =

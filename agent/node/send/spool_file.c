@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See spool_file.h. */
+/* Writes and reads one file of the spool: see spool_file.h. */
 #include "node/send/spool_file.h"
 
 #include <fcntl.h>

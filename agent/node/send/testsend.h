@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of send only: an agent that sends, and a hub that notes what it gets. */
+/* Only for tests of send: an agent that sends, and a hub that notes what it gets. */
 #pragma once
 
 #include "lib/base/testdir.h"
