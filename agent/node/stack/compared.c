@@ -2,12 +2,15 @@
 /*
  * Code that may differ from its file's at any time (mapping_is_unsure): text that a program has
  * copied into anonymous memory, and files in memory. At every drain, after the samples were taken,
- * the agent compares the pages that they lie in with the file. A page that is equal then, and was
- * equal before, counts as equal in between; a file in memory was equal when it was copied to be
- * parsed. Where a program changes a page to and fro, the agent finds it equal by chance, and doubts
- * its functions for a long time. A stack is cut at the first frame whose code differs: the kernel
- * has walked on from there by the file's rows. A file in memory that is no program has no rows: a
- * just-in-time compiler has made its code, and nothing is compared.
+ * the agent compares the pages that have their addresses with the file. A page that is equal then,
+ * and was equal before, counts as equal in between; a file in memory was equal when it was copied
+ * to be parsed. A program may change a page to and fro, so that the agent finds it equal by chance:
+ * then the agent doubts its functions for a long time. A stack is cut at the first frame whose code
+ * differs, since from there the kernel's part has walked on by the file's rows. A file in memory
+ * that is not a program has no rows: a just-in-time compiler has made its code, and nothing is
+ * compared.
+ *
+ * Pipeline worker; stacks_compared_read() runs on the reader's thread.
  */
 #include "node/stack/internal.h"
 
@@ -16,15 +19,15 @@
 
 #define PAGE_BYTES     4096u
 #define PAGES_MAX      4096   /* of a process, between two drains */
-#define ALL_PAGES_MAX  131072 /* of all processes, with those of before */
-#define MAPS_MAX       64     /* pages of a process of which is known which bytes differ */
-#define KEPT_ROUNDS    16     /* a page that no stack was in since is forgotten */
-#define KEPT_DOUBTED   600    /* the same of a page that is doubted */
+#define ALL_PAGES_MAX  131072 /* of all processes, older ones included */
+#define MAPS_MAX       64     /* pages of a process that have `differs` */
+#define KEPT_ROUNDS    16     /* a page that no stack was in for so long is forgotten */
+#define KEPT_DOUBTED   600    /* the same for a doubted page */
 #define DOUBT_ROUNDS   30     /* a page is doubted until it was equal so many times in a row */
-#define WRITTEN_ROUNDS 3      /* the same of a page with mapping.written, before its first name */
-#define AROUND_BYTES   64     /* compared before and behind an address in no function */
+#define WRITTEN_ROUNDS 3      /* the same for a page with mapping.written, before its first name */
+#define AROUND_BYTES   64     /* compared before and after an address that is in no function */
 #define BREAKPOINT     0xcc
-#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has rows of what was parsed anew */
+#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a newly parsed file */
 #define PAGES_COUNTER  "podflame_code_pages_compared_total"
 #define NOT_COMPARED   "code_not_compared"
 #define DIFFERS	       "code_differs_from_file"
@@ -36,16 +39,16 @@ struct compared_page {
 	uint64_t address;
 	enum code_state state;
 	uint32_t asked, answered; /* rounds */
-	uint64_t parsed_ns;	  /* CLOCK_BOOTTIME, the memory file that it was compared with */
-	unsigned n_equal;	  /* times in a row that it was equal to that */
+	uint64_t parsed_ns;	  /* CLOCK_BOOTTIME: of the memory file's copy that was compared */
+	unsigned n_equal;	  /* how many times in a row it was equal to that copy */
 	bool doubted;		  /* it has differed */
 	bool comes_back;	  /* doubted: it was equal again, by the same bytes of the file */
-	uint8_t *differs; /* doubted: of each byte a bit whether it has differed; NULL: all have */
+	uint8_t *differs; /* doubted: a bit for each byte that has differed; NULL: all have */
 	UT_hash_handle hh;
 };
 struct compared {
 	struct compared_page *pages;
-	uint32_t round; /* one more for each names_wanted */
+	uint32_t round; /* counts the names_wanted */
 	/* CLOCK_MONOTONIC: until then the kernel's rows of memory files may be old. */
 	uint64_t distrust_until_ns;
 	size_t n_maps; /* pages with `differs` */
@@ -141,7 +144,7 @@ struct compared *stacks_compared_free(struct compared *c)
 	return NULL;
 }
 
-/* ---- what is to be compared ---- */
+/* ---- which pages to compare ---- */
 
 static const struct mapping *unsure_mapping(struct stacks *s, const struct exec *e,
 					    const struct raw_stack *stack, size_t i,
@@ -159,10 +162,7 @@ static const struct mapping *unsure_mapping(struct stacks *s, const struct exec 
 	return m;
 }
 
-/*
- * Where the file's names come from a newer parse than the kernel's rows, its rows are not
- * believed.
- */
+/* If the file's names come from a newer parse than the kernel's rows, the rows are not believed. */
 static void distrust(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m)
 {
 	if (!m->memory_file || files_rewritten_ns(s->files, m) < e->maps->read_at_ns)
@@ -217,7 +217,7 @@ void stacks_compared_want(struct stacks *s, struct process *p, const struct raw_
 
 /* ---- the reading ---- */
 
-/* A debugger's breakpoint, or a probe's, is no other code. */
+/* A breakpoint of a debugger or a probe does not count as a difference. */
 static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t *file, size_t n)
 {
 	a->state = CODE_EQUAL;
@@ -233,7 +233,7 @@ static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t 
 	}
 }
 
-/* Where a process has changed its own memory alone, the file is as it was. */
+/* Finds out whether the file has changed, or only the process's own copy in memory. */
 static int look_at_file(struct compare_ask *a, struct files *files, uint64_t offset,
 			const uint8_t *parsed, size_t n)
 {
@@ -248,7 +248,7 @@ static int look_at_file(struct compare_ask *a, struct files *files, uint64_t off
 	return 0;
 }
 
-/* -ESRCH: the process is gone: what was seen of its code before stands. */
+/* -ESRCH: the process is gone; what the agent saw of its code before stays valid. */
 static int read_page(struct compare_ask *a, struct files *files, struct memory *memory)
 {
 	uint8_t have[PAGE_BYTES], file[PAGE_BYTES];
@@ -287,7 +287,7 @@ void stacks_compared_read(struct names_wanted *w)
 }
 
 /*
- * A page that is equal to what was parsed anew is believed at once, unless the agent has seen it
+ * A page that is equal to a newly parsed file is believed at once, unless the agent has seen it
  * change back before.
  */
 static void take_state(struct compared *c, struct compared_page *x, struct compare_ask *a)
@@ -337,7 +337,9 @@ void stacks_compared_wanted_done(struct names_wanted *w)
 	proc_mappings_unref(w->compare_maps);
 }
 
-/* Written by a call: the kernel has set the time, and the file is parsed as another one. */
+/*
+ * A system call has written the file: the kernel has set its time, and it is parsed as another one.
+ */
 static bool has_written_file(const struct mappings *before, const struct mappings *now)
 {
 	for (size_t i = 0; i < now->n; i++) {
@@ -357,7 +359,7 @@ void stacks_compared_mappings(struct compared *c, const struct mappings *before,
 		c->distrust_until_ns = now_mono_ns() + SETTLE_NS;
 }
 
-/* ---- what may be shown ---- */
+/* ---- which frames may be shown ---- */
 
 static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
 {
@@ -367,7 +369,10 @@ static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
 	return false;
 }
 
-/* Other bytes in the function at an address, as far as that lies in the page; or close to it. */
+/*
+ * The function at the address has other bytes, as far as it lies in this page; or the bytes around
+ * do.
+ */
 static bool differs_at(struct stacks *s, const struct exec *e, const struct mapping *m,
 		       const struct compared_page *x, uint64_t address)
 {
@@ -418,8 +423,8 @@ static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_sta
 }
 
 /*
- * Another program has written the file in place: nothing tells when what runs here became other
- * code. The process's mappings are read again, and then the file is another one.
+ * Another program has written the file in place. Nothing says when the code that runs here changed.
+ * The process's mappings are read again; then the file counts as another one.
  */
 static bool is_written_over(struct stacks *s, struct process *p, const struct exec *e,
 			    const struct raw_stack *stack, size_t i)

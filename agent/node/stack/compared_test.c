@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may differ from its file's: names and callers only where it was compared since. Of a library of two functions, loaded
- * into this process, whose text is copied into anonymous memory; or whose file is in memory. The test program is its own
- * parse child (PARSE_CHILD_VERB).
+ * Code that may differ from its file's: it has names and callers only if it was compared since.
+ * This process loads a library of two functions; its text is copied into anonymous memory, or its
+ * file is in memory. The test program is its own parse child (PARSE_CHILD_VERB).
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -446,8 +446,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 
 struct memory_file {
 	int fd;
-	uint8_t *
-		to; /* written through it already: the kernel notes no time of what is written later */
+	uint8_t *to; /* written through it already: the kernel notes no time of a later write */
 	size_t bytes;
 };
 
@@ -545,7 +544,10 @@ static void a_memory_file_that_is_rewritten(void **state)
 	unload(&l, &x);
 }
 
-/* Its mappings were read again before anybody has compared: the kernel's rows are of what it was. */
+/*
+ * The mappings were read again before the agent has compared: the kernel's rows are of the old
+ * code.
+ */
 static void a_memory_file_that_is_written(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
@@ -574,7 +576,10 @@ static void a_memory_file_that_is_written(void **state)
 	unload(&l, &x);
 }
 
-/* Its own copy of a page, as an inline hook makes it: nobody else's has changed, nor has the file. */
+/*
+ * A process's own copy of a page, as an inline hook makes it: neither other copies nor the file
+ * changed.
+ */
 static void a_process_that_changes_its_own_copy(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3);
@@ -646,7 +651,10 @@ static void samples_of_before_a_memory_file_was_read(void **state)
 	unload(&l, &x);
 }
 
-/* A just-in-time compiler's code: nothing is known of it, and the kernel has no rows of it, that could be wrong. */
+/*
+ * A just-in-time compiler's code: the agent has no names and the kernel no rows that could be
+ * wrong.
+ */
 static void a_memory_file_that_is_no_program(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3);

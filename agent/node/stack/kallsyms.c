@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/kallsyms -> sorted functions of the kernel, its modules and BPF programs. It has no
- * sizes: a function reaches to the next symbol, and no further than a hole allows.
+ * Reads /proc/kallsyms into a sorted table of functions of the kernel, its modules and BPF
+ * programs. kallsyms has no sizes: a function is taken to end at the next symbol or at a hole.
  */
 #include "node/stack/internal.h"
 
@@ -15,20 +15,23 @@
 #define KALLSYMS_BYTES_MAX   (256u << 20)
 #define KALLSYMS_SYMBOLS_MAX (4u << 20)
 #define KALLSYMS_PIECE	     (64u << 10)
-/* Code of a module or BPF program whose next neighbour belongs to another one ends somewhere
- * before it; nothing says where. */
+/*
+ * The last function of a module or BPF program ends somewhere before the next one begins; nothing
+ * says where. It is taken to have at most so many bytes.
+ */
 #define LAST_SYMBOL_MAX (64u << 10)
 
 /*
- * A kernel's code and that of its modules lie within 2 GiB of each other, which relative branches reach: x86-64's are its
- * last 2 GiB (arch/x86/x86_64/mm.rst), arm64's around its image (arch/arm64/mm/init.c, module_init_limits).
+ * The code of a kernel and of its modules lies within 2 GiB, so that relative branches reach it:
+ * x86-64's in its last 2 GiB (arch/x86/x86_64/mm.rst), arm64's around its image
+ * (arch/arm64/mm/init.c, module_init_limits).
  */
 #define CODE_REACH  (2ull << 30)
-#define KERNEL_HALF (1ull << 63) /* of the addresses; absolute symbols lie below */
+#define KERNEL_HALF (1ull << 63) /* upper half of the addresses; absolute symbols lie below */
 
-/* There are 1e5 of them: each byte here is a tenth of a megabyte in every agent. */
+/* There are 1e5 of them: each byte here costs every agent a tenth of a megabyte. */
 struct kernel_symbol {
-	uint32_t offset;		     /* of its address, from kernel_symbols.start */
+	uint32_t offset;		     /* of the address, from kernel_symbols.start */
 	uint32_t name;			     /* offset into text, as module */
 	uint32_t module : 31, is_public : 1; /* public: "T" */
 };
@@ -93,7 +96,7 @@ static bool parse_line(char *line, struct line *ret)
 	return true;
 }
 
-/* Where the text of the kernel ends: nothing between it and the next symbol has a name. */
+/* These symbols end the kernel's text: nothing between them and the next symbol has a name. */
 static bool is_hole(const char *name)
 {
 	return streq(name, "_etext") || streq(name, "_einittext") || streq(name, "__init_end");
@@ -107,7 +110,10 @@ static uint32_t keep(struct kernel_symbols *k, const char *s)
 	return at;
 }
 
-/* Before most functions stands what is padded there, "__pfx_" and its name: one text for both. */
+/*
+ * Padding stands before most functions; its name is "__pfx_" and the function's. Both share one
+ * text.
+ */
 static uint32_t keep_name(struct kernel_symbols *k, const char *name)
 {
 	const char *last = k->text.data + k->last_name;
@@ -161,7 +167,10 @@ static const char *name_of(const struct kernel_symbols *k, const struct kernel_s
 	return k->text.data + s->name;
 }
 
-/* Of several names for one address: a hole's end, then public, then plainer, then shorter. */
+/*
+ * Orders the names of one address: is_hole() last; else public ones first, then those with fewer
+ * underscores, then shorter ones.
+ */
 static int compare_names(const struct kernel_symbols *k, const struct kernel_symbol *a,
 			 const struct kernel_symbol *b)
 {
@@ -228,7 +237,10 @@ static struct kernel_symbols *new_symbols(void)
 	return k;
 }
 
-/* All lines that end in it, for the kernel ends every line. Returns how many bytes they have. */
+/*
+ * Adds the lines that end in the text (the kernel ends every line). Returns how many bytes they
+ * have.
+ */
 static size_t add_lines(struct kernel_symbols *k, char *text, size_t n)
 {
 	char *at = text, *end;
@@ -250,7 +262,7 @@ struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n)
 	return k;
 }
 
-/* A piece at a time: the whole has 10 MB. */
+/* Reads a piece at a time: the whole file has 10 MB. */
 static int read_lines(struct kernel_symbols *k, int fd)
 {
 	_cleanup_free_ char *piece = xmalloc(KALLSYMS_PIECE);
@@ -335,7 +347,7 @@ int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
 	return 0;
 }
 
-/* Ids of BPF programs only grow: the newest one changes with each that is loaded. */
+/* Ids of BPF programs only grow: each program that is loaded has a new highest one. */
 static void find_newest_bpf(uint32_t *id)
 {
 	union bpf_attr attr = {.start_id = *id};
@@ -352,7 +364,7 @@ uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bp
 	struct stat st;
 	size_t n;
 
-	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file: a test's */
+	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file, from a test */
 		return hash_bytes(&st.st_mtim, sizeof(st.st_mtim), st.st_size);
 	find_newest_bpf(newest_bpf);
 	if (file_read(AT_FDCWD, "/proc/modules", 16 << 20, &modules, &n) < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernel names that stay true: kallsyms is read when the first name is asked for, and again when modules or BPF
- * programs came, but not more often than a node that loads BPF programs all the time can afford.
+ * Names of kernel functions. This file reads kallsyms when the first name is asked for, and again
+ * after modules or BPF programs were loaded, but at most every 30 s: a node may load BPF programs
+ * all the time.
  */
 #include "node/stack/internal.h"
 
@@ -12,10 +13,11 @@
 
 struct kernel_names {
 	char *path;
-	struct kernel_symbols *symbols; /* NULL: no name was asked for, or it cannot be read */
+	struct kernel_symbols
+		*symbols; /* NULL: no name was asked for, or kallsyms cannot be read */
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
-	bool stale; /* something came since; what lies between BPF programs may be another one */
+	bool stale; /* something was loaded since; an address between BPF programs may be of a new one */
 	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
 	char problem[160];
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of kernel addresses, by a /proc/kallsyms that the test has written, and by this machine's. */
+/*
+ * Names of kernel addresses, from a /proc/kallsyms that the test has written, and from this
+ * machine's.
+ */
 #include "node/stack/teststack.h"
 
 /* ---- kernel symbols ---- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the runtimes' frames of one exec of a process, by the words that the kernel sent: what is known,
- * what was asked for, what could not be told. Words tell nearly all that may be at an address one after the
- * other, but not all, so what is known is asked for again in a while.
+ * Names of the runtimes' frames of one exec of a process, found by the words that the kernel's part
+ * sent: known names, names that were asked for, and names that could not be read. When an address
+ * is used again for another function, the words nearly always differ, but not always: so a known
+ * name is asked for again after a while. This file reads no memory. Pipeline worker only.
  */
 #include "node/stack/internal.h"
 
@@ -10,10 +11,11 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX	16384	    /* places in code, of one program of a process */
-#define NAMED_BYTES	(16u << 20) /* of them and their names */
-#define NAMED_ALL_BYTES (64u << 20) /* of all; half as much more, so that each has its share */
-#define ASKS_MAX	4096	    /* at once */
+#define NAMED_MAX   16384	/* places in code, of one program of a process */
+#define NAMED_BYTES (16u << 20) /* of these places and their names */
+#define NAMED_ALL_BYTES                                                                            \
+	(64u << 20)	     /* of all programs; half as much more, so that each has a share */
+#define ASKS_MAX	4096 /* at once */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
@@ -31,7 +33,7 @@ struct entry {
 	UT_hash_handle hh;
 };
 struct named {
-	struct entry *entries; /* longest not asked for first */
+	struct entry *entries; /* the ones that were asked for longest ago come first */
 	size_t bytes;
 };
 
@@ -192,7 +194,7 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 		.kind = (enum pf_runtime_kind)f->runtime,
 		.frame = {f->type, f->words[0], f->words[1]},
 		.has_caller = caller != NULL,
-		.error = -EAGAIN, /* until someone has asked */
+		.error = -EAGAIN, /* until the reader's thread has asked */
 	};
 	if (caller)
 		a->caller =
@@ -225,7 +227,7 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 	return ops && ops->names_last_ns ? ops->names_last_ns : KNOWN_NS;
 }
 
-/* Those longest not asked for go; never e itself. */
+/* Drops the entries that were asked for longest ago, but never e. */
 static bool make_room(struct named *n, const struct entry *e, size_t bytes)
 {
 	struct entry *old, *next;
@@ -245,7 +247,7 @@ static void take(struct named *n, struct entry *e, struct runtime_ask *a)
 {
 	size_t bytes;
 
-	/* Where nobody could look, what was known stays. */
+	/* The process's memory could not be read: a known name stays. */
 	if (a->error && a->error != -ESTALE && a->error != -ENOENT)
 		return;
 	drop_names(n, e);

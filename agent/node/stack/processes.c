@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is mapped in which process, and what it runs: of each program that it became by exec, for some. */
+/*
+ * The processes that stack knows. For each it keeps the mappings and runtimes of the last EXECS_MAX
+ * programs that it became by exec. Pipeline worker only.
+ */
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
-#define NEW_NS	      (5 * NSEC_PER_SEC) /* until those who follow have come to all files of mappings */
+#define NEW_NS	      (5 * NSEC_PER_SEC) /* until follow has handled all files of new mappings */
 
 static void exec_done(struct exec *e)
 {
@@ -64,7 +67,7 @@ struct exec *stacks_process_exec(struct process *p, uint32_t exec_id)
 	return NULL;
 }
 
-/* One that has ended, else the one known longest. */
+/* Forgets a process that has ended; if there is none, the one that is known longest. */
 static void make_room(struct stacks *s)
 {
 	struct process *p, *next;
@@ -92,7 +95,10 @@ static struct process *make_process(struct stacks *s, struct process_id id)
 	return p;
 }
 
-/* Files at the same places: every program keeps some, and none has another one's by chance (ASLR). */
+/*
+ * Both have a file at the same address: a program keeps some of its files there, and with ASLR
+ * another program does not have them there by chance.
+ */
 static bool is_one_program(const struct mappings *a, const struct mappings *b)
 {
 	bool has_files = false;
@@ -110,7 +116,10 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
 	return !has_files;
 }
 
-/* A PID that came back so soon that the start time, of a clock tick's grain in /proc, does not tell. */
+/*
+ * The mappings are of another process, which got the PID within the same clock tick: the start
+ * times in /proc are equal.
+ */
 static bool is_anothers(const struct process *p, const struct mappings *m)
 {
 	return p->forget_ns && m->read_at_ns > p->exited_ns;
@@ -155,7 +164,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 			break;
 	old = &p->execs[at];
 	if (old->maps && old->maps->exec_id == m->exec_id) {
-		/* Read as what it was, when it was becoming another program. */
+		/* Read under the old exec id while the process was becoming another program. */
 		if (!is_one_program(old->maps, m))
 			return;
 		fresh.runtimes = TAKE_PTR(old->runtimes);
@@ -191,7 +200,7 @@ static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
 	drop_anothers(p);
 }
 
-/* Also of a process not known yet: its mappings, read before it ended, may still be under way. */
+/* Also for a process that is not known yet: its mappings may have been read and come later. */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
 	struct process *p = make_process(s, id);
@@ -211,7 +220,7 @@ void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stac
 	stacks_purge(s);
 }
 
-/* Of a program that the process was before: what is read now would be the present one's. */
+/* Whether exec_id is of an earlier program of the process: its mappings cannot be read any more. */
 static bool is_past(const struct process *p, uint32_t exec_id)
 {
 	const struct mappings *newest = p ? p->execs[0].maps : NULL;
@@ -236,8 +245,8 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 }
 
 /*
- * The agent could not find out which file is mapped there. The kernel's part asks for that again,
- * more and more rarely.
+ * The agent could not find out which file is mapped at the address. The kernel's part asks for it
+ * again, more and more rarely.
  */
 static bool is_untold(const struct exec *e, uint64_t address)
 {
@@ -246,7 +255,10 @@ static bool is_untold(const struct exec *e, uint64_t address)
 	return m && m->tag == PF_TAG_UNKNOWN;
 }
 
-/* Of a runtime's frame: what is known of it was lost on its way here; who reads mappings tells it again. */
+/*
+ * A frame of a runtime also misses its process's runtimes, if these were lost on their way here.
+ * The function that reads mappings sends both.
+ */
 static bool misses(struct stacks *s, const struct exec *e, const struct raw_frame *f, bool leaf)
 {
 	if (!e)
@@ -286,7 +298,7 @@ bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stac
 	return false;
 }
 
-/* ---- files that nobody has parsed ---- */
+/* ---- files that have not been parsed ---- */
 
 void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *maps,
 			  const struct mapping *m)

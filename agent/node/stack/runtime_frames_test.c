@@ -6,7 +6,10 @@
 
 /* ---- frames of a runtime's program ---- */
 
-/* Words {1, n} are function "f<n>" that inlined "g"; {2, n} can never be read; {3, n}: as the caller says. */
+/*
+ * Words {1, n}: function "f<n>" that inlined "g"; {2, n} can never be read; {3, n}: named by its
+ * caller.
+ */
 static int fake_resolve(void *own, struct memory *m, const struct runtime_words *f,
 			const struct runtime_words *caller, struct runtime_names *ret)
 {
@@ -64,7 +67,7 @@ static void run_fake(struct fixture *f)
 	proc_mappings_unref(m);
 }
 
-/* What is wanted of the one process there is, read and taken in; returns how many frames were asked for. */
+/* Reads and takes in what is wanted of the only process. Returns how many frames were asked for. */
 static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
 {
 	struct names_wanted **w;
@@ -323,7 +326,10 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 	done(&f);
 }
 
-/* Names have a limit in bytes, too: those asked for last stay, the others are counted and asked for again. */
+/*
+ * Names have a limit in bytes, too: the ones asked for last stay, the others are counted and asked
+ * for again.
+ */
 static void long_names_make_room_for_others(void **state)
 {
 	enum { N = 2048, NAME_BYTES = 16384, LIMIT = 16 << 20 };

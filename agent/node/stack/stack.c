@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw stacks -> frames: which process, which mapping, which function, and what could not be told. */
+/*
+ * Turns raw stacks into frames: finds the process, the mapping and the function, and marks what
+ * could not be found. Pipeline worker only.
+ */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
 
 #define MARKERS_MAX 3 /* of one stack */
-/* 32-bit processes have a vdso of their own, which is not the one we know. */
+/* 32-bit processes have a vdso of their own, whose symbols the agent does not know. */
 #define ADDRESS_32BIT (1ULL << 32)
 
 /* ---- life ---- */
@@ -52,7 +55,10 @@ const char *stacks_kernel_problem(const struct stacks *s)
 
 static void push(struct stacks *s, const struct frame *f)
 {
-	/* 512 user and 127 kernel frames and three markers fit; more comes from nobody. */
+	/*
+	 * There is room for the most that a sample can have: 512 user and 127 kernel frames, 3
+	 * markers.
+	 */
 	if (s->n_frames < STACK_MAX_FRAMES)
 		s->frames[s->n_frames++] = *f;
 }
@@ -64,7 +70,7 @@ static void push_marker(struct stacks *s, const char *text)
 	push(s, &f);
 }
 
-/* What a runtime could not tell: its own frames are not all there. */
+/* The reason why frames of a runtime are missing; NULL: none are. */
 static const char *trouble_of(const struct raw_stack *stack)
 {
 	for (size_t i = 0; i < stack->n; i++)
@@ -89,7 +95,10 @@ static bool has_functions(const struct raw_stack *stack)
 	return false;
 }
 
-/* Taken before the kernel knew of the runtime whose code is in it: native frames only, its program's are not there. */
+/*
+ * The sample was taken before the kernel's part knew of the process's runtime: the stack has native
+ * frames only, and lacks those of the runtime's program.
+ */
 static bool is_too_early(struct process *p, const struct raw_stack *stack)
 {
 	const struct exec *e = stack->n ? stacks_process_exec(p, stack->frames[0].exec_id) : NULL;
@@ -146,7 +155,7 @@ static void push_reason(struct stacks *s, const char *reason)
 	push_marker(s, profile_batch_str(s->batch, text));
 }
 
-/* The path, clean; interned here because the mapping may be gone before the batch. */
+/* The cleaned path, interned, since the mapping may be freed before the batch. */
 static const char *module_name(struct stacks *s, const char *path)
 {
 	_cleanup_free_ char *text = elf_text_clean(path);
@@ -154,7 +163,7 @@ static const char *module_name(struct stacks *s, const char *path)
 	return profile_batch_str(s->batch, text);
 }
 
-/* Root first: the function, then what is inlined in it, the innermost last. */
+/* Root first: the function, then the functions inlined into it, the innermost last. */
 static void push_names(struct stacks *s, const struct file_names *names, struct frame f)
 {
 	if (names->n == 0)
@@ -185,8 +194,8 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
 }
 
 /*
- * offset: in m's file, of the address that is asked for. read: m was read of the process, and may
- * be parsed.
+ * offset: of the address, in m's file. read: m is one of the mappings that were read from the
+ * process, so its file may be parsed.
  */
 static void push_in_file(struct stacks *s, struct process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
@@ -205,7 +214,7 @@ static void push_in_file(struct stacks *s, struct process *p, const struct exec 
 	files_names_done(s->files, &names);
 }
 
-/* What is mapped there now, or was when that was last read. */
+/* The frame by what the process had mapped at the address when its mappings were last read. */
 static void push_by_address(struct stacks *s, struct process *p, const struct exec *exec,
 			    const struct raw_frame *raw, uint64_t address)
 {
@@ -246,7 +255,7 @@ static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)
 	push_marker(s, profile_batch_str(s->batch, text));
 }
 
-/* The function of a runtime's program, and what its compiler has inlined there. */
+/* The function of a runtime's program, and the functions that its compiler has inlined there. */
 static void push_runtime(struct stacks *s, struct process *p, const struct raw_stack *stack,
 			 size_t i)
 {
@@ -321,7 +330,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 	struct process *p;
 
 	if (profile_batch_bytes(b) >
-	    BATCH_MAX_BYTES) /* names go there before profile_batch_stack looks */
+	    BATCH_MAX_BYTES) /* names are added before profile_batch_stack() checks */
 		return -E2BIG;
 	stacks_purge(s);
 	p = stacks_process(s, id);

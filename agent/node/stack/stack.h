@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stack: raw addresses -> frames with names. Owns the kernel's symbols and what is mapped in which
- * process; files has the rest. Pipeline worker only (record: the main thread).
+ * stack: turns raw addresses into frames with names. It owns the kernel's symbols and the mappings
+ * of each process; files owns the symbols of files. It reads no process's memory itself. Pipeline
+ * worker only (record: the main thread), but for stacks_wanted_read().
  */
 #pragma once
 
@@ -17,39 +18,46 @@ struct stacks;
 int stacks_new(const struct stacks_config *c, struct stacks **ret);
 struct stacks *stacks_free(struct stacks *s);
 
-/* Mappings of a process become known or replace older ones of the same exec id. Takes a reference. */
+/* Adds a process's mappings, or replaces older ones of the same exec id. Takes a reference. */
 void stacks_mappings(struct stacks *s, struct mappings *m);
-/* What else this exec of a process runs; NULL: nothing. Takes a reference; names known before stay. */
+/*
+ * Sets the runtimes of this exec of a process; NULL: none. Takes a reference. Names that are known
+ * already stay.
+ */
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r);
 /*
- * The process has ended, then (CLOCK_BOOTTIME): forgets its mappings after hold_ns, so that late samples still get
- * names. What was read after its end may be another process's, which has its PID and began within a clock tick of it.
+ * The process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after hold_ns, so
+ * that late samples still get names. Mappings that were read after its end are dropped: they may be
+ * of another process, which got its PID within a clock tick.
  */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
 		   uint64_t hold_ns);
-/* The same of those whose end nobody told: gone says who is not there. */
+/* The same for processes whose end was not reported. gone: true if the process is not there. */
 typedef bool stacks_gone_fn(struct process_id id, void *arg);
-void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone, void *arg);
+void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone,
+		  void *arg);
 /*
- * true when an address of this stack lies outside the process's known mappings: read them again.
- * Wild addresses (code without frame pointers) never get a mapping, so the answer is true at most
- * once a second for a process whose mappings are known.
+ * true: an address of this stack lies outside the process's known mappings, and the caller must
+ * read them again. Wild addresses (from code without frame pointers) never get a mapping. So the
+ * answer is true at most once a second for a process whose mappings are known.
  */
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * Files that nobody has parsed, among stacks_unparsed then: of programs that the process was before, whom nobody follows any more,
- * and of mappings that were read a moment ago, to whose files those who follow have not come yet.
+ * Adds files of this stack that have not been parsed to the next stacks_unparsed(): files of an
+ * earlier program of the process, which follow does not handle any more, and files of mappings that
+ * were read a moment ago, which follow has not handled yet.
  */
 void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * Names of runtimes' frames must be read from the process, and code that may differ from its file's
- * (mapping_is_unsure) be compared with it, at each drain; both may block: stacks_want notes what a
- * stack lacks, stacks_wanted hands all of it out, whoever may read does (stacks_wanted_read), stacks_named
- * takes it in. A name that could not be read is asked for again after ten seconds, a known one
- * after runtime_ops.names_last_ns.
+ * What must be read from one process. Names of runtimes' frames are in its memory, and code that
+ * may differ from its file's (mapping_is_unsure) must be compared with the file at each drain. Both
+ * may block, so they take four steps: stacks_want() notes what a stack lacks, stacks_wanted() hands
+ * all of it out, stacks_wanted_read() reads it on the reader's thread, and stacks_named() takes the
+ * results. A name that could not be read is asked for again after ten seconds, a known one after
+ * runtime_ops.names_last_ns.
  */
 struct names_wanted {
 	struct process_id process;
@@ -57,8 +65,8 @@ struct names_wanted {
 	struct runtime_process *runtimes;	/* a reference; NULL: no asks */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
-	bool fresh;				/* not only what is known is asked for again */
-	uint64_t touch[8];			/* pages that the kernel's part found absent */
+	bool fresh;				/* some asks are for names that are not known yet */
+	uint64_t touch[8];			/* in pages that the kernel's part found absent */
 	size_t n_touch;
 	struct compare_ask *compares; /* private: pages of code to be compared with their files */
 	size_t n_compares, cap_compares;
@@ -66,51 +74,61 @@ struct names_wanted {
 	struct files *files;			/* borrowed */
 };
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
-/* One a process; caller frees each with stacks_wanted_free, and the array. */
+/* One a process. The caller frees each with stacks_wanted_free(), and the array. */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
 void stacks_wanted_read(struct names_wanted *w);	/* reader's thread */
 void stacks_named(struct stacks *s, struct names_wanted *w);	/* takes the names out of w */
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
 /*
- * The stacks that are handed to stacks_end and stacks_resolve from now on were taken then (CLOCK_BOOTTIME) or later: of code in a
- * file in memory nobody knows what it was before the file was read. At first: after everything.
+ * Says when the earliest of the stacks was taken that stacks_end() and stacks_resolve() get from
+ * now on (CLOCK_BOOTTIME). Code in a file in memory is not known for the time before the file was
+ * read. Without this call, all stacks count as later than that.
  */
 void stacks_taken(struct stacks *s, uint64_t first_ns);
 /*
- * NULL: the stack is whole; else why it is not. The walk's own reason, or "bad_address": it ended
- * well, but at an address where the process has no code. A frame pointer that was none led there. "runtime_pending": it
- * has code of a runtime that the kernel did not know of yet, so that its program's frames are not there. Or what a runtime
- * could not tell ("no_thread_state").
+ * NULL: the stack is whole; else the reason why it is not:
+ * - the walk's own reason;
+ * - "bad_address": the walk ended well, but at an address where the process has no code: a wrong
+ *   frame pointer led there;
+ * - "runtime_pending": the kernel's part did not know of the process's runtime yet, so frames of
+ *   the runtime's program are missing;
+ * - what a runtime's walk could not find ("no_thread_state").
  */
 const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * One sample's frames, root first, kernel frames last, a marker frame where the
- * walk stopped early. The result is interned in b. Either stack may be NULL: with
- * lost set, or when there is no frame at all, "[stack trace lost]" stands for it.
+ * Makes one sample's frames: root first, kernel frames last, and a marker frame where the walk
+ * stopped early. *ret_stack: the result, interned in b. Either stack may be NULL. If lost is set,
+ * or there is no frame at all, "[stack trace lost]" stands for the stack.
  *
- * A frame with a name has the start of its function as address, so that equal functions
- * are equal frames; a function inlined there follows the one it was inlined into, with the same
- * address. Without a name: module, build_id and the ELF address to look up
- * later (of a return address: the byte before it), 0 when the file could not be read
- * (podflame_symbol_files_failed_total says why); without a mapping the raw address alone.
- * Names and paths are cleaned: valid UTF-8, no control characters. May block as long as
- * files_names does, once a file. -E2BIG: b has BATCH_MAX_BYTES; the last stack may take it beyond them.
+ * A frame with a name has the start of its function as address, so that equal functions are equal
+ * frames. A function that is inlined there follows the one it was inlined into, with the same
+ * address. A frame without a name has its module, build_id and the ELF address to look up later (of
+ * a return address: the byte before it); 0, if the file could not be read
+ * (podflame_symbol_files_failed_total says why). A frame without a mapping has the raw address
+ * alone. Names and paths are cleaned: valid UTF-8, no control characters.
+ *
+ * It may block as long as files_names() does, once a file. -E2BIG: b has BATCH_MAX_BYTES; the last
+ * stack may take it over that limit.
  */
 int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
-		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost, uint32_t *ret_stack);
+		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
+		   uint32_t *ret_stack);
 /*
- * Files that the stacks since the last call had no names for because nobody has parsed them (files_config.queued), a few of a
- * process: *ret_n of them, for stacks_unparsed_free.
+ * The files for which the stacks since the last call had no names, because they have not been
+ * parsed (files_config.queued): *ret_n of them, a few of each process. The caller frees them with
+ * stacks_unparsed_free().
  */
 struct unparsed_file {
 	struct mappings *m;
-	size_t k;	/* which of them */
+	size_t k;	/* index into m->items */
 };
 struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n);
 void stacks_unparsed_free(struct unparsed_file *u, size_t n);
-/* Kernel symbols again (modules and BPF programs come and go); cheap when nothing changed. */
+/* Reads the kernel's symbols again if modules or BPF programs were loaded; cheap if none were. */
 int stacks_refresh_kernel(struct stacks *s);
-/* "" when all is well, else why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."). */
+/*
+ * Why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."); "": they are not.
+ */
 const char *stacks_kernel_problem(const struct stacks *s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many symbols of a library of 110 MB are found in a second of CPU: cold, the parse child's index of it made first,
- * and warm, every one looked up before. Addresses are spread over all of its code.
+ * How many symbols of a library of 110 MB are found in a second of CPU: cold, with the parse child
+ * making its index first, and warm, with every symbol looked up before. Addresses are spread over
+ * all of its code.
  */
 #include "lib/base/bench.h"
 #include "node/stack/internal.h"

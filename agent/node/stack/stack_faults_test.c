@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel names whose file cannot be read for a moment: none are wrong, the user is told, and later they are there. */
+/*
+ * The file of kernel names cannot be read for a moment: no name is wrong, the user is told, and
+ * later the names are there.
+ */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"
 #include "node/stack/internal.h"

@@ -238,7 +238,10 @@ static void a_past_program_is_not_read_again(void **state)
 	done(&f);
 }
 
-/* Whoever makes names waits for no file: it is told, once, and a program's that is past before names are made. */
+/*
+ * Resolving does not wait for a file: the file is reported, once; a file of an earlier program is
+ * reported before names are made.
+ */
 static void files_that_nobody_has_parsed_are_told(void **state)
 {
 	struct files_config fc = {.queued = true};

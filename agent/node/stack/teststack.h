@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of stack only: a process whose mappings are this program's own, with kernel names from
+ * Only for tests of stack: a process whose mappings are this program's own, with kernel names from
  * a file.
  */
 #pragma once

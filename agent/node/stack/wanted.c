@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be read from processes, names of runtimes' frames and code: who wants what, and the
- * reading.
+ * What must be read from processes: names of runtimes' frames, and code. This file notes what each
+ * process needs and hands it out. Pipeline worker; stacks_wanted_read() runs on the reader's
+ * thread.
  */
 #include "node/stack/internal.h"
 
@@ -35,7 +36,7 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
 	struct process *p = ustack->n ? stacks_process(s, id) : NULL;
 	const struct exec *e = p ? &p->execs[0] : NULL;
 
-	/* Only of what it is now can anything be read. */
+	/* Only the process's present program can be read. */
 	if (!e || !e->maps || ustack->frames[0].exec_id != e->maps->exec_id)
 		return;
 	if (e->maps->unsure) {
