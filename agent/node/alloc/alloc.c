@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the finders find, joined: sites by file, ranges of allocators' own code, what is not seen. */
+/*
+ * Joins what the finders find: sites, sorted by file; ranges of allocators' own code; and sentences
+ * about what is not seen. Reader's thread.
+ */
 #include "node/alloc/internal.h"
 
 #include <stdlib.h>
 
 #define MARKS_MAX 320
-#define PADDING	  64   /* between two functions */
+#define PADDING	  64   /* bytes between two functions */
 #define GAP_MAX	  4096 /* bytes between functions of one allocator */
 
 static const struct alloc_finder *const finders[] = {
@@ -18,7 +21,7 @@ static const struct alloc_finder *const finders[] = {
 
 const char *const *alloc_marks(void)
 {
-	static const char *marks[MARKS_MAX + 1]; /* the same whoever writes it */
+	static const char *marks[MARKS_MAX + 1]; /* every call writes the same */
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(finders); i++)
@@ -34,7 +37,7 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
 }
 
-/* All sites of a file name the same one of its mappings. */
+/* A file may have several mappings: all its sites name the first one. */
 static size_t first_mapping(const struct mappings *maps, const struct mapping *m)
 {
 	for (size_t i = 0; i < maps->n; i++)
@@ -98,7 +101,7 @@ static int compare_sites(const void *left, const void *right)
 	return a->file_offset < b->file_offset ? -1 : a->file_offset > b->file_offset;
 }
 
-/* A file that is mapped twice has one place at two addresses. */
+/* Drops doubles: a file that is mapped twice has each place at two addresses. */
 static void sort_sites(struct alloc_sites *s)
 {
 	size_t n = 0;
@@ -114,7 +117,7 @@ static void sort_sites(struct alloc_sites *s)
 
 /* ---- inner ---- */
 
-/* Joins range k and the one behind it. */
+/* Joins range k and the next one. */
 static void join_inner(struct alloc_sites *s, size_t k)
 {
 	s->inner[k].end = MAX(s->inner[k].end, s->inner[k + 1].end);
@@ -122,7 +125,10 @@ static void join_inner(struct alloc_sites *s, size_t k)
 	memmove(&s->inner[k + 1], &s->inner[k + 2], (s->n_inner - k - 1) * sizeof(s->inner[0]));
 }
 
-/* Makes room: the two that are closest are most likely of one library, with nothing but the allocator's between. */
+/*
+ * Makes room by joining the two ranges that are closest: they are most likely of one library, with
+ * only the allocator's code between them.
+ */
 static void join_closest(struct alloc_sites *s)
 {
 	size_t best = 0;
@@ -147,7 +153,7 @@ static void insert_inner(struct alloc_sites *s, size_t k, uint64_t start, uint64
 	s->n_inner++;
 }
 
-/* They are ascending and don't touch. */
+/* The ranges are ascending and do not touch. */
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end)
 {
 	size_t k = 0;

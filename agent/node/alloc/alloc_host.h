@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: where a live process allocates, found as the agent finds it. */
+/* For tests: finds where a live process allocates, as the agent does. */
 #pragma once
 
 #include <setjmp.h>
@@ -23,14 +23,16 @@ static inline void alloc_process_open(struct alloc_process *p, pid_t pid)
 
 	assert_int_equal(proc_start_boottime((uint32_t)pid, &start_ns), 0);
 	assert_int_equal(proc_mappings_read((struct process_id){start_ns, pid}, 1, &p->maps), 0);
-	assert_int_equal(runtime_process_memory_open((struct process_id){start_ns, pid}, &p->memory), 0);
+	assert_int_equal(
+		runtime_process_memory_open((struct process_id){start_ns, pid}, &p->memory), 0);
 	p->indexes = xcalloc(p->maps->n, sizeof(*p->indexes));
 	for (size_t i = 0; i < p->maps->n; i++) {
 		int fd = p->maps->items[i].fd, memfd;
 
 		if (i && fd == p->maps->items[i - 1].fd && p->indexes[i - 1])
 			p->indexes[i] = elf_index_ref(p->indexes[i - 1]);
-		else if (fd >= 0 && parse_elf_to_index(fd, alloc_marks(), 64 << 20, &memfd) == PARSE_OK)
+		else if (fd >= 0 &&
+			 parse_elf_to_index(fd, alloc_marks(), 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &p->indexes[i]), 0);
 	}
 }

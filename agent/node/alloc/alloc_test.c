@@ -136,7 +136,10 @@ static void an_allocator_without_names_is_told(void **state)
 	}
 }
 
-/* Its functions are probed; what only speaks of an allocator has none; CPython has mimalloc for itself. */
+/*
+ * An allocator's functions are probed; a file that only names one has none; CPython's mimalloc is
+ * its own.
+ */
 static void an_allocator_with_names_is_not(void **state)
 {
 	static const char jemalloc[] = "<jemalloc>: Error in munmap(): %s";
@@ -182,7 +185,7 @@ static void an_allocator_behind_rusts_names_is_not(void **state)
 	assert_null(strstr(problem, "(snmalloc)"));
 }
 
-/* The program's own functions are not those of the allocator in it, under a prefix that nobody knows. */
+/* The program's own functions are not those of the allocator in it, which has an unknown prefix. */
 static void an_allocator_beside_one_with_names_is_told(void **state)
 {
 	static const char *const mores[] = {
@@ -225,7 +228,10 @@ static void a_program_in_anonymous_memory_is_told_once(void **state)
 	stop(pid, &p, s);
 }
 
-/* Symbols far outside, of huge size, in data, and one that jumps to itself: sites are in code, ranges in bounds. */
+/*
+ * Symbols far outside, of huge size, in data, and one that jumps to itself: sites stay in code,
+ * ranges in bounds.
+ */
 static void hostile_symbols_give_no_site(void **state)
 {
 	static const char source[] =
@@ -396,7 +402,9 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 
 /* ---- hooks before CPython's allocator ---- */
 
-/* As CPython has them: o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS of h stand before o. */
+/*
+ * As CPython has them: o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS of h come before o.
+ */
 static const char hooked[] =
 	"typedef struct { void *c, *(*m)(void *, long), *(*k)(void *, long, long);\n"
 	"void *(*r)(void *, void *, long); void (*f)(void *, void *); } A;\n"

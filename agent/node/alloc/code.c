@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the code of a process's function leads to: see code.h. */
+/* Follows the code of a process's function: see code.h. Reader's thread. */
 #include "node/alloc/code.h"
 
 #include <stdlib.h>
@@ -8,16 +8,16 @@
 #include "node/insn/insn.h"
 
 #define PAGE_BYTES   4096u
-#define PAGES	     64u    /* kept at once; a walk goes over a few neighbours */
-#define SEEN_SLOTS   16384u /* of a walk; each instruction leads to two others at most: */
-#define INSNS_MAX    8192u /* functions are shorter, slow ways included: jemalloc 5.3's have 3,950 */
-#define WORK_MAX     512u  /* branches that wait to be followed */
-#define THUNKS_MAX   4	   /* jumps in a row: PLT, alias, alias */
-#define JUMP_POINTER 4	   /* modrm's reg of opcode ff */
+#define PAGES	     64u    /* kept at the same time; a walk needs few, side by side */
+#define SEEN_SLOTS   16384u /* of a walk; an instruction leads to at most two others */
+#define INSNS_MAX    8192u  /* longest function seen, with its slow paths: 3,950, in jemalloc 5.3 */
+#define WORK_MAX     512u   /* branches to be followed later */
+#define THUNKS_MAX   4	    /* jumps in a row: PLT, alias, alias */
+#define JUMP_POINTER 4	    /* modrm's reg of opcode ff */
 #define CALL_POINTER 2
 
 struct page {
-	uint64_t address; /* of the page, with bit 0 set: it was read */
+	uint64_t address; /* of the page; bit 0 set: the page was read */
 	uint8_t bytes[PAGE_BYTES];
 };
 struct code {
@@ -55,7 +55,10 @@ struct code *alloc_code_free(struct code *c)
 
 /* ---- bytes ---- */
 
-/* Breakpoints are in memory only, ours too: a probed function looks as it did before. */
+/*
+ * Breakpoints, also those of the agent's probes, are in memory only: the file has the code without
+ * them.
+ */
 int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n)
 {
 	const struct mapping *m = proc_mappings_find(look->maps, address);
@@ -66,7 +69,7 @@ int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to
 	got = pread(m->fd, to, n, (off_t)(m->file_offset + (address - m->start)));
 	if (got < 0)
 		return -errno;
-	memset((uint8_t *)to + got, 0, n - (size_t)got); /* the last page of the file */
+	memset((uint8_t *)to + got, 0, n - (size_t)got); /* after the end of the file */
 	return 0;
 }
 
@@ -153,7 +156,7 @@ static bool is_relative(const struct insn *i)
 
 /* ---- pointers ---- */
 
-/* push $n; jmp: the second half of a PLT's entry, which looks the function up when it is first called. */
+/* push $n; jmp: the second half of a PLT's entry, which looks up the function at its first call. */
 static bool is_lazy(struct code *c, uint64_t address)
 {
 	struct insn i;
@@ -165,7 +168,7 @@ static bool is_lazy(struct code *c, uint64_t address)
 	return insn_is(&i, 0x68);
 }
 
-/* Where a jump or call by a pointer in memory goes; 0: not known. */
+/* The target of a jump or call by a pointer in memory; 0: not known. */
 static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 {
 	uint64_t to;
@@ -178,7 +181,7 @@ static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 	return to;
 }
 
-/* Past jumps that stand alone: a PLT's, an alias. 0: to where is not known yet. */
+/* Follows jumps that are a whole function: a PLT's, an alias. 0: the target is not known yet. */
 static uint64_t behind_thunks(struct code *c, uint64_t address)
 {
 	for (unsigned n = 0;; n++) {
@@ -261,7 +264,7 @@ static void note(struct code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint6
 
 /* ---- the walk ---- */
 
-/* Whether it was not there. */
+/* Notes an address. true: this walk sees it for the first time. */
 static bool see(struct code *c, uint64_t address)
 {
 	size_t slot = address * 0x9e3779b97f4a7c15ull >> 32 & (SEEN_SLOTS - 1);
@@ -291,7 +294,7 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	       a->dev_minor == b->dev_minor && streq(a->path, b->path);
 }
 
-/* Control goes there for good. Returns whether to follow. */
+/* Control goes to `to` and does not come back. Returns whether the walk follows it. */
 static bool land(struct code *c, uint64_t to, unsigned depth)
 {
 	if (to != c->function && is_place(c->places, c->n_places, to)) {
@@ -321,7 +324,7 @@ static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned de
 	}
 }
 
-/* Where it goes on after this instruction; 0: the path ends. */
+/* The address where the path goes on after this instruction; 0: the path ends. */
 static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsigned depth)
 {
 	uint64_t to = next + (uint64_t)i->immediate;

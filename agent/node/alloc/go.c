@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Go programs: where their own heap profile is. Where it is off (the linker turns it off in programs that don't ask for
- * it) or cannot be found, runtime.mallocgc and its variants are probed instead: Go's frees are its collector's,
- * so that tells mem-alloc only. docs/memory.md.
+ * Go programs: finds the program's own heap profile. The profile may be off (the linker turns it
+ * off in programs that do not ask for it) or not be found: then runtime.mallocgc and its variants
+ * are probed instead. Go's collector frees memory, so that these probes give mem-alloc only.
+ * docs/memory.md. Reader's thread.
  */
 #include "node/alloc/go.h"
 #include "node/alloc/code.h"
@@ -12,23 +13,22 @@
 
 #define NEWEST_MINOR	 27
 #define RATE_MAX	 (1ull << 40)
-#define CODE_BYTES	 512 /* of a function: what is looked for stands near its beginning */
+#define CODE_BYTES	 512 /* of a function: the load is near its beginning */
 #define SIZE_CLASSES_MAX 67  /* internal/runtime/gc */
 #define PROLOGUE_BYTES	 24
 #define REX_W		 0x48
 #define MOV_LOAD	 0x8b
 
 static const struct layout {
-	unsigned minor; /* go1.minor and later */
+	unsigned minor; /* of go1.minor and later */
 	unsigned counts_bytes;
 	const char *cycle; /* the variable */
 	unsigned cycle_shift;
-	const char *cycle_reader; /* begins with loading it */
+	const char *cycle_reader; /* this function begins with a load of it */
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
-	{27, 16, "runtime.mProfCycle", 1,
-	 "runtime.mProf_Flush"}, /* bytes are not counted any more */
+	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it counts no bytes any more */
 };
 
 static const struct layout *layout_of(unsigned minor)
@@ -48,7 +48,7 @@ struct program {
 	char version[48];
 };
 
-/* ---- variables by the code that reads them: stripped programs have the names of functions still ---- */
+/* ---- variables, by the code that loads them: stripped programs still name their functions ---- */
 
 static bool is_variable(const struct loaded_elf *e, uint64_t address)
 {
@@ -62,7 +62,7 @@ static bool is_variable(const struct loaded_elf *e, uint64_t address)
 	return false;
 }
 
-/* mov N(%rip),%r of 4 or 8 bytes: which variable; 0: it is none. */
+/* The variable that this mov N(%rip),%r of 4 or 8 bytes loads; 0: it is another instruction. */
 static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint8_t *code,
 				bool wide)
 {
@@ -127,7 +127,7 @@ static int find_profile(const struct program *p, const struct layout *l, struct 
 	int r = find_variable(p, "runtime.mbuckets", "runtime.mProf_FlushLocked", true, 1,
 			      &f.buckets);
 
-	/* Before it runtime.mcache0 is loaded. */
+	/* The first load is that of runtime.mcache0. */
 	if (r == 0)
 		r = find_variable(p, "runtime.MemProfileRate", "runtime.profilealloc", true, 2,
 				  &f.rate);
@@ -138,7 +138,7 @@ static int find_profile(const struct program *p, const struct layout *l, struct 
 	return r;
 }
 
-/* 0: the profile is being written. *ret_why: why it is not known. */
+/* 0: the program writes its profile. *ret_why: why the profile is not known. */
 static int find_heap(const struct program *p, struct alloc_go_heap **ret, const char **ret_why)
 {
 	const struct mapping *m = runtime_go_find(p->look, NULL);
@@ -164,9 +164,10 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 /* ---- probes ---- */
 
 /*
- * A function begins with asking whether its stack suffices; if not, or when the goroutine is to stop here,
- * runtime.morestack starts the function anew: a probe at its first instruction would see some calls twice. Bytes up to
- * what comes after that: cmp 16(%r14),%rsp, of larger frames lea N(%rsp),%r12 before and %r12 there; jbe.
+ * A Go function first checks that its stack is large enough. If it is not, or if the goroutine has
+ * to stop here, runtime.morestack starts the function again: a probe at the first instruction would
+ * see some calls twice. Returns the size of that check: cmp 16(%r14),%rsp; jbe. A large frame has
+ * lea N(%rsp),%r12 before it, and compares %r12.
  */
 static size_t prologue_bytes(const uint8_t code[PROLOGUE_BYTES])
 {
@@ -197,7 +198,7 @@ static int add_function(const struct program *p, const char *name, struct alloc_
 	return r;
 }
 
-/* One function a size class, which compilers from 1.26 on call in its place (internal/ssagen). */
+/* One function a size class: since 1.26 the compiler calls it instead (internal/ssagen). */
 static int add_variants(const struct program *p, const char *family, struct alloc_sites *s)
 {
 	int r = 0;
@@ -206,7 +207,7 @@ static int add_variants(const struct program *p, const char *family, struct allo
 		_cleanup_free_ char *name = xasprintf("%s%u", family, k);
 
 		r = add_function(p, name, s);
-		if (r == -ENOENT && k <= 2) /* some begin with 2 */
+		if (r == -ENOENT && k <= 2) /* some families begin with 2 */
 			r = 0;
 	}
 	return r == -ENOENT ? 0 : r;
@@ -230,7 +231,7 @@ static int add_probes(const struct program *p, struct alloc_sites *s)
 		"runtime.mallocgcTinySC",
 		"runtime.mallocgcTinySize",
 	};
-	/* Those that call another one of them. */
+	/* These functions call other functions of this list. */
 	static const char *const callers[] = {"runtime.mallocgc", "runtime.mallocgcTinySlowPath"};
 	int r = add_function(p, "runtime.mallocgc", s);
 
@@ -263,7 +264,7 @@ static int find_program(const struct program *p, unsigned event_mask, struct all
 	const char *why;
 	int r;
 
-	/* Arguments are in registers, and the version is where it is read, from 1.18 on. */
+	/* Since 1.18 arguments are in registers, and the version is where this file reads it. */
 	if (!layout_of(p->minor)) {
 		alloc_add_problem(ret, "how Go allocates is known for Go 1.18 to 1.%u; this is %s",
 				  NEWEST_MINOR, *p->version ? p->version : "older");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a Go program's heap profile (runtime.mbuckets) out of its memory. A bucket is a stack and a size: which
- * never change, and how many such objects were sampled and freed. New ones come to the list's head, so each
- * is learnt once; its counts are read each time. They change under the reader: they are read until two passes agree.
+ * Reads a Go program's heap profile (runtime.mbuckets) from its memory. A bucket has a stack and a
+ * size, which never change, and counts of such objects that were sampled and freed. Go adds new
+ * buckets at the list's head, so each is learnt once; its counts are read each time. The program
+ * changes them meanwhile, so they are read until two passes agree. Reader's thread.
  */
 #include "node/alloc/go.h"
 
@@ -12,14 +13,14 @@
 
 #define BUCKETS_MAX	 65536
 #define ADDRESSES_MAX	 (2u << 20) /* of all stacks */
-#define ALL_WORDS_MAX	 (4u << 20) /* of all programs; beyond it half of that is shared out */
-#define BUCKET_WORDS	 6	    /* next, allnext, typ, hash, size, nstk: of all versions */
+#define ALL_WORDS_MAX	 (4u << 20) /* of all programs; over it, each has a share of half of it */
+#define BUCKET_WORDS	 6	    /* next, allnext, typ, hash, size, nstk: in all versions */
 #define MEM_PROFILE	 1	    /* bucketType */
-#define STACK_MAX	 1100	    /* maxProfStackDepth and what is left for inlined frames */
+#define STACK_MAX	 1100	    /* maxProfStackDepth, and room for inlined frames */
 #define STACK_TOLD_MAX	 PF_MAX_USER_FRAMES
-#define GO_FRAMES_MIN	 32		  /* Go cuts none that has fewer, by itself */
-#define ROOT		 "runtime.goexit" /* of each goroutine; also .abi0 */
-#define CYCLES		 4		  /* active, and a ring of three that become active later */
+#define GO_FRAMES_MIN	 32		  /* Go does not cut shorter stacks */
+#define ROOT		 "runtime.goexit" /* the root of each goroutine; also with .abi0 */
+#define CYCLES		 4		  /* the active one, and a ring of three future ones */
 #define COUNTS_BYTES_MAX 32
 #define PASSES_MAX	 5
 #define RATE_MAX	 (1ull << 40)
@@ -27,26 +28,26 @@
 #define WINDOW_BYTES	 (16u << 10)
 
 struct bucket {
-	uint64_t counts; /* where they are */
+	uint64_t counts; /* their address */
 	uint64_t size;	 /* of one object */
 	uint32_t first;	 /* of addresses */
 	uint16_t n;
 	bool truncated;
-	uint64_t told; /* objects, by reads before */
+	uint64_t told; /* objects that earlier reads have reported */
 };
-/* What one pass saw of a bucket: objects. */
+/* The counts of objects that one pass saw of a bucket. */
 struct seen {
 	uint64_t allocs, frees;		  /* all */
-	uint64_t live_allocs, live_frees; /* as of the last finished collection */
+	uint64_t live_allocs, live_frees; /* at the last finished collection */
 };
 
 struct alloc_go_heap {
 	struct go_profile at;
 	struct elf_index *index;
 	uint64_t bias;
-	uint64_t head; /* of the list, when it was last walked */
+	uint64_t head; /* the list's head, when it was last walked */
 	bool told_once, full;
-	struct bucket *buckets; /* by where they are */
+	struct bucket *buckets; /* sorted by address */
 	size_t n, cap;
 	uint64_t *addresses;
 	size_t n_addresses, cap_addresses;
@@ -89,10 +90,13 @@ struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
 /* ---- stacks ---- */
 
 /*
- * Go notes one address for each function, inlined ones too: those of the functions around an inlined call are
- * made up. A frame here stands for all that is inlined at its address: keep the real ones. Of two that follow each
- * other in one function, the second with fewer inlined functions around it is made up.
- * Truncated: by us, or by Go, which keeps 32 addresses before 1.23 and 128 since (GODEBUG=profstackdepth).
+ * Go notes one address for each function, inlined ones included; the addresses of the functions
+ * around an inlined call are made up. The agent's frame stands for all functions that are inlined
+ * at its address, so this function keeps the real addresses only. If two in a row are in one
+ * function, and the second has fewer inlined functions around it, the second is made up.
+ *
+ * *ret_truncated: the agent has cut the stack, or Go has: it keeps 32 addresses before 1.23, and
+ * 128 since (GODEBUG=profstackdepth).
  */
 static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n,
 			  bool *ret_truncated)
@@ -125,7 +129,7 @@ static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 	return kept;
 }
 
-/* stkbucket()'s: what is no bucket does not have it. */
+/* The hash of stkbucket(): memory that is not a bucket does not have it. */
 static uint64_t hash_of(const uint64_t *stack, size_t n, uint64_t size)
 {
 	uint64_t h = 0;
@@ -189,7 +193,7 @@ static int by_place(const void *a, const void *b)
 	return x->counts < y->counts ? -1 : x->counts > y->counts;
 }
 
-/* A list that leads back into itself. */
+/* true: the list leads back into itself. */
 static bool has_twice(const struct alloc_go_heap *g)
 {
 	for (size_t i = 1; i < g->n; i++)
@@ -198,8 +202,10 @@ static bool has_twice(const struct alloc_go_heap *g)
 	return false;
 }
 
-/* Those that came since the last time; all or none of them, but for what is over a limit: the
- * oldest of the first time, those that come later. */
+/*
+ * Learns the buckets that are new since the last time: all of them or, on failure, none. Over a
+ * limit some are left out: the first time the oldest ones, later the new ones.
+ */
 static int learn_new(struct alloc_go_heap *g, struct memory *m)
 {
 	size_t n = g->n, n_addresses = g->n_addresses;
@@ -224,7 +230,7 @@ static int learn_new(struct alloc_go_heap *g, struct memory *m)
 
 /* ---- one pass over all counts ---- */
 
-/* They lie close to each other, and are asked for in order: many with one read. */
+/* The counts lie close to each other and are read in order, so that one read gets many. */
 struct window {
 	struct memory *m;
 	uint64_t at;
@@ -240,7 +246,7 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 		w->at = at;
 		w->n = WINDOW_BYTES;
 		r = runtime_memory_read(w->m, at, w->bytes, w->n);
-		if (r == -EFAULT) { /* nothing is behind it */
+		if (r == -EFAULT) { /* nothing is mapped after it */
 			w->n = n;
 			r = runtime_memory_read(w->m, at, w->bytes, n);
 		}
@@ -256,11 +262,11 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 struct pass {
 	uint64_t cycle;
 	struct seen *seen; /* of each bucket */
-	bool torn;	   /* some counts are just being changed */
-	bool collected;	   /* by now */
+	bool torn;	   /* the program was changing some counts */
+	bool collected;	   /* the first collection has ended */
 };
 
-/* Where versions count bytes, too, these are always so many objects of that size. */
+/* Some versions count bytes, too: they must be the objects times their size. */
 static bool is_torn(const struct go_profile *at, const uint64_t *counts, uint64_t size)
 {
 	return at->counts_bytes > 2 * sizeof(*counts) &&
@@ -281,7 +287,7 @@ static int see(const struct alloc_go_heap *g, struct window *w, const struct buc
 		p->torn |= is_torn(&g->at, counts, b->size);
 		s.allocs += counts[0];
 		s.frees += counts[1];
-		/* Between the end of a collection and its being made active. */
+		/* A collection that has ended, but is not added to the active counts yet. */
 		if (i == 0 || i - 1 == p->cycle % (CYCLES - 1)) {
 			s.live_allocs += counts[0];
 			s.live_frees += counts[1];
@@ -317,7 +323,7 @@ static int read_pass(const struct alloc_go_heap *g, struct window *w, struct pas
 	return r;
 }
 
-/* What is live is a snapshot, which does not change between collections. */
+/* The live counts are a snapshot, which does not change between collections. */
 static bool agree(const struct pass *a, const struct pass *b, size_t n)
 {
 	if (a->cycle != b->cycle || a->collected != b->collected)
@@ -353,17 +359,18 @@ static int read_counts(const struct alloc_go_heap *g, struct memory *m, struct p
 	return r < 0 ? r : good ? 0 : -EAGAIN;
 }
 
-/* ---- telling ---- */
+/* ---- records ---- */
 
 /*
- * runtime/pprof's scaleHeapSample: an object of so many bytes is sampled with probability 1 - exp(-bytes / rate).
+ * As scaleHeapSample of runtime/pprof: an object is sampled with probability 1 - exp(-bytes /
+ * rate).
  */
 static void scale(uint64_t objects, uint64_t size, uint64_t rate, uint64_t *ret_objects,
 		  uint64_t *ret_bytes)
 {
 	double by = rate > 1 ? 1 / (1 - exp(-(double)size / (double)rate)) : 1;
 
-	/* is_sane() knows the counts; the rate may be anything */
+	/* is_sane() has checked the counts; the rate may be anything */
 	*ret_objects = (uint64_t)MIN((double)objects * by, 9e18);
 	*ret_bytes = (uint64_t)MIN((double)(objects * size) * by, 9e18);
 }
@@ -383,7 +390,7 @@ static int check(const struct alloc_go_heap *g, const struct pass *p)
 	return 0;
 }
 
-/* A collection that has not ended yet, the first: all is live then, as in the runtime's own answer. */
+/* Until the first collection ends all objects are live, as in the runtime's own profile. */
 static uint64_t live_of(const struct pass *p, const struct seen *s)
 {
 	return p->collected ? s->live_allocs - s->live_frees : s->allocs - s->frees;
@@ -399,7 +406,10 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 					    .n_addresses = b->n,
 					    .truncated = b->truncated};
 
-		/* Less than before: then it was read amid a change that counted twice. It comes right. */
+		/*
+		 * Fewer than before: an earlier read came amid a change, which counted twice. Later
+		 * reads correct it.
+		 */
 		if (g->told_once && s->allocs > b->told)
 			scale(s->allocs - b->told, b->size, rate, &r.alloc_objects, &r.alloc_bytes);
 		scale(live_of(p, s), b->size, rate, &r.inuse_objects, &r.inuse_bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: a Go program's heap profile that is made, damaged, changed and read in any order. The input is a list of
- * such steps, a few bytes each.
+ * libFuzzer: a Go program's heap profile that is made, damaged, changed and read in any order. The
+ * input is a list of such steps, a few bytes each.
+ *
  * Fuzzes: node/alloc/go_heap.c
  */
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A heap profile in memory as Go's runtime keeps it: what it tells, amid changes, and made by an enemy. */
+/*
+ * A heap profile in memory as Go's runtime keeps it: what is read, also amid changes, or if it is
+ * hostile.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +78,10 @@ static const struct {
 	unsigned counts_bytes, cycle_shift;
 } layouts[] = {{32, 0}, {32, 1}, {16, 1}}; /* 1.18; 1.19; 1.27 */
 
-/* Allocations of cycle c are those of its end, c + 2 in the ring; frees that its sweeping finds c + 1. */
+/*
+ * Allocations of cycle c count at its end, c + 2 in the ring; frees that its sweeping finds at c +
+ * 1.
+ */
 static void a_life_of_a_profile(void **state)
 {
 	struct heap h;
@@ -424,7 +430,10 @@ static void so_many_and_no_more(void **state)
 	done(&h);
 }
 
-/* Many programs with large profiles: together they take no more than there is, and whoever comes late finds room. */
+/*
+ * Many programs with large profiles: together they stay within the limit, and a late one finds
+ * room.
+ */
 static void all_programs_share(void **state)
 {
 	enum { N_HEAPS = 8, DEPTH = 500, N_BUCKETS = 4000, WORDS = DEPTH + 5 };

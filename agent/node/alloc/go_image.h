@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: memory with a heap profile as Go's runtime lays it out. */
+/* For tests: memory with a heap profile, in the layout of Go's runtime. */
 #pragma once
 
 #include "node/alloc/go.h"
@@ -65,7 +65,7 @@ static inline void go_set_cycle(struct go_image *i, uint32_t cycle, bool flushed
 	*go_word(i, GO_CYCLE) = i->at.cycle_shift ? cycle << 1 | flushed : cycle;
 }
 
-/* As stkbucket() has it. */
+/* As stkbucket() does. */
 static inline uint64_t go_hash(const uint64_t *stack, size_t n, uint64_t size)
 {
 	uint64_t h = 0;
@@ -83,7 +83,7 @@ static inline uint64_t go_hash(const uint64_t *stack, size_t n, uint64_t size)
 	return h;
 }
 
-/* A new one, at the list's head; returns where it is. */
+/* Adds a bucket at the list's head. Returns its address. */
 static inline uint64_t go_bucket(struct go_image *i, const uint64_t *stack, size_t n, uint64_t size)
 {
 	uint64_t at = GO_BASE + i->used, *w = go_word(i, at);
@@ -101,7 +101,7 @@ static inline uint64_t go_bucket(struct go_image *i, const uint64_t *stack, size
 	return at;
 }
 
-/* So many more; cycle 0: active; 1 + k: future[k]. */
+/* Adds allocations and frees to a bucket's counts. cycle 0: active; 1 + k: future[k]. */
 static inline void go_count(struct go_image *i, uint64_t bucket, unsigned cycle, uint64_t allocs,
 			    uint64_t frees)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Heap profiles of real Go programs, of every form and version: what is read from their memory is what they themselves
- * read (runtime.MemProfile), stack by stack, and what their functions are known to have allocated.
+ * Heap profiles of real Go programs, of every form and version: what the agent reads from their
+ * memory is what they themselves read (runtime.MemProfile), stack by stack, and what their
+ * functions are known to have allocated.
  */
 #include <setjmp.h>
 #include <signal.h>

@@ -17,15 +17,18 @@
 
 static const struct row {
 	const char *text, *allocator;
-	unsigned families; /* its names in table.c, besides C's plain ones */
-	const char *own;   /* a symbol that it has beside the plain names; NULL: none */
-	const char *
-		owner; /* a file with this symbol has it for itself, and another finder knows; NULL: none */
+	unsigned families; /* of its names in table.c, besides C's plain ones */
+	const char *own;   /* a symbol that it has besides the plain names; NULL: none */
+	/*
+	 * A file with this symbol has the allocator for itself; another finder handles it. NULL:
+	 * none.
+	 */
+	const char *owner;
 } rows[] = {
 	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", FAMILY(JE) | FAMILY(RJEM), "mallocx",
 	 NULL},
 	{"\"mimalloc: ", "mimalloc", FAMILY(MI), NULL, "_PyRuntime"}, /* CPython from 3.13 on */
-	/* of the statistics of both tcmallocs, gperftools' and Google's */
+	/* a text of the statistics of both tcmallocs, gperftools' and Google's */
 	{"\"Bytes in use by application\n", "tcmalloc", FAMILY(TC), NULL, NULL},
 	{"\"Failed to initialise snmalloc.", "snmalloc", 0, NULL, NULL},
 	{"\"Scudo ERROR: ", "Scudo", 0, NULL, NULL},
@@ -52,7 +55,7 @@ static bool has_mark(const struct elf_index *index, const char *name)
 	return elf_index_find_mark(index, name, &mark) == 0;
 }
 
-/* Of Rust's shims, which are sites where the allocator behind them is not known. */
+/* The file has a site at one of Rust's shims: these are sites if their allocator is not known. */
 static bool has_rust_site(const struct runtime_look *look, const struct elf_index *index,
 			  const struct alloc_sites *s)
 {
@@ -65,7 +68,10 @@ static bool has_rust_site(const struct runtime_look *look, const struct elf_inde
 	return false;
 }
 
-/* families: those that the file has functions of. Plain names are glibc's where it is linked in: no linker takes two. */
+/*
+ * families: of which the file has functions. If glibc is linked in, the plain names are glibc's: a
+ * linker takes only one of each.
+ */
 static bool has_names(const struct elf_index *index, const struct row *row, unsigned families)
 {
 	if (families & row->families)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Java's heap: HotSpot tells its flight recorder each time a thread gets a new piece of it for itself (a TLAB) and of each
- * object that goes elsewhere, with or without a recorder (share/gc/shared/allocTracer.hpp of the JDK). These calls are
- * rare: a TLAB's bytes are counted by the object that did not fit the one before. docs/memory.md.
+ * Java's heap. HotSpot calls a function for its flight recorder, also if none runs, each time that
+ * a thread gets a new TLAB (a piece of the heap for itself), and for each object outside a TLAB
+ * (share/gc/shared/allocTracer.hpp of the JDK). These calls are rare. A TLAB's bytes count for the
+ * object that did not fit into the previous one. docs/memory.md. Reader's thread.
  */
 #include "node/alloc/internal.h"
 
@@ -12,10 +13,10 @@
 #define IN_TLAB	    "AllocTracer::send_allocation_in_new_tlab"
 #define OUTSIDE	    "AllocTracer::send_allocation_outside_tlab"
 
-/* By the beginning of their mangled names, which tell the arguments; the first that fits. */
+/* Beginnings of mangled names, which give the arguments. The first row that fits counts. */
 static const struct row {
 	const char *name;
-	uint8_t size_arg; /* of the TLAB, else of the object; the class is the first argument */
+	uint8_t size_arg; /* size of the TLAB, or of the object; the class is the first argument */
 	const char *symbol;
 } rows[] = {
 	/* JDK 11 on: (Klass*, HeapWord*, size_t[, size_t], Thread*) */
@@ -31,7 +32,7 @@ static const struct row {
 	{"_ZN11AllocTracer34send_allocation_outside_tlab_eventE", 2, OUTSIDE "_event"},
 };
 
-/* A part of a function, or one whose arguments the compiler changed, has a name with a dot. */
+/* A name with a dot is a part of a function, or one whose arguments the compiler has changed. */
 static const struct row *row_of(const char *symbol)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && !strchr(symbol, '.'); i++)
@@ -61,7 +62,10 @@ static int add_sites(const struct runtime_look *look, const struct mapping *m,
 	return r < 0 ? r : n < 2 ? -ENOENT : 0;
 }
 
-/* JDK 8 to 10, without G1: C1's code has a new TLAB without calling the VM (c1_Runtime1_x86.cpp). */
+/*
+ * JDK 8 to 10, without G1: C1's code gets a new TLAB without a call of the VM
+ * (c1_Runtime1_x86.cpp).
+ */
 static bool refills_itself(const struct runtime_look *look)
 {
 	const struct mapping *m;
@@ -72,7 +76,7 @@ static bool refills_itself(const struct runtime_look *look)
 	       runtime_memory_u8(look->memory, address, &on) == 0 && on;
 }
 
-/* One sentence for all that is not seen of what was asked for. */
+/* Adds one sentence about the asked events that are not seen. */
 static void tell(const struct runtime_look *look, struct alloc_sites *s, unsigned event_mask, int r)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;

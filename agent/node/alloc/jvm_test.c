@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where HotSpot tells of allocations, by the names that its versions have: libraries with these names, in this process.
+ * Functions in which HotSpot reports allocations, by the names of its versions: this process has
+ * libraries with these names.
  * Real JDKs are node/alloc_objects_test.c's.
  */
 #include <dlfcn.h>

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * C, C++ and Rust: which entry points of which allocators a process has. A file has an allocator where it defines one's
- * ALLOC and FREE; C++'s operators count in such files only (others' call malloc), Rust's shims where they lead to
- * no other site. Which site leads to which is told by the code, as libraries are built in many ways: one that ends in
- * a jump to another is left out or flagged, code of one that calls others is "inner". docs/memory.md.
+ * C, C++ and Rust: finds which entry points of which allocators a process has. A file has an
+ * allocator if it defines an ALLOC and a FREE of it. C++'s operators count only in such files
+ * (elsewhere they call malloc), Rust's shims only if they lead to no other site.
+ *
+ * Libraries are built in many ways, so the code itself says which site leads to which. A site that
+ * ends in a jump to another is left out or flagged; the code of a site that calls others is
+ * "inner". docs/memory.md. Reader's thread.
  */
 #include "node/alloc/code.h"
 #include "node/alloc/internal.h"
@@ -13,12 +16,12 @@
 
 #define RUST_DEPTH     2	   /* __rust_alloc, a wrapper of the program, the allocator */
 #define CANDIDATES_MAX 512	   /* of a process */
-#define FUNCTION_BYTES (64u << 10) /* what a symbol says of its size is believed up to */
+#define FUNCTION_BYTES (64u << 10) /* a larger size of a symbol is not believed */
 
 struct candidate {
 	const struct table_row *row;
-	const char *symbol;	 /* of the index */
-	uint64_t address, bytes; /* 0: its symbol does not say */
+	const char *symbol;	 /* borrowed from the index */
+	uint64_t address, bytes; /* bytes 0: the symbol has no size */
 	uint16_t flags;		 /* enum pf_site_flags */
 	bool dropped;
 };
@@ -26,11 +29,11 @@ struct found {
 	const struct runtime_look *look;
 	struct candidate items[CANDIDATES_MAX];
 	size_t n;
-	uint64_t places
-		[CANDIDATES_MAX]; /* where they begin, ascending; Rust's, which come last, are none */
+	/* Addresses of the candidates, ascending; without Rust's, which are added last. */
+	uint64_t places[CANDIDATES_MAX];
 	size_t n_places;
 	struct code *code;
-	bool loader; /* glibc's, that has nothing loaded yet maybe */
+	bool loader; /* glibc's loader is mapped; it may not have loaded anything yet */
 	bool full;   /* there are more than CANDIDATES_MAX */
 };
 
@@ -41,7 +44,7 @@ static bool is_kind(const struct candidate *c, enum pf_site_kind kind)
 
 /* ---- candidates ---- */
 
-/* A file's mark as an entry point; false: it is none, or not in this file's code. */
+/* Makes a file's mark a candidate. false: it is no entry point, or not in this file's code. */
 static bool take_mark(const struct runtime_look *look, size_t mapping, const struct elf_mark *mark,
 		      struct candidate *ret)
 {
@@ -66,7 +69,7 @@ static struct candidate *candidate_at(struct found *f, uint64_t address)
 	return NULL;
 }
 
-/* A function of many names has the one that is first in the table. */
+/* A function with several names gets the one that is first in the table. */
 static void add(struct found *f, const struct candidate *new)
 {
 	struct candidate *c = candidate_at(f, new->address);
@@ -153,9 +156,10 @@ static void set_places(struct found *f)
 /* ---- what leads to what ---- */
 
 /*
- * c ends in a jump to `to`, mostly under a condition. An allocation that does so is the other's; but glibc's memalign and
- * aligned_alloc are malloc's up to an alignment of 16, and its realloc is where there is nothing to be
- * freed. A realloc's or a free's own way to free is nobody's matter: to free twice is to free.
+ * c ends in a jump to `to`, mostly under a condition. Then the other site sees c's allocations, and
+ * c is dropped; but glibc's memalign and aligned_alloc jump to malloc only up to an alignment of
+ * 16, and its realloc only if there is nothing to free. A jump of a realloc or a free to a free
+ * does not matter: a second free of the same memory changes nothing.
  */
 static void judge_jump(struct candidate *c, const struct candidate *to)
 {
@@ -173,7 +177,10 @@ static void judge_jump(struct candidate *c, const struct candidate *to)
 	}
 }
 
-/* libstdc++'s operators call malloc: linked into a program that has one they are only its callers. */
+/*
+ * libstdc++'s operators call malloc: in a program that has a malloc linked in, they are only its
+ * callers.
+ */
 static bool is_caller(struct found *f, const struct candidate *c, const struct code_ways *w)
 {
 	for (size_t i = 0; c->row->family == TABLE_CXX && i < w->n_calls; i++) {
@@ -190,7 +197,7 @@ static void add_inner(const struct candidate *c, const struct code_ways *w, stru
 	if (is_kind(c, PF_SITE_FREE) || !w->any_call)
 		return;
 	alloc_add_inner(ret, c->address, c->address + c->bytes);
-	/* Of code that it jumps to, too. */
+	/* The code that it jumps to counts, too. */
 	for (size_t i = 0; i < w->n_returns; i++)
 		if (w->returns[i] - c->address >= c->bytes)
 			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);
@@ -213,7 +220,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
 	if (c->dropped || alloc_is_copied(f->look, c->address, ret))
 		return 0;
-	/* To free twice is to free. */
+	/* A free that is seen twice does not matter. */
 	if ((cut || w.cut) && !is_kind(c, PF_SITE_FREE))
 		alloc_add_not_followed(ret, c->symbol);
 	site.flags |= c->flags;
@@ -223,7 +230,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 	return r;
 }
 
-/* An allocator of the program's own, under no name that the table has, is seen where Rust's code calls it. */
+/* An allocator under names that the table does not have is seen where Rust's code calls it. */
 static int judge_rust(struct found *f, const struct candidate *c, struct alloc_sites *ret)
 {
 	struct code_ways w;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython's allocator of objects, Objects/obmalloc.c: the C API calls it through tables of functions (PyMemAllocatorEx:
- * context, malloc, calloc, realloc, free; _PyObject, _PyMem, _PyMem_Raw; since 3.12 in _PyRuntime), which say who
- * allocates in this process: pymalloc gives out up to 512 bytes and leaves larger ones to malloc; debug hooks and
- * tracemalloc stand before it; PYTHONMALLOC=malloc has malloc alone. The tables have no symbols: the code
- * of the exported PyObject_Malloc says where they are. docs/memory.md.
+ * CPython's allocator of objects, Objects/obmalloc.c. The C API calls it through tables of
+ * functions (PyMemAllocatorEx: context, malloc, calloc, realloc, free; _PyObject, _PyMem,
+ * _PyMem_Raw; since 3.12 in _PyRuntime). They say which allocator this process has: pymalloc
+ * allocates up to 512 bytes, and calls malloc for more; debug hooks and tracemalloc come before it;
+ * with PYTHONMALLOC=malloc there is malloc alone. The tables have no symbols: the code of the
+ * exported PyObject_Malloc gives their addresses. docs/memory.md. Reader's thread.
  */
 #include "node/alloc/internal.h"
 #include "node/alloc/python.h"
@@ -14,9 +15,9 @@
 #include "node/insn/insn.h"
 
 #define SMALL_BYTES 512 /* SMALL_REQUEST_THRESHOLD */
-#define HOOKS_MAX   4	/* one before the other */
-#define LOADS_MAX   8	/* of a function: a table that is not among them is told of as not known */
-#define STEPS_MAX   24	/* instructions of it: as above */
+#define HOOKS_MAX   4	/* in a row */
+#define LOADS_MAX   8	/* of a function; a table that is not among these is not found */
+#define STEPS_MAX   24	/* instructions of a function, as above */
 #define RSI	    (6 + 1)
 #define RDX	    (2 + 1)
 
@@ -31,7 +32,7 @@ struct python {
 
 /* ---- where the tables are ---- */
 
-/* Addresses of memory that a function loads from on its straight way to the call it makes. */
+/* Addresses from which a function loads before it makes its call, on the path without branches. */
 struct loads {
 	uint64_t known[16]; /* values of registers; 0: not known */
 	uint64_t at[LOADS_MAX];
@@ -56,7 +57,7 @@ static void forget_written(struct loads *l, const struct insn *i)
 			l->known[r] = 0;
 }
 
-/* Whether it goes straight on. */
+/* true: the path goes on with the next instruction. */
 static bool load(struct python *p, struct loads *l, const struct insn *i, uint64_t next)
 {
 	bool calls = insn_is(i, 0xff) && ((i->reg & 7) == 2 || (i->reg & 7) == 4);
@@ -102,7 +103,7 @@ static bool is_code(const struct python *p, uint64_t address)
 	return m && m->fd >= 0;
 }
 
-/* The table that both of a pair of functions call through. */
+/* The table through which both functions call. */
 static int find_table(struct python *p, const char *malloc_name, const char *free_name,
 		      struct python_allocator *ret)
 {
@@ -121,8 +122,9 @@ static int find_table(struct python *p, const char *malloc_name, const char *fre
 }
 
 /*
- * Who stands behind hooks: their context begins with the allocator that they call (Modules/_tracemalloc.c), behind a
- * letter in debug hooks (debug_alloc_api_t). -ENOENT: a context of somebody else's. -E2BIG: HOOKS_MAX.
+ * Replaces hooks by the allocator that they call. A hook's context begins with that allocator
+ * (Modules/_tracemalloc.c); in debug hooks a letter comes before it (debug_alloc_api_t). -ENOENT:
+ * the context has another form. -E2BIG: more than HOOKS_MAX hooks.
  */
 static int behind_hooks(struct python *p, struct python_allocator *a)
 {
@@ -151,7 +153,7 @@ static int add(struct python *p, uint64_t address, const char *name, struct pf_s
 	return alloc_add_site(p->look, address, name, site, ret);
 }
 
-/* Of realloc: what of its new memory comes by at malloc's entry, too. */
+/* Flags of realloc: which of its new memory the probe of malloc sees, too. */
 static uint16_t realloc_flags(struct python *p, const struct python_allocator *a,
 			      struct alloc_sites *ret)
 {
@@ -195,7 +197,7 @@ static int compare_addresses(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* Unless they lead to a mi_malloc that is a site already, in builds that have its symbol. */
+/* Adds them unless they lead to a mi_malloc that is a site already: some builds have its symbol. */
 static int add_mimalloc(struct python *p, const struct python_allocator *a, struct alloc_sites *ret)
 {
 	_cleanup_free_ uint64_t *places = xcalloc(ret->n + 1, sizeof(*places));
@@ -212,7 +214,7 @@ static int add_mimalloc(struct python *p, const struct python_allocator *a, stru
 	return add_functions(p, a, 0, ret);
 }
 
-/* ---- where the compiler put copies of them ---- */
+/* ---- copies of these functions that the compiler has made ---- */
 
 enum { MALLOC, CALLOC, REALLOC, FUNCTIONS };
 
@@ -235,7 +237,7 @@ struct copies {
 
 _Static_assert(SMALL_BYTES < 1 << PF_SITE_FACTOR_BITS, "abi");
 
-/* A factor of the size: which register has it, or it is the constant. */
+/* A factor of the size: a constant, or 1 and the register that has the value. */
 static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 {
 	if (v->kind == PYTHON_CONSTANT)
@@ -262,14 +264,14 @@ static void take_copy(const struct python_copy *c, void *arg)
 		return;
 	}
 	factor = factor_of(size, &site.size_arg) * factor_of(count, &site.count_arg);
-	if (!factor || factor > SMALL_BYTES) /* larger ones are malloc's */
+	if (!factor || factor > SMALL_BYTES) /* malloc allocates larger ones */
 		return;
 	site.flags = (uint16_t)factor;
 	if (x->result == 0)
 		x->result = add(x->p, c->address, functions[c->function].name, site, x->sites);
 }
 
-/* Calls that were not replaced go there. */
+/* Adds the functions themselves: calls that the compiler did not replace go there. */
 static int add_entries(struct copies *x, const uint64_t *addresses)
 {
 	int r = x->result;
@@ -285,7 +287,7 @@ static int add_entries(struct copies *x, const uint64_t *addresses)
 	return r;
 }
 
-/* In one sentence: the first one is kept. */
+/* Adds one sentence for both events. */
 static void tell_copies(const struct copies *x, unsigned event_mask)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
@@ -305,8 +307,9 @@ static void tell_copies(const struct copies *x, unsigned event_mask)
 }
 
 /*
- * Compilers that know a profile of the program (PGO, which distributions build with) replace a call of a pointer by:
- * is it pymalloc, then its code, else the call. -ENOENT: none of that here.
+ * A compiler with a profile of the program (PGO, which distributions use) replaces a call by a
+ * pointer by a comparison: if it is pymalloc, a copy of its code follows, else the call. -ENOENT:
+ * this program has no such copies.
  */
 static int add_copies(struct python *p, const struct python_allocator *a, unsigned event_mask,
 		      struct alloc_sites *ret)
@@ -352,10 +355,10 @@ static int find_sites(struct python *p, unsigned event_mask, struct alloc_sites 
 				  "Python objects up to %d bytes are not seen: more than %d hooks "
 				  "stand before their allocator",
 				  SMALL_BYTES, HOOKS_MAX);
-	/* Somebody's own, or malloc alone: what they call is seen. */
+	/* The program's own allocator, or malloc alone: the functions that they call are seen. */
 	if (r < 0 || object.malloc == raw.malloc)
 		return 0;
-	/* mimalloc, of free-threaded builds: objects have a heap of their own there, of any size. */
+	/* Free-threaded builds have mimalloc, with a heap for objects of any size. */
 	if (object.malloc != mem.malloc) {
 		r = add_mimalloc(p, &object, ret);
 		return r < 0 ? r : add_mimalloc(p, &mem, ret);

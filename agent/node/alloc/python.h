@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to python*.c. */
+/*
+ * Private to python*.c: CPython's table of functions that allocate, and copies of them in its code.
+ */
 #pragma once
 
 #include "node/alloc/code.h"
@@ -7,7 +9,7 @@
 /* PyMemAllocatorEx, Include/cpython/pymem.h */
 struct python_allocator {
 	uint64_t context;
-	uint64_t malloc, calloc, realloc, free; /* of (context, ...) */
+	uint64_t malloc, calloc, realloc, free; /* functions; context is their first argument */
 };
 
 /* ---- python_copies.c ---- */
@@ -16,13 +18,16 @@ struct python_value {
 	enum python_value_kind kind;
 	uint64_t value; /* a register's number, or the constant */
 };
-/* Code that asks whether a pointer is a function, and has the function's code where it is, else calls the pointer. */
+/*
+ * A place in code that compares a pointer with a function: if they are equal, a copy of the
+ * function's code follows, else a call by the pointer.
+ */
 struct python_copy {
-	size_t function;  /* index of functions */
+	size_t function;  /* index into functions */
 	uint64_t address; /* of the comparison */
-	struct python_value registers[16]; /* what the call gets, as of the comparison */
+	struct python_value registers[16]; /* arguments of the call, at the comparison */
 };
 typedef void python_copy_fn(const struct python_copy *c, void *arg);
-/* Looks at all code around the first function. -E2BIG: that is too much. */
-int alloc_python_copies(const struct runtime_look *look, struct code *code, const uint64_t *functions,
-		  size_t n, python_copy_fn *fn, void *arg);
+/* Looks for copies in the mapping of the first function. -E2BIG: there is too much code. */
+int alloc_python_copies(const struct runtime_look *look, struct code *code,
+			const uint64_t *functions, size_t n, python_copy_fn *fn, void *arg);

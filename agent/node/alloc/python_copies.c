@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of a function that is called by a pointer: "cmp $function,%rax; jne elsewhere", then its code; elsewhere is
- * the call that was there before, which tells what the arguments are. GCC's -fprofile-use (-fvpt) and Clang's
- * indirect-call-promotion make it. Without fixed addresses the function's address is in a register, from a lea.
+ * Finds copies of a function that is called by a pointer: "cmp $function,%rax; jne elsewhere", then
+ * a copy of its code; elsewhere is the call by the pointer, which gives the arguments. GCC's
+ * -fprofile-use (-fvpt) and Clang's indirect-call-promotion make such code. In position-independent
+ * code a lea puts the function's address into a register first. Reader's thread.
  */
 #include "node/alloc/python.h"
 
@@ -17,10 +18,11 @@
 #define STEPS_MAX   24		/* from the comparison to the call; CPython 3.11 has 10 */
 
 /*
- * A CPython has some hundred such places, of 40 instructions at most each, and no function that is meant more than
- * 9,000 times. What is made of function addresses alone would take a CPU for half a minute.
+ * A CPython has a few hundred such places, of at most 40 instructions each, and names no function
+ * more than 9,000 times. A hostile file that consists of function addresses would take a CPU half a
+ * minute.
  */
-#define DECODED_MAX (1u << 20) /* instructions looked at, of all of a file's code */
+#define DECODED_MAX (1u << 20) /* instructions that are decoded, in all code of a file */
 
 struct scan {
 	struct code *code;
@@ -49,7 +51,7 @@ static bool is_condition(const struct insn *i)
 	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70);
 }
 
-/* jne, by its lowest bits; je is the other way. */
+/* jne, by its lowest bits; else it is je. */
 static bool is_not_equal(const struct insn *i)
 {
 	return (i->opcode & 15) == 5;
@@ -93,7 +95,7 @@ static void compute(struct python_value r[16], const struct insn *i)
 		r[to] = moved;
 }
 
-/* The way on where the pointer is another function; 0: there is none, or a call of something else. */
+/* The next address if the pointer is another function; 0: none, or the call of another function. */
 static uint64_t on(const struct insn *i, uint64_t next)
 {
 	if (is_condition(i))
@@ -127,7 +129,7 @@ static void follow(struct scan *s, size_t function, uint64_t comparison)
 		compute(c.registers, &i);
 		at = on(&i, at + i.bytes);
 	}
-	/* Too far to be looked for: what it gets is not known. */
+	/* The call is too far away: its arguments are not known. */
 	memset(c.registers, 0, sizeof(c.registers));
 	if (at && decided)
 		s->fn(&c, s->arg);
@@ -189,7 +191,7 @@ static void look_at(struct scan *s, const uint8_t *bytes, uint64_t address)
 	}
 }
 
-/* The file has the same bytes, and may be read without limit. */
+/* Reads the file, which has the same bytes, since its reads have no budget. */
 static int scan_text(struct scan *s, const struct mapping *m)
 {
 	_cleanup_free_ uint8_t *chunk = xmalloc(CHUNK_BYTES);

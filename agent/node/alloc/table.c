@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points of C's, C++'s and Rust's allocators: symbol, what it does, which arguments are the size. What leads to
- * what inside is not the table's: see native.c.
+ * The entry points of C's, C++'s and Rust's allocators: the symbol, what it does, and which
+ * arguments are the size. native.c finds out which of them call each other.
  */
 #include "node/alloc/table.h"
 
@@ -11,7 +11,7 @@
 			  .count_arg = (count),                                                    \
 			  .ptr_arg = (ptr)})
 #define ALLOC(size) SITE(ALLOC, size, 0, 0)
-/* C++'s operator new, by whatever name: fails with an exception */
+/* C++'s operator new, under any name: it fails with an exception */
 #define NEW(size)                                                                                  \
 	((struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = (size), .flags = PF_SITE_THROWS})
 #define NEW2(n, size)                                                                              \
@@ -52,7 +52,7 @@
 	X(prefix "pvalloc", ALLOC(1), f, PAGE, 1)                                                  \
 	X(prefix "cfree", FREE(1), f, ANY, 0)
 
-/* jemalloc(3). Its xallocx grows memory where it is, of whoever asked for it: not seen. */
+/* jemalloc(3). Its xallocx grows memory in place; that is not seen. */
 #define JEMALLOC_ROWS(X, prefix, f)                                                                \
 	X(prefix "mallocx", ALLOC(1), f, ANY, 0)                                                   \
 	X(prefix "rallocx", REALLOC(1, 2), f, ANY, 0)                                              \
@@ -83,8 +83,8 @@
 	X("tc_deletearray_sized_aligned", FREE(1), TC, ANY, 0)
 
 /*
- * mimalloc.h. Its mi_heap_... lead to one another by conditions that no probe sees: memory of a program's own heaps
- * is not seen; the others' is.
+ * mimalloc.h. Its mi_heap_... functions call each other under conditions that a probe does not see,
+ * so memory of a program's own heaps is not seen; memory of the default heap is.
  */
 #define MIMALLOC_ROWS(X)                                                                           \
 	X("mi_malloc_small", ALLOC(1), MI, ANY, 0)                                                 \
@@ -143,7 +143,10 @@
 	X(operator"PvmSt11align_val_t", FREE(1), CXX, ANY, 0)                                      \
 	X(operator"PvSt11align_val_tRKSt9nothrow_t", FREE(1), CXX, ANY, 0)
 
-/* rustc's shims before the program's #[global_allocator]: plain names, and since 1.89 v0's (with its lengths) */
+/*
+ * rustc's shims for the #[global_allocator]: plain names, and since 1.89 mangled by v0 (with
+ * lengths)
+ */
 #define RUST_ROWS(X, prefix, n12, n14, n19)                                                        \
 	X(prefix n12 "__rust_alloc", ALLOC(1), RUST, ALIGNED, 0)                                   \
 	X(prefix n14 "__rust_dealloc", FREE(1), RUST, ANY, 0)                                      \

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to alloc: the entry points of C's, C++'s and Rust's allocators, one row each. */
+/*
+ * Private to alloc: the entry points of C's, C++'s and Rust's allocators, one row each. Constants.
+ */
 #pragma once
 
 #include "node/alloc/alloc.h"
 
-/* An allocator is there where its family's ALLOC and FREE are; C++'s and Rust's are not on their own. */
+/*
+ * A file has an allocator if it has an ALLOC and a FREE of the family. C++'s and Rust's functions
+ * alone are not an allocator.
+ */
 enum table_family {
 	TABLE_C,
 	TABLE_JE,
@@ -17,24 +22,29 @@ enum table_family {
 };
 #define TABLE_FAMILIES (TABLE_RUST + 1)
 
-/* What is asked of the address. */
+/* The alignment that a caller gets. */
 enum table_align {
 	TABLE_ANY,
-	TABLE_ALIGNED, /* by an argument */
+	TABLE_ALIGNED, /* an argument says it */
 	TABLE_PAGE,
 };
 
 struct table_row {
-	const char *name; /* a '*' in it stands for anything */
+	const char *name; /* a '*' in it stands for any text */
 	struct pf_site site;
 	uint8_t family; /* enum table_family */
 	uint8_t align;	/* enum table_align */
-	bool wraps;	/* in some libraries it is nothing but a call of another one */
+	bool wraps;	/* in some libraries it only calls another row's function */
 };
 /* NULL: none. */
 const struct table_row *alloc_table_find(const char *symbol);
 extern const char *const alloc_table_marks[];
-/* native.c: which families have functions in the file of a mapping, probed or refused (alloc_is_copied); bits. */
+/*
+ * native.c: a bit (1 << enum table_family) for each family with functions in the mapping's file,
+ * whether they are probed or not (alloc_is_copied).
+ */
 unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
-/* glibc's loader has this; its malloc, until 2.34, is for itself while there is no libc. */
+/*
+ * A symbol of glibc's loader. Its malloc, until 2.34, serves itself alone while there is no libc.
+ */
 #define TABLE_GLIBC_LOADER "_rtld_global"

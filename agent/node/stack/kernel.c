@@ -13,11 +13,10 @@
 
 struct kernel_names {
 	char *path;
-	struct kernel_symbols
-		*symbols; /* NULL: no name was asked for, or kallsyms cannot be read */
+	struct kernel_symbols *symbols; /* NULL: no name was asked for, or none can be read */
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
-	bool stale; /* something was loaded since; an address between BPF programs may be of a new one */
+	bool stale; /* something was loaded since; it may lie between known BPF programs */
 	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
 	char problem[160];
 };

@@ -11,11 +11,10 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX   16384	/* places in code, of one program of a process */
-#define NAMED_BYTES (16u << 20) /* of these places and their names */
-#define NAMED_ALL_BYTES                                                                            \
-	(64u << 20)	     /* of all programs; half as much more, so that each has a share */
-#define ASKS_MAX	4096 /* at once */
+#define NAMED_MAX	16384	    /* places in code, of one program of a process */
+#define NAMED_BYTES	(16u << 20) /* of these places and their names */
+#define NAMED_ALL_BYTES (64u << 20) /* of all; half as much more, so that each has its share */
+#define ASKS_MAX	4096	    /* at once */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
