@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much runtimes keep of what they read from processes (lines, code, texts), so that they need not
- * read it again for the next name. Each process has a limit, which it can reach at next to no cost,
- * and there may be thousands of processes: so all of them together have a limit, too.
+ * The limit of the caches of runtimes: what they keep of a process (lines, code, texts), so that
+ * they need not read it again for the next name. Each process has a limit, which it reaches easily,
+ * and there may be thousands of processes: so all together have a limit, too. Any thread.
  */
 #include "node/runtime/internal.h"
 
 #include <stdatomic.h>
 
-#define CACHES_ALL_BYTES (64u << 20) /* half as much more for those that come late */
+#define CACHES_ALL_BYTES (64u << 20) /* half as much more, for processes that come late */
 
 static _Atomic size_t all_bytes, n_owners;
 

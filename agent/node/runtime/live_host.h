@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: what a live process runs, learnt as the agent learns it. */
+/* For tests: learns the runtimes of a live process, as the agent does. */
 #pragma once
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ struct live_process {
 	struct runtime_process *runtimes;
 };
 
-/* Nothing is learnt yet. */
+/* Reads the mappings and indexes; it does not learn yet. */
 static inline void live_open(struct live_process *l, pid_t pid)
 {
 	uint64_t start_ns;
@@ -28,7 +28,8 @@ static inline void live_open(struct live_process *l, pid_t pid)
 	for (size_t i = 0; i < l->maps->n; i++) {
 		int fd = l->maps->items[i].fd, memfd;
 
-		if (fd >= 0 && parse_elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
+		if (fd >= 0 &&
+		    parse_elf_to_index(fd, runtime_marks(), 64 << 20, &memfd) == PARSE_OK)
 			assert_int_equal(elf_index_open(memfd, &l->indexes[i]), 0);
 	}
 }
@@ -43,7 +44,7 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 	assert_false(again);
 }
 
-/* Also of one that was not learnt. */
+/* Also after live_open() alone. */
 static inline void live_forget(struct live_process *l)
 {
 	runtime_process_unref(l->runtimes);

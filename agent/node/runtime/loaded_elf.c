@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The headers of an ELF file, read from the process that has the file mapped. */
+/* Reads the headers of an ELF file from the memory of the process that has it mapped. */
 #include "node/runtime/internal.h"
 
 int runtime_loaded_elf_read(const struct runtime_look *look, const struct mapping *m,

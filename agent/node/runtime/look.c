@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runtimes are told by: marks of files, in the process. */
+/* Finds marks of files in a process, and the code that was made at run time. */
 #include "node/runtime/internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MARKS_MAX 256 /* of all runtimes: as many as the parser takes */
+#define MARKS_MAX 256 /* of all runtimes; the parser takes no more */
 
 static const char *marks[MARKS_MAX + 1];
 
@@ -44,7 +44,7 @@ bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_inde
 	return !*m->path || m->memory_file;
 }
 
-/* Of a runtime's, by its pattern; others look for marks, too. */
+/* Whether the name fits a mark of a runtime: an index has marks for other modules, too. */
 static bool is_mark(const char *name)
 {
 	for (const char *const *m = runtime_marks(); *m; m++) {

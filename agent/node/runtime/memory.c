@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a process's memory, a limited amount at a time: whoever owns it may change it under us. */
+/*
+ * Reads the memory of a process, up to a budget. The process may change it meanwhile. Reader's
+ * thread.
+ */
 #include "node/runtime/internal.h"
 
 #include <fcntl.h>
@@ -33,7 +36,7 @@ READER(uint32_t, u32)
 READER(uint64_t, u64)
 #undef READER
 
-/* Pieces end where pages end: what lies behind the text may not be there. */
+/* Reads in pieces that end where pages end: the page after the text may not be mapped. */
 int runtime_memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
 {
 	_cleanup_free_ char *text = NULL;
@@ -92,7 +95,9 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 	return 0;
 }
 
-/* That of a thread that has ended is none: there is nothing to be read of it, not even that nothing is there. */
+/*
+ * The file of a thread that has ended reads as empty: not even an error says that it has no memory.
+ */
 static bool is_memory(int fd)
 {
 	char c;
@@ -127,7 +132,7 @@ int runtime_process_memory_open(struct process_id id, struct process_memory **re
 
 	if (r < 0)
 		return r;
-	/* After opening: the descriptor stands for the memory of whoever has the number now. */
+	/* Checked after opening, since the PID may have been another process's by then. */
 	r = proc_check(id);
 	if (r < 0)
 		return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of runtimes, and names of frames as they give them. */
+/* The table of runtimes, and the lists of names that they make for frames. */
 #include "node/runtime/internal.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ bool runtime_is_context(enum pf_runtime_kind k)
 
 /* ---- names ---- */
 
-/* What programs call themselves may be anything. */
+/* Cleans a text of a program, which may hold any bytes. Takes s. */
 static char *take_clean(char *s)
 {
 	char *clean = s ? elf_text_clean(s) : NULL;
@@ -48,7 +48,7 @@ void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t
 		free(file);
 		return;
 	}
-	if ((n->n & (n->n - 1)) == 0) /* mostly one: grows at powers of two */
+	if ((n->n & (n->n - 1)) == 0) /* mostly one name: the list grows at powers of two */
 		n->items = xrealloc(n->items, (n->n ? 2 * n->n : 1) * sizeof(*n->items));
 	n->items[n->n++] = (struct runtime_name){take_clean(name), take_clean(file), line, inlined};
 }

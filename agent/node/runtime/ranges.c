@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranges of code, as a runtime tells them of a hostile process's memory: only what the process can execute, and
- * none of it twice.
+ * Checks the ranges of code that a runtime learnt from a hostile process: they keep only what the
+ * process can execute, and nothing twice.
  */
 #include "node/runtime/internal.h"
 
@@ -30,7 +30,7 @@ static bool is_valid(const struct runtime_range *r, size_t n)
 	return true;
 }
 
-/* Of what is taken, what comes first in [start, end). */
+/* The first of the taken ranges in [start, end). */
 static const struct runtime_range *first_taken(const struct fit *f, uint64_t start, uint64_t end)
 {
 	const struct runtime_range *first = NULL;
@@ -86,8 +86,8 @@ int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runt
 		return -EINVAL;
 	for (size_t i = 0; i < *n; i++) {
 		const struct runtime_range *r = &(*ranges)[i];
-		uint64_t end =
-			r->start; /* mappings overlap when they changed while they were read */
+		/* Mappings overlap if they changed while they were read. */
+		uint64_t end = r->start;
 
 		while (first < m->n && m->items[first].end <= r->start)
 			first++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes that podflame recognises and does not walk, one row each. A row's text tells the user that
- * functions of the program have no names, and what works. A program may link a runtime's library and
- * never start it: where the runtime has a variable that is 0 until the program starts it, that
- * variable decides. A runtime without such a variable counts as run where it is mapped.
+ * Runtimes that podflame recognises but does not walk, one row each. A row's text tells the user
+ * that functions of the program have no names, and what works. A program may link a runtime's
+ * library and never start it. If the runtime has a variable that is 0 until the program starts it,
+ * that variable decides. A runtime without such a variable counts as running if it is mapped.
  */
 #include "node/runtime/internal.h"
 
@@ -12,22 +12,25 @@
 #define START_NS (10 * NSEC_PER_SEC) /* most programs start their runtime within this time */
 
 enum sign {
-	IS_MAPPED,  /* a process that maps it runs it */
-	IS_STARTED, /* the mark is a variable: not 0 once it has been started */
-	GENERATES,  /* it runs where the process has generated code that is not writable */
+	IS_MAPPED,  /* it runs if it is mapped */
+	IS_STARTED, /* it runs if the mark, a variable, is not 0 */
+	GENERATES,  /* it runs if the process has generated code that is not writable */
 };
 #define ROW_MARKS_MAX 3
 struct row {
 	struct runtime_recognised seen;
 	enum sign sign;
 	const char *marks[ROW_MARKS_MAX]; /* any of them */
-	const char *file; /* the last resort: how the name of its library begins; NULL: none */
-	unsigned flag;	  /* enum elf_index_flag that a file of it has; 0: none */
+	const char *file; /* if no mark is found: prefix of its library's name; NULL: none */
+	unsigned flag;	  /* enum elf_index_flag of one of its files; 0: none */
 };
 
 #define UNNAMED "its functions are not named; "
 
-/* The variables are of the runtimes' own C interfaces: ruby.h, SAPI.h, intrpvar.h and perlvars.h, Rinternals.h. */
+/*
+ * The variables are from the runtimes' C interfaces: ruby.h, SAPI.h, intrpvar.h, perlvars.h,
+ * Rinternals.h.
+ */
 static const struct row rows[] = {
 	{{"pypy", "PyPy",
 	  UNNAMED
@@ -133,7 +136,7 @@ static bool has_file(const struct runtime_look *look, const struct row *row)
 	return false;
 }
 
-/* Writable code is not the runtime's: it may be libffi's closures, for example. */
+/* Writable code does not count: it may be libffi's closures, for example. */
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)

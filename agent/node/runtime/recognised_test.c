@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which runtimes podflame recognises: in programs that the test makes with each one's signs, but not
- * in those that only link a runtime; and in real runtimes, as far as they are installed.
+ * Which runtimes podflame recognises: in programs that the test makes with each one's signs, but
+ * not in those that only link a runtime; and in real runtimes, if they are installed.
  */
 #include "node/runtime/live_host.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process's memory, its perf map, a JVM that is asked for one: whatever call fails, nothing is half told or left behind. */
+/*
+ * A process's memory, its perf map, a JVM that is asked for one: whichever call fails, no result is
+ * half there and nothing is left behind.
+ */
 #include "lib/base/fault.h"
 #include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"

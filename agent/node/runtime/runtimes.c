@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process runs, all runtimes together. What they keep of a process (struct states) is one for all that was
- * learnt of it, by and by; only who holds its lock touches it. A thread that a process has blocked never gives it back.
+ * The runtimes of a process: learns all of them, and names their frames. What the runtimes keep of
+ * a process (struct states) is shared by all results for its exec; only the thread that holds its
+ * lock may touch it. A thread that the process has blocked never releases the lock, so others do
+ * not wait for it. Reader's thread; references and views: any thread.
  */
 #include "node/runtime/internal.h"
 
@@ -11,14 +13,14 @@
 
 #define ASK_BUDGET     (1u << 20) /* of one frame */
 #define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
-#define NAMES_BYTES    (8u << 20) /* of names that are asked for at once: the rest later */
+#define NAMES_BYTES    (8u << 20) /* of the names of one runtime_resolve(); the others come later */
 #define READ_BYTES     "podflame_runtime_read_bytes_total"
 #define NAMES_FAILED   "podflame_runtime_names_failed_total"
 
 struct states {
 	atomic_uint refs;
 	pthread_mutex_t lock;
-	bool walked[_PF_RUNTIME_MAX]; /* only of these are there frames, and a state to ask */
+	bool walked[_PF_RUNTIME_MAX]; /* only these have frames, and a state for resolve */
 	void *of[_PF_RUNTIME_MAX];
 };
 struct item {
@@ -32,7 +34,7 @@ struct runtime_process {
 	struct states *states;
 	struct item items[PF_RUNTIMES_MAX];
 	size_t n;
-	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX]; /* besides these */
+	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX]; /* recognised, not walked */
 	size_t n_seen;
 };
 
@@ -178,7 +180,7 @@ static void clean(char *text, size_t n)
 	snprintf(text, n, "%s", t);
 }
 
-/* What a runtime says of a hostile process, within its limits. */
+/* Checks what a runtime learnt from a hostile process, and cuts it to the limits. */
 static int check(const struct runtime_look *look, const struct runtime_process *p,
 		 struct runtime_learnt *l)
 {
@@ -208,8 +210,8 @@ static struct runtime_learnt copy_of(const struct runtime_learnt *l)
 }
 
 /*
- * 0: ret is what holds now. While it cannot be told (-EAGAIN, an unreadable page) what was known stays. The
- * state is where it was, or a new one.
+ * Learns one runtime. 0: *ret has the new result. If it cannot be learnt now (-EAGAIN, an
+ * unreadable page), *ret is a copy of the known result, and the state stays.
  */
 static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 		     const struct runtime_learnt *known, struct states *s,
@@ -225,7 +227,7 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 	}
 	r = ops->learn(look, known ? &old : NULL, &new);
 	if (known)
-		s->of[k] = old.state; /* not, if it was moved or released */
+		s->of[k] = old.state; /* NULL, if learn has moved it */
 	if (r < 0 && (r == -ENOENT || !known))
 		return r;
 	if (r < 0) {
@@ -239,7 +241,7 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 	return 0;
 }
 
-/* Within what is left to it, and what others have is not its own. */
+/* Adds a result to p, if its ranges fit into what earlier runtimes have left. */
 static void take(struct runtime_look *look, struct runtime_range *taken, struct runtime_process *p,
 		 enum pf_runtime_kind k, struct runtime_learnt *l)
 {
@@ -343,7 +345,7 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 	return p;
 }
 
-/* With the lock of new's states. */
+/* The caller holds the lock of new's states. */
 static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)
 {
@@ -413,7 +415,7 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 	return r;
 }
 
-/* A process that is gone has no more names; what one frame may read is limited, and what all may. */
+/* Names frames until the process is gone. What one frame may read is limited, and what all may. */
 static int resolve_all(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
 		       size_t n)
 {
@@ -461,7 +463,7 @@ void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t 
 	size_t touched = 0;
 	uint8_t byte;
 
-	if (pthread_mutex_trylock(&p->states->lock)) /* one thread at most is blocked by it */
+	if (pthread_mutex_trylock(&p->states->lock)) /* a process blocks at most one thread */
 		return;
 	if (runtime_process_memory_open(p->id, &pm) == 0) {
 		for (size_t i = 0; i < n; i++)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runtimes of a process, with made-up ones in the table and this very process, or a child, as the one looked at. */
+/*
+ * Runtimes of a process: the table has made-up ones, and this process or a child is the one looked
+ * at.
+ */
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>

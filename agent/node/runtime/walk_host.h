@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf/unwind.h as a plain program, for tests and fuzzers of the runtimes' parts of the walk: over
- * whatever host_read reads, with one chunk of tables and no files. Include it, or what includes it,
- * first and once: the headers that it brings declare the walk.
+ * bpf/unwind.h as a plain program, for tests and fuzzers of the runtimes' parts of the walk. It
+ * reads memory by host_read, and has one chunk of tables and no files. Include it (or a header that
+ * includes it) first and once, since its headers declare the walk.
  */
 #pragma once
 

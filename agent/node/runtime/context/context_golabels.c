@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labels of Go's runtime/pprof: where a thread's g is, and, by the version that the program was built
- * with, how its labels are found from there.
+ * Labels of Go's runtime/pprof: finds the address of a thread's g, and, by the Go version of the
+ * program, the way from there to its labels. The kernel's part reads the labels. Reader's thread.
  */
 #include "node/runtime/context/context.h"
 #include "node/runtime/go/go.h"
@@ -13,7 +13,7 @@
  * first and, to 1.22, the last release of each version; these structures do not change within one.
  */
 static const struct version {
-	unsigned minor; /* go1.minor and later */
+	unsigned minor; /* of go1.minor and later */
 	uint32_t m, curg, labels;
 	bool is_map;
 	uint32_t sched_bp;
@@ -22,7 +22,7 @@ static const struct version {
 	{23, 48, 192, 352, true, 104}, {24, 48, 192, 352, false, 104},
 	{25, 48, 184, 344, false, 96}, {26, 48, 184, 352, false, 96},
 };
-#define SCHED	     56 /* in all of them */
+#define SCHED	     56 /* in all versions */
 #define NEWEST_MINOR 27
 
 static const struct version *version_of(unsigned minor)
@@ -37,8 +37,10 @@ static const struct version *version_of(unsigned minor)
 /* ---- where g is ---- */
 
 /*
- * runtime.stackcheck begins with loading g, in one of three ways (asm_amd64.s, obj6.go):
- * mov %fs:N,%r; mov $N,%r and mov %fs:(%r),%r2; mov N(%rip),%r and the same, N(%rip) being a slot.
+ * runtime.stackcheck begins with a load of g, in one of three ways (asm_amd64.s, obj6.go):
+ * - mov %fs:N,%r
+ * - mov $N,%r and mov %fs:(%r),%r2
+ * - mov N(%rip),%r and mov %fs:(%r),%r2, where N(%rip) is a slot.
  */
 static int decode_g(const struct loaded_elf *e, uint64_t at, const uint8_t code[16], int64_t *ret)
 {
@@ -70,7 +72,7 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 	uint64_t at;
 	int r = elf_index_find_symbol(index, "runtime.stackcheck", &check);
 
-	if (r == -ENOENT) /* the assembler's function as some linkers name it */
+	if (r == -ENOENT) /* the name that some linkers give the assembler's function */
 		r = elf_index_find_symbol(index, "runtime.stackcheck.abi0", &check);
 	if (r < 0)
 		return -ENOTSUP;
@@ -130,7 +132,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 	if (!m)
 		return -ENOENT;
-	if (old) { /* the same program: nothing of this changes */
+	if (old) { /* the same program: its answers do not change */
 		ret->data = old->data ? xmemdup(old->data, old->data_bytes) : NULL;
 		ret->data_bytes = old->data_bytes;
 		memcpy(ret->version, old->version, sizeof(ret->version));
@@ -143,7 +145,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
-static const char *const marks[] = {NULL}; /* ELF_INDEX_GO tells */
+static const char *const marks[] = {NULL}; /* ELF_INDEX_GO marks the file */
 
 const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpf/context.h over walk_host.h, for tests: what the kernel's part reads, of any process. */
+/*
+ * For tests: bpf/context.h over walk_host.h, which reads any live process as the kernel's part
+ * does.
+ */
 #pragma once
 
 #include "node/runtime/walk_host.h"
 
-/* What a sample of the thread with this thread pointer gets of a process with this data. */
+/*
+ * The result of pf_call_context() for a thread with this thread pointer, in a process with this
+ * data.
+ */
 static inline int host_context(pid_t pid, uint64_t thread_pointer, uint32_t kind, const void *data,
 			       size_t n)
 {

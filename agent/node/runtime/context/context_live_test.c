@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that publish the call that a thread works on, as compilers and libcs really lay them out: every
- * way to a thread-local variable, every version of Go that is here. What is learnt of them is read as the
- * kernel's part reads it.
+ * Programs that publish the call that a thread works on, in the layouts of real compilers and
+ * libcs: every way to a thread-local variable, every version of Go that is here. The test reads
+ * what is learnt of them as the kernel's part does.
  */
 #include "node/runtime/context/context_host.h"
 

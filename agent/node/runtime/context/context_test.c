@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Labels and records as programs lay them out, in this process's own memory; bpf/context.h reads them. */
+/*
+ * Labels and records in the layouts of programs, in this process's own memory; bpf/context.h reads
+ * them.
+ */
 #include "node/runtime/context/context_host.h"
 
 #include "node/runtime/context/context.h"
@@ -385,7 +388,7 @@ static int read_go_data(void *arg, uint64_t address, void *to, size_t n)
 		.p_type = PT_GNU_RELRO, .p_flags = PF_R, .p_vaddr = (at), .p_memsz = (bytes)       \
 	}
 
-/* As linkers lay programs out; what is only relocated may be of many MiB in one that is moved (PIE). */
+/* The layouts of linkers; in a PIE the data that is only relocated may have many MiB. */
 static void a_program_tells_which_go_it_was_built_with(void **state)
 {
 	static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a thread-local variable of a mapped file is. The slots tell it that the dynamic linker has filled
- * for the file's own accesses, as OTEP 4947 has readers do; what they hold is the same in glibc and musl
- * (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86).
+ * Finds a thread-local variable of a mapped file. It reads the slots that the dynamic linker has
+ * filled for the file's own accesses, as OTEP 4947 asks of readers. Slots hold the same in glibc
+ * and musl (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86). Reader's thread.
  */
 #include "node/runtime/context/context.h"
 
@@ -23,7 +23,7 @@ struct dynamic {
 	bool pie;
 };
 
-/* glibc writes the process's addresses into the section, musl leaves the file's. */
+/* glibc writes the process's addresses into the dynamic section; musl leaves the file's. */
 static uint64_t place_of(const struct loaded_elf *e, uint64_t value)
 {
 	return value < e->bias ? value + e->bias : value;
@@ -55,7 +55,7 @@ static void note_entry(const struct loaded_elf *e, const Elf64_Dyn *d, struct dy
 	}
 }
 
-/* A static program has none: all zero. */
+/* A static program has no dynamic section: *ret is all zero. */
 static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 {
 	const Elf64_Phdr *s = runtime_loaded_elf_segment(e, PT_DYNAMIC);
@@ -77,12 +77,12 @@ static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 
 /* ---- relocations ---- */
 
-/* How good a slot is: by the variable's own name first. */
+/* How good a slot is, in ascending order: the best one has the variable's name. */
 enum slot_rank { SLOT_NONE, SLOT_MODULE, SLOT_OFFSET, SLOT_NAME };
 struct slot {
 	enum slot_rank rank;
 	uint32_t type; /* R_X86_64_* */
-	uint64_t at;   /* of the process */
+	uint64_t at;   /* address in the process */
 };
 
 struct search {
@@ -105,7 +105,7 @@ static bool is_name(const struct search *s, uint32_t symbol)
 	       streq(name, s->name);
 }
 
-/* One without a symbol is of a variable that the linker knew to be this file's own, or of all of them. */
+/* A relocation without a symbol is for one variable of this file, or for all of them. */
 static enum slot_rank rank_of(const struct search *s, const Elf64_Rela *r)
 {
 	uint32_t symbol = ELF64_R_SYM(r->r_info), type = ELF64_R_TYPE(r->r_info);
@@ -143,13 +143,13 @@ static int search_table(struct search *s, uint64_t at, uint64_t bytes)
 	return 0;
 }
 
-/* ---- what a slot says ---- */
+/* ---- the value of a slot ---- */
 
 static int place_static(int64_t offset, struct tls_place *ret)
 {
 	if (offset == 0)
 		return -EAGAIN;
-	if (offset > 0 || offset < -STATIC_TLS_MAX) /* variant II: all of it is below */
+	if (offset > 0 || offset < -STATIC_TLS_MAX) /* variant II: below the thread pointer */
 		return -EBADMSG;
 	*ret = (struct tls_place){offset, 0};
 	return 0;
@@ -157,7 +157,7 @@ static int place_static(int64_t offset, struct tls_place *ret)
 
 static int place_dynamic(uint64_t module, uint64_t offset, struct tls_place *ret)
 {
-	if (module == 0 || module > MODULES_MAX) /* zero, or what lazy binding begins with */
+	if (module == 0 || module > MODULES_MAX) /* zero, or the first value of lazy binding */
 		return -EAGAIN;
 	if (offset > BLOCK_MAX)
 		return -EBADMSG;
@@ -179,7 +179,7 @@ static int read_slot(const struct search *s, struct tls_place *ret)
 	if (s->best.type == R_X86_64_DTPMOD64)
 		return place_dynamic(words[0], s->best.rank == SLOT_NAME ? words[1] : s->offset,
 				     ret);
-	/* A descriptor: function and argument, which is an offset or points to {module, offset}. */
+	/* A descriptor: a function and its argument, an offset or a pointer to {module, offset}. */
 	if (!words[0])
 		return -EAGAIN;
 	if ((int64_t)words[1] <= 0)

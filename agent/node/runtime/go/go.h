@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to runtime: the types of a Go program, which name what it allocated. */
+/* Private to runtime: the types of a Go program, which name the objects that it allocates. */
 #pragma once
 
 #include "node/runtime/internal.h"
 
-/* Where a program's types are; NULL: not known. To be freed. */
+/* Finds a program's types; NULL: not known. The caller frees the result with free(). */
 struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct elf_index *index,
 			       unsigned minor);
 /* runtime_ops.resolve of a frame of PF_TYPE_OBJECT; state: struct go_types. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a Go program allocated: runtime.mallocgc is given the type (of a slice's memory: its elements'). Types and
- * their names lie in the program's read-only data, one offset from its beginning each (internal/abi/type.go).
+ * Names the objects that a Go program allocates: runtime.mallocgc has the type as argument (for a
+ * slice, that of its elements). Types and their names are in the program's read-only data, at
+ * offsets from its beginning (internal/abi/type.go). Reader's thread.
  */
 #include "node/runtime/go/go.h"
 
@@ -10,9 +11,9 @@
 #define CODE_BYTES	 64
 #define TYPES_BYTES_MAX	 (1ull << 30)
 #define NAME_MAX_BYTES	 512
-#define LENGTH_BYTES	 2 /* of the varint before a name: a name is cut at the above */
+#define LENGTH_BYTES	 2 /* of the varint before a name */
 #define TFLAG		 20
-#define TFLAG_EXTRA_STAR 2 /* the text has a '*' before it, which pointers to the type share */
+#define TFLAG_EXTRA_STAR 2 /* the text has a '*' first: pointers to the type share it */
 #define STR		 40
 
 struct go_types {
@@ -47,7 +48,7 @@ struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct 
 	struct go_types *t;
 	int r = find_module(e, index, &module);
 
-	/* runtime.moduledata.types: two pointers for coverage came before it. */
+	/* runtime.moduledata.types: since 1.20 two pointers for coverage come before it. */
 	if (r == 0)
 		r = runtime_memory_u64(e->memory, module + (minor >= 20 ? 0x128 : 0x118), &start);
 	if (r < 0)
@@ -57,7 +58,7 @@ struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct 
 	return t;
 }
 
-/* A byte of flags, a varint, so many bytes. */
+/* A name is a byte of flags, a varint with the length, and the text. */
 static int read_name(struct memory *m, uint64_t at, bool star, char **ret)
 {
 	uint8_t head[1 + LENGTH_BYTES];
@@ -98,7 +99,7 @@ int runtime_go_type_resolve(void *state, struct memory *m, const struct runtime_
 	if (!t || frame->type != PF_TYPE_OBJECT)
 		return -ENOENT;
 	if (frame->a < t->start || frame->a - t->start >= TYPES_BYTES_MAX)
-		return -ESTALE; /* of a plug-in, or made at run time */
+		return -ESTALE; /* a type of a plug-in, or one made at run time */
 	r = runtime_memory_u8(m, frame->a + TFLAG, &flags);
 	if (r == 0)
 		r = runtime_memory_u32(m, frame->a + STR, &offset);

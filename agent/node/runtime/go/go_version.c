@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which Go a program was built with: the version that the linker writes into every program beside
- * "Go buildinf:" (debug/buildinfo of Go's library), read where it lies in the process.
+ * Finds the Go version of a program: the linker writes it into every program beside "Go buildinf:"
+ * (debug/buildinfo of Go's library). It is read from the process's memory. Reader's thread.
  */
 #include "node/runtime/internal.h"
 
@@ -14,7 +14,7 @@
 #define SEARCH_AT_ONCE	 (64u << 10)
 #define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
 
-/* A varint, then so many bytes: "go1.26.8". */
+/* A varint with the length, then the text: "go1.26.8". */
 static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 {
 	uint8_t length;
@@ -22,14 +22,17 @@ static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 
 	if (r < 0)
 		return r;
-	/* "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": how it begins tells; of 128 and more a byte follows. */
+	/*
+	 * "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": the beginning suffices. A length
+	 * of 128 or more has a second byte.
+	 */
 	n = MIN(length, n - 1);
 	r = runtime_memory_read(m, head + BUILD_INFO_HEAD + 1 + (length >> 7), ret, n);
 	ret[r < 0 ? 0 : n] = '\0';
 	return r;
 }
 
-/* Where it begins in one range of the file's addresses. */
+/* Searches one range of the file's addresses for the build information. */
 static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *bytes,
 		  uint64_t *left, uint64_t *ret, uint8_t *ret_flags)
 {
@@ -55,7 +58,10 @@ static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *
 	return -ENOENT;
 }
 
-/* Where a segment's data begin that are written as the program runs: those only relocated before are many MiB of a PIE. */
+/*
+ * The address in a segment after the data that is only relocated, where data begins that the
+ * program writes. The relocated data may have many MiB in a PIE, so it is searched last.
+ */
 static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s)
 {
 	const Elf64_Phdr *relocated = runtime_loaded_elf_segment(e, PT_GNU_RELRO);
@@ -66,7 +72,10 @@ static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s
 	return MIN(MAX(end, s->p_vaddr), s->p_vaddr + s->p_filesz);
 }
 
-/* In a writable segment, mostly where it begins (debug/buildinfo looks there, too). */
+/*
+ * Searches the writable segments; it is mostly at the beginning of one, where debug/buildinfo
+ * looks.
+ */
 static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
 {
 	_cleanup_free_ char *bytes = xmalloc(SEARCH_AT_ONCE);

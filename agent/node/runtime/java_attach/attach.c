@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JVM is asked for its perf map: checks, the question, the map, and nothing of it left behind. */
+/*
+ * Asks a JVM for its perf map: checks that it may be asked, asks, reads the map, and removes what
+ * the agent has made. Runs on a thread that may wait.
+ */
 #include "node/runtime/java_attach/attach.h"
 
 #include <fcntl.h>
@@ -8,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define AGE_NS	    (10 * NSEC_PER_SEC) /* a JVM that has just begun is left alone */
+#define AGE_NS	    (10 * NSEC_PER_SEC) /* a younger JVM is not asked yet */
 #define LISTENER_NS (5 * NSEC_PER_SEC)
 #define REPLY_NS    (10 * NSEC_PER_SEC)
 #define SPARE_NS    (3 * NSEC_PER_SEC)
@@ -44,8 +47,9 @@ static int add_words(struct buf *words, int thread_fd, const char *what)
 }
 
 /*
- * JAVA_TOOL_OPTIONS and the like first: the command line counts more. Who cannot be read may not be asked. A thread that has
- * ended would tell neither its options nor whether the process is stopped.
+ * Reads JAVA_TOOL_OPTIONS and the like first, since the command line overrides them. A process
+ * whose options cannot be read must not be asked. It reads them of a living thread: one that has
+ * ended shows neither options nor whether the process is stopped.
  */
 static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
 {
@@ -77,8 +81,8 @@ static int open_fds(struct attach *a)
 	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.id.tgid, 0);
 	if (a->pidfd < 0)
 		return -errno;
-	r = runtime_perf_file_root(
-		&a->file, &root_fd); /* looks at the start time again: it is that process's pidfd */
+	/* It checks the start time again, so the pidfd is of the same process. */
+	r = runtime_perf_file_root(&a->file, &root_fd);
 	if (r == 0)
 		r = runtime_perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);
 	return r;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a JVM may be asked: a wrong answer here ends it (SIGQUIT without a handler) or fills its log. */
+/*
+ * Decides whether a JVM may be asked. A wrong decision ends the JVM (SIGQUIT without a handler) or
+ * fills its log.
+ */
 #include "node/runtime/java_attach/attach.h"
 
 #include <signal.h>
@@ -22,7 +25,7 @@ int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_
 	return -ENOTSUP;
 }
 
-/* The last one of all words counts, as for the JVM. */
+/* The last one of all words decides, as in the JVM. */
 static bool is_switched_off(const char *words, size_t n)
 {
 	bool off = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of attaching that is done as the JVM's user: HotSpot talks only to its own effective user and
- * group, or root of its own user namespace. A child of ours takes them; it makes system calls only, since
- * it is a fork of a program with threads. All names are looked up in the JVM's /tmp, never through a link.
+ * The part of attaching that runs as the JVM's user: HotSpot talks only to its own effective user
+ * and group, or to root of its own user namespace. A child of the agent takes them. It makes only
+ * system calls, since it is a fork of a program with threads. It looks up all names in the JVM's
+ * /tmp, and never follows a link.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -21,7 +22,7 @@
 
 #define STEP_NS	    (50 * NSEC_PER_MSEC)
 #define REPLY_BYTES 512
-#define LEFT_MAX    64 /* children that did not end; more than these are not made */
+#define LEFT_MAX    64 /* children that did not end; with so many, no new one is made */
 
 /* Attach protocol 1: version, command, three arguments, each ends with NUL. */
 static const char command[] = "1\0jcmd\0Compiler.perfmap\0\0";
@@ -42,7 +43,10 @@ static void set(struct attach_answer *a, enum attach_result result, int error)
 	a->error = error;
 }
 
-/* The libc's functions change all threads; none of them is here. */
+/*
+ * The libc's functions change all threads, which this child does not have; so it makes system
+ * calls.
+ */
 static bool become(const struct attach *a)
 {
 	if (geteuid() == a->uid && getegid() == a->gid)
@@ -69,7 +73,10 @@ static void remove_file(const struct attach *a, const char *name, struct attach_
 		ret->left = true;
 }
 
-/* Of an attempt that was ended from outside, or of a process that is gone: nobody's, and no trap. */
+/*
+ * A file of an attempt that was killed, or of a process that is gone: no process uses it, and it is
+ * no trap.
+ */
 static bool is_leftover(const struct attach *a, const char *name)
 {
 	struct stat st;
@@ -79,7 +86,7 @@ static bool is_leftover(const struct attach *a, const char *name)
 	       (st.st_size == 0 || runtime_perf_file_is_older(&a->file, &st));
 }
 
-/* 1: it is there; 0: not yet; -1: it is something else. */
+/* 1: the socket is there; 0: not yet; -1: something else has its name. */
 static int has_socket(const struct attach *a)
 {
 	struct stat st;
@@ -101,7 +108,7 @@ static void wait_for_socket(const struct attach *a, struct attach_answer *ret)
 		set(ret, ATTACH_NO_LISTENER, 0);
 }
 
-/* SIGQUIT with that file makes HotSpot listen; without it, it would print its threads. */
+/* With that file, SIGQUIT makes HotSpot listen; without it, HotSpot would print its threads. */
 static void start_listener(const struct attach *a, struct attach_answer *ret)
 {
 	bool made = make_file(a, a->trigger);
@@ -118,7 +125,7 @@ static void start_listener(const struct attach *a, struct attach_answer *ret)
 		remove_file(a, a->trigger, ret);
 }
 
-/* The name that bind() gave it is in another root: the way there is by the descriptor. */
+/* The name that bind() gave the socket is in another root, so it is reached by its descriptor. */
 static int connect_to(const struct attach *a, const char *self_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -138,7 +145,7 @@ static int connect_to(const struct attach *a, const char *self_path)
 
 static int open_socket(const struct attach *a)
 {
-	/* "/proc/self/fd/N": no printf here. */
+	/* "/proc/self/fd/N", made without printf(). */
 	char path[24] = "/proc/self/fd/", digits[12];
 	int place = openat(a->tmp_fd, a->socket, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
 	size_t n = 0, at = strlen(path);
@@ -155,7 +162,7 @@ static int open_socket(const struct attach *a)
 	return fd;
 }
 
-/* "0\n" and what the command printed, which is nothing; or another number and why. */
+/* The reply is "0\n" and the command's output, which is empty; or another number and the reason. */
 static void read_reply(const struct attach *a, int fd, struct attach_answer *ret)
 {
 	uint64_t until_ns = now_ns() + a->reply_ns, now;
@@ -201,7 +208,10 @@ static void talk(const struct attach *a, struct attach_answer *ret)
 
 static void ask(const struct attach *a, struct attach_answer *ret)
 {
-	/* HotSpot follows links when it writes; in a /tmp as it should be nobody else can replace this. */
+	/*
+	 * HotSpot follows links when it writes. In a sticky /tmp no other user can replace this
+	 * file.
+	 */
 	if (!make_file(a, a->map)) {
 		int error = errno;
 
@@ -225,7 +235,7 @@ static void remove_map(const struct attach *a, struct attach_answer *ret)
 	remove_file(a, a->map, ret);
 }
 
-/* The map may be somebody else's; if it is ours, the JVM has written it already. */
+/* The map may be another program's. If it is the agent's, the JVM has written it already. */
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
 	struct stat st;
@@ -239,8 +249,9 @@ static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 }
 
 /*
- * Without exec all descriptors of the agent would be open here, too, for as long as the pod makes this wait: what
- * the agent ends by closing it, like its probes of memory, would go on. 0 to 2 are not.
+ * Without exec, all descriptors of the agent stay open in this child, for as long as the pod makes
+ * it wait. What the agent ends by closing a descriptor, like its memory probes, would then go on. 0
+ * to 2 do no harm.
  */
 static void close_others(const struct attach *a, int to)
 {
@@ -269,7 +280,7 @@ static void in_child(const struct attach *a, child_fn *fn, int to)
 
 	close_others(a, to);
 	if (become(a)) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* becoming another user undoes it */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user would reset it */
 		fn(a, &answer);
 	} else {
 		set(&answer, ATTACH_NO_USER, errno);
@@ -295,12 +306,12 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 	return true;
 }
 
-/* Children that did not end in time, until they have. */
+/* Children that did not end in time, and have not ended since. */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t left[LEFT_MAX];
 static size_t n_left;
 
-/* Whether there is room for one more. */
+/* Waits for those that have ended. Returns whether there is room for one more. */
 static bool reap_left(void)
 {
 	size_t n = 0;
@@ -323,7 +334,10 @@ static void leave(pid_t pid)
 	pthread_mutex_unlock(&left_lock);
 }
 
-/* One that a file system of the pod's keeps in the kernel ends when that lets go of it; nobody waits then. */
+/*
+ * A file system of the pod may keep a child in the kernel. It ends when the file system releases
+ * it; the agent does not wait for that.
+ */
 static void reap(const struct attach *a, pid_t pid)
 {
 	const struct timespec step = {.tv_nsec = STEP_NS};
@@ -375,7 +389,7 @@ static void count_left(void)
 	counter_add(counter("podflame_java_files_left_total", NULL, NULL), 1);
 }
 
-/* Who does not answer may have removed nothing. */
+/* A child that does not answer may have removed nothing. */
 static void remove_with(const struct attach *a, child_fn *fn)
 {
 	struct attach_answer answer;
@@ -390,7 +404,7 @@ void runtime_attach_ask(const struct attach *a, struct attach_answer *ret)
 	as_user(a, ask, ret);
 	if (ret->left)
 		count_left();
-	if (ret->result == ATTACH_STUCK && !ret->error) /* it was killed: it has removed nothing */
+	if (ret->result == ATTACH_STUCK && !ret->error) /* killed: it has removed nothing */
 		remove_with(a, remove_leftovers);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What goes between the runtime of perf maps (reader's thread) and who asks JVMs for them (a thread that
- * may wait): whose names are missing one way, maps the other.
+ * The mailbox between the perfmap runtime (reader's thread) and runtime_java_attach() (a thread
+ * that may wait). One side notes JVMs whose names are missing, the other gives maps. Any thread.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -16,14 +16,16 @@
 struct jvm {
 	struct process_id id;
 	bool unnamed;
-	struct perf_map *map; /* given, not taken yet */
+	struct perf_map *map; /* given, but not taken yet */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jvm jvms[JVMS_MAX];
 static size_t n_jvms, n_forgotten;
 
-/* The kernel and /proc tell start times in different grains. */
+/*
+ * Start times of the kernel and of /proc have different resolutions: a tick of difference is equal.
+ */
 static struct jvm *find(struct process_id id)
 {
 	for (size_t i = 0; i < n_jvms; i++) {
@@ -37,13 +39,16 @@ static struct jvm *find(struct process_id id)
 	return NULL;
 }
 
-/* Nobody waits for anything of it. A process of that id that is another one is a reason to keep it, no more. */
+/*
+ * The JVM needs nothing any more, or its process is gone. If another process has its PID by now,
+ * the entry stays a little longer, which does no harm.
+ */
 static bool is_over(const struct jvm *j)
 {
 	return (!j->unnamed && !j->map) || (kill((pid_t)j->id.tgid, 0) < 0 && errno == ESRCH);
 }
 
-/* Each in turn is forgotten where all are waited for. */
+/* If all entries are needed, each in turn is forgotten. */
 static struct jvm *make_room(void)
 {
 	if (n_jvms < JVMS_MAX)

@@ -356,7 +356,7 @@ static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 		_exit(1);
 	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
 		_exit(1);
-	if (traced) /* the reply ends; a close would take it back where what was asked is not read */
+	if (traced) /* ends the reply; close() would drop it, as the question was not read */
 		shutdown(fd, SHUT_WR);
 	for (;;)
 		pause();
@@ -424,7 +424,10 @@ static void put_map(const struct fake *f, const char *text, bool old)
 		assert_int_equal(utimensat(AT_FDCWD, f->map, t, 0), 0);
 }
 
-/* What an agent left that was ended meanwhile, or a program that is gone, is in nobody's way; a living one's is. */
+/*
+ * Files that a killed agent or a program that is gone has left are replaced; those of a living
+ * program are not.
+ */
 static void test_leftover_is_replaced(void **state)
 {
 	struct fake *f = *state;
