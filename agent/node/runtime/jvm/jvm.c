@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jvm: HotSpot, JDK 8 to 25. What the kernel needs to walk its code cache, from its own tables
- * (jvm_structs.c) and from what they lead to; names are jvm_names.c's. docs/java.md.
+ * jvm: HotSpot, JDK 8 to 25. Learns what the kernel's part needs to walk the code cache, from
+ * HotSpot's own tables (jvm_structs.c) and from the memory they lead to. jvm_names.c makes the
+ * names. docs/java.md. Reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 
 #include <stdlib.h>
 
 #define MAJOR_MIN	   8
-#define STUB_LIST	   "_ZN12StubCodeDesc5_listE" /* not exported: where there is a symbol table */
+#define STUB_LIST	   "_ZN12StubCodeDesc5_listE" /* not exported: only in a symbol table */
 #define MAJOR_MAX	   25
 #define HOPS_MAX	   4096 /* of a segment map, in user space */
 #define CODELETS_MAX	   4096 /* of the interpreter; real ones have about 280 */
 #define VERSION_BYTES	   48
-#define CALL_STUB_BYTES	   192 /* before its call; real ones have up to 190 */
+#define CALL_STUB_BYTES	   192 /* up to its call; real ones have at most 190 */
 #define CODELET_NAME_BYTES 32
 
 static int find_symbol(void *arg, const char *name, uint64_t *ret)
@@ -24,7 +25,7 @@ static int find_symbol(void *arg, const char *name, uint64_t *ret)
 	return runtime_find_mark(arg, name, &mapping, ret, &size);
 }
 
-/* A pointer, and a word that it leads to. 0: it is not set yet: -EAGAIN. */
+/* Reads a pointer. -EAGAIN: it is 0, so it is not set yet. */
 static int pointer(struct memory *m, uint64_t at, uint64_t *ret)
 {
 	uint64_t value;
@@ -132,7 +133,7 @@ static int read_heaps(struct pf_jvm *d, const struct jvm_structs *s, struct memo
 	return r;
 }
 
-/* As pf_jvm_find does. */
+/* Finds the blob at an address, as pf_jvm_find() does. */
 static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address, uint64_t *ret)
 {
 	for (size_t k = 0; k < PF_JVM_HEAPS; k++) {
@@ -161,7 +162,7 @@ static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address,
 
 /* ---- the interpreter ---- */
 
-/* Those of native methods have a name of their own since JDK 22; they all lie together. */
+/* Since JDK 22 the entries of native methods have a name of their own. All entries lie together. */
 static bool is_entry(const char *name)
 {
 	return str_has_prefix(name, "method entry point") ||
@@ -221,7 +222,10 @@ static int read_interpreter(struct pf_jvm *d, const struct jvm_structs *s, struc
 
 /* ---- offsets ---- */
 
-/* The tables' field that the kernel needs and that is not there, or lies where the kernel does not read. */
+/*
+ * Sets an offset for the kernel's part. Returns the name of the field if the tables do not have it,
+ * or if it lies where the kernel's part does not read; else NULL.
+ */
 static const char *set_offset(uint16_t *to, uint64_t value, bool may_lack, const char *what)
 {
 	if (value == JVM_NONE && may_lack) {
@@ -262,7 +266,7 @@ static const char *set_offsets(struct pf_jvm *d, const struct jvm_structs *s)
 	return lack;
 }
 
-/* What learning itself reads; the same. */
+/* The same for fields that learn() itself reads. */
 static const char *lacking(const struct jvm_structs *s)
 {
 #define NEED(member)                                                                               \
@@ -294,7 +298,10 @@ static int read_data(struct jvm *j, struct memory *m, struct pf_jvm *d)
 {
 	int r = read_heaps(d, &j->structs, m);
 
-	/* frame_x86.hpp: JDK 9 put the class's mirror between the Method and the bytecode pointer. */
+	/*
+	 * frame_x86.hpp: since JDK 9 the class's mirror is between the Method and the bytecode
+	 * pointer.
+	 */
 	d->bcp_slot = j->major == 8 ? 7 : 8;
 	if (r == 0)
 		r = read_interpreter(d, &j->structs, m);
@@ -319,7 +326,10 @@ void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
 			uint64_t start = MAX(m->start, d->heaps[k].start);
 			uint64_t end = MIN(m->end, d->heaps[k].end);
 
-			/* A process that says that a file's code is generated would say it of others', too. */
+			/*
+			 * A hostile process may say that a file's code is generated: the file
+			 * decides.
+			 */
 			if (start >= end || look->indexes[i])
 				continue;
 			all = ret->n_ranges < RUNTIME_RANGES_MAX;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to jvm*.c. What HotSpot says of its own layout, for debuggers, in tables that libjvm exports
- * (gHotSpotVMStructs and others, runtime/vmStructs.hpp of the JDK), and the words of its frames.
+ * Private to jvm*.c: HotSpot's layout, and the words of its frames. libjvm exports the layout for
+ * debuggers, in tables (gHotSpotVMStructs and others, runtime/vmStructs.hpp of the JDK). Reader's
+ * thread; the process's memory is hostile.
  */
 #pragma once
 
@@ -9,17 +10,24 @@
 
 /* ---- the words of a frame ---- */
 /*
- * Where a pc is told, the byte before it belongs to what runs: it is a return address, or one more than
- * what was interrupted. Cookies tell whether what is there at reading is what was there.
+ * A pc is a return address, or the interrupted address plus one: the byte before it belongs to the
+ * code that runs. Cookies (a ConstMethod*, a compile id) show whether the memory still has the same
+ * method when it is read.
  */
 enum jvm_frame {
-	/* a: Method*; b: its ConstMethod* then, and the bytecode's index << 48, 0xffff: not known. */
+	/*
+	 * a: Method*. b: the ConstMethod* that it had, and the bytecode's index << 48; 0xffff: not
+	 * known.
+	 */
 	JVM_FRAME_INTERPRETED = PF_JVM_INTERPRETED,
-	/* A compiled method, or the wrapper of a native one. a: nmethod*; b: pc. Both have a half of
-	 * nmethod._compile_id above bit 48, a the lower one. Deoptimized: pc is the original one. */
+	/*
+	 * A compiled method, or the wrapper of a native one. a: nmethod*; b: pc, in a deoptimized
+	 * frame the original one. From bit 48 on, both have a half of nmethod._compile_id, a the
+	 * lower one.
+	 */
 	JVM_FRAME_COMPILED = PF_JVM_COMPILED,
 	JVM_FRAME_STUB = PF_JVM_STUB, /* any other code. a: CodeBlob*; b: pc */
-	/* As COMPILED, but it stands at pc - 1. */
+	/* As COMPILED, but interrupted at pc - 1. */
 	JVM_FRAME_INTERRUPTED = PF_JVM_INTERRUPTED,
 };
 #define JVM_ADDRESS(word) ((word)&0xffffffffffffull)
@@ -32,10 +40,10 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 }
 
 /* ---- vmStructs ---- */
-#define JVM_NONE UINT64_MAX /* this JVM's tables don't have it */
+#define JVM_NONE UINT64_MAX /* this JVM's tables do not have it */
 /*
- * Offsets of fields, addresses of static ones. X(member, types, fields): the first that there is of
- * names separated by '|'. A name changed with the JDK that is written behind it.
+ * Offsets of fields, addresses of static fields. X(member, types, fields): '|' separates
+ * alternative names, of which the first that exists counts. A comment says which JDKs have a field.
  */
 #define JVM_FIELDS(X)                                                                              \
 	X(version_major, "Abstract_VM_Version", "_vm_major_version")                               \
@@ -113,7 +121,7 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 	X(symbol_hash_ref, "Symbol", "_hash_and_refcount")     /* 15+: upper half of a u4 */       \
 	X(symbol_body, "Symbol", "_body")
 
-/* Sizes: X(member, type). */
+/* Sizes of types: X(member, type). */
 #define JVM_TYPES(X)                                                                               \
 	X(heap_block, "HeapBlock")                                                                 \
 	X(codelet, "InterpreterCodelet")                                                           \
@@ -125,13 +133,13 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 	X(constant_pool, "ConstantPool")                                                           \
 	X(symbol, "Symbol")
 
-/* Constants of enums and the like, of either table: X(member, name). */
+/* Constants, from the tables of integers: X(member, name). */
 #define JVM_CONSTANTS(X)                                                                           \
 	X(invocation_entry_bci, "InvocationEntryBci")                                              \
 	X(has_linenumber_table, "ConstMethodFlags::_misc_has_linenumber_table|"                    \
 				"ConstMethod::_has_linenumber_table")
 
-/* A static field of StubRoutines and its like: an entry into generated code. */
+/* A static field of StubRoutines or a similar type: an entry into generated code. */
 struct jvm_stub {
 	char *name;	  /* "_jbyte_arraycopy" */
 	uint64_t address; /* of the code */
@@ -157,15 +165,17 @@ struct jvm_structs {
 	size_t n_stubs;
 };
 /*
- * symbol: the address in the process of one of libjvm's symbols; 0 or -ENOENT. -EAGAIN: the tables are
- * not filled yet. -EBADMSG: they are no such tables. -E2BIG: over the limits. Others of runtime_memory_read().
+ * symbol: finds the address in the process of one of libjvm's symbols; 0 or -ENOENT. -EAGAIN: the
+ * tables are not filled yet. -EBADMSG: they do not have the known form. -E2BIG: they are over the
+ * limits. Other errors are those of runtime_memory_read().
  */
-int runtime_jvm_structs_read(struct memory *m, int (*symbol)(void *arg, const char *name, uint64_t *ret),
-		     void *arg, struct jvm_structs *ret);
+int runtime_jvm_structs_read(struct memory *m,
+			     int (*symbol)(void *arg, const char *name, uint64_t *ret), void *arg,
+			     struct jvm_structs *ret);
 void runtime_jvm_structs_done(struct jvm_structs *s);
 
-/* ---- what is kept of a process ---- */
-struct jvm_names; /* of jvm_names.c: what it keeps from one name to the next */
+/* ---- the state of a process ---- */
+struct jvm_names; /* what jvm_names.c keeps from one name to the next */
 struct jvm {
 	struct jvm_structs structs;
 	unsigned major, update;	 /* 8, 11, 17, ... and 452 of 8u452, 15 of 17.0.15 */
@@ -175,7 +185,8 @@ struct jvm {
 /* runtime_ops.resolve: see runtime.h. */
 int runtime_jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
 	      struct runtime_names *ret);
-/* The heaps as far as they are committed (they grow into what is reserved for them): ret's ranges. */
-void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d, struct runtime_learnt *ret);
+/* Sets ret's ranges: the committed parts of the heaps, which grow into their reserved memory. */
+void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
+			struct runtime_learnt *ret);
 /* Releases jvm->names. */
 void runtime_jvm_names_forget(struct jvm *jvm);

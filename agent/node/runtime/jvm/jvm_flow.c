@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where code that was interrupted would have come to. HotSpot itself takes the next place by address
- * (nmethod::find_pc_desc, approximate): at the end of a loop that is what follows it, as often as not
- * another inlined method. So the instructions are followed: back jumps are taken, as loops do, and others
- * that depend on something are not, as compilers put what is rare elsewhere.
+ * Finds where interrupted code would have gone next. HotSpot itself takes the next entry by address
+ * (nmethod::find_pc_desc, approximate). At the end of a loop that is the code after the loop, often
+ * of another inlined method. So this file follows the instructions: it takes back jumps, as loops
+ * do, and does not take other conditional jumps, since compilers move rare code away. Reader's
+ * thread.
  */
 #include "node/insn/insn.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
 #define STEPS_MAX    256
 #define WINDOW_BYTES 128
-#define BACK_MAX     8 /* back jumps that are taken, once each */
+#define BACK_MAX     8 /* back jumps, each of which is taken once */
 
 struct flow {
 	struct memory *m;
 	const struct jvm_debug *d;
-	struct jvm_pc next; /* the first entry at or behind `at` */
+	struct jvm_pc next; /* the first entry at or after `at` */
 	uint32_t at;
 	uint32_t back[BACK_MAX];
 	size_t n_back;
@@ -43,7 +44,7 @@ static bool is_conditional(const struct insn *i)
 	       (i->map == INSN_0F && i->opcode >= 0x80 && i->opcode <= 0x8f);
 }
 
-/* ret, jumps to what is not known, hlt, int3 */
+/* ret, jumps to an unknown address, hlt, int3 */
 static bool ends(const struct insn *i)
 {
 	uint8_t c = i->opcode;
@@ -54,7 +55,7 @@ static bool ends(const struct insn *i)
 	       (c == 0xff && ((i->reg & 7) == 4 || (i->reg & 7) == 5));
 }
 
-/* A back jump is taken when it is come to for the first time. */
+/* A back jump is taken the first time that it is met. */
 static bool is_taken(struct flow *f, const struct insn *i)
 {
 	if (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb))
@@ -68,7 +69,7 @@ static bool is_taken(struct flow *f, const struct insn *i)
 	return true;
 }
 
-/* False: it leads nowhere that is known. */
+/* false: the next address is not known. */
 static bool step(struct flow *f)
 {
 	struct insn i;

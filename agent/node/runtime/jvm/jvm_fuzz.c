@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over HotSpot's frames, of a code cache, a stack and registers that are anything: it must stay
- * inside of them, and end. The first bytes are what the process is told by; pieces of memory follow.
+ * The walk over HotSpot's frames, with any bytes as code cache, stack and registers: it must stay
+ * inside of them, and end. The first bytes are the process's data; pieces of memory follow.
  * Fuzzes: bpf/jvm.h, bpf/jvm_code.h
  */
 #include <stdlib.h>

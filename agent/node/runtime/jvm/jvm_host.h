@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpf/jvm.h over walk_host.h, for tests and the fuzzer. */
+/* For tests and the fuzzer: bpf/jvm.h over walk_host.h. */
 #pragma once
 
 #include "node/runtime/walk_host.h"
 
 #define HOST_RANGES_MAX 256
 
-/* A process that is told by d; code of the JVM: pairs of start and end, ascending. */
+/* Makes a process with the data d. code: the JVM's code, pairs of start and end, ascending. */
 static inline void host_process(const struct pf_jvm *d, const uint64_t (*code)[2], size_t n)
 {
 	uint32_t at = (sizeof(*d) + 31) / 32 * 32;

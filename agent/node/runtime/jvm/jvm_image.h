@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: memory that looks as HotSpot's does, by the offsets that the tables of real JDKs tell (read
- * from 8u504, 11.0.13, 17.0.15 and 25.0.2; 24 as its nmethod.hpp has it, where there is room), and methods, constants and compiled code in it.
+ * For tests: memory like HotSpot's, with methods, constants and compiled code. The offsets are from
+ * the tables of real JDKs (8u504, 11.0.13, 17.0.15 and 25.0.2); those of 24 from its nmethod.hpp.
  */
 #pragma once
 
@@ -224,7 +224,7 @@ struct image_debug {
 	size_t n_methods;
 };
 
-/* Returns where it is, for a PcDesc or an inlined scope. */
+/* Returns the scope's place, for a PcDesc or an inlined scope. */
 static inline uint32_t image_scope(struct image_debug *d, uint32_t caller, uint32_t method,
 				   int32_t bci, bool no_zero)
 {
@@ -239,7 +239,7 @@ static inline uint32_t image_scope(struct image_debug *d, uint32_t caller, uint3
 	return at;
 }
 
-/* A compiled method with 256 bytes of code; *ret_code: where they begin. */
+/* A compiled method with 256 bytes of code; *ret_code: their address. */
 static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t id,
 				     const struct image_debug *d, uint64_t *ret_code)
 {
@@ -276,7 +276,10 @@ static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t 
 				  16 + (uint32_t)d->n_methods * 8);
 			return nm;
 		}
-		/* An oop is in the data before them; what is behind the offset is not of it. */
+		/*
+		 * An oop is in the data before them; the bytes after the offset do not belong to
+		 * it.
+		 */
 		image_u32(i, nm + s->blob_size,
 			  (uint32_t)(methods + d->n_methods * 8 - nm));
 		image_u32(i, nm + s->blob_data_offset, (uint32_t)(methods - 8 - nm));

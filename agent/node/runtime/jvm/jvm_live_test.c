@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real JVMs: every place of all code that one has compiled is given to runtime_jvm_names(): all of them have names,
- * and inlined methods of a known program stand on the lines where its source has them. Java of this machine,
- * and what .ci/deps fetched.
+ * Real JVMs: runtime_jvm_names() gets every place of all code that one has compiled. All have
+ * names, and inlined methods of a known program are on the lines of its source. Java of this
+ * machine, and of .ci/deps.
  */
 #include "node/runtime/jvm/jvm.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a Java method is called and where it was written: see jvm_method.h. */
+/* Reads the name, file and lines of a Java method: see jvm_method.h. Reader's thread. */
 #include "node/runtime/jvm/jvm_method.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
@@ -8,7 +8,7 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (8u << 20) /* of methods: real ones have 400 bytes each */
+#define KEPT_BYTES_MAX	 (8u << 20) /* of all methods; real ones have 400 bytes each */
 #define CONST_METHOD_MAX 128	    /* bytes of its fixed part */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
@@ -62,7 +62,7 @@ static int read_const_method(const struct jvm_structs *s, struct memory *m, uint
 
 /* ---- constants and Symbols ---- */
 
-/* The Symbol that constant number index of a class is. */
+/* The Symbol that is constant `index` of a class. */
 static int constant_symbol(const struct jvm_structs *s, struct memory *m, uint64_t pool,
 			   uint16_t index, uint64_t *ret)
 {
@@ -93,7 +93,7 @@ static int symbol_length(const struct jvm_structs *s, struct memory *m, uint64_t
 		       : runtime_memory_u16(m, symbol + s->symbol_length, ret);
 }
 
-/* What does not change of a Symbol: its length and its random hash. */
+/* The parts of a Symbol that do not change: its length and its random hash. */
 static int symbol_head(const struct jvm_structs *s, struct memory *m, uint64_t symbol,
 		       uint64_t *ret)
 {
@@ -143,18 +143,21 @@ static int constant_text(const struct jvm_structs *s, struct memory *m, uint64_t
 
 /* ---- names ---- */
 
-/* Bytes of a class's name without what only tells one copy of it from another. */
+/* Length of a class's name without the part that only distinguishes copies of it. */
 static size_t stable_length(const char *name)
 {
 	size_t n = strlen(name), end;
-	/* Hidden classes: an address (JDK 15 on; ClassFileParser::mangle_hidden_class_name). */
+	/*
+	 * Hidden classes end in an address (since JDK 15;
+	 * ClassFileParser::mangle_hidden_class_name).
+	 */
 	const char *hidden = strstr(name, "+0x");
 
 	if (!hidden)
 		hidden = strstr(name, "/0x");
 	if (hidden)
 		n = hidden - name;
-	/* "$$Lambda$12": a counter (until JDK 20; InnerClassLambdaMetafactory). */
+	/* "$$Lambda$12" ends in a counter (until JDK 20; InnerClassLambdaMetafactory). */
 	for (end = n; end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9';)
 		end--;
 	if (end < n && end >= 9 && memcmp(name + end - 9, "$$Lambda$", 9) == 0)
@@ -247,7 +250,7 @@ static bool next_line(struct jvm_stream *s, int64_t *bci, int64_t *line)
 	return true;
 }
 
-/* Method::line_number_from_bci: the nearest before it; entries need not ascend. */
+/* As Method::line_number_from_bci: the nearest entry before bci; entries need not ascend. */
 uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci)
 {
 	struct jvm_stream s = {lines, lines + n, no_zero};
@@ -273,7 +276,7 @@ static size_t lines_length(const uint8_t *lines, size_t n, bool no_zero)
 	return s.at - lines;
 }
 
-/* They stand behind the bytecodes, before tables of other kinds. */
+/* Line numbers come after the bytecodes, before tables of other kinds. */
 static int read_lines(const struct jvm *jvm, struct memory *m, const struct const_method *c,
 		      struct jvm_method *ret)
 {
@@ -294,7 +297,7 @@ static int read_lines(const struct jvm *jvm, struct memory *m, const struct cons
 	if (r < 0)
 		return r;
 	n = lines_length(bytes, n, jvm_no_zero(jvm));
-	if (n == LINES_MAX) { /* what is behind could be nearer */
+	if (n == LINES_MAX) { /* a later entry could be nearer */
 		runtime_lines_dropped();
 		return 0;
 	}
@@ -333,7 +336,7 @@ static int identify(const struct jvm_structs *s, struct memory *m, uint64_t meth
 	return r;
 }
 
-/* 0: the class does not say. */
+/* 0: the class has no source file. */
 static uint16_t source_index(const struct jvm_structs *s, struct memory *m,
 			     const struct jvm_method_id *id)
 {
@@ -373,7 +376,7 @@ static int read_method(const struct jvm *jvm, struct memory *m, const struct con
 	return 0;
 }
 
-/* ---- those that were read ---- */
+/* ---- methods that were read already ---- */
 
 struct known {
 	struct jvm_method method;

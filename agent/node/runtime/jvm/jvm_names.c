@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of HotSpot's frames: an interpreter's frame is one method; a compiled one is the method that was
- * compiled and those that the compiler inlined where it stands; any other code has the name of its blob.
+ * Names of HotSpot's frames. An interpreted frame is one method. A compiled frame is the compiled
+ * method and those that the compiler inlined at its place. Any other code has the name of its blob.
+ * Reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 #include "node/runtime/jvm/jvm_method.h"
@@ -14,10 +15,10 @@
 
 struct jvm_names {
 	struct jvm_methods *methods;
-	struct jvm_stubs *stubs; /* NULL: not asked for yet */
+	struct jvm_stubs *stubs; /* NULL: not read yet */
 };
 
-/* Fields that have been there in all versions: without one of them this is no HotSpot that we know. */
+/* Fields that all known versions have. Without one of them this HotSpot is not known. */
 static bool has_fields(const struct jvm_structs *s)
 {
 	const uint64_t needed[] = {
@@ -89,7 +90,10 @@ static int code_begin(const struct jvm_structs *s, struct memory *m, uint64_t bl
 					      : part_of(m, blob, s->blob_code_offset, blob, ret);
 }
 
-/* JDK 25: in an allocation of its own; 23 and 24: behind the code, by a u2 from where the data begin (nmethod.hpp). */
+/*
+ * Finds the Methods (nmethod.hpp). JDK 25: in an allocation of their own. 23 and 24: after the
+ * code, at a u2 from the beginning of the data.
+ */
 static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 		      struct jvm_debug *ret)
 {
@@ -115,7 +119,7 @@ static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm
 	return r;
 }
 
-/* Since JDK 23: scopes and PcDescs in one allocation of its own (nmethod.hpp). */
+/* Since JDK 23 scopes and PcDescs are in one allocation of their own (nmethod.hpp). */
 static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			 struct jvm_debug *ret)
 {
@@ -134,7 +138,7 @@ static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t
 	return r;
 }
 
-/* Until JDK 22: behind the code, Methods, scopes and PcDescs in this order. */
+/* Until JDK 22 Methods, scopes and PcDescs come after the code, in this order. */
 static int debug_behind(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			struct jvm_debug *ret)
 {
@@ -153,7 +157,7 @@ static int debug_behind(const struct jvm_structs *s, struct memory *m, uint64_t 
 	return r;
 }
 
-/* -ENOENT: none is known for this place. */
+/* -ENOENT: this place has no scope. */
 static int scopes_of(const struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		     struct jvm_scope scopes[JVM_SCOPES_MAX], size_t *ret_n)
 {
@@ -196,7 +200,9 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 		r = runtime_memory_u64(m, JVM_ADDRESS(w->a) + jvm->structs.nmethod_method, &root);
 	if (r == 0)
 		r = scopes_of(jvm, m, w, scopes, &n);
-	/* A native method's wrapper, or behind the last place that is told: the method alone is certain. */
+	/*
+	 * A native method's wrapper, or a place after the last entry: only the method is certain.
+	 */
 	if (r == -ENOENT) {
 		scopes[0] = (struct jvm_scope){root, JVM_BCI_NONE};
 		n = 1;
@@ -209,7 +215,7 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 		if (r == 0)
 			add_method(jvm, method, scopes[i].bci, i + 1 < n, ret);
 	}
-	/* All of it is read from what may have been freed meanwhile. */
+	/* The memory may have been freed while it was read. */
 	return r < 0 ? r : check_compile_id(jvm, m, w);
 }
 
@@ -225,8 +231,8 @@ static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address
 }
 
 /*
- * A virtual thread that waited: its frames are in the heap, and come back one by one as they are returned
- * to, which this stub does (stubGenerator_x86_64.cpp, JDK 21 and 25).
+ * The frames of a virtual thread that has waited are in the heap. This stub brings each back when a
+ * function returns to it (stubGenerator_x86_64.cpp, JDK 21 and 25).
  */
 static bool is_return_barrier(const char *stub)
 {
@@ -262,7 +268,7 @@ static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_wor
 	return 0;
 }
 
-/* What was allocated: a is a Klass*. */
+/* The class of an allocated object: a is a Klass*. */
 static int name_object(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		       struct runtime_names *ret)
 {

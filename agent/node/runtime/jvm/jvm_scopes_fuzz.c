@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the memory of a JVM (all addresses lead into them), or a good one with some of its bytes
+ * Any bytes as the memory of a JVM (all addresses lead into them), or a good memory with some bytes
  * changed: every frame gets clean names within the limits, or a reason.
- * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c, node/runtime/jvm/jvm_names.c
+ * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c,
+ * node/runtime/jvm/jvm_names.c
  */
 #include <stdlib.h>
 
@@ -77,7 +78,10 @@ static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 	runtime_jvm_names_forget(&jvm);
 }
 
-/* A method with another inlined, in which the bytes change some: two say which, the third what to. */
+/*
+ * A method with an inlined one, of which some bytes change: two bytes of data say which, the third
+ * to what.
+ */
 static void damaged(unsigned major, const uint8_t *data, size_t n)
 {
 	static const uint8_t lines[] = {7, 33, 0xff, 20, 40, 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debug information of compiled methods: numbers, places, chains of scopes, and what is not right in them. */
+/* Debug information of compiled methods: numbers, places, chains of scopes, and errors in them. */
 #include <stdlib.h>
 
 #include "node/runtime/jvm/jvm_image.h"
@@ -8,7 +8,10 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* The greatest of each length, as the comments of utilities/unsigned5.hpp have them, and their like until JDK 19. */
+/*
+ * The greatest number of each length, from the comments of utilities/unsigned5.hpp, and the same
+ * until JDK 19.
+ */
 static void numbers_of_both_kinds(void **state)
 {
 	static const struct {
@@ -226,7 +229,10 @@ static void what_is_not_right_is_no_name(void **state)
 	free(i);
 }
 
-/* An inlined loop, and behind it a call: where it was interrupted in its last jump it goes on in the loop. */
+/*
+ * An inlined loop and a call after it: if it is interrupted in its last jump, it goes on in the
+ * loop.
+ */
 static void interrupted_code_is_where_it_goes_on(void **state)
 {
 	static const uint8_t code[] = {

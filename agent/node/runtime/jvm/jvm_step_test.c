@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real JVMs, stepped instruction by instruction: at each the walk must come to native code by the stub that calls Java, and
- * the callers of the frame at hand must be those of the instruction before, unless that was a call, a
- * return or a jump. Takes minutes: LONG. Java of what .ci/deps fetched; javac of this machine.
+ * Real JVMs, stepped instruction by instruction. At each the walk must come to native code by the
+ * stub that calls Java, and the frame's callers must be those of the instruction before, unless
+ * that was a call, a return or a jump. Takes minutes: LONG. Java of .ci/deps; javac of this
+ * machine.
  */
 #include "node/runtime/jvm/jvm_host.h"
 
@@ -98,7 +99,10 @@ static void learn(void)
 	assert_string_equal(live.learnt->problem, "");
 }
 
-/* All that is reserved for code: it grows while we step, and nobody reads the mappings again here. */
+/*
+ * All memory reserved for code: it grows while the test steps, and the test reads the mappings
+ * once.
+ */
 static void tell(void)
 {
 	const struct pf_jvm *d = live.learnt->data;
@@ -264,7 +268,10 @@ static void step_jvm(const char *java, const char *mode)
 	print_message("%s %s: %u steps, %u stacks not to the end, %u changed\n",
 		      live.learnt->version, mode, r.steps, r.ended, r.changed);
 	assert_true(r.steps > 1000);
-	/* C2's code is deoptimized: by a blob that has no frame of its own yet, docs/java.md; any code meets a safepoint's once. */
+	/*
+	 * C2's code is deoptimized by a blob that has no frame of its own yet (docs/java.md); any
+	 * code meets that of a safepoint once.
+	 */
 	r.ended -= MIN(r.ended, BLOB_STEPS);
 	assert_true(r.ended * (streq(mode, "-Xmixed") ? 100 : 1000) <= r.steps);
 	assert_true(r.changed * 1000 <= r.steps);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jvm_structs: reads the tables that HotSpot exports for debuggers: runtime/vmStructs.cpp of the JDK and
- * its serviceability agent's HotSpotTypeDataBase.java. Each table is an array of entries whose size, and
- * where in them the columns are, is told by further symbols; it ends with an entry without a name.
+ * jvm_structs: reads the tables that HotSpot exports for debuggers (runtime/vmStructs.cpp of the
+ * JDK, and HotSpotTypeDataBase.java of its serviceability agent). Each table is an array of
+ * entries. Further symbols give the size of an entry and the offsets of its columns. The last entry
+ * has no name. Reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 
@@ -22,7 +23,7 @@ struct reader {
 	int (*symbol)(void *arg, const char *name, uint64_t *ret);
 	void *arg;
 	struct jvm_structs *s;
-	char *type; /* of the entry before, and where it is: entries of a type follow each other */
+	char *type; /* of the previous entry, and its address: entries of a type come in a row */
 	uint64_t type_at;
 };
 
@@ -82,7 +83,7 @@ static int read_table(struct reader *r, const struct table *t)
 		error = symbol_value(r, t->prefix, "ArrayStride", "", &stride);
 	if (error < 0)
 		return error;
-	/* Pointers are relocated and the others set by constructors, as libjvm is loaded. */
+	/* While libjvm is loaded, pointers are relocated, and constructors set the other values. */
 	if (base == 0 || stride == 0)
 		return -EAGAIN;
 	if (stride < sizeof(uint64_t) || stride > ENTRY_BYTES_MAX)
@@ -97,7 +98,7 @@ static int read_table(struct reader *r, const struct table *t)
 	return read_entries(r, t, base, stride, offsets);
 }
 
-/* Whether name is one of a list with '|' between. */
+/* Whether name is in a list that '|' separates. */
 static bool is_one_of(const char *name, const char *list)
 {
 	size_t n = strlen(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of HotSpot's stubs: see jvm_stubs.h. */
+/* Reads the names of HotSpot's stubs: see jvm_stubs.h. */
 #include "node/runtime/jvm/jvm_stubs.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ const char *runtime_jvm_stubs_find(const struct jvm_stubs *s, uint64_t pc)
 	size_t low = 0, high = s->n;
 	const struct stub *stub;
 
-	/* The last that begins at or before it. */
+	/* The last stub that begins at or before pc. */
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 

@@ -47,7 +47,7 @@ static inline bool vm_read(uint64_t address, void *to, size_t n)
 	return from;
 }
 
-/* Its process, told by d. */
+/* Makes its process, with the data d. */
 static inline void vm_process(const struct pf_jvm *d)
 {
 	static const uint64_t code[1][2] = {{CODE_AT, CODE_AT + CODE_BYTES}};

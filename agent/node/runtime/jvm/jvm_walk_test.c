@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over HotSpot's frames: made-up code caches in the layouts of JDK 8, 17 (9 to 22) and 25 (24 and later),
- * and code as its assembler writes it, interrupted at every instruction.
+ * The walk over HotSpot's frames: made-up code caches in the layouts of JDK 8, 17 (9 to 22) and 25
+ * (24 and later), and code as its assembler writes it, interrupted at every instruction.
  */
 #include "node/runtime/jvm/jvm_walk_image.h"
 
@@ -138,7 +138,10 @@ static void code(const struct blob *b, uint32_t at, const char *hex)
 	}
 }
 
-/* ---- a stack: outer (6 words) called by the stub that calls Java (record), that by native code ---- */
+/*
+ * ---- a stack: outer (6 words), called by the stub that calls Java (record), called by native code
+ * ----
+ */
 
 static struct blob outer, call_stub;
 
@@ -228,8 +231,8 @@ static uint32_t length(const char *hex)
 }
 
 /*
- * Runs a frame of 4 words' code from where only its return address is on the stack, and walks at each
- * instruction. complete: index of the first that is behind the prologue.
+ * Runs the code of a frame of 4 words, from where only its return address is on the stack, and
+ * walks at each instruction. complete: index of the first one after the prologue.
  */
 static void step(const struct instruction *is, size_t n, size_t complete)
 {
@@ -337,7 +340,7 @@ static void words_pushed_below_a_frame(void **state)
 	}
 }
 
-/* C1 pushes a stub's arguments and drops them; what lies in its frame may be old return addresses. */
+/* C1 pushes a stub's arguments and drops them; its frame may have old return addresses. */
 static void arguments_below_a_frame(void **state)
 {
 	static const char *const codes[] = {"56 53 e8 00 00 00 00 5e 5e 85 f6 90",
