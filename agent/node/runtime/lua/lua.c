@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lua 5.1 to 5.4, PUC's: where its loop is in a process, and what its functions are called. docs/lua.md. */
+/*
+ * PUC's Lua 5.1 to 5.4: finds the interpreter's loop in a process, and names its functions.
+ * docs/lua.md. Reader's thread.
+ */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
@@ -9,7 +12,7 @@
 #define IDENT_BYTES 40
 #define LOOP	    "luaV_execute"
 #define RESUME	    "lua_resume"
-#define TEXT_MAX    (6u << 20) /* of a file, of which MEMORY_BUDGET is read */
+#define TEXT_MAX    (6u << 20) /* of a file's code; less than MEMORY_BUDGET */
 #define TEXT_PIECE  65536
 
 /* ---- learn ---- */
@@ -38,7 +41,7 @@ static int read_version(const struct runtime_look *look, uint64_t ident, char re
 	return 0;
 }
 
-/* Pages that are not there (yet) have no code of a running loop. */
+/* A page that is not in memory has no code of a running loop: it reads as zeros. */
 static uint8_t *read_text(struct memory *m, uint64_t start, size_t n)
 {
 	uint8_t *text = xcalloc(1, n);
@@ -103,7 +106,7 @@ static void give_loop(const struct lua_layout *l, const struct lua_loop *loop, u
 	ret->n_ranges = 1;
 }
 
-/* The same file is at the same place as last time. */
+/* Whether the same file is at the same place as last time. */
 static bool is_known(const struct runtime_learnt *old, uint64_t ident, const struct mapping *m)
 {
 	const struct lua_state *s = old ? old->state : NULL;
@@ -161,7 +164,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 /* ---- resolve ---- */
 
-/* What the call says that led to a frame; -ENOENT: nothing. */
+/* The name by which the function of a frame was called; -ENOENT: the call has none. */
 static int name_by_call(const struct lua_reader *r, const struct runtime_words *frame,
 			const struct runtime_words *caller, char **ret)
 {
@@ -212,8 +215,8 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	struct lua_state *s = state;
 	int r = name_frame(s, m, frame, caller, ret);
 
-	if (!runtime_cache_has_room(s->code_bytes, 0,
-				    SIZE_MAX)) /* it was read, and is not to be kept */
+	/* What was read must not be kept. */
+	if (!runtime_cache_has_room(s->code_bytes, 0, SIZE_MAX))
 		runtime_lua_protos_free(s);
 	return r;
 }

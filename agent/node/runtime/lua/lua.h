@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to runtime: what the files of Lua share. */
+/* Private to runtime: what the files of Lua share. Reader's thread; all memory is hostile. */
 #pragma once
 
 #include "node/runtime/internal.h"
 
-/* ---- layout: what differs from version to version (lobject.h, lstate.h, lopcodes.h) ---- */
+/* ---- layout: differences between versions (lobject.h, lstate.h, lopcodes.h) ---- */
 
 struct lua_layout {
 	unsigned minor; /* of 5.x */
 	struct pf_lua kernel;
-	/* Proto: arrays; abslines 0: lines are not compressed */
+	/* Offsets of Proto's arrays. abslines 0: lines are not compressed. */
 	uint16_t k, code, protos, lines, abslines, locals, upvalues, source;
-	/* the sizes of these, and of lines an int or, with abslines, a byte */
+	/* Offsets of their sizes. An item of lines is an int or, with abslines, a byte. */
 	uint16_t n_k, n_protos, n_lines, n_abslines, n_locals, n_upvalues;
 	uint16_t line_defined;
-	uint8_t proto_tag;    /* of its header */
+	uint8_t proto_tag;    /* in a Proto's header */
 	uint8_t upvalue_size; /* the name's pointer is its first member */
 	uint8_t nups;	      /* 5.1: offset of Proto.nups */
-	uint8_t op_bits;      /* the rest is A, and by lua_name.c's own knowledge */
+	uint8_t op_bits;      /* of an opcode; A follows, and lua_name.c knows the rest */
 	uint8_t dispatch_mask;
 	uint8_t n_opcodes;
 	uint8_t l_calls; /* lua_State.nCcalls */
@@ -43,37 +43,41 @@ struct lua_loop {
 	struct pf_lua_site sites[PF_LUA_SITES];
 	size_t n_sites;
 };
-/* -ENOENT: no loop; -ENOTSUP: its callers are not as any known compiler makes them. */
-int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l, struct lua_loop *ret);
+/* -ENOENT: there is no loop. -ENOTSUP: its callers have a form that no known compiler makes. */
+int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
+			  struct lua_loop *ret);
 
-/* lua_insn.c: what functions do first */
-#define LUA_REGS 16 /* as instructions number them */
+/* lua_insn.c: the beginning of a function */
+#define LUA_REGS 16 /* numbered as in instructions */
 enum lua_home { LUA_HOME_NONE, LUA_HOME_REG, LUA_HOME_CFA, LUA_HOME_RBP };
 struct lua_prologue {
 	uint32_t saved[LUA_REGS]; /* at CFA - saved; 0: not saved */
-	uint32_t frame;		  /* CFA - rsp when it is over */
+	uint32_t frame;		  /* CFA - rsp after it */
 	size_t bytes;
-	/* Where the first argument is kept: in a register that calls preserve, at CFA - or rbp + home_at. */
+	/*
+	 * The place of the first argument: in register home_at, which calls preserve; at CFA -
+	 * home_at; or at rbp + home_at.
+	 */
 	enum lua_home home;
 	int32_t home_at;
 };
 void runtime_lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
-/* Of one instruction; 1 where there is none. */
+/* The size of an instruction; 1: there is none. */
 size_t runtime_lua_insn_bytes(const uint8_t *code, size_t n);
-/* Offset behind the first call through a register or memory; 0: none. */
+/* Offset of the end of the first call through a register or memory; 0: none. */
 size_t runtime_lua_indirect_call(const uint8_t *code, size_t n);
-/* Whether one of the instructions from `at` on uses a member at this offset of anything. */
+/* Whether one of the instructions from `at` on uses memory with this displacement. */
 bool runtime_lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement);
-/* Offset behind `or $value, disp(reg)`; 0: none. */
+/* Offset of the end of `or $value, disp(reg)`; 0: none. */
 size_t runtime_lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
 
 /* lua_rows.c: unwind rows of a file */
-/* False: no row says where the CFA is there. */
+/* false: no row gives the CFA at this address. */
 bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret);
-/* Where the function ends that has its body at an address, at most at end. */
+/* The end of the function that has its body at an address; at most end. */
 uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end);
 
-/* ---- lua_proto.c: functions of a program, as its memory has them ---- */
+/* ---- lua_proto.c: functions of a program, read from its memory ---- */
 
 struct lua_proto {
 	uint64_t address;
@@ -88,8 +92,8 @@ struct lua_proto {
 struct lua_state {
 	const struct lua_layout *layout;
 	struct lua_proto *protos; /* a direct-mapped cache */
-	size_t code_bytes;	  /* of them */
-	/* what learn() found, so that the next one need not look */
+	size_t code_bytes;	  /* of their code */
+	/* What learn() found, so that the next call need not search. */
 	uint64_t ident, text, text_end;
 };
 struct lua_reader {
@@ -97,22 +101,27 @@ struct lua_reader {
 	const struct lua_layout *l;
 	struct memory *m;
 };
-/* Borrowed until the next one. -ESTALE: it is another function by now. */
+/* *ret is borrowed until the next call. -ESTALE: it is another function by now. */
 int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
 void runtime_lua_protos_free(struct lua_state *s);
 uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
 /* Name of the n-th (from 1) local variable that is alive at pc; -ENOENT. */
-int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, uint32_t pc,
-	      char **ret);
-/* -ENOENT: it is no string. */
-int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
-int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n, char **ret);
-/* ret_file: the file's path, or what stands for it; ret_short: as messages of Lua show it (luaO_chunkid). */
+int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+		      uint32_t pc, char **ret);
+/* -ENOENT: it is not a string. */
+int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+			 char **ret);
+int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
+			char **ret);
+/*
+ * *ret_file: the file's path, or the text that stands for it. *ret_short: as Lua's messages show it
+ * (luaO_chunkid).
+ */
 int runtime_lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
 	       char **ret_short);
 
-/* ---- lua_name.c: how a function was called, by the code that called it ---- */
+/* ---- lua_name.c: the name by which a function was called, from its caller's code ---- */
 
-/* -ENOENT: the call does not tell. A new string. */
+/* -ENOENT: the call has no name. *ret is a new string. */
 int runtime_lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
 		    char **ret);

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the interpreter's loop (luaV_execute) in machine code, without symbols: it is the largest
- * function that jumps by an instruction's opcode. And its callers: each keeps its lua_State, its first
- * argument, at a place that it chooses when it begins. docs/lua.md.
+ * function that jumps by an instruction's opcode. Also finds the loop's callers: each keeps its
+ * first argument, the lua_State, at a place that its first instructions choose. docs/lua.md.
+ * Reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
 
-#define DISPATCH_BEFORE 96    /* bytes: the opcode is cut out, checked, looked up */
+#define DISPATCH_BEFORE 96    /* bytes in which the opcode is masked, checked, looked up */
 #define LOOP_BYTES_MIN	2000  /* of the smallest compiled loop: 3 KiB */
-#define LOOP_HEAD_MAX	32768 /* of it before its first jump by opcode */
+#define LOOP_HEAD_MAX	32768 /* before its first jump by opcode */
 #define FUNCTION_MAX	65536
-#define CALLER_BYTES	512 /* of a caller that are looked at */
+#define CALLER_BYTES	512 /* of a caller that are decoded */
 #define TAKEN_TO_CALL	40  /* bytes from an argument's instruction to its call */
 #define ALIASES_MAX	8
 
-enum { CALLED = 1, TAKEN = 2 }; /* a function's first byte: by a call, by its address */
+enum { CALLED = 1, TAKEN = 2 }; /* how a function is found: by a call, by its address */
 
 struct search {
 	const struct lua_text *t;
 	const struct lua_layout *l;
-	uint8_t *marks; /* one a byte of the text */
+	uint8_t *marks; /* one for each byte of the text */
 	struct lua_prologue loop;
-	/* What runs the loop: itself, and functions whose last act is to jump to it. */
+	/* The loop, and functions that end in a jump to it. */
 	size_t aliases[ALIASES_MAX], n_aliases;
 	struct lua_loop out;
 };
@@ -36,7 +37,7 @@ static int32_t word_at(const struct search *s, size_t at)
 	return value;
 }
 
-/* Where a displacement at `at` leads; SIZE_MAX: out of the text. */
+/* The target of a displacement at `at`; SIZE_MAX: it is outside of the text. */
 static size_t target_of(const struct search *s, size_t at)
 {
 	uint64_t to = at + 4 + (int64_t)word_at(s, at);
@@ -44,7 +45,10 @@ static size_t target_of(const struct search *s, size_t at)
 	return to < s->t->n ? to : SIZE_MAX;
 }
 
-/* lea f(%rip), a register; mov $f,%esi in programs that are not moved, as the second argument. */
+/*
+ * The function whose address is taken: lea f(%rip) into a register; in programs at a fixed address,
+ * mov $f,%esi, as second argument.
+ */
 static size_t taken_at(const struct search *s, size_t at)
 {
 	const uint8_t *p = s->t->code + at;
@@ -58,7 +62,7 @@ static size_t taken_at(const struct search *s, size_t at)
 	return to < s->t->n && to % 16 == 0 ? to : SIZE_MAX;
 }
 
-/* Instruction by instruction: bytes inside of one look like calls, too. */
+/* Goes by instructions, since bytes inside of one may look like a call. */
 static void mark_functions(struct search *s)
 {
 	size_t bytes;
@@ -90,7 +94,7 @@ static bool is_compare(const uint8_t *p)
 	return p[0] == 0x83 && ((p[1] & 0xf8) == 0xf8 || (p[1] & 0xf8) == 0xe8);
 }
 
-/* Between the opcode's being cut out and the jump: if it is checked, then against the last opcode. */
+/* If the opcode is checked between its masking and the jump, then against the last opcode. */
 static bool checks_opcode(const struct search *s, size_t at, size_t jump)
 {
 	const uint8_t *p = s->t->code;
@@ -102,7 +106,7 @@ static bool checks_opcode(const struct search *s, size_t at, size_t jump)
 	return true;
 }
 
-/* and $mask, a 32-bit register: shortly before. */
+/* and $mask of a 32-bit register, shortly before the jump. */
 static bool cuts_opcode(const struct search *s, size_t jump)
 {
 	size_t from = jump > DISPATCH_BEFORE ? jump - DISPATCH_BEFORE : 0;
@@ -132,8 +136,8 @@ static void set_loop(struct search *s, size_t start, size_t jump)
 
 static int find_loop(struct search *s)
 {
-	size_t start = 0,
-	       last = SIZE_MAX; /* of the function at hand; the last one that was looked at */
+	/* Starts of the present function and of the last one that was examined. */
+	size_t start = 0, last = SIZE_MAX;
 
 	if (s->t->loop_bytes) {
 		s->out.start = s->t->loop;
@@ -171,14 +175,14 @@ static void begin_of_loop(struct search *s)
 
 /* ---- its callers ---- */
 
-/* Where the caller's lua_State is when it gets control back; -ENOTSUP. */
+/* Finds the place of the caller's lua_State at its return address. -ENOTSUP: not known. */
 static int locate(const struct search *s, const struct lua_prologue *p, uint64_t back,
 		  struct pf_lua_site *ret)
 {
 	struct pf_rule rule;
 
 	switch (p->home) {
-	case LUA_HOME_REG: /* the loop has saved it first */
+	case LUA_HOME_REG: /* the loop saves it at its beginning */
 		if (!s->loop.saved[p->home_at % LUA_REGS])
 			return -ENOTSUP;
 		ret->offset = -(int32_t)s->loop.saved[p->home_at % LUA_REGS];
@@ -197,7 +201,7 @@ static int locate(const struct search *s, const struct lua_prologue *p, uint64_t
 	}
 }
 
-/* A call at the bytes before `back` of the function at start runs the loop. */
+/* Adds the call that ends at `back`, in the function at start: it runs the loop. */
 static void add_site(struct search *s, size_t start, size_t back, bool outermost)
 {
 	struct pf_lua_site site = {.address = s->t->address + back, .outermost = outermost};
@@ -225,7 +229,7 @@ static bool is_alias(const struct search *s, size_t to)
 static void find_aliases(struct search *s)
 {
 	size_t loop = s->out.start - s->t->address, end = s->out.end - s->t->address;
-	size_t start = 0; /* of the function at hand */
+	size_t start = 0; /* of the present function */
 
 	s->aliases[s->n_aliases++] = loop;
 	for (size_t at = 0; at + 8 <= s->t->n; at++) {
@@ -239,7 +243,7 @@ static void find_aliases(struct search *s)
 	}
 }
 
-/* luaD_rawrunprotected(L, f, ud), which calls f: its call comes back where f would. */
+/* luaD_rawrunprotected(L, f, ud) calls f: the return address of that call is the site. */
 static void add_runner(struct search *s, size_t taken)
 {
 	for (size_t at = taken; at < taken + TAKEN_TO_CALL && at + 8 <= s->t->n; at++) {
@@ -256,8 +260,8 @@ static void add_runner(struct search *s, size_t taken)
 }
 
 /*
- * What is run protected is resume() or unroll() of ldo.c (lua_resume() has them in it sometimes), unless it counts its
- * calls: then it has luaD_call() in it.
+ * The function that is run protected is resume() or unroll() of ldo.c, which may be inlined into
+ * lua_resume(). If it counts its calls, it is another one, with luaD_call() inlined.
  */
 static bool is_coroutines(const struct search *s, size_t start, size_t back)
 {
@@ -268,7 +272,7 @@ static bool is_coroutines(const struct search *s, size_t start, size_t back)
 
 static void find_sites(struct search *s)
 {
-	size_t start = 0; /* of the function at hand */
+	size_t start = 0; /* of the present function */
 
 	for (size_t at = 0; at + 8 <= s->t->n; at++) {
 		size_t to = taken_at(s, at);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop and its callers in machine code: in programs that this machine's gcc links with this machine's
- * Lua, whose symbols tell the answer, and then without these symbols; and beginnings of functions, by hand.
+ * The loop and its callers in machine code: in programs that this machine's gcc links with this
+ * machine's Lua, whose symbols give the answer, and then without these symbols; and beginnings of
+ * functions, by hand.
  */
 #include "node/runtime/lua/lua.h"
 

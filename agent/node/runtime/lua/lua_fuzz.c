@@ -2,7 +2,8 @@
 /*
  * The walk over Lua's calls, and their names, over a made-up process in which any words are any
  * values; and machine code of any bytes. They must stay inside of all of them, and end.
- * Fuzzes: bpf/lua.h, node/runtime/lua/lua_name.c, node/runtime/lua/lua_proto.c, node/runtime/lua/lua_insn.c
+ * Fuzzes: bpf/lua.h, node/runtime/lua/lua_name.c, node/runtime/lua/lua_proto.c,
+ * node/runtime/lua/lua_insn.c
  */
 #include <stdlib.h>
 

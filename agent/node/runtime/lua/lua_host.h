@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpf/lua.h over walk_host.h, for tests and the fuzzer. */
+/* For tests and the fuzzer: bpf/lua.h over walk_host.h. */
 #pragma once
 
 #include "node/runtime/walk_host.h"
@@ -12,8 +12,8 @@ static inline void host_begin(void)
 }
 
 /*
- * The walk meets a frame of the loop, as pf_step does: code at `address`, with rsp frame_sp, which
- * returns to `back` with rsp sp. Returns how many frames came of it.
+ * The walk meets a frame of the loop, as in pf_step(): code at `address`, with rsp frame_sp, which
+ * returns to `back` with rsp sp. Returns how many frames it added.
  */
 static inline uint32_t host_loop(const struct pf_lua *d, uint64_t address, uint64_t frame_sp,
 				 uint64_t back, uint64_t sp)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A made-up process that runs Lua 5.1 to 5.4, for the tests and the fuzzer: a heap with a lua_State,
- * its list of calls and the functions in it, and a stack on which two loops run it.
+ * For tests and the fuzzer: a made-up process that runs Lua 5.1 to 5.4. It has a heap with a
+ * lua_State, its list of calls and the functions in it, and a stack on which two loops run it.
  *
- *	main chunk (line 2) calls global outer (11), which calls method deposit (21): one loop;
- *	deposit calls a C function, which calls a function without a name (31): another loop.
+ * main chunk (line 2) calls global outer (11), which calls method deposit (21): one loop; deposit
+ * calls a C function, which calls a function without a name (31): another loop.
  */
 #pragma once
 
@@ -84,7 +84,10 @@ static inline uint32_t image_insn(unsigned op, unsigned a, unsigned b, int c)
 	return op | a << 6 | (c < 0 ? b << 14 : b << 23 | (unsigned)c << 14);
 }
 
-/* Four instructions: a global's, a method's or a local's function gets into register 1, and is called. */
+/*
+ * Four instructions: the function of a global, a method or a local is put into register 1, and
+ * called.
+ */
 static inline void image_code(uint64_t code, char kind)
 {
 	static const unsigned global[] = {0, 5, 6, 6, 11}, self[] = {0, 11, 12, 12, 20},
@@ -102,7 +105,7 @@ static inline void image_code(uint64_t code, char kind)
 	image_put(code + 12, image_insn(0, 2, 0, 0), 4);
 }
 
-/* A function of four instructions, each a line after the one before; its one constant; a local. */
+/* A function of four instructions, each one line further; with one constant and one local. */
 static inline void image_proto(unsigned k, unsigned line, char kind, const char *constant)
 {
 	const struct lua_layout *l = image.l;

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How compiled functions of Lua begin: where they keep their first argument, the lua_State. */
+/*
+ * Decodes how compiled functions of Lua begin, to find where they keep their first argument, the
+ * lua_State. Reader's thread.
+ */
 #include "node/insn/insn.h"
 #include "node/runtime/lua/lua.h"
 
-#define PROLOGUE_INSNS 48 /* compilers move it between other work */
+#define PROLOGUE_INSNS 48 /* compilers mix it with other instructions */
 #define TOUCH_INSNS    8
 #define RSP	       4
 #define RBP	       5
@@ -52,7 +55,7 @@ static void step_frame(const struct insn *i, struct lua_prologue *p, size_t end)
 	}
 }
 
-/* It does not go on at the next instruction, or takes what was pushed again. */
+/* The code does not go on at the next instruction, or pops what was pushed. */
 static bool ends(const struct insn *i)
 {
 	uint8_t c = i->opcode;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lua's structures on x86-64, from lobject.h, lstate.h and lopcodes.h of 5.1.5, 5.2.4, 5.3.6 and 5.4.4.
- * CommonHeader {next 0, tt 8, marked 9} begins each object; a value is {8 bytes, tag at 8}, 16 bytes.
+ * Lua's structures on x86-64, from lobject.h, lstate.h and lopcodes.h of 5.1.5, 5.2.4, 5.3.6 and
+ * 5.4.4. Each object begins with a CommonHeader {next 0, tt 8, marked 9}. A value has 16 bytes: {8
+ * bytes, tag at 8}. Constants.
  */
 #include "node/runtime/lua/lua.h"
 

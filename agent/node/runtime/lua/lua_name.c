@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a function was called as, as Lua's own traceback finds it: from the instruction that called it
- * (ldebug.c: getfuncname, funcnamefromcode) back to the one that put it into its register (getobjname;
- * symbexec of 5.1, findsetreg of the later ones).
+ * Finds the name by which a function was called, as Lua's own traceback does: from the instruction
+ * that called it (ldebug.c: getfuncname, funcnamefromcode) back to the one that put it into its
+ * register (getobjname; symbexec of 5.1, findsetreg of later versions). Reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
@@ -10,13 +10,13 @@
 
 #define DEPTH_MAX 32  /* moves from register to register */
 #define IS_K	  256 /* in an operand of 9 bits: a constant (BITRK of 5.1 to 5.3) */
-#define SCAN_COST 4   /* instructions looked at for what a byte read costs */
+#define SCAN_COST 4   /* instructions that cost as much as one byte that is read */
 
 /*
  * Instructions in the order of lopcodes.h, a letter each: 'a' sets register A, '.' nothing; m move,
- * k loadk, K loadkx, n loadnil, u getupval, g getglobal, U gettabup, t gettable, i geti, f getfield,
- * s self, c call, T tailcall, F generic for's call, j jmp; what only 5.1 minds: l forloop and forprep,
- * C closure; only 5.2: q test.
+ * k loadk, K loadkx, n loadnil, u getupval, g getglobal, U gettabup, t gettable, i geti, f
+ * getfield, s self, c call, T tailcall, F generic for's call, j jmp; only for 5.1: l forloop and
+ * forprep, C closure; only for 5.2: q test.
  */
 static const char *const kinds[] = {
 	"",
@@ -25,7 +25,7 @@ static const char *const kinds[] = {
 	"mkKanuUt...asaaaaaaaaaaaaaaaaaj....acT.aaFa.aa.",
 	"maakKaaanu.Utif....asaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaa..j..........acT...aa.Fa.aaa.",
 };
-/* The metamethod that they may call, by a letter of `events`; M: operand C says which. */
+/* The metamethod that each instruction may call, a letter of `events`; M: operand C says which. */
 static const char *const callers[] = {
 	"",
 	"",
@@ -33,7 +33,7 @@ static const char *const callers[] = {
 	"      iin n i+-*%^/d&|x<>ub #. elL             ",
 	"           iiiinnnn i                         MMMub #.c  elL  lLlL    c            ",
 };
-/* In the order of ltm.h (5.4), '!' for what no instruction calls. */
+/* In the order of ltm.h (5.4); '!': no instruction calls it. */
 static const char events[] = "in!!#e+-*%^/d&|x<>ublL.!c";
 static const char *const event_names[] = {
 	"__index", "__newindex", "__gc",   "__mode",  "__len", "__eq",	 "__add",
@@ -43,7 +43,7 @@ static const char *const event_names[] = {
 };
 _Static_assert(ARRAY_SIZE(event_names) == sizeof(events) - 1, "lua");
 
-/* The letter of an instruction, whatever its opcode is. */
+/* The letter of an instruction; none: its opcode is not valid. */
 static char letter_of(const char *const *letters, const struct lua_layout *l, uint32_t i, char none)
 {
 	uint32_t op = i & ((1u << l->op_bits) - 1);
@@ -81,7 +81,7 @@ static uint32_t arg_ax(const struct lua_layout *l, uint32_t i)
 	return i >> l->op_bits;
 }
 
-/* How far it jumps: sBx, or sJ of 5.4. */
+/* The distance of a jump: sBx, or sJ of 5.4. */
 static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
 {
 	return l->minor == 4 ? (int32_t)(i >> 7) - 0xffffff : (int32_t)(i >> 14) - 0x1ffff;
@@ -90,8 +90,9 @@ static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
 /* ---- which instruction set a register last ---- */
 
 /*
- * The code was read once and is looked at from its begin for each ask and each move: out of the same budget, which
- * limits an ask and all asks. 246,000 instructions are within an ask's that reads them, too.
+ * The code is read once, but scanned from its beginning for each ask and each move. A scan uses the
+ * same budget as reading, so that it is limited for one ask and for all asks. An ask can read and
+ * scan a function of 246,000 instructions.
  */
 static int spend(const struct lua_reader *r, uint32_t n_instructions)
 {
@@ -103,7 +104,7 @@ static int spend(const struct lua_reader *r, uint32_t n_instructions)
 	return 0;
 }
 
-/* Whether it changes the register, at whatever A. */
+/* Whether the instruction changes the register. */
 static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
 {
 	uint32_t a = arg_a(l, i), b = arg_b(l, i);
@@ -126,7 +127,7 @@ static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
 	}
 }
 
-/* Upvalues of a 5.1 closure are pseudo instructions behind it. */
+/* In 5.1, pseudo instructions for the upvalues follow a closure. */
 static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_proto *p, uint32_t i)
 {
 	uint32_t n = arg_bx(r->l, i);
@@ -139,7 +140,7 @@ static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_pr
 	return nups;
 }
 
-/* symbexec of 5.1: jumps forward are made. */
+/* As symbexec of 5.1: it takes jumps forward. */
 static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 			  uint32_t reg)
 {
@@ -160,7 +161,7 @@ static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p,
 	return set;
 }
 
-/* findsetreg of 5.2 and later: what is set inside of a jump forward is not known. */
+/* As findsetreg of 5.2 and later: a value that is set where a jump may skip it is not known. */
 static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 		      uint32_t reg)
 {
@@ -210,7 +211,7 @@ static int register_text(const struct lua_reader *r, const struct lua_proto *p, 
 	return 0;
 }
 
-/* The key that an instruction gets something by. */
+/* The key by which an instruction gets a value. */
 static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 		    unsigned depth, char **ret)
 {
@@ -228,7 +229,7 @@ static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint3
 	return r->l->minor == 1 ? -ENOENT : register_text(r, p, pc, c, depth, ret);
 }
 
-/* What the instruction at pc has set; it is asked for the one at `last`. */
+/* The value that the instruction at pc has set, for the instruction at `last`. */
 static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc, uint32_t last,
 		  unsigned depth, struct object *ret)
 {
@@ -238,7 +239,9 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 	case 'm':
 		if (b >= arg_a(r->l, i))
 			return -ENOENT;
-		/* 5.1 looks from the call on, the others from where the register was set. */
+		/*
+		 * 5.1 searches from the call back, later versions from where the register was set.
+		 */
 		return object_name(r, p, r->l->minor == 1 ? last : pc, b, depth + 1, ret);
 	case 'g':
 		return runtime_lua_constant(r, p, arg_bx(r->l, i), &ret->name);

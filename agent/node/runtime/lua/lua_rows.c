@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unwind rows tell where functions end that no symbol names. */
+/* Finds by unwind rows where a function without a symbol ends. Reader's thread. */
 #include "node/runtime/lua/lua.h"
 
 #define FUNCTION_ALIGN 16
 
 struct place {
 	struct elf_tables t;
-	size_t page, row; /* row: of the page */
+	size_t page, row; /* row: index in the page */
 };
 
 static uint64_t row_address(const struct place *p)
@@ -39,7 +39,7 @@ static bool find(const struct elf_index *index, uint64_t address, struct place *
 	return true;
 }
 
-/* False: it is the file's last. */
+/* false: it was the file's last row. */
 static bool next(struct place *p)
 {
 	if (++p->row < p->t.pages[p->page].n_rows)
@@ -65,7 +65,7 @@ bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct
 	return find(index, address, &p) && rule_of(&p, ret);
 }
 
-/* As it is where a function begins, and at its returns. */
+/* The rule that holds at a function's beginning and at its returns. */
 static bool is_entered(const struct place *p)
 {
 	struct pf_rule r;
@@ -74,8 +74,8 @@ static bool is_entered(const struct place *p)
 }
 
 /*
- * A function's returns are followed by its body's rule again; where another follows, another function
- * has begun, right at this row or, behind a return, at the next address that functions begin at.
+ * After a return, the rule of the function's body holds again. If another rule follows, another
+ * function has begun: at this row or, after a return, at the next aligned address.
  */
 uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end)
 {
@@ -103,7 +103,7 @@ uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, 
 			if (another)
 				return MIN(end, (at + FUNCTION_ALIGN) & ~(FUNCTION_ALIGN - 1ull));
 		}
-		/* Rows go on over a page's end. */
+		/* A rule may go on over a page's end. */
 		if (row_rule(&p) != before)
 			before = row_rule(&p);
 	}

@@ -117,7 +117,10 @@ static void what_is_absent_stands_where_it_was(void **state)
 	assert_int_equal(host_frame(4).b, 0x1000);
 }
 
-/* What a coroutine's resume runs is all that is left of it: what it called before it yielded, too. */
+/*
+ * A coroutine's resume runs all that is left of it, with the functions that it called before it
+ * yielded.
+ */
 static void a_resumed_coroutine_is_whole(void **state)
 {
 	(void)state;
@@ -289,7 +292,9 @@ static void packed_lines_begin_at_the_last_whole_one(void **state)
 
 #define LONG_CODE 200000u
 
-/* The register that is called was set from the one before it, and so on; all code before sets another. */
+/*
+ * The called register was set from the one before it, and so on; all code before sets another one.
+ */
 static void moves(uint32_t *code, unsigned n)
 {
 	static const unsigned get_upvalue[] = {0, 4, 5, 5, 9}, call[] = {0, 28, 29, 36, 68};

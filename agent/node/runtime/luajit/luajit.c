@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LuaJIT 2.1 (GC64, x86-64): see runtime.h. Learnt from the interpreter's own code, which is the same
- * assembler in every build, so that stripped and embedded ones are found. No memory of a Lua state is
- * looked at: the kernel's part finds it on the stack (bpf/luajit.h).
+ * LuaJIT 2.1 (GC64, x86-64). It is learnt from the interpreter's code, which is the same assembler
+ * in every build, so that stripped and embedded builds are found, too. This file reads no Lua
+ * state: the kernel's part finds it on the stack (bpf/luajit.h). Reader's thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -11,17 +11,17 @@
 #include <string.h>
 
 #define VERSION_MARK "\"LuaJIT 2."
-#define CALLER_BYTES 512	/* of lua_call: it is 60 to 100 bytes long */
+#define CALLER_BYTES 512	/* of lua_call, which has 60 to 100 bytes */
 #define TEXT_BYTES   65536	/* read at a time */
-#define TEXT_MAX     (6u << 20) /* of a file without lua_call: the budget of memory is 8 MiB */
+#define TEXT_MAX     (6u << 20) /* of a file without lua_call; less than MEMORY_BUDGET */
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
 #define ANOTHER                                                                                    \
-	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* no VERSION_MARK in podflame */
+	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* without the mark */
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
-/* What does not change while the file is mapped. */
+/* Facts that do not change while the file is mapped. */
 struct state {
 	uint64_t start, end, inode, ctime_ns; /* of the mapping */
 	struct pf_luajit vm;
@@ -30,7 +30,7 @@ struct state {
 
 /* ---- the interpreter's code ---- */
 
-/* Where lj_vm_call's first bytes behind saveregs are, if a call or jump at p leads there. */
+/* If a call or jump at p leads to lj_vm_call: the address of its first bytes after saveregs. */
 static bool leads_to_call(struct memory *m, const uint8_t *p, uint64_t address, uint64_t *ret)
 {
 	uint8_t code[64];
@@ -54,7 +54,7 @@ static bool in_mapping(const struct mapping *m, uint64_t address, uint64_t bytes
 	return address >= m->start && address < m->end && bytes <= m->end - address;
 }
 
-/* By lua_call, which calls it. */
+/* Finds lj_vm_call by lua_call, which calls it. */
 static int find_by_symbol(const struct runtime_look *look, const struct mapping **ret_mapping,
 			  uint64_t *ret)
 {
@@ -76,7 +76,7 @@ static int find_by_symbol(const struct runtime_look *look, const struct mapping 
 	return -ENOENT;
 }
 
-/* By its bytes, all over the file's text. */
+/* Finds lj_vm_call by its bytes, in all of the file's text. */
 static int find_by_bytes(const struct runtime_look *look, const struct mapping *m, uint64_t *ret)
 {
 	_cleanup_free_ uint8_t *text = xmalloc(TEXT_BYTES);
@@ -104,8 +104,8 @@ static const struct elf_index *index_of(const struct runtime_look *look, const s
 }
 
 /*
- * The code around an address that goes by the same rule: the interpreter has one description of its
- * frame (.eh_frame) for all of it.
+ * The code around an address that has the same rule: the whole interpreter has one description of
+ * its frame (.eh_frame).
  */
 static int same_rule(const struct elf_tables *t, uint64_t address, uint64_t *ret_start,
 		     uint64_t *ret_end)
@@ -169,8 +169,8 @@ static bool is_anonymous(const struct mapping *m)
 }
 
 /*
- * Traces lie in areas that begin with {next area, size} (MCLink of lj_mcode.c). Neighbours become
- * one mapping.
+ * Traces are in areas that begin with {next area, size} (MCLink of lj_mcode.c). The kernel makes
+ * neighbours into one mapping.
  */
 static size_t find_areas(const struct runtime_look *look, struct runtime_range *ranges, size_t n)
 {
@@ -193,7 +193,10 @@ static size_t find_areas(const struct runtime_look *look, struct runtime_range *
 
 /* ---- learn ---- */
 
-/* *ret_mapping: of the file that says so. A program that looks for LuaJIT has a text without its last number. */
+/*
+ * *ret_mapping: the mapping of the file with the version. A program that searches for LuaJIT has
+ * such a text, too, but without the last number.
+ */
 static int read_version(const struct runtime_look *look, char *ret, size_t n,
 			const struct mapping **ret_mapping)
 {
@@ -223,7 +226,10 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 	return m && is_same(s, m);
 }
 
-/* -ENOEXEC: it is here, but not as we know it; -E2BIG: it may be. Its version is known in both cases. */
+/*
+ * -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: it may have it. *ret_version is
+ * set in both cases.
+ */
 static int find_vm(const struct runtime_look *look, char *ret_version, struct state **ret)
 {
 	_cleanup_free_ struct state *s = xcalloc(1, sizeof(*s));

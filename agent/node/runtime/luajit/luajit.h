@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to LuaJIT's files: how its interpreter's code is found and read, and how names are told. */
+/*
+ * Private to LuaJIT's files: finds and reads the interpreter's code, and names frames. Reader's
+ * thread.
+ */
 #pragma once
 
 #include "node/runtime/internal.h"
@@ -8,16 +11,19 @@
 #define LUAJIT_VM_MIN 4096
 #define LUAJIT_VM_MAX 65535
 
-/* The interpreter's code as it is mapped. */
+/* The interpreter's code, as the process has mapped it. */
 struct luajit_code {
 	const uint8_t *bytes;
 	size_t n;
 	uint64_t address;
 };
-/* Whether lj_vm_call begins there: its first bytes behind saveregs; *ret_at: where these are in p. */
+/* Finds lj_vm_call in p by its first bytes after saveregs. *ret_at: the offset of these bytes. */
 #define LUAJIT_CALL_BYTES 16
 bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at);
-/* Fills d from the interpreter's code; call: offset of what runtime_luajit_find_call found. -ENOEXEC: another. */
+/*
+ * Fills d from the interpreter's code. call: the offset from runtime_luajit_find_call(). -ENOEXEC:
+ * it is another interpreter.
+ */
 int runtime_luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d);
 
 /* Names of a frame: luajit_names.c. */

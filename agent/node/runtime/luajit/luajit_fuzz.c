@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's walk and names over a made-up process in which any words are any values, and its
- * interpreter's code as any bytes. It must stay inside of all of them, and end. The input is the code's
- * length in two bytes, the code, and what words become what.
- * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c, node/runtime/luajit/luajit_vm.c
+ * LuaJIT's walk and names over a made-up process in which any words have any values, with any bytes
+ * as the interpreter's code. It must stay inside of all of them, and end. The input is the code's
+ * length in two bytes, the code, and words with their new values.
+ * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c,
+ * node/runtime/luajit/luajit_vm.c
  */
 #include "node/runtime/luajit/luajit_image.h"
 
@@ -111,7 +112,10 @@ static void walk(uint64_t ip, uint64_t sp)
 	memcpy(w->regs, regs, sizeof(regs));
 }
 
-/* Code has a size of its own, so that what is read past its end is seen; a short one would not be looked at. */
+/*
+ * Code has memory of its own size, so that a read past its end is seen; shorter code would not be
+ * read.
+ */
 static void read_code(const uint8_t *data, size_t n)
 {
 	size_t bytes = MAX(n, (size_t)LUAJIT_VM_MIN), at;

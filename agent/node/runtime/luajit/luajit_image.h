@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: a process that runs LuaJIT, made up: one piece of memory with lua_States, their stacks,
- * functions and the C stack, and bpf/unwind.h to walk it. The interpreter's code is nowhere: only its
- * addresses count.
+ * For tests: a made-up process that runs LuaJIT: one piece of memory with lua_States, their stacks,
+ * functions and the C stack, and bpf/unwind.h to walk it. It has no code of the interpreter, only
+ * its addresses.
  */
 #pragma once
 
@@ -24,7 +24,7 @@
 #define EXIT_AT	    (VM + 0x3000)
 #define ENTRY_AT    0x1000
 #define LEAVE_AT    0x1100
-#define CALL_SAVED  0x200 /* the call before it left base and PC in the C frame and L */
+#define CALL_SAVED  0x200 /* the call before it has left base and PC in the C frame and L */
 #define CALL_IN_RBP 0x300
 #define G_CUR_L	    0x100
 #define G_JIT_BASE  0x108
@@ -111,7 +111,10 @@ static inline uint64_t image_string(const char *text)
 	return at;
 }
 
-/* A GCproto with its bytecode, constants before k, one byte of line an instruction, and debug names. */
+/*
+ * A GCproto with bytecode, constants before k, a byte of line for each instruction, and debug
+ * names.
+ */
 struct image_proto {
 	uint64_t at, bc;
 };
@@ -156,7 +159,7 @@ static inline struct image_proto image_proto(const struct image_code *c)
 	return (struct image_proto){at, at + 104};
 }
 
-/* Address << tag of a function of a proto; bc of no proto: a C function. */
+/* A tagged address of a proto's function; is_c: a C function. */
 #define TAGGED(at, gct) ((at) | (0x1ffffull - (gct)) << 47)
 static inline uint64_t image_function(uint64_t bc, bool is_c)
 {
@@ -202,7 +205,7 @@ static inline uint64_t image_frame(uint64_t state, uint32_t slot, uint64_t funct
 	return base;
 }
 
-/* A C frame at `at`, returning to ip with rbp; L->cframe is it when it is the newest. */
+/* A C frame at `at`, which returns to ip with rbp. L->cframe points to the newest one. */
 static inline void image_c_frame(uint64_t at, uint64_t state, uint64_t previous, uint64_t pc,
 				 int32_t nres, uint64_t rbp, uint64_t ip)
 {
@@ -286,7 +289,7 @@ static inline void image_walk(uint64_t ip, uint64_t sp, uint64_t bp)
 	pf_walk_user(&image.scratch, 7, 1, false, false);
 }
 
-/* Frame k of what came out. */
+/* Frame k of the walk's result. */
 struct image_frame {
 	uint32_t kind, runtime, type;
 	uint64_t a, b;

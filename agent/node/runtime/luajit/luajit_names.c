@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of LuaJIT's functions, as its own traceback tells them (lj_debug.c): a function has no name,
- * but the instruction that calls it says where it was found. Bytecode: lj_bc.h of 2.1, the same since
- * 2.1.0-beta1 but for names of what is not looked at here.
+ * Names LuaJIT's functions as its own traceback does (lj_debug.c): a function has no name, but the
+ * instruction that calls it shows where it came from. Bytecode is as in lj_bc.h of 2.1; the
+ * instructions used here are the same since 2.1.0-beta1. Reader's thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -10,21 +10,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODE_MAX     65536u /* instructions of a function that are looked at */
+#define CODE_MAX     65536u /* instructions of a function that are read */
 #define NAME_BYTES   256
 #define CHUNK_BYTES  4096
 #define TEXT_BYTES   24	    /* GCstr: the text follows */
 #define LOCALS_BYTES 65536u /* of varinfo */
 #define MOVES_MAX    64
 
-/* GCproto, all of it. */
+/* A whole GCproto. */
 struct proto {
 	struct pf_luajit_proto head;
 	uint64_t lineinfo, uvinfo, varinfo;
 };
 _Static_assert(sizeof(struct proto) == PF_LUAJIT_PROTO_BYTES, "GCproto");
 
-/* enum BCOp: those that put a function's value into a slot, and what their operands are. */
+/* enum BCOp: instructions that put a function's value into a slot, and their operands. */
 enum {
 	BC_MOV = 18,
 	BC_KNIL = 44,
@@ -43,7 +43,10 @@ enum {
 static const char mode_a[] = "............dd....ddddddddddddddddddddddddddbd.....dddd."
 			     "dddd...b.bbbbbbbbb...bbbbbbbb............";
 _Static_assert(sizeof(mode_a) == BC_MAX + 1, "enum BCOp");
-/* What an instruction calls; 'c': a function in its slot A. In the order of enum BCOp. */
+/*
+ * The metamethod that an instruction calls; "c": a function in its slot A. In the order of enum
+ * BCOp.
+ */
 static const char *const calls[BC_MAX] = {
 	"__lt",	      "__lt",	    "__le",    "__le",	   "__eq",	 "__eq",       "__eq",
 	"__eq",	      "__eq",	    "__eq",    "__eq",	   "__eq",	 NULL,	       NULL,
@@ -117,16 +120,16 @@ static uint32_t line_of(struct memory *m, const struct proto *p, uint64_t index)
 
 /* ---- what a slot holds ---- */
 
-/* What of a function's names is needed, read as a whole. */
+/* The parts of a calling function that names need, each read as a whole. */
 struct caller {
 	const struct proto *proto;
-	uint32_t *code; /* [n_code]: up to the instruction at hand */
+	uint32_t *code; /* [n_code]: up to the calling instruction */
 	size_t n_code;
 	uint8_t *locals; /* varinfo; n_locals 0: none */
 	size_t n_locals;
 };
 
-/* Bytes from an address inside of a GCproto to its end; they are one piece. */
+/* Bytes from an address inside of a GCproto to the end of its memory. */
 static size_t rest_of(const struct proto *p, uint64_t at, uint64_t address)
 {
 	uint64_t end = at + p->head.sizept;
@@ -151,8 +154,8 @@ static uint32_t read_leb(const uint8_t *p, size_t n, size_t *at)
 }
 
 /*
- * The local variable in a slot (debug_varname): entries of name, where it begins after the one before,
- * how long it lives. Names below 7 stand for the hidden ones of loops.
+ * The local variable in a slot (debug_varname). An entry has a name, the distance of its beginning
+ * from the previous one's, and its length. Names below 7 are hidden variables of loops.
  */
 static bool local_name(const struct caller *c, size_t pc, unsigned slot, char **ret)
 {
@@ -179,7 +182,7 @@ static bool local_name(const struct caller *c, size_t pc, unsigned slot, char **
 	return false;
 }
 
-/* Constant strings lie before k. */
+/* Reads a constant string; these are stored before k. */
 static int constant_name(struct memory *m, const struct proto *p, unsigned k, char **ret)
 {
 	uint64_t string;
@@ -216,7 +219,7 @@ static int upvalue_name(struct memory *m, const struct proto *p, uint64_t at, un
 	return 0;
 }
 
-/* lj_debug_slotname: the last instruction before that put something into the slot. */
+/* As lj_debug_slotname: by the last instruction before pc that put a value into the slot. */
 static int slot_name(struct memory *m, const struct caller *c, uint64_t at, size_t pc,
 		     unsigned slot, char **ret)
 {
@@ -278,7 +281,7 @@ static int read_caller(struct memory *m, const struct proto *p, uint64_t at, siz
 	return 0;
 }
 
-/* lj_debug_funcname: what the instruction calls. */
+/* As lj_debug_funcname: the name of the function that the instruction calls. */
 static int called_name(struct memory *m, const struct runtime_words *caller, char **ret)
 {
 	size_t index = (uint32_t)caller->b;

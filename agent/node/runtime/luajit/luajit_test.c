@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* LuaJIT's frames over made-up processes, names of its functions, and its interpreter's code as installed. */
+/*
+ * LuaJIT's frames in made-up processes, names of its functions, and the code of the installed
+ * interpreter.
+ */
 #include "node/runtime/luajit/luajit_image.h"
 
 #include <errno.h>
@@ -229,7 +232,10 @@ static void test_called_c(void **unused)
 	assert_trouble(2, PF_TROUBLE_DAMAGED);
 }
 
-/* A metamethod: the instruction that needed it stands two slots below. pcall is no function of its own. */
+/*
+ * A metamethod: the instruction that needs it is two slots below. pcall is not a function of its
+ * own.
+ */
 static void test_links(void **unused)
 {
 	uint64_t base;
@@ -283,7 +289,9 @@ static void test_coroutine(void **unused)
 	assert_over(4, PF_END_ROOT);
 }
 
-/* outer calls C, which calls inner in the same lua_State; then C is called without a frame of its own. */
+/*
+ * outer calls C, which calls inner in the same lua_State; then C is called without its own frame.
+ */
 static void test_nested(void **unused)
 {
 	uint64_t base, above = FRAME + 0x100;

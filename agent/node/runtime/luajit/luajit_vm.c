@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LuaJIT's interpreter from its code: vm_x64.dasc, LuaJIT 2.1 with GC64. Where things are in
- * global_State differs between versions and builds; the code that uses them does not.
+ * Learns LuaJIT's interpreter from its code: vm_x64.dasc, LuaJIT 2.1 with GC64. Offsets in
+ * global_State differ between versions and builds; the code that uses them does not. Reader's
+ * thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -17,13 +18,16 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 #define STATE_CFRAME	0x50
 #define TRACE_MCODE	0x58 /* GCtrace */
 #define CF_PC		0x18 /* SAVE_PC */
-#define CALL_DECODE	128  /* bytes of lj_vm_call up to where all is set up */
+#define CALL_DECODE	128  /* bytes of lj_vm_call that set up its frame */
 #define EXIT_DECODE	512
 #define STRAIGHT_BYTES	256
 #define CALLBACK_BYTES	40
 #define STATE_MAX_BYTES (1 << 20) /* GG_State: some KiB */
 
-/* lj_vm_call behind saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov %rdi,0x10(%rsp) */
+/*
+ * lj_vm_call after saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov
+ * %rdi,0x10(%rsp)
+ */
 static const uint8_t call_bytes[LUAJIT_CALL_BYTES + 1] =
 	"\xbb\1\0\0\0\x89\x54\x24\x08\x48\x89\xfd\x48\x89\x7c\x24";
 /* lj_vm_exit_handler: push %r13 ... push %rbp; lea 88(%rsp),%rbp; push %rbp */
@@ -60,7 +64,7 @@ static bool is_mov_at(const struct insn *i, uint8_t opcode, uint8_t reg, uint8_t
 
 /* ---- lj_vm_call: how a C frame is made ---- */
 
-/* saveregs before `call`: how many registers. */
+/* Reads saveregs before `call`: how many registers it saves. */
 static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_luajit *d)
 {
 	static const uint8_t six[] = {0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41,
@@ -77,7 +81,7 @@ static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_lua
 	return 0;
 }
 
-/* Where in the global state lies what is at displacement(%r14); false: it is no such place. */
+/* Makes displacement(%r14) an offset in the global state. false: it is outside of it. */
 static bool take_offset(const struct pf_luajit *d, int32_t displacement, int32_t *ret)
 {
 	if (displacement < -STATE_MAX_BYTES || displacement > STATE_MAX_BYTES)
@@ -134,7 +138,7 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 		if (!base && is_mov(&i, 0x8b, RDX, R14))
 			base = take_offset(d, i.displacement, &d->jit_base);
 		state |= is_mov_at(&i, 0x8b, RBP, R14, d->cur_l - d->dispatch);
-		/* mov %rcx,%rsp: back at the C frame */
+		/* mov %rcx,%rsp: the C frame again */
 		if (insn_is(&i, 0x89) && i.mod == 3 && i.rm == RSP && i.reg == RCX) {
 			d->exit_start = c->address + start;
 			d->exit_end = c->address + at + i.bytes;
@@ -144,7 +148,7 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 	return -ENOEXEC;
 }
 
-/* mov traces(%r14),%rcx stands before the bytes that are looked for. */
+/* mov traces(%r14),%rcx comes right before the bytes of BC_JLOOP. */
 static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 {
 	const uint8_t *p = memmem(c->bytes, c->n, jloop_bytes, sizeof(jloop_bytes));
@@ -158,7 +162,7 @@ static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 	return 0;
 }
 
-/* ---- where C frames are made, and what calls leave behind ---- */
+/* ---- where C frames are made, and which registers calls have saved ---- */
 
 static bool is_call(const struct insn *i)
 {
@@ -172,14 +176,14 @@ static bool is_jump(const struct insn *i)
 	       (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80);
 }
 
-/* Nothing comes here from the instruction before. */
+/* Control does not go on at the next instruction. */
 static bool is_over(const struct insn *i)
 {
 	return insn_is(i, 0xe9) || insn_is(i, 0xeb) || insn_is(i, 0xc3) ||
 	       (insn_is(i, 0xff) && (i->reg & 7) == 4);
 }
 
-/* Bytes from `at` to behind the jump that ends it. */
+/* Bytes from `at` to the end of the next jump. */
 static uint16_t straight_bytes(const struct luajit_code *c, size_t at)
 {
 	size_t from = at;
@@ -205,7 +209,7 @@ static void read_entries(const struct luajit_code *c, struct pf_luajit *d)
 		if (!p)
 			break;
 		from = (size_t)(p - c->bytes) + sizeof(save_bytes);
-		/* push %rbx. lj_vm_ffi_callback: rbp was pushed by who jumps there. */
+		/* push %rbx. The code that jumps to lj_vm_ffi_callback has pushed rbp. */
 		if (p[-1] != 0x53)
 			continue;
 		d->entries[n].start = (uint16_t)(p - c->bytes - 2);
@@ -232,8 +236,8 @@ static void add_quiet(struct pf_luajit *d, size_t start, size_t end)
 }
 
 /*
- * add $CFRAME_SPACE,%rsp ends the return to C, which begins where vmstate becomes ~LJ_VMST_C; the end
- * of a callback of FFI jumps there (cont_ffi_callback), right after it has called C.
+ * The return to C begins where vmstate becomes ~LJ_VMST_C, and ends with add $CFRAME_SPACE,%rsp.
+ * The end of an FFI callback (cont_ffi_callback) jumps there right after it has called C.
  */
 static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
 {
@@ -262,7 +266,7 @@ static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
 	}
 }
 
-/* One bit a byte: whether a jump goes there. */
+/* Sets a bit for each byte that is the target of a jump. */
 static void find_targets(const struct luajit_code *c, uint8_t *targets)
 {
 	struct insn i;
@@ -280,7 +284,7 @@ static void find_targets(const struct luajit_code *c, uint8_t *targets)
 	}
 }
 
-/* What holds behind an instruction of what held before. */
+/* The flags after an instruction, from those before it. */
 static unsigned flags_after(unsigned flags, const struct insn *i)
 {
 	bool to_rbp = (insn_is(i, 0x89) && i->mod == 3 && i->reg == RDX && i->rm == RBP) ||
@@ -299,7 +303,7 @@ static unsigned flags_after(unsigned flags, const struct insn *i)
 	return flags;
 }
 
-/* A call that is not known would be taken for one that leaves L->base as it is. */
+/* All calls must be known: an unknown one would count as a call that leaves L->base as it is. */
 static int read_calls(const struct luajit_code *c, struct pf_luajit *d)
 {
 	_cleanup_free_ uint8_t *targets = xcalloc(1, c->n / 8 + 1);
