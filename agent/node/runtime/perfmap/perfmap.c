@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated code by perf maps: what no other runtime walks, of whatever process writes such a file.
- * docs/perf-maps.md.
+ * Generated code that no other runtime walks: its names come from perf maps, files that the process
+ * itself writes. docs/perf-maps.md. Reader's thread.
  */
 #include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"
@@ -9,13 +9,13 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define REFRESH_NS    NSEC_PER_SEC	    /* what is known may have been replaced */
-#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large file: many names are asked for at once */
+#define REFRESH_NS    NSEC_PER_SEC	    /* a function may have been replaced since */
+#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large file; one slice for many names */
 
 struct state {
 	struct perf_file file;
 	enum perf_map_writer writer;
-	bool given;	    /* the JVM was asked for it */
+	bool given;	    /* the agent has asked the JVM for it */
 	uint64_t looked_ns; /* CLOCK_MONOTONIC */
 	int error;	    /* of that look */
 };
@@ -30,7 +30,7 @@ static bool is_taken(const struct runtime_look *look, const struct mapping *m)
 	return false;
 }
 
-/* False: there are more than are told. */
+/* false: there are more ranges than the limit. */
 static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
 {
 	struct runtime_range *ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ranges));
@@ -54,7 +54,7 @@ static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *
 	return all;
 }
 
-/* ---- who writes it ---- */
+/* ---- the program that writes the map ---- */
 
 static bool has_mark(const struct runtime_look *look, const char *mark, uint64_t *ret_address)
 {
@@ -68,7 +68,7 @@ static bool has_mark(const struct runtime_look *look, const char *mark, uint64_t
 	return true;
 }
 
-#define NODE_TEXT "node.js/v" /* its release's name and version, of src/node_metadata.cc */
+#define NODE_TEXT "node.js/v" /* name and version of its release, in src/node_metadata.cc */
 
 static bool node_version(const struct runtime_look *look, char ret[16])
 {
@@ -89,7 +89,7 @@ static bool node_version(const struct runtime_look *look, char ret[16])
 	return true;
 }
 
-/* What the process is, and what its user could do to see names; recognised.c tells of others. */
+/* Notes Node.js's version, and how a user gets names; recognised.c has the other runtimes. */
 static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
 {
 	char version[16];
@@ -105,7 +105,10 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 
 /* ---- learn ---- */
 
-/* HotSpot writes it at once: an empty one is what asking it has left. Others' is empty until their buffer is full. */
+/*
+ * HotSpot writes its map at once, so an empty one is a file that an attempt to ask it has left.
+ * Other programs' maps are empty until their buffer is full.
+ */
 static bool has_map(const struct state *s)
 {
 	return s->file.map && !runtime_perf_file_problem(s->error) &&
@@ -113,7 +116,7 @@ static bool has_map(const struct state *s)
 		runtime_perf_map_n(s->file.map));
 }
 
-/* As if there were none: what its user can do is the same. */
+/* A map from before the process's start counts as none: a user can do the same about it. */
 static bool is_older(const struct state *s)
 {
 	return s->error == -ETIME;
@@ -218,14 +221,14 @@ static uint64_t look_again_ns(const struct state *s)
 
 static const char *find(const struct state *s, uint64_t address)
 {
-	/* A file that is gone has said what it had to say. */
+	/* If the file is gone, what was read of it still holds. */
 	return s->error < 0 && s->error != -ENOENT ? NULL
 						   : runtime_perf_map_find(s->file.map, address);
 }
 
 /*
- * Code has its line before it runs: what is missing though the file was read after it ran has none. Looking
- * once for all that is asked for at once is enough.
+ * A program writes the line before the code runs. So if the file was read after the code ran and
+ * has no line, there is none. One read of the file serves all names that are asked for together.
  */
 static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
 		   const struct runtime_words *caller, struct runtime_names *ret)
@@ -259,7 +262,7 @@ const struct runtime_ops runtime_perfmap_runtime = {
 	.name = "perfmap",
 	.title = "perf map",
 	.frame_kind = FRAME_APP,
-	.names_last_ns = 5 * NSEC_PER_SEC, /* code is replaced, its address says nothing of it */
+	.names_last_ns = 5 * NSEC_PER_SEC, /* code is replaced, and its address stays the same */
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /tmp/perf-PID.map of a process, in its own root and with the number that it has in its own PID
- * namespace. Whoever may write in that /tmp made the file, so only a regular file of the process's own
- * user or root is read, never through a link, and never more than its size said.
+ * Reads /tmp/perf-PID.map of a process, in its own root, with its PID in its own PID namespace. Any
+ * program that can write into that /tmp may have made the file. So the agent reads only a regular
+ * file of the process's user or of root, follows no link, and reads no more than the size that the
+ * file had.
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -15,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OPEN_ATTEMPTS 8 /* the kernel gives up where names change meanwhile */
+#define OPEN_ATTEMPTS 8 /* the kernel gives up when names change meanwhile */
 #define STEP_BYTES    65536
 #define OLDER_NS      NSEC_PER_SEC	  /* file systems' clocks are coarse, and clocks are set */
-#define RESTART_NS    (60 * NSEC_PER_SEC) /* a file that is always another one is not read all day */
+#define RESTART_NS    (60 * NSEC_PER_SEC) /* at most so often a new file is read from its start */
 
 void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
 {
@@ -169,7 +170,9 @@ static bool is_trusted(const struct perf_file *f, uid_t owner)
 		runtime_perf_status_number(status, "\nUid:", 1, &uid) && owner == uid);
 }
 
-/* Nothing is opened for reading before it is known what it is: a FIFO would wait, a device act. */
+/*
+ * Checks the type of a file before it opens it for reading: a FIFO would block, a device might act.
+ */
 static int open_map(const struct perf_file *f, struct stat *ret_st, int *ret_fd)
 {
 	_cleanup_close_ int root_fd = -1, path_fd = -1;
@@ -208,7 +211,7 @@ static size_t tail_n(const struct perf_file *f)
 	return MIN(f->offset, sizeof(f->tail));
 }
 
-/* It was only written on since: HotSpot makes the same file anew. */
+/* Whether the file has only grown since the last read. HotSpot rewrites the same file. */
 static bool continues(const struct perf_file *f, int fd, const struct stat *st)
 {
 	char now[sizeof(f->tail)];
@@ -220,8 +223,8 @@ static bool continues(const struct perf_file *f, int fd, const struct stat *st)
 }
 
 /*
- * A /tmp outlives containers, whose first process is always number 1. Contents count, so not ctime: images' start
- * scripts chown what they find.
+ * A /tmp may outlive a container, whose first process always has PID 1. The time of the contents
+ * counts, not ctime, since start scripts of images chown the files that they find.
  */
 bool runtime_perf_file_is_older(const struct perf_file *f, const struct stat *st)
 {
@@ -265,7 +268,7 @@ static void keep_tail(struct perf_file *f, const char *bytes, size_t n)
 	memcpy(f->tail + old, bytes + n - new, new);
 }
 
-/* Up to end, which what is written meanwhile does not move. */
+/* Reads up to end, the size at the start: later lines are left for the next time. */
 static int read_slice(struct perf_file *f, int fd, uint64_t end)
 {
 	uint64_t stop = MIN(end, f->offset + PERF_MAP_SLICE_BYTES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of a perf map. Code is replaced by other code at the same place without a word in the file
- * but the new line, so each line ends what lay in its range: what is known never overlaps, and a tree
- * that compares ranges has it.
+ * The lines of a perf map. When code is replaced by other code at the same place, the file only
+ * gets a new line. So each line replaces all functions in its range: functions never overlap, and
+ * are kept in a tree that compares ranges.
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -11,9 +11,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define NODE_BYTES   40 /* of the tree, a function */
+#define NODE_BYTES   40 /* of the tree, for each function */
 #define ADDRESS_MAX  (1ull << 56)
-#define FUNCTION_MAX (1ull << 30) /* bytes; what is larger is no function */
+#define FUNCTION_MAX (1ull << 30) /* bytes; a larger range is no function */
 
 struct function {
 	uint64_t start, end;
@@ -23,7 +23,7 @@ struct perf_map {
 	void *tree; /* tsearch(3); disjoint */
 	size_t n, bytes;
 	uint64_t replaced;
-	char line[PERF_MAP_LINE_MAX + 1]; /* its begin came, its end did not yet */
+	char line[PERF_MAP_LINE_MAX + 1]; /* the beginning of a line whose end has not come yet */
 	size_t line_n;
 };
 
@@ -79,7 +79,7 @@ static void forget_range(struct perf_map *m, const struct function *range)
 	}
 }
 
-/* Others' large maps leave each map its share of half of it all. */
+/* However large the other maps are, each map has its share of half of the limit. */
 static bool has_room(const struct perf_map *m, size_t bytes)
 {
 	size_t share = PERF_MAP_ALL_BYTES / 2 / atomic_load(&n_maps);
@@ -109,7 +109,7 @@ static void remember(struct perf_map *m, uint64_t start, uint64_t end, const cha
 	atomic_fetch_add(&all_bytes, cost(f));
 }
 
-/* Hexadecimal, with and without 0x (HotSpot, V8), and a space. */
+/* Takes a hexadecimal number, with or without 0x (HotSpot, V8), and a space. */
 static bool take_number(const char **p, uint64_t *ret)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names in perf maps, as their writers make them:
- * - HotSpot (CodeCache::write_perf_map, codeCache.cpp): Method::external_name(), "long Spin.f(int)", or a stub's name;
- * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3", the kind of code before the colon, then the compiler;
- * - .NET (PerfMap::LogJITCompiledMethod, perfmap.cpp): "int32 [app] Program::Main(string[])[Tier0]".
- * What has none of these forms is shown as it is.
+ * Names in perf maps, in the forms of the programs that write them. A name of another form is shown
+ * as it is.
+ * - HotSpot (CodeCache::write_perf_map, codeCache.cpp): Method::external_name(), "long
+ *   Spin.f(int)", or a stub's name.
+ * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3", the kind of code before the
+ *   colon, then the compiler.
+ * - .NET (PerfMap::LogJITCompiledMethod, perfmap.cpp): "int32 [app]
+ *   Program::Main(string[])[Tier0]".
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -21,7 +24,10 @@ static void add(struct runtime_names *ret, enum frame_kind kind, const char *nam
 
 /* ---- HotSpot ---- */
 
-/* "a.b.C$$Lambda/0x0123.run": the class's dots are slashes in its own form, what is behind a slash stays. */
+/*
+ * "a.b.C$$Lambda/0x0123.run": dots of the class become slashes, as in its own form; after a slash
+ * they stay.
+ */
 static char *java_name(const char *class, size_t class_n, const char *method, size_t method_n)
 {
 	char *name = xasprintf("%.*s::%.*s", (int)class_n, class, (int)method_n, method);
@@ -57,7 +63,9 @@ static void hotspot(const char *s, struct runtime_names *ret)
 
 /* ---- V8 ---- */
 
-/* What is behind "KIND:", NULL: it has none of these kinds. "Script::run" is a name of another language. */
+/*
+ * The text after "KIND:"; NULL: none of these kinds. "Script::run" is a name of another language.
+ */
 static const char *behind_kind(const char *s, const char *const *kinds, size_t n)
 {
 	size_t len = strcspn(s, ":");
@@ -69,8 +77,9 @@ static const char *behind_kind(const char *s, const char *const *kinds, size_t n
 }
 
 /*
- * The compiler: ~ interpreter, ^ baseline, + Maglev, * Turbofan. From Node 24 on ' follows where the code is for
- * one context only, from 26 on o precedes where it was entered in a loop. Only one such: functions are called + and *, too.
+ * The text after the mark of the compiler: ~ interpreter, ^ baseline, + Maglev, * Turbofan. Since
+ * Node 24 a ' follows it if the code is for one context only; since 26 an o precedes it if the code
+ * was entered in a loop. Only one mark is taken, since functions may be called + and *, too.
  */
 static const char *behind_marker(const char *s)
 {
@@ -104,7 +113,7 @@ static bool begins_with_any(const char *s, const char *const *begins, size_t n)
 	return false;
 }
 
-/* The last space in s[0, n), or n, which a slash follows; slash 0: anything. */
+/* The last space in s[0, n) before the character `slash`, or, if that is 0, before any; n: none. */
 static size_t last_space(const char *s, size_t n, char slash)
 {
 	for (size_t i = n; i > 0; i--)
@@ -121,9 +130,11 @@ static size_t find_word(const char *s, size_t n, const char *word)
 }
 
 /*
- * Where " FILE" begins in "NAME FILE", n: nowhere. Both may have spaces ("get size", "GET /users", "/srv/my app/a.js"). A URL has
- * none, so it is the last word; data: alone may have some. An absolute path begins at the last word that begins
- * with a slash. Any other file is told from the name where one space is all there is; else it is left in the name.
+ * The place where " FILE" begins in "NAME FILE"; n: there is no file. Both may have spaces ("get
+ * size", "GET /users", "/srv/my app/a.js").
+ * - A URL has no space, so it is the last word; only data: may have some.
+ * - An absolute path begins at the last word that begins with a slash.
+ * - Any other file is found if there is only one space; else it stays in the name.
  */
 static size_t file_begin(const char *s, size_t n)
 {
@@ -134,7 +145,7 @@ static size_t file_begin(const char *s, size_t n)
 
 	if (n == 0 || *s == ' ' || last == n) /* no name; no file */
 		return n && *s == ' ' ? 0 : n;
-	if (last == n - 1) /* where eval made it, the file is "" */
+	if (last == n - 1) /* eval made it: the file is "" */
 		return last;
 	if (begins_with_any(s + last + 1, words, ARRAY_SIZE(words)) ||
 	    memmem(s + last, n - last, "://", 3))
@@ -150,7 +161,7 @@ static size_t file_begin(const char *s, size_t n)
 	return at < last && memchr(s + at, ' ', last - at) ? n : last;
 }
 
-/* "NAME FILE:LINE:COLUMN"; Node 18 has no column. The file is "" where eval made the function. */
+/* "NAME FILE:LINE:COLUMN"; Node 18 has no column. The file is "" if eval made the function. */
 static void v8_function(const char *s, struct runtime_names *ret)
 {
 	size_t n, name_n, file_n;
@@ -168,7 +179,7 @@ static void v8_function(const char *s, struct runtime_names *ret)
 		add(ret, FRAME_APP, s, name_n, s + name_n + 1, file_n, line);
 }
 
-/* "NAME-INDEX-COMPILER" of WebAssembly: the same function has several. */
+/* "NAME-INDEX-COMPILER" of WebAssembly; a function may have several such names. */
 static bool v8_wasm(const char *s, struct runtime_names *ret)
 {
 	static const char *const compilers[] = {"-liftoff", "-turbofan"};
@@ -188,7 +199,9 @@ static bool v8_wasm(const char *s, struct runtime_names *ret)
 	return false;
 }
 
-/* "RegExp:SOURCE"; from Node 24 on "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Shown as the first one is. */
+/*
+ * "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'", shown in the first form.
+ */
 static bool v8_regexp(const char *s, struct runtime_names *ret)
 {
 	static const char head[] = "RegExp", source[] = " src: '", flags[] = "' flags: '";

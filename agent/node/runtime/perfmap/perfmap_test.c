@@ -174,8 +174,8 @@ static void test_large_maps_leave_a_share(void **state)
 }
 
 /*
- * Lines of Node 18.18, 20.18, 22.20, 24.19, 25.9 and 26.10, with --perf-basic-prof and --interpreted-frames-native-stack: of one
- * program, names of each kind in files of each kind.
+ * Lines of Node 18.18, 20.18, 22.20, 24.19, 25.9 and 26.10, with --perf-basic-prof and
+ * --interpreted-frames-native-stack: from one program, names of each kind in files of each kind.
  */
 #define MAIN  "file:///tmp/nodes/app/main.mjs"
 #define OTHER "file:///tmp/nodes/app/mod%20space.mjs"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk through generated code of a perf map: frame pointers, and CPython's trampolines, which keep none. */
+/*
+ * The walk through generated code with a perf map: frame pointers, and CPython's trampolines, which
+ * have none.
+ */
 #include "node/runtime/walk_host.h"
 
 #include <setjmp.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPython: see runtime.h; python.h has what is where. docs/python.md. */
+/*
+ * CPython: finds the interpreter of a process, its version and its evaluation loop. python.h says
+ * what the other files do. docs/python.md. Reader's thread.
+ */
 #include "node/runtime/python/python.h"
 
 #include <stdlib.h>
@@ -7,10 +10,10 @@
 #include "node/parse/format.h"
 
 #define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
-#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* a file has no more: marks, a cold part */
+#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* the most of a file: its marks, and a cold part */
 
 struct file {
-	const struct mapping *mapping; /* its first */
+	const struct mapping *mapping; /* the file's first */
 	const struct elf_index *index;
 	uint64_t bias;
 };
@@ -42,8 +45,9 @@ static int find_file(const struct runtime_look *look, const char *mark, struct f
 }
 
 /*
- * Where a type object is, 0: not known. A program that has Python in a library and uses the type has a copy of it
- * (R_X86_64_COPY), which is the library's, too: that program's file has the mark, and no interpreter.
+ * The address of a type object; 0: not known. If Python is in a library and the program uses the
+ * type, the program has a copy (R_X86_64_COPY), which the library uses, too. Then the program's
+ * file has the mark, but no interpreter.
  */
 static uint64_t find_type(const struct runtime_look *look, const struct file *f, const char *name)
 {
@@ -78,7 +82,10 @@ static uint32_t version_number(const char *text)
 	return major << 24 | minor << 16;
 }
 
-/* Py_Version is there since 3.11; before, the function that tells it knows. 0: not found out. */
+/*
+ * Since 3.11 there is Py_Version; before, the version is in the code of Py_GetVersion. 0: not
+ * found.
+ */
 static uint32_t find_version(const struct file *f, struct memory *m, char ret[static 48])
 {
 	uint64_t address, size;
@@ -108,14 +115,14 @@ static int not_known(struct runtime_learnt *ret)
 
 static void add_range(struct runtime_learnt *ret, uint64_t start, uint64_t end)
 {
-	for (size_t i = 0; i < ret->n_ranges; i++) /* a symbol of another name */
+	for (size_t i = 0; i < ret->n_ranges; i++) /* another symbol has it already */
 		if (start < ret->ranges[i].end && ret->ranges[i].start < end)
 			return;
 	if (ret->n_ranges < RANGES_MAX)
 		ret->ranges[ret->n_ranges++] = (struct runtime_range){start, end, false};
 }
 
-/* All symbols of that name; the loop itself is the first. -ENOENT: there is none. */
+/* Adds all symbols of the loop's name; the first is the loop itself. -ENOENT: there is none. */
 static int add_symbols(const struct file *f, struct runtime_learnt *ret, bool *ret_cold)
 {
 	uint64_t address, size;
@@ -154,7 +161,7 @@ static int find_loop(const struct file *f, const struct python_layout *l, struct
 	r = runtime_memory_read(m, start, code, n);
 	if (r < 0)
 		return r;
-	/* Without names of local symbols it is where the loop jumps to. */
+	/* Without local symbols, the cold part is where the loop jumps to. */
 	if (!has_cold && runtime_python_code_cold(m, code, n, start, f->mapping->end, &cold, &end))
 		add_range(ret, cold, end);
 	if (k->pieces == PF_PYTHON_OBJECT)
@@ -162,9 +169,9 @@ static int find_loop(const struct file *f, const struct python_layout *l, struct
 	return 0;
 }
 
-/* ---- what the process runs ---- */
+/* ---- learn ---- */
 
-/* A problem is told when it is not 0; other errors are the caller's. */
+/* May set ret's problem and return an error; the caller handles other errors. */
 static int find_layout(const struct python_places *at, struct memory *m, uint32_t version,
 		       struct python_layout *l, struct runtime_learnt *ret)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What CPython's machine code tells that its symbols don't: its version, and parts of the evaluation loop. */
+/*
+ * Facts that CPython's machine code shows and its symbols do not: its version, and parts of the
+ * evaluation loop. Reader's thread.
+ */
 #include "node/runtime/python/python.h"
 
 #include <ctype.h>
@@ -11,7 +14,7 @@
 
 #define VERSION_FUNCTION_BYTES 256u
 
-/* The address that an instruction makes: lea n(%rip), mov $n (code at fixed addresses). */
+/* The address that an instruction loads: lea n(%rip), or mov $n in code at fixed addresses. */
 static uint64_t address_of(const struct insn *i, uint64_t next)
 {
 	if (insn_is(i, 0x8d) && i->has_modrm && i->mod == 0 && (i->rm & 7) == 5)
@@ -21,7 +24,7 @@ static uint64_t address_of(const struct insn *i, uint64_t next)
 	return 0;
 }
 
-/* "3.8.18", of "3.8.18 (default, ...)" too. */
+/* "3.8.18", and also "3.8.18 (default, ...)". */
 static bool is_version(const char *s)
 {
 	return isdigit((unsigned char)s[0]) && s[1] == '.' && isdigit((unsigned char)s[2]);
@@ -51,7 +54,7 @@ int runtime_python_code_version(struct memory *m, uint64_t function, size_t n, c
 	return -ENOENT;
 }
 
-/* ---- where the loop's frame is not the thread's ---- */
+/* ---- code in which the loop's frame is not tstate->frame ---- */
 
 #define RSP 4
 
@@ -72,7 +75,7 @@ static bool is_return(const struct insn *i)
 	return insn_is(i, 0xc3) || insn_is(i, 0xc2);
 }
 
-/* From where tstate->frame = f->f_back was done, up to the return; jumps inside are followed once. */
+/* Adds the code from tstate->frame = f->f_back to the return. It follows jumps inside once. */
 static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_python *ret)
 {
 	size_t pieces = 1;
@@ -93,12 +96,15 @@ static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_pyth
 		pieces++;
 		ret->outside[pieces].start = (uint32_t)at;
 	}
-	/* This is no way out. */
+	/* This is not the exit. */
 	for (size_t k = 1; k < PF_PYTHON_OUTSIDE_MAX; k++)
 		ret->outside[k].start = ret->outside[k].end = 0;
 }
 
-/* The first store is the way in; one right before a call or jump (_Py_CheckFunctionResult) the way out. */
+/*
+ * The first store is the function's entry. A store right before a call or jump
+ * (_Py_CheckFunctionResult) is its exit.
+ */
 void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
 				 struct pf_python *ret)
 {
@@ -122,14 +128,14 @@ void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_
 	}
 }
 
-/* ---- the cold part, where no symbol says it ---- */
+/* ---- the cold part, if it has no symbol ---- */
 
-#define COLD_GAP   1024 /* a stretch of it without a jump of its own */
+#define COLD_GAP   1024 /* bytes of it without a jump of its own */
 #define TABLES_MAX 4
 
 struct cold {
 	uint64_t hot_start, hot_end;
-	uint64_t start, end;	    /* as far as it is known */
+	uint64_t start, end;	    /* as far as known */
 	int32_t tables[TABLES_MAX]; /* through which the hot part jumps */
 	size_t n_tables;
 };
@@ -140,7 +146,7 @@ static bool is_condition(const struct insn *i)
 	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70);
 }
 
-/* jmp *table(,%reg,8): where code has fixed addresses the table's is there. */
+/* jmp *table(,%reg,8): in code at fixed addresses it has the table's address. */
 static bool is_table_jump(const struct insn *i)
 {
 	return insn_is(i, 0xff) && i->has_modrm && (i->reg & 7) == 4 && i->mod == 0 &&
@@ -155,7 +161,10 @@ static bool is_of_table(const struct cold *c, const struct insn *i)
 	return false;
 }
 
-/* Only jumps of the function itself go to it with a condition: compilers make calls of others so. */
+/*
+ * Compilers use conditional jumps only within a function, so their targets outside are its cold
+ * part.
+ */
 static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
 {
 	struct insn i;
@@ -175,7 +184,7 @@ static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
 	return c->end;
 }
 
-/* Goes on while jumps lead back into the function. */
+/* The cold part goes on while jumps lead back into the function. */
 static void scan_cold(struct cold *c, const uint8_t *code, size_t n)
 {
 	struct insn i;
@@ -205,7 +214,7 @@ bool runtime_python_code_cold(struct memory *m, const uint8_t *code, size_t n, u
 
 	if (!scan_hot(&c, code, n) || c.end > limit || c.end - c.start > PYTHON_CODE_BYTES)
 		return false;
-	/* It ends where the hot part begins, at the latest. */
+	/* It ends at the beginning of the hot part at the latest. */
 	most = MIN((c.start < address ? address : limit) - c.start, (uint64_t)PYTHON_CODE_BYTES);
 	cold = xmalloc(most);
 	if (runtime_memory_read(m, c.start, cold, most) < 0)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The walk over Python's frames, and their names, over a made-up process in which any words are any
- * values; and its machine code and _Py_DebugOffsets as any bytes. It must stay inside of all of them, and end.
- * Fuzzes: bpf/python.h, node/runtime/python/python_names.c, node/runtime/python/python_lines.c, node/runtime/python/python_code.c,
- * node/runtime/python/python_objects.c
+ * values; with any bytes as machine code and _Py_DebugOffsets. It must stay inside of all of them,
+ * and end.
+ * Fuzzes: bpf/python.h, node/runtime/python/python_names.c, node/runtime/python/python_lines.c,
+ * node/runtime/python/python_code.c, node/runtime/python/python_objects.c
  */
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpf/python.h over walk_host.h, for tests and the fuzzer. */
+/* For tests and the fuzzer: bpf/python.h over walk_host.h. */
 #pragma once
 
 #include "node/runtime/walk_host.h"
 
 static unsigned host_turns;
 
-/* A walk begins, of the thread with this thread pointer. */
+/* Begins a walk of the thread with this thread pointer. */
 static inline void host_begin(uint64_t thread_pointer)
 {
 	memset(&host.walk, 0, sizeof(host.walk));
@@ -16,7 +16,7 @@ static inline void host_begin(uint64_t thread_pointer)
 	host_reads = host_turns = 0;
 }
 
-/* It meets an activation of the evaluation loop, as pf_step does. Returns how many frames came of it. */
+/* The walk meets an activation of the loop, as in pf_step(). Returns how many frames it added. */
 static inline uint32_t host_activation(const struct pf_python *d, uint64_t address,
 				       uint64_t frame_sp, uint64_t sp)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A made-up Python process as each version lays it out, in two pieces of memory: for tests and the
- * fuzzer. Include python_host.h first.
+ * For tests and the fuzzer: a made-up Python process in the layout of each version, in two pieces
+ * of memory. Include python_host.h first.
  *
- * One thread: main calls f in the same activation of the loop (up to 3.10: in another), f calls g
- * through C, in an activation of its own.
+ * It has one thread. main calls f in the same activation of the loop (up to 3.10: in another). f
+ * calls g through C, in an activation of its own.
  */
 #pragma once
 
@@ -34,7 +34,7 @@
 struct image {
 	struct python_layout layout;
 	struct python_places at;
-	struct pf_python kernel; /* as user space would tell it */
+	struct pf_python kernel; /* as the agent gives it to the kernel's part */
 	struct memory memory;
 	uint64_t next; /* free from here on */
 	uint64_t thread, globals, main, f, g, code_g;
@@ -147,7 +147,7 @@ static inline uint64_t put_dict(uint64_t value)
 	return dict;
 }
 
-/* A function whose units 0 and 1 are of line, and 2 and 3 of the line after the next. */
+/* A function: its units 0 and 1 are on its line, 2 and 3 two lines later. */
 static inline uint64_t put_lines(void)
 {
 	unsigned minor = image.layout.minor;
@@ -175,7 +175,7 @@ static inline uint64_t put_code(const char *name, uint32_t line)
 	return at;
 }
 
-/* A frame's word of a code object, as the walk makes it. */
+/* The word for a code object that the walk puts into a frame. */
 static inline uint64_t image_word(uint64_t code)
 {
 	const struct pf_python *k = &image.layout.kernel;
@@ -188,7 +188,7 @@ static inline uint64_t image_word(uint64_t code)
 	return code | pf_python_cookie(counts, hash) << 48;
 }
 
-/* A frame at an address, that stands at a unit. last: is_entry or owner. */
+/* A frame at an address, which is at a unit. last: is_entry or owner. */
 static inline void put_frame_at(uint64_t at, uint64_t code, int unit, uint8_t last, uint64_t back)
 {
 	const struct pf_python *k = &image.layout.kernel;
@@ -238,7 +238,7 @@ static inline uint64_t put_thread(uint64_t interpreter, uint64_t id, uint64_t ne
 	return at;
 }
 
-/* ---- _Py_DebugOffsets, as 3.13, 3.14 and the branch of 3.15 have it ---- */
+/* ---- _Py_DebugOffsets of 3.13, 3.14 and the branch of 3.15 ---- */
 
 #define OFFSETS_WORDS (PYTHON_OFFSETS_BYTES / 8)
 
@@ -347,7 +347,7 @@ static inline void image_make(unsigned minor)
 	image_frames();
 }
 
-/* As the files worker does it. */
+/* Checks the layout as the files worker does. */
 static inline int image_check(void)
 {
 	image.memory.budget_bytes = MEMORY_BUDGET;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where things are in CPython's structures. Up to 3.12 by a table, measured with offsetof over the
+ * Offsets in CPython's structures. Up to 3.12 they are in a table, measured with offsetof in the
  * headers of each version (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h,
- * cpython/pystate.h, cpython/code.h; debug builds have the same). From 3.13 on the process says so
- * itself: _PyRuntime begins with _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h). All is
- * checked on the live process before it is used.
+ * cpython/pystate.h, cpython/code.h; debug builds have the same). Since 3.13 the process has them:
+ * _PyRuntime begins with _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h). All are
+ * checked on the live process before they are used. Reader's thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -114,8 +114,9 @@ int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret)
 
 /* ---- _Py_DebugOffsets ---- */
 /*
- * Sections of 64-bit words, each begins with the size of its structure. They have grown with every
- * version, so each is found by what must be true of it; what was not found is refused.
+ * Sections of 64-bit words; each begins with the size of its structure. They have grown with every
+ * version, so each section is found by conditions that it must meet. If one is not found, the
+ * layout is refused.
  */
 struct words {
 	const uint64_t *items;
@@ -124,9 +125,12 @@ struct words {
 enum { COOKIE, VERSION, FREE_THREADED, RUNTIME, INTERPRETER = 6 };
 
 #define SIZE_LIMIT   (1u << 20) /* of a structure; interpreters have 400 kB */
-#define PIECE_OFFSET 0xfff8u	/* that fits struct pf_python */
+#define PIECE_OFFSET 0xfff8u	/* the largest that fits struct pf_python */
 
-/* The word from `from` on where all that follows is so; 0: none. */
+/*
+ * Whether the words from w on are the section; find_section() returns the first such place, 0:
+ * none.
+ */
 typedef bool section_fn(const uint64_t *w);
 
 static size_t find_section(const struct words *w, size_t from, size_t n, section_fn *is)
@@ -164,8 +168,9 @@ static bool is_string(const uint64_t *w)
 }
 
 /*
- * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: these two follow each
- * other, in the structure, too. Others may do so (3.15: base_frame, last_profiled_frame).
+ * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: the two ids
+ * follow each other here and in the structure. Other pairs may do so, too (3.15: base_frame,
+ * last_profiled_frame).
  */
 static int read_thread(const struct words *w, size_t at, size_t end, struct python_layout *l)
 {
@@ -196,7 +201,7 @@ static int read_interpreter(const struct words *w, size_t end, struct python_lay
 		return -EBADMSG;
 	l->kernel.interpreter_next = (uint16_t)i[2];
 	l->kernel.interpreter_threads = (uint16_t)i[3];
-	/* Who holds the GIL saves a search; it is not needed. */
+	/* The GIL's holder is not needed; it only saves a search. */
 	for (size_t k = INTERPRETER + 5; k + 3 < end; k++) {
 		uint64_t gil = w->items[k];
 
@@ -235,7 +240,9 @@ static int read_frame(const struct words *w, size_t at, struct python_layout *l)
 	l->kernel.frame_instruction = (uint16_t)f[3];
 	l->kernel.frame_bytes = (uint16_t)f[4];
 	l->kernel.frame_last = (uint16_t)f[5];
-	/* Not told: behind f_executable, previous and f_funcobj in all versions so far. */
+	/*
+	 * The offsets lack it: it comes after f_executable, previous and f_funcobj in all versions.
+	 */
 	l->kernel.frame_globals = 24;
 	return 0;
 }
@@ -270,7 +277,7 @@ int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_l
 
 /* ---- the live process ---- */
 
-#define INTERPRETERS_MAX 64 /* that are looked at: the newest, and the main one */
+#define INTERPRETERS_MAX 64 /* that are checked: the newest ones and the main one */
 #define THREADS_MAX	 64
 
 struct check {
@@ -325,7 +332,7 @@ static int check_frame(struct check *c, uint64_t thread)
 	     runtime_memory_u8(c->m, at + k->frame_last, &last) < 0) ||
 	    last > PF_PYTHON_OWNER_SHIM + 1)
 		return -EBADMSG;
-	if (last >= PF_PYTHON_OWNER_SHIM) /* no code of the program */
+	if (last >= PF_PYTHON_OWNER_SHIM) /* not code of the program */
 		return 0;
 	if (runtime_memory_u64(c->m, at + k->frame_code, &code) < 0 ||
 	    runtime_memory_u64(c->m, (code & ~tags) + OBJECT_TYPE, &type) < 0 ||
@@ -390,7 +397,10 @@ static int check_once(struct check *c, uint64_t head)
 	return r;
 }
 
-/* A thread's control block begins with its own address, in glibc and musl: pthread_self() is known by that. */
+/*
+ * In glibc and musl, a thread's control block begins with its own address: that shows which is
+ * pthread_self().
+ */
 static int find_thread_id(const struct check *c, uint16_t *ret)
 {
 	uint64_t thread, id, self;
@@ -408,7 +418,7 @@ static int find_thread_id(const struct check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 20 /* it runs on meanwhile: one look in some meets a frame that is just going */
+#define CHECKS_MAX 20 /* the process runs on: sometimes a check meets a frame that is just ending */
 
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)

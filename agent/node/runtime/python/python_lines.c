@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a code unit to its line. Formats: Objects/lnotab_notes.txt of 3.9 (co_lnotab) and 3.10
+ * Finds the line of a code unit. Formats: Objects/lnotab_notes.txt of 3.9 (co_lnotab) and 3.10
  * (co_linetable), Objects/locations.md of 3.11 and later.
  */
 #include "node/runtime/python/python.h"
 
 #define UNIT_BYTES 2
 
-/* Pairs of bytes: addresses go on, lines go on. */
+/* Pairs of bytes: the first adds to the address, the second to the line. */
 static uint32_t line_of_lnotab(const uint8_t *table, size_t n, int64_t line, uint32_t address)
 {
 	uint32_t at = 0;
@@ -21,7 +21,7 @@ static uint32_t line_of_lnotab(const uint8_t *table, size_t n, int64_t line, uin
 	return line > 0 ? (uint32_t)line : 0;
 }
 
-/* The same, but a line is that of what the addresses pass; -128: they have none. */
+/* The same, but the line is that of the addresses that the pair passes; -128: they have no line. */
 static uint32_t line_of_ranges(const uint8_t *table, size_t n, int64_t line, uint32_t address)
 {
 	uint32_t end = 0;
@@ -64,7 +64,9 @@ static int64_t read_svarint(const uint8_t **p, const uint8_t *end)
 
 enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NO_LOCATION = 15 };
 
-/* Entries: 0x80 | kind << 3 | units - 1, then what its kind has; only those bytes have the top bit. */
+/*
+ * An entry is 0x80 | kind << 3 | units - 1, then bytes by its kind, which do not have the top bit.
+ */
 static uint32_t line_of_locations(const uint8_t *table, size_t n, int64_t line, uint32_t unit)
 {
 	const uint8_t *p = table, *end = table + n;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every CPython of this machine, live: testdata/python_calls.py goes through the kinds of calls that
- * there are and tells its own stacks, which the kernel's part of the walk (over its memory) and
- * resolve must tell as well, frame by frame: module, name, file, line. Needs no BPF.
+ * Every CPython of this machine, live: testdata/python_calls.py makes each kind of call, and prints
+ * its own stacks. The kernel's part of the walk (over its memory) and resolve must give the same
+ * frames: module, name, file, line. Needs no BPF.
  */
 #include "node/runtime/python/python_host.h"
 
@@ -332,8 +332,8 @@ static void of_pyenv(void **state)
 static char dir[] = "/tmp/podflame-python-XXXXXX";
 
 /*
- * A program of its own, with a second interpreter in the same process, as uWSGI has them. It uses types of the library,
- * of which the linker makes copies in it.
+ * A program with a second interpreter in its process, as uWSGI has them. It uses types of the
+ * library, so the linker makes copies of them in it.
  */
 static const char host_program[] =
 	"#include <Python.h>\n"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of Python's frames. What a code object says is read once and kept; each time that it is asked
- * for, its head is read again, so that another object at its address is found out.
+ * Names of Python's frames. The texts of a code object are read once and kept. Each time that it is
+ * asked for, its head is read again, so that another object at its address is noticed. Reader's
+ * thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -22,10 +23,10 @@ struct code_key {
 
 struct code {
 	struct code_key key;
-	uint64_t file_at, name_at, lines_at; /* of which its texts were made */
+	uint64_t file_at, name_at, lines_at; /* addresses from which its texts were read */
 	char *name, *file;		     /* name NULL: nothing to show */
 	uint32_t first_line;
-	bool no_lines; /* too many: frames stand at line 0 */
+	bool no_lines; /* too many: its frames have line 0 */
 	uint8_t *lines;
 	size_t n_lines, n_texts;
 	UT_hash_handle hh;
@@ -94,7 +95,7 @@ static uint64_t head_word(const struct head *h, size_t offset)
 	return v;
 }
 
-/* -ESTALE: what is at its address is not what the frame's word was made of. */
+/* -ESTALE: the address has another object than when the walk made the frame's word. */
 static int read_head(const struct python_state *s, struct memory *m, uint64_t word,
 		     struct head *ret)
 {
@@ -123,7 +124,7 @@ static int read_lines(struct memory *m, struct code *c)
 
 	if (r < 0)
 		return r;
-	c->no_lines = n > LINES_MAX; /* none of 3.8 and 3.9: all stand at the first */
+	c->no_lines = n > LINES_MAX; /* n 0 in 3.8 and 3.9: all units are on the first line */
 	if (c->no_lines)
 		runtime_lines_dropped();
 	if (n == 0 || c->no_lines)
@@ -135,7 +136,7 @@ static int read_lines(struct memory *m, struct code *c)
 	return r;
 }
 
-/* "json/decoder.py": decoder; what is no such path as it is. */
+/* "decoder" for "json/decoder.py"; any other text stays as it is. */
 static char *module_of_file(const char *file)
 {
 	const char *base = strrchr(file, '/');
@@ -170,15 +171,15 @@ static int read_code(const struct python_state *s, struct memory *m, struct code
 	if (r == 0)
 		r = read_lines(m, c);
 	/*
-	 * _Py_InitCleanup and the like (3.12, Python/specialize.c): code of the interpreter's own, without
-	 * lines; tracebacks don't show it either.
+	 * _Py_InitCleanup and similar code objects (3.12, Python/specialize.c) are the
+	 * interpreter's own and have no lines; tracebacks do not show them either.
 	 */
 	if (r == 0 && !c->n_lines && !c->first_line && s->layout.minor >= 12)
 		return 0;
 	return r < 0 ? r : read_name(s, m, c);
 }
 
-/* ---- what is kept ---- */
+/* ---- code objects that are kept ---- */
 
 static bool has_room(const struct python_state *s, const struct code *c)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects of a Python process, as its memory has them: str (Include/cpython/unicodeobject.h) and
- * dict (Objects/dict-common.h of 3.8, Include/internal/pycore_dict.h of 3.11 and later).
+ * Reads objects from a Python process's memory: str (Include/cpython/unicodeobject.h) and dict
+ * (Objects/dict-common.h of 3.8, Include/internal/pycore_dict.h of 3.11 and later). Reader's
+ * thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -82,15 +83,18 @@ int runtime_python_string(struct memory *m, const struct python_layout *l, uint6
 #define DICT_KEYS	32
 #define DICT_VALUES	40
 #define DICT_HEAD_BYTES 48
-#define ENTRIES_MAX	16 /* "__name__" is a module's first */
+#define ENTRIES_MAX	16 /* "__name__" is the first of a module */
 
-/* Where a dictionary's entries are. */
+/* The place of a dictionary's entries. */
 struct entries {
 	uint64_t at;
-	unsigned n, bytes, key; /* an entry, and where in it key and value are */
+	unsigned n, bytes, key; /* bytes of an entry; key: offset of key and value in it */
 };
 
-/* Up to 3.10: {refcnt, size, lookup, usable, nentries, indices[size]}, entries {hash, key, value}. */
+/*
+ * Up to 3.10: {refcnt, size, lookup, usable, nentries, indices[size]}, then entries {hash, key,
+ * value}.
+ */
 static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
 {
 	uint64_t head[5], width;
@@ -107,7 +111,7 @@ static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
 }
 
 /*
- * From 3.11 on: {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries, indices},
+ * Since 3.11: {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries, indices},
  * entries {hash, key, value} of kind 0, {key, value} of others.
  */
 static int entries_of(struct memory *m, uint64_t keys, struct entries *ret)

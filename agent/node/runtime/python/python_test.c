@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The walk over Python's frames, and what is checked before it: made-up processes of every version. */
+/*
+ * The walk over Python's frames, and the checks before it, in made-up processes of every version.
+ */
 #include <stdlib.h>
 
 #include "node/runtime/python/python_host.h"
@@ -37,7 +39,10 @@ static void walk(void)
 		activation(OUTER_CALLER, OUTER_CALLER + 0x100);
 }
 
-/* The frames of the walk from the leaf on: 'n': a native one; else the first letter of a function; '!': trouble. */
+/*
+ * The walk's frames from the leaf on: 'n': a native one; '!': trouble; else a function's first
+ * letter.
+ */
 static const char *letters(void)
 {
 	static char text[PF_MAX_USER_FRAMES + 1];
@@ -332,7 +337,7 @@ static void an_activation_just_entered_loses_no_others(void **state)
 	}
 }
 
-/* A frame of another interpreter's state is not in memory: those of the state that was at hand go on. */
+/* A frame of another interpreter's state is not in memory: frames of the present state go on. */
 static void what_is_not_in_memory_of_another_interpreter(void **state)
 {
 	(void)state;
@@ -454,7 +459,8 @@ static uint64_t put_stack_frame(uint64_t at, const char *name, int unit, uint64_
 }
 
 /*
- * In the outer activation: main calls f, f calls h, which has not begun. previous: what h says of its caller.
+ * In the outer activation main calls f, and f calls h, which has not begun. previous: h's pointer
+ * to its caller.
  */
 static const char *call_of_h(uint64_t previous, uint64_t f_at)
 {
@@ -478,7 +484,7 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 
 		put_stack_frame(f_at, "f", 2, image.main);
 		assert_string_equal(call_of_h(f_at, f_at), "nhfm");
-		/* What lies there is of a call before: main's frame does not end where h's begins. */
+		/* The memory has an earlier call: main's frame does not end where h's begins. */
 		assert_string_equal(call_of_h(image.main, f_at), "n!");
 		assert_trouble(1, PF_TROUBLE_DAMAGED, image.main);
 		/* h has begun: then it is linked, wherever it lies. */
