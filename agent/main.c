@@ -35,7 +35,7 @@ static const struct role roles[] = {
 	 true, true, false},
 };
 
-struct options {
+struct main_options {
 	const char *config, *data;
 };
 
@@ -48,7 +48,7 @@ static const struct argp_option option_list[] = {
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	struct options *o = state->input;
+	struct main_options *o = state->input;
 
 	switch (key) {
 	case 'c':
@@ -71,7 +71,7 @@ static void print_warnings(const struct buf *warnings)
 		log_warn("%.*s", (int)strcspn(s, "\n"), s);
 }
 
-static int load_config(const struct options *o, struct config *ret)
+static int load_config(const struct main_options *o, struct config *ret)
 {
 	static const char *const levels[] = {"error", "warn", "info", "debug"};
 	_cleanup_buf_ struct buf warnings;
@@ -256,7 +256,7 @@ static int run_role(const struct role *role, int argc, char **argv)
 {
 	const struct argp argp = {option_list, parse_option, "", role->doc, NULL, NULL, NULL};
 	_cleanup_free_ char *name = xasprintf("podflame %s", role->verb);
-	struct options o = {0};
+	struct main_options o = {0};
 	struct parts parts = {0};
 	struct field_error err = {0};
 	struct config c;

@@ -10,7 +10,7 @@
 
 enum format { FORMAT_TABLE, FORMAT_FOLDED, FORMAT_JSON };
 
-struct options {
+struct query_options {
 	struct client_options hub;
 	const char *event, *app_service, *filter, *from, *to;
 	enum format format;
@@ -30,7 +30,7 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static void parse_format(struct argp_state *state, struct options *o, const char *arg)
+static void parse_format(struct argp_state *state, struct query_options *o, const char *arg)
 {
 	static const char *const names[] = {"table", "folded", "json"};
 
@@ -44,7 +44,7 @@ static void parse_format(struct argp_state *state, struct options *o, const char
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	struct options *o = state->input;
+	struct query_options *o = state->input;
 	const struct {
 		int key;
 		const char **to;
@@ -96,7 +96,7 @@ int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 	return 0;
 }
 
-static int make_body(const struct options *o, char **ret, struct field_error *reterr)
+static int make_body(const struct query_options *o, char **ret, struct field_error *reterr)
 {
 	_cleanup_json_ json_t *body = NULL;
 	uint64_t now_ns = now_wall_ns();
@@ -126,7 +126,7 @@ static int make_body(const struct options *o, char **ret, struct field_error *re
 
 /* ---- asking ---- */
 
-static int send_question(const struct options *o, struct client **ret_client,
+static int send_question(const struct query_options *o, struct client **ret_client,
 			 struct client_answer *ret, struct field_error *reterr)
 {
 	_cleanup_free_ char *body = NULL;
@@ -154,7 +154,8 @@ static int print(const void *text, size_t n)
 	return cli_flush();
 }
 
-static int print_answer(const struct client_answer *a, const struct options *o, const json_t *reply)
+static int print_answer(const struct client_answer *a, const struct query_options *o,
+			const json_t *reply)
 {
 	_cleanup_buf_ struct buf out = {0}, notes = {0};
 	int r;
@@ -174,7 +175,8 @@ static int print_answer(const struct client_answer *a, const struct options *o, 
 	return 0;
 }
 
-static int finish(const struct client *c, const struct client_answer *a, const struct options *o)
+static int finish(const struct client *c, const struct client_answer *a,
+		  const struct query_options *o)
 {
 	_cleanup_json_ json_t *reply = NULL;
 	int r;
@@ -222,13 +224,13 @@ int cli_cmd_query(int argc, char **argv)
 		children,
 		option_help,
 		NULL};
-	struct options o = {.hub = {.url = CLIENT_DEFAULT_URL},
-			    .event = "on-cpu",
-			    .app_service = "",
-			    .filter = "",
-			    .from = "-15m",
-			    .to = "now",
-			    .limit = 50};
+	struct query_options o = {.hub = {.url = CLIENT_DEFAULT_URL},
+				  .event = "on-cpu",
+				  .app_service = "",
+				  .filter = "",
+				  .from = "-15m",
+				  .to = "now",
+				  .limit = 50};
 	static char name[] = "podflame query";
 	struct client_answer answer = {0};
 	struct client *client = NULL;

@@ -81,14 +81,14 @@ int cli_query_print_folded(const json_t *reply, struct buf *out)
 
 /* ---- table ---- */
 
-struct row {
+struct printed_row {
 	const char *name;
 	int64_t self, total;
 };
 
 static int by_self(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct printed_row *x = a, *y = b;
 
 	if (x->self != y->self)
 		return x->self < y->self ? 1 : -1;
@@ -133,15 +133,15 @@ static const char *row_title(const struct flat *f)
 	return f->n_functions && *text(f->types, 0) == 'H' ? "PROCESS, THREAD" : "FUNCTION";
 }
 
-static size_t read_rows(const struct flat *f, struct row *rows)
+static size_t read_rows(const struct flat *f, struct printed_row *rows)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n_functions; i++)
 		if (is_row(f, i))
-			rows[n++] =
-				(struct row){text(f->functions, i), cell(f->function_values, i, 0),
-					     cell(f->function_values, i, 1)};
+			rows[n++] = (struct printed_row){text(f->functions, i),
+							 cell(f->function_values, i, 0),
+							 cell(f->function_values, i, 1)};
 	return n;
 }
 
@@ -157,7 +157,7 @@ static void put_whole(const json_t *reply, const struct flat *f, struct buf *out
 
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 {
-	_cleanup_free_ struct row *rows = NULL;
+	_cleanup_free_ struct printed_row *rows = NULL;
 	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
 	int64_t whole;
 	struct flat f;

@@ -27,7 +27,7 @@ struct record_debug {
 	size_t n_waiting, cap_waiting, bytes;
 };
 
-struct reading {
+struct debug_reading {
 	struct job job;
 	struct files *files;
 	struct mappings *m;
@@ -36,7 +36,7 @@ struct reading {
 
 static void read_files(struct job *j)
 {
-	struct reading *x = (struct reading *)j;
+	struct debug_reading *x = (struct debug_reading *)j;
 	const struct mappings *m = x->m;
 
 	for (size_t i = 0; i < m->n && !*x->is_over; i++)
@@ -76,12 +76,12 @@ void cli_record_debug_free(struct record_debug *g)
 
 void cli_record_debug_read(struct recording *r, struct mappings *m)
 {
-	struct reading *x = xcalloc(1, sizeof(*x));
+	struct debug_reading *x = xcalloc(1, sizeof(*x));
 
-	*x = (struct reading){.job.run = read_files,
-			      .files = r->files,
-			      .m = proc_mappings_ref(m),
-			      .is_over = &r->debug->is_over};
+	*x = (struct debug_reading){.job.run = read_files,
+				    .files = r->files,
+				    .m = proc_mappings_ref(m),
+				    .is_over = &r->debug->is_over};
 	if (worker_post(r->debug->thread, &x->job))
 		read_files(&x->job); /* so many wait that there is no hurry */
 	else

@@ -156,14 +156,14 @@ void cli_record_rows_free(struct recording *r)
 
 /* ---- folded ---- */
 
-struct line {
+struct output_line {
 	char *text;
 	uint64_t n;
 };
 
 static int by_text(const void *a, const void *b)
 {
-	return strcmp(((const struct line *)a)->text, ((const struct line *)b)->text);
+	return strcmp(((const struct output_line *)a)->text, ((const struct output_line *)b)->text);
 }
 
 /* A name may hold anything; ';' and line ends mean something in this format. */
@@ -194,9 +194,9 @@ static char *render_line(const struct recording *r, const struct profile *p,
 	return buf_steal(&b);
 }
 
-static size_t render_all(const struct recording *r, struct line **ret)
+static size_t render_all(const struct recording *r, struct output_line **ret)
 {
-	struct line *lines = NULL;
+	struct output_line *lines = NULL;
 	size_t n = 0, cap = 0;
 
 	for (size_t i = 0; i < r->batch->n_profiles; i++) {
@@ -204,10 +204,10 @@ static size_t render_all(const struct recording *r, struct line **ret)
 
 		for (size_t j = 0; j < p->n_samples; j++) {
 			GROW(lines, n, cap);
-			lines[n++] = (struct line){render_line(r, p, &p->samples[j]),
-						   p->event == EVENT_ON_CPU
-							   ? p->samples[j].n_samples
-							   : (uint64_t)p->samples[j].value};
+			lines[n++] = (struct output_line){render_line(r, p, &p->samples[j]),
+							  p->event == EVENT_ON_CPU
+								  ? p->samples[j].n_samples
+								  : (uint64_t)p->samples[j].value};
 		}
 	}
 	*ret = lines;
@@ -216,7 +216,7 @@ static size_t render_all(const struct recording *r, struct line **ret)
 
 static void write_folded(const struct recording *r, struct buf *out)
 {
-	_cleanup_free_ struct line *lines = NULL;
+	_cleanup_free_ struct output_line *lines = NULL;
 	size_t n = render_all(r, &lines);
 
 	if (n)

@@ -19,7 +19,7 @@
 #define MAX_COMPRESSED (64u << 20)
 #define BUSY_TRIES     10 /* a second apart: others are uploading */
 
-struct options {
+struct symbols_options {
 	struct client_options hub;
 	const char *verb;
 	char **args;
@@ -29,7 +29,7 @@ struct options {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	static const char *const verbs[] = {"upload", "list", "delete"};
-	struct options *o = state->input;
+	struct symbols_options *o = state->input;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
@@ -125,7 +125,7 @@ static bool send_index(struct client *c, const char *path, const struct elf_inde
 	return sent;
 }
 
-static bool upload(struct client *c, const struct options *o)
+static bool upload(struct client *c, const struct symbols_options *o)
 {
 	const struct parser_config config = {.timeout_ns = PARSE_NS, .max_index_bytes = MAX_INDEX};
 	struct parser *p;
@@ -177,7 +177,7 @@ static bool list(struct client *c)
 	return got;
 }
 
-static bool delete (struct client *c, const struct options *o)
+static bool delete (struct client *c, const struct symbols_options *o)
 {
 	bool all = true;
 
@@ -211,7 +211,7 @@ int cli_cmd_symbols(int argc, char **argv)
 		children,
 		NULL,
 		NULL};
-	struct options o = {.hub = {.url = CLIENT_DEFAULT_URL}};
+	struct symbols_options o = {.hub = {.url = CLIENT_DEFAULT_URL}};
 	static char name[] = WHO;
 	struct client *client = NULL;
 	struct field_error e = {0};

@@ -39,7 +39,7 @@ static bool has_text(const json_t *array, const char *text)
 }
 
 /* An authenticator that knows no audiences answers without any: that is a no. */
-static void judge_token(const json_t *status, struct verdict *v, void *arg)
+static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 {
 	const char *audience = ((const struct gate *)arg)->config.audience;
 
@@ -85,7 +85,7 @@ static json_t *token_review(const char *token, const char *audience)
 
 /* ---- what the user may do ---- */
 
-static void judge_access(const json_t *status, struct verdict *v, void *arg)
+static void judge_access(const json_t *status, struct auth_verdict *v, void *arg)
 {
 	(void)arg;
 	v->status = json_bool_at(status, "allowed", false) ? 200 : 403;
@@ -113,7 +113,7 @@ static json_t *access_review(const json_t *user, const struct gate_right *right)
 
 /* ---- the gate ---- */
 
-static void finish(const struct verdict *v, void *arg)
+static void finish(const struct auth_verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
 	_cleanup_free_ char *forbidden = NULL;
@@ -127,14 +127,14 @@ static void finish(const struct verdict *v, void *arg)
 	free(c);
 }
 
-static void user_known(const struct verdict *v, void *arg)
+static void user_known(const struct auth_verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
 	const json_t *claim = json_object_get(json_object_get(v->user, "extra"), NODE_CLAIM);
 	json_t *object = v->status == 200 ? access_review(v->user, c->right) : NULL;
 	_cleanup_free_ char *key = object ? json_dumps(object, JSON_SORT_KEYS) : NULL;
-	const struct verdict odd = {.status = 503,
-				    .error = "the API server named no user for the token"};
+	const struct auth_verdict odd = {.status = 503,
+					 .error = "the API server named no user for the token"};
 
 	if (!object || !key) {
 		json_decref(object);

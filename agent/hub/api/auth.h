@@ -9,19 +9,19 @@
 #include "hub/api/api.h"
 
 /* The verdict. status: 200, 401, 403, 503; strings are borrowed during the call. */
-struct verdict {
+struct auth_verdict {
 	int status;
 	const char *error; /* NULL with 200 */
 	const json_t *user; /* TokenReview: status.user */
 };
-typedef void verdict_fn(const struct verdict *v, void *arg);
+typedef void verdict_fn(const struct auth_verdict *v, void *arg);
 
 struct reviews;
 struct reviews_config {
 	struct kube *kube;
 	const char *path; /* where the review object is posted */
 	/* Fills v from the answer's status; judge_arg is borrowed until the reviews are freed. */
-	void (*judge)(const json_t *status, struct verdict *v, void *judge_arg);
+	void (*judge)(const json_t *status, struct auth_verdict *v, void *judge_arg);
 	void *judge_arg;
 };
 struct reviews *api_reviews_new(const struct reviews_config *c);

@@ -27,7 +27,7 @@ struct review {
 	uint8_t key[SHA256_DIGEST_LENGTH];
 	struct reviews *all;
 	bool open;
-	struct verdict verdict;
+	struct auth_verdict verdict;
 	char *error;
 	json_t *user;
 	uint64_t until_ns; /* CLOCK_BOOTTIME: asleep it gets older, too */
@@ -51,11 +51,11 @@ struct reviews *api_reviews_new(const struct reviews_config *c)
 }
 
 /* A waiter may ask again or end everything: nothing of v is touched after the first of them. */
-static void tell(struct waiter *waiters, const struct verdict *v)
+static void tell(struct waiter *waiters, const struct auth_verdict *v)
 {
 	_cleanup_free_ char *error = xstrdup(v->error);
 	_cleanup_json_ json_t *user = json_incref((json_t *)v->user);
-	const struct verdict out = {.status = v->status, .error = error, .user = user};
+	const struct auth_verdict out = {.status = v->status, .error = error, .user = user};
 
 	for (struct waiter *w = waiters, *next; w; w = next) {
 		next = w->next;
@@ -82,7 +82,7 @@ static void review_free(struct review *v)
 
 struct reviews *api_reviews_free(struct reviews *r, bool answer)
 {
-	const struct verdict ending = {.status = 503, .error = "the hub is stopping"};
+	const struct auth_verdict ending = {.status = 503, .error = "the hub is stopping"};
 	struct review *v, *next;
 
 	if (!r)
@@ -103,7 +103,7 @@ struct reviews *api_reviews_free(struct reviews *r, bool answer)
 
 static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 {
-	const struct verdict v = {.status = status, .error = error};
+	const struct auth_verdict v = {.status = status, .error = error};
 
 	fn(&v, arg);
 }
@@ -138,7 +138,7 @@ static void judge(struct review *v, int status, const json_t *body, const char *
 {
 	const struct reviews_config *c = &v->all->config;
 
-	v->verdict = (struct verdict){.status = 503};
+	v->verdict = (struct auth_verdict){.status = 503};
 	if (status == 200 || status == 201)
 		c->judge(json_object_get(body, "status"), &v->verdict, c->judge_arg);
 	else

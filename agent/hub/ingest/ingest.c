@@ -21,15 +21,15 @@ struct ingest {
 	struct ingest_config config;
 	unsigned n_pending; /* requests that hold it */
 	size_t pending_bytes;
-	struct request *coming; /* whose bodies are being read */
+	struct ingest_request *coming; /* whose bodies are being read */
 	bool closed;
 };
 
-struct request {
+struct ingest_request {
 	struct job job; /* first */
 	struct ingest *ingest;
-	struct request *next;	/* of those coming */
-	struct http_conn *conn; /* NULL: the peer is gone */
+	struct ingest_request *next; /* of those coming */
+	struct http_conn *conn;	     /* NULL: the peer is gone */
 	char *encoding, *node;
 	char *body;		 /* NULL: not in yet */
 	size_t n;		 /* of body; of one that is coming as much as it may have */
@@ -88,7 +88,7 @@ static void count_answer(int status)
 	counter_add(counter("podflame_ingest_requests_total", "code", code), 1);
 }
 
-static void accept_request(struct request *q)
+static void accept_request(struct ingest_request *q)
 {
 	_cleanup_buf_ struct buf b = {0};
 
@@ -109,7 +109,7 @@ static void refuse(struct http_conn *c, int status, const char *message)
 	http_reply(c, status, "application/json", headers, b.data, b.len);
 }
 
-static void _printf_(3, 4) verdict(struct request *q, int status, const char *fmt, ...)
+static void _printf_(3, 4) verdict(struct ingest_request *q, int status, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -124,7 +124,7 @@ static void ingest_destroy(struct ingest *i)
 	free(i);
 }
 
-static void request_end(struct request *q)
+static void request_end(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 
@@ -166,7 +166,7 @@ static uint64_t latest_ns(const struct batch *b)
 	return latest;
 }
 
-static void store(struct request *q, const struct batch *b)
+static void store(struct ingest_request *q, const struct batch *b)
 {
 	const char *foreign = *q->node ? foreign_node(b, q->node) : NULL;
 	uint64_t latest = latest_ns(b), now = now_wall_ns();
@@ -203,7 +203,7 @@ static void store(struct request *q, const struct batch *b)
 }
 
 /* NULL: with its verdict. */
-static struct batch *decode(struct request *q)
+static struct batch *decode(struct ingest_request *q)
 {
 	_cleanup_buf_ struct buf bytes = {0};
 	struct field_error err = {0};
@@ -225,7 +225,7 @@ static struct batch *decode(struct request *q)
 
 static void request_run(struct job *job)
 {
-	struct request *q = (struct request *)job;
+	struct ingest_request *q = (struct ingest_request *)job;
 	_cleanup_(profile_batch_freep) struct batch *b = decode(q);
 
 	if (b)
@@ -236,12 +236,12 @@ static void request_run(struct job *job)
 
 static void request_done(struct job *job)
 {
-	request_end((struct request *)job);
+	request_end((struct ingest_request *)job);
 }
 
 static void peer_gone(void *arg)
 {
-	struct request *q = arg;
+	struct ingest_request *q = arg;
 
 	q->conn = NULL; /* what it sent is stored all the same: it will be sent again and known */
 }
@@ -253,20 +253,20 @@ static bool is_protobuf(const char *type)
 	return n == strlen(OTLP_CONTENT_TYPE) && strncasecmp(type, OTLP_CONTENT_TYPE, n) == 0;
 }
 
-static void end_as(struct request *q, int status, const char *message)
+static void end_as(struct ingest_request *q, int status, const char *message)
 {
 	verdict(q, status, "%s", message);
 	request_end(q);
 }
 
-static void set_bytes(struct request *q, size_t n)
+static void set_bytes(struct ingest_request *q, size_t n)
 {
 	q->ingest->pending_bytes -= q->n;
 	q->ingest->pending_bytes += n;
 	q->n = n;
 }
 
-static void write_body(struct request *q)
+static void write_body(struct ingest_request *q)
 {
 	q->job = (struct job){.run = request_run,
 			      .done = request_done,
@@ -278,7 +278,7 @@ static void write_body(struct request *q)
 
 static void body_lost(void *arg)
 {
-	struct request *q = arg;
+	struct ingest_request *q = arg;
 
 	LL_DELETE(q->ingest->coming, q);
 	q->conn = NULL;
@@ -286,7 +286,7 @@ static void body_lost(void *arg)
 }
 
 /* Room is kept for what was announced: what is let in can also be held. */
-static void read_body(struct request *q)
+static void read_body(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 	size_t n = MIN(q->content_length, (uint64_t)OTLP_MAX_BYTES);
@@ -302,7 +302,7 @@ static void read_body(struct request *q)
 }
 
 /* Its sender is known. */
-static void go_on(struct request *q)
+static void go_on(struct ingest_request *q)
 {
 	if (q->ingest->closed)
 		end_as(q, 503, "the hub is stopping");
@@ -316,7 +316,7 @@ static void go_on(struct request *q)
 
 static void sender_checked(int status, const char *node, const char *error, void *arg)
 {
-	struct request *q = arg;
+	struct ingest_request *q = arg;
 
 	if (status != 200) {
 		end_as(q, status == 403 || status == 503 ? status : 401,
@@ -361,9 +361,10 @@ static int judge_head(const struct ingest *i, const struct http_in *in, char *wh
 }
 
 /* NULL: it was refused */
-static struct request *request_new(struct ingest *i, struct http_conn *c, const struct http_in *in)
+static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
+					  const struct http_in *in)
 {
-	struct request *q;
+	struct ingest_request *q;
 	char why[200];
 	int status = judge_head(i, in, why, sizeof(why));
 
@@ -381,7 +382,7 @@ static struct request *request_new(struct ingest *i, struct http_conn *c, const 
 	return q;
 }
 
-static void check_sender(struct request *q, const char *authorization)
+static void check_sender(struct ingest_request *q, const char *authorization)
 {
 	const struct ingest_config *c = &q->ingest->config;
 
@@ -393,13 +394,13 @@ static void check_sender(struct request *q, const char *authorization)
 
 void ingest_http_head(struct http_conn *c, const struct http_in *in, void *arg)
 {
-	struct request *q = request_new(arg, c, in);
+	struct ingest_request *q = request_new(arg, c, in);
 
 	if (q)
 		check_sender(q, in->authorization);
 }
 
-static void take_body(struct request *q, const struct http_in *in)
+static void take_body(struct ingest_request *q, const struct http_in *in)
 {
 	set_bytes(q, in->body_bytes);
 	q->body = xmemdup(in->body_bytes ? in->body : "", MAX(in->body_bytes, (size_t)1));
@@ -409,7 +410,7 @@ static void take_body(struct request *q, const struct http_in *in)
 void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	struct ingest *i = arg;
-	struct request *q;
+	struct ingest_request *q;
 
 	LL_SEARCH_SCALAR(i->coming, q, conn, c);
 	if (q) {

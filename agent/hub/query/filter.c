@@ -23,7 +23,7 @@
 
 enum token { T_END, T_WORD, T_TAG, T_STRING, T_NUMBER, T_OPERATOR, T_PUNCT };
 
-struct parser {
+struct filter_parser {
 	const char *text;
 	size_t at;    /* behind the token */
 	size_t start; /* of the token */
@@ -33,8 +33,8 @@ struct parser {
 	struct field_error *err;
 };
 
-static int fail_at(struct parser *p, size_t at, const char *fmt, ...) _printf_(3, 4);
-static int fail_at(struct parser *p, size_t at, const char *fmt, ...)
+static int fail_at(struct filter_parser *p, size_t at, const char *fmt, ...) _printf_(3, 4);
+static int fail_at(struct filter_parser *p, size_t at, const char *fmt, ...)
 {
 	char path[64];
 	char reason[400];
@@ -47,12 +47,12 @@ static int fail_at(struct parser *p, size_t at, const char *fmt, ...)
 	return field_error_set(p->err, path, "%s", reason);
 }
 
-static bool is_keyword(const struct parser *p, const char *word)
+static bool is_keyword(const struct filter_parser *p, const char *word)
 {
 	return p->token == T_WORD && strcasecmp(p->word.data, word) == 0;
 }
 
-static int expected(struct parser *p, const char *what)
+static int expected(struct filter_parser *p, const char *what)
 {
 	if (p->token == T_END)
 		return fail_at(p, p->start, "expected %s, found the end", what);
@@ -68,7 +68,7 @@ static bool is_word(char c)
 	       c == ':';
 }
 
-static int put_escape(struct parser *p, char c)
+static int put_escape(struct filter_parser *p, char c)
 {
 	static const char from[] = "'\"\\ntr", to[] = "'\"\\\n\t\r";
 	const char *known = c ? strchr(from, c) : NULL;
@@ -79,7 +79,7 @@ static int put_escape(struct parser *p, char c)
 	return c ? buf_putc(&p->word, c) : 0;
 }
 
-static int read_quoted(struct parser *p, char quote)
+static int read_quoted(struct filter_parser *p, char quote)
 {
 	const char *s = p->text + p->start + 1;
 
@@ -103,7 +103,7 @@ static int read_quoted(struct parser *p, char quote)
 	return 0;
 }
 
-static void read_number(struct parser *p)
+static void read_number(struct filter_parser *p)
 {
 	const char *s = p->text + p->start;
 	size_t n = *s == '-';
@@ -116,7 +116,7 @@ static void read_number(struct parser *p)
 	p->at = p->start + n;
 }
 
-static int read_symbol(struct parser *p)
+static int read_symbol(struct filter_parser *p)
 {
 	static const char *const operators[] = {"!=", "<>", "<=", ">=", "=", "<", ">"};
 	const char *s = p->text + p->start;
@@ -140,7 +140,7 @@ static int read_symbol(struct parser *p)
 	return 0;
 }
 
-static int next(struct parser *p)
+static int next(struct filter_parser *p)
 {
 	const char *s = p->text + p->at;
 	size_t n = 0;
@@ -168,12 +168,12 @@ static int next(struct parser *p)
 	return 0;
 }
 
-static bool is_punct(const struct parser *p, char c)
+static bool is_punct(const struct filter_parser *p, char c)
 {
 	return p->token == T_PUNCT && p->word.data[0] == c;
 }
 
-static int take_punct(struct parser *p, char c, const char *what)
+static int take_punct(struct filter_parser *p, char c, const char *what)
 {
 	return is_punct(p, c) ? next(p) : expected(p, what);
 }
@@ -202,7 +202,7 @@ static struct predicate *predicate_new(enum predicate_op op)
 	return p;
 }
 
-static int check_number(struct parser *p, const struct predicate *leaf)
+static int check_number(struct filter_parser *p, const struct predicate *leaf)
 {
 	const char *s = p->word.data ? p->word.data : "";
 	uint64_t v;
@@ -219,7 +219,7 @@ static int check_number(struct parser *p, const struct predicate *leaf)
 	return 0;
 }
 
-static int check_regexp(struct parser *p, const struct predicate *leaf)
+static int check_regexp(struct filter_parser *p, const struct predicate *leaf)
 {
 	struct field_error e = {0};
 
@@ -233,7 +233,7 @@ static int check_regexp(struct parser *p, const struct predicate *leaf)
 	return 0;
 }
 
-static int take_value(struct parser *p, struct predicate *leaf)
+static int take_value(struct filter_parser *p, struct predicate *leaf)
 {
 	int r;
 
@@ -253,7 +253,7 @@ static int take_value(struct parser *p, struct predicate *leaf)
 	return next(p);
 }
 
-static int take_list(struct parser *p, struct predicate *leaf)
+static int take_list(struct filter_parser *p, struct predicate *leaf)
 {
 	int r = take_punct(p, '(', "'(' after IN");
 
@@ -267,7 +267,7 @@ static int take_list(struct parser *p, struct predicate *leaf)
 	return r ? r : take_punct(p, ')', "',' or ')'");
 }
 
-static int unknown_tag(struct parser *p)
+static int unknown_tag(struct filter_parser *p)
 {
 	const char *name = p->word.data ? p->word.data : "", *close = query_tag_suggest(name);
 
@@ -279,7 +279,7 @@ static int unknown_tag(struct parser *p)
 		       "unknown tag '%.100s'; GET /v1/profile/tags lists the known ones", name);
 }
 
-static int take_tag(struct parser *p, struct predicate *leaf)
+static int take_tag(struct filter_parser *p, struct predicate *leaf)
 {
 	const struct tag_info *t;
 
@@ -296,7 +296,7 @@ static int take_tag(struct parser *p, struct predicate *leaf)
 	return next(p);
 }
 
-static int take_is_null(struct parser *p, struct predicate *leaf)
+static int take_is_null(struct filter_parser *p, struct predicate *leaf)
 {
 	int r = next(p);
 
@@ -310,7 +310,7 @@ static int take_is_null(struct parser *p, struct predicate *leaf)
 	return is_keyword(p, "null") ? next(p) : expected(p, "NULL");
 }
 
-static int take_compare(struct parser *p, struct predicate *leaf)
+static int take_compare(struct filter_parser *p, struct predicate *leaf)
 {
 	static const struct {
 		const char *text;
@@ -328,7 +328,7 @@ static int take_compare(struct parser *p, struct predicate *leaf)
 	return r ? r : take_value(p, leaf);
 }
 
-static int take_test(struct parser *p, struct predicate *leaf)
+static int take_test(struct filter_parser *p, struct predicate *leaf)
 {
 	bool not = false;
 	int r = 0;
@@ -360,7 +360,7 @@ static int take_test(struct parser *p, struct predicate *leaf)
 							      : take_value(p, leaf);
 }
 
-static int take_exist(struct parser *p, struct predicate *leaf)
+static int take_exist(struct filter_parser *p, struct predicate *leaf)
 {
 	int r = next(p);
 
@@ -372,9 +372,9 @@ static int take_exist(struct parser *p, struct predicate *leaf)
 	return r ? r : take_punct(p, ')', "')'");
 }
 
-static int parse_or(struct parser *p, struct predicate **ret);
+static int parse_or(struct filter_parser *p, struct predicate **ret);
 
-static int parse_group(struct parser *p, struct predicate **ret)
+static int parse_group(struct filter_parser *p, struct predicate **ret)
 {
 	_cleanup_(predicate_freep) struct predicate *inner = NULL;
 	int r = next(p);
@@ -389,7 +389,7 @@ static int parse_group(struct parser *p, struct predicate **ret)
 	return 0;
 }
 
-static int parse_leaf(struct parser *p, struct predicate **ret)
+static int parse_leaf(struct filter_parser *p, struct predicate **ret)
 {
 	_cleanup_(predicate_freep) struct predicate *leaf = predicate_new(PRED_FALSE);
 	int r;
@@ -407,7 +407,7 @@ static int parse_leaf(struct parser *p, struct predicate **ret)
 	return 0;
 }
 
-static int parse_not(struct parser *p, struct predicate **ret)
+static int parse_not(struct filter_parser *p, struct predicate **ret)
 {
 	_cleanup_(predicate_freep) struct predicate *inner = NULL;
 	struct predicate * not ;
@@ -433,11 +433,11 @@ static int parse_not(struct parser *p, struct predicate **ret)
 	return r;
 }
 
-typedef int parse_fn(struct parser *p, struct predicate **ret);
+typedef int parse_fn(struct filter_parser *p, struct predicate **ret);
 
 /* inner {keyword inner} */
-static int parse_list(struct parser *p, const char *keyword, enum predicate_op op, parse_fn *inner,
-		      struct predicate **ret)
+static int parse_list(struct filter_parser *p, const char *keyword, enum predicate_op op,
+		      parse_fn *inner, struct predicate **ret)
 {
 	_cleanup_(predicate_freep) struct predicate *list = NULL, *one = NULL;
 	int r = inner(p, &one);
@@ -459,12 +459,12 @@ static int parse_list(struct parser *p, const char *keyword, enum predicate_op o
 	return 0;
 }
 
-static int parse_and(struct parser *p, struct predicate **ret)
+static int parse_and(struct filter_parser *p, struct predicate **ret)
 {
 	return parse_list(p, "and", PRED_AND, parse_not, ret);
 }
 
-static int parse_or(struct parser *p, struct predicate **ret)
+static int parse_or(struct filter_parser *p, struct predicate **ret)
 {
 	return parse_list(p, "or", PRED_OR, parse_and, ret);
 }
@@ -472,7 +472,7 @@ static int parse_or(struct parser *p, struct predicate **ret)
 int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr)
 {
 	_cleanup_(predicate_freep) struct predicate *root = NULL;
-	struct parser p = {.text = text ? text : "", .err = reterr};
+	struct filter_parser p = {.text = text ? text : "", .err = reterr};
 	int r;
 
 	if (strlen(p.text) > FILTER_MAX_BYTES)

@@ -35,7 +35,7 @@ static const char *function_name(const struct tree *t, uint32_t function, const 
 
 /* ---- a walk: parents before children, greatest total first ---- */
 
-struct walk {
+struct reply_walk {
 	const struct tree *t;
 	uint32_t *first, *next;
 	uint32_t path[MAX_DEPTH];		 /* nodes from the root to here */
@@ -44,13 +44,13 @@ struct walk {
 	void *arg;
 };
 
-static void walk_done(struct walk *w)
+static void walk_done(struct reply_walk *w)
 {
 	free(w->first);
 	free(w->next);
 }
 
-static uint32_t walk_first(struct walk *w, const struct tree *t)
+static uint32_t walk_first(struct reply_walk *w, const struct tree *t)
 {
 	w->t = t;
 	query_tree_order(t, &w->first, &w->next);
@@ -59,7 +59,7 @@ static uint32_t walk_first(struct walk *w, const struct tree *t)
 	return ROOT;
 }
 
-static uint32_t walk_next(struct walk *w)
+static uint32_t walk_next(struct reply_walk *w)
 {
 	uint32_t here = w->path[w->depth], to = w->first[here];
 
@@ -84,14 +84,14 @@ static uint32_t walk_next(struct walk *w)
 
 /* ---- node ids: UUIDv5 in the OID name space of the prefix "a;b;c" without the root ---- */
 
-struct ids {
+struct frame_ids {
 	EVP_MD *sha1;
 	EVP_MD_CTX *at[MAX_DEPTH]; /* hash of the prefix down to that depth, not finished */
 	EVP_MD_CTX *last;
 	char text[MAX_DEPTH][37];
 };
 
-static void ids_free(struct ids **ids)
+static void ids_free(struct frame_ids **ids)
 {
 	if (!*ids)
 		return;
@@ -102,11 +102,11 @@ static void ids_free(struct ids **ids)
 	free(*ids);
 }
 
-static struct ids *ids_new(void)
+static struct frame_ids *ids_new(void)
 {
 	static const uint8_t oid[16] = {0x6b, 0xa7, 0xb8, 0x12, 0x9d, 0xad, 0x11, 0xd1,
 					0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8};
-	struct ids *ids = xcalloc(1, sizeof(*ids));
+	struct frame_ids *ids = xcalloc(1, sizeof(*ids));
 
 	ids->sha1 = EVP_MD_fetch(NULL, "SHA1", NULL);
 	ids->at[0] = EVP_MD_CTX_new();
@@ -132,7 +132,7 @@ static void uuid_text(const uint8_t digest[20], char out[37])
 }
 
 /* The id of a node at this depth, whose parent's was made before. */
-static const char *ids_make(struct ids *ids, size_t depth, const char *name)
+static const char *ids_make(struct frame_ids *ids, size_t depth, const char *name)
 {
 	uint8_t digest[EVP_MAX_MD_SIZE];
 
@@ -154,13 +154,13 @@ static const char *ids_make(struct ids *ids, size_t depth, const char *name)
 
 static int put_list(struct buf *b, const struct tree *t, const char *root)
 {
-	_cleanup_(ids_free) struct ids *ids = ids_new();
-	_cleanup_(walk_done) struct walk w = {0};
+	_cleanup_(ids_free) struct frame_ids *ids = ids_new();
+	_cleanup_(walk_done) struct reply_walk w = {0};
 
 	if (!ids)
 		return -EIO;
 	for (uint32_t i = walk_first(&w, t); i != NO_NODE && !b->failed; i = walk_next(&w)) {
-		const struct node *n = &t->nodes[i];
+		const struct tree_node *n = &t->nodes[i];
 		const char *name = function_name(t, n->function, root);
 
 		buf_puts(b,
@@ -227,14 +227,14 @@ static void leave_function(uint32_t node, void *arg)
 /* A function that calls itself counts once: only its outermost node adds to its total. */
 static void sum_functions(const struct tree *t, struct totals *x)
 {
-	_cleanup_(walk_done) struct walk w = {.leave = leave_function, .arg = x};
+	_cleanup_(walk_done) struct reply_walk w = {.leave = leave_function, .arg = x};
 
 	x->t = t;
 	x->self = xcalloc(t->n_functions, sizeof(*x->self));
 	x->total = xcalloc(t->n_functions, sizeof(*x->total));
 	x->open = xcalloc(t->n_functions, sizeof(*x->open));
 	for (uint32_t i = walk_first(&w, t); i != NO_NODE; i = walk_next(&w)) {
-		const struct node *n = &t->nodes[i];
+		const struct tree_node *n = &t->nodes[i];
 		int64_t *total = &x->total[n->function], *self = &x->self[n->function];
 
 		if (__builtin_add_overflow(*self, n->self, self))
@@ -281,7 +281,7 @@ static void put_flat(struct buf *b, const struct tree *t, enum event event, cons
 	buf_puts(b, "]},\"node_values\":{\"columns\":[\"function_id\",\"parent_node_id\","
 		    "\"self_value\",\"total_value\"],\"values\":");
 	for (uint32_t i = 0; i < t->n_nodes; i++) {
-		const struct node *n = &t->nodes[i];
+		const struct tree_node *n = &t->nodes[i];
 
 		buf_puts(b, i ? ",[" : "[[");
 		put_pair(b, n->function, n->parent == NO_NODE ? -1 : (int64_t)n->parent);

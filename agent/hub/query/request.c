@@ -15,7 +15,7 @@
 enum field_type { TEXT, NUMBER, FLAG };
 
 /* go_name is NULL for fields that may be absent. */
-static const struct field {
+static const struct request_field {
 	const char *name, *go_name;
 	enum field_type type;
 } fields[] = {
@@ -68,7 +68,7 @@ static const char *json_word(const json_t *j)
 	return json_is_object(j) ? "object" : "number";
 }
 
-static int check_type(const json_t *body, const struct field *f, struct field_error *reterr)
+static int check_type(const json_t *body, const struct request_field *f, struct field_error *reterr)
 {
 	static const char *const go_types[] = {"string", "int", "bool"};
 	const json_t *j = json_object_get(body, f->name);
@@ -83,7 +83,7 @@ static int check_type(const json_t *body, const struct field *f, struct field_er
 		return 0;
 	return field_error_set(
 		reterr, f->name,
-		"json: cannot unmarshal %s into Go struct field Profile.%s of type %s",
+		"json: cannot unmarshal %s into Go struct request_field Profile.%s of type %s",
 		json_is_real(j) ? "fractional number" : json_word(j), f->name, go_types[f->type]);
 }
 
@@ -98,7 +98,7 @@ static int check_required(const json_t *body, struct field_error *reterr)
 	_cleanup_buf_ struct buf text = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const struct field *f = &fields[i];
+		const struct request_field *f = &fields[i];
 
 		if (!f->go_name || !is_zero(json_object_get(body, f->name), f->type))
 			continue;

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-struct file {
+struct source_file {
 	const char *name; /* of the tree */
 	uint32_t id;
 	UT_hash_handle hh;
 };
 
-static uint32_t file_id(struct file **files, const char *name, struct buf *b)
+static uint32_t file_id(struct source_file **files, const char *name, struct buf *b)
 {
-	struct file *f;
+	struct source_file *f;
 
 	HASH_FIND_STR(*files, name, f);
 	if (!f) {
@@ -31,9 +31,9 @@ static uint32_t file_id(struct file **files, const char *name, struct buf *b)
 	return f->id;
 }
 
-static void free_files(struct file *files)
+static void free_files(struct source_file *files)
 {
-	struct file *f, *next;
+	struct source_file *f, *next;
 
 	HASH_ITER (hh, files, f, next) {
 		HASH_DEL(files, f);
@@ -68,7 +68,7 @@ static void put_languages(struct buf *b, const struct tree *t)
 void query_put_sources(struct buf *b, const struct tree *t)
 {
 	_cleanup_buf_ struct buf names = {0}, values = {0}, languages = {0};
-	struct file *files = NULL;
+	struct source_file *files = NULL;
 	bool first = true;
 
 	for (size_t i = 0; i < t->n_functions; i++) {

@@ -30,7 +30,7 @@ struct tree *query_tree_new(void)
 	GROW(t->functions, t->n_functions, t->cap_functions);
 	t->functions[t->n_functions++] = (struct function){0};
 	GROW(t->nodes, t->n_nodes, t->cap_nodes);
-	t->nodes[t->n_nodes++] = (struct node){.function = ROOT, .parent = NO_NODE};
+	t->nodes[t->n_nodes++] = (struct tree_node){.function = ROOT, .parent = NO_NODE};
 	return t;
 }
 
@@ -145,7 +145,7 @@ static size_t child_slot(const struct tree *t, uint32_t parent, uint32_t functio
 	size_t at = hash_bytes(key, sizeof(key), t->seed) & (t->n_child_slots - 1);
 
 	for (; t->child_slots[at]; at = (at + 1) & (t->n_child_slots - 1)) {
-		const struct node *n = &t->nodes[t->child_slots[at] - 1];
+		const struct tree_node *n = &t->nodes[t->child_slots[at] - 1];
 
 		if (n->parent == parent && n->function == function)
 			break;
@@ -166,14 +166,14 @@ static void grow_children(struct tree *t)
 /* ---- rows ---- */
 
 /* Of a row, root first: what each level is the text of. */
-struct level {
+struct tree_level {
 	const struct frame *frame; /* NULL: a process or thread, whose text is at start..end */
 	bool outermost;
 	size_t start, end;
 };
 struct levels {
 	struct buf text;
-	struct level items[MAX_LEVELS];
+	struct tree_level items[MAX_LEVELS];
 	size_t n;
 };
 
@@ -184,7 +184,7 @@ static void levels_done(struct levels *l)
 
 static void put_level(struct levels *l, const struct frame *f, bool outermost)
 {
-	l->items[l->n++] = (struct level){.frame = f, .outermost = outermost};
+	l->items[l->n++] = (struct tree_level){.frame = f, .outermost = outermost};
 }
 
 static void put_head_level(struct levels *l, const struct stack_head *h)
@@ -192,7 +192,7 @@ static void put_head_level(struct levels *l, const struct stack_head *h)
 	size_t start = l->text.len;
 
 	profile_stack_render(h, NULL, 0, &l->text);
-	l->items[l->n++] = (struct level){.start = start, .end = l->text.len};
+	l->items[l->n++] = (struct tree_level){.start = start, .end = l->text.len};
 }
 
 static void put_head(struct levels *l, const struct stack_head *h)
@@ -288,7 +288,7 @@ static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool ou
 static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t i, bool make,
 				  struct buf *scratch)
 {
-	const struct level *v = &l->items[i];
+	const struct tree_level *v = &l->items[i];
 
 	if (v->frame)
 		return function_of_frame(t, v->frame, v->outermost, make, scratch);
@@ -360,9 +360,9 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 	for (size_t i = n; i-- > from;) {
 		path[i] = (uint32_t)(first + (n - 1 - i));
 		GROW(t->nodes, t->n_nodes, t->cap_nodes);
-		t->nodes[t->n_nodes++] =
-			(struct node){.function = functions[i],
-				      .inlined = l->items[i].frame && l->items[i].frame->inlined};
+		t->nodes[t->n_nodes++] = (struct tree_node){.function = functions[i],
+							    .inlined = l->items[i].frame &&
+								       l->items[i].frame->inlined};
 	}
 	for (size_t i = from; i < n; i++)
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
@@ -405,7 +405,7 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	if (keep < l.n) {
 		t->n_cut_rows++;
 	} else {
-		struct node *leaf = &t->nodes[keep ? path[keep - 1] : ROOT];
+		struct tree_node *leaf = &t->nodes[keep ? path[keep - 1] : ROOT];
 
 		leaf->self = add_saturated(leaf->self, row->value);
 	}
@@ -429,7 +429,7 @@ static int by_total(const void *a, const void *b, void *arg)
 {
 	const struct tree *t = arg;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	const struct node *m = &t->nodes[x], *n = &t->nodes[y];
+	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
 
 	if (m->total != n->total)
 		return m->total < n->total ? -1 : 1; /* smallest first: they are pushed in front */

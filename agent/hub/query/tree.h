@@ -5,7 +5,7 @@
 #include "hub/query/query.h"
 
 /* Nodes and functions are numbered in the order they are found: the root is 0, then leaf first. */
-struct node {
+struct tree_node {
 	uint32_t function : 31, inlined : 1; /* inlined: into the function of its parent */
 	uint32_t parent;		     /* NO_NODE for the root */
 	int64_t self, total;
@@ -30,7 +30,7 @@ struct frame_slot {
 };
 
 struct tree {
-	struct node *nodes;
+	struct tree_node *nodes;
 	size_t n_nodes, cap_nodes;
 	struct function *functions;
 	size_t n_functions, cap_functions;

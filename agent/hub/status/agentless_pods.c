@@ -32,14 +32,14 @@ static int by_namespace(const void *a, const void *b)
 			  json_str_at(y->object, "metadata.name", ""));
 }
 
-struct taking {
+struct pods_taking {
 	struct agentless_pods *pods;
 	size_t cap;
 };
 
 static void take(const char *key, const json_t *obj, void *arg)
 {
-	struct taking *t = arg;
+	struct pods_taking *t = arg;
 	struct agentless_pods *p = t->pods;
 
 	(void)key;
@@ -115,7 +115,7 @@ static char *why(const json_t *node, bool pods_known, const char *pod_says)
 void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
 				const json_t *node, bool pods_known, const char *pod_says)
 {
-	struct taking t = {.pods = p};
+	struct pods_taking t = {.pods = p};
 
 	*p = (struct agentless_pods){.why = why(node, pods_known, pod_says)};
 	p->labels = json_incref((json_t *)json_at(node, "metadata.labels"));
@@ -136,7 +136,7 @@ void status_agentless_pods_done(struct agentless_pods *p)
 
 /* ---- what a target selects ---- */
 
-struct tally {
+struct pods_tally {
 	unsigned n_matched, n_wanted, n_refused[_REASON_MAX];
 	const struct agentless_pod *example[_REASON_MAX];
 };
@@ -157,8 +157,8 @@ static size_t first_of(const struct agentless_pods *p, const char *ns)
 	return lo;
 }
 
-static void add(struct tally *t, const struct selection *s, const struct agentless_pod *pod,
-		const json_t *ns_labels, bool opt_in_required)
+static void add(struct pods_tally *t, const struct target_selection *s,
+		const struct agentless_pod *pod, const json_t *ns_labels, bool opt_in_required)
 {
 	const struct selected of = {pod->ns, ns_labels, json_at(pod->object, "metadata.labels"),
 				    json_at(pod->object, "metadata.annotations")};
@@ -173,8 +173,8 @@ static void add(struct tally *t, const struct selection *s, const struct agentle
 		t->example[r] = pod;
 }
 
-static void tally(const struct agentless_pods *p, const struct selection *s,
-		  const struct kube_watch *namespaces, bool opt_in_required, struct tally *t)
+static void tally(const struct agentless_pods *p, const struct target_selection *s,
+		  const struct kube_watch *namespaces, bool opt_in_required, struct pods_tally *t)
 {
 	size_t i = s->cluster ? 0 : first_of(p, s->ns);
 
@@ -191,7 +191,7 @@ static void tally(const struct agentless_pods *p, const struct selection *s,
 	}
 }
 
-static json_t *reasons(const struct tally *t, const char *why_not)
+static json_t *reasons(const struct pods_tally *t, const char *why_not)
 {
 	json_t *list = json_array();
 
@@ -219,14 +219,14 @@ json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t
 				    const struct kube_watch *namespaces, bool opt_in_required)
 {
 	const char *ns = json_str_at(target, "metadata.namespace", "");
-	const struct selection s = {
+	const struct target_selection s = {
 		.cluster = !*ns,
 		.ns = ns,
 		.pods = json_at(target, "spec.podSelector"),
 		.namespaces = json_at(target, "spec.namespaceSelector"),
 		.nodes = json_at(target, "spec.nodeSelector"),
 	};
-	struct tally t = {0};
+	struct pods_tally t = {0};
 
 	if (!select_takes_node(&s, p->labels))
 		return NULL;

@@ -19,7 +19,7 @@ enum pod_state {
 	POD_READY,    /* it is, or was when its node went out of reach */
 	_POD_STATE_MAX,
 };
-struct node {
+struct agent_node {
 	char *name;
 	uint64_t created_ns;  /* wall time: of the node or of the newest agent on it */
 	uint64_t reported_ns; /* monotonic: when a write of its report was last seen */
@@ -36,7 +36,7 @@ struct agents {
 	struct agents_ops ops;
 	void *arg;
 	struct kube_watch *watch;
-	struct node *nodes;
+	struct agent_node *nodes;
 	struct pod *pods;
 	uint64_t failed_ns; /* monotonic: since when the watch fails; 0: it does not */
 	bool begun;
@@ -44,17 +44,17 @@ struct agents {
 
 /* ---- nodes ---- */
 
-static struct node *find(const struct agents *a, const char *name)
+static struct agent_node *find(const struct agents *a, const char *name)
 {
-	struct node *n;
+	struct agent_node *n;
 
 	HASH_FIND_STR(a->nodes, name, n);
 	return n;
 }
 
-static struct node *find_or_add(struct agents *a, const char *name)
+static struct agent_node *find_or_add(struct agents *a, const char *name)
 {
-	struct node *n = find(a, name);
+	struct agent_node *n = find(a, name);
 
 	if (n)
 		return n;
@@ -64,7 +64,7 @@ static struct node *find_or_add(struct agents *a, const char *name)
 	return n;
 }
 
-static void node_free(struct agents *a, struct node *n)
+static void node_free(struct agents *a, struct agent_node *n)
 {
 	HASH_DEL(a->nodes, n);
 	free(n->name);
@@ -84,7 +84,7 @@ bool status_agents_pods_known(const struct agents *a)
  * on a node without CPU to spare. An agent that never was ready has no plan yet: the report is that
  * of the agent before it.
  */
-static bool works(const struct agents *a, const struct node *n)
+static bool works(const struct agents *a, const struct agent_node *n)
 {
 	if (!n->exists)
 		return true;
@@ -97,7 +97,7 @@ static bool works(const struct agents *a, const struct node *n)
 	return n->n_pods[POD_RUNNING] && !n->lacks;
 }
 
-static bool has_pods(const struct node *n)
+static bool has_pods(const struct agent_node *n)
 {
 	unsigned sum = 0;
 
@@ -106,7 +106,7 @@ static bool has_pods(const struct node *n)
 	return sum;
 }
 
-static void judge(struct agents *a, struct node *n, uint64_t for_ns)
+static void judge(struct agents *a, struct agent_node *n, uint64_t for_ns)
 {
 	bool lacks;
 
@@ -140,7 +140,7 @@ static uint64_t created_ns(const json_t *obj)
 
 void status_agents_node(struct agents *a, const char *node, const json_t *obj)
 {
-	struct node *n = find_or_add(a, node);
+	struct agent_node *n = find_or_add(a, node);
 
 	n->exists = obj != NULL;
 	n->created_ns = MAX(n->created_ns, created_ns(obj));
@@ -149,7 +149,7 @@ void status_agents_node(struct agents *a, const char *node, const json_t *obj)
 
 void status_agents_report(struct agents *a, const char *node, bool there)
 {
-	struct node *n = find_or_add(a, node);
+	struct agent_node *n = find_or_add(a, node);
 
 	n->reported = there;
 	if (there)
@@ -160,7 +160,7 @@ void status_agents_report(struct agents *a, const char *node, bool there)
 void status_agents_begin(struct agents *a)
 {
 	uint64_t now = now_wall_ns();
-	struct node *n, *next;
+	struct agent_node *n, *next;
 
 	if (a->begun)
 		return;
@@ -308,9 +308,9 @@ static struct pod *find_pod(const struct agents *a, const char *key)
 }
 
 /* Returns the node that it was of. */
-static struct node *forget_pod(struct agents *a, struct pod *p)
+static struct agent_node *forget_pod(struct agents *a, struct pod *p)
 {
-	struct node *n = find(a, p->node);
+	struct agent_node *n = find(a, p->node);
 
 	n->n_pods[p->state]--;
 	HASH_DEL(a->pods, p);
@@ -321,10 +321,11 @@ static struct node *forget_pod(struct agents *a, struct pod *p)
 	return n;
 }
 
-static struct node *note_pod(struct agents *a, const char *key, const json_t *obj, const char *node)
+static struct agent_node *note_pod(struct agents *a, const char *key, const json_t *obj,
+				   const char *node)
 {
 	struct pod *p = xcalloc(1, sizeof(*p));
-	struct node *n = find_or_add(a, node);
+	struct agent_node *n = find_or_add(a, node);
 	_cleanup_free_ char *text = NULL;
 
 	p->key = xstrdup(key);
@@ -343,8 +344,8 @@ static void on_pod(const char *key, const json_t *obj, const json_t *old, void *
 	struct agents *a = arg;
 	struct pod *p = find_pod(a, key);
 	const char *node = json_str_at(obj, "spec.nodeName", meant_for(obj));
-	struct node *was = p ? forget_pod(a, p) : NULL;
-	struct node *is = node ? note_pod(a, key, obj, node) : NULL;
+	struct agent_node *was = p ? forget_pod(a, p) : NULL;
+	struct agent_node *is = node ? note_pod(a, key, obj, node) : NULL;
 
 	(void)old;
 	if (was && was != is)
@@ -365,7 +366,7 @@ static void on_pod_gone(const char *key, const json_t *last, void *arg)
 
 static void judge_all(struct agents *a)
 {
-	struct node *n, *next;
+	struct agent_node *n, *next;
 
 	HASH_ITER (hh, a->nodes, n, next)
 		judge(a, n, 0);

@@ -17,7 +17,7 @@
 #define NOTE_BYTES    600		  /* of what follows it */
 #define NOTE	      ". Note: "
 
-struct verdict {
+struct computed_verdict {
 	const char *status; /* "True", "False", "Unknown" */
 	enum reason reason;
 	const char *name; /* of the reason; borrowed */
@@ -25,7 +25,7 @@ struct verdict {
 };
 struct subject {
 	const json_t *target;
-	const struct sum *sum;
+	const struct status_sum *sum;
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
 	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
 	uint64_t now_ns;
@@ -53,17 +53,17 @@ static bool is(const json_t *cond, const char *status, enum reason reason)
 }
 
 /* Takes ownership of message. */
-static struct verdict named_verdict(const char *status, enum reason reason, const char *name,
-				    char *message)
+static struct computed_verdict named_verdict(const char *status, enum reason reason,
+					     const char *name, char *message)
 {
 	char *shown = utf8_shorten(message, MESSAGE_BYTES);
 
 	free(message);
 	status_text_ascii(shown);
-	return (struct verdict){status, reason, name, shown};
+	return (struct computed_verdict){status, reason, name, shown};
 }
 
-static struct verdict verdict(const char *status, enum reason reason, char *message)
+static struct computed_verdict verdict(const char *status, enum reason reason, char *message)
 {
 	return named_verdict(status, reason, reason_name(reason), message);
 }
@@ -80,7 +80,7 @@ static char *nodes_text(const struct group *g)
 	return buf_steal(&b);
 }
 
-static struct verdict group_verdict(const char *status, const struct group *g)
+static struct computed_verdict group_verdict(const char *status, const struct group *g)
 {
 	_cleanup_free_ char *nodes = nodes_text(g),
 			    *text = status_group_text(g, STATUS_SHOWN_BYTES);
@@ -89,7 +89,7 @@ static struct verdict group_verdict(const char *status, const struct group *g)
 }
 
 /* NULL: wherever pods are to be profiled, there is an agent. */
-static const struct group *without_agent(const struct sum *s)
+static const struct group *without_agent(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++)
 		if (s->groups[i].reason == REASON_NODE_WITHOUT_AGENT)
@@ -107,7 +107,7 @@ static char *without_agent_text(const struct group *g)
 			 g->n_pods == 1 ? "" : "s", nodes, g->n_pods == 1 ? "is" : "are", text);
 }
 
-static const struct group *first_group(const struct sum *s, enum reason_weight at_least)
+static const struct group *first_group(const struct status_sum *s, enum reason_weight at_least)
 {
 	const struct group *best = NULL;
 
@@ -139,7 +139,7 @@ static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 
 /* ---- Ready ---- */
 
-static struct verdict no_entries(const struct subject *x)
+static struct computed_verdict no_entries(const struct subject *x)
 {
 	const struct group *g = without_agent(x->sum);
 	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
@@ -178,7 +178,7 @@ static struct verdict no_entries(const struct subject *x)
 }
 
 /* A reason for which waiting does not help. */
-static const struct group *blocking(const struct sum *s)
+static const struct group *blocking(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++) {
 		const struct group *g = &s->groups[i];
@@ -194,7 +194,7 @@ static const struct group *blocking(const struct sum *s)
 }
 
 /* Why an event does not come from any of the nodes; what the others bring is not touched by it. */
-static const struct group *refused_event(const struct sum *s)
+static const struct group *refused_event(const struct status_sum *s)
 {
 	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
 					      REASON_MEMORY_NOT_SEEN};
@@ -207,7 +207,7 @@ static const struct group *refused_event(const struct sum *s)
 	return NULL;
 }
 
-static struct verdict waiting_for_samples(const struct sum *s)
+static struct computed_verdict waiting_for_samples(const struct status_sum *s)
 {
 	return verdict("Unknown", REASON_WAITING_FOR_SAMPLES,
 		       s->n_sampled ? xasprintf("the agents sample and have seen nothing of %s yet",
@@ -215,7 +215,7 @@ static struct verdict waiting_for_samples(const struct sum *s)
 				    : xstrdup("the agents sample and have seen nothing yet"));
 }
 
-static struct verdict waiting_for_store(const struct subject *x)
+static struct computed_verdict waiting_for_store(const struct subject *x)
 {
 	if (x->waited_ns >= STORE_LATE_NS || is(x->ready, "False", REASON_NOT_STORED))
 		return verdict(
@@ -226,7 +226,7 @@ static struct verdict waiting_for_store(const struct subject *x)
 		       xstrdup("the agents have samples; the first window ends soon"));
 }
 
-static struct verdict idle(const struct subject *x)
+static struct computed_verdict idle(const struct subject *x)
 {
 	unsigned n = x->sum->containers;
 
@@ -246,9 +246,9 @@ static char *message_before_note(const json_t *cond)
 	return xstrndup(message, end ? (size_t)(end - message) : strlen(message));
 }
 
-static struct verdict waiting(const struct subject *x)
+static struct computed_verdict waiting(const struct subject *x)
 {
-	const struct sum *s = x->sum;
+	const struct status_sum *s = x->sum;
 	const struct group *g = blocking(s), *refused = refused_event(s);
 	bool was_idle = is(x->ready, "True", REASON_IDLE);
 
@@ -272,9 +272,9 @@ static struct verdict waiting(const struct subject *x)
 	return refused ? group_verdict("False", refused) : idle(x);
 }
 
-static struct verdict ready(const struct subject *x, bool completed)
+static struct computed_verdict ready(const struct subject *x, bool completed)
 {
-	const struct sum *s = x->sum;
+	const struct status_sum *s = x->sum;
 	const struct group *g = first_group(s, WEIGHT_REFUSED);
 
 	if (g && s->n_refused == s->n_current)
@@ -301,7 +301,7 @@ static struct verdict ready(const struct subject *x, bool completed)
 
 /* ---- the other conditions ---- */
 
-static struct verdict accepted(const struct sum *s)
+static struct computed_verdict accepted(const struct status_sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_REFUSED);
 
@@ -314,7 +314,7 @@ static struct verdict accepted(const struct sum *s)
  * The reason that is given in full is the heaviest one, and among these the one of most nodes. The
  * others are only named.
  */
-static struct verdict degraded(const struct sum *s)
+static struct computed_verdict degraded(const struct status_sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_MINOR);
 	_cleanup_free_ char *all = NULL, *nodes = NULL, *text = NULL;
@@ -345,7 +345,7 @@ static struct verdict degraded(const struct sum *s)
 }
 
 /* Takes ownership of text. */
-static void add_note(struct verdict *v, char *text)
+static void add_note(struct computed_verdict *v, char *text)
 {
 	_cleanup_free_ char *all = v->message, *long_note = text,
 			    *note = utf8_shorten(long_note, NOTE_BYTES),
@@ -357,9 +357,9 @@ static void add_note(struct verdict *v, char *text)
 }
 
 /* What profiles alone do not show. A target that is stopped or refused lacks no agent. */
-static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
+static void add_notes(struct computed_verdict *v, const struct subject *x, bool stopped)
 {
-	const struct sum *s = x->sum;
+	const struct status_sum *s = x->sum;
 	const struct group *g = without_agent(s);
 
 	for (size_t i = 0; i < s->n_groups && streq(v->status, "True"); i++)
@@ -373,7 +373,7 @@ static void add_notes(struct verdict *v, const struct subject *x, bool stopped)
 		add_note(v, xstrdup(x->seen->unseen));
 }
 
-static struct verdict completed_verdict(bool completed, uint64_t end_ns)
+static struct computed_verdict completed_verdict(bool completed, uint64_t end_ns)
 {
 	char text[32];
 
@@ -389,8 +389,8 @@ static struct verdict completed_verdict(bool completed, uint64_t end_ns)
 
 /* ---- putting it together ---- */
 
-static void add_condition(json_t *list, const json_t *target, const char *type, struct verdict v,
-			  const char *now)
+static void add_condition(json_t *list, const json_t *target, const char *type,
+			  struct computed_verdict v, const char *now)
 {
 	const json_t *old = condition(target, type);
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
@@ -409,8 +409,8 @@ static void add_condition(json_t *list, const json_t *target, const char *type, 
 	free(v.message);
 }
 
-static struct subject make_subject(const json_t *target, const struct sum *s, const char *now,
-				   const char *events)
+static struct subject make_subject(const json_t *target, const struct status_sum *s,
+				   const char *now, const char *events)
 {
 	const json_t *was = condition(target, "Ready");
 	struct subject x = {.target = target, .sum = s, .events = events};
@@ -431,14 +431,14 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 		       const struct status_seen *seen, const char *now)
 {
 	_cleanup_free_ char *events = status_target_events(target);
-	_cleanup_(status_sum_done) struct sum s = {0};
+	_cleanup_(status_sum_done) struct status_sum s = {0};
 	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
 	uint64_t end = end_time(target, time_at(target, "status.firstReadyTime"));
 	struct subject x = make_subject(target, &s, now, events);
 	bool completed = end && end <= x.now_ns,
 	     stopped = completed || json_bool_at(target, "spec.suspend", false);
 	json_t *conditions = json_array(), *out, *told;
-	struct verdict v;
+	struct computed_verdict v;
 
 	status_sum_entries(target, entries, n, stopped, &s);
 	x.seen = seen;

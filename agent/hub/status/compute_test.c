@@ -37,7 +37,7 @@
 #define LACK(node)	 LACKING(node, 3, WHY("NodeWithoutAgent", 2))
 #define UNKNOWN_SINCE(s) READY("Unknown", "WaitingForSamples", s)
 
-static const struct row {
+static const struct status_row {
 	const char *name, *target, *entries;
 	unsigned n_reports;
 	const char *ready, *reason, *accepted, *degraded;
@@ -266,8 +266,8 @@ static const json_t *condition(const json_t *status, const char *type)
 	return NULL;
 }
 
-static void check(const struct row *r, const json_t *status, const char *type, const char *key,
-		  const char *want)
+static void check(const struct status_row *r, const json_t *status, const char *type,
+		  const char *key, const char *want)
 {
 	const char *got = json_str_at(condition(status, type), key, "missing");
 
@@ -279,7 +279,7 @@ static void test_table(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct row *r = &rows[i];
+		const struct status_row *r = &rows[i];
 		_cleanup_json_ json_t *target = json_loads(r->target, 0, NULL);
 		_cleanup_json_ json_t *s = compute(r->target, r->entries, r->n_reports);
 

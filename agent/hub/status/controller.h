@@ -18,20 +18,20 @@ struct status {
 	struct agentless *agentless;
 	uint64_t started_ns;
 	bool settled;
-	struct row *all;
+	struct status_row *all;
 	struct omitted *omitted;
 	unsigned n_reports;
 	struct timer flush, tick;
 	bool flush_armed;
-	struct request *requests; /* in flight */
+	struct write_request *requests; /* in flight */
 	unsigned n_requests;
 };
 /* Computes the row's status again, soon. */
-void status_touch(struct status *s, struct row *t);
+void status_touch(struct status *s, struct status_row *t);
 /* Rows that are dirty are looked at, soon. */
 void status_flush_soon(struct status *s);
 
 /* ---- write.c ---- */
 /* A write that fails is tried again, later each time. */
-void status_write(struct status *s, struct row *t, json_t *status);
+void status_write(struct status *s, struct status_row *t, json_t *status);
 void status_abandon_writes(struct status *s); /* the answers to them are ignored */

@@ -20,7 +20,7 @@ struct group { /* nodes with one reason; strings are borrowed */
 	} said[STATUS_MAX_EXAMPLES];
 	unsigned n_said, n_unsaid; /* unsaid: nodes that say something else */
 };
-struct sum {
+struct status_sum {
 	unsigned n_entries, n_current; /* current: of an agent that has the target's generation */
 	const char *behind;	       /* borrowed: the first node with another one; NULL: none */
 	unsigned n_refused, n_profiling, n_failed;
@@ -34,8 +34,8 @@ struct sum {
 };
 /* stopped: by the target itself, so that no agent is missed. */
 void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
-		 struct sum *ret);
-void status_sum_done(struct sum *s);
+		 struct status_sum *ret);
+void status_sum_done(struct status_sum *s);
 /* A cut character would be no JSON. */
 void status_text_ascii(char *text);
 /* What its nodes say, each text once, at most max_bytes. Caller frees. */
@@ -43,7 +43,7 @@ char *status_group_text(const struct group *g, size_t max_bytes);
 /* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
 char *status_target_events(const json_t *target);
 /* Of a status. New references. */
-json_t *status_summary(const struct sum *s);
-json_t *status_failures(const struct sum *s);
+json_t *status_summary(const struct status_sum *s);
+json_t *status_failures(const struct status_sum *s);
 /* NULL: no node has reported any yet */
-json_t *status_stacks(const struct sum *s, const json_t *target);
+json_t *status_stacks(const struct status_sum *s, const json_t *target);

@@ -18,7 +18,7 @@ struct omitted {
 	unsigned n_reports;
 	UT_hash_handle hh;
 };
-struct tally { /* targets that a report names, of a namespace */
+struct omitted_tally { /* targets that a report names, of a namespace */
 	const char *ns;
 	unsigned n;
 	UT_hash_handle hh;
@@ -46,10 +46,10 @@ static bool add(struct omitted **all, const char *ns, int by)
 }
 
 /* Returns the most of one namespace. */
-static unsigned count(const json_t *report, struct tally **ret)
+static unsigned count(const json_t *report, struct omitted_tally **ret)
 {
 	unsigned most = 0;
-	struct tally *t;
+	struct omitted_tally *t;
 	const json_t *e;
 	size_t i;
 
@@ -71,7 +71,7 @@ static unsigned count(const json_t *report, struct tally **ret)
 
 static bool add_report(struct omitted **all, const json_t *report, int by)
 {
-	struct tally *tallies, *t, *next;
+	struct omitted_tally *tallies, *t, *next;
 	bool changed = false;
 	unsigned most;
 

@@ -28,7 +28,7 @@ void status_flush_soon(struct status *s)
 	timer_set(s->loop, &s->flush, FLUSH_DELAY_NS, flush, s);
 }
 
-void status_touch(struct status *s, struct row *t)
+void status_touch(struct status *s, struct status_row *t)
 {
 	if (!t->object)
 		return;
@@ -38,16 +38,16 @@ void status_touch(struct status *s, struct row *t)
 
 static void touch_all(struct status *s)
 {
-	for (struct row *t = s->all; t; t = t->hh.next)
+	for (struct status_row *t = s->all; t; t = t->hh.next)
 		status_touch(s, t);
 }
 
-static const char *namespace_of(const struct row *t)
+static const char *namespace_of(const struct status_row *t)
 {
 	return json_str_at(t->object, "metadata.namespace", "");
 }
 
-static bool may_be_omitted(const struct status *s, const struct row *t)
+static bool may_be_omitted(const struct status *s, const struct status_row *t)
 {
 	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
@@ -55,7 +55,7 @@ static bool may_be_omitted(const struct status *s, const struct row *t)
 /* What is said of targets that no report names. */
 static void touch_omitted(struct status *s)
 {
-	for (struct row *t = s->all; t; t = t->hh.next)
+	for (struct status_row *t = s->all; t; t = t->hh.next)
 		if (may_be_omitted(s, t) != t->omitted)
 			status_touch(s, t);
 }
@@ -89,7 +89,7 @@ static void on_tick(void *arg)
 {
 	struct status *s = arg;
 
-	for (struct row *t = s->all; t; t = t->hh.next) {
+	for (struct status_row *t = s->all; t; t = t->hh.next) {
 		if (t->pending)
 			status_touch(s, t);
 	}
@@ -99,7 +99,7 @@ static void on_tick(void *arg)
 }
 
 /* The object with the status that it will have once the watch caught up. */
-static json_t *as_written(const struct row *t)
+static json_t *as_written(const struct status_row *t)
 {
 	json_t *o = json_copy(t->object);
 
@@ -120,7 +120,7 @@ static const char *ready_of(const json_t *status)
 	return "";
 }
 
-static json_t *compute(struct status *s, struct row *t, const json_t *object)
+static json_t *compute(struct status *s, struct status_row *t, const json_t *object)
 {
 	size_t n = HASH_COUNT(t->heard), i = 0;
 	_cleanup_free_ const json_t **entries = xcalloc(n + 1, sizeof(*entries));
@@ -136,7 +136,7 @@ static json_t *compute(struct status *s, struct row *t, const json_t *object)
 			      now);
 }
 
-static void reconcile(struct status *s, struct row *t)
+static void reconcile(struct status *s, struct status_row *t)
 {
 	_cleanup_json_ json_t *object = NULL, *want = NULL;
 	const json_t *have;
@@ -162,7 +162,7 @@ static void reconcile(struct status *s, struct row *t)
 static void flush(void *arg)
 {
 	struct status *s = arg;
-	struct row *t, *next;
+	struct status_row *t, *next;
 
 	s->flush_armed = false;
 	if (!is_settled(s))
@@ -177,7 +177,7 @@ static void flush(void *arg)
 
 /* ---- nodes without an agent ---- */
 
-static void ask_about(struct status *s, struct row *t, const char *node)
+static void ask_about(struct status *s, struct status_row *t, const char *node)
 {
 	_cleanup_json_ json_t *entry = status_agentless_entry(s->agentless, node, t->object);
 
@@ -187,7 +187,7 @@ static void ask_about(struct status *s, struct row *t, const char *node)
 
 struct asking {
 	struct status *status;
-	struct row *row;
+	struct status_row *row;
 };
 
 static void ask_about_node(const char *node, void *arg)
@@ -204,7 +204,7 @@ static void forget_node(const char *node, void *arg)
 	status_row_unhear(a->row, node);
 }
 
-static void ask_about_all(struct status *s, struct row *t)
+static void ask_about_all(struct status *s, struct status_row *t)
 {
 	status_agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
 }
@@ -217,7 +217,7 @@ static void on_agentless(const char *node, void *arg)
 
 	if (is)
 		status_reports_look_again(s->reports, node);
-	for (struct row *t = s->all; t; t = t->hh.next) {
+	for (struct status_row *t = s->all; t; t = t->hh.next) {
 		if (t->object)
 			ask_about(s, t, node);
 	}
@@ -256,7 +256,7 @@ static bool hides_report(const char *node, void *arg)
 static void target_upsert(struct status *s, const char *key, const json_t *obj, bool cluster)
 {
 	const char *uid = json_str_at(obj, "metadata.uid", NULL), *slash = strchr(key, '/');
-	struct row *t;
+	struct status_row *t;
 	bool another;
 
 	if (!uid || (!cluster && !slash))
@@ -294,7 +294,7 @@ static void on_cluster_target(const char *key, const json_t *obj, const json_t *
 static void on_target_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;
-	struct row *t = status_row_find(s->all, json_str_at(last, "metadata.uid", ""));
+	struct status_row *t = status_row_find(s->all, json_str_at(last, "metadata.uid", ""));
 
 	(void)key;
 	if (!t)
@@ -312,7 +312,7 @@ static const char *node_of(const json_t *report)
 static void hear(struct status *s, const char *node, const json_t *entry)
 {
 	const char *uid = json_str_at(entry, "uid", "");
-	struct row *t = *uid ? status_row_find_or_add(&s->all, uid) : NULL;
+	struct status_row *t = *uid ? status_row_find_or_add(&s->all, uid) : NULL;
 
 	if (t && status_row_hear(t, node, entry))
 		status_touch(s, t);
@@ -320,7 +320,7 @@ static void hear(struct status *s, const char *node, const json_t *entry)
 
 static void unhear(struct status *s, const char *node, const char *uid)
 {
-	struct row *t = status_row_find(s->all, uid);
+	struct status_row *t = status_row_find(s->all, uid);
 
 	if (!t || !status_row_unhear(t, node))
 		return;
@@ -441,7 +441,7 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 
 struct status *status_free(struct status *s)
 {
-	struct row *t, *next;
+	struct status_row *t, *next;
 
 	if (!s)
 		return NULL;

@@ -38,7 +38,7 @@ static void add_said(struct group *g, const char *text, const char *node)
 	g->said[g->n_said++].text = text;
 }
 
-static void add_reason(struct sum *s, const json_t *r, const char *node)
+static void add_reason(struct status_sum *s, const json_t *r, const char *node)
 {
 	const char *name = json_str_at(r, "reason", "Unknown");
 	struct group *g = NULL;
@@ -61,7 +61,7 @@ static void add_reason(struct sum *s, const json_t *r, const char *node)
 }
 
 /* "99.7%" of so many samples. */
-static void add_stacks(struct sum *s, const json_t *stacks)
+static void add_stacks(struct status_sum *s, const json_t *stacks)
 {
 	int64_t samples = json_int_at(stacks, "samples", 0);
 	const char *share = json_str_at(stacks, "finished", "");
@@ -75,7 +75,7 @@ static void add_stacks(struct sum *s, const json_t *stacks)
 	s->whole_stacks += (uint64_t)((double)samples * percent / 100);
 }
 
-static void add_entry(struct sum *s, const json_t *e)
+static void add_entry(struct status_sum *s, const json_t *e)
 {
 	const json_t *reasons = json_object_get(e, "reasons"), *r;
 	bool refused = false, failed = false;
@@ -101,7 +101,7 @@ static void add_entry(struct sum *s, const json_t *e)
 }
 
 /* Of a node without an agent: see status_agentless_entry. */
-static void add_agentless(struct sum *s, const json_t *e, bool stopped)
+static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 {
 	const json_t *r;
 	size_t i;
@@ -137,7 +137,7 @@ static void list(struct buf *b, const char *event)
 }
 
 static void sum_events(const char *events, const json_t *const *entries, size_t n,
-		       int64_t generation, struct sum *s)
+		       int64_t generation, struct status_sum *s)
 {
 	_cleanup_buf_ struct buf stored = {0}, missing = {0};
 
@@ -175,12 +175,12 @@ static int by_nodes(const void *a, const void *b)
 }
 
 void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
-			struct sum *ret)
+			struct status_sum *ret)
 {
 	_cleanup_free_ char *events = status_target_events(target);
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 
-	*ret = (struct sum){.n_entries = (unsigned)n};
+	*ret = (struct status_sum){.n_entries = (unsigned)n};
 	for (size_t i = 0; i < n; i++) {
 		if (json_bool_at(entries[i], "withoutAgent", false))
 			add_agentless(ret, entries[i], stopped);
@@ -225,7 +225,7 @@ char *status_group_text(const struct group *g, size_t max_bytes)
 	return buf_steal(&b);
 }
 
-void status_sum_done(struct sum *s)
+void status_sum_done(struct status_sum *s)
 {
 	free(s->groups);
 	free(s->stored);

@@ -32,7 +32,7 @@ static bool is_failure(const struct group *g)
  * The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as
  * they fit.
  */
-static json_t *omitted(const struct sum *s, size_t shown, size_t n)
+static json_t *omitted(const struct status_sum *s, size_t shown, size_t n)
 {
 	_cleanup_buf_ struct buf text = {.max_bytes = STATUS_SHOWN_BYTES};
 	size_t k = 0;
@@ -47,7 +47,7 @@ static json_t *omitted(const struct sum *s, size_t shown, size_t n)
 			 "pods", 0, "exampleNodes");
 }
 
-json_t *status_failures(const struct sum *s)
+json_t *status_failures(const struct status_sum *s)
 {
 	json_t *list = json_array();
 	size_t n = 0, shown;
@@ -63,7 +63,7 @@ json_t *status_failures(const struct sum *s)
 	return list;
 }
 
-json_t *status_summary(const struct sum *s)
+json_t *status_summary(const struct status_sum *s)
 {
 	return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "podsMatched", (int)s->pods_matched,
 			 "podsProfiling", (int)s->pods, "containersProfiling", (int)s->containers,
@@ -72,7 +72,7 @@ json_t *status_summary(const struct sum *s)
 }
 
 /* As last told: a node that starts anew says nothing for a while. NULL: nothing was told yet. */
-json_t *status_stacks(const struct sum *s, const json_t *target)
+json_t *status_stacks(const struct status_sum *s, const json_t *target)
 {
 	char share[16];
 

@@ -4,17 +4,17 @@
 
 #include <stdlib.h>
 
-struct row *status_row_find(struct row *all, const char *uid)
+struct status_row *status_row_find(struct status_row *all, const char *uid)
 {
-	struct row *t;
+	struct status_row *t;
 
 	HASH_FIND_STR(all, uid, t);
 	return t;
 }
 
-struct row *status_row_find_or_add(struct row **all, const char *uid)
+struct status_row *status_row_find_or_add(struct status_row **all, const char *uid)
 {
-	struct row *t = status_row_find(*all, uid);
+	struct status_row *t = status_row_find(*all, uid);
 
 	if (t)
 		return t;
@@ -24,13 +24,13 @@ struct row *status_row_find_or_add(struct row **all, const char *uid)
 	return t;
 }
 
-void status_row_move_last(struct row **all, struct row *t)
+void status_row_move_last(struct status_row **all, struct status_row *t)
 {
 	HASH_DEL(*all, t);
 	HASH_ADD_KEYPTR(hh, *all, t->uid, strlen(t->uid), t);
 }
 
-void status_row_forget_written(struct row *t)
+void status_row_forget_written(struct status_row *t)
 {
 	json_decref(t->written);
 	free(t->written_rv);
@@ -38,7 +38,7 @@ void status_row_forget_written(struct row *t)
 	t->written_rv = NULL;
 }
 
-void status_row_forget_object(struct row *t)
+void status_row_forget_object(struct status_row *t)
 {
 	json_decref(t->object);
 	free(t->path);
@@ -48,7 +48,7 @@ void status_row_forget_object(struct row *t)
 	t->dirty = t->pending = false;
 }
 
-static void heard_free(struct row *t, struct heard *h)
+static void heard_free(struct status_row *t, struct heard *h)
 {
 	HASH_DEL(t->heard, h);
 	free(h->node);
@@ -56,7 +56,7 @@ static void heard_free(struct row *t, struct heard *h)
 	free(h);
 }
 
-void status_row_free(struct row **all, struct row *t)
+void status_row_free(struct status_row **all, struct status_row *t)
 {
 	struct heard *h, *next;
 
@@ -68,13 +68,13 @@ void status_row_free(struct row **all, struct row *t)
 	free(t);
 }
 
-void status_row_drop_if_unused(struct row **all, struct row *t)
+void status_row_drop_if_unused(struct status_row **all, struct status_row *t)
 {
 	if (!t->object && !t->heard && !t->in_flight)
 		status_row_free(all, t);
 }
 
-bool status_row_hear(struct row *t, const char *node, const json_t *entry)
+bool status_row_hear(struct status_row *t, const char *node, const json_t *entry)
 {
 	json_t *named = json_copy((json_t *)entry);
 	struct heard *h;
@@ -97,7 +97,7 @@ bool status_row_hear(struct row *t, const char *node, const json_t *entry)
 	return true;
 }
 
-bool status_row_unhear(struct row *t, const char *node)
+bool status_row_unhear(struct status_row *t, const char *node)
 {
 	struct heard *h;
 

@@ -12,7 +12,7 @@ struct heard { /* the entry of one node about one target */
 	json_t *entry; /* with "node" */
 	UT_hash_handle hh;
 };
-struct row {
+struct status_row {
 	char *uid;
 	char *path;	 /* of its status; NULL: only heard of, the object is not known (yet) */
 	json_t *object;	 /* as watched; NULL like path */
@@ -25,15 +25,15 @@ struct row {
 	UT_hash_handle hh;
 };
 
-struct row *status_row_find(struct row *all, const char *uid);
-struct row *status_row_find_or_add(struct row **all, const char *uid);
+struct status_row *status_row_find(struct status_row *all, const char *uid);
+struct status_row *status_row_find_or_add(struct status_row **all, const char *uid);
 /* Behind all others. */
-void status_row_move_last(struct row **all, struct row *t);
-void status_row_forget_written(struct row *t);
-void status_row_forget_object(struct row *t);
-void status_row_free(struct row **all, struct row *t);
+void status_row_move_last(struct status_row **all, struct status_row *t);
+void status_row_forget_written(struct status_row *t);
+void status_row_forget_object(struct status_row *t);
+void status_row_free(struct status_row **all, struct status_row *t);
 /* Frees it if nothing is known and nothing is under way. */
-void status_row_drop_if_unused(struct row **all, struct row *t);
+void status_row_drop_if_unused(struct status_row **all, struct status_row *t);
 /* entry: an element of a report's status.targets. true if it says something new. */
-bool status_row_hear(struct row *t, const char *node, const json_t *entry);
-bool status_row_unhear(struct row *t, const char *node);
+bool status_row_hear(struct status_row *t, const char *node, const json_t *entry);
+bool status_row_unhear(struct status_row *t, const char *node);

@@ -9,14 +9,14 @@
 
 #define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
 
-struct request {
+struct write_request {
 	struct status *status; /* NULL: freed meanwhile */
 	char *uid;
 	json_t *sent;
-	struct request *prev, *next;
+	struct write_request *prev, *next;
 };
 
-static void request_free(struct request *q)
+static void request_free(struct write_request *q)
 {
 	if (q->status) {
 		if (q->prev)
@@ -32,7 +32,7 @@ static void request_free(struct request *q)
 	free(q);
 }
 
-static void write_failed(struct row *t, int http, const char *error)
+static void write_failed(struct status_row *t, int http, const char *error)
 {
 	bool first = !t->backoff_ns;
 
@@ -48,9 +48,9 @@ static void write_failed(struct row *t, int http, const char *error)
 
 static void on_written(int http, const json_t *body, const char *error, void *arg)
 {
-	struct request *q = arg;
+	struct write_request *q = arg;
 	struct status *s = q->status;
-	struct row *t = s ? status_row_find(s->all, q->uid) : NULL;
+	struct status_row *t = s ? status_row_find(s->all, q->uid) : NULL;
 
 	if (s)
 		status_flush_soon(s); /* others may wait for its end */
@@ -79,13 +79,13 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	request_free(q);
 }
 
-void status_write(struct status *s, struct row *t, json_t *status)
+void status_write(struct status *s, struct status_row *t, json_t *status)
 {
 	const char *rv = t->written_rv ? t->written_rv
 				       : json_str_at(t->object, "metadata.resourceVersion", "");
 	_cleanup_json_ json_t *body = json_pack("{s:{s:s, s:s}, s:O}", "metadata", "uid", t->uid,
 						"resourceVersion", rv, "status", status);
-	struct request *q = xcalloc(1, sizeof(*q));
+	struct write_request *q = xcalloc(1, sizeof(*q));
 
 	q->status = s;
 	q->uid = xstrdup(t->uid);
@@ -108,7 +108,7 @@ void status_write(struct status *s, struct row *t, json_t *status)
 
 void status_abandon_writes(struct status *s)
 {
-	for (struct request *q = s->requests, *next; q; q = next) {
+	for (struct write_request *q = s->requests, *next; q; q = next) {
 		next = q->next;
 		q->status = NULL;
 	}

@@ -277,22 +277,23 @@ int store_match_functions(sqlite3 *db, struct query_limit *l);
 
 /* ---- sqlite_sums.c: equal stacks of a query added up ---- */
 
-struct sum {
+struct stored_sum {
 	int64_t stack, app; /* row ids; stack 0: a free slot */
 	int64_t value, n_samples;
 };
 struct sums {
-	struct sum *items; /* open addressing; after store_sums_sort a list */
+	struct stored_sum *items; /* open addressing; after store_sums_sort a list */
 	size_t n, cap;
 	uint64_t max_rows;
 	bool truncated;
-	struct sum others; /* the sum of the stacks for which there was no room */
+	struct stored_sum others; /* the sum of the stacks for which there was no room */
 	/* by that much at most a kept one is too small: a part of it is in others */
 	int64_t short_by;
 };
 void store_sums_init(struct sums *s, uint64_t max_rows);
 void store_sums_done(struct sums *s);
-void store_sums_add(struct sums *s, const struct sum *add); /* values from 0 to SQ_MAX_VALUE */
+/* values from 0 to SQ_MAX_VALUE */
+void store_sums_add(struct sums *s, const struct stored_sum *add);
 /*
  * Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any
  * more.

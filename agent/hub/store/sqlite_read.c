@@ -14,7 +14,7 @@
 #define WORD_BYTES	    48	  /* of a string or frame besides itself: malloc's and the map's */
 
 /* Dictionary entries read so far, by row id. */
-struct reading {
+struct store_reading {
 	sqlite3 *db;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
@@ -25,7 +25,7 @@ struct reading {
 	struct store_summary summary;
 };
 
-static void reading_done(struct reading *r)
+static void reading_done(struct store_reading *r)
 {
 	store_id_map_free(&r->strings);
 	store_id_map_free(&r->frames);
@@ -36,7 +36,7 @@ static void reading_done(struct reading *r)
 }
 
 /* Whether there is a row; what else there is than that and none is kept in r->error. */
-static bool has_row(struct reading *r, sqlite3_stmt *st)
+static bool has_row(struct store_reading *r, sqlite3_stmt *st)
 {
 	int rc = sqlite3_step(st);
 
@@ -45,7 +45,7 @@ static bool has_row(struct reading *r, sqlite3_stmt *st)
 	return rc == SQLITE_ROW;
 }
 
-static const char *read_string(struct reading *r, int64_t id)
+static const char *read_string(struct store_reading *r, int64_t id)
 {
 	char *text = id > 0 ? store_id_map_get(&r->strings, id) : NULL;
 
@@ -61,7 +61,7 @@ static const char *read_string(struct reading *r, int64_t id)
 	return text;
 }
 
-static struct frame *make_frame(struct reading *r, sqlite3_stmt *st)
+static struct frame *make_frame(struct store_reading *r, sqlite3_stmt *st)
 {
 	struct frame *f = xcalloc(1, sizeof(*f));
 	int kind = sqlite3_column_int(st, 6);
@@ -77,7 +77,7 @@ static struct frame *make_frame(struct reading *r, sqlite3_stmt *st)
 	return f;
 }
 
-static const struct frame *read_frame(struct reading *r, int64_t id)
+static const struct frame *read_frame(struct store_reading *r, int64_t id)
 {
 	struct frame *f = id > 0 ? store_id_map_get(&r->frames, id) : NULL;
 
@@ -96,7 +96,7 @@ static const struct frame *read_frame(struct reading *r, int64_t id)
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
 
 /* A stack that the file does not have: its value is told all the same. */
-static void put_lost(struct reading *r, struct store_row *row)
+static void put_lost(struct store_reading *r, struct store_row *row)
 {
 	r->list[0] = &lost;
 	row->frames = r->list;
@@ -104,7 +104,7 @@ static void put_lost(struct reading *r, struct store_row *row)
 }
 
 /* Strings "" of a head cannot be told from absent ones; neither has a level. */
-static int read_stack(struct reading *r, int64_t id, struct store_row *row)
+static int read_stack(struct store_reading *r, int64_t id, struct store_row *row)
 {
 	sqlite3_stmt *st = r->get_stack;
 	const uint8_t *p, *end;
@@ -139,7 +139,7 @@ static int read_stack(struct reading *r, int64_t id, struct store_row *row)
 	return r->error;
 }
 
-static int prepare_dictionaries(struct reading *r)
+static int prepare_dictionaries(struct store_reading *r)
 {
 	int rc = sqlite3_prepare_v2(
 		r->db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?", -1,
@@ -207,22 +207,23 @@ static void samples_of(struct where *w, const struct selection *sel, bool each, 
 	store_where_selection(w, sel);
 }
 
-static void add_sample(struct reading *r, struct sums *sums, int64_t app, int64_t time_s,
+static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, int64_t time_s,
 		       const struct stored_sample *x)
 {
 	struct store_summary *s = &r->summary;
 
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	store_sums_add(sums, &(struct sum){.app = app,
-					   .stack = x->stack > 0 ? x->stack
-								 : INT64_MAX, /* no row of ours */
-					   .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-					   .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	store_sums_add(sums,
+		       &(struct stored_sum){.app = app,
+					    .stack = x->stack > 0 ? x->stack
+								  : INT64_MAX, /* no row of ours */
+					    .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+					    .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
 /* Rows of app, time and a sample. */
-static int add_each(struct reading *r, sqlite3_stmt *st, struct sums *sums)
+static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc;
 
@@ -238,7 +239,7 @@ static int add_each(struct reading *r, sqlite3_stmt *st, struct sums *sums)
  * Rows of app, time and all samples of a profile: where none is asked for by itself, ten times as
  * fast.
  */
-static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
+static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc;
 
@@ -260,7 +261,7 @@ static int add_profiles(struct reading *r, sqlite3_stmt *st, struct sums *sums)
 /*
  * Until their names take too much room: then the rest, which is the smallest, is put together, too.
  */
-static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
+static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
 		    void *arg)
 {
 	int e = 0;
@@ -270,7 +271,7 @@ static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, stor
 			store_sums_cut(sums, i);
 		if (i == sums->n)
 			break;
-		const struct sum *x = &sums->items[i];
+		const struct stored_sum *x = &sums->items[i];
 		struct store_row row = {
 			.app_service = read_string(r, x->app),
 			.value = x->value,
@@ -287,7 +288,8 @@ static int hand_out(struct reading *r, struct sums *sums, size_t max_bytes, stor
 }
 
 /* The rest of an answer that had too many stacks: a row that is none of them. */
-static int hand_out_others(struct reading *r, const struct sums *sums, store_row_fn *fn, void *arg)
+static int hand_out_others(struct store_reading *r, const struct sums *sums, store_row_fn *fn,
+			   void *arg)
 {
 	static const struct frame frame = {.kind = FRAME_MARKER, .name = STORE_OTHERS};
 	const struct frame *const frames[] = {&frame};
@@ -306,7 +308,7 @@ static int hand_out_others(struct reading *r, const struct sums *sums, store_row
 	return fn(&row, arg);
 }
 
-static int read_samples(struct reading *r, const struct selection *sel, size_t max_bytes,
+static int read_samples(struct store_reading *r, const struct selection *sel, size_t max_bytes,
 			store_row_fn *fn, void *arg)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event,
@@ -333,7 +335,7 @@ static int read_samples(struct reading *r, const struct selection *sel, size_t m
 }
 
 /* The reader with a deadline, inside a transaction. Undo with end(). */
-static int begin(struct sqlite_store *s, const struct selection *sel, struct reading *r)
+static int begin(struct sqlite_store *s, const struct selection *sel, struct store_reading *r)
 {
 	if (!s->reader)
 		return -ENOTCONN;
@@ -349,7 +351,7 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct rea
 	return prepare_dictionaries(r);
 }
 
-static void end(struct sqlite_store *s, struct reading *r)
+static void end(struct sqlite_store *s, struct store_reading *r)
 {
 	reading_done(r);
 	if (!r->db)
@@ -400,7 +402,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 		      struct store_summary *ret, struct field_error *reterr)
 {
 	struct sqlite_store *s = sink;
-	struct reading r = {0};
+	struct store_reading r = {0};
 	uint64_t start_ns = now_mono_ns();
 	int e;
 
@@ -461,7 +463,7 @@ static const char *value_text(sqlite3_stmt *st, bool events)
 						: NULL;
 }
 
-static int read_values(struct reading *r, const struct selection *sel, const char *tag,
+static int read_values(struct store_reading *r, const struct selection *sel, const char *tag,
 		       size_t limit, store_value_fn *fn, void *arg)
 {
 	_cleanup_(store_where_done) struct where w = {
@@ -493,7 +495,7 @@ int store_sqlite_values(void *sink, const struct selection *sel, const char *tag
 			store_value_fn *fn, void *arg, struct field_error *reterr)
 {
 	struct sqlite_store *s = sink;
-	struct reading r = {0};
+	struct store_reading r = {0};
 	int e;
 
 	sqlite3_mutex_enter(s->read_lock);

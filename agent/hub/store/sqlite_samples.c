@@ -36,7 +36,7 @@ bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_samp
 
 enum { COLUMN_STACK, COLUMN_CPU, COLUMN_VALUE, COLUMN_N, COLUMN_SAMPLES, COLUMN_TIME };
 
-struct cursor {
+struct sample_cursor {
 	sqlite3_vtab_cursor base; /* first */
 	struct buf samples;	  /* a copy: the argument ends with the call */
 	const uint8_t *next;
@@ -89,7 +89,7 @@ static int table_plan(sqlite3_vtab *table, sqlite3_index_info *info)
 
 static int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **ret)
 {
-	struct cursor *c = xcalloc(1, sizeof(*c));
+	struct sample_cursor *c = xcalloc(1, sizeof(*c));
 
 	(void)table;
 	*ret = &c->base;
@@ -98,7 +98,7 @@ static int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **ret)
 
 static int cursor_close(sqlite3_vtab_cursor *base)
 {
-	struct cursor *c = (struct cursor *)base;
+	struct sample_cursor *c = (struct sample_cursor *)base;
 
 	buf_done(&c->samples);
 	free(c);
@@ -107,7 +107,7 @@ static int cursor_close(sqlite3_vtab_cursor *base)
 
 static int cursor_next(sqlite3_vtab_cursor *base)
 {
-	struct cursor *c = (struct cursor *)base;
+	struct sample_cursor *c = (struct sample_cursor *)base;
 	const uint8_t *end = (const uint8_t *)c->samples.data + c->samples.len;
 
 	c->at_end = !store_samples_get(&c->next, end, &c->here);
@@ -118,7 +118,7 @@ static int cursor_next(sqlite3_vtab_cursor *base)
 static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *text, int argc,
 			 sqlite3_value **argv)
 {
-	struct cursor *c = (struct cursor *)base;
+	struct sample_cursor *c = (struct sample_cursor *)base;
 
 	(void)plan, (void)text, (void)argc;
 	buf_reset(&c->samples);
@@ -133,12 +133,12 @@ static int cursor_filter(sqlite3_vtab_cursor *base, int plan, const char *text, 
 
 static int cursor_at_end(sqlite3_vtab_cursor *base)
 {
-	return ((struct cursor *)base)->at_end;
+	return ((struct sample_cursor *)base)->at_end;
 }
 
 static int cursor_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int column)
 {
-	const struct cursor *c = (struct cursor *)base;
+	const struct sample_cursor *c = (struct sample_cursor *)base;
 	const int64_t values[] = {[COLUMN_STACK] = c->here.stack,
 				  [COLUMN_CPU] = c->here.cpu,
 				  [COLUMN_VALUE] = c->here.value,
@@ -152,7 +152,7 @@ static int cursor_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int co
 
 static int cursor_id(sqlite3_vtab_cursor *base, sqlite3_int64 *ret)
 {
-	*ret = ((struct cursor *)base)->n;
+	*ret = ((struct sample_cursor *)base)->n;
 	return SQLITE_OK;
 }
 

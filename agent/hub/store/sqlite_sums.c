@@ -22,7 +22,7 @@ void store_sums_done(struct sums *s)
 	free(s->items);
 }
 
-static struct sum *slot(const struct sums *s, int64_t app, int64_t stack)
+static struct stored_sum *slot(const struct sums *s, int64_t app, int64_t stack)
 {
 	const uint64_t key = (uint64_t)app << 40 ^ (uint64_t)stack;
 	size_t i = key * 0x9e3779b97f4a7c15ULL >> 20 & (s->cap - 1);
@@ -47,7 +47,7 @@ static void grow(struct sums *s)
 /* Greatest first; the row ids make it one order. */
 static int by_value(const void *a, const void *b)
 {
-	const struct sum *x = a, *y = b;
+	const struct stored_sum *x = a, *y = b;
 
 	if (x->value != y->value)
 		return x->value > y->value ? -1 : 1;
@@ -57,7 +57,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Each is at most half of what fits. */
-static void add(struct sum *to, const struct sum *from)
+static void add(struct stored_sum *to, const struct stored_sum *from)
 {
 	to->value = MIN(to->value + from->value, SQ_MAX_VALUE);
 	to->n_samples = MIN(to->n_samples + from->n_samples, SQ_MAX_VALUE);
@@ -106,9 +106,9 @@ static void cut(struct sums *s)
 	*s = kept;
 }
 
-void store_sums_add(struct sums *s, const struct sum *sum)
+void store_sums_add(struct sums *s, const struct stored_sum *sum)
 {
-	struct sum *to;
+	struct stored_sum *to;
 
 	if (s->n > s->max_rows + s->max_rows / SLACK + SLACK_MIN)
 		cut(s);

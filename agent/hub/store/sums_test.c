@@ -10,13 +10,14 @@
 
 static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 {
-	store_sums_add(s, &(struct sum){stack, app, value, 1});
+	store_sums_add(s, &(struct stored_sum){stack, app, value, 1});
 }
 
 /* Equal stacks of one application are one; greatest first, then by number. */
 static void known_sums(void **state)
 {
-	static const struct sum want[] = {{7, 1, 12, 2}, {7, 2, 11, 1}, {8, 1, 5, 1}, {9, 1, 5, 1}};
+	static const struct stored_sum want[] = {
+		{7, 1, 12, 2}, {7, 2, 11, 1}, {8, 1, 5, 1}, {9, 1, 5, 1}};
 	_cleanup_(store_sums_done) struct sums s;
 
 	(void)state;

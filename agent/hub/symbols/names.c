@@ -5,20 +5,20 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-struct file { /* an index that a frame asked for; NULL: nobody uploaded it */
+struct uploaded_file { /* an index that a frame asked for; NULL: nobody uploaded it */
 	char *build_id;
 	struct elf_index *index;
 	struct symbols_cost *cost; /* NULL: there is no index */
 	UT_hash_handle hh;
 };
 
-struct shown {
+struct shown_name {
 	const char *raw; /* in an index */
 	char *text;
 	UT_hash_handle hh;
 };
 
-struct named {
+struct uploaded_name {
 	const struct frame *key;
 	size_t n;
 	UT_hash_handle hh;
@@ -27,9 +27,9 @@ struct named {
 
 struct symbols_names {
 	struct symbols *symbols;
-	struct file *files;
-	struct shown *shown;
-	struct named *named;
+	struct uploaded_file *files;
+	struct shown_name *shown;
+	struct uploaded_name *named;
 };
 
 struct symbols_names *symbols_names_new(struct symbols *s)
@@ -42,9 +42,9 @@ struct symbols_names *symbols_names_new(struct symbols *s)
 
 struct symbols_names *symbols_names_free(struct symbols_names *n)
 {
-	struct named *a, *next_a;
-	struct shown *b, *next_b;
-	struct file *c, *next_c;
+	struct uploaded_name *a, *next_a;
+	struct shown_name *b, *next_b;
+	struct uploaded_file *c, *next_c;
 
 	if (!n)
 		return NULL;
@@ -68,9 +68,9 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 	return NULL;
 }
 
-static struct file *file_of(struct symbols_names *n, const char *build_id)
+static struct uploaded_file *file_of(struct symbols_names *n, const char *build_id)
 {
-	struct file *f;
+	struct uploaded_file *f;
 
 	HASH_FIND_STR(n->files, build_id, f);
 	if (!f) {
@@ -84,10 +84,10 @@ static struct file *file_of(struct symbols_names *n, const char *build_id)
 	return f;
 }
 
-static const char *show(struct symbols_names *n, struct file *file, const char *raw)
+static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
 {
 	uint64_t again_ns; /* the next query asks again */
-	struct shown *s;
+	struct shown_name *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);
 	if (s)
@@ -100,7 +100,7 @@ static const char *show(struct symbols_names *n, struct file *file, const char *
 	return s->text;
 }
 
-static void add(struct symbols_names *n, struct file *file, struct named *x,
+static void add(struct symbols_names *n, struct uploaded_file *file, struct uploaded_name *x,
 		const struct elf_inline *function, bool inlined)
 {
 	struct frame *f = &x->frames[x->n];
@@ -115,11 +115,12 @@ static void add(struct symbols_names *n, struct file *file, struct named *x,
 	x->n++;
 }
 
-static struct named *name(struct symbols_names *n, struct file *file, const struct frame *f)
+static struct uploaded_name *name(struct symbols_names *n, struct uploaded_file *file,
+				  const struct frame *f)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
 	struct elf_symbol symbol;
-	struct named *x;
+	struct uploaded_name *x;
 	size_t n_inlines = 0;
 	bool found = elf_index_symbol(file->index, f->address, &symbol) == 0;
 
@@ -138,8 +139,8 @@ static struct named *name(struct symbols_names *n, struct file *file, const stru
 size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret)
 {
 	struct symbols_names *n = arg;
-	struct file *file;
-	struct named *x;
+	struct uploaded_file *file;
+	struct uploaded_name *x;
 
 	if (f->name || !f->build_id || f->kind == FRAME_KERNEL)
 		return 0;

@@ -22,7 +22,7 @@
 #define PIECE_BYTES	(64u << 10)
 #define ZSTD_WINDOW_LOG 27 /* 128 MiB: what zstd's own tools take */
 
-struct kept {
+struct kept_upload {
 	char build_id[2 * BUILD_ID_MAX + 1];
 	uint64_t bytes;
 	int64_t uploaded_s;
@@ -38,7 +38,7 @@ struct symbols {
 	uint64_t max_bytes;
 	struct demangler *demangler;
 	pthread_mutex_t lock; /* of what follows */
-	struct kept *files;
+	struct kept_upload *files;
 	uint64_t bytes, turn;
 	unsigned n_open;
 };
@@ -68,14 +68,14 @@ static char *path_of(const struct symbols *s, const char *build_id)
 
 /* ---- opening ---- */
 
-struct mapping {
+struct uploaded_mapping {
 	void *data;
 	size_t n;
 };
 
 static void unmap(void *arg)
 {
-	struct mapping *m = arg;
+	struct uploaded_mapping *m = arg;
 
 	munmap(m->data, m->n);
 	free(m);
@@ -83,7 +83,7 @@ static void unmap(void *arg)
 
 static int open_index(int fd, struct elf_index **ret)
 {
-	struct mapping *m;
+	struct uploaded_mapping *m;
 	struct stat st;
 	void *data;
 
@@ -95,11 +95,11 @@ static int open_index(int fd, struct elf_index **ret)
 	if (data == MAP_FAILED)
 		return -errno;
 	m = xmalloc(sizeof(*m));
-	*m = (struct mapping){data, (size_t)st.st_size};
+	*m = (struct uploaded_mapping){data, (size_t)st.st_size};
 	return elf_index_borrow(m->data, m->n, unmap, m, ret);
 }
 
-static void close_index(struct symbols *s, struct kept *k)
+static void close_index(struct symbols *s, struct kept_upload *k)
 {
 	if (k->index)
 		s->n_open--;
@@ -108,16 +108,16 @@ static void close_index(struct symbols *s, struct kept *k)
 
 static void close_oldest(struct symbols *s)
 {
-	struct kept *oldest = NULL;
+	struct kept_upload *oldest = NULL;
 
-	for (struct kept *k = s->files; k; k = k->hh.next)
+	for (struct kept_upload *k = s->files; k; k = k->hh.next)
 		if (k->index && (!oldest || k->used < oldest->used))
 			oldest = k;
 	if (oldest)
 		close_index(s, oldest);
 }
 
-static int open_kept(struct symbols *s, struct kept *k)
+static int open_kept(struct symbols *s, struct kept_upload *k)
 {
 	_cleanup_free_ char *path = path_of(s, k->build_id);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -137,7 +137,7 @@ static int open_kept(struct symbols *s, struct kept *k)
 
 int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret)
 {
-	struct kept *k;
+	struct kept_upload *k;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
@@ -162,7 +162,7 @@ int symbols_index(struct symbols *s, const char *build_id, struct elf_index **re
 struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
 {
 	struct symbols_cost *c = NULL;
-	struct kept *k;
+	struct kept_upload *k;
 
 	pthread_mutex_lock(&s->lock);
 	HASH_FIND_STR(s->files, build_id, k);
@@ -193,7 +193,7 @@ void symbols_cost_unref(struct symbols *s, struct symbols_cost *c)
 
 /* ---- the table ---- */
 
-static void forget(struct symbols *s, struct kept *k)
+static void forget(struct symbols *s, struct kept_upload *k)
 {
 	close_index(s, k);
 	unref_cost(k->cost);
@@ -204,7 +204,7 @@ static void forget(struct symbols *s, struct kept *k)
 
 static void remember(struct symbols *s, const char *build_id, uint64_t bytes, int64_t uploaded_s)
 {
-	struct kept *k = xcalloc(1, sizeof(*k));
+	struct kept_upload *k = xcalloc(1, sizeof(*k));
 
 	snprintf(k->build_id, sizeof(k->build_id), "%s", build_id);
 	k->bytes = bytes;
@@ -225,7 +225,7 @@ bool symbols_any(struct symbols *s)
 	return any;
 }
 
-static int by_build_id(const struct kept *a, const struct kept *b)
+static int by_build_id(const struct kept_upload *a, const struct kept_upload *b)
 {
 	return strcmp(a->build_id, b->build_id);
 }
@@ -236,7 +236,7 @@ json_t *symbols_list(struct symbols *s)
 
 	pthread_mutex_lock(&s->lock);
 	HASH_SORT(s->files, by_build_id);
-	for (const struct kept *k = s->files; k; k = k->hh.next)
+	for (const struct kept_upload *k = s->files; k; k = k->hh.next)
 		json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "build_id", k->build_id,
 						      "bytes", (json_int_t)k->bytes, "uploaded",
 						      (json_int_t)k->uploaded_s));
@@ -247,7 +247,7 @@ json_t *symbols_list(struct symbols *s)
 int symbols_delete(struct symbols *s, const char *build_id)
 {
 	_cleanup_free_ char *path = path_of(s, build_id);
-	struct kept *k;
+	struct kept_upload *k;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
@@ -338,7 +338,7 @@ static int keep(struct symbols *s, const char *build_id, const char *temporary, 
 		struct field_error *reterr)
 {
 	_cleanup_free_ char *path = path_of(s, build_id);
-	struct kept *old;
+	struct kept_upload *old;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);

@@ -215,18 +215,18 @@ static const struct {
 	{"symbols_uploads_total", "Uploaded symbol files, by result."},
 };
 
-struct line {
+struct metric_line {
 	char *name; /* as printed */
 	const char *label, *label_value;
 	uint64_t value;
 	bool is_ns;
 };
-struct lines {
-	struct line *items;
+struct metric_lines {
+	struct metric_line *items;
 	size_t n, cap;
 };
 
-static void lines_done(struct lines *l)
+static void lines_done(struct metric_lines *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		free(l->items[i].name);
@@ -240,10 +240,10 @@ static void add(const char *name, const char *label, const char *label_value, ui
 	const char *end = str_has_suffix(plain, "_ns_total") ? "_ns_total" : "_ns";
 	bool is_ns = str_has_suffix(plain, end);
 	size_t n = strlen(plain) - (is_ns ? strlen(end) : 0);
-	struct lines *l = arg;
+	struct metric_lines *l = arg;
 
 	GROW(l->items, l->n, l->cap);
-	l->items[l->n++] = (struct line){
+	l->items[l->n++] = (struct metric_line){
 		/* process_ is what every program calls these */
 		.name = xasprintf("%s%.*s%s", str_has_prefix(name, "process_") ? "" : PREFIX,
 				  (int)n, plain,
@@ -259,7 +259,7 @@ static void add(const char *name, const char *label, const char *label_value, ui
 
 static int by_name(const void *a, const void *b)
 {
-	const struct line *x = a, *y = b;
+	const struct metric_line *x = a, *y = b;
 	int order = strcmp(x->name, y->name);
 
 	return order ? order : strcmp(x->label_value, y->label_value);
@@ -276,7 +276,7 @@ static void put_head(struct buf *b, const char *name)
 }
 
 /* The quotes, backslash and newline of a label value are escaped as in JSON. */
-static void put_line(struct buf *b, const struct line *l)
+static void put_line(struct buf *b, const struct metric_line *l)
 {
 	buf_puts(b, l->name);
 	if (*l->label) {
@@ -293,7 +293,7 @@ static void put_line(struct buf *b, const struct line *l)
 
 void counters_print(struct buf *out)
 {
-	_cleanup_(lines_done) struct lines l = {0};
+	_cleanup_(lines_done) struct metric_lines l = {0};
 
 	counter_each(add, &l);
 	if (l.n)

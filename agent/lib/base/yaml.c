@@ -28,7 +28,7 @@ struct yaml_doc {
 	size_t n, cap;
 };
 
-struct reader {
+struct yaml_reader {
 	yaml_parser_t parser;
 	struct yaml_doc *doc; /* NULL: no positions wanted */
 	struct buf path;
@@ -66,7 +66,7 @@ int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line
 	return -ENOENT;
 }
 
-static int fail_at(struct reader *r, yaml_mark_t m, const char *what)
+static int fail_at(struct yaml_reader *r, yaml_mark_t m, const char *what)
 {
 	char at[64];
 
@@ -82,7 +82,7 @@ static const char *problem_of(const yaml_parser_t *p)
 	return p->problem ? p->problem : "not YAML";
 }
 
-static int next_event(struct reader *r, yaml_event_t *e)
+static int next_event(struct yaml_reader *r, yaml_event_t *e)
 {
 	if (yaml_parser_parse(&r->parser, e))
 		return 0;
@@ -93,7 +93,7 @@ static int next_event(struct reader *r, yaml_event_t *e)
 	return fail_at(r, r->parser.problem_mark, problem_of(&r->parser));
 }
 
-static void remember(struct reader *r, yaml_mark_t m)
+static void remember(struct yaml_reader *r, yaml_mark_t m)
 {
 	struct yaml_doc *d = r->doc;
 
@@ -135,16 +135,16 @@ static json_t *scalar_value(const yaml_event_t *e)
 }
 
 /* Without data it has failed: a key alone was longer than it may be. */
-static void cut_path(struct reader *r, size_t len)
+static void cut_path(struct yaml_reader *r, size_t len)
 {
 	r->path.len = len;
 	if (r->path.data)
 		r->path.data[len] = '\0';
 }
 
-static int read_value(struct reader *r, yaml_event_t *e, int depth, json_t **ret);
+static int read_value(struct yaml_reader *r, yaml_event_t *e, int depth, json_t **ret);
 
-static int read_sequence(struct reader *r, int depth, json_t **ret)
+static int read_sequence(struct yaml_reader *r, int depth, json_t **ret)
 {
 	_cleanup_json_ json_t *array = json_array();
 	size_t path_len = r->path.len;
@@ -172,7 +172,7 @@ static int read_sequence(struct reader *r, int depth, json_t **ret)
 	}
 }
 
-static int read_key(struct reader *r, const yaml_event_t *e, json_t *object)
+static int read_key(struct yaml_reader *r, const yaml_event_t *e, json_t *object)
 {
 	const char *key = (const char *)e->data.scalar.value;
 
@@ -190,7 +190,7 @@ static int read_key(struct reader *r, const yaml_event_t *e, json_t *object)
 	return 0;
 }
 
-static int read_mapping(struct reader *r, int depth, json_t **ret)
+static int read_mapping(struct yaml_reader *r, int depth, json_t **ret)
 {
 	_cleanup_json_ json_t *object = json_object();
 	size_t path_len = r->path.len;
@@ -226,7 +226,7 @@ static int read_mapping(struct reader *r, int depth, json_t **ret)
 	}
 }
 
-static int read_value(struct reader *r, yaml_event_t *e, int depth, json_t **ret)
+static int read_value(struct yaml_reader *r, yaml_event_t *e, int depth, json_t **ret)
 {
 	json_t *v;
 
@@ -253,7 +253,7 @@ static int read_value(struct reader *r, yaml_event_t *e, int depth, json_t **ret
 }
 
 /* One document, after its DOCUMENT-START event. */
-static int read_document(struct reader *r, json_t **ret)
+static int read_document(struct yaml_reader *r, json_t **ret)
 {
 	_cleanup_json_ json_t *root = NULL;
 	yaml_event_t e;
@@ -272,7 +272,7 @@ static int read_document(struct reader *r, json_t **ret)
 	return 0;
 }
 
-static int read_stream(struct reader *r, bool all, json_t *documents)
+static int read_stream(struct yaml_reader *r, bool all, json_t *documents)
 {
 	for (;;) {
 		yaml_event_t e;
@@ -300,7 +300,7 @@ static int read_stream(struct reader *r, bool all, json_t *documents)
 static int parse(const char *text, size_t n, bool all, struct yaml_doc *doc, json_t *documents,
 		 struct field_error *reterr)
 {
-	struct reader r = {.doc = doc, .err = reterr};
+	struct yaml_reader r = {.doc = doc, .err = reterr};
 	int err;
 
 	if (n > MAX_TEXT_BYTES)

@@ -140,7 +140,7 @@ static const struct key keys[] = {
 	{OFF "dwarf-shard-map-size", WARN, 0, "", 0, 0, NULL, "accepted, no effect yet"},
 };
 
-struct walk {
+struct conf_walk {
 	const char *file;
 	const struct yaml_doc *doc;
 	struct config *conf;
@@ -228,7 +228,7 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 	return false;
 }
 
-static int fail(struct walk *w, const char *path, const char *reason)
+static int fail(struct conf_walk *w, const char *path, const char *reason)
 {
 	unsigned line = 1, column = 1;
 	char at[256];
@@ -238,7 +238,7 @@ static int fail(struct walk *w, const char *path, const char *reason)
 	return field_error_set(w->err, at, "%s", reason);
 }
 
-static int fail_value(struct walk *w, const struct key *k, const json_t *v)
+static int fail_value(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	char what[128], range[256], reason[640];
 	const char *s = json_string_value(v);
@@ -260,7 +260,7 @@ static int fail_value(struct walk *w, const struct key *k, const json_t *v)
 	return fail(w, k->path, reason);
 }
 
-static int set_json(struct walk *w, const struct key *k, const json_t *v)
+static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	char text[64];
 	const char *s = json_string_value(v);
@@ -286,7 +286,7 @@ static int set_json(struct walk *w, const struct key *k, const json_t *v)
 }
 
 /* "hub.url: x" is hub's url, too. */
-static int set_once(struct walk *w, const struct key *k, const json_t *v)
+static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	bool *seen = &w->seen[k - keys];
 	char reason[256];
@@ -314,7 +314,7 @@ static const struct key *find_key(const char *path, bool *ret_inside)
 	return NULL;
 }
 
-static int check_object(struct walk *w, const char *prefix, const json_t *object)
+static int check_object(struct conf_walk *w, const char *prefix, const json_t *object)
 {
 	const char *name;
 	json_t *value;
@@ -389,7 +389,7 @@ int conf_parse(const char *file_name, const char *text, size_t n, struct config 
 	struct config c;
 	struct yaml_doc *doc = NULL;
 	struct field_error e = {0};
-	struct walk w = {.file = file_name, .conf = &c, .warnings = warnings, .err = reterr};
+	struct conf_walk w = {.file = file_name, .conf = &c, .warnings = warnings, .err = reterr};
 	int r = parse_one(text, n, &doc, &e);
 
 	if (r) {

@@ -38,14 +38,14 @@ const struct kube_times kube_times_default = {
 	.max_kind_bytes = MAX_KIND_BYTES,
 };
 
-struct request {
+struct client_request {
 	struct kube *kube;
 	struct http_call *call;
 	char *method, *path, *content_type, *body;
 	bool second; /* after a 401 */
 	kube_done_fn *fn;
 	void *arg;
-	struct request *prev, *next;
+	struct client_request *prev, *next;
 };
 
 struct kube {
@@ -58,7 +58,7 @@ struct kube {
 	uint64_t token_read_ns, ca_read_ns, tls_hash;
 	struct field_error token_error, tls_error; /* as told; path "": none */
 	struct timer ca_timer;
-	struct request *requests;
+	struct client_request *requests;
 	struct kube_listener *listeners;
 };
 
@@ -235,7 +235,7 @@ int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **
 	return http_send(k->http, &r, ret);
 }
 
-static void request_free(struct request *q)
+static void request_free(struct client_request *q)
 {
 	DL_DELETE(q->kube->requests, q);
 	free(q->method);
@@ -245,11 +245,11 @@ static void request_free(struct request *q)
 	free(q);
 }
 
-static int request_send(struct request *q);
+static int request_send(struct client_request *q);
 
 static void request_done(int status, const char *body, size_t n, const char *error, void *arg)
 {
-	struct request *q = arg;
+	struct client_request *q = arg;
 	_cleanup_json_ json_t *json = NULL;
 	_cleanup_free_ char *text = NULL;
 	kube_done_fn *fn = q->fn;
@@ -281,7 +281,7 @@ static void request_done(int status, const char *body, size_t n, const char *err
 		fn(status, json, text, fn_arg);
 }
 
-static int request_send(struct request *q)
+static int request_send(struct client_request *q)
 {
 	_cleanup_(head_lines_done) struct head_lines h = {0};
 	struct http_request r = {
@@ -305,7 +305,7 @@ static int request_send(struct request *q)
 int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
 		 const json_t *body, kube_done_fn *fn, void *arg)
 {
-	struct request *q = xcalloc(1, sizeof(*q));
+	struct client_request *q = xcalloc(1, sizeof(*q));
 	int r;
 
 	q->kube = k;

@@ -87,14 +87,14 @@ int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr)
 
 /* ---- kubeconfig ---- */
 
-struct reading {
+struct config_reading {
 	const json_t *root;
 	char *dir; /* relative file names start here */
 	struct field_error *err;
 	char where[200]; /* "users[2].user" */
 };
 
-static int bad(struct reading *r, const char *field, const char *why)
+static int bad(struct config_reading *r, const char *field, const char *why)
 {
 	_cleanup_free_ char *path = xasprintf("%s.%s", r->where, field);
 
@@ -102,7 +102,7 @@ static int bad(struct reading *r, const char *field, const char *why)
 }
 
 /* A file that is named there. */
-static int check_file(struct reading *r, const char *field, const char *file)
+static int check_file(struct config_reading *r, const char *field, const char *file)
 {
 	_cleanup_free_ char *why = NULL;
 
@@ -113,8 +113,8 @@ static int check_file(struct reading *r, const char *field, const char *file)
 }
 
 /* {clusters: [{name: X, cluster: {...}}]} -> the inner object; r->where names it. */
-static int find_named(struct reading *r, const char *list, const char *inner, const char *name,
-		      const json_t **ret)
+static int find_named(struct config_reading *r, const char *list, const char *inner,
+		      const char *name, const json_t **ret)
 {
 	const json_t *all = json_object_get(r->root, list), *one;
 	size_t i;
@@ -132,7 +132,8 @@ static int find_named(struct reading *r, const char *list, const char *inner, co
 	return field_error_set(r->err, list, "has no entry named \"%s\"", name);
 }
 
-static int get_string(struct reading *r, const json_t *o, const char *field, const char **ret)
+static int get_string(struct config_reading *r, const json_t *o, const char *field,
+		      const char **ret)
 {
 	const json_t *v = json_object_get(o, field);
 
@@ -145,7 +146,7 @@ static int get_string(struct reading *r, const json_t *o, const char *field, con
 }
 
 /* field-data (base64, wins as in kubectl) or field (a file's name). */
-static int get_pem(struct reading *r, const json_t *o, const char *field, char **ret_pem,
+static int get_pem(struct config_reading *r, const json_t *o, const char *field, char **ret_pem,
 		   char **ret_file)
 {
 	_cleanup_free_ char *data_field = xasprintf("%s-data", field);
@@ -179,7 +180,7 @@ static bool has_blank(const char *s)
 	return false;
 }
 
-static int parse_server(struct reading *r, const char *server, struct kube_config *c)
+static int parse_server(struct config_reading *r, const char *server, struct kube_config *c)
 {
 	_cleanup_(url_done) struct url u = {0};
 	struct field_error e = {0};
@@ -193,7 +194,7 @@ static int parse_server(struct reading *r, const char *server, struct kube_confi
 	return 0;
 }
 
-static int read_cluster(struct reading *r, const char *name, struct kube_config *c)
+static int read_cluster(struct config_reading *r, const char *name, struct kube_config *c)
 {
 	const json_t *o, *insecure;
 	const char *server, *tls_name, *proxy;
@@ -227,7 +228,7 @@ static int read_cluster(struct reading *r, const char *name, struct kube_config 
 	return e;
 }
 
-static int refuse_unsupported(struct reading *r, const json_t *o)
+static int refuse_unsupported(struct config_reading *r, const json_t *o)
 {
 	static const struct {
 		const char *field, *why;
@@ -250,7 +251,7 @@ static int refuse_unsupported(struct reading *r, const json_t *o)
 	return 0;
 }
 
-static int read_user(struct reading *r, const char *name, struct kube_config *c)
+static int read_user(struct config_reading *r, const char *name, struct kube_config *c)
 {
 	const json_t *o;
 	const char *token, *token_file;
@@ -283,7 +284,7 @@ static int read_user(struct reading *r, const char *name, struct kube_config *c)
 	return 0;
 }
 
-static int read_context(struct reading *r, const char *name, struct kube_config *c)
+static int read_context(struct config_reading *r, const char *name, struct kube_config *c)
 {
 	const json_t *o;
 	const char *cluster, *user, *ns;
@@ -355,7 +356,7 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 	_cleanup_(kube_config_done) struct kube_config c = {0};
 	_cleanup_free_ char *found = NULL;
 	struct field_error e = {0};
-	struct reading reading = {.err = &e};
+	struct config_reading reading = {.err = &e};
 	struct yaml_doc *doc = NULL;
 	int r = 0;
 

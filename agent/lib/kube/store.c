@@ -10,7 +10,7 @@
 
 #define MAX_OBJECTS 200000 /* above the 150,000 a kind that Kubernetes supports */
 
-struct entry {
+struct stored_object {
 	char *key;
 	json_t *obj;
 	uint64_t generation;
@@ -19,7 +19,7 @@ struct entry {
 };
 
 struct kube_store {
-	struct entry *entries;
+	struct stored_object *entries;
 	uint64_t generation;
 	size_t n_bytes,
 		/* n_bytes: of the entries of this generation; the others are about to go */
@@ -39,7 +39,7 @@ struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, s
 	return s;
 }
 
-static void entry_free(struct kube_store *s, struct entry *e)
+static void entry_free(struct kube_store *s, struct stored_object *e)
 {
 	HASH_DEL(s->entries, e);
 	json_decref(e->obj);
@@ -49,7 +49,7 @@ static void entry_free(struct kube_store *s, struct entry *e)
 
 struct kube_store *kube_store_free(struct kube_store *s)
 {
-	struct entry *e, *next;
+	struct stored_object *e, *next;
 
 	if (!s)
 		return NULL;
@@ -69,28 +69,28 @@ static char *key_of(const json_t *obj)
 	return *ns ? xasprintf("%s/%s", ns, name) : xstrdup(name);
 }
 
-static struct entry *find(const struct kube_store *s, const char *key)
+static struct stored_object *find(const struct kube_store *s, const char *key)
 {
-	struct entry *e;
+	struct stored_object *e;
 
 	HASH_FIND_STR(s->entries, key, e);
 	return e;
 }
 
-static size_t counted_bytes(const struct kube_store *s, const struct entry *e)
+static size_t counted_bytes(const struct kube_store *s, const struct stored_object *e)
 {
 	return e && e->generation == s->generation ? e->n_bytes : 0;
 }
 
 /* e is of this generation from now on. */
-static void count_bytes(struct kube_store *s, struct entry *e, size_t n_bytes)
+static void count_bytes(struct kube_store *s, struct stored_object *e, size_t n_bytes)
 {
 	s->n_bytes += n_bytes - counted_bytes(s, e);
 	e->generation = s->generation;
 	e->n_bytes = n_bytes;
 }
 
-static void remove_entry(struct kube_store *s, struct entry *e)
+static void remove_entry(struct kube_store *s, struct stored_object *e)
 {
 	_cleanup_free_ char *key = TAKE_PTR(e->key);
 	json_t *last = json_incref(e->obj);
@@ -143,7 +143,7 @@ static int drop(const char *reason)
 
 static int add_entry(struct kube_store *s, const char *key, json_t *obj, size_t n_bytes)
 {
-	struct entry *e;
+	struct stored_object *e;
 
 	if (HASH_COUNT(s->entries) >= MAX_OBJECTS)
 		return drop("too_many_objects");
@@ -159,7 +159,7 @@ static int add_entry(struct kube_store *s, const char *key, json_t *obj, size_t 
 int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 {
 	_cleanup_free_ char *key = key_of(obj);
-	struct entry *e;
+	struct stored_object *e;
 	json_t *old;
 
 	if (s->muted)
@@ -195,7 +195,7 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 int kube_store_remove(struct kube_store *s, const json_t *obj)
 {
 	_cleanup_free_ char *key = key_of(obj);
-	struct entry *e;
+	struct stored_object *e;
 
 	if (!key)
 		return -EINVAL;
@@ -213,7 +213,7 @@ void kube_store_begin(struct kube_store *s)
 
 bool kube_store_sweep(struct kube_store *s, unsigned n)
 {
-	struct entry *e, *next;
+	struct stored_object *e, *next;
 
 	HASH_ITER (hh, s->entries, e, next) {
 		if (s->muted)
@@ -234,7 +234,7 @@ void kube_store_mute(struct kube_store *s)
 
 const json_t *kube_store_get(const struct kube_store *s, const char *key)
 {
-	struct entry *e = find(s, key);
+	struct stored_object *e = find(s, key);
 
 	return e ? e->obj : NULL;
 }
@@ -242,7 +242,7 @@ const json_t *kube_store_get(const struct kube_store *s, const char *key)
 void kube_store_each(const struct kube_store *s,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
 {
-	struct entry *e, *next;
+	struct stored_object *e, *next;
 
 	HASH_ITER (hh, s->entries, e, next)
 		fn(e->key, e->obj, arg);

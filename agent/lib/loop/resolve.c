@@ -48,7 +48,7 @@ struct lookup {
 	struct lookup *prev, *next;
 };
 
-struct search {
+struct resolve_search {
 	struct name *of;
 	uint64_t begun_ns;
 };
@@ -186,7 +186,7 @@ static void found(struct name *n, const struct addresses *a, const char *error)
 
 static void *search_main(void *arg)
 {
-	_cleanup_free_ struct search *s = arg;
+	_cleanup_free_ struct resolve_search *s = arg;
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *list;
 	struct name *n = s->of;
 	struct addresses a = {0};
@@ -212,7 +212,7 @@ static void *search_main(void *arg)
 /* A search that has not come back after so long never will: another one, while there are few. */
 static void begin_search(struct name *n)
 {
-	struct search *s;
+	struct resolve_search *s;
 
 	if (n->searching && now_mono_ns() - n->begun_ns < resolve_config.lost_ns)
 		return;
@@ -221,7 +221,7 @@ static void begin_search(struct name *n)
 		return;
 	}
 	s = xcalloc(1, sizeof(*s));
-	*s = (struct search){n, now_mono_ns()};
+	*s = (struct resolve_search){n, now_mono_ns()};
 	if (thread_start(NULL, search_main, s) < 0) {
 		free(s);
 		count("name_lookups_total", "result", "refused");

@@ -102,7 +102,7 @@ static void run_one(struct worker *w, struct job *j)
 }
 
 /* One that was replaced and is back: what it counted goes to the one in its place. */
-struct leaving {
+struct leaving_worker {
 	struct job job;
 	struct loop *loop;
 	struct worker *w; /* gone, if it is not in the loop's list */
@@ -124,7 +124,7 @@ static void hand_over(struct worker *from, struct worker *to)
 
 static void left(struct job *j)
 {
-	struct leaving *l = (struct leaving *)j;
+	struct leaving_worker *l = (struct leaving_worker *)j;
 	struct worker *w, *to;
 
 	for (w = loop_workers(l->loop); w && w != l->w; w = w->next)
@@ -141,7 +141,7 @@ static void left(struct job *j)
 static void *thread_main(void *arg)
 {
 	struct worker *w = arg;
-	struct leaving *l = NULL;
+	struct leaving_worker *l = NULL;
 	bool abandoned;
 
 	current_line = w->line;
@@ -158,7 +158,7 @@ static void *thread_main(void *arg)
 	abandoned = w->abandoned;
 	if (w->replaced && !abandoned) {
 		l = xcalloc(1, sizeof(*l));
-		*l = (struct leaving){.job.done = left, .loop = w->loop, .w = w};
+		*l = (struct leaving_worker){.job.done = left, .loop = w->loop, .w = w};
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (abandoned)

@@ -15,7 +15,7 @@
 #define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the year 2116 */
 
 /* One profile of the request: samples of several processes make several of ours. */
-struct reading {
+struct otlp_reading {
 	struct decoder *d;
 	const struct decode_resource *resource;
 	const Otlp__Profile *in;
@@ -42,7 +42,7 @@ int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char
 
 /* ---- event, unit, time ---- */
 
-static int type_strings(struct reading *rd, const Otlp__ValueType *v, const char *name,
+static int type_strings(struct otlp_reading *rd, const Otlp__ValueType *v, const char *name,
 			const char **ret_type, const char **ret_unit)
 {
 	char path[160];
@@ -56,7 +56,7 @@ static int type_strings(struct reading *rd, const Otlp__ValueType *v, const char
 	return r < 0 ? r : otlp_decode_string(rd->d, v->unit_strindex, path, ret_unit);
 }
 
-static int read_period(struct reading *rd)
+static int read_period(struct otlp_reading *rd)
 {
 	const char *type, *unit;
 	double ns;
@@ -73,7 +73,7 @@ static int read_period(struct reading *rd)
 	return 0;
 }
 
-static int skip_profile(struct reading *rd, const char *reason)
+static int skip_profile(struct otlp_reading *rd, const char *reason)
 {
 	if (rd->d->batch->n_skipped++ == 0)
 		rd->d->batch->skipped_for = reason;
@@ -82,7 +82,7 @@ static int skip_profile(struct reading *rd, const char *reason)
 }
 
 /* 1: an event that this version has not, or no unit; the profile is left out and counted. */
-static int read_event(struct reading *rd)
+static int read_event(struct otlp_reading *rd)
 {
 	const char *type, *unit, *name = rd->d->attr_event;
 	int r = type_strings(rd, rd->in->sample_type, "sample_type", &type, &unit);
@@ -97,7 +97,7 @@ static int read_event(struct reading *rd)
 	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
 }
 
-static int read_time(struct reading *rd)
+static int read_time(struct otlp_reading *rd)
 {
 	uint64_t start = rd->in->time_unix_nano, n = rd->in->duration_nano;
 
@@ -130,7 +130,7 @@ static const char *request_digest(struct decoder *d)
 }
 
 /* Without an id: of the request and the place in it, so that a retry is still a repeat. */
-static void read_id(struct reading *rd)
+static void read_id(struct otlp_reading *rd)
 {
 	const ProtobufCBinaryData *id = &rd->in->profile_id;
 	static const uint8_t zero[16];
@@ -143,7 +143,7 @@ static void read_id(struct reading *rd)
 
 /* ---- attributes of a profile ---- */
 
-static int read_loss(struct reading *rd, const char *path, const struct attr *a)
+static int read_loss(struct otlp_reading *rd, const char *path, const struct attr *a)
 {
 	const char *key = a->key;
 	bool time = str_has_prefix(key, ATTR_LOSS_NS);
@@ -158,7 +158,7 @@ static int read_loss(struct reading *rd, const char *path, const struct attr *a)
 	return 0;
 }
 
-static int read_estimate(struct reading *rd, const char *path, const struct attr *a)
+static int read_estimate(struct otlp_reading *rd, const char *path, const struct attr *a)
 {
 	bool share = streq(a->key, ATTR_ESTIMATE);
 
@@ -172,7 +172,7 @@ static int read_estimate(struct reading *rd, const char *path, const struct attr
 	return 0;
 }
 
-static int read_profile_attrs(struct reading *rd)
+static int read_profile_attrs(struct otlp_reading *rd)
 {
 	rd->d->attr_event = NULL;
 	for (size_t i = 0; i < rd->in->n_attribute_indices; i++) {
@@ -232,7 +232,8 @@ static void sample_attr(struct sample_attrs *s, const struct attr *a)
 		s->pid = (uint32_t)a->number;
 }
 
-static int check_sample_attrs(struct reading *rd, const struct sample_attrs *s, const char *path)
+static int check_sample_attrs(struct otlp_reading *rd, const struct sample_attrs *s,
+			      const char *path)
 {
 	const char *const keys[] = {ATTR_THREAD, ATTR_PROCESS, ATTR_EXE, ATTR_CONTAINER};
 	const char *const texts[] = {s->thread, s->process_comm, s->exe, s->container};
@@ -247,7 +248,7 @@ static int check_sample_attrs(struct reading *rd, const struct sample_attrs *s, 
 }
 
 /* NULL past a limit. */
-static struct profile *new_profile(struct reading *rd)
+static struct profile *new_profile(struct otlp_reading *rd)
 {
 	const struct decode_resource *res = rd->resource;
 	struct batch *b = rd->d->batch;
@@ -269,7 +270,7 @@ static struct profile *new_profile(struct reading *rd)
 	return p;
 }
 
-static struct profile *unsplit_profile(struct reading *rd)
+static struct profile *unsplit_profile(struct otlp_reading *rd)
 {
 	if (!rd->unsplit)
 		rd->unsplit = new_profile(rd);
@@ -277,7 +278,7 @@ static struct profile *unsplit_profile(struct reading *rd)
 }
 
 /* OpenTelemetry's eBPF profiler puts the process on the sample: one profile of ours a process. */
-static struct profile *profile_of(struct reading *rd, const struct sample_attrs *s)
+static struct profile *profile_of(struct otlp_reading *rd, const struct sample_attrs *s)
 {
 	char key[2 * MAX_TAG_BYTES + 16], hex[33];
 	struct profile *p;
@@ -305,7 +306,7 @@ static struct profile *profile_of(struct reading *rd, const struct sample_attrs 
 }
 
 /* In the event's unit. Without values each timestamp stands for one. */
-static bool sample_value(const struct reading *rd, const Otlp__Sample *in, int64_t *ret)
+static bool sample_value(const struct otlp_reading *rd, const Otlp__Sample *in, int64_t *ret)
 {
 	int64_t sum = in->n_values ? 0 : (int64_t)in->n_timestamps_unix_nano;
 	double unit = rd->to_unit ? rd->to_unit : (double)rd->base.period_ns / 1e3, scaled;
@@ -320,7 +321,7 @@ static bool sample_value(const struct reading *rd, const Otlp__Sample *in, int64
 	return true;
 }
 
-static uint64_t sample_count(const struct reading *rd, const struct sample_attrs *a,
+static uint64_t sample_count(const struct otlp_reading *rd, const struct sample_attrs *a,
 			     const Otlp__Sample *in, int64_t value)
 {
 	uint64_t period_ns = rd->base.period_ns;
@@ -336,7 +337,7 @@ static uint64_t sample_count(const struct reading *rd, const struct sample_attrs
 }
 
 /* What a newer or another agent says: "other", counted. */
-static enum wait sample_wait(const struct reading *rd, const struct sample_attrs *a)
+static enum wait sample_wait(const struct otlp_reading *rd, const struct sample_attrs *a)
 {
 	enum wait wait = WAIT_NONE;
 
@@ -347,7 +348,7 @@ static enum wait sample_wait(const struct reading *rd, const struct sample_attrs
 	return WAIT_OTHER;
 }
 
-static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *path)
+static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const char *path)
 {
 	struct sample_attrs s = {.cpu = -1, .count = -1};
 	struct batch *b = rd->d->batch;
@@ -392,7 +393,7 @@ static int read_sample(struct reading *rd, const Otlp__Sample *in, const char *p
 	return 0;
 }
 
-static int read_samples(struct reading *rd)
+static int read_samples(struct otlp_reading *rd)
 {
 	for (size_t i = 0; i < rd->in->n_samples; i++) {
 		char path[192];
@@ -406,7 +407,7 @@ static int read_samples(struct reading *rd)
 	return 0;
 }
 
-static int read_profile(struct reading *rd)
+static int read_profile(struct otlp_reading *rd)
 {
 	struct profile *p;
 	int r = read_profile_attrs(rd);
@@ -431,7 +432,7 @@ static int read_profile(struct reading *rd)
 	return 0;
 }
 
-static void reading_done(struct reading *rd)
+static void reading_done(struct otlp_reading *rd)
 {
 	otlp_ids_done(&rd->processes);
 	freep(&rd->base.losses);
@@ -448,7 +449,7 @@ static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__R
 		const Otlp__ScopeProfiles *scope = in->scope_profiles[i];
 
 		for (size_t j = 0; r >= 0 && j < scope->n_profiles; j++) {
-			_cleanup_(reading_done) struct reading rd = {
+			_cleanup_(reading_done) struct otlp_reading rd = {
 				.d = d, .resource = res, .in = scope->profiles[j]};
 			char path[128];
 

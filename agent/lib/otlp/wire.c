@@ -8,13 +8,13 @@
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_32 = 5 };
 
-struct level {
+struct wire_level {
 	const uint8_t *begin; /* of the message */
 	const uint8_t *at;    /* the field being read */
 	const ProtobufCFieldDescriptor *field;
 };
-struct walk {
-	struct level levels[WIRE_MAX_DEPTH];
+struct wire_walk {
+	struct wire_level levels[WIRE_MAX_DEPTH];
 	unsigned depth;
 	uint32_t n_messages;
 	struct field_error *err;
@@ -100,7 +100,7 @@ static bool type_fits(const ProtobufCFieldDescriptor *f, enum wire_type t)
 }
 
 /* The how-many-th of its kind the field of a level is: looked up only when something is wrong. */
-static size_t index_of(const struct level *l)
+static size_t index_of(const struct wire_level *l)
 {
 	size_t index = 0;
 	struct token t;
@@ -113,12 +113,12 @@ static size_t index_of(const struct level *l)
 	return index;
 }
 
-static int wrong(struct walk *w, int error, const char *what)
+static int wrong(struct wire_walk *w, int error, const char *what)
 {
 	_cleanup_buf_ struct buf path = {.max_bytes = 256};
 
 	for (unsigned i = 0; i < w->depth; i++) {
-		const struct level *l = &w->levels[i];
+		const struct wire_level *l = &w->levels[i];
 
 		if (!l->field)
 			continue;
@@ -130,10 +130,10 @@ static int wrong(struct walk *w, int error, const char *what)
 	return error;
 }
 
-static int walk_message(struct walk *w, const ProtobufCMessageDescriptor *d, const uint8_t *p,
+static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d, const uint8_t *p,
 			const uint8_t *end);
 
-static int walk_field(struct walk *w, const ProtobufCFieldDescriptor *f, const struct token *t,
+static int walk_field(struct wire_walk *w, const ProtobufCFieldDescriptor *f, const struct token *t,
 		      uint64_t *seen, unsigned field_index)
 {
 	uint64_t bit = UINT64_C(1) << (field_index & 63);
@@ -148,10 +148,10 @@ static int walk_field(struct walk *w, const ProtobufCFieldDescriptor *f, const s
 	return walk_message(w, f->descriptor, t->payload, t->end);
 }
 
-static int walk_message(struct walk *w, const ProtobufCMessageDescriptor *d, const uint8_t *p,
+static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d, const uint8_t *p,
 			const uint8_t *end)
 {
-	struct level *l = &w->levels[w->depth];
+	struct wire_level *l = &w->levels[w->depth];
 	uint64_t seen = 0;
 	struct token t;
 
@@ -182,7 +182,7 @@ static int walk_message(struct walk *w, const ProtobufCMessageDescriptor *d, con
 int otlp_wire_check(const ProtobufCMessageDescriptor *d, const void *p, size_t n,
 		    struct field_error *reterr)
 {
-	struct walk w = {.err = reterr};
+	struct wire_walk w = {.err = reterr};
 
 	return walk_message(&w, d, p, (const uint8_t *)p + n);
 }

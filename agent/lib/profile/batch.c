@@ -10,13 +10,13 @@
 
 #define CHUNK_BYTES (64u << 10)
 
-struct chunk {
-	struct chunk *next;
+struct batch_chunk {
+	struct batch_chunk *next;
 	size_t used, size;
 	_Alignas(16) char bytes[];
 };
 
-struct table {
+struct batch_table {
 	void **slots; /* NULL: free */
 	uint64_t *hashes;
 	size_t n, cap; /* cap is a power of two */
@@ -33,9 +33,9 @@ struct interned_link {
 };
 
 struct batch_arena {
-	struct chunk *chunks;
+	struct batch_chunk *chunks;
 	size_t bytes;
-	struct table strings, frames, stacks, links;
+	struct batch_table strings, frames, stacks, links;
 	uint64_t seed;
 };
 
@@ -43,7 +43,7 @@ typedef bool equal_fn(const void *entry, const void *key, size_t n);
 
 static void *arena_alloc(struct batch_arena *a, size_t n)
 {
-	struct chunk *c = a->chunks;
+	struct batch_chunk *c = a->chunks;
 	void *p;
 
 	n = (n + 15) & ~(size_t)15;
@@ -62,8 +62,8 @@ static void *arena_alloc(struct batch_arena *a, size_t n)
 	return p;
 }
 
-static size_t table_slot(const struct table *t, uint64_t hash, equal_fn *equal, const void *key,
-			 size_t n)
+static size_t table_slot(const struct batch_table *t, uint64_t hash, equal_fn *equal,
+			 const void *key, size_t n)
 {
 	size_t i = hash & (t->cap - 1);
 
@@ -72,9 +72,9 @@ static size_t table_slot(const struct table *t, uint64_t hash, equal_fn *equal, 
 	return i;
 }
 
-static void table_grow(struct batch_arena *a, struct table *t)
+static void table_grow(struct batch_arena *a, struct batch_table *t)
 {
-	struct table old = *t;
+	struct batch_table old = *t;
 
 	t->cap = old.cap ? old.cap * 2 : 256;
 	t->slots = xcalloc(t->cap, sizeof(*t->slots));
@@ -95,8 +95,8 @@ static void table_grow(struct batch_arena *a, struct table *t)
 }
 
 /* The entry equal to key, or NULL and the slot to put it in. */
-static void *table_find(struct batch_arena *a, struct table *t, uint64_t hash, equal_fn *equal,
-			const void *key, size_t n, size_t *ret_slot)
+static void *table_find(struct batch_arena *a, struct batch_table *t, uint64_t hash,
+			equal_fn *equal, const void *key, size_t n, size_t *ret_slot)
 {
 	if (t->n * 4 >= t->cap * 3)
 		table_grow(a, t);
@@ -104,14 +104,14 @@ static void *table_find(struct batch_arena *a, struct table *t, uint64_t hash, e
 	return t->slots[*ret_slot];
 }
 
-static void table_put(struct table *t, size_t slot, uint64_t hash, void *entry)
+static void table_put(struct batch_table *t, size_t slot, uint64_t hash, void *entry)
 {
 	t->slots[slot] = entry;
 	t->hashes[slot] = hash;
 	t->n++;
 }
 
-static void table_done(struct table *t)
+static void table_done(struct batch_table *t)
 {
 	free(t->slots);
 	free(t->hashes);
@@ -140,7 +140,7 @@ struct batch *profile_batch_free(struct batch *b)
 		return NULL;
 	for (size_t i = 0; i < b->n_profiles; i++)
 		profile_done(b->profiles[i]);
-	for (struct chunk *c = b->arena->chunks, *next; c; c = next) {
+	for (struct batch_chunk *c = b->arena->chunks, *next; c; c = next) {
 		next = c->next;
 		free(c);
 	}

@@ -2,7 +2,7 @@
 /* See select.h. */
 #include "lib/select/select.h"
 
-bool select_takes_node(const struct selection *s, const json_t *labels)
+bool select_takes_node(const struct target_selection *s, const json_t *labels)
 {
 	if (!s->nodes || (json_is_object(s->nodes) && json_object_size(s->nodes) == 0))
 		return true;
@@ -10,7 +10,7 @@ bool select_takes_node(const struct selection *s, const json_t *labels)
 }
 
 /* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
-bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels)
+bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {
 	_cleanup_json_ json_t *named = NULL;
 
@@ -23,7 +23,7 @@ bool select_takes_namespace(const struct selection *s, const char *ns, const jso
 	return select_selector_matches(s->namespaces, named);
 }
 
-bool select_matches(const struct selection *s, const struct selected *p)
+bool select_matches(const struct target_selection *s, const struct selected *p)
 {
 	return select_takes_namespace(s, p->ns, p->ns_labels) &&
 	       select_selector_matches(s->pods, p->labels);
@@ -41,7 +41,7 @@ bool select_opted_out(const json_t *labels, const json_t *annotations)
 	return opts_out(labels) || opts_out(annotations);
 }
 
-enum reason select_refusal(const struct selection *s, const struct selected *p,
+enum reason select_refusal(const struct target_selection *s, const struct selected *p,
 			   bool opt_in_required)
 {
 	const char *of_ns = json_string_value(json_object_get(p->ns_labels, SELECT_LABEL));

@@ -17,7 +17,7 @@
  */
 bool select_selector_matches(const json_t *sel, const json_t *labels);
 
-struct selection {	/* of a target; selectors as in its spec */
+struct target_selection {	/* of a target; selectors as in its spec */
 	bool cluster;	/* of a ClusterProfilingTarget */
 	const char *ns; /* the target's own; of a cluster-wide one it is not read */
 	const json_t *pods, *namespaces, *nodes;
@@ -31,12 +31,12 @@ struct selected {
  * Whether the node selector selects a node. labels NULL: they are not known; then only a target
  * without a node selector selects the node.
  */
-bool select_takes_node(const struct selection *s, const json_t *labels);
-bool select_takes_namespace(const struct selection *s, const char *ns, const json_t *labels);
+bool select_takes_node(const struct target_selection *s, const json_t *labels);
+bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels);
 /* Whether the selectors match the pod: its namespace and itself. */
-bool select_matches(const struct selection *s, const struct selected *p);
+bool select_matches(const struct target_selection *s, const struct selected *p);
 
 /* Why a pod must not be profiled although the selectors match. */
-enum reason select_refusal(const struct selection *s, const struct selected *p,
+enum reason select_refusal(const struct target_selection *s, const struct selected *p,
 			   bool opt_in_required);
 bool select_opted_out(const json_t *labels, const json_t *annotations); /* of a pod */

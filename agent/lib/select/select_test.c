@@ -52,7 +52,7 @@ static void test_nodes(void **state)
 {
 	_cleanup_json_ json_t *empty = json_object(), *gpu = json_pack("{s:s}", "gpu", "yes");
 	_cleanup_json_ json_t *wants = json_pack("{s:O}", "matchLabels", gpu);
-	const struct selection any = {0}, all = {.nodes = empty}, some = {.nodes = wants};
+	const struct target_selection any = {0}, all = {.nodes = empty}, some = {.nodes = wants};
 
 	(void)state;
 	assert_true(select_takes_node(&any, NULL) && select_takes_node(&all, NULL));
@@ -64,7 +64,7 @@ static enum reason refusal(bool cluster, bool opt_in, const char *ns_label, cons
 {
 	_cleanup_json_ json_t *ns = json_pack("{s:s*}", SELECT_LABEL, ns_label);
 	_cleanup_json_ json_t *pod = json_pack("{s:s*}", SELECT_LABEL, pod_label);
-	const struct selection s = {.cluster = cluster, .ns = "app"};
+	const struct target_selection s = {.cluster = cluster, .ns = "app"};
 	const struct selected as_label = {"app", ns, pod, NULL},
 			      as_annotation = {"app", ns, NULL, pod};
 	enum reason r = select_refusal(&s, &as_label, opt_in);

@@ -20,7 +20,7 @@ struct page {
 	uint64_t address; /* of the page; bit 0 set: the page was read */
 	uint8_t bytes[PAGE_BYTES];
 };
-struct code {
+struct alloc_code {
 	const struct runtime_look *look;
 	struct page pages[PAGES];
 	/* of one walk */
@@ -39,15 +39,15 @@ struct code {
 	struct code_ways *ret;
 };
 
-struct code *alloc_code_new(const struct runtime_look *look)
+struct alloc_code *alloc_code_new(const struct runtime_look *look)
 {
-	struct code *c = xcalloc(1, sizeof(*c));
+	struct alloc_code *c = xcalloc(1, sizeof(*c));
 
 	c->look = look;
 	return c;
 }
 
-struct code *alloc_code_free(struct code *c)
+struct alloc_code *alloc_code_free(struct alloc_code *c)
 {
 	free(c);
 	return NULL;
@@ -73,7 +73,7 @@ int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to
 	return 0;
 }
 
-static const uint8_t *page_at(struct code *c, uint64_t address)
+static const uint8_t *page_at(struct alloc_code *c, uint64_t address)
 {
 	uint64_t start = address & ~(uint64_t)(PAGE_BYTES - 1);
 	struct page *p = &c->pages[start / PAGE_BYTES % PAGES];
@@ -87,7 +87,7 @@ static const uint8_t *page_at(struct code *c, uint64_t address)
 	return p->bytes;
 }
 
-size_t alloc_code_read(struct code *c, uint64_t address, uint8_t ret[static INSN_BYTES_MAX])
+size_t alloc_code_read(struct alloc_code *c, uint64_t address, uint8_t ret[static INSN_BYTES_MAX])
 {
 	const struct mapping *m = proc_mappings_find(c->look->maps, address);
 	size_t n = 0;
@@ -105,7 +105,7 @@ size_t alloc_code_read(struct code *c, uint64_t address, uint8_t ret[static INSN
 	return m ? MIN(n, m->end - address) : 0;
 }
 
-static bool decode(struct code *c, uint64_t address, struct insn *ret)
+static bool decode(struct alloc_code *c, uint64_t address, struct insn *ret)
 {
 	uint8_t bytes[INSN_BYTES_MAX];
 	size_t n = alloc_code_read(c, address, bytes);
@@ -157,7 +157,7 @@ static bool is_relative(const struct insn *i)
 /* ---- pointers ---- */
 
 /* push $n; jmp: the second half of a PLT's entry, which looks up the function at its first call. */
-static bool is_lazy(struct code *c, uint64_t address)
+static bool is_lazy(struct alloc_code *c, uint64_t address)
 {
 	struct insn i;
 
@@ -169,7 +169,7 @@ static bool is_lazy(struct code *c, uint64_t address)
 }
 
 /* The target of a jump or call by a pointer in memory; 0: not known. */
-static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
+static uint64_t pointed(struct alloc_code *c, const struct insn *i, uint64_t next)
 {
 	uint64_t to;
 
@@ -182,7 +182,7 @@ static uint64_t pointed(struct code *c, const struct insn *i, uint64_t next)
 }
 
 /* Follows jumps that are a whole function: a PLT's, an alias. 0: the target is not known yet. */
-static uint64_t behind_thunks(struct code *c, uint64_t address)
+static uint64_t behind_thunks(struct alloc_code *c, uint64_t address)
 {
 	for (unsigned n = 0;; n++) {
 		uint64_t at = address, to;
@@ -223,7 +223,7 @@ static bool is_place(const uint64_t *places, size_t n, uint64_t address)
 	return n && bsearch(&address, places, n, sizeof(*places), compare_places);
 }
 
-uint64_t alloc_code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+uint64_t alloc_code_thunk(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 			  bool *ret_cut)
 {
 	uint64_t at = function;
@@ -251,7 +251,7 @@ uint64_t alloc_code_thunk(struct code *c, uint64_t function, const uint64_t *pla
 	}
 }
 
-static void note(struct code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)
+static void note(struct alloc_code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint64_t address)
 {
 	for (size_t i = 0; i < *n; i++)
 		if (items[i] == address)
@@ -265,7 +265,7 @@ static void note(struct code *c, uint64_t items[CODE_WAYS_MAX], size_t *n, uint6
 /* ---- the walk ---- */
 
 /* Notes an address. true: this walk sees it for the first time. */
-static bool see(struct code *c, uint64_t address)
+static bool see(struct alloc_code *c, uint64_t address)
 {
 	size_t slot = address * 0x9e3779b97f4a7c15ull >> 32 & (SEEN_SLOTS - 1);
 
@@ -278,7 +278,7 @@ static bool see(struct code *c, uint64_t address)
 	return true;
 }
 
-static void push(struct code *c, uint64_t address, unsigned depth)
+static void push(struct alloc_code *c, uint64_t address, unsigned depth)
 {
 	if (c->n_work == WORK_MAX) {
 		c->ret->cut = true;
@@ -295,7 +295,7 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 }
 
 /* Control goes to `to` and does not come back. Returns whether the walk follows it. */
-static bool land(struct code *c, uint64_t to, unsigned depth)
+static bool land(struct alloc_code *c, uint64_t to, unsigned depth)
 {
 	if (to != c->function && is_place(c->places, c->n_places, to)) {
 		if (depth)
@@ -307,7 +307,7 @@ static bool land(struct code *c, uint64_t to, unsigned depth)
 	return is_same_file(proc_mappings_find(c->look->maps, to), c->file);
 }
 
-static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned depth)
+static void called(struct alloc_code *c, uint64_t to, uint64_t comes_back, unsigned depth)
 {
 	c->ret->any_call = true;
 	if (to)
@@ -325,7 +325,7 @@ static void called(struct code *c, uint64_t to, uint64_t comes_back, unsigned de
 }
 
 /* The address where the path goes on after this instruction; 0: the path ends. */
-static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsigned depth)
+static uint64_t step(struct alloc_code *c, const struct insn *i, uint64_t next, unsigned depth)
 {
 	uint64_t to = next + (uint64_t)i->immediate;
 
@@ -346,7 +346,7 @@ static uint64_t step(struct code *c, const struct insn *i, uint64_t next, unsign
 	return to && land(c, to, depth) ? to : 0;
 }
 
-static void follow(struct code *c, uint64_t address, unsigned depth)
+static void follow(struct alloc_code *c, uint64_t address, unsigned depth)
 {
 	struct insn i;
 
@@ -356,7 +356,7 @@ static void follow(struct code *c, uint64_t address, unsigned depth)
 	}
 }
 
-void alloc_code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+void alloc_code_ways(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 		     unsigned depth, struct code_ways *ret)
 {
 	*ret = (struct code_ways){0};

@@ -16,9 +16,9 @@
 int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n);
 
 /* The walker: it keeps pages of code that it read, for many walks. */
-struct code;
-struct code *alloc_code_new(const struct runtime_look *look);
-struct code *alloc_code_free(struct code *c);
+struct alloc_code;
+struct alloc_code *alloc_code_new(const struct runtime_look *look);
+struct alloc_code *alloc_code_free(struct alloc_code *c);
 
 #define CODE_WAYS_MAX 16
 struct code_ways {
@@ -39,15 +39,15 @@ struct code_ways {
  * places: the addresses (ascending) where other functions begin. A path ends at code that cannot be
  * read or decoded.
  */
-void alloc_code_ways(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+void alloc_code_ways(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 		     unsigned depth, struct code_ways *ret);
 /*
  * If the function is only a jump to a place: that place. 0: it is not; or *ret_cut is set, and
  * there are more jumps in a row than are followed.
  */
-uint64_t alloc_code_thunk(struct code *c, uint64_t function, const uint64_t *places, size_t n,
+uint64_t alloc_code_thunk(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 		    bool *ret_cut);
 /*
  * Reads at most 15 bytes of an executable mapping; fewer at its end. 0: there is no such mapping.
  */
-size_t alloc_code_read(struct code *c, uint64_t address, uint8_t ret[static 15]);
+size_t alloc_code_read(struct alloc_code *c, uint64_t address, uint8_t ret[static 15]);

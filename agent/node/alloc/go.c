@@ -19,7 +19,7 @@
 #define REX_W		 0x48
 #define MOV_LOAD	 0x8b
 
-static const struct layout {
+static const struct go_layout {
 	unsigned minor; /* of go1.minor and later */
 	unsigned counts_bytes;
 	const char *cycle; /* the variable */
@@ -31,9 +31,9 @@ static const struct layout {
 	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it counts no bytes any more */
 };
 
-static const struct layout *layout_of(unsigned minor)
+static const struct go_layout *layout_of(unsigned minor)
 {
-	const struct layout *found = NULL;
+	const struct go_layout *found = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(layouts) && layouts[i].minor <= minor; i++)
 		found = &layouts[i];
@@ -121,7 +121,7 @@ static int find_variable(const struct program *p, const char *name, const char *
 	return find_load(p, function, wide, nth, ret);
 }
 
-static int find_profile(const struct program *p, const struct layout *l, struct go_profile *ret)
+static int find_profile(const struct program *p, const struct go_layout *l, struct go_profile *ret)
 {
 	struct go_profile f = {.cycle_shift = l->cycle_shift, .counts_bytes = l->counts_bytes};
 	int r = find_variable(p, "runtime.mbuckets", "runtime.mProf_FlushLocked", true, 1,

@@ -15,7 +15,7 @@
 #define FAMILY(name) (1u << TABLE_##name)
 #define GLIBC_TEXT   "\"malloc(): corrupted top size"
 
-static const struct row {
+static const struct hidden_row {
 	const char *text, *allocator;
 	unsigned families; /* of its names in table.c, besides C's plain ones */
 	const char *own;   /* a symbol that it has besides the plain names; NULL: none */
@@ -72,7 +72,8 @@ static bool has_rust_site(const struct runtime_look *look, const struct elf_inde
  * families: of which the file has functions. If glibc is linked in, the plain names are glibc's: a
  * linker takes only one of each.
  */
-static bool has_names(const struct elf_index *index, const struct row *row, unsigned families)
+static bool has_names(const struct elf_index *index, const struct hidden_row *row,
+		      unsigned families)
 {
 	if (families & row->families)
 		return true;
@@ -80,7 +81,7 @@ static bool has_names(const struct elf_index *index, const struct row *row, unsi
 	       (!has_mark(index, GLIBC_TEXT) || (row->own && has_mark(index, row->own)));
 }
 
-static void tell(const struct mapping *m, const struct row *row, struct alloc_sites *ret)
+static void tell(const struct mapping *m, const struct hidden_row *row, struct alloc_sites *ret)
 {
 	size_t n = strlen(m->path);
 	_cleanup_free_ char *path =

@@ -14,7 +14,7 @@
 #define OUTSIDE	    "AllocTracer::send_allocation_outside_tlab"
 
 /* Beginnings of mangled names, which give the arguments. The first row that fits counts. */
-static const struct row {
+static const struct jvm_row {
 	const char *name;
 	uint8_t size_arg; /* size of the TLAB, or of the object; the class is the first argument */
 	const char *symbol;
@@ -33,7 +33,7 @@ static const struct row {
 };
 
 /* A name with a dot is a part of a function, or one whose arguments the compiler has changed. */
-static const struct row *row_of(const char *symbol)
+static const struct jvm_row *row_of(const char *symbol)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && !strchr(symbol, '.'); i++)
 		if (str_has_prefix(symbol, rows[i].name))
@@ -50,7 +50,7 @@ static int add_sites(const struct runtime_look *look, const struct mapping *m,
 
 	for (size_t i = 0; r == 0 && i < elf_index_n_marks(index); i++) {
 		struct elf_mark mark = elf_index_mark(index, i);
-		const struct row *row = row_of(mark.name);
+		const struct jvm_row *row = row_of(mark.name);
 		struct pf_site site = {.kind = PF_SITE_JVM, .ptr_arg = 1};
 
 		if (!row)

@@ -25,14 +25,14 @@ struct candidate {
 	uint16_t flags;		 /* enum pf_site_flags */
 	bool dropped;
 };
-struct found {
+struct allocator_found {
 	const struct runtime_look *look;
 	struct candidate items[CANDIDATES_MAX];
 	size_t n;
 	/* Addresses of the candidates, ascending; without Rust's, which are added last. */
 	uint64_t places[CANDIDATES_MAX];
 	size_t n_places;
-	struct code *code;
+	struct alloc_code *code;
 	bool loader; /* glibc's loader is mapped; it may not have loaded anything yet */
 	bool full;   /* there are more than CANDIDATES_MAX */
 };
@@ -61,7 +61,7 @@ static bool take_mark(const struct runtime_look *look, size_t mapping, const str
 	return true;
 }
 
-static struct candidate *candidate_at(struct found *f, uint64_t address)
+static struct candidate *candidate_at(struct allocator_found *f, uint64_t address)
 {
 	for (size_t i = 0; i < f->n; i++)
 		if (f->items[i].address == address)
@@ -70,7 +70,7 @@ static struct candidate *candidate_at(struct found *f, uint64_t address)
 }
 
 /* A function with several names gets the one that is first in the table. */
-static void add(struct found *f, const struct candidate *new)
+static void add(struct allocator_found *f, const struct candidate *new)
 {
 	struct candidate *c = candidate_at(f, new->address);
 
@@ -104,7 +104,7 @@ unsigned alloc_native_families(const struct runtime_look *look, size_t mapping)
 	return families;
 }
 
-static void add_file(struct found *f, size_t mapping, bool rust)
+static void add_file(struct allocator_found *f, size_t mapping, bool rust)
 {
 	const struct elf_index *index = f->look->indexes[mapping];
 	unsigned families = alloc_native_families(f->look, mapping);
@@ -126,7 +126,7 @@ static bool is_loader(const struct elf_index *index)
 	return elf_index_find_mark(index, TABLE_GLIBC_LOADER, &mark) == 0;
 }
 
-static void add_files(struct found *f, bool rust)
+static void add_files(struct allocator_found *f, bool rust)
 {
 	for (size_t i = 0; i < f->look->maps->n; i++) {
 		if (!f->look->indexes[i])
@@ -145,7 +145,7 @@ static int compare_addresses(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-static void set_places(struct found *f)
+static void set_places(struct allocator_found *f)
 {
 	f->n_places = 0;
 	for (size_t i = 0; i < f->n; i++)
@@ -181,7 +181,8 @@ static void judge_jump(struct candidate *c, const struct candidate *to)
  * libstdc++'s operators call malloc: in a program that has a malloc linked in, they are only its
  * callers.
  */
-static bool is_caller(struct found *f, const struct candidate *c, const struct code_ways *w)
+static bool is_caller(struct allocator_found *f, const struct candidate *c,
+		      const struct code_ways *w)
 {
 	for (size_t i = 0; c->row->family == TABLE_CXX && i < w->n_calls; i++) {
 		const struct candidate *to = candidate_at(f, w->calls[i]);
@@ -203,7 +204,7 @@ static void add_inner(const struct candidate *c, const struct code_ways *w, stru
 			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);
 }
 
-static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
+static int judge(struct allocator_found *f, struct candidate *c, struct alloc_sites *ret)
 {
 	struct pf_site site = c->row->site;
 	struct code_ways w;
@@ -231,7 +232,7 @@ static int judge(struct found *f, struct candidate *c, struct alloc_sites *ret)
 }
 
 /* An allocator under names that the table does not have is seen where Rust's code calls it. */
-static int judge_rust(struct found *f, const struct candidate *c, struct alloc_sites *ret)
+static int judge_rust(struct allocator_found *f, const struct candidate *c, struct alloc_sites *ret)
 {
 	struct code_ways w;
 	int r;
@@ -251,7 +252,7 @@ static int judge_rust(struct found *f, const struct candidate *c, struct alloc_s
 
 /* ---- all ---- */
 
-static int find_all(struct found *f, struct alloc_sites *ret)
+static int find_all(struct allocator_found *f, struct alloc_sites *ret)
 {
 	size_t n;
 	int r = 0;
@@ -276,7 +277,7 @@ static int find_all(struct found *f, struct alloc_sites *ret)
 
 static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
 {
-	struct found *f = xcalloc(1, sizeof(*f));
+	struct allocator_found *f = xcalloc(1, sizeof(*f));
 	int r;
 
 	(void)event_mask;

@@ -27,7 +27,7 @@ struct python {
 	const struct mapping *file;
 	uint64_t bias;
 	const struct elf_index *index;
-	struct code *code;
+	struct alloc_code *code;
 };
 
 /* ---- where the tables are ---- */
@@ -227,7 +227,7 @@ static const struct {
 	[REALLOC] = {"_PyObject_Realloc", RDX, 0},
 };
 
-struct copies {
+struct python_copies {
 	struct python *p;
 	struct alloc_sites *sites;
 	bool wanted[FUNCTIONS];
@@ -248,7 +248,7 @@ static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 
 static void take_copy(const struct python_copy *c, void *arg)
 {
-	struct copies *x = arg;
+	struct python_copies *x = arg;
 	const struct python_value *size = &c->registers[functions[c->function].size - 1];
 	const struct python_value one = {PYTHON_CONSTANT, 1}, *count = &one;
 	struct pf_site site = {PF_SITE_INSIDE, .max_bytes = SMALL_BYTES};
@@ -272,7 +272,7 @@ static void take_copy(const struct python_copy *c, void *arg)
 }
 
 /* Adds the functions themselves: calls that the compiler did not replace go there. */
-static int add_entries(struct copies *x, const uint64_t *addresses)
+static int add_entries(struct python_copies *x, const uint64_t *addresses)
 {
 	int r = x->result;
 
@@ -288,7 +288,7 @@ static int add_entries(struct copies *x, const uint64_t *addresses)
 }
 
 /* Adds one sentence for both events. */
-static void tell_copies(const struct copies *x, unsigned event_mask)
+static void tell_copies(const struct python_copies *x, unsigned event_mask)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
 	char places[80] = "";
@@ -315,7 +315,8 @@ static int add_copies(struct python *p, const struct python_allocator *a, unsign
 		      struct alloc_sites *ret)
 {
 	const uint64_t addresses[] = {a->malloc, a->calloc, a->realloc};
-	struct copies x = {.p = p, .sites = ret, .wanted = {true, true, !realloc_flags(p, a, ret)}};
+	struct python_copies x = {
+		.p = p, .sites = ret, .wanted = {true, true, !realloc_flags(p, a, ret)}};
 	size_t before = ret->n;
 	int r = alloc_python_copies(p->look, p->code, addresses, FUNCTIONS, take_copy, &x);
 

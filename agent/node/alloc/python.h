@@ -29,5 +29,5 @@ struct python_copy {
 };
 typedef void python_copy_fn(const struct python_copy *c, void *arg);
 /* Looks for copies in the mapping of the first function. -E2BIG: there is too much code. */
-int alloc_python_copies(const struct runtime_look *look, struct code *code,
+int alloc_python_copies(const struct runtime_look *look, struct alloc_code *code,
 			const uint64_t *functions, size_t n, python_copy_fn *fn, void *arg);

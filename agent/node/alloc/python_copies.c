@@ -24,8 +24,8 @@
  */
 #define DECODED_MAX (1u << 20) /* instructions that are decoded, in all code of a file */
 
-struct scan {
-	struct code *code;
+struct copies_scan {
+	struct alloc_code *code;
 	unsigned n_decoded;
 	const uint64_t *functions;
 	size_t n;
@@ -33,7 +33,7 @@ struct scan {
 	void *arg;
 };
 
-static bool decode(struct scan *s, uint64_t at, struct insn *ret)
+static bool decode(struct copies_scan *s, uint64_t at, struct insn *ret)
 {
 	uint8_t bytes[INSN_BYTES_MAX];
 
@@ -107,7 +107,7 @@ static uint64_t on(const struct insn *i, uint64_t next)
 	return next;
 }
 
-static void follow(struct scan *s, size_t function, uint64_t comparison)
+static void follow(struct copies_scan *s, size_t function, uint64_t comparison)
 {
 	struct python_copy c = {.function = function, .address = comparison};
 	uint64_t at = comparison;
@@ -138,7 +138,7 @@ static void follow(struct scan *s, size_t function, uint64_t comparison)
 /* ---- comparisons ---- */
 
 /* cmp $function,%reg, whose last four bytes are at `immediate`. */
-static void try_immediate(struct scan *s, size_t function, uint64_t immediate)
+static void try_immediate(struct copies_scan *s, size_t function, uint64_t immediate)
 {
 	for (unsigned back = 2; back <= 3; back++) {
 		struct insn i;
@@ -154,7 +154,7 @@ static void try_immediate(struct scan *s, size_t function, uint64_t immediate)
 }
 
 /* lea function(%rip),%reg, then soon cmp with it. */
-static void try_lea(struct scan *s, size_t function, uint64_t lea)
+static void try_lea(struct copies_scan *s, size_t function, uint64_t lea)
 {
 	struct insn i;
 	unsigned reg;
@@ -178,7 +178,7 @@ static void try_lea(struct scan *s, size_t function, uint64_t lea)
 	}
 }
 
-static void look_at(struct scan *s, const uint8_t *bytes, uint64_t address)
+static void look_at(struct copies_scan *s, const uint8_t *bytes, uint64_t address)
 {
 	uint32_t word;
 
@@ -192,7 +192,7 @@ static void look_at(struct scan *s, const uint8_t *bytes, uint64_t address)
 }
 
 /* Reads the file, which has the same bytes, since its reads have no budget. */
-static int scan_text(struct scan *s, const struct mapping *m)
+static int scan_text(struct copies_scan *s, const struct mapping *m)
 {
 	_cleanup_free_ uint8_t *chunk = xmalloc(CHUNK_BYTES);
 	uint64_t at = m->start;
@@ -214,10 +214,10 @@ static int scan_text(struct scan *s, const struct mapping *m)
 	return 0;
 }
 
-int alloc_python_copies(const struct runtime_look *look, struct code *code,
+int alloc_python_copies(const struct runtime_look *look, struct alloc_code *code,
 			const uint64_t *functions, size_t n, python_copy_fn *fn, void *arg)
 {
-	struct scan s = {.code = code, .functions = functions, .n = n, .fn = fn, .arg = arg};
+	struct copies_scan s = {.code = code, .functions = functions, .n = n, .fn = fn, .arg = arg};
 	const struct mapping *m = proc_mappings_find(look->maps, functions[0]);
 
 	return m && m->fd >= 0 ? scan_text(&s, m) : -EFAULT;

@@ -36,7 +36,7 @@ static int look_through(const uint8_t *text, size_t n, size_t from, struct found
 		.start = START, .end = START + BYTES, .fd = fd, .path = (char *)"/python"};
 	struct mappings maps = {.items = &item, .n = 1};
 	struct runtime_look look = {.maps = &maps};
-	struct code *code = alloc_code_new(&look);
+	struct alloc_code *code = alloc_code_new(&look);
 	int r;
 
 	memset(bytes, 0x90, BYTES);

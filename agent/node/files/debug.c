@@ -14,7 +14,7 @@
 #define DWOS_MAX (PARSE_FDS_MAX - 2)
 
 /* A file whose debug index is searched for. */
-struct search {
+struct debug_search {
 	struct files *f;
 	const struct mapping *m;
 	struct elf_index *main;
@@ -151,8 +151,8 @@ int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *bu
  * dwz's file is looked up in .dwz of the directory of debug files, whatever comes before /.dwz/ in
  * the path that is written in the file. A .dwo file is looked up where the compiler put it.
  */
-static int open_wanted(const struct search *s, const struct place *p, const struct elf_wanted *w,
-		       int *ret_fd)
+static int open_wanted(const struct debug_search *s, const struct place *p,
+		       const struct elf_wanted *w, int *ret_fd)
 {
 	const char *dwz = w->dwo_id ? NULL : strstr(w->path, "/.dwz/");
 	const char *slash = strrchr(s->m->path, '/');
@@ -168,7 +168,7 @@ static int open_wanted(const struct search *s, const struct place *p, const stru
 	return files_find_open(p, path, ret_fd);
 }
 
-static size_t open_all_wanted(const struct search *s, const struct place *p,
+static size_t open_all_wanted(const struct debug_search *s, const struct place *p,
 			      const struct elf_index *index, int fds[DWOS_MAX])
 {
 	size_t n = elf_index_n_wanted(index), n_open = 0;
@@ -191,7 +191,7 @@ static size_t open_all_wanted(const struct search *s, const struct place *p,
  * The agent cannot read DWP packages. It counts them, so that users of such packages can see why
  * names are missing.
  */
-static void count_dwp(const struct search *s)
+static void count_dwp(const struct debug_search *s)
 {
 	_cleanup_free_ char *path = xasprintf("%s.dwp", s->m->path);
 	_cleanup_close_ int fd = -1;
@@ -204,7 +204,7 @@ static void count_dwp(const struct search *s)
  * Adds what the .dwo files and dwz's file of a place say, and replaces *index. Returns false if
  * they add nothing.
  */
-static bool add_wanted(const struct search *s, const struct place *p, int debug_fd,
+static bool add_wanted(const struct debug_search *s, const struct place *p, int debug_fd,
 		       struct elf_index **index)
 {
 	struct parse_debug_files files = {.main_fd = s->m->fd, .debug_fd = debug_fd};
@@ -231,7 +231,7 @@ static bool add_wanted(const struct search *s, const struct place *p, int debug_
 
 /* ---- where ---- */
 
-static void try_own(const struct search *s, uint64_t root)
+static void try_own(const struct debug_search *s, uint64_t root)
 {
 	struct file_key everyone = files_file_key_of(s->m, FILE_DEBUG, 0);
 	struct file_key container = files_file_key_of(s->m, FILE_DEBUG, root);
@@ -251,7 +251,7 @@ static void try_own(const struct search *s, uint64_t root)
 	elf_index_unref(index);
 }
 
-static int try_place(const struct search *s, const struct place *p, struct elf_index **ret)
+static int try_place(const struct debug_search *s, const struct place *p, struct elf_index **ret)
 {
 	const char *build_id = elf_index_build_id(s->main), *link;
 	_cleanup_close_ int fd = -1;
@@ -280,7 +280,7 @@ static int try_place(const struct search *s, const struct place *p, struct elf_i
 	return r;
 }
 
-static bool try_container(const struct search *s, uint64_t root)
+static bool try_container(const struct debug_search *s, uint64_t root)
 {
 	struct file_key key = files_file_key_of(s->m, FILE_DEBUG, root);
 	struct elf_index *index = NULL;
@@ -299,7 +299,7 @@ static bool try_container(const struct search *s, uint64_t root)
 }
 
 /* The host's debug packages, as the administrator has installed them. */
-static void try_host(const struct search *s, struct elf_index **ret)
+static void try_host(const struct debug_search *s, struct elf_index **ret)
 {
 	const char *path = s->f->host_debug_dir;
 	struct place p = s->root;
@@ -317,7 +317,7 @@ static void try_host(const struct search *s, struct elf_index **ret)
 	try_place(s, &p, ret);
 }
 
-static void try_everyones(const struct search *s)
+static void try_everyones(const struct debug_search *s)
 {
 	struct file_key key = files_file_key_of(s->m, FILE_DEBUG, 0);
 	const char *build_id = elf_index_build_id(s->main);
@@ -337,7 +337,7 @@ static void try_everyones(const struct search *s)
 static void find_debug(struct files *f, const struct mapping *m, struct elf_index *main,
 		       int root_fd)
 {
-	struct search s = {.f = f, .m = m, .main = main};
+	struct debug_search s = {.f = f, .m = m, .main = main};
 	uint64_t root = files_root(root_fd);
 	unsigned flags;
 

@@ -24,11 +24,11 @@
 	4096 /* notes "the server has none"; empty files, but a pod can make build ids up */
 #define PART_NAME "part" /* the file that is being downloaded */
 
-struct wanted {
+struct wanted_debug {
 	struct file_key key;
 	char build_id[BUILD_ID_MAX + 1];
 	int main_fd;
-	struct wanted *next;
+	struct wanted_debug *next;
 };
 struct debuginfod {
 	struct files *f;
@@ -39,7 +39,7 @@ struct debuginfod {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct wanted *queue, **tail;
+	struct wanted_debug *queue, **tail;
 	size_t n_queued;
 	atomic_bool stopping;
 };
@@ -256,7 +256,7 @@ static int get(const struct debuginfod *d, const char *build_id, int *ret_fd)
 	return r;
 }
 
-static void answer(const struct debuginfod *d, const struct wanted *w)
+static void answer(const struct debuginfod *d, const struct wanted_debug *w)
 {
 	struct elf_index *index = NULL;
 	_cleanup_close_ int fd = -1;
@@ -275,9 +275,9 @@ static void answer(const struct debuginfod *d, const struct wanted *w)
 
 /* ---- the thread ---- */
 
-static struct wanted *next_wanted(struct debuginfod *d)
+static struct wanted_debug *next_wanted(struct debuginfod *d)
 {
-	struct wanted *w;
+	struct wanted_debug *w;
 
 	pthread_mutex_lock(&d->lock);
 	while (!d->queue && !atomic_load(&d->stopping))
@@ -293,7 +293,7 @@ static struct wanted *next_wanted(struct debuginfod *d)
 	return w;
 }
 
-static void wanted_free(struct wanted *w)
+static void wanted_free(struct wanted_debug *w)
 {
 	close(w->main_fd);
 	free(w);
@@ -317,7 +317,7 @@ static void open_dir(struct debuginfod *d)
 static void *work(void *arg)
 {
 	struct debuginfod *d = arg;
-	struct wanted *w;
+	struct wanted_debug *w;
 
 	pthread_setname_np(pthread_self(), "debuginfod");
 	open_dir(d);
@@ -331,7 +331,7 @@ static void *work(void *arg)
 int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
 			 int main_fd)
 {
-	struct wanted *w;
+	struct wanted_debug *w;
 	int r = 0;
 
 	if (strlen(build_id) < 4 || strlen(build_id) > BUILD_ID_MAX)
@@ -395,7 +395,7 @@ fail:
 
 struct debuginfod *files_debuginfod_free(struct debuginfod *d)
 {
-	struct wanted *w;
+	struct wanted_debug *w;
 
 	if (!d)
 		return NULL;

@@ -19,7 +19,7 @@
  */
 #define IDLE_NS (600 * NSEC_PER_SEC)
 
-struct share { /* how much the files of an owner take */
+struct trim_share { /* how much the files of an owner take */
 	uint64_t owner;
 	size_t taken;
 	UT_hash_handle hh;
@@ -74,12 +74,12 @@ struct trimming {
 	struct files *files;
 	const struct room *room;
 	uint64_t now_ns;
-	struct share *shares;
+	struct trim_share *shares;
 };
 
-static struct share *share_of(const struct trimming *t, uint64_t owner)
+static struct trim_share *share_of(const struct trimming *t, uint64_t owner)
 {
-	struct share *s;
+	struct trim_share *s;
 
 	HASH_FIND(hh, t->shares, &owner, sizeof(owner), s);
 	return s;
@@ -92,7 +92,7 @@ static uint64_t owner_of(const struct trimming *t, const struct file *x)
 
 static void add_up(struct trimming *t)
 {
-	struct share *s;
+	struct trim_share *s;
 
 	for (const struct file *x = t->files->by_key; x; x = x->hh.next) {
 		uint64_t owner = owner_of(t, x);
@@ -107,7 +107,7 @@ static void add_up(struct trimming *t)
 	}
 }
 
-static int by_taken(const struct share *a, const struct share *b)
+static int by_taken(const struct trim_share *a, const struct trim_share *b)
 {
 	return (a->taken > b->taken) - (a->taken < b->taken);
 }
@@ -121,7 +121,7 @@ static size_t fair_share(struct trimming *t, size_t most)
 	size_t owners = HASH_COUNT(t->shares);
 
 	HASH_SORT(t->shares, by_taken);
-	for (const struct share *s = t->shares; s; s = s->hh.next, owners--) {
+	for (const struct trim_share *s = t->shares; s; s = s->hh.next, owners--) {
 		if (s->taken > most / owners)
 			return most / owners;
 		most -= s->taken;
@@ -132,7 +132,7 @@ static size_t fair_share(struct trimming *t, size_t most)
 /* Returns whether the file's owner has too much, and then takes the file off its share. */
 static bool gives_way(const struct trimming *t, const struct file *x, size_t taken, size_t fair)
 {
-	struct share *s = share_of(t, owner_of(t, x));
+	struct trim_share *s = share_of(t, owner_of(t, x));
 
 	if (s->taken <= fair)
 		return false;
@@ -160,7 +160,7 @@ static void evict_down_to(struct trimming *t, size_t most, size_t fair)
 
 static void shares_done(struct trimming *t)
 {
-	struct share *s, *next;
+	struct trim_share *s, *next;
 
 	HASH_ITER (hh, t->shares, s, next) {
 		HASH_DEL(t->shares, s);

@@ -16,7 +16,7 @@
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* a request takes at most 20 s */
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
-struct asking {
+struct java_asking {
 	struct task task;
 	struct follow *follow;
 	struct process_id id;
@@ -40,7 +40,7 @@ static const char *version_of(const struct runtime_process *p)
 
 static void ask_run(struct task *task)
 {
-	struct asking *a = (struct asking *)task;
+	struct java_asking *a = (struct java_asking *)task;
 
 	a->result = -EAGAIN;
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
@@ -50,7 +50,7 @@ static void ask_run(struct task *task)
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 
-static void take(struct follow *f, struct tracked *t, const struct asking *a)
+static void take(struct follow *f, struct tracked *t, const struct java_asking *a)
 {
 	struct java *j = &t->java;
 
@@ -71,7 +71,7 @@ static void take(struct follow *f, struct tracked *t, const struct asking *a)
 
 static void ask_done(struct task *task)
 {
-	struct asking *a = (struct asking *)task;
+	struct java_asking *a = (struct java_asking *)task;
 	struct tracked *t = follow_find(a->follow, a->id);
 
 	if (!task->work->closing)
@@ -90,7 +90,7 @@ static void ask_done(struct task *task)
  */
 static void ask_stuck(struct worker *w, struct job *job, void *follow)
 {
-	struct asking *a = (struct asking *)job;
+	struct java_asking *a = (struct java_asking *)job;
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, a->id);
 
@@ -118,7 +118,7 @@ static bool has_worker(struct follow *f)
 static void ask(struct follow *f, struct tracked *t)
 {
 	struct work *w = f->config.work;
-	struct asking *a;
+	struct java_asking *a;
 
 	if (!has_worker(f))
 		return;

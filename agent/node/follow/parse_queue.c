@@ -16,13 +16,13 @@
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
 #define ROUND_NS     (60 * NSEC_PER_SEC)
 
-struct file_key {
+struct parse_key {
 	uint64_t inode, ctime_ns;
 	uint32_t dev_major, dev_minor;
 	uint64_t root; /* of a debug file: the root whose directories are searched */
 };
-struct wanted {
-	struct file_key key;
+struct wanted_parse {
+	struct parse_key key;
 	struct mappings *m;
 	size_t k; /* which of the mappings */
 	uint64_t cgroup_id;
@@ -42,7 +42,7 @@ struct follow_queue {
 	bool debug, busy, stopped;
 	parsed_fn *fn;
 	void *arg;
-	struct wanted *wanted;
+	struct wanted_parse *wanted;
 	struct cost *costs;
 	uint64_t round_ns;
 };
@@ -108,7 +108,7 @@ static void halve_costs(struct follow_queue *q)
 
 /* ---- the queue ---- */
 
-static struct wanted *wanted_done(struct wanted *w)
+static struct wanted_parse *wanted_done(struct wanted_parse *w)
 {
 	proc_mappings_unref(w->m);
 	free(w->waiting);
@@ -116,18 +116,19 @@ static struct wanted *wanted_done(struct wanted *w)
 	return NULL;
 }
 
-static bool is_before(const struct follow_queue *q, const struct wanted *a, const struct wanted *b)
+static bool is_before(const struct follow_queue *q, const struct wanted_parse *a,
+		      const struct wanted_parse *b)
 {
 	uint64_t x = cost_of(q, a->cgroup_id), y = cost_of(q, b->cgroup_id);
 
 	return x != y ? x < y : a->m->items[a->k].file_bytes < b->m->items[b->k].file_bytes;
 }
 
-static struct wanted *take_next(struct follow_queue *q)
+static struct wanted_parse *take_next(struct follow_queue *q)
 {
-	struct wanted *best = q->wanted;
+	struct wanted_parse *best = q->wanted;
 
-	for (struct wanted *w = q->wanted; w; w = w->hh.next)
+	for (struct wanted_parse *w = q->wanted; w; w = w->hh.next)
 		if (is_before(q, w, best))
 			best = w;
 	if (!best)
@@ -137,12 +138,12 @@ static struct wanted *take_next(struct follow_queue *q)
 	return best;
 }
 
-static struct wanted *find_or_add(struct follow_queue *q, struct mappings *m, size_t k,
-				  uint64_t cgroup_id)
+static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings *m, size_t k,
+					uint64_t cgroup_id)
 {
 	const struct mapping *x = &m->items[k];
-	struct file_key key = {0};
-	struct wanted *w;
+	struct parse_key key = {0};
+	struct wanted_parse *w;
 	struct cost *c;
 
 	key.inode = x->inode;
@@ -178,7 +179,7 @@ static struct wanted *find_or_add(struct follow_queue *q, struct mappings *m, si
 bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
 		      const struct process_id *who)
 {
-	struct wanted *w = find_or_add(q, m, k, cgroup_id);
+	struct wanted_parse *w = find_or_add(q, m, k, cgroup_id);
 
 	if (!w) {
 		counter_add(counter("podflame_symbol_files_skipped_total", "reason",
@@ -201,7 +202,7 @@ bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint
 struct parsing {
 	struct task task;
 	struct follow_queue *queue;
-	struct wanted *wanted;
+	struct wanted_parse *wanted;
 	uint64_t ns;
 };
 
@@ -239,7 +240,7 @@ static void parse_done(struct task *t)
 void follow_queue_start(struct follow_queue *q)
 {
 	struct parsing *p;
-	struct wanted *w = q->busy || q->stopped ? NULL : take_next(q);
+	struct wanted_parse *w = q->busy || q->stopped ? NULL : take_next(q);
 
 	if (!w)
 		return;
@@ -290,7 +291,7 @@ struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struc
 
 struct follow_queue *follow_queue_free(struct follow_queue *q)
 {
-	struct wanted *w, *next_w;
+	struct wanted_parse *w, *next_w;
 	struct cost *c, *next_c;
 
 	if (!q)

@@ -11,7 +11,7 @@
 #define LOOK_LIMIT_NS  (5 * NSEC_PER_SEC)
 #define MAPPINGS_BYTES 4096
 
-struct look {
+struct runtimes_look {
 	struct process_task process;
 	struct follow *follow;
 	struct process_id id;
@@ -26,7 +26,7 @@ struct look {
 
 static void look_run(struct task *task)
 {
-	struct look *l = (struct look *)task;
+	struct runtimes_look *l = (struct runtimes_look *)task;
 	_stage_("runtimes");
 
 	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, &l->found, &l->again);
@@ -36,7 +36,7 @@ static void look_run(struct task *task)
 	}
 }
 
-static void take(struct tracked *t, struct look *l)
+static void take(struct tracked *t, struct runtimes_look *l)
 {
 	const struct follow_config *c = &t->follow->config;
 	struct runs *r = &t->runs;
@@ -78,13 +78,13 @@ static void look_later(struct tracked *t, struct mappings *m)
 }
 
 /* A runtime is just starting, or something was missing for a moment. */
-static bool is_to_come(const struct look *l)
+static bool is_to_come(const struct runtimes_look *l)
 {
 	return l->process.task.refused || (l->result == 0 && l->again) || l->result == -EBUSY ||
 	       probes_may_pass(l->result);
 }
 
-static void look_on(struct tracked *t, const struct look *l)
+static void look_on(struct tracked *t, const struct runtimes_look *l)
 {
 	struct runs *r = &t->runs;
 	struct mappings *newer = TAKE_PTR(r->m);
@@ -107,7 +107,7 @@ static void look_on(struct tracked *t, const struct look *l)
 
 static void look_done(struct task *task)
 {
-	struct look *l = (struct look *)task;
+	struct runtimes_look *l = (struct runtimes_look *)task;
 	struct tracked *t = follow_find(l->follow, l->id);
 
 	if (task->refused)
@@ -130,7 +130,7 @@ static void look_done(struct task *task)
 
 static void start(struct tracked *t, struct mappings *m)
 {
-	struct look *l;
+	struct runtimes_look *l;
 
 	if (t->runs.looking) { /* on a thread that the process may have blocked */
 		proc_mappings_unref(t->runs.m);

@@ -14,21 +14,21 @@
 #define LOOK_NS	      (10 * NSEC_PER_SEC)
 #define READ_LIMIT_NS (10 * NSEC_PER_SEC)
 
-struct item {
+struct memory_item {
 	struct process_id id;
 	struct proc_memory memory;
 	int result;
 };
-struct reading {
+struct memory_reading {
 	struct task task;
 	struct follow *follow;
-	struct item *items;
+	struct memory_item *items;
 	size_t n, cap;
 };
 
 static void read_run(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct memory_reading *r = (struct memory_reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
 		r->items[i].result = proc_memory(r->items[i].id, &r->items[i].memory);
@@ -49,7 +49,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 	return bytes;
 }
 
-static void take(struct tracked *t, const struct item *i)
+static void take(struct tracked *t, const struct memory_item *i)
 {
 	struct allocs *a = &t->allocs;
 
@@ -63,7 +63,7 @@ static void take(struct tracked *t, const struct item *i)
 
 static void read_done(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct memory_reading *r = (struct memory_reading *)task;
 
 	r->follow->reading_memory = false;
 	for (size_t i = 0; i < r->n && !task->refused; i++) {
@@ -85,7 +85,7 @@ static bool is_due(const struct tracked *t, bool all)
 void follow_unseen_tick(struct follow *f)
 {
 	bool all = now_mono_ns() >= f->unseen_ns;
-	struct reading *r;
+	struct memory_reading *r;
 	struct tracked *t, *next;
 
 	if (f->reading_memory || !f->n_attached)
@@ -95,7 +95,7 @@ void follow_unseen_tick(struct follow *f)
 		if (!is_due(t, all))
 			continue;
 		GROW(r->items, r->n, r->cap);
-		r->items[r->n++] = (struct item){.id = t->id};
+		r->items[r->n++] = (struct memory_item){.id = t->id};
 	}
 	if (all)
 		f->unseen_ns = now_mono_ns() + LOOK_NS;

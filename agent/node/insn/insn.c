@@ -86,7 +86,7 @@ _Static_assert(sizeof(two_layout) == 257 && sizeof(two_written) == 257, "insn");
 
 /* ---- bytes ---- */
 
-struct reader {
+struct insn_reader {
 	const uint8_t *p, *end;
 	bool bad;
 	uint8_t vex_pp; /* VEX's and EVEX's prefix: 1 66, 2 f3, 3 f2 */
@@ -94,7 +94,7 @@ struct reader {
 	bool rep; /* f3 */
 };
 
-static uint8_t take(struct reader *r)
+static uint8_t take(struct insn_reader *r)
 {
 	if (r->p == r->end) {
 		r->bad = true;
@@ -103,7 +103,7 @@ static uint8_t take(struct reader *r)
 	return *r->p++;
 }
 
-static int64_t take_signed(struct reader *r, unsigned n)
+static int64_t take_signed(struct insn_reader *r, unsigned n)
 {
 	uint64_t value = 0;
 
@@ -115,7 +115,7 @@ static int64_t take_signed(struct reader *r, unsigned n)
 /* ---- parts of an instruction ---- */
 
 /* Returns the first byte after the legacy prefixes and REX. */
-static uint8_t take_prefixes(struct reader *r, struct insn *i)
+static uint8_t take_prefixes(struct insn_reader *r, struct insn *i)
 {
 	for (;;) {
 		uint8_t c = take(r);
@@ -159,7 +159,7 @@ static uint8_t take_prefixes(struct reader *r, struct insn *i)
 }
 
 /* VEX and EVEX hold the bits of REX inverted. */
-static void take_vex(struct reader *r, struct insn *i, uint8_t escape)
+static void take_vex(struct insn_reader *r, struct insn *i, uint8_t escape)
 {
 	uint8_t a = take(r), b = escape == 0xc5 ? a : take(r);
 
@@ -181,7 +181,7 @@ static void take_vex(struct reader *r, struct insn *i, uint8_t escape)
 		  r->vex_map > 6;
 }
 
-static void take_opcode(struct reader *r, struct insn *i)
+static void take_opcode(struct insn_reader *r, struct insn *i)
 {
 	uint8_t c = take_prefixes(r, i);
 
@@ -205,7 +205,7 @@ static void take_opcode(struct reader *r, struct insn *i)
 	i->opcode = c;
 }
 
-static char layout(const struct reader *r, const struct insn *i)
+static char layout(const struct insn_reader *r, const struct insn *i)
 {
 	uint8_t c = i->opcode;
 
@@ -232,7 +232,7 @@ static char layout(const struct reader *r, const struct insn *i)
 	return 'm';
 }
 
-static void take_modrm(struct reader *r, struct insn *i)
+static void take_modrm(struct insn_reader *r, struct insn *i)
 {
 	uint8_t modrm = take(r), rm = modrm & 7, sib;
 
@@ -259,7 +259,7 @@ static void take_modrm(struct reader *r, struct insn *i)
 	}
 }
 
-static void take_immediate(struct reader *r, struct insn *i, char what)
+static void take_immediate(struct insn_reader *r, struct insn *i, char what)
 {
 	bool wide = i->rex & 8;
 	unsigned z = i->operand16 && !wide ? 2 : 4, n = 0;
@@ -299,7 +299,7 @@ static void take_immediate(struct reader *r, struct insn *i, char what)
 
 /* ---- what is written ---- */
 
-static char written_vex(const struct reader *r, const struct insn *i)
+static char written_vex(const struct insn_reader *r, const struct insn *i)
 {
 	uint8_t c = i->opcode;
 
@@ -325,7 +325,7 @@ static char written_one(const struct insn *i)
 	return one_written[c];
 }
 
-static char written_two(const struct reader *r, const struct insn *i)
+static char written_two(const struct insn_reader *r, const struct insn *i)
 {
 	uint8_t c = i->opcode;
 
@@ -335,7 +335,7 @@ static char written_two(const struct reader *r, const struct insn *i)
 	return two_written[c];
 }
 
-static void find_written(const struct reader *r, struct insn *i)
+static void find_written(const struct insn_reader *r, struct insn *i)
 {
 	char what = i->map == INSN_ONE	  ? written_one(i)
 		    : i->map == INSN_0F	  ? written_two(r, i)
@@ -358,7 +358,7 @@ static void find_written(const struct reader *r, struct insn *i)
 
 bool insn_decode(const uint8_t *p, size_t n, struct insn *ret)
 {
-	struct reader r = {.p = p, .end = p + MIN(n, (size_t)INSN_BYTES_MAX)};
+	struct insn_reader r = {.p = p, .end = p + MIN(n, (size_t)INSN_BYTES_MAX)};
 	struct insn i = {.base = INSN_NO_REG};
 	char what;
 

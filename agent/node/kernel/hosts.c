@@ -38,7 +38,7 @@ struct hosts {
 	size_t n_counted;
 };
 
-struct look {
+struct hosts_look {
 	struct task task;
 	struct hosts *hosts;
 	struct listed_process *found;
@@ -128,7 +128,7 @@ static void list_add(struct host_list *l, const struct host_process *p)
 }
 
 /* The processes that were found, and those that ended lately, whose last samples may still come. */
-static struct host_list *list_make(const struct look *k, const struct host_list *old)
+static struct host_list *list_make(const struct hosts_look *k, const struct host_list *old)
 {
 	struct host_list *l = xcalloc(1, sizeof(*l));
 	uint64_t now_ns = now_boot_ns();
@@ -156,7 +156,7 @@ static struct host_list *list_make(const struct look *k, const struct host_list 
 /* ---- the look: os worker ---- */
 
 /* A process beyond the limit is found again by each look, but counted only once. */
-static void count_beyond(struct look *k, uint32_t tgid, uint64_t start_boottime_ns)
+static void count_beyond(struct hosts_look *k, uint32_t tgid, uint64_t start_boottime_ns)
 {
 	const struct host_process p = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
 	const struct hosts *h = k->hosts;
@@ -171,7 +171,7 @@ static void count_beyond(struct look *k, uint32_t tgid, uint64_t start_boottime_
 	k->counted[k->n_counted++] = p;
 }
 
-static void keep_counted(struct look *k)
+static void keep_counted(struct hosts_look *k)
 {
 	struct hosts *h = k->hosts;
 
@@ -182,7 +182,7 @@ static void keep_counted(struct look *k)
 		qsort(h->counted, h->n_counted, sizeof(*h->counted), compare_hosts);
 }
 
-static void look_at(struct look *k, int procfd, const char *pid)
+static void look_at(struct hosts_look *k, int procfd, const char *pid)
 {
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
 	const struct config *conf = k->hosts->kernel->config.conf;
@@ -216,7 +216,7 @@ static int compare_listed(const void *a, const void *b)
 	return (x->tgid > y->tgid) - (x->tgid < y->tgid);
 }
 
-static bool same_list(const struct hosts *h, const struct look *k)
+static bool same_list(const struct hosts *h, const struct hosts_look *k)
 {
 	if (h->n_listed != k->n)
 		return false;
@@ -230,7 +230,7 @@ static bool same_list(const struct hosts *h, const struct look *k)
 
 static void look_run(struct task *t)
 {
-	struct look *k = (struct look *)t;
+	struct hosts_look *k = (struct hosts_look *)t;
 	uint64_t start_ns = thread_cpu_ns();
 	struct hosts *h = k->hosts;
 	struct dirent *e;
@@ -260,7 +260,7 @@ static void look(void *arg);
 
 static void look_done(struct task *t)
 {
-	struct look *k = (struct look *)t;
+	struct hosts_look *k = (struct hosts_look *)t;
 	struct hosts *h = k->hosts;
 	struct host_list *old = h->list;
 
@@ -279,7 +279,7 @@ static void look_done(struct task *t)
 static void look(void *arg)
 {
 	struct hosts *h = arg;
-	struct look *k = xcalloc(1, sizeof(*k));
+	struct hosts_look *k = xcalloc(1, sizeof(*k));
 
 	k->hosts = h;
 	k->task.run = look_run;

@@ -202,7 +202,7 @@ struct hosts *kernel_hosts(const struct kernel *k)
 
 /* ---- scan ---- */
 
-struct scan {
+struct cgroups_scan {
 	struct task task;
 	struct kernel *kernel;
 	struct cgroup_scan *found;
@@ -211,14 +211,14 @@ struct scan {
 
 static void scan_run(struct task *t)
 {
-	struct scan *s = (struct scan *)t;
+	struct cgroups_scan *s = (struct cgroups_scan *)t;
 
 	s->result = proc_cgroup_scan(s->kernel->config.hierarchy, &s->found);
 }
 
 static void scan_done(struct task *t)
 {
-	struct scan *s = (struct scan *)t;
+	struct cgroups_scan *s = (struct cgroups_scan *)t;
 	struct kernel *k = s->kernel;
 
 	k->scan_busy = false;
@@ -240,7 +240,7 @@ static void scan_again(void *arg)
 static void scan(struct kernel *k)
 {
 	uint64_t now_ns = now_boot_ns(), wait_ns = k->blind ? SCAN_BLIND_NS : SCAN_NS;
-	struct scan *s;
+	struct cgroups_scan *s;
 
 	if (k->scan_busy || !k->config.hierarchy->mount[0] || !k->config.has_pods)
 		return;

@@ -11,7 +11,7 @@
 #define NAMES		 1	     /* the id of the one process's names */
 #define FRAMES_BYTES_MAX (64u << 20)
 
-struct feed {
+struct heap_feed {
 	const struct go_process *who;
 	struct drain *d;
 	size_t cap_samples, cap_stacks;
@@ -30,7 +30,7 @@ static uint64_t hash_stack(const struct alloc_go_record *r)
 }
 
 /* Returns false if there are too many frames. */
-static bool add_stack(struct feed *f, const struct alloc_go_record *r, uint64_t hash)
+static bool add_stack(struct heap_feed *f, const struct alloc_go_record *r, uint64_t hash)
 {
 	struct drain *d = f->d;
 	size_t at = d->memory->len;
@@ -53,7 +53,8 @@ static bool add_stack(struct feed *f, const struct alloc_go_record *r, uint64_t 
 	return true;
 }
 
-static void add_sample(struct feed *f, enum event event, uint64_t stack, uint64_t n, uint64_t bytes)
+static void add_sample(struct heap_feed *f, enum event event, uint64_t stack, uint64_t n,
+		       uint64_t bytes)
 {
 	struct drain *d = f->d;
 
@@ -76,7 +77,7 @@ static void add_sample(struct feed *f, enum event event, uint64_t stack, uint64_
 
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
-	struct feed *f = arg;
+	struct heap_feed *f = arg;
 	bool alloc = r->alloc_bytes && f->who->event_mask & 1u << EVENT_MEM_ALLOC;
 	bool live = r->inuse_bytes && f->who->event_mask & 1u << EVENT_MEM_INUSE;
 	uint64_t hash = hash_stack(r);
@@ -115,7 +116,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 {
 	struct process_memory *pm;
 	struct memory *m;
-	struct feed f = {.who = who};
+	struct heap_feed f = {.who = who};
 	int r = runtime_process_memory_open(process_id_of(who), &pm);
 
 	if (r < 0)

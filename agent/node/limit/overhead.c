@@ -119,7 +119,7 @@ struct cpu_time {
 	struct probe_usage round[_EVENT_MAX];
 	bool known;
 };
-struct reading {
+struct cpu_reading {
 	struct task task;
 	struct limit *limit;
 	struct cpu_time *items;
@@ -129,7 +129,7 @@ struct reading {
 
 static void read_run(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct cpu_reading *r = (struct cpu_reading *)task;
 	const struct cgroup_hierarchy *h = r->limit->config.hierarchy;
 
 	r->at_ns = now_mono_ns();
@@ -151,7 +151,7 @@ static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t ela
 	return x->known && before_ns && p->cpu_ns >= before_ns ? p->cpu_ns - before_ns : elapsed_ns;
 }
 
-static void end_round(struct limit *o, struct payer *p, const struct reading *r,
+static void end_round(struct limit *o, struct payer *p, const struct cpu_reading *r,
 		      const struct cpu_time *x)
 {
 	uint64_t elapsed_ns = r->at_ns - p->cpu_at_ns, cpu_ns;
@@ -171,7 +171,7 @@ static void end_round(struct limit *o, struct payer *p, const struct reading *r,
 
 static void read_done(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct cpu_reading *r = (struct cpu_reading *)task;
 	struct limit *o = r->limit;
 
 	o->reading = false;
@@ -221,7 +221,7 @@ static void refresh_owners(struct limit *o)
 
 static void begin_round(struct limit *o)
 {
-	struct reading *r;
+	struct cpu_reading *r;
 	size_t i = 0;
 
 	refresh_owners(o);

@@ -11,14 +11,14 @@
 
 /* ---- what is asked for ---- */
 
-struct asking {
+struct generation_hash {
 	const struct plan *plan;
 	uint64_t hash;
 };
 
 static void add_generation(const char *uid, void *arg)
 {
-	struct asking *a = arg;
+	struct generation_hash *a = arg;
 
 	for (size_t i = 0; i < a->plan->n_targets; i++)
 		if (streq(a->plan->targets[i].uid, uid))
@@ -28,7 +28,7 @@ static void add_generation(const char *uid, void *arg)
 
 uint64_t limit_asked(const struct limit *o, const struct payer *p)
 {
-	struct asking a = {.plan = proc_containers_plan(o->config.containers)};
+	struct generation_hash a = {.plan = proc_containers_plan(o->config.containers)};
 
 	plan_targets_of(a.plan, p->owner->container_id, p->owner->pod_uid, add_generation, &a);
 	return a.hash;

@@ -19,12 +19,12 @@ struct symbol {
 	uint32_t file, line;  /* file: offset into the strings; 0: not known */
 	uint8_t weak, local, untyped;
 };
-struct symbols {
+struct built_symbols {
 	struct symbol *items;
 	size_t n, cap;
 };
 /* Sorts s. *ret_parts is grown by xrealloc, and names go to strings. */
-enum parse_reason parse_symbols_flatten(struct symbols *s, struct index_symbol **ret_parts,
+enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
 				  size_t *ret_n_parts, struct buf *strings);
 
 /* ---- rows.c: unwind rows in any order -> pages of compact rows, rules kept once ---- */
@@ -110,7 +110,7 @@ struct elf_build {
 	struct range texts[TEXTS_MAX];
 	size_t n_texts;
 	size_t symbols_total; /* symbols read, of both tables */
-	struct symbols symbols;
+	struct built_symbols symbols;
 	struct rows *rows;
 	struct inlines *inlines;
 	struct index_wanted *wanted;

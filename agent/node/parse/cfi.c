@@ -78,7 +78,7 @@ uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t
 
 /* ---- entries ---- */
 
-struct entry {
+struct cfi_entry {
 	uint64_t at, id_at, id;
 	bool wide; /* the 64-bit format */
 	struct bytes body;
@@ -89,9 +89,9 @@ struct entry {
  * nothing after it can be trusted.
  */
 static bool next_entry(struct cfi *c, const struct cfi_section *s, struct bytes *b,
-		       struct entry *ret)
+		       struct cfi_entry *ret)
 {
-	struct entry e = {0};
+	struct cfi_entry e = {0};
 	uint64_t length;
 
 	do {
@@ -118,7 +118,7 @@ static bool next_entry(struct cfi *c, const struct cfi_section *s, struct bytes 
 	return true;
 }
 
-static bool is_cie(const struct cfi_section *s, const struct entry *e)
+static bool is_cie(const struct cfi_section *s, const struct cfi_entry *e)
 {
 	if (s->eh)
 		return e->id == 0;
@@ -154,7 +154,7 @@ static bool read_augmentation(const char *letters, struct bytes data, struct cfi
 	return !data.bad;
 }
 
-static bool read_cie(struct cfi *c, const struct entry *e, struct cfi_cie *ret)
+static bool read_cie(struct cfi *c, const struct cfi_entry *e, struct cfi_cie *ret)
 {
 	struct bytes b = e->body;
 	uint8_t version = bytes_fixed(&b, 1);
@@ -189,7 +189,7 @@ static bool read_cie(struct cfi *c, const struct entry *e, struct cfi_cie *ret)
 	return !b.bad && parse_cfi_initial(c, ret, b);
 }
 
-static void add_cie(struct cfi *c, const struct entry *e)
+static void add_cie(struct cfi *c, const struct cfi_entry *e)
 {
 	struct cfi_cie cie = {.pointers = DW_EH_PE_absptr};
 
@@ -226,7 +226,8 @@ static const struct cfi_cie *find_cie(const struct cfi *c, uint64_t at, size_t *
 	return &c->cies[low];
 }
 
-static bool add_fde(struct cfi *c, const struct cfi_section *s, const struct entry *e, size_t *last)
+static bool add_fde(struct cfi *c, const struct cfi_section *s, const struct cfi_entry *e,
+		    size_t *last)
 {
 	const struct cfi_cie *cie = find_cie(c, s->eh ? e->id_at - e->id : e->id, last);
 	struct bytes b = e->body;
@@ -274,7 +275,7 @@ static void sort_fdes(struct cfi *c)
 void parse_cfi_read(struct cfi *c, const struct cfi_section *s)
 {
 	struct bytes b = {s->data, s->data + s->n, false};
-	struct entry e;
+	struct cfi_entry e;
 	size_t damaged, last = 0;
 
 	c->section = *s;

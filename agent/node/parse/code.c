@@ -16,13 +16,13 @@
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* a shorter gap is padding */
 
-struct function {
+struct code_function {
 	uint64_t start, end;
 	bool sized, guessed;
 	uint64_t seen; /* hash of its entries when it was last followed */
 };
 struct functions {
-	struct function *items;
+	struct code_function *items;
 	size_t n, cap;
 };
 struct follower {
@@ -37,7 +37,7 @@ struct follower {
 
 static int compare_functions(const void *left, const void *right)
 {
-	const struct function *a = left, *b = right;
+	const struct code_function *a = left, *b = right;
 
 	if (a->start != b->start)
 		return a->start < b->start ? -1 : 1;
@@ -71,7 +71,7 @@ static const struct range *find_gap(const struct follower *w, uint64_t address)
 static void add_function(struct functions *f, uint64_t start, uint64_t end, bool sized)
 {
 	GROW(f->items, f->n, f->cap);
-	f->items[f->n++] = (struct function){.start = start, .end = end, .sized = sized};
+	f->items[f->n++] = (struct code_function){.start = start, .end = end, .sized = sized};
 }
 
 static void add_entry(struct follower *w, uint64_t address, const struct code_state *s)
@@ -173,7 +173,7 @@ static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool gue
  * next: the first entry that may lie in f. A guessed function may be several functions, each ending
  * right before the next.
  */
-static void add_sized(struct follower *w, const struct function *f, size_t next)
+static void add_sized(struct follower *w, const struct code_function *f, size_t next)
 {
 	uint64_t start = f->start;
 
@@ -215,7 +215,7 @@ static void make_functions(struct follower *w)
 		add_sized(w, &w->sized.items[s], first);
 }
 
-static uint64_t hash_entries(const struct function *f, const struct code_entry *e, size_t n)
+static uint64_t hash_entries(const struct code_function *f, const struct code_entry *e, size_t n)
 {
 	uint64_t hash = f->end;
 
@@ -229,7 +229,7 @@ static uint64_t hash_entries(const struct function *f, const struct code_entry *
 	return hash;
 }
 
-static uint64_t hash_before(const struct follower *w, const struct function *f)
+static uint64_t hash_before(const struct follower *w, const struct code_function *f)
 {
 	size_t low = 0, high = w->last.n;
 
@@ -246,8 +246,9 @@ static uint64_t hash_before(const struct follower *w, const struct function *f)
 
 enum pass { DISCOVER, NORETURN, EMIT };
 
-static bool follow_one(struct follower *w, const struct function *f, const struct code_entry *e,
-		       size_t n_entries, struct code_entries *out, flow_emit *emit, void *arg)
+static bool follow_one(struct follower *w, const struct code_function *f,
+		       const struct code_entry *e, size_t n_entries, struct code_entries *out,
+		       flow_emit *emit, void *arg)
 {
 	struct flow_input in = {
 		.start = f->start,
@@ -278,7 +279,7 @@ static void follow_all(struct follower *w, enum pass pass, struct code_entries *
 	size_t at = 0, end;
 
 	for (size_t k = 0; k < w->all.n; k++) {
-		struct function *f = &w->all.items[k];
+		struct code_function *f = &w->all.items[k];
 		const struct code_entry *e;
 		bool returns;
 

@@ -21,7 +21,7 @@ static int compare_symbols(const void *left, const void *right)
 	return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static struct symbol **sort_symbols(struct symbols *s)
+static struct symbol **sort_symbols(struct built_symbols *s)
 {
 	struct symbol **sorted = xmalloc(s->n * sizeof(*sorted));
 
@@ -78,7 +78,7 @@ static char *copy_names(const struct dw *d, size_t n)
 
 void parse_dw_functions_apply(struct dw *d)
 {
-	struct symbols *s = &d->b->symbols;
+	struct built_symbols *s = &d->b->symbols;
 	const char *name;
 	size_t n;
 

@@ -226,24 +226,24 @@ static void resolve(struct dw *d, struct dw_file *f, struct dw_names *n, struct 
 		o->name = parse_dw_string(d, name.s, name.n);
 }
 
-struct place {
+struct name_place {
 	uint64_t die;
 	uint32_t origin;
 };
 
 static int compare_places(const void *left, const void *right)
 {
-	const struct place *a = left, *b = right;
+	const struct name_place *a = left, *b = right;
 
 	return a->die < b->die ? -1 : a->die > b->die;
 }
 
 void parse_dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n)
 {
-	struct place *places = xmalloc(n->n_origins * sizeof(*places));
+	struct name_place *places = xmalloc(n->n_origins * sizeof(*places));
 
 	for (size_t i = 0; i < n->n_origins; i++)
-		places[i] = (struct place){n->origins[i].die, i};
+		places[i] = (struct name_place){n->origins[i].die, i};
 	if (n->n_origins)
 		qsort(places, n->n_origins, sizeof(*places), compare_places);
 	for (size_t i = 0; i < n->n_origins && !dw_spent(d, 1); i++)

@@ -4,7 +4,7 @@
  */
 #include "node/parse/dwarf_internal.h"
 
-struct walk {
+struct ranges_walk {
 	struct dw *d;
 	const struct dw_file *f;
 	const struct dw_unit *u;
@@ -14,7 +14,7 @@ struct walk {
 	size_t n;
 };
 
-static void range(struct walk *w, uint64_t start, uint64_t end)
+static void range(struct ranges_walk *w, uint64_t start, uint64_t end)
 {
 	if (start >= end)
 		return;
@@ -22,7 +22,7 @@ static void range(struct walk *w, uint64_t start, uint64_t end)
 	w->n++;
 }
 
-static void read_ranges(struct walk *w, uint64_t offset)
+static void read_ranges(struct ranges_walk *w, uint64_t offset)
 {
 	const struct section *s = &w->f->base->sections[DW_RANGES];
 	struct cursor c;
@@ -44,7 +44,7 @@ static void read_ranges(struct walk *w, uint64_t offset)
 	}
 }
 
-static uint64_t indexed_address(struct walk *w, struct cursor *c)
+static uint64_t indexed_address(struct ranges_walk *w, struct cursor *c)
 {
 	const struct dw_value v = {.u = cursor_uleb(c), .form = DW_FORM_addrx};
 	uint64_t address;
@@ -56,7 +56,7 @@ static uint64_t indexed_address(struct walk *w, struct cursor *c)
 }
 
 /* Reads one entry. Returns false after the last one. */
-static bool read_entry(struct walk *w, struct cursor *c)
+static bool read_entry(struct ranges_walk *w, struct cursor *c)
 {
 	uint64_t start, end;
 
@@ -96,7 +96,7 @@ static bool read_entry(struct walk *w, struct cursor *c)
 	return true;
 }
 
-static void read_rnglist(struct walk *w, const struct dw_value *v)
+static void read_rnglist(struct ranges_walk *w, const struct dw_value *v)
 {
 	const struct section *s = &w->f->sections[DW_RNGLISTS];
 	uint64_t offset = v->u, base = w->u->rnglists_base;
@@ -119,7 +119,7 @@ static void read_rnglist(struct walk *w, const struct dw_value *v)
 size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct dw_unit *u,
 			    const struct dw_place *p, dw_range_fn *fn, void *arg)
 {
-	struct walk w = {.d = d, .f = f, .u = u, .fn = fn, .arg = arg, .base = u->low_pc};
+	struct ranges_walk w = {.d = d, .f = f, .u = u, .fn = fn, .arg = arg, .base = u->low_pc};
 	uint64_t low, high;
 
 	if (p->ranges.form) {

@@ -12,7 +12,7 @@
 #define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
 #define NONE	      UINT32_MAX
 
-struct level {
+struct die_level {
 	uint64_t die;
 	uint32_t node;	  /* the inlined function around the DIE; NONE: the function itself */
 	uint32_t scope;	  /* number of the scope + 1, once it has one */
@@ -25,13 +25,13 @@ struct unnamed { /* a range of d->functions or an inlined node, and the DIE that
 	uint32_t which, origin;
 };
 
-struct walk {
+struct dwarf_walk {
 	struct dw *d;
 	struct dw_file *f;
 	uint64_t die_base; /* DW_IN_ALT if that is the alt file */
 	const struct dw_unit *u;
 	const struct dw_abbrevs *abbrevs;
-	struct level levels[LEVELS_MAX];
+	struct die_level levels[LEVELS_MAX];
 	size_t depth; /* levels in use; may exceed LEVELS_MAX, and deeper ones are not kept */
 	struct dw_names names;
 	struct unnamed *nodes, *functions;
@@ -44,15 +44,16 @@ struct walk {
 
 /* ---- what a DIE with code says ---- */
 
-struct code {
+struct unit_code {
 	struct dw_place place;
 	uint64_t origin;
 	bool has_origin;
 };
 
-static void read_code(struct walk *w, struct cursor *c, const struct dw_abbrev *a, struct code *ret)
+static void read_code(struct dwarf_walk *w, struct cursor *c, const struct dw_abbrev *a,
+		      struct unit_code *ret)
 {
-	*ret = (struct code){0};
+	*ret = (struct unit_code){0};
 	for (uint32_t i = 0; i < a->n_specs; i++) {
 		const struct dw_spec *s = &w->abbrevs->specs[a->first_spec + i];
 		struct dw_value v;
@@ -101,7 +102,7 @@ static bool clip_to_text(const struct elf_build *b, uint64_t start, uint64_t *en
 
 static void add_function(void *arg, uint64_t start, uint64_t end)
 {
-	struct walk *w = arg;
+	struct dwarf_walk *w = arg;
 	struct dw *d = w->d;
 
 	if (!clip_to_text(d->b, start, &end))
@@ -123,10 +124,10 @@ static void add_function(void *arg, uint64_t start, uint64_t end)
 	w->now.alive = true;
 }
 
-static void enter_function(struct walk *w, struct cursor *c, const struct dw_abbrev *a,
-			   struct level *level)
+static void enter_function(struct dwarf_walk *w, struct cursor *c, const struct dw_abbrev *a,
+			   struct die_level *level)
 {
-	struct code code;
+	struct unit_code code;
 
 	read_code(w, c, a, &code);
 	if (c->failed)
@@ -142,17 +143,17 @@ static void enter_function(struct walk *w, struct cursor *c, const struct dw_abb
 
 static void add_inlined(void *arg, uint64_t start, uint64_t end)
 {
-	struct walk *w = arg;
+	struct dwarf_walk *w = arg;
 
 	if (clip_to_text(w->d->b, start, &end))
 		parse_inlines_range(w->d->b->inlines, start, end, w->now.node);
 }
 
-static void enter_inlined(struct walk *w, struct cursor *c, const struct dw_abbrev *a,
-			  struct level *level)
+static void enter_inlined(struct dwarf_walk *w, struct cursor *c, const struct dw_abbrev *a,
+			  struct die_level *level)
 {
 	uint32_t node = NONE;
-	struct code code;
+	struct unit_code code;
 
 	read_code(w, c, a, &code);
 	if (code.has_origin && level->inlined < INLINED_MAX)
@@ -179,7 +180,7 @@ static bool is_type(uint16_t tag)
 }
 
 /* Returns the number + 1 of the innermost scope around the current DIE. 0: there is none. */
-static uint32_t scope_here(struct walk *w)
+static uint32_t scope_here(struct dwarf_walk *w)
 {
 	struct dw_names *n = &w->names;
 	size_t end_of_types = w->depth;
@@ -188,7 +189,7 @@ static uint32_t scope_here(struct walk *w)
 	while (end_of_types && !is_type(w->levels[end_of_types - 1].tag))
 		end_of_types--;
 	for (size_t i = 0; i < w->depth; i++) {
-		struct level *level = &w->levels[i];
+		struct die_level *level = &w->levels[i];
 
 		/* A function is a scope for the types inside it. */
 		if (!is_type(level->tag) && level->tag != DW_TAG_namespace &&
@@ -204,7 +205,7 @@ static uint32_t scope_here(struct walk *w)
 	return parent;
 }
 
-static void note_scope(struct walk *w, uint64_t die)
+static void note_scope(struct dwarf_walk *w, uint64_t die)
 {
 	struct dw_names *n = &w->names;
 	uint32_t scope = scope_here(w);
@@ -217,9 +218,9 @@ static void note_scope(struct walk *w, uint64_t die)
 
 /* ---- the walk ---- */
 
-static void enter(struct walk *w, struct cursor *c, const struct dw_abbrev *a, uint64_t die)
+static void enter(struct dwarf_walk *w, struct cursor *c, const struct dw_abbrev *a, uint64_t die)
 {
-	struct level level = {.node = NONE};
+	struct die_level level = {.node = NONE};
 
 	if (!a->children && a->tag != DW_TAG_subprogram && a->tag != DW_TAG_inlined_subroutine) {
 		dw_attributes_skip(c, w->u, w->abbrevs, a);
@@ -247,7 +248,7 @@ static void enter(struct walk *w, struct cursor *c, const struct dw_abbrev *a, u
 		w->levels[w->depth++] = level;
 }
 
-static bool walk_dies(struct walk *w)
+static bool walk_dies(struct dwarf_walk *w)
 {
 	const struct section *s = &w->f->sections[DW_INFO];
 	struct cursor c = {.at = s->data + w->u->first_die, .end = s->data + w->u->end};
@@ -283,7 +284,7 @@ static bool walk_dies(struct walk *w)
 	return true;
 }
 
-static void name_all(struct walk *w, struct dw_file *file)
+static void name_all(struct dwarf_walk *w, struct dw_file *file)
 {
 	struct dw *d = w->d;
 	uint64_t deadline_ns = d->deadline_ns;
@@ -316,7 +317,7 @@ static bool has_code(const struct dw_unit *u)
 	       u->type != DW_UT_split_type;
 }
 
-static void walk_units(struct walk *w, struct dw_file *f)
+static void walk_units(struct dwarf_walk *w, struct dw_file *f)
 {
 	w->f = f;
 	w->die_base = f->is_alt ? DW_IN_ALT : 0;
@@ -334,7 +335,7 @@ static void walk_units(struct walk *w, struct dw_file *f)
 
 void parse_dw_walk(struct dw *d, struct dw_file *f)
 {
-	struct walk *w = xcalloc(1, sizeof(*w));
+	struct dwarf_walk *w = xcalloc(1, sizeof(*w));
 
 	w->d = d;
 	walk_units(w, f);

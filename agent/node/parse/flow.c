@@ -27,14 +27,14 @@ struct edge {
 	uint32_t from, to;
 	bool by_call;
 };
-struct place {
+struct flow_place {
 	struct code_state state;
 	uint32_t from; /* the instruction that led here first */
 	uint8_t flags, bytes;
 };
 struct flow {
 	const struct flow_input *in;
-	struct place *places;
+	struct flow_place *places;
 	uint32_t *work;
 	size_t n_work;
 	struct edge *edges;
@@ -74,7 +74,7 @@ static void blame_calls(struct flow *f, uint32_t at)
 	bool any = false;
 
 	for (size_t k = 0; at < f->in->n && k <= f->in->n; k++) {
-		const struct place *p = &f->places[at];
+		const struct flow_place *p = &f->places[at];
 
 		if (p->flags & BY_CALL) {
 			f->places[p->from].flags |= NO_RETURN;
@@ -122,7 +122,7 @@ static void requeue(struct flow *f, uint32_t at)
 static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint32_t from,
 		  bool by_call)
 {
-	struct place *p;
+	struct flow_place *p;
 	struct code_state before;
 
 	if (to >= f->in->n) { /* also addresses before its start */
@@ -318,7 +318,7 @@ static void run(struct flow *f)
 {
 	while (f->n_work && !f->again && !f->give_up) {
 		uint32_t at = f->work[--f->n_work];
-		struct place *p = &f->places[at];
+		struct flow_place *p = &f->places[at];
 		struct code_state s = p->state;
 		struct insn i;
 
@@ -356,7 +356,7 @@ static void follow_orphans(struct flow *f)
 	if (f->jumps != 1 || f->no_orphans)
 		return;
 	for (size_t at = 0; at < f->in->n && !f->again && !f->give_up;) {
-		const struct place *p = &f->places[at];
+		const struct flow_place *p = &f->places[at];
 
 		if (p->flags & SEEN && p->bytes) {
 			at += p->bytes;
@@ -412,7 +412,7 @@ static void close_forward(struct flow *f)
 		charge(f, f->n_edges / 8);
 		for (size_t k = 0; k < f->n_edges; k++) {
 			const struct edge *e = &f->edges[k];
-			struct place *to = &f->places[e->to];
+			struct flow_place *to = &f->places[e->to];
 
 			if (to->flags & ACCEPTED || !(f->places[e->from].flags & ACCEPTED) ||
 			    (e->by_call && !(to->flags & COMES_BACK)))
@@ -467,7 +467,7 @@ static void emit_all(const struct flow *f, flow_emit *emit, void *arg)
 	size_t from = 0, end = 0; /* end: of the current instruction */
 
 	for (size_t at = 0; at < f->in->n; at++) {
-		const struct place *p = &f->places[at];
+		const struct flow_place *p = &f->places[at];
 		const struct code_state *now = at < end ? last : NULL;
 
 		if (!f->give_up && p->flags & SEEN && p->flags & ACCEPTED && p->bytes) {
@@ -497,7 +497,7 @@ static void give_out(const struct flow *f, struct code_entries *out)
 bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit,
 		       void *arg, struct flow_budget *budget)
 {
-	_cleanup_free_ struct place *places = xcalloc(in->n, sizeof(*places));
+	_cleanup_free_ struct flow_place *places = xcalloc(in->n, sizeof(*places));
 	_cleanup_free_ uint32_t *work = xcalloc(in->n, sizeof(*work));
 	struct flow f = {.in = in, .places = places, .work = work, .budget = budget};
 

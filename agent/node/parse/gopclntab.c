@@ -249,7 +249,7 @@ static uint64_t own_code(const struct go_table *t, const struct go_function *f)
 
 static void add_symbol(struct go_table *t, const struct go_function *f)
 {
-	struct symbols *s = &t->b->symbols;
+	struct built_symbols *s = &t->b->symbols;
 	uint64_t own = own_code(t, f);
 	uint32_t line = f->start_line;
 
@@ -287,7 +287,7 @@ static bool in_function(const struct go_table *t, uint64_t address)
  */
 static void drop_symtab(const struct go_table *t)
 {
-	struct symbols *s = &t->b->symbols;
+	struct built_symbols *s = &t->b->symbols;
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n; i++)

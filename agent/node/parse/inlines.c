@@ -13,7 +13,7 @@
 #define RANGES_MAX (2u << 20) /* n ranges become at most 2n - 1 disjoint ones */
 #define NONE	   UINT32_MAX
 
-struct node {
+struct inline_node {
 	uint32_t name, file, line;
 	uint32_t parent; /* NONE: the symbol itself */
 	uint32_t depth;	 /* how many nodes are around it */
@@ -26,7 +26,7 @@ struct inlined {
 };
 
 struct inlines {
-	struct node *nodes;
+	struct inline_node *nodes;
 	struct inlined *ranges;
 	size_t n_nodes, cap_nodes, n_ranges, cap_ranges;
 	bool cut;
@@ -55,7 +55,7 @@ uint32_t parse_inlines_node(struct inlines *x, uint32_t name, uint32_t file, uin
 		return NONE;
 	}
 	GROW(x->nodes, x->n_nodes, x->cap_nodes);
-	x->nodes[x->n_nodes] = (struct node){
+	x->nodes[x->n_nodes] = (struct inline_node){
 		.name = name,
 		.file = file,
 		.line = line,
@@ -105,7 +105,7 @@ static void leave_nameless_out(struct inlines *x)
 	size_t n = 0;
 
 	for (size_t i = 0; i < x->n_nodes; i++) {
-		struct node *node = &x->nodes[i];
+		struct inline_node *node = &x->nodes[i];
 
 		node->parent = named(x, node->parent);
 		node->depth = node->parent == NONE ? 0 : x->nodes[node->parent].depth + 1;
@@ -242,7 +242,7 @@ static void number_nodes(struct inlines *x, struct flat_inlines *flat)
 			x->nodes[x->nodes[i].parent].number = 0;
 	flat->nodes = xmalloc(x->n_nodes * sizeof(*flat->nodes));
 	for (size_t i = 0; i < x->n_nodes; i++) {
-		struct node *node = &x->nodes[i];
+		struct inline_node *node = &x->nodes[i];
 
 		if (node->number == NONE)
 			continue;

@@ -22,12 +22,12 @@ static bool keeps_frame(const uint8_t *code, size_t n)
 	return n >= 4 && (memcmp(code, frames[0], 4) == 0 || memcmp(code, frames[1], 4) == 0);
 }
 
-struct found {
+struct image_found {
 	size_t n, n_frames;
 };
 
 /* fn NULL: functions are only counted. */
-static void scan(const uint8_t *code, size_t n, uint64_t address, struct found *ret,
+static void scan(const uint8_t *code, size_t n, uint64_t address, struct image_found *ret,
 		 native_image_fn *fn, void *arg)
 {
 	size_t start = n, padding = 0; /* start of the function; where int3 began after it */
@@ -56,10 +56,10 @@ static void scan(const uint8_t *code, size_t n, uint64_t address, struct found *
 		fn(address + start, address + start, arg);
 }
 
-static struct found scan_all(struct elf_build *b, const struct code_gaps *gaps, native_image_fn *fn,
-			     void *arg)
+static struct image_found scan_all(struct elf_build *b, const struct code_gaps *gaps,
+				   native_image_fn *fn, void *arg)
 {
-	struct found f = {0};
+	struct image_found f = {0};
 
 	for (size_t k = 0; k < gaps->n; k++) {
 		const struct range *gap = &gaps->items[k];
@@ -80,7 +80,7 @@ void parse_native_image_functions(struct elf_build *b, const struct code_gaps *g
 
 bool parse_native_image_is_frameless(struct elf_build *b, const struct code_gaps *gaps)
 {
-	struct found f = scan_all(b, gaps, NULL, NULL);
+	struct image_found f = scan_all(b, gaps, NULL, NULL);
 
 	return f.n_frames < f.n / 2;
 }

@@ -336,7 +336,7 @@ static void marks_of_a_file_have_a_limit(void **state)
 
 static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
 {
-	struct symbols s = {xmemdup(symbols, n * sizeof(*symbols)), n, n};
+	struct built_symbols s = {xmemdup(symbols, n * sizeof(*symbols)), n, n};
 	struct index_symbol *parts = NULL;
 	struct buf strings, text;
 	size_t n_parts = 0;

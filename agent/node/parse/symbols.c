@@ -45,7 +45,7 @@ static int compare_symbols(const void *left, const void *right)
 	return compare_names(a, b);
 }
 
-static void remove_aliases(struct symbols *s)
+static void remove_aliases(struct built_symbols *s)
 {
 	size_t n = 0;
 
@@ -63,7 +63,7 @@ static void remove_aliases(struct symbols *s)
  * A symbol without size ends where the next one begins. Inside a symbol that has a size it is
  * dropped.
  */
-static void bound_sizeless(struct symbols *s)
+static void bound_sizeless(struct built_symbols *s)
 {
 	uint64_t covered = 0; /* end of the sized symbols so far */
 	size_t n = 0;
@@ -139,7 +139,7 @@ static void close_until(struct sweep *w, uint64_t address)
 	}
 }
 
-enum parse_reason parse_symbols_flatten(struct symbols *s, struct index_symbol **ret_parts,
+enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
 					size_t *ret_n_parts, struct buf *strings)
 {
 	struct sweep w = {.strings = strings};

@@ -170,7 +170,7 @@ struct pipeline {
 void pipeline_send(struct pipeline *p, struct batch *b);
 
 /* ---- windows.c and judge.c; on the pipeline worker ---- */
-struct process {
+struct sampled_process {
 	struct process_id id;
 	uint32_t container_pid;
 	uint32_t exec_id, stack; /* as last reported; stack: see raw_proc */
@@ -187,7 +187,7 @@ struct known_loss {
 struct windows {
 	struct stacks *stacks;
 	struct fold *fold;
-	struct process *processes;
+	struct sampled_process *processes;
 	uint64_t sweep_ns; /* the earliest time of the next sweep */
 	struct known_loss losses[MAX_LOSSES];
 	size_t n_losses;
@@ -200,7 +200,7 @@ struct accepted {
 	struct owner *owner; /* NULL: a host process */
 	const struct attribution *attribution;
 	struct taken *taken; /* of `attribution` */
-	const struct process *process;
+	const struct sampled_process *process;
 	struct raw_names names;
 	bool have_names;
 };

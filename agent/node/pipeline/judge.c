@@ -13,9 +13,9 @@
 
 /* ---- processes ---- */
 
-static struct process *find_process(const struct windows *p, struct process_id id)
+static struct sampled_process *find_process(const struct windows *p, struct process_id id)
 {
-	struct process *proc;
+	struct sampled_process *proc;
 
 	HASH_FIND(hh, p->processes, &id, sizeof(id), proc);
 	return proc;
@@ -23,7 +23,7 @@ static struct process *find_process(const struct windows *p, struct process_id i
 
 static void note_process(struct windows *p, const struct raw_proc *r)
 {
-	struct process *proc = find_process(p, process_id_of(r));
+	struct sampled_process *proc = find_process(p, process_id_of(r));
 
 	if (!proc) {
 		if (HASH_COUNT(p->processes) >= MAX_PROCESSES) {
@@ -48,7 +48,7 @@ void pipeline_note_processes(struct windows *p, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_procs; i++) {
 		const struct raw_proc *r = &d->procs[i];
-		struct process *proc;
+		struct sampled_process *proc;
 
 		if (r->what != RAW_PROC_EXIT) {
 			note_process(p, r);
@@ -64,7 +64,7 @@ void pipeline_note_processes(struct windows *p, const struct drain *d)
 /* A process whose mappings are known is usually in the table, too, which was just swept. */
 static bool is_gone(struct process_id id, void *pipeline)
 {
-	const struct process *proc = find_process(pipeline, id);
+	const struct sampled_process *proc = find_process(pipeline, id);
 
 	return proc ? proc->exited_ns : proc_check(id) == -ESRCH;
 }
@@ -77,7 +77,7 @@ static bool is_gone(struct process_id id, void *pipeline)
  */
 static void sweep(struct windows *p, uint64_t now_ns)
 {
-	struct process *proc, *tmp;
+	struct sampled_process *proc, *tmp;
 
 	if (now_ns < p->sweep_ns)
 		return;
@@ -91,7 +91,7 @@ static void sweep(struct windows *p, uint64_t now_ns)
 
 void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns)
 {
-	struct process *proc, *tmp;
+	struct sampled_process *proc, *tmp;
 
 	if (now_boot_ns != UINT64_MAX)
 		sweep(p, now_boot_ns);
@@ -129,7 +129,7 @@ static bool is_runtime_name(const char *comm)
  * When a container starts, or an exec into one, the runtime's own code runs inside the container's
  * cgroup for a moment. A program of a pod with hostPID may have the same name.
  */
-static bool is_runtime_helper(const struct process *proc, const char *comm,
+static bool is_runtime_helper(const struct sampled_process *proc, const char *comm,
 			      const struct raw_sample *s)
 {
 	if (str_has_prefix(comm, "runc:[") || str_has_prefix(comm, "memfd:runc_"))

@@ -17,7 +17,7 @@ struct process_reader {
 
 /* ---- mappings ---- */
 
-struct reading {
+struct mappings_reading {
 	struct process_task process;
 	struct process_reader *reader;
 	uint32_t exec_id, stack;
@@ -63,7 +63,7 @@ static void learn(struct pipeline *p, struct mappings *m)
 
 static void read_run(struct task *t)
 {
-	struct reading *r = (struct reading *)t;
+	struct mappings_reading *r = (struct mappings_reading *)t;
 	_stage_("mappings");
 
 	r->result = proc_mappings_read_of(r->id, r->exec_id, r->stack, &r->found);
@@ -71,7 +71,7 @@ static void read_run(struct task *t)
 		learn_tags(r->reader->pipeline->config.files, r->found);
 }
 
-static const char *read_error(const struct reading *r)
+static const char *read_error(const struct mappings_reading *r)
 {
 	if (r->process.task.refused)
 		return work_process_refusal(&r->process);
@@ -82,7 +82,7 @@ static const char *read_error(const struct reading *r)
 
 static void read_done(struct task *t)
 {
-	struct reading *r = (struct reading *)t;
+	struct mappings_reading *r = (struct mappings_reading *)t;
 	struct process_reader *all = r->reader;
 
 	if (r->generation == all->generation)
@@ -99,7 +99,7 @@ static void read_done(struct task *t)
 void pipeline_reader_mappings(struct process_reader *all, struct process_id id, uint32_t exec_id,
 			      uint32_t stack, uint64_t cgroup_id)
 {
-	struct reading *r;
+	struct mappings_reading *r;
 
 	if (!id.tgid)
 		return;
@@ -127,7 +127,7 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 
 struct naming {
 	/* A process that blocks its reader is reported in the same way as for its files. */
-	struct reading reading;
+	struct mappings_reading reading;
 	struct names_wanted *wanted;
 };
 struct taking_in {

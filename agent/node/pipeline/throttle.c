@@ -20,20 +20,20 @@ struct container {
 	struct cgroup_cpu cpu;
 	int result;
 };
-struct seen { /* as of the last reading */
+struct seen_container { /* as of the last reading */
 	uint64_t cgroup_id, throttled_ns, n_throttled;
 	bool alive;
 	UT_hash_handle hh;
 };
 struct throttle {
 	const struct pipeline_config *config;
-	struct seen *seen;
+	struct seen_container *seen;
 	struct held_back *pending; /* for the next drain */
 	size_t n_pending, cap_pending;
 	uint64_t read_ns;
 	bool busy;
 };
-struct reading {
+struct throttle_reading {
 	struct task task;
 	struct throttle *throttle;
 	struct container *items;
@@ -45,7 +45,7 @@ struct reading {
 static void note(struct throttle *t, const struct container *c)
 {
 	uint64_t id = c->cgroup_id, us, n;
-	struct seen *s;
+	struct seen_container *s;
 
 	HASH_FIND(hh, t->seen, &id, sizeof(id), s);
 	if (!s) { /* the time before is not part of any profile */
@@ -70,7 +70,7 @@ static void note(struct throttle *t, const struct container *c)
 
 static void forget_gone(struct throttle *t)
 {
-	struct seen *s, *next;
+	struct seen_container *s, *next;
 
 	HASH_ITER (hh, t->seen, s, next) {
 		if (!s->alive) {
@@ -86,7 +86,7 @@ static void forget_gone(struct throttle *t)
 
 static void read_run(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct throttle_reading *r = (struct throttle_reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
 		r->items[i].result = proc_cgroup_cpu_read(r->throttle->config->hierarchy,
@@ -100,7 +100,7 @@ static bool is_gone(int result)
 
 static void read_done(struct task *task)
 {
-	struct reading *r = (struct reading *)task;
+	struct throttle_reading *r = (struct throttle_reading *)task;
 	struct throttle *t = r->throttle;
 
 	t->busy = false;
@@ -120,7 +120,7 @@ static void read_done(struct task *task)
 
 static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 {
-	struct reading *r = arg;
+	struct throttle_reading *r = arg;
 
 	if (!(o->event_mask & 1u << EVENT_OFF_CPU))
 		return;
@@ -135,7 +135,7 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 void pipeline_throttle_tick(struct throttle *t)
 {
 	uint64_t now_ns = now_boot_ns();
-	struct reading *r;
+	struct throttle_reading *r;
 
 	if (t->busy || now_ns < t->read_ns + READ_NS)
 		return;
@@ -183,7 +183,7 @@ struct throttle *pipeline_throttle_free(struct throttle *t)
 {
 	if (!t)
 		return NULL;
-	for (struct seen *s = t->seen; s; s = s->hh.next)
+	for (struct seen_container *s = t->seen; s; s = s->hh.next)
 		s->alive = false;
 	forget_gone(t);
 	for (size_t i = 0; i < t->n_pending; i++)

@@ -182,7 +182,7 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 
 /* The mappings of a process before it became another program cannot be read any more. */
 static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
-			 const struct raw_stack *user, const struct process *proc)
+			 const struct raw_stack *user, const struct sampled_process *proc)
 {
 	uint32_t exec_id = leaf_exec_id(user);
 	bool told = proc && proc->exec_id == exec_id;

@@ -12,14 +12,14 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-struct kept {
+struct cached_target {
 	const json_t *obj; /* a reference, so that no other object gets this address */
 	struct target target;
 	bool asked; /* used since the last sweep */
 	UT_hash_handle hh;
 };
 struct plan_cache {
-	struct kept *all;
+	struct cached_target *all;
 };
 
 struct plan_cache *plan_cache_new(void)
@@ -27,7 +27,7 @@ struct plan_cache *plan_cache_new(void)
 	return xcalloc(1, sizeof(struct plan_cache));
 }
 
-static void forget(struct plan_cache *c, struct kept *k)
+static void forget(struct plan_cache *c, struct cached_target *k)
 {
 	HASH_DEL(c->all, k);
 	plan_target_done(&k->target);
@@ -37,7 +37,7 @@ static void forget(struct plan_cache *c, struct kept *k)
 
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj)
 {
-	struct kept *k;
+	struct cached_target *k;
 
 	HASH_FIND_PTR(c->all, &obj, k);
 	if (!k) {
@@ -52,7 +52,7 @@ const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj)
 
 void plan_cache_sweep(struct plan_cache *c)
 {
-	struct kept *k, *next;
+	struct cached_target *k, *next;
 
 	HASH_ITER (hh, c->all, k, next) {
 		if (!k->asked)
@@ -64,7 +64,7 @@ void plan_cache_sweep(struct plan_cache *c)
 
 struct plan_cache *plan_cache_free(struct plan_cache *c)
 {
-	struct kept *k, *next;
+	struct cached_target *k, *next;
 
 	if (!c)
 		return NULL;

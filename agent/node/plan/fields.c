@@ -154,7 +154,7 @@ static int check_value(const struct field *f, const json_t *v, const char *path,
 
 /* ---- the whole spec ---- */
 
-struct check {
+struct field_check {
 	bool cluster;
 	plan_unknown_fn *unknown;
 	void *arg;
@@ -165,12 +165,13 @@ struct check {
  * at: the path for the user, with indexes. field: the path in the table, "" for the spec. f NULL:
  * not in the table.
  */
-static int check_object(const struct check *c, const json_t *obj, const char *field,
+static int check_object(const struct field_check *c, const json_t *obj, const char *field,
 			const char *at);
-static int check_elements(const struct check *c, const json_t *all, const struct field *f,
+static int check_elements(const struct field_check *c, const json_t *all, const struct field *f,
 			  const char *at);
 
-static int check_one(const struct check *c, const json_t *v, const struct field *f, const char *at)
+static int check_one(const struct field_check *c, const json_t *v, const struct field *f,
+		     const char *at)
 {
 	if (!f) {
 		c->unknown(at, c->arg);
@@ -191,7 +192,7 @@ static int check_one(const struct check *c, const json_t *v, const struct field 
 	}
 }
 
-static int check_required(const struct check *c, const json_t *obj, const char *field,
+static int check_required(const struct field_check *c, const json_t *obj, const char *field,
 			  const char *at)
 {
 	size_t n = strlen(field);
@@ -221,7 +222,7 @@ static bool is_good_text(const struct field *f, const json_t *v)
 }
 
 /* Checks all elements of one field at once: there may be hundreds. */
-static int check_elements(const struct check *c, const json_t *all, const struct field *f,
+static int check_elements(const struct field_check *c, const json_t *all, const struct field *f,
 			  const char *at)
 {
 	bool map = f->type == FIELD_MAP;
@@ -252,7 +253,8 @@ static int check_elements(const struct check *c, const json_t *all, const struct
 	return 0;
 }
 
-static int check_object(const struct check *c, const json_t *obj, const char *field, const char *at)
+static int check_object(const struct field_check *c, const json_t *obj, const char *field,
+			const char *at)
 {
 	const char *key;
 	const json_t *v;
@@ -270,7 +272,8 @@ static int check_object(const struct check *c, const json_t *obj, const char *fi
 int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown, void *arg,
 		      struct field_error *reterr)
 {
-	struct check c = {.cluster = cluster, .unknown = unknown, .arg = arg, .reterr = reterr};
+	struct field_check c = {
+		.cluster = cluster, .unknown = unknown, .arg = arg, .reterr = reterr};
 
 	if (!json_is_object(spec))
 		return field_error_set(reterr, "spec", spec ? "must be an object" : "is required");

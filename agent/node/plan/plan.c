@@ -131,9 +131,9 @@ static const json_t *namespace_labels(const struct build *b, const char *name)
 
 /* ---- one target: does it select this node ---- */
 
-static struct selection selection_of(const struct target *t)
+static struct target_selection selection_of(const struct target *t)
 {
-	return (struct selection){
+	return (struct target_selection){
 		.cluster = t->kind == TARGET_CLUSTER,
 		.ns = t->ns,
 		.pods = t->pods,
@@ -144,7 +144,7 @@ static struct selection selection_of(const struct target *t)
 
 static bool on_this_node(const struct build *b, const struct target *t)
 {
-	const struct selection s = selection_of(t);
+	const struct target_selection s = selection_of(t);
 
 	return select_takes_node(&s, json_at(b->w->node, "metadata.labels"));
 }
@@ -181,7 +181,7 @@ static void start_target(struct build *b, size_t i)
 /* The built-in target has no selectors: it selects what carries the label. */
 static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {
-	const struct selection s = selection_of(t);
+	const struct target_selection s = selection_of(t);
 
 	if (t->kind != TARGET_BUILTIN)
 		return select_matches(&s, p);
@@ -193,7 +193,7 @@ static bool in_scope(const struct build *b, const struct target *t, const struct
 static enum reason refused(const struct build *b, const struct target *t, const struct pod_view *p,
 			   const struct selected *selected)
 {
-	const struct selection s = selection_of(t);
+	const struct target_selection s = selection_of(t);
 	enum reason r = select_refusal(&s, selected, b->s->opt_in_required);
 
 	if (r)

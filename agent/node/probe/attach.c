@@ -73,7 +73,7 @@ static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_p
 }
 
 /* Makes the cookie of a site, which says what a hit of it costs. */
-static uint64_t cookie_of(struct memory *m, int fd, uint64_t place, struct pf_site site)
+static uint64_t cookie_of(struct memory_probes *m, int fd, uint64_t place, struct pf_site site)
 {
 	uint8_t code[2];
 	uint64_t cookie;
@@ -97,7 +97,7 @@ static void places_add(struct places *b, uint64_t offset, uint64_t cookie)
 static void places_make(const struct attached *a, const struct probe_file *file,
 			enum memory_program program, bool inuse, struct places *b)
 {
-	struct memory *m = a->memory;
+	struct memory_probes *m = a->memory;
 	enum uprobe_mode mode = mode_of(a);
 	struct stat st = {};
 
@@ -326,7 +326,7 @@ static int attach_all(struct attached *a, const struct places *all, size_t n,
 
 static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
-	struct memory *m = a->memory;
+	struct memory_probes *m = a->memory;
 	struct pf_mem_proc v = *proc;
 	struct attached *other;
 	int r = 0;
@@ -355,7 +355,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
  * -EAGAIN: another thread is still trying whether they are safe. Another error that may pass: what
  * that trial lacked.
  */
-static int events_work(const struct memory *m, unsigned *event_mask)
+static int events_work(const struct memory_probes *m, unsigned *event_mask)
 {
 	int r = *event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
 
@@ -390,7 +390,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
 		       size_t n_links_before)
 {
-	struct memory *m = a->memory;
+	struct memory_probes *m = a->memory;
 	bool inuse = event_mask & INUSE;
 	int r;
 
@@ -411,7 +411,7 @@ static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsig
 static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned event_mask,
 		     size_t n_links_before)
 {
-	struct memory *m = a->memory;
+	struct memory_probes *m = a->memory;
 
 	probes_links_close_from(a, n_links_before);
 	pthread_mutex_lock(&m->lock);
@@ -426,7 +426,7 @@ static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned
  */
 static bool is_anothers(const struct attached *a)
 {
-	struct memory *m = a->memory;
+	struct memory_probes *m = a->memory;
 	struct attached *other;
 
 	if (a->added)
@@ -522,7 +522,7 @@ int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_pr
 		  const struct probe_file *files, size_t n, struct attached **ret,
 		  struct probes_refused *ret_refused)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 	struct probes_refused refused = {0};
 	unsigned event_mask = proc->event_mask;
 	struct attached *a;

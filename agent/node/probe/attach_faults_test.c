@@ -42,7 +42,7 @@ static struct scene scene;
 static struct probed more; /* in another file */
 static unsigned n_links;   /* of scene.probed for both events, without a fault */
 
-static struct memory *memory(void)
+static struct memory_probes *memory(void)
 {
 	return probes_memory_of(scene.p);
 }

@@ -12,7 +12,7 @@
 #define STACK_BYTES (PTHREAD_STACK_MIN + 16384)
 
 struct closing {
-	struct memory *memory;
+	struct memory_probes *memory;
 	int *fds;
 	size_t n, cap, next;
 };
@@ -90,7 +90,7 @@ void probes_links_close_from(struct attached *a, size_t from)
  * From now on hits of a's probes do not count, and no other thread waits for the detaching, however
  * long it takes. The caller holds the lock.
  */
-static void forget(struct memory *m, struct attached *a)
+static void forget(struct memory_probes *m, struct attached *a)
 {
 	if (a->leaving)
 		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
@@ -102,7 +102,7 @@ static void forget(struct memory *m, struct attached *a)
 
 void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 	bool inuse = false;
 
 	if (!n)

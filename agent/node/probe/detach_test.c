@@ -69,7 +69,7 @@ static void *detach(void *arg)
 
 static void an_urgent_detach_that_hangs_keeps_nobody_from_being_attached(void **state)
 {
-	struct memory m = {.bpf = (struct memory_bpf *)&m, .procs = -1};
+	struct memory_probes m = {.bpf = (struct memory_bpf *)&m, .procs = -1};
 	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS;
 	struct slow s = slow_new();
 	pthread_t thread;

@@ -11,19 +11,19 @@
 
 static int by_key(const void *a, const void *b)
 {
-	const struct wanted *x = a, *y = b;
+	const struct wanted_events *x = a, *y = b;
 
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-static const struct wanted *wanted_find(const struct wanted_set *s, uint64_t key)
+static const struct wanted_events *wanted_find(const struct wanted_set *s, uint64_t key)
 {
-	struct wanted k = {.key = key};
+	struct wanted_events k = {.key = key};
 
 	return s->n ? bsearch(&k, s->items, s->n, sizeof(k), by_key) : NULL;
 }
 
-static void wanted_replace(struct wanted_set *s, struct wanted *items, size_t n)
+static void wanted_replace(struct wanted_set *s, struct wanted_events *items, size_t n)
 {
 	free(s->items);
 	*s = (struct wanted_set){items, n};
@@ -44,7 +44,7 @@ bool probes_event_is_wanted(const struct probes *p, enum event event)
 	return has_event(&p->cgroups, event) || has_event(&p->list, event);
 }
 
-static struct pf_filter to_filter(const struct probes *p, const struct wanted *w)
+static struct pf_filter to_filter(const struct probes *p, const struct wanted_events *w)
 {
 	struct pf_filter f = {
 		.event_mask = w->event_mask,
@@ -165,7 +165,7 @@ static int sync_cgroups(struct probes *p, const struct wanted_set *before)
 		return p->cgroups.n ? -EOPNOTSUPP : 0;
 	remove_cgroups(p, map, before);
 	for (size_t i = 0; i < p->cgroups.n; i++) {
-		const struct wanted *w = &p->cgroups.items[i];
+		const struct wanted_events *w = &p->cgroups.items[i];
 		struct pf_filter f = to_filter(p, w), is;
 		int r;
 
@@ -199,7 +199,7 @@ static int sync_list(struct probes *p)
 			bpf_map_delete_elem(map, &tgid);
 	}
 	for (size_t i = 0; i < p->list.n; i++) {
-		const struct wanted *w = &p->list.items[i];
+		const struct wanted_events *w = &p->list.items[i];
 		struct pf_listed l = {.start_boottime_ns = w->start_boottime_ns,
 				      .filter = to_filter(p, w)};
 		uint32_t tgid = w->key;
@@ -286,14 +286,14 @@ void probes_knows(struct probes *p, uint64_t drain_number)
 int probes_filter(struct probes *p, const struct container_filter *want, size_t n)
 {
 	struct wanted_set before = p->cgroups;
-	struct wanted *items;
+	struct wanted_events *items;
 	int r;
 
 	if (n > MAX_FILTER_KEYS)
 		return -E2BIG;
 	items = xcalloc(n + 1, sizeof(*items));
 	for (size_t i = 0; i < n; i++)
-		items[i] = (struct wanted){
+		items[i] = (struct wanted_events){
 			.key = want[i].cgroup_id,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
@@ -312,7 +312,7 @@ int probes_filter(struct probes *p, const struct container_filter *want, size_t 
 
 int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 {
-	struct wanted *items;
+	struct wanted_events *items;
 
 	if (n > MAX_FILTER_KEYS)
 		return -E2BIG;
@@ -320,7 +320,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		uint64_t start = want[i].start_boottime_ns;
 
-		items[i] = (struct wanted){
+		items[i] = (struct wanted_events){
 			.key = want[i].tgid,
 			.start_boottime_ns = start - start % PF_USER_HZ_NS,
 			.event_mask = want[i].event_mask,

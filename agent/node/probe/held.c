@@ -12,12 +12,12 @@
 
 enum kind { STACK, NAMES, CONTEXT };
 
-struct key {
+struct held_key {
 	uint64_t hash, kind;
 };
 
-struct item {
-	struct key key;
+struct held_item {
+	struct held_key key;
 	uint64_t used_ns;
 	size_t bytes;
 	bool added; /* to the current drain */
@@ -31,7 +31,7 @@ struct item {
 };
 
 struct held {
-	struct item *items;
+	struct held_item *items;
 	size_t bytes, max_bytes;
 };
 
@@ -43,7 +43,7 @@ struct held *probes_held_new(size_t max_bytes)
 	return h;
 }
 
-static void item_drop(struct held *h, struct item *i)
+static void item_drop(struct held *h, struct held_item *i)
 {
 	HASH_DEL(h->items, i);
 	h->bytes -= i->bytes;
@@ -52,7 +52,7 @@ static void item_drop(struct held *h, struct item *i)
 
 struct held *probes_held_free(struct held *h)
 {
-	struct item *i, *next;
+	struct held_item *i, *next;
 
 	if (!h)
 		return NULL;
@@ -67,20 +67,20 @@ size_t probes_held_bytes(const struct held *h)
 	return h->bytes;
 }
 
-static struct item *item_find(const struct held *h, enum kind kind, uint64_t hash)
+static struct held_item *item_find(const struct held *h, enum kind kind, uint64_t hash)
 {
-	struct key key = {hash, kind};
-	struct item *i;
+	struct held_key key = {hash, kind};
+	struct held_item *i;
 
 	HASH_FIND(hh, h->items, &key, sizeof(key), i);
 	return i;
 }
 
 /* NULL: there is no room. The caller fills in the content of a new item. */
-static struct item *item_hold(struct held *h, enum kind kind, uint64_t hash, size_t n_frames,
-			      uint64_t now_ns, bool *ret_new)
+static struct held_item *item_hold(struct held *h, enum kind kind, uint64_t hash, size_t n_frames,
+				   uint64_t now_ns, bool *ret_new)
 {
-	struct item *i = item_find(h, kind, hash);
+	struct held_item *i = item_find(h, kind, hash);
 	size_t bytes = sizeof(*i) + n_frames * sizeof(i->frames[0]);
 
 	*ret_new = !i;
@@ -92,7 +92,7 @@ static struct item *item_hold(struct held *h, enum kind kind, uint64_t hash, siz
 			return NULL;
 		}
 		i = xcalloc(1, bytes);
-		i->key = (struct key){hash, kind};
+		i->key = (struct held_key){hash, kind};
 		i->bytes = bytes;
 		h->bytes += bytes;
 		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
@@ -103,7 +103,7 @@ static struct item *item_hold(struct held *h, enum kind kind, uint64_t hash, siz
 
 /* ---- a drain: its frames are offsets into its memory still ---- */
 
-struct pass {
+struct held_pass {
 	struct held *h;
 	struct drain *d;
 	uint64_t now_ns;
@@ -139,7 +139,7 @@ static size_t find(const void *items, size_t n, size_t size, uint64_t hash)
 	return n;
 }
 
-static void add_stack(struct pass *p, const struct item *i)
+static void add_stack(struct held_pass *p, const struct held_item *i)
 {
 	struct drain *d = p->d;
 	size_t at = d->memory->len;
@@ -153,7 +153,7 @@ static void add_stack(struct pass *p, const struct item *i)
 	d->stacks[d->n_stacks++].frames = (const struct raw_frame *)(uintptr_t)at;
 }
 
-static void add(struct pass *p, const struct item *i)
+static void add(struct held_pass *p, const struct held_item *i)
 {
 	struct drain *d = p->d;
 
@@ -173,9 +173,9 @@ static void add(struct pass *p, const struct item *i)
 }
 
 /* A sample refers to the item, so it stays held. It is added to the drain if the drain lacks it. */
-static void refer(struct pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
+static void refer(struct held_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {
-	struct item *i = hash ? item_find(p->h, kind, hash) : NULL;
+	struct held_item *i = hash ? item_find(p->h, kind, hash) : NULL;
 
 	if (!i)
 		return;
@@ -187,7 +187,7 @@ static void refer(struct pass *p, enum kind kind, uint64_t hash, bool is_there, 
 	add(p, i);
 }
 
-static void refer_stack(struct pass *p, uint64_t hash, bool later)
+static void refer_stack(struct held_pass *p, uint64_t hash, bool later)
 {
 	size_t at =
 		hash ? find(p->d->stacks, p->n_stacks, sizeof(*p->d->stacks), hash) : p->n_stacks;
@@ -197,7 +197,7 @@ static void refer_stack(struct pass *p, uint64_t hash, bool later)
 	refer(p, STACK, hash, at < p->n_stacks, later);
 }
 
-static void refer_all(struct pass *p)
+static void refer_all(struct held_pass *p)
 {
 	struct drain *d = p->d;
 
@@ -220,11 +220,11 @@ static void refer_all(struct pass *p)
  * A stack that only ticks refer to is not needed later: no wait and no memory has a stack of such a
  * hash (PF_HASH_TICK). A stack that no sample refers to yet may be needed later.
  */
-static void keep_stacks(struct pass *p)
+static void keep_stacks(struct held_pass *p)
 {
 	for (size_t k = 0; k < p->n_stacks; k++) {
 		const struct raw_stack *s = &p->d->stacks[k];
-		struct item *i;
+		struct held_item *i;
 		bool is_new;
 
 		if (p->used[k] == USED_ONCE)
@@ -238,9 +238,9 @@ static void keep_stacks(struct pass *p)
 	}
 }
 
-static void keep_rest(struct pass *p)
+static void keep_rest(struct held_pass *p)
 {
-	struct item *i;
+	struct held_item *i;
 	bool is_new;
 
 	for (size_t k = 0; k < p->n_names; k++) {
@@ -257,7 +257,7 @@ static void keep_rest(struct pass *p)
 
 static void forget(struct held *h, uint64_t now_ns)
 {
-	struct item *i, *next;
+	struct held_item *i, *next;
 
 	HASH_ITER (hh, h->items, i, next) {
 		i->added = false;
@@ -268,7 +268,7 @@ static void forget(struct held *h, uint64_t now_ns)
 
 static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
 {
-	struct pass p = {
+	struct held_pass p = {
 		.h = h,
 		.d = d,
 		.now_ns = now_ns,

@@ -15,7 +15,7 @@
 #include <uthash.h>
 
 /* ---- the set that the filter should hold, sorted by key ---- */
-struct wanted {
+struct wanted_events {
 	uint64_t key; /* cgroup id, or tgid */
 	uint64_t start_boottime_ns;
 	unsigned event_mask, sample_hz;
@@ -24,7 +24,7 @@ struct wanted {
 	bool listed, context;
 };
 struct wanted_set {
-	struct wanted *items;
+	struct wanted_events *items;
 	size_t n;
 };
 
@@ -72,7 +72,8 @@ struct probe_ops {
 	 */
 	unsigned (*rate)(const struct probes *p);
 	/* Fills the event's fields of the filter's entry, relative to want_hz. */
-	void (*fill)(const struct event_probe *e, const struct wanted *w, struct pf_filter *f);
+	void (*fill)(const struct event_probe *e, const struct wanted_events *w,
+		     struct pf_filter *f);
 	int (*attach)(struct probes *p, struct event_probe *e); /* at e->hz */
 	void (*detach)(struct event_probe *e);
 	/*

@@ -10,7 +10,7 @@
 #define LIVE_BATCH  4096
 #define CALL_NS	    (60 * NSEC_PER_SEC) /* awake; no call of an allocator takes as long */
 
-static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
+static struct attached *owner_of(struct memory_probes *m, const struct pf_live_key *k,
 				 const struct pf_live *l)
 {
 	struct pf_process_key key = {k->start_boottime_ns, l->key.tgid, k->exec_id};
@@ -24,7 +24,7 @@ static struct attached *owner_of(struct memory *m, const struct pf_live_key *k,
 
 typedef void live_fn(const struct pf_live_key *k, const struct pf_live *l, void *arg);
 
-static int live_each(struct memory *m, live_fn *each, void *arg)
+static int live_each(struct memory_probes *m, live_fn *each, void *arg)
 {
 	uint32_t cap = LIVE_BATCH;
 	_cleanup_free_ struct pf_live_key *keys = xcalloc(cap, sizeof(*keys));
@@ -54,7 +54,7 @@ static int live_each(struct memory *m, live_fn *each, void *arg)
 	return 0;
 }
 
-static void sum_stats(struct memory *m, struct pf_live_stats *ret)
+static void sum_stats(struct memory_probes *m, struct pf_live_stats *ret)
 {
 	_cleanup_free_ struct pf_live_stats *cpus = xcalloc(m->n_cpus, sizeof(*cpus));
 	uint32_t zero = 0;
@@ -70,15 +70,15 @@ static void sum_stats(struct memory *m, struct pf_live_stats *ret)
 
 /* ---- sorting out ---- */
 
-struct row {
+struct live_row {
 	struct pf_count_key key;
 	uint64_t n, value, oldest_ns;
 	UT_hash_handle hh;
 };
 struct sorting {
-	struct memory *m;
+	struct memory_probes *m;
 	bool wants_rows;
-	struct row *rows;
+	struct live_row *rows;
 	struct pf_live_key *stale;
 	size_t n_seen, n_stale, cap_stale;
 };
@@ -87,7 +87,7 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
 {
 	struct sorting *s = arg;
 	struct attached *a = owner_of(s->m, k, l);
-	struct row *row;
+	struct live_row *row;
 
 	s->n_seen++;
 	if (!a) {
@@ -115,7 +115,7 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
  * An entry that was added before and was not removed must have been seen. If it was not, the kernel
  * has evicted it.
  */
-static void count_evicted(struct memory *m, uint64_t added, const struct sorting *s)
+static void count_evicted(struct memory_probes *m, uint64_t added, const struct sorting *s)
 {
 	struct pf_live_stats now;
 	uint64_t accounted;
@@ -149,7 +149,7 @@ static int sort_out(struct sorting *s)
  * Returns whether the call may still return: its process is still attached, and its thread may
  * still be in the allocator.
  */
-static bool may_return(const struct memory *m, const struct pf_pending *p)
+static bool may_return(const struct memory_probes *m, const struct pf_pending *p)
 {
 	const struct pf_count_key *k = &p->live.key;
 
@@ -164,7 +164,7 @@ static bool may_return(const struct memory *m, const struct pf_pending *p)
 
 #define STALE_MAX 256
 
-static size_t forget_some_pending(struct memory *m)
+static size_t forget_some_pending(struct memory_probes *m)
 {
 	struct pf_pending_key stale[STALE_MAX], key, *at = NULL;
 	struct pf_pending p;
@@ -184,7 +184,7 @@ static size_t forget_some_pending(struct memory *m)
  * Forgets calls that will not return any more, such as those of threads that were killed in an
  * allocator.
  */
-static void forget_pending(struct memory *m)
+static void forget_pending(struct memory_probes *m)
 {
 	if (probes_slept_now(&m->slept))
 		m->woke_ns = m->slept.boot_ns;
@@ -192,7 +192,7 @@ static void forget_pending(struct memory *m)
 		;
 }
 
-void probes_live_forget(struct memory *m)
+void probes_live_forget(struct memory_probes *m)
 {
 	struct sorting s = {.m = m};
 
@@ -206,7 +206,7 @@ void probes_live_forget(struct memory *m)
 
 static void rows_free(struct sorting *s)
 {
-	struct row *row, *next;
+	struct live_row *row, *next;
 
 	HASH_ITER (hh, s->rows, row, next) {
 		HASH_DEL(s->rows, row);
@@ -216,7 +216,7 @@ static void rows_free(struct sorting *s)
 
 static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 {
-	for (const struct row *row = s->rows; row; row = row->hh.next) {
+	for (const struct live_row *row = s->rows; row; row = row->hh.next) {
 		const struct pf_count_key *k = &row->key;
 
 		*probes_taking_sample(t) = (struct raw_sample){
@@ -238,7 +238,8 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 }
 
 /* Reports that nothing of the process lives. Without this sample, the last snapshot would stay. */
-static void empty_add(struct memory *m, const struct attached *a, struct taking *t, uint64_t now)
+static void empty_add(struct memory_probes *m, const struct attached *a, struct taking *t,
+		      uint64_t now)
 {
 	struct pf_mem_proc v;
 
@@ -272,7 +273,7 @@ static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 	uint64_t now = now_boot_ns();
 	struct sorting s = {.m = m, .wants_rows = true};
 	struct attached *a;
@@ -298,7 +299,7 @@ void probes_live_collect(struct probes *p, struct event_probe *e, struct taking 
 
 void probes_live_ask(struct probes *p)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 
 	if (m)
 		m->asked = true;
@@ -307,7 +308,7 @@ void probes_live_ask(struct probes *p)
 /* Takes a record of an exec or exit: what the process allocated before does not live any more. */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 	struct attached *a;
 
 	if (!m || (r->what != PF_PROC_EXIT && r->what != PF_PROC_EXEC))

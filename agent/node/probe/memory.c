@@ -14,21 +14,21 @@ _Static_assert((int)EVENT_MEM_ALLOC == (int)PF_EVENT_MEM_ALLOC, "abi");
 _Static_assert((int)EVENT_MEM_INUSE == (int)PF_EVENT_MEM_INUSE, "abi");
 
 /* Both events share the data that the row of mem-alloc owns. */
-static struct memory *own(struct probes *p)
+static struct memory_probes *own(struct probes *p)
 {
 	return p->events[EVENT_MEM_ALLOC].own;
 }
 
-struct memory *probes_memory_of(struct probes *p)
+struct memory_probes *probes_memory_of(struct probes *p)
 {
-	struct memory *m = own(p);
+	struct memory_probes *m = own(p);
 
 	return m && __atomic_load_n(&m->bpf, __ATOMIC_ACQUIRE) ? m : NULL;
 }
 
 int probes_memory_missing(struct probes *p)
 {
-	struct memory *m = own(p);
+	struct memory_probes *m = own(p);
 	int r = m ? __atomic_load_n(&m->load_error, __ATOMIC_ACQUIRE) : 0;
 
 	if (!m || m->mode == UPROBE_NONE)
@@ -45,14 +45,14 @@ const char *probes_uprobe_form(const struct probes *p)
 		[UPROBE_MULTI] = "a link for many places of a file (6.6)",
 		[UPROBE_SESSION] = "a link for many places, with their returns (6.13)",
 	};
-	const struct memory *m = p->events[EVENT_MEM_ALLOC].own;
+	const struct memory_probes *m = p->events[EVENT_MEM_ALLOC].own;
 
 	return forms[m ? m->mode : UPROBE_NONE];
 }
 
 static int memory_open(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = xcalloc(1, sizeof(*m));
+	struct memory_probes *m = xcalloc(1, sizeof(*m));
 
 	pthread_mutex_init(&m->lock, NULL);
 	m->mode = probes_uprobe_mode();
@@ -71,7 +71,7 @@ static int memory_shared(struct probes *p, struct event_probe *e)
 }
 
 /* Programs for probes of one place are always loaded: they serve if nothing else can (attach.c). */
-static void choose_form(struct memory *m, struct memory_bpf *o)
+static void choose_form(struct memory_probes *m, struct memory_bpf *o)
 {
 	bool session = m->mode == UPROBE_SESSION, single = m->mode == UPROBE_SINGLE;
 
@@ -91,7 +91,7 @@ static int loaded_fd(const struct bpf_program *program)
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
 }
 
-static void take_descriptors(struct memory *m, struct memory_bpf *o)
+static void take_descriptors(struct memory_probes *m, struct memory_bpf *o)
 {
 	const int of_one[] = {
 		[MEMORY_FREE] = bpf_program__fd(o->progs.pf_mem_1_free),
@@ -116,7 +116,7 @@ static void take_descriptors(struct memory *m, struct memory_bpf *o)
 
 static int memory_load(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = own(p);
+	struct memory_probes *m = own(p);
 	struct memory_bpf *o;
 	int r;
 
@@ -144,7 +144,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 /* Loads the object, because the event is wanted. probes_attach() attaches uprobes to processes. */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = own(p);
+	struct memory_probes *m = own(p);
 	int r = probes_event_try(p, e - p->events, memory_load);
 
 	__atomic_store_n(&m->load_error, r, __ATOMIC_RELEASE);
@@ -153,7 +153,7 @@ static int memory_attach(struct probes *p, struct event_probe *e)
 }
 
 /* Tries whether probed returns are safe. An error that may pass leaves that open. */
-static int try_returns(struct memory *m, struct event_probe *e)
+static int try_returns(struct memory_probes *m, struct event_probe *e)
 {
 	int r = m->returns_tried ? m->returns : probes_uprobe_try_return(m->mode);
 
@@ -165,7 +165,7 @@ static int try_returns(struct memory *m, struct event_probe *e)
 
 static int inuse_attach(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = own(p);
+	struct memory_probes *m = own(p);
 	int r = memory_attach(p, e);
 
 	if (r)
@@ -193,7 +193,7 @@ static void memory_detach(struct event_probe *e)
 
 static int memory_check(struct probes *p, struct event_probe *e)
 {
-	struct memory *m = e->own;
+	struct memory_probes *m = e->own;
 
 	(void)p;
 	if (m)
@@ -203,7 +203,7 @@ static int memory_check(struct probes *p, struct event_probe *e)
 
 static void memory_unload(struct event_probe *e)
 {
-	struct memory *m = e->own;
+	struct memory_probes *m = e->own;
 
 	if (m->trap_link > 0)
 		close(m->trap_link);
@@ -224,13 +224,15 @@ static unsigned inuse_rate(const struct probes *p)
 }
 
 /* Samples of more than 2 GiB are as good as none. */
-static void alloc_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+static void alloc_fill(const struct event_probe *e, const struct wanted_events *w,
+		       struct pf_filter *f)
 {
 	(void)e;
 	f->alloc_bytes = MIN(w->settings.alloc_sample_bytes, 1ull << 31);
 }
 
-static void inuse_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+static void inuse_fill(const struct event_probe *e, const struct wanted_events *w,
+		       struct pf_filter *f)
 {
 	(void)e;
 	f->inuse_bytes = MIN(w->settings.inuse_sample_bytes, 1ull << 31);

@@ -38,7 +38,7 @@ enum memory_program {
 	_MEMORY_PROGRAM_MAX
 };
 
-struct memory {
+struct memory_probes {
 	struct memory_bpf *bpf; /* NULL: neither event was wanted yet */
 	int load_error; /* of the last try to load */
 	enum uprobe_mode mode;
@@ -77,7 +77,7 @@ struct attached_link {
 };
 struct attached {
 	struct pf_process_key key;
-	struct memory *memory;
+	struct memory_probes *memory;
 	uint32_t tid;  /* thread of the links that are made now: see attach.c */
 	int thread_fd; /* proc_thread_open() of tid; -1: none */
 	bool inuse;
@@ -94,7 +94,7 @@ struct attached {
 
 /* memory.c */
 /* NULL: it does not work here, or is not wanted */
-struct memory *probes_memory_of(struct probes *p);
+struct memory_probes *probes_memory_of(struct probes *p);
 /*
  * Returns why probes_memory_of() is NULL. -EAGAIN: the event was asked for just now, and its object
  * is still to be loaded. -ENOMEM and the like: the machine lacked that for a moment. -EOPNOTSUPP:
@@ -145,10 +145,10 @@ bool probes_is_emulated(const uint8_t code[static 2]);
  * spans.c: returns whether a process must be detached quickly; no other process is attached before
  * that
  */
-bool probes_memory_is_urgent(const struct memory *m);
+bool probes_memory_is_urgent(const struct memory_probes *m);
 
 /* spans.c: counts a link that was made or closed */
-void probes_memory_moves(struct memory *m);
+void probes_memory_moves(struct memory_probes *m);
 
 /* detach.c: close the links that are marked; close those from index `from` on */
 void probes_links_close_going(struct attached **items, size_t n);
@@ -156,6 +156,6 @@ void probes_links_close_from(struct attached *a, size_t from);
 
 /* live.c */
 /* Removes entries that belong to no attached process. */
-void probes_live_forget(struct memory *m);
+void probes_live_forget(struct memory_probes *m);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);

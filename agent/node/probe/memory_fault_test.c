@@ -691,7 +691,7 @@ static void many_leave_together(void **state)
 
 /* ---- no room between entry and return ---- */
 
-static void fill_pending(struct memory *m, bool full)
+static void fill_pending(struct memory_probes *m, bool full)
 {
 	struct pf_pending value = {};
 
@@ -725,7 +725,7 @@ static void what_cannot_wait_is_counted(void **state)
 
 /* ---- another task of the CPU is about to count ---- */
 
-static void set_busy(struct memory *m, uint32_t busy)
+static void set_busy(struct memory_probes *m, uint32_t busy)
 {
 	const struct bpf_map *map = m->bpf->maps.scratch;
 	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;

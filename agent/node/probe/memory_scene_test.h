@@ -140,7 +140,7 @@ static inline struct probes *open_in_mode(void)
 {
 	struct probes *p = open_probes(LISTED);
 
-	((struct memory *)p->events[EVENT_MEM_ALLOC].own)->mode = mode_at_most;
+	((struct memory_probes *)p->events[EVENT_MEM_ALLOC].own)->mode = mode_at_most;
 	return p;
 }
 
@@ -237,7 +237,7 @@ static inline unsigned map_count(int map, size_t key_bytes)
 
 static inline void scene_close(struct scene *s)
 {
-	struct memory *m = probes_memory_of(s->p);
+	struct memory_probes *m = probes_memory_of(s->p);
 
 	s->a = probes_detach(s->p, s->a);
 	assert_null(s->a);

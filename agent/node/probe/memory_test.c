@@ -799,7 +799,7 @@ static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 {
 	struct probes_refused refused = {};
 	struct scene s = {};
-	struct memory *m;
+	struct memory_probes *m;
 
 	(void)state;
 	scene_begin_without_first(&s, ALLOC);

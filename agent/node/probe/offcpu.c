@@ -67,7 +67,8 @@ static unsigned offcpu_rate(const struct probes *p)
 	return probes_event_is_wanted(p, EVENT_OFF_CPU);
 }
 
-static void offcpu_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+static void offcpu_fill(const struct event_probe *e, const struct wanted_events *w,
+			struct pf_filter *f)
 {
 	uint64_t max_us = w->settings.max_block_us;
 

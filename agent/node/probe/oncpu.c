@@ -84,7 +84,8 @@ static unsigned oncpu_rate(const struct probes *p)
 	return hz || !p->config.total ? hz : MIN(TOTAL_HZ, p->config.max_sample_hz);
 }
 
-static void oncpu_fill(const struct event_probe *e, const struct wanted *w, struct pf_filter *f)
+static void oncpu_fill(const struct event_probe *e, const struct wanted_events *w,
+		       struct pf_filter *f)
 {
 	f->keep = w->sample_hz >= e->want_hz
 			  ? PF_KEEP_ALL

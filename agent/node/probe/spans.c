@@ -31,25 +31,25 @@ void probes_leave(struct attached *a)
 
 void probes_attach_no_more(struct probes *p)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 
 	if (m)
 		__atomic_fetch_add(&m->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
-bool probes_memory_is_urgent(const struct memory *m)
+bool probes_memory_is_urgent(const struct memory_probes *m)
 {
 	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
 }
 
-void probes_memory_moves(struct memory *m)
+void probes_memory_moves(struct memory_probes *m)
 {
 	__atomic_fetch_add(&m->n_moves, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t probes_moves(struct probes *p)
 {
-	struct memory *m = probes_memory_of(p);
+	struct memory_probes *m = probes_memory_of(p);
 
 	return m ? __atomic_load_n(&m->n_moves, __ATOMIC_RELAXED) : 0;
 }

@@ -42,7 +42,7 @@ const char *probes_kernel_types_path(const struct kernel_types *t)
 
 /* ---- what an object names ---- */
 
-struct named {
+struct named_type {
 	const char *name; /* borrowed */
 	size_t n;
 	UT_hash_handle hh;
@@ -61,9 +61,9 @@ static bool is_named_kind(const struct btf_type *t)
 	return (btf_is_composite(t) || btf_is_any_enum(t)) && t->name_off;
 }
 
-static struct named *names_of(const struct btf *own)
+static struct named_type *names_of(const struct btf *own)
 {
-	struct named *names = NULL, *n;
+	struct named_type *names = NULL, *n;
 
 	for (uint32_t id = 1; id < btf__type_cnt(own); id++) {
 		const struct btf_type *t = btf__type_by_id(own, id);
@@ -82,9 +82,9 @@ static struct named *names_of(const struct btf *own)
 	return names;
 }
 
-static void names_free(struct named *names)
+static void names_free(struct named_type *names)
 {
-	struct named *n, *next;
+	struct named_type *n, *next;
 
 	HASH_ITER (hh, names, n, next) {
 		HASH_DEL(names, n);
@@ -174,7 +174,7 @@ static int part_add(struct part *p, uint32_t id)
 
 static int part_fill(struct part *p, const struct btf *own)
 {
-	struct named *names = names_of(own), *n;
+	struct named_type *names = names_of(own), *n;
 	int r = 0;
 
 	for (uint32_t id = 1; id < btf__type_cnt(p->all) && r >= 0; id++) {

@@ -28,14 +28,14 @@ __asm__(".pushsection .text\n"
 void pf_trap_here(void);
 void pf_step_here(void);
 
-struct place {
+struct try_place {
 	uint64_t address, offset;
 	bool found;
 };
 
 static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 {
-	struct place *place = arg;
+	struct try_place *place = arg;
 
 	(void)n;
 	for (size_t i = 0; i < info->dlpi_phnum; i++) {
@@ -53,7 +53,7 @@ static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 
 static int attach_here(enum uprobe_mode mode, void (*function)(void), pid_t pid, bool at_return)
 {
-	struct place place = {.address = (uintptr_t)function};
+	struct try_place place = {.address = (uintptr_t)function};
 
 	dl_iterate_phdr(find_place, &place);
 	return place.found ? probes_uprobe_attach_trivial(mode, "/proc/self/exe", place.offset, pid,
@@ -129,7 +129,7 @@ uint64_t probes_call_typical_ns(void (*function)(void))
  */
 uint64_t probes_trap_ns(struct probes *p)
 {
-	struct memory *m = p->events[EVENT_MEM_ALLOC].own;
+	struct memory_probes *m = p->events[EVENT_MEM_ALLOC].own;
 
 	if (!m || m->mode == UPROBE_NONE)
 		return TRAP_NS_GUESS;

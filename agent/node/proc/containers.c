@@ -20,7 +20,7 @@
  */
 #define UNNAMED_NS (30 * NSEC_PER_SEC)
 
-struct known {
+struct known_container {
 	uint64_t id, parent_id, seen_ns;
 	struct cgroup_ref ref;
 	bool by_event; /* the kernel reported its creation; no scan found it */
@@ -34,7 +34,7 @@ struct known {
 struct containers {
 	struct plan *plan;
 	struct planned planned; /* the plan's containers and pods */
-	struct known *known;
+	struct known_container *known;
 	struct cap *caps;
 	struct container_filter *filter;
 	size_t n_filter, cap_filter;
@@ -54,7 +54,7 @@ int proc_containers_new(struct containers **ret)
 	return 0;
 }
 
-static void forget(struct containers *p, struct known *k)
+static void forget(struct containers *p, struct known_container *k)
 {
 	HASH_DEL(p->known, k);
 	p->n_ended -= k->removed;
@@ -64,7 +64,7 @@ static void forget(struct containers *p, struct known *k)
 
 struct containers *proc_containers_free(struct containers *p)
 {
-	struct known *k, *ktmp;
+	struct known_container *k, *ktmp;
 
 	if (!p)
 		return NULL;
@@ -83,9 +83,9 @@ const struct plan *proc_containers_plan(const struct containers *p)
 	return p->plan;
 }
 
-static struct known *find_known(const struct containers *p, uint64_t id)
+static struct known_container *find_known(const struct containers *p, uint64_t id)
 {
-	struct known *k;
+	struct known_container *k;
 
 	HASH_FIND(hh, p->known, &id, sizeof(id), k);
 	return k;
@@ -93,7 +93,7 @@ static struct known *find_known(const struct containers *p, uint64_t id)
 
 /* ---- judging one cgroup by the plan ---- */
 
-struct verdict {
+struct container_verdict {
 	struct owner *owner; /* one reference, or NULL */
 	struct container_filter filter;
 };
@@ -102,13 +102,13 @@ struct verdict {
  * Two nodes on one kernel (kind) may run static pods with the same hash. Then the path does not
  * show which pod a pod-level cgroup belongs to.
  */
-static bool pod_is_ambiguous(const struct containers *p, const struct known *k)
+static bool pod_is_ambiguous(const struct containers *p, const struct known_container *k)
 {
 	unsigned n = 0;
 
 	if (strchr(k->ref.pod_uid, '-'))
 		return false;
-	for (const struct known *other = p->known; other; other = other->hh.next)
+	for (const struct known_container *other = p->known; other; other = other->hh.next)
 		n += !other->removed && !other->ref.container_id[0] &&
 		     streq(other->ref.pod_uid, k->ref.pod_uid);
 	return n > 1;
@@ -159,8 +159,8 @@ static struct container_filter filter_of_container(const struct containers *p,
 }
 
 /* A container that the API server has not named: it has just started, or it is the sandbox. */
-static void judge_unnamed(struct containers *p, const struct known *k, const struct plan_pod *pod,
-			  uint64_t now_ns, struct verdict *v)
+static void judge_unnamed(struct containers *p, const struct known_container *k,
+			  const struct plan_pod *pod, uint64_t now_ns, struct container_verdict *v)
 {
 	if (!k->by_event && !has_unstarted(pod))
 		return;
@@ -178,7 +178,8 @@ static void judge_unnamed(struct containers *p, const struct known *k, const str
  * All of a node's containers lie equally deep, even if the node is a container itself. So a deeper
  * cgroup belongs to no container, even if the real one of that name ended before this agent began.
  */
-static bool is_outermost(struct containers *p, const struct known *k, unsigned *pods_depth)
+static bool is_outermost(struct containers *p, const struct known_container *k,
+			 unsigned *pods_depth)
 {
 	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
@@ -190,15 +191,15 @@ static bool is_outermost(struct containers *p, const struct known *k, unsigned *
 }
 
 /* A container's id is unique. A static pod's hash may also be used by a node around this one. */
-static void note_depth(struct containers *p, const struct known *k)
+static void note_depth(struct containers *p, const struct known_container *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
 	p->pods_depth = k->ref.pods_depth; /* never deeper than before: see is_outermost() */
 }
 
-static void judge_of_pod(struct containers *p, const struct known *k, uint64_t now_ns,
-			 struct verdict *v)
+static void judge_of_pod(struct containers *p, const struct known_container *k, uint64_t now_ns,
+			 struct container_verdict *v)
 {
 	struct planned_pod *planned = proc_planned_pod(&p->planned, k->ref.pod_uid);
 	const struct plan_pod *pod = planned ? planned->pod : NULL;
@@ -212,12 +213,13 @@ static void judge_of_pod(struct containers *p, const struct known *k, uint64_t n
 		v->filter = filter_of_pod(p, pod, "");
 }
 
-static void judge(struct containers *p, const struct known *k, uint64_t now_ns, struct verdict *v)
+static void judge(struct containers *p, const struct known_container *k, uint64_t now_ns,
+		  struct container_verdict *v)
 {
-	const struct known *parent = find_known(p, k->parent_id);
+	const struct known_container *parent = find_known(p, k->parent_id);
 	struct planned_container *c;
 
-	*v = (struct verdict){0};
+	*v = (struct container_verdict){0};
 	if (k->ref.runtime_helper)
 		return;
 	/*
@@ -252,9 +254,9 @@ static bool same_filter(const struct container_filter *a, const struct container
 /*
  * Judges one cgroup. Ids grow with time, so in order of id a parent is judged before its children.
  */
-static void update(struct containers *p, struct known *k, uint64_t now_ns)
+static void update(struct containers *p, struct known_container *k, uint64_t now_ns)
 {
-	struct verdict v;
+	struct container_verdict v;
 
 	if (k->removed)
 		return;
@@ -272,14 +274,14 @@ static void update(struct containers *p, struct known *k, uint64_t now_ns)
 	}
 }
 
-static int by_id(const struct known *a, const struct known *b)
+static int by_id(const struct known_container *a, const struct known_container *b)
 {
 	return a->id < b->id ? -1 : a->id > b->id;
 }
 
 static void forget_ended(struct containers *p, uint64_t now_ns)
 {
-	struct known *k, *tmp;
+	struct known_container *k, *tmp;
 
 	/* In order of id, so the oldest go first. */
 	HASH_ITER (hh, p->known, k, tmp) {
@@ -298,7 +300,7 @@ static void forget_ended(struct containers *p, uint64_t now_ns)
 
 static void update_all(struct containers *p, uint64_t now_ns)
 {
-	struct known *k, *tmp;
+	struct known_container *k, *tmp;
 
 	p->next_ns = UINT64_MAX;
 	HASH_SORT(p->known, by_id);
@@ -353,7 +355,7 @@ bool proc_containers_wants_scan(const struct containers *p)
 static void add(struct containers *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
 		bool by_event, uint64_t now_ns)
 {
-	struct known *k = find_known(p, id);
+	struct known_container *k = find_known(p, id);
 
 	if (k) {
 		k->parent_id = parent_id;
@@ -368,16 +370,16 @@ static void add(struct containers *p, uint64_t id, uint64_t parent_id, const str
 		return;
 	}
 	k = xcalloc(1, sizeof(*k));
-	*k = (struct known){.id = id,
-			    .parent_id = parent_id,
-			    .seen_ns = now_ns,
-			    .ref = *ref,
-			    .by_event = by_event};
+	*k = (struct known_container){.id = id,
+				      .parent_id = parent_id,
+				      .seen_ns = now_ns,
+				      .ref = *ref,
+				      .by_event = by_event};
 	HASH_ADD(hh, p->known, id, sizeof(k->id), k);
 	update(p, k, now_ns);
 }
 
-static void end(struct containers *p, struct known *k, uint64_t now_ns)
+static void end(struct containers *p, struct known_container *k, uint64_t now_ns)
 {
 	if (k->removed)
 		return;
@@ -404,7 +406,7 @@ void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, 
 {
 	uint64_t *ids = xcalloc(s->n + 1, sizeof(*ids));
 	struct planned_container *c, *ctmp;
-	struct known *k, *tmp;
+	struct known_container *k, *tmp;
 
 	for (size_t i = 0; i < s->n; i++)
 		ids[i] = s->items[i].id;
@@ -426,7 +428,7 @@ void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_i
 			    bool removed, uint64_t now_ns)
 {
 	struct cgroup_ref ref;
-	struct known *k;
+	struct known_container *k;
 
 	if (removed) {
 		k = find_known(p, id);
@@ -472,7 +474,7 @@ static void filter_build(struct containers *p)
 {
 	p->n_filter = 0;
 	HASH_SORT(p->known, by_id);
-	for (const struct known *k = p->known; k; k = k->hh.next) {
+	for (const struct known_container *k = p->known; k; k = k->hh.next) {
 		if (!k->filter.event_mask)
 			continue;
 		GROW(p->filter, p->n_filter, p->cap_filter);
@@ -496,7 +498,7 @@ const struct container_filter *proc_containers_filter(struct containers *p, uint
 
 void proc_containers_each_container(const struct containers *p, procs_container_fn *fn, void *arg)
 {
-	for (const struct known *k = p->known; k; k = k->hh.next)
+	for (const struct known_container *k = p->known; k; k = k->hh.next)
 		if (k->owner && k->until_ns == UINT64_MAX && k->ref.container_id[0] &&
 		    !k->ref.nested && str_equal(k->owner->container_id, k->ref.container_id))
 			fn(k->id, k->owner, arg);
@@ -505,7 +507,7 @@ void proc_containers_each_container(const struct containers *p, procs_container_
 struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
 				    uint64_t *ret_until_ns)
 {
-	struct known *k = find_known(p, cgroup_id);
+	struct known_container *k = find_known(p, cgroup_id);
 
 	if (!k || !k->owner)
 		return NULL;

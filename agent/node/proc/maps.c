@@ -27,7 +27,7 @@ struct written {
 	size_t n;
 	bool any;
 };
-struct reader {
+struct maps_reader {
 	int dir_fd;
 	struct mappings *m;
 	size_t cap;
@@ -199,7 +199,7 @@ static bool is_counted(const struct mapping *m)
 	return !m->writable && !streq(m->path, "[stack]") && !streq(m->path, "[vsyscall]");
 }
 
-static void add_mapping(struct reader *r, const struct maps_line *l)
+static void add_mapping(struct maps_reader *r, const struct maps_line *l)
 {
 	struct mapping x = l->m;
 
@@ -237,7 +237,7 @@ static void note_written(struct written *w, const struct maps_line *l)
 	w->items[w->n++].dev_minor = l->m.dev_minor;
 }
 
-static int add_line(struct reader *r, char *line)
+static int add_line(struct maps_reader *r, char *line)
 {
 	size_t n = r->m->n;
 	struct maps_line l;
@@ -263,7 +263,7 @@ static bool has_ended(int maps_fd)
 	return pread(maps_fd, &c, 1, 0) < 1;
 }
 
-static int read_lines(struct reader *r)
+static int read_lines(struct maps_reader *r)
 {
 	_cleanup_free_ char *line = NULL;
 	size_t size = 0;
@@ -303,7 +303,7 @@ static int compare_mappings(const void *left, const void *right)
 	return a->start < b->start ? -1 : a->start > b->start;
 }
 
-static void find_copies(struct reader *r)
+static void find_copies(struct maps_reader *r)
 {
 	_cleanup_close_ int mem_fd = -1;
 
@@ -327,7 +327,7 @@ int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings *
 /* dir_fd: the process's directory, or that of a thread that shows what the process has. */
 static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 {
-	struct reader r = {.dir_fd = dir_fd, .m = m, .files.proc_fd = dir_fd};
+	struct maps_reader r = {.dir_fd = dir_fd, .m = m, .files.proc_fd = dir_fd};
 	int e = read_lines(&r);
 
 	if (!e)

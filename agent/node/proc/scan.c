@@ -15,7 +15,7 @@
 #define SCAN_MAX_DEPTH 32
 #define SCAN_MAX_PATH  4096
 
-struct walk {
+struct cgroup_walk {
 	struct cgroup_scan *scan;
 	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
 	size_t len;
@@ -23,7 +23,7 @@ struct walk {
 	bool limited, refused; /* cgroups were not seen: beyond a limit; not permitted */
 };
 
-static void failed(struct walk *w, int error)
+static void failed(struct cgroup_walk *w, int error)
 {
 	if (error == EACCES || error == EPERM) /* of this one directory, and always */
 		w->refused = true;
@@ -31,7 +31,7 @@ static void failed(struct walk *w, int error)
 		w->error = -error;
 }
 
-static void note(struct walk *w, uint64_t id, uint64_t parent_id)
+static void note(struct cgroup_walk *w, uint64_t id, uint64_t parent_id)
 {
 	struct cgroup_scan *s = w->scan;
 	struct cgroup_ref ref;
@@ -42,9 +42,9 @@ static void note(struct walk *w, uint64_t id, uint64_t parent_id)
 	s->items[s->n++] = (struct scanned){id, parent_id, ref};
 }
 
-static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth);
+static void walk_dir(struct cgroup_walk *w, int fd, uint64_t id, unsigned depth);
 
-static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t parent_id,
+static void walk_child(struct cgroup_walk *w, int dirfd, const char *name, uint64_t parent_id,
 		       unsigned depth)
 {
 	size_t len = w->len, n = strlen(name);
@@ -78,7 +78,7 @@ static void walk_child(struct walk *w, int dirfd, const char *name, uint64_t par
 }
 
 /* Takes fd over. */
-static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
+static void walk_dir(struct cgroup_walk *w, int fd, uint64_t id, unsigned depth)
 {
 	DIR *d = fdopendir(fd);
 	struct dirent *e;
@@ -95,7 +95,7 @@ static void walk_dir(struct walk *w, int fd, uint64_t id, unsigned depth)
 	closedir(d);
 }
 
-static void tell(struct walk *w)
+static void tell(struct cgroup_walk *w)
 {
 	w->scan->truncated = w->limited || w->refused;
 	if (w->limited)
@@ -107,7 +107,7 @@ static void tell(struct walk *w)
 
 int proc_cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 {
-	struct walk *w;
+	struct cgroup_walk *w;
 	struct stat st;
 	int fd = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 

@@ -15,7 +15,7 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-struct entry {
+struct target_entry {
 	char *uid, *kind, *ns, *name;
 	int64_t generation;
 	unsigned event_mask, pods_matched, pods, containers;
@@ -29,7 +29,7 @@ struct entry {
 	UT_hash_handle hh;
 };
 
-static void entry_free(struct entries *es, struct entry *e)
+static void entry_free(struct entries *es, struct target_entry *e)
 {
 	HASH_DEL(es->head, e);
 	free(e->uid);
@@ -43,7 +43,7 @@ static void entry_free(struct entries *es, struct entry *e)
 
 void report_entries_done(struct entries *es)
 {
-	struct entry *e, *next;
+	struct target_entry *e, *next;
 
 	HASH_ITER (hh, es->head, e, next)
 		entry_free(es, e);
@@ -57,17 +57,17 @@ void report_entries_support(struct entries *es, enum event ev, const char *reaso
 	es->unsupported[ev] = xstrdup(reason);
 }
 
-static struct entry *find(const struct entries *es, const char *uid)
+static struct target_entry *find(const struct entries *es, const char *uid)
 {
-	struct entry *e;
+	struct target_entry *e;
 
 	HASH_FIND_STR(es->head, uid, e);
 	return e;
 }
 
-static struct entry *find_or_add(struct entries *es, const char *uid)
+static struct target_entry *find_or_add(struct entries *es, const char *uid)
 {
-	struct entry *e = find(es, uid);
+	struct target_entry *e = find(es, uid);
 
 	if (e)
 		return e;
@@ -96,7 +96,7 @@ static json_t *reasons_of(const struct plan_target *t)
 	return list;
 }
 
-static void entry_update(struct entry *e, const struct plan_target *t)
+static void entry_update(struct target_entry *e, const struct plan_target *t)
 {
 	/* samples of an older spec, or of pods that are gone, prove nothing now */
 	if (e->generation != t->generation || !t->containers_planned)
@@ -121,7 +121,7 @@ static void entry_update(struct entry *e, const struct plan_target *t)
 
 void report_entries_plan(struct entries *es, const struct plan *p)
 {
-	struct entry *e, *next;
+	struct target_entry *e, *next;
 
 	for (e = es->head; e; e = e->hh.next)
 		e->in_plan = false;
@@ -139,7 +139,7 @@ void report_entries_plan(struct entries *es, const struct plan *p)
 
 bool report_entries_sampled(struct entries *es, const char *uid, enum event ev)
 {
-	struct entry *e = find(es, uid);
+	struct target_entry *e = find(es, uid);
 	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
 
 	if (!bit || (e->sampled & bit))
@@ -150,7 +150,7 @@ bool report_entries_sampled(struct entries *es, const char *uid, enum event ev)
 
 bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
 {
-	struct entry *e = find(es, uid);
+	struct target_entry *e = find(es, uid);
 	unsigned bit = e ? e->event_mask & (1u << ev) : 0;
 
 	if (!bit || (e->stored & bit))
@@ -166,7 +166,7 @@ bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
  */
 bool report_entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
 {
-	struct entry *e = find(es, uid);
+	struct target_entry *e = find(es, uid);
 	unsigned share;
 
 	if (!e)
@@ -201,7 +201,7 @@ static json_t *reason_json(enum reason reason, const char *message, unsigned n_p
 bool report_entries_problem(struct entries *es, const char *uid, enum reason reason,
 			    const char *message, unsigned n_pods)
 {
-	struct entry *e = find(es, uid);
+	struct target_entry *e = find(es, uid);
 	_cleanup_json_ json_t *now = NULL;
 
 	if (!e)
@@ -215,7 +215,7 @@ bool report_entries_problem(struct entries *es, const char *uid, enum reason rea
 	return true;
 }
 
-static json_t *events_json(const struct entry *e)
+static json_t *events_json(const struct target_entry *e)
 {
 	json_t *o = json_object();
 
@@ -234,7 +234,7 @@ static json_t *events_json(const struct entry *e)
  * Adds the reason for the events that this target asks for on pods of this node and that do not
  * work here.
  */
-static void add_unsupported(const struct entries *es, const struct entry *e, json_t *list)
+static void add_unsupported(const struct entries *es, const struct target_entry *e, json_t *list)
 {
 	_cleanup_buf_ struct buf text = {0};
 
@@ -264,7 +264,7 @@ static void limit_reasons(json_t *list)
 	json_array_append_new(list, reason_json(REASON_REASONS_OMITTED, text.data, 0));
 }
 
-static json_t *all_reasons(const struct entries *es, const struct entry *e)
+static json_t *all_reasons(const struct entries *es, const struct target_entry *e)
 {
 	json_t *list = json_array();
 	const char *reason;
@@ -278,7 +278,7 @@ static json_t *all_reasons(const struct entries *es, const struct entry *e)
 	return list;
 }
 
-static json_t *stacks_json(const struct entry *e)
+static json_t *stacks_json(const struct target_entry *e)
 {
 	char share[16];
 
@@ -286,7 +286,7 @@ static json_t *stacks_json(const struct entry *e)
 	return json_pack("{s:I, s:s}", "samples", (json_int_t)e->told_stacks, "finished", share);
 }
 
-static json_t *entry_json(const struct entries *es, const struct entry *e)
+static json_t *entry_json(const struct entries *es, const struct target_entry *e)
 {
 	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:o, s:o}", "uid", e->uid,
 			      "kind", e->kind, "namespace", e->ns, "name", e->name, "generation",
@@ -301,16 +301,16 @@ static json_t *entry_json(const struct entries *es, const struct entry *e)
 
 static int by_uid(const void *a, const void *b)
 {
-	return strcmp((*(const struct entry *const *)a)->uid,
-		      (*(const struct entry *const *)b)->uid);
+	return strcmp((*(const struct target_entry *const *)a)->uid,
+		      (*(const struct target_entry *const *)b)->uid);
 }
 
-static const struct entry **sorted(const struct entries *es, size_t *ret_n)
+static const struct target_entry **sorted(const struct entries *es, size_t *ret_n)
 {
 	size_t n = HASH_COUNT(es->head), i = 0;
-	const struct entry **list = xcalloc(n + 1, sizeof(*list));
+	const struct target_entry **list = xcalloc(n + 1, sizeof(*list));
 
-	for (const struct entry *e = es->head; e; e = e->hh.next)
+	for (const struct target_entry *e = es->head; e; e = e->hh.next)
 		list[i++] = e;
 	qsort(list, n, sizeof(*list), by_uid);
 	*ret_n = n;
@@ -318,7 +318,7 @@ static const struct entry **sorted(const struct entries *es, size_t *ret_n)
 }
 
 /* Removes the targets for which there is no room. */
-static void cut(const struct entry **list, size_t n)
+static void cut(const struct target_entry **list, size_t n)
 {
 	_cleanup_free_ struct plan_share *order = xcalloc(n + 1, sizeof(*order));
 
@@ -332,7 +332,7 @@ static void cut(const struct entry **list, size_t n)
 json_t *report_entries_json(const struct entries *es, unsigned *ret_omitted)
 {
 	size_t n;
-	_cleanup_free_ const struct entry **list = sorted(es, &n);
+	_cleanup_free_ const struct target_entry **list = sorted(es, &n);
 	json_t *out = json_array();
 
 	if (n > REPORT_MAX_TARGETS)
@@ -347,11 +347,11 @@ json_t *report_entries_json(const struct entries *es, unsigned *ret_omitted)
 uint64_t report_entries_class(const struct entries *es)
 {
 	size_t n;
-	_cleanup_free_ const struct entry **list = sorted(es, &n);
+	_cleanup_free_ const struct target_entry **list = sorted(es, &n);
 	_cleanup_buf_ struct buf b = {0};
 
 	for (size_t i = 0; i < n; i++) {
-		const struct entry *e = list[i];
+		const struct target_entry *e = list[i];
 		_cleanup_json_ json_t *reasons = all_reasons(es, e);
 		json_t *r;
 		size_t k;

@@ -11,9 +11,9 @@
 #define REPORT_MAX_REASONS 8
 #define REPORT_MAX_MESSAGE 1024
 
-struct entry;
+struct target_entry;
 struct entries {
-	struct entry *head;	       /* uthash, by uid */
+	struct target_entry *head;	       /* uthash, by uid */
 	char *unsupported[_EVENT_MAX]; /* why this node does not have the event; NULL: it does */
 };
 /* reason NULL: the event works on this node. */

@@ -85,7 +85,7 @@ static struct container_problem *find_or_add(struct problem_list *l, const char 
 	return t;
 }
 
-struct adding {
+struct problem_adding {
 	struct problem_list *list;
 	const struct owner *owner;
 	const struct problem *what;
@@ -93,7 +93,7 @@ struct adding {
 
 static void add(const char *uid, void *arg)
 {
-	const struct adding *a = arg;
+	const struct problem_adding *a = arg;
 	const struct owner *o = a->owner;
 	struct container_problem *t = find_or_add(a->list, uid, a->what);
 	_cleanup_free_ char *name = NULL;
@@ -117,7 +117,7 @@ static void add(const char *uid, void *arg)
 void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
 			 const struct problem *what)
 {
-	struct adding a = {l, o, what};
+	struct problem_adding a = {l, o, what};
 
 	plan_targets_of(plan, o->container_id, o->pod_uid, add, &a);
 }

@@ -203,14 +203,14 @@ static void succeeded(struct report *r)
 }
 
 /* The memory of a request: the report may be freed before the answer comes. */
-struct request {
+struct report_request {
 	struct report *report;
 	bool gone;
 };
 
 static struct report *request_end(void *arg)
 {
-	struct request *q = arg;
+	struct report_request *q = arg;
 	struct report *r = q->gone ? NULL : q->report;
 
 	if (r)
@@ -222,7 +222,7 @@ static struct report *request_end(void *arg)
 static int request(struct report *r, const char *method, const char *path, const char *type,
 		   const json_t *body, kube_done_fn *fn)
 {
-	struct request *q = xcalloc(1, sizeof(*q));
+	struct report_request *q = xcalloc(1, sizeof(*q));
 	int err;
 
 	q->report = r;

@@ -17,7 +17,7 @@ enum sign {
 	GENERATES,  /* it runs if the process has generated code that is not writable */
 };
 #define ROW_MARKS_MAX 3
-struct row {
+struct recognised_row {
 	struct runtime_recognised seen;
 	enum sign sign;
 	const char *marks[ROW_MARKS_MAX]; /* any of them */
@@ -31,7 +31,7 @@ struct row {
  * The variables are from the runtimes' C interfaces: ruby.h, SAPI.h, intrpvar.h, perlvars.h,
  * Rinternals.h.
  */
-static const struct row rows[] = {
+static const struct recognised_row rows[] = {
 	{{"pypy", "PyPy",
 	  UNNAMED
 	  "native frames are right; stacks through its compiled code end early, with a marker",
@@ -122,7 +122,7 @@ size_t runtime_recognised_marks(const char **ret, size_t max)
 	return n;
 }
 
-static bool has_file(const struct runtime_look *look, const struct row *row)
+static bool has_file(const struct runtime_look *look, const struct recognised_row *row)
 {
 	for (size_t i = 0; i < look->maps->n; i++) {
 		const struct elf_index *index = look->indexes[i];
@@ -152,7 +152,8 @@ static bool is_young(const struct mappings *m)
 }
 
 /* *ret_again: the process is young, and may start the runtime soon: look again. */
-static bool is_here(const struct runtime_look *look, const struct row *row, bool *ret_again)
+static bool is_here(const struct runtime_look *look, const struct recognised_row *row,
+		    bool *ret_again)
 {
 	bool found = has_file(look, row);
 

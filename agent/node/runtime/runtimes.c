@@ -23,7 +23,7 @@ struct states {
 	bool walked[_PF_RUNTIME_MAX]; /* only these have frames, and a state for resolve */
 	void *of[_PF_RUNTIME_MAX];
 };
-struct item {
+struct runtime_item {
 	enum pf_runtime_kind kind;
 	struct runtime_learnt learnt; /* its state is in states */
 };
@@ -32,7 +32,7 @@ struct runtime_process {
 	struct process_id id;
 	uint32_t exec_id;
 	struct states *states;
-	struct item items[PF_RUNTIMES_MAX];
+	struct runtime_item items[PF_RUNTIMES_MAX];
 	size_t n;
 	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX]; /* recognised, not walked */
 	size_t n_seen;
@@ -255,7 +255,7 @@ static void take(struct runtime_look *look, struct runtime_range *taken, struct 
 	}
 	for (size_t i = 0; i < l->n_ranges; i++)
 		taken[look->n_taken++] = l->ranges[i];
-	p->items[p->n++] = (struct item){k, *l};
+	p->items[p->n++] = (struct runtime_item){k, *l};
 }
 
 static void learn_all(struct runtime_look *look, const struct runtime_process *old,
@@ -341,7 +341,7 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 		p = process_new(m, NULL);
 	p->states->of[k] = l->state;
 	p->states->walked[k] = l->data != NULL;
-	p->items[p->n++] = (struct item){k, *l};
+	p->items[p->n++] = (struct runtime_item){k, *l};
 	return p;
 }
 

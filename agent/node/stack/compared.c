@@ -163,7 +163,8 @@ static const struct mapping *unsure_mapping(struct stacks *s, const struct exec 
 }
 
 /* If the file's names come from a newer parse than the kernel's rows, the rows are not believed. */
-static void distrust(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m)
+static void distrust(struct stacks *s, struct stacks_process *p, struct exec *e,
+		     const struct mapping *m)
 {
 	if (!m->memory_file || files_rewritten_ns(s->files, m) < e->maps->read_at_ns)
 		return;
@@ -171,8 +172,8 @@ static void distrust(struct stacks *s, struct process *p, struct exec *e, const 
 	p->reread = true;
 }
 
-static void want(struct stacks *s, struct process *p, struct exec *e, const struct mapping *m,
-		 uint64_t page)
+static void want(struct stacks *s, struct stacks_process *p, struct exec *e,
+		 const struct mapping *m, uint64_t page)
 {
 	struct names_wanted *w = p->wanted;
 	struct compared_page *x = find_or_make(e->compared, page);
@@ -192,7 +193,7 @@ static void want(struct stacks *s, struct process *p, struct exec *e, const stru
 	w->fresh = true;
 }
 
-void stacks_compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack)
+void stacks_compared_want(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack)
 {
 	struct exec *e = &p->execs[0];
 	struct names_wanted *w = p->wanted;
@@ -426,7 +427,7 @@ static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_sta
  * Another program has written the file in place. Nothing says when the code that runs here changed.
  * The process's mappings are read again; then the file counts as another one.
  */
-static bool is_written_over(struct stacks *s, struct process *p, const struct exec *e,
+static bool is_written_over(struct stacks *s, struct stacks_process *p, const struct exec *e,
 			    const struct raw_stack *stack, size_t i)
 {
 	const struct raw_frame *f = &stack->frames[i];
@@ -449,7 +450,7 @@ static bool is_written_over(struct stacks *s, struct process *p, const struct ex
 	return written;
 }
 
-const char *stacks_compared_doubt(struct stacks *s, struct process *p,
+const char *stacks_compared_doubt(struct stacks *s, struct stacks_process *p,
 				  const struct raw_stack *stack, size_t *ret_frame)
 {
 	for (size_t i = 0; i < stack->n; i++) {

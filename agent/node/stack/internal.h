@@ -20,7 +20,7 @@ struct exec {
 	struct named *named;		  /* with runtimes */
 	struct compared *compared;	  /* NULL: nothing was compared yet */
 };
-struct process {
+struct stacks_process {
 	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
@@ -31,13 +31,13 @@ struct process {
 	const struct mapping *unparsed[UNPARSED_MAX]; /* noted already; only to compare pointers */
 	uint64_t unparsed_round;		      /* of `unparsed`; else there are none */
 	size_t n_unparsed;
-	struct process *prev_wanting, *next_wanting;
+	struct stacks_process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
 };
 struct stacks {
 	struct files *files;
-	struct process *processes;
-	struct process *wanting; /* those with `wanted` */
+	struct stacks_process *processes;
+	struct stacks_process *wanting; /* those with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;
 	struct frame frames[STACK_MAX_FRAMES];
@@ -54,8 +54,8 @@ struct stacks {
 
 /* ---- processes.c ---- */
 /* NULL: not known. */
-struct process *stacks_process(struct stacks *s, struct process_id id);
-struct exec *stacks_process_exec(struct process *p, uint32_t exec_id);
+struct stacks_process *stacks_process(struct stacks *s, struct process_id id);
+struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id);
 /*
  * The mapping of the frame, among those that were read. address: the one to look up. NULL: there is
  * none, or it is not the one that was there when the sample was taken.
@@ -66,7 +66,7 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 void stacks_purge(struct stacks *s);
 void stacks_forget_all(struct stacks *s);
 /* Notes for stacks_unparsed() that the file of m has not been parsed. */
-void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *maps,
+void stacks_note_unparsed(struct stacks *s, struct stacks_process *p, struct mappings *maps,
 			  const struct mapping *m);
 
 /*
@@ -81,7 +81,7 @@ static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 
 /* ---- wanted.c ---- */
 bool stacks_stack_has_runtimes(const struct raw_stack *stack);
-void stacks_unwant(struct stacks *s, struct process *p);
+void stacks_unwant(struct stacks *s, struct stacks_process *p);
 
 /* ---- kallsyms.c ---- */
 struct kernel_symbols;
@@ -140,7 +140,8 @@ void stacks_named_take(struct named *n, struct names_wanted *w);
 struct compared;
 struct compared *stacks_compared_free(struct compared *c);
 /* Adds the code that has to be compared to p->wanted; stack is of p's present program. */
-void stacks_compared_want(struct stacks *s, struct process *p, const struct raw_stack *stack);
+void stacks_compared_want(struct stacks *s, struct stacks_process *p,
+			  const struct raw_stack *stack);
 void stacks_compared_read(struct names_wanted *w); /* reader's thread */
 void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void stacks_compared_wanted_done(struct names_wanted *w);
@@ -151,5 +152,5 @@ void stacks_compared_mappings(struct compared *c, const struct mappings *before,
  * NULL: the whole stack may be shown. Else the reason why not: the code of *ret_frame is not that
  * of its file, or the agent does not know. Then that frame and its callers must not be shown.
  */
-const char *stacks_compared_doubt(struct stacks *s, struct process *p,
+const char *stacks_compared_doubt(struct stacks *s, struct stacks_process *p,
 				  const struct raw_stack *stack, size_t *ret_frame);

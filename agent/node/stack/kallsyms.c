@@ -63,14 +63,14 @@ size_t stacks_kernel_symbols_count(const struct kernel_symbols *k)
 	return k->n;
 }
 
-struct line {
+struct symbol_line {
 	uint64_t address;
 	char type;
 	const char *name, *module;
 };
 
 /* "ffffffff81000000 T _stext" or "ffffffffc0201000 t f\t[module]"; cuts line in place. */
-static bool parse_line(char *line, struct line *ret)
+static bool parse_line(char *line, struct symbol_line *ret)
 {
 	char *p, *name_end;
 
@@ -141,7 +141,7 @@ static bool is_in_reach(const struct kernel_symbols *k, uint64_t address)
 
 static void add_line(struct kernel_symbols *k, char *line)
 {
-	struct line l;
+	struct symbol_line l;
 
 	if (!parse_line(line, &l))
 		return;

@@ -19,12 +19,12 @@
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
 
-struct key { /* zeroed before use */
+struct named_key { /* zeroed before use */
 	uint64_t words[2], caller_words[2];
 	uint8_t runtime, type, caller_type, has_caller;
 };
-struct entry {
-	struct key key;
+struct named_entry {
+	struct named_key key;
 	bool known;
 	struct runtime_names names;
 	size_t bytes;	   /* of names */
@@ -32,7 +32,7 @@ struct entry {
 	UT_hash_handle hh;
 };
 struct named {
-	struct entry *entries; /* the ones that were asked for longest ago come first */
+	struct named_entry *entries; /* the ones that were asked for longest ago come first */
 	size_t bytes;
 };
 
@@ -50,7 +50,7 @@ static void account(struct named *n, size_t more, size_t less)
 	atomic_fetch_add(&all_bytes, more - less);
 }
 
-static void drop_names(struct named *n, struct entry *e)
+static void drop_names(struct named *n, struct named_entry *e)
 {
 	account(n, 0, e->bytes);
 	e->bytes = 0;
@@ -58,7 +58,7 @@ static void drop_names(struct named *n, struct entry *e)
 	runtime_names_done(&e->names);
 }
 
-static void forget(struct named *n, struct entry *e)
+static void forget(struct named *n, struct named_entry *e)
 {
 	HASH_DEL(n->entries, e);
 	drop_names(n, e);
@@ -73,7 +73,7 @@ static void count_evicted(void)
 
 struct named *stacks_named_free(struct named *n)
 {
-	struct entry *e, *next;
+	struct named_entry *e, *next;
 
 	if (!n)
 		return NULL;
@@ -102,9 +102,9 @@ const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_
 	return NULL;
 }
 
-static struct key key_of(const struct raw_frame *f, const struct raw_frame *caller)
+static struct named_key key_of(const struct raw_frame *f, const struct raw_frame *caller)
 {
-	struct key k;
+	struct named_key k;
 
 	memset(&k, 0, sizeof(k)); /* padding is compared too */
 	memcpy(k.words, f->words, sizeof(k.words));
@@ -118,9 +118,9 @@ static struct key key_of(const struct raw_frame *f, const struct raw_frame *call
 	return k;
 }
 
-static struct entry *find(struct named *n, const struct key *k)
+static struct named_entry *find(struct named *n, const struct named_key *k)
 {
-	struct entry *e;
+	struct named_entry *e;
 
 	HASH_FIND(hh, n->entries, k, sizeof(*k), e);
 	return e;
@@ -135,9 +135,9 @@ static bool has_room(const struct named *n, size_t bytes)
 	return atomic_load(&all_bytes) + bytes <= NAMED_ALL_BYTES || n->bytes + bytes <= share;
 }
 
-static struct entry *find_or_make(struct named *n, const struct key *k)
+static struct named_entry *find_or_make(struct named *n, const struct named_key *k)
 {
-	struct entry *e = find(n, k);
+	struct named_entry *e = find(n, k);
 
 	if (e)
 		return e;
@@ -155,8 +155,8 @@ static struct entry *find_or_make(struct named *n, const struct key *k)
 const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
 					      const struct raw_frame *caller)
 {
-	struct key k = key_of(f, caller);
-	struct entry *e = n ? find(n, &k) : NULL;
+	struct named_key k = key_of(f, caller);
+	struct named_entry *e = n ? find(n, &k) : NULL;
 	const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)f->runtime);
 
 	if (e && e->known)
@@ -177,8 +177,8 @@ static void want_page(struct names_wanted *w, uint64_t address)
 static void want_frame(struct named *n, const struct raw_frame *f, const struct raw_frame *caller,
 		       struct names_wanted *w, uint64_t now_ns)
 {
-	struct key k = key_of(f, caller);
-	struct entry *e = find_or_make(n, &k);
+	struct named_key k = key_of(f, caller);
+	struct named_entry *e = find_or_make(n, &k);
 	struct runtime_ask *a;
 
 	if (now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
@@ -227,9 +227,9 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 }
 
 /* Drops the entries that were asked for longest ago, but never e. */
-static bool make_room(struct named *n, const struct entry *e, size_t bytes)
+static bool make_room(struct named *n, const struct named_entry *e, size_t bytes)
 {
-	struct entry *old, *next;
+	struct named_entry *old, *next;
 
 	HASH_ITER (hh, n->entries, old, next) {
 		if (has_room(n, bytes))
@@ -242,7 +242,7 @@ static bool make_room(struct named *n, const struct entry *e, size_t bytes)
 	return has_room(n, bytes);
 }
 
-static void take(struct named *n, struct entry *e, struct runtime_ask *a)
+static void take(struct named *n, struct named_entry *e, struct runtime_ask *a)
 {
 	size_t bytes;
 
@@ -271,8 +271,8 @@ void stacks_named_take(struct named *n, struct names_wanted *w)
 		struct runtime_ask *a = &w->asks[i];
 		struct raw_frame frame = raw_of(a->kind, &a->frame);
 		struct raw_frame caller = raw_of(a->kind, &a->caller);
-		struct key k = key_of(&frame, a->has_caller ? &caller : NULL);
-		struct entry *e = find(n, &k);
+		struct named_key k = key_of(&frame, a->has_caller ? &caller : NULL);
+		struct named_entry *e = find(n, &k);
 
 		if (e)
 			take(n, e, a);

@@ -20,7 +20,7 @@ static void exec_done(struct exec *e)
 	*e = (struct exec){0};
 }
 
-static void forget(struct stacks *s, struct process *p)
+static void forget(struct stacks *s, struct stacks_process *p)
 {
 	HASH_DEL(s->processes, p);
 	for (size_t i = 0; i < EXECS_MAX; i++)
@@ -31,7 +31,7 @@ static void forget(struct stacks *s, struct process *p)
 
 void stacks_forget_all(struct stacks *s)
 {
-	struct process *p, *next;
+	struct stacks_process *p, *next;
 
 	HASH_ITER (hh, s->processes, p, next)
 		forget(s, p);
@@ -40,7 +40,7 @@ void stacks_forget_all(struct stacks *s)
 void stacks_purge(struct stacks *s)
 {
 	uint64_t now = now_mono_ns();
-	struct process *p, *next;
+	struct stacks_process *p, *next;
 
 	if (now < s->next_purge_ns)
 		return;
@@ -51,15 +51,15 @@ void stacks_purge(struct stacks *s)
 	}
 }
 
-struct process *stacks_process(struct stacks *s, struct process_id id)
+struct stacks_process *stacks_process(struct stacks *s, struct process_id id)
 {
-	struct process *p;
+	struct stacks_process *p;
 
 	HASH_FIND(hh, s->processes, &id, sizeof(id), p);
 	return p;
 }
 
-struct exec *stacks_process_exec(struct process *p, uint32_t exec_id)
+struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id)
 {
 	for (size_t i = 0; p && i < EXECS_MAX; i++)
 		if (p->execs[i].maps && p->execs[i].maps->exec_id == exec_id)
@@ -70,7 +70,7 @@ struct exec *stacks_process_exec(struct process *p, uint32_t exec_id)
 /* Forgets a process that has ended; if there is none, the one that is known longest. */
 static void make_room(struct stacks *s)
 {
-	struct process *p, *next;
+	struct stacks_process *p, *next;
 
 	if (HASH_COUNT(s->processes) < PROCESSES_MAX)
 		return;
@@ -82,9 +82,9 @@ static void make_room(struct stacks *s)
 	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
 }
 
-static struct process *make_process(struct stacks *s, struct process_id id)
+static struct stacks_process *make_process(struct stacks *s, struct process_id id)
 {
-	struct process *p = stacks_process(s, id);
+	struct stacks_process *p = stacks_process(s, id);
 
 	if (p)
 		return p;
@@ -120,7 +120,7 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
  * The mappings are of another process, which got the PID within the same clock tick: the start
  * times in /proc are equal.
  */
-static bool is_anothers(const struct process *p, const struct mappings *m)
+static bool is_anothers(const struct stacks_process *p, const struct mappings *m)
 {
 	return p->forget_ns && m->read_at_ns > p->exited_ns;
 }
@@ -130,7 +130,7 @@ static void count_anothers(void)
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "process_gone"), 1);
 }
 
-static void drop_anothers(struct process *p)
+static void drop_anothers(struct stacks_process *p)
 {
 	size_t kept = 0;
 
@@ -150,7 +150,7 @@ static void drop_anothers(struct process *p)
 void stacks_mappings(struct stacks *s, struct mappings *m)
 {
 	struct exec *old, fresh = {.maps = m};
-	struct process *p;
+	struct stacks_process *p;
 	size_t at;
 
 	stacks_purge(s);
@@ -193,7 +193,7 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		e->named = stacks_named_new();
 }
 
-static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
+static void has_ended(struct stacks_process *p, uint64_t exited_ns, uint64_t hold_ns)
 {
 	p->forget_ns = now_mono_ns() + hold_ns;
 	p->exited_ns = exited_ns;
@@ -203,7 +203,7 @@ static void has_ended(struct process *p, uint64_t exited_ns, uint64_t hold_ns)
 /* Also for a process that is not known yet: its mappings may have been read and come later. */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
-	struct process *p = make_process(s, id);
+	struct stacks_process *p = make_process(s, id);
 
 	has_ended(p, exited_ns, hold_ns);
 	if (!hold_ns)
@@ -214,14 +214,14 @@ void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, u
 void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone,
 		  void *arg)
 {
-	for (struct process *p = s->processes; p; p = p->hh.next)
+	for (struct stacks_process *p = s->processes; p; p = p->hh.next)
 		if (!p->forget_ns && gone(p->id, arg))
 			has_ended(p, now_boot_ns, hold_ns);
 	stacks_purge(s);
 }
 
 /* Whether exec_id is of an earlier program of the process: its mappings cannot be read any more. */
-static bool is_past(const struct process *p, uint32_t exec_id)
+static bool is_past(const struct stacks_process *p, uint32_t exec_id)
 {
 	const struct mappings *newest = p ? p->execs[0].maps : NULL;
 
@@ -275,7 +275,7 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, id);
+	struct stacks_process *p = stacks_process(s, id);
 	uint64_t now = now_mono_ns();
 
 	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
@@ -300,7 +300,7 @@ bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stac
 
 /* ---- files that have not been parsed ---- */
 
-void stacks_note_unparsed(struct stacks *s, struct process *p, struct mappings *maps,
+void stacks_note_unparsed(struct stacks *s, struct stacks_process *p, struct mappings *maps,
 			  const struct mapping *m)
 {
 	if (p->unparsed_round != s->unparsed_round)
@@ -324,7 +324,7 @@ static bool is_new(const struct exec *e, uint64_t now_ns)
 
 void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, id);
+	struct stacks_process *p = stacks_process(s, id);
 	uint64_t now_ns = now_boot_ns();
 
 	for (size_t i = 0; p && i < ustack->n; i++) {

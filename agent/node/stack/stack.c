@@ -99,7 +99,7 @@ static bool has_functions(const struct raw_stack *stack)
  * The sample was taken before the kernel's part knew of the process's runtime: the stack has native
  * frames only, and lacks those of the runtime's program.
  */
-static bool is_too_early(struct process *p, const struct raw_stack *stack)
+static bool is_too_early(struct stacks_process *p, const struct raw_stack *stack)
 {
 	const struct exec *e = stack->n ? stacks_process_exec(p, stack->frames[0].exec_id) : NULL;
 	size_t n = e ? runtime_process_n(e->runtimes) : 0;
@@ -114,7 +114,7 @@ static bool is_too_early(struct process *p, const struct raw_stack *stack)
 	return false;
 }
 
-static const char *end_of(struct process *p, const struct raw_stack *stack)
+static const char *end_of(struct stacks_process *p, const struct raw_stack *stack)
 {
 	const struct raw_frame *last = stack->n ? &stack->frames[stack->n - 1] : NULL;
 	const struct exec *e = last && !last->kernel && !last->runtime
@@ -131,7 +131,7 @@ static const char *end_of(struct process *p, const struct raw_stack *stack)
 
 const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = stacks_process(s, id);
+	struct stacks_process *p = stacks_process(s, id);
 	size_t frame;
 	const char *reason = stacks_compared_doubt(s, p, ustack, &frame);
 
@@ -197,7 +197,7 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
  * offset: of the address, in m's file. read: m is one of the mappings that were read from the
  * process, so its file may be parsed.
  */
-static void push_in_file(struct stacks *s, struct process *p, const struct exec *exec,
+static void push_in_file(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
 {
 	struct frame f = {0};
@@ -215,7 +215,7 @@ static void push_in_file(struct stacks *s, struct process *p, const struct exec 
 }
 
 /* The frame by what the process had mapped at the address when its mappings were last read. */
-static void push_by_address(struct stacks *s, struct process *p, const struct exec *exec,
+static void push_by_address(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			    const struct raw_frame *raw, uint64_t address)
 {
 	const struct mapping *m = stacks_mapping(exec, raw, address);
@@ -226,7 +226,8 @@ static void push_by_address(struct stacks *s, struct process *p, const struct ex
 		push_in_file(s, p, exec, m, true, address - m->start + m->file_offset);
 }
 
-static void push_native(struct stacks *s, struct process *p, const struct raw_frame *raw, bool leaf)
+static void push_native(struct stacks *s, struct stacks_process *p, const struct raw_frame *raw,
+			bool leaf)
 {
 	const struct exec *exec = stacks_process_exec(p, raw->exec_id);
 	uint64_t address =
@@ -256,7 +257,7 @@ static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)
 }
 
 /* The function of a runtime's program, and the functions that its compiler has inlined there. */
-static void push_runtime(struct stacks *s, struct process *p, const struct raw_stack *stack,
+static void push_runtime(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack,
 			 size_t i)
 {
 	const struct raw_frame *raw = &stack->frames[i];
@@ -287,7 +288,8 @@ static void push_runtime(struct stacks *s, struct process *p, const struct raw_s
 	}
 }
 
-static void push_user(struct stacks *s, struct process *p, const struct raw_stack *stack, size_t i)
+static void push_user(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack,
+		      size_t i)
 {
 	if (stack->frames[i].runtime)
 		push_runtime(s, p, stack, i);
@@ -296,7 +298,7 @@ static void push_user(struct stacks *s, struct process *p, const struct raw_stac
 }
 
 /* Root first. */
-static void push_users(struct stacks *s, struct process *p, const struct raw_stack *stack)
+static void push_users(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack)
 {
 	size_t frame;
 	const char *doubt = stacks_compared_doubt(s, p, stack, &frame);
@@ -327,7 +329,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
 		   uint32_t *ret_stack)
 {
-	struct process *p;
+	struct stacks_process *p;
 
 	if (profile_batch_bytes(b) >
 	    BATCH_MAX_BYTES) /* names are added before profile_batch_stack() checks */

@@ -17,7 +17,7 @@ bool stacks_stack_has_runtimes(const struct raw_stack *stack)
 	return false;
 }
 
-static void want(struct stacks *s, struct process *p)
+static void want(struct stacks *s, struct stacks_process *p)
 {
 	const struct exec *e = &p->execs[0];
 
@@ -33,7 +33,7 @@ static void want(struct stacks *s, struct process *p)
 
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
-	struct process *p = ustack->n ? stacks_process(s, id) : NULL;
+	struct stacks_process *p = ustack->n ? stacks_process(s, id) : NULL;
 	const struct exec *e = p ? &p->execs[0] : NULL;
 
 	/* Only the process's present program can be read. */
@@ -49,7 +49,7 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
 	}
 }
 
-void stacks_unwant(struct stacks *s, struct process *p)
+void stacks_unwant(struct stacks *s, struct stacks_process *p)
 {
 	if (!p->wanted)
 		return;
@@ -63,7 +63,7 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 	size_t n = 0, cap = 0;
 
 	while (s->wanting) {
-		struct process *p = s->wanting;
+		struct stacks_process *p = s->wanting;
 
 		if (!p->wanted->n_asks && !p->wanted->n_touch && !p->wanted->n_compares) {
 			stacks_unwant(s, p);

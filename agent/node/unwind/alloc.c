@@ -8,13 +8,13 @@
 
 #define GRANULES (PF_CHUNK_BYTES / GRANULE_BYTES)
 
-struct chunk {
+struct table_chunk {
 	bool made;
 	uint16_t n_used, longest; /* in granules; no free run is longer than longest */
 	uint64_t used[GRANULES / 64];
 };
 struct space {
-	struct chunk chunks[PF_CHUNKS_MAX];
+	struct table_chunk chunks[PF_CHUNKS_MAX];
 	size_t n_made, max, n_seen, n_used; /* chunks with numbers from n_seen on were never made */
 };
 
@@ -32,12 +32,12 @@ struct space *unwind_space_free(struct space *s)
 	return NULL;
 }
 
-static bool is_used(const struct chunk *c, unsigned granule)
+static bool is_used(const struct table_chunk *c, unsigned granule)
 {
 	return c->used[granule / 64] >> granule % 64 & 1;
 }
 
-static void mark(struct chunk *c, unsigned first, unsigned n, bool used)
+static void mark(struct table_chunk *c, unsigned first, unsigned n, bool used)
 {
 	for (unsigned i = first; i < first + n; i++) {
 		uint64_t bit = 1ULL << i % 64;
@@ -51,7 +51,7 @@ static void mark(struct chunk *c, unsigned first, unsigned n, bool used)
  * Returns the first run of n free granules. GRANULES: there is none; if all granules were looked
  * at, longest is exact now.
  */
-static unsigned find_run(struct chunk *c, unsigned n)
+static unsigned find_run(struct table_chunk *c, unsigned n)
 {
 	unsigned longest = 0, run = 0;
 
@@ -67,21 +67,21 @@ static unsigned find_run(struct chunk *c, unsigned n)
 	return GRANULES;
 }
 
-static struct chunk *make_chunk(struct space *s)
+static struct table_chunk *make_chunk(struct space *s)
 {
-	struct chunk *c = s->chunks;
+	struct table_chunk *c = s->chunks;
 
 	if (s->n_made == s->max)
 		return NULL;
 	while (c->made)
 		c++;
-	*c = (struct chunk){.made = true, .longest = GRANULES};
+	*c = (struct table_chunk){.made = true, .longest = GRANULES};
 	s->n_made++;
 	s->n_seen = MAX(s->n_seen, (size_t)(c - s->chunks) + 1);
 	return c;
 }
 
-static void take_run(struct space *s, struct chunk *c, unsigned first, unsigned n,
+static void take_run(struct space *s, struct table_chunk *c, unsigned first, unsigned n,
 		     struct extent *ret)
 {
 	mark(c, first, n, true);
@@ -92,7 +92,7 @@ static void take_run(struct space *s, struct chunk *c, unsigned first, unsigned 
 int unwind_space_take(struct space *s, size_t bytes, struct extent *ret)
 {
 	unsigned n = space_rounded(bytes) / GRANULE_BYTES, first;
-	struct chunk *c;
+	struct table_chunk *c;
 
 	if (bytes == 0 || bytes > PF_CHUNK_BYTES)
 		return -EINVAL;
@@ -115,7 +115,7 @@ int unwind_space_take(struct space *s, size_t bytes, struct extent *ret)
 
 void unwind_space_give(struct space *s, struct extent e)
 {
-	struct chunk *c = &s->chunks[PF_REF_CHUNK(e.ref)];
+	struct table_chunk *c = &s->chunks[PF_REF_CHUNK(e.ref)];
 	unsigned n = e.bytes / GRANULE_BYTES;
 
 	mark(c, PF_REF_BYTES(e.ref) / GRANULE_BYTES, n, false);

@@ -6,21 +6,21 @@
  */
 #include "node/unwind/internal.h"
 
-struct image {
+struct table_image {
 	uint64_t tag;
-	const struct file *file; /* the file that owns the slots; NULL: no file does */
+	const struct table_file *file; /* the file that owns the slots; NULL: no file does */
 	struct pf_image value;
 	struct image_span runtime; /* the same in each process; end 0: none was found */
 	UT_hash_handle hh;	   /* in order of use; the head was used least recently */
 };
 
-static void image_free(struct unwind *u, struct image *i)
+static void image_free(struct unwind *u, struct table_image *i)
 {
 	HASH_DEL(u->images, i);
 	free(i);
 }
 
-static void forget(struct unwind *u, struct image *i)
+static void forget(struct unwind *u, struct table_image *i)
 {
 	(void)u->ops.remove_image(u->arg, i->tag);
 	image_free(u, i);
@@ -32,18 +32,18 @@ void unwind_images_free(struct unwind *u)
 		image_free(u, u->images);
 }
 
-void unwind_images_leave(struct unwind *u, const struct file *f)
+void unwind_images_leave(struct unwind *u, const struct table_file *f)
 {
-	struct image *i, *next;
+	struct table_image *i, *next;
 
 	HASH_ITER (hh, u->images, i, next)
 		if (i->file == f)
 			forget(u, i);
 }
 
-static struct image *image_get(struct unwind *u, uint64_t tag)
+static struct table_image *image_get(struct unwind *u, uint64_t tag)
 {
-	struct image *i;
+	struct table_image *i;
 
 	HASH_FIND(hh, u->images, &tag, sizeof(tag), i);
 	if (i) {
@@ -64,7 +64,8 @@ static struct image *image_get(struct unwind *u, uint64_t tag)
  * If the kernel has no room, stacks end in the file with a marker. The agent tries again with the
  * next process that has the file.
  */
-static void set(struct unwind *u, struct image *i, const struct file *f, struct pf_image *value)
+static void set(struct unwind *u, struct table_image *i, const struct table_file *f,
+		struct pf_image *value)
 {
 	value->tag = i->tag;
 	if (i->value.n_pieces && i->file == f && memcmp(&i->value, value, sizeof(*value)) == 0)
@@ -93,7 +94,7 @@ static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
  * Adds one part of the file's text, cut where the slots' parts end. Returns false if there is no
  * room for all of it.
  */
-static bool add_pieces(const struct file *f, const struct elf_text *t,
+static bool add_pieces(const struct table_file *f, const struct elf_text *t,
 		       const struct image_span *runtime, struct pf_image *v)
 {
 	uint64_t delta = t->address - t->offset, end = t->offset + t->bytes, slot_end;
@@ -135,9 +136,9 @@ static void widen(struct image_span *to, const struct image_span *by)
 }
 
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-			  const struct file *f, const struct image_span *runtime)
+			  const struct table_file *f, const struct image_span *runtime)
 {
-	struct image *i = image_get(u, tag);
+	struct table_image *i = image_get(u, tag);
 	struct pf_image v = {0};
 	struct elf_text t;
 

@@ -35,7 +35,7 @@ static inline size_t space_rounded(size_t bytes)
 /* ---- table.c: files ---- */
 #define FILE_SLOTS_MAX 16 /* 8 GiB of text; only hostile files have more or sparser text */
 
-struct file {
+struct table_file {
 	struct elf_index *index;
 	struct {
 		uint32_t number, first_page;
@@ -50,11 +50,11 @@ struct file {
 	UT_hash_handle hh;   /* the key is index, as a pointer */
 };
 
-struct process {
+struct unwound_process {
 	struct pf_process_key key;
 	struct pf_process value;
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
-	struct file **files; /* distinct; the process counts as one user of each */
+	struct table_file **files; /* distinct; the process counts as one user of each */
 	size_t n_files, n_mappings, data_bytes;
 	uint64_t hash; /* of its mappings and runtimes as the kernel has them */
 	UT_hash_handle hh;
@@ -65,9 +65,9 @@ struct unwind {
 	void *arg;
 	struct space *space;
 	size_t budget_bytes;
-	struct file *files;
-	struct process *processes; /* in order of their last change */
-	struct image *images;
+	struct table_file *files;
+	struct unwound_process *processes; /* in order of their last change */
+	struct table_image *images;
 	size_t n_mappings, data_bytes; /* data_bytes: of runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
@@ -82,20 +82,20 @@ struct unwind {
 	size_t n_old_slots, cap_old_slots;
 	size_t index_bytes, unused_index_bytes; /* of all files; of files that no process uses */
 	/* stands for all files whose index is not kept because memory is short */
-	struct file refused;
+	struct table_file refused;
 	bool has_room;	     /* something became free since files without a table were last tried */
 	uint64_t n_evicted;
 };
 
 /* Returns the file of an index, with one more user. Never NULL. The file may have no table. */
-struct file *unwind_file_use(struct unwind *u, struct elf_index *index);
-void unwind_file_leave(struct unwind *u, struct file *f);
+struct table_file *unwind_file_use(struct unwind *u, struct elf_index *index);
+void unwind_file_leave(struct unwind *u, struct table_file *f);
 /*
  * Evicts files that no process uses and that have no table, or whose indexes are too large
  * together.
  */
 void unwind_files_tidy(struct unwind *u);
-void unwind_file_free(struct unwind *u, struct file *f);
+void unwind_file_free(struct unwind *u, struct table_file *f);
 /*
  * Returns whether memory allows one more index in use. An index of a pod's file has up to 256 MiB.
  */
@@ -105,7 +105,7 @@ void unwind_files_retry(struct unwind *u);
 /*
  * Returns the slot for an ELF address. *ret_end: where the next slot's part begins, or UINT64_MAX.
  */
-uint32_t unwind_file_slot(const struct file *f, uint64_t address, uint64_t *ret_end);
+uint32_t unwind_file_slot(const struct table_file *f, uint64_t address, uint64_t *ret_end);
 
 /* ---- images.c ---- */
 /* A part of a file, by offsets in the file. */
@@ -117,18 +117,18 @@ struct image_span {
  * the code of a runtime was found; NULL: this call found none.
  */
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-		   const struct file *f, const struct image_span *runtime);
+		   const struct table_file *f, const struct image_span *runtime);
 /* The same for a file without an index: slot is one that no file owns. */
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* Removes all images that lead to the file's slots. */
-void unwind_images_leave(struct unwind *u, const struct file *f);
+void unwind_images_leave(struct unwind *u, const struct table_file *f);
 void unwind_images_free(struct unwind *u);
 
 /* ---- mappings.c ---- */
 struct list {
 	struct pf_mapping *items;
 	size_t n, cap;
-	struct file **files; /* distinct neighbours; each counts one user */
+	struct table_file **files; /* distinct neighbours; each counts one user */
 	size_t n_files, cap_files;
 	bool cut;
 };

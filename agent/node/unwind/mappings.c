@@ -37,9 +37,9 @@ static void add_piece(struct list *l, const struct pf_mapping *x)
 	l->items[l->n++].verified = PF_UNVERIFIED;
 }
 
-static struct file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
+static struct table_file *use_once(struct unwind *u, struct list *l, struct elf_index *index)
 {
-	struct file *f = unwind_file_use(u, index);
+	struct table_file *f = unwind_file_use(u, index);
 
 	if (l->n_files && l->files[l->n_files - 1] == f) {
 		unwind_file_leave(u, f);
@@ -125,7 +125,7 @@ static bool has_image(const struct mapping *m)
 /* If a mapping has more text than a slot covers, several pieces are added. */
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
-	struct file *f = use_once(u, l, a->index);
+	struct table_file *f = use_once(u, l, a->index);
 	uint64_t address, bias, start = a->start, load = mapping_load(a->m);
 	struct image_span runtime = {start - load, a->end - load};
 

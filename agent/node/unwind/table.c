@@ -51,12 +51,12 @@ void unwind_room_tidy(struct unwind *u)
 		(void)u->ops.drop_chunk(u->arg, chunk);
 }
 
-static size_t table_bytes(const struct file *f)
+static size_t table_bytes(const struct table_file *f)
 {
 	return f->extents ? f->need_bytes : 0;
 }
 
-static void evict(struct unwind *u, struct file *f)
+static void evict(struct unwind *u, struct table_file *f)
 {
 	unwind_images_leave(u, f);
 	for (size_t i = 0; i < f->n_extents; i++)
@@ -76,11 +76,11 @@ bool unwind_index_fits(const struct unwind *u, const struct elf_index *index)
 	       u->budget_bytes * INDEXES_SHARE;
 }
 
-static struct file *longest_unused(const struct unwind *u)
+static struct table_file *longest_unused(const struct unwind *u)
 {
-	struct file *found = NULL;
+	struct table_file *found = NULL;
 
-	for (struct file *f = u->files; f; f = f->hh.next)
+	for (struct table_file *f = u->files; f; f = f->hh.next)
 		if (!f->n_users && (!found || f->used < found->used))
 			found = f;
 	return found;
@@ -93,7 +93,7 @@ static struct file *longest_unused(const struct unwind *u)
 static bool make_room(struct unwind *u, size_t bytes)
 {
 	size_t want = MAX(bytes, u->budget_bytes / EVICT_SHARE), n = 0;
-	struct file *f;
+	struct table_file *f;
 
 	if (free_old(u))
 		return true;
@@ -122,7 +122,7 @@ int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 static bool fits(struct unwind *u, size_t bytes)
 {
 	size_t room = u->budget_bytes - u->budget_bytes / MAPPINGS_RESERVE, unused = 0;
-	struct file *f;
+	struct table_file *f;
 
 	for (f = u->files; f; f = f->hh.next)
 		unused += f->n_users ? 0 : table_bytes(f);
@@ -136,7 +136,7 @@ static bool fits(struct unwind *u, size_t bytes)
 
 /* ---- a table ---- */
 
-static int take_extent(struct unwind *u, struct file *f, size_t bytes)
+static int take_extent(struct unwind *u, struct table_file *f, size_t bytes)
 {
 	struct extent e;
 	int r = unwind_room_take(u, bytes, &e);
@@ -148,7 +148,7 @@ static int take_extent(struct unwind *u, struct file *f, size_t bytes)
 	return 0;
 }
 
-static uint32_t slot_pages(const struct file *f, size_t k, const struct elf_tables *t)
+static uint32_t slot_pages(const struct table_file *f, size_t k, const struct elf_tables *t)
 {
 	uint32_t last = t->pages[t->n_pages - 1].number;
 
@@ -162,7 +162,7 @@ static uint32_t slot_pages(const struct file *f, size_t k, const struct elf_tabl
 }
 
 /* The order is: rules, page arrays of the slots, rows of the pages. */
-static int take_extents(struct unwind *u, struct file *f, const struct elf_tables *t)
+static int take_extents(struct unwind *u, struct table_file *f, const struct elf_tables *t)
 {
 	int r = take_extent(u, f, MAX(t->n_rules, 1u) * sizeof(*t->rules));
 
@@ -178,7 +178,8 @@ static int write_extent(struct unwind *u, struct extent e, const void *bytes, si
 	return u->ops.write(u->arg, PF_REF_CHUNK(e.ref), PF_REF_BYTES(e.ref), bytes, n);
 }
 
-static int write_pages(struct unwind *u, const struct file *f, size_t k, const struct elf_tables *t)
+static int write_pages(struct unwind *u, const struct table_file *f, size_t k,
+		       const struct elf_tables *t)
 {
 	const struct extent *rows = &f->extents[1 + f->n_slots];
 	uint32_t first = f->slots[k].first_page, n = slot_pages(f, k, t);
@@ -191,7 +192,7 @@ static int write_pages(struct unwind *u, const struct file *f, size_t k, const s
 	return write_extent(u, f->extents[1 + k], pages, n * sizeof(*pages));
 }
 
-static int write_extents(struct unwind *u, const struct file *f, const struct elf_tables *t)
+static int write_extents(struct unwind *u, const struct table_file *f, const struct elf_tables *t)
 {
 	const struct extent *rows = &f->extents[1 + f->n_slots];
 	int r = 0;
@@ -206,7 +207,8 @@ static int write_extents(struct unwind *u, const struct file *f, const struct el
 	return r < 0 ? r : u->ops.flush(u->arg);
 }
 
-static int set_slot(struct unwind *u, const struct file *f, size_t k, const struct elf_tables *t)
+static int set_slot(struct unwind *u, const struct table_file *f, size_t k,
+		    const struct elf_tables *t)
 {
 	const struct pf_file x = {
 		.state = PF_FILE_READY,
@@ -221,7 +223,7 @@ static int set_slot(struct unwind *u, const struct file *f, size_t k, const stru
 }
 
 /* Gives back extents that the kernel has never seen. */
-static void give_back(struct unwind *u, struct file *f)
+static void give_back(struct unwind *u, struct table_file *f)
 {
 	for (size_t i = 0; i < f->n_extents; i++)
 		unwind_space_give(u->space, f->extents[i]);
@@ -230,7 +232,7 @@ static void give_back(struct unwind *u, struct file *f)
 	f->n_extents = f->cap_extents = 0;
 }
 
-static void set_none(struct unwind *u, const struct file *f)
+static void set_none(struct unwind *u, const struct table_file *f)
 {
 	static const struct pf_file none = {.state = PF_FILE_NONE};
 
@@ -238,14 +240,14 @@ static void set_none(struct unwind *u, const struct file *f)
 		(void)u->ops.set_file(u->arg, f->slots[i].number, &none);
 }
 
-static void go_without(struct file *f, const char *why)
+static void go_without(struct table_file *f, const char *why)
 {
 	if (!f->without)
 		counter_add(counter(REFUSED, "reason", why), 1);
 	f->without = why;
 }
 
-static void make_table(struct unwind *u, struct file *f)
+static void make_table(struct unwind *u, struct table_file *f)
 {
 	struct elf_tables t;
 	int r = -ENOSPC;
@@ -277,7 +279,7 @@ void unwind_files_retry(struct unwind *u)
 	if (!u->has_room)
 		return;
 	u->has_room = false;
-	for (struct file *f = u->files; f; f = f->hh.next)
+	for (struct table_file *f = u->files; f; f = f->hh.next)
 		if (f->n_users && f->n_slots && str_equal(f->without, "budget"))
 			make_table(u, f);
 }
@@ -288,7 +290,7 @@ void unwind_files_retry(struct unwind *u)
  * Divides the text into parts that one slot's page array covers each. Returns false if there are
  * too many parts.
  */
-static bool lay_out(struct file *f, const struct elf_tables *t)
+static bool lay_out(struct table_file *f, const struct elf_tables *t)
 {
 	f->need_bytes = space_rounded(MAX(t->n_rules, 1u) * sizeof(*t->rules));
 	for (size_t i = 0; i < t->n_pages; i++) {
@@ -307,7 +309,7 @@ static bool lay_out(struct file *f, const struct elf_tables *t)
 	return true;
 }
 
-static bool take_slots(struct unwind *u, struct file *f)
+static bool take_slots(struct unwind *u, struct table_file *f)
 {
 	while (u->n_free_slots < f->n_slots)
 		if (!make_room(u, 1))
@@ -317,7 +319,7 @@ static bool take_slots(struct unwind *u, struct file *f)
 	return true;
 }
 
-static void place(struct unwind *u, struct file *f)
+static void place(struct unwind *u, struct table_file *f)
 {
 	struct elf_tables t;
 	const char *why = NULL;
@@ -340,9 +342,9 @@ static void place(struct unwind *u, struct file *f)
 }
 
 /* The same file may come with another index of equal bytes. From then on that index is kept. */
-static struct file *find_equal(struct unwind *u, struct elf_index *index)
+static struct table_file *find_equal(struct unwind *u, struct elf_index *index)
 {
-	struct file *f;
+	struct table_file *f;
 
 	for (f = u->files; f; f = f->hh.next)
 		if (elf_index_equal(f->index, index))
@@ -356,9 +358,9 @@ static struct file *find_equal(struct unwind *u, struct elf_index *index)
 	return f;
 }
 
-static struct file *file_new(struct unwind *u, struct elf_index *index)
+static struct table_file *file_new(struct unwind *u, struct elf_index *index)
 {
-	struct file *f;
+	struct table_file *f;
 
 	if (!unwind_index_fits(u, index)) {
 		u->refused.n_users++;
@@ -375,9 +377,9 @@ static struct file *file_new(struct unwind *u, struct elf_index *index)
 	return f;
 }
 
-struct file *unwind_file_use(struct unwind *u, struct elf_index *index)
+struct table_file *unwind_file_use(struct unwind *u, struct elf_index *index)
 {
-	struct file *f;
+	struct table_file *f;
 
 	HASH_FIND_PTR(u->files, &index, f);
 	if (!f)
@@ -392,7 +394,7 @@ struct file *unwind_file_use(struct unwind *u, struct elf_index *index)
 
 void unwind_files_tidy(struct unwind *u)
 {
-	struct file *f, *next;
+	struct table_file *f, *next;
 
 	HASH_ITER (hh, u->files, f, next)
 		if (!f->n_users && !f->extents)
@@ -403,7 +405,7 @@ void unwind_files_tidy(struct unwind *u)
 		evict(u, f);
 }
 
-void unwind_file_leave(struct unwind *u, struct file *f)
+void unwind_file_leave(struct unwind *u, struct table_file *f)
 {
 	f->used = ++u->turn;
 	if (--f->n_users || f == &u->refused)
@@ -412,7 +414,7 @@ void unwind_file_leave(struct unwind *u, struct file *f)
 	u->unused_index_bytes += elf_index_bytes(f->index);
 }
 
-void unwind_file_free(struct unwind *u, struct file *f)
+void unwind_file_free(struct unwind *u, struct table_file *f)
 {
 	u->index_bytes -= elf_index_bytes(f->index);
 	u->unused_index_bytes -= f->n_users ? 0 : elf_index_bytes(f->index);
@@ -422,7 +424,7 @@ void unwind_file_free(struct unwind *u, struct file *f)
 	free(f);
 }
 
-uint32_t unwind_file_slot(const struct file *f, uint64_t address, uint64_t *ret_end)
+uint32_t unwind_file_slot(const struct table_file *f, uint64_t address, uint64_t *ret_end)
 {
 	size_t k = 0;
 

@@ -51,7 +51,7 @@ int unwind_new(const struct unwind_ops *ops, void *arg, size_t budget_bytes, str
 	return 0;
 }
 
-static void process_free(struct process *p)
+static void process_free(struct unwound_process *p)
 {
 	free(p->files);
 	free(p);
@@ -59,8 +59,8 @@ static void process_free(struct process *p)
 
 struct unwind *unwind_free(struct unwind *u)
 {
-	struct process *p, *next_p;
-	struct file *f, *next_f;
+	struct unwound_process *p, *next_p;
+	struct table_file *f, *next_f;
 
 	if (!u)
 		return NULL;
@@ -81,18 +81,19 @@ struct unwind *unwind_free(struct unwind *u)
 
 /* ---- processes ---- */
 
-static struct process *find_process(const struct unwind *u, struct process_id id)
+static struct unwound_process *find_process(const struct unwind *u, struct process_id id)
 {
 	struct pf_process_key key = {.start_boottime_ns = id.start_boottime_ns,
 				     .tgid = (uint32_t)id.tgid};
-	struct process *p;
+	struct unwound_process *p;
 
 	HASH_FIND(hh, u->processes, &key, PROCESS_KEY_BYTES, p);
 	return p;
 }
 
 /* Removes the process from the kernel, unless heir has taken its key there. */
-static void process_leave(struct unwind *u, struct process *p, const struct process *heir)
+static void process_leave(struct unwind *u, struct unwound_process *p,
+			  const struct unwound_process *heir)
 {
 	if (!heir || memcmp(&heir->key, &p->key, sizeof(p->key)) != 0)
 		(void)u->ops.remove_process(u->arg, &p->key);
@@ -108,7 +109,8 @@ static void process_leave(struct unwind *u, struct process *p, const struct proc
 	process_free(p);
 }
 
-static int write_part(struct unwind *u, struct process *p, const struct pf_mapping *items, size_t n)
+static int write_part(struct unwind *u, struct unwound_process *p, const struct pf_mapping *items,
+		      size_t n)
 {
 	struct extent *e = &p->extents[p->value.n_parts];
 	int r = unwind_room_take(u, n * sizeof(*items), e);
@@ -130,7 +132,7 @@ static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 }
 
 /* A runtime that is known but whose stacks are not walked takes a place, without a kind. */
-static int write_data(struct unwind *u, struct process *p, const struct runtime_view *v)
+static int write_data(struct unwind *u, struct unwound_process *p, const struct runtime_view *v)
 {
 	uint32_t i = p->value.n_runtimes++;
 	struct extent *e = &p->data[i];
@@ -146,7 +148,7 @@ static int write_data(struct unwind *u, struct process *p, const struct runtime_
 			    v->learnt->data_bytes);
 }
 
-static int process_write(struct unwind *u, struct process *p, const struct list *l,
+static int process_write(struct unwind *u, struct unwound_process *p, const struct list *l,
 			 const struct runtime_process *runtimes)
 {
 	int r = over_share(u, l->n, p->data_bytes) ? -ENOSPC : 0;
@@ -167,9 +169,9 @@ static int process_write(struct unwind *u, struct process *p, const struct list 
  * Makes room for one more process in the kernel's map. A new exec needs room, too, because the
  * entry of the old exec is still there.
  */
-static void make_process_room(struct unwind *u, const struct process *keep)
+static void make_process_room(struct unwind *u, const struct unwound_process *keep)
 {
-	struct process *oldest = u->processes;
+	struct unwound_process *oldest = u->processes;
 
 	if (HASH_COUNT(u->processes) < PF_PROCESSES_MAX)
 		return;
@@ -178,7 +180,7 @@ static void make_process_room(struct unwind *u, const struct process *keep)
 }
 
 /* Nothing has changed except the number of executable pages, if that. */
-static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
+static int set_again(struct unwind *u, struct unwound_process *p, uint64_t exec_pages)
 {
 	uint64_t before = p->value.exec_pages;
 	int r;
@@ -192,10 +194,10 @@ static int set_again(struct unwind *u, struct process *p, uint64_t exec_pages)
 	return r;
 }
 
-static struct process *process_new(const struct mappings *m, const struct list *l,
-				   const struct runtime_process *runtimes)
+static struct unwound_process *process_new(const struct mappings *m, const struct list *l,
+					   const struct runtime_process *runtimes)
 {
-	struct process *p = xcalloc(1, sizeof(*p));
+	struct unwound_process *p = xcalloc(1, sizeof(*p));
 
 	p->key = (struct pf_process_key){m->start_boottime_ns, m->tgid, m->exec_id};
 	p->value.exec_pages = m->exec_pages;
@@ -211,7 +213,7 @@ static struct process *process_new(const struct mappings *m, const struct list *
 	return p;
 }
 
-static bool is_same(const struct process *old, const struct process *p)
+static bool is_same(const struct unwound_process *old, const struct unwound_process *p)
 {
 	return old && memcmp(&old->key, &p->key, sizeof(p->key)) == 0 && old->hash == p->hash &&
 	       old->n_mappings == p->n_mappings && old->data_bytes == p->data_bytes;
@@ -221,8 +223,8 @@ static bool is_same(const struct process *old, const struct process *p)
  * The old entry in the kernel stays valid until the new one is there. If that fails, the process
  * has no tables: the old ones would be another program's.
  */
-static int replace(struct unwind *u, struct process *old, struct process *p, struct list *l,
-		   const struct runtime_process *runtimes)
+static int replace(struct unwind *u, struct unwound_process *old, struct unwound_process *p,
+		   struct list *l, const struct runtime_process *runtimes)
 {
 	int r;
 
@@ -256,7 +258,7 @@ static int replace(struct unwind *u, struct process *old, struct process *p, str
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending, const struct runtime_process *runtimes)
 {
-	struct process *old = find_process(u, process_id_of(m)), *p;
+	struct unwound_process *old = find_process(u, process_id_of(m)), *p;
 	struct list l = {0};
 	int r;
 
@@ -279,7 +281,7 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 
 void unwind_exited(struct unwind *u, struct process_id id)
 {
-	struct process *p = find_process(u, id);
+	struct unwound_process *p = find_process(u, id);
 
 	if (!p)
 		return;
@@ -291,7 +293,7 @@ void unwind_exited(struct unwind *u, struct process_id id)
 
 void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
 {
-	struct process *p, *next;
+	struct unwound_process *p, *next;
 
 	HASH_ITER (hh, u->processes, p, next) {
 		struct process_id id = process_id_of(&p->key);
@@ -303,7 +305,7 @@ void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
 
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index)
 {
-	const struct file *f;
+	const struct table_file *f;
 
 	HASH_FIND_PTR(u->files, &index, f);
 	if (f)
@@ -322,7 +324,7 @@ void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
 		.n_evicted = u->n_evicted,
 	};
 
-	for (const struct file *f = u->files; f; f = f->hh.next) {
+	for (const struct table_file *f = u->files; f; f = f->hh.next) {
 		s.n_files += f->extents != NULL;
 		s.n_files_without += f->without != NULL;
 	}

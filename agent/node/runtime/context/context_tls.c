@@ -85,7 +85,7 @@ struct slot {
 	uint64_t at;   /* address in the process */
 };
 
-struct search {
+struct tls_search {
 	const struct loaded_elf *e;
 	const struct dynamic *dynamic;
 	const char *name;
@@ -93,7 +93,7 @@ struct search {
 	struct slot best;
 };
 
-static bool is_name(const struct search *s, uint32_t symbol)
+static bool is_name(const struct tls_search *s, uint32_t symbol)
 {
 	_cleanup_free_ char *name = NULL;
 	Elf64_Sym y;
@@ -106,7 +106,7 @@ static bool is_name(const struct search *s, uint32_t symbol)
 }
 
 /* A relocation without a symbol is for one variable of this file, or for all of them. */
-static enum slot_rank rank_of(const struct search *s, const Elf64_Rela *r)
+static enum slot_rank rank_of(const struct tls_search *s, const Elf64_Rela *r)
 {
 	uint32_t symbol = ELF64_R_SYM(r->r_info), type = ELF64_R_TYPE(r->r_info);
 
@@ -119,7 +119,7 @@ static enum slot_rank rank_of(const struct search *s, const Elf64_Rela *r)
 	return (uint64_t)r->r_addend == s->offset ? SLOT_OFFSET : SLOT_NONE;
 }
 
-static int search_table(struct search *s, uint64_t at, uint64_t bytes)
+static int search_table(struct tls_search *s, uint64_t at, uint64_t bytes)
 {
 	Elf64_Rela some[RELOCATIONS_AT_ONCE];
 	size_t n = MIN(bytes / sizeof(*some), RELOCATIONS_MAX), have;
@@ -165,7 +165,7 @@ static int place_dynamic(uint64_t module, uint64_t offset, struct tls_place *ret
 	return 0;
 }
 
-static int read_slot(const struct search *s, struct tls_place *ret)
+static int read_slot(const struct tls_search *s, struct tls_place *ret)
 {
 	struct memory *m = s->e->memory;
 	uint64_t words[2], index[2];
@@ -189,7 +189,7 @@ static int read_slot(const struct search *s, struct tls_place *ret)
 }
 
 /* The program's own block lies right below the thread pointer (variant II; lld: getTlsTpOffset). */
-static int place_in_program(const struct search *s, struct tls_place *ret)
+static int place_in_program(const struct tls_search *s, struct tls_place *ret)
 {
 	const Elf64_Phdr *t = runtime_loaded_elf_segment(s->e, PT_TLS);
 	uint64_t align, end;
@@ -207,7 +207,7 @@ int runtime_tls_find(const struct loaded_elf *e, const char *name, uint64_t offs
 		     struct tls_place *ret)
 {
 	struct dynamic dynamic;
-	struct search s = {.e = e, .dynamic = &dynamic, .name = name, .offset = offset};
+	struct tls_search s = {.e = e, .dynamic = &dynamic, .name = name, .offset = offset};
 	int r = read_dynamic(e, &dynamic);
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dynamic.relocations); i++)

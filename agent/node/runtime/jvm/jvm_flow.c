@@ -13,7 +13,7 @@
 #define WINDOW_BYTES 128
 #define BACK_MAX     8 /* back jumps, each of which is taken once */
 
-struct flow {
+struct jvm_flow {
 	struct memory *m;
 	const struct jvm_debug *d;
 	struct jvm_pc next; /* the first entry at or after `at` */
@@ -24,7 +24,7 @@ struct flow {
 	uint32_t window_at, window_n;
 };
 
-static bool read_insn(struct flow *f, struct insn *ret)
+static bool read_insn(struct jvm_flow *f, struct insn *ret)
 {
 	uint32_t from = f->at - f->window_at;
 
@@ -56,7 +56,7 @@ static bool ends(const struct insn *i)
 }
 
 /* A back jump is taken the first time that it is met. */
-static bool is_taken(struct flow *f, const struct insn *i)
+static bool is_taken(struct jvm_flow *f, const struct insn *i)
 {
 	if (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb))
 		return true;
@@ -70,7 +70,7 @@ static bool is_taken(struct flow *f, const struct insn *i)
 }
 
 /* false: the next address is not known. */
-static bool step(struct flow *f)
+static bool step(struct jvm_flow *f)
 {
 	struct insn i;
 	int64_t to;
@@ -94,7 +94,7 @@ static bool step(struct flow *f)
 int runtime_jvm_pc_ahead(struct memory *m, const struct jvm_debug *d, uint32_t pc,
 			 struct jvm_pc *ret)
 {
-	struct flow f = {.m = m, .d = d, .at = pc};
+	struct jvm_flow f = {.m = m, .d = d, .at = pc};
 	struct jvm_pc next;
 	int r = runtime_jvm_pc_find(m, d, pc, &next);
 

@@ -378,12 +378,12 @@ static int read_method(const struct jvm *jvm, struct memory *m, const struct con
 
 /* ---- methods that were read already ---- */
 
-struct known {
+struct known_method {
 	struct jvm_method method;
 	UT_hash_handle hh;
 };
 struct jvm_methods {
-	struct known *known;
+	struct known_method *known;
 	size_t kept_bytes;
 };
 
@@ -394,7 +394,7 @@ struct jvm_methods *runtime_jvm_methods_new(void)
 
 static void empty(struct jvm_methods *c)
 {
-	struct known *k, *next;
+	struct known_method *k, *next;
 
 	HASH_ITER (hh, c->known, k, next) {
 		HASH_DEL(c->known, k);
@@ -414,7 +414,7 @@ struct jvm_methods *runtime_jvm_methods_free(struct jvm_methods *c)
 
 static size_t kept_bytes(const struct jvm_method *m)
 {
-	return sizeof(struct known) + strlen(m->name) + (m->file ? strlen(m->file) : 0) +
+	return sizeof(struct known_method) + strlen(m->name) + (m->file ? strlen(m->file) : 0) +
 	       m->n_lines;
 }
 
@@ -424,7 +424,7 @@ int runtime_jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct
 	const struct jvm_structs *s = &jvm->structs;
 	struct const_method fixed;
 	struct jvm_method_id id, again;
-	struct known *k;
+	struct known_method *k;
 	int r = identify(s, m, method, &fixed, &id);
 
 	if (r < 0)

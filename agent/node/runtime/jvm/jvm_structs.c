@@ -18,7 +18,7 @@
 enum { COLUMN_TYPE, COLUMN_FIELD, COLUMN_TEXT, COLUMN_STATIC, COLUMN_OFFSET, COLUMN_ADDRESS };
 enum { COLUMN_NAME, COLUMN_VALUE };
 
-struct reader {
+struct structs_reader {
 	struct memory *m;
 	int (*symbol)(void *arg, const char *name, uint64_t *ret);
 	void *arg;
@@ -27,15 +27,15 @@ struct reader {
 	uint64_t type_at;
 };
 
-struct table {
+struct structs_table {
 	const char *name;   /* "Structs" */
 	const char *prefix; /* of its further symbols: "StructEntry" */
 	const char *columns[COLUMNS_MAX];
-	int (*entry)(struct reader *r, const uint64_t *columns);
+	int (*entry)(struct structs_reader *r, const uint64_t *columns);
 	unsigned char column_bytes[COLUMNS_MAX];
 };
 
-static int symbol_value(struct reader *r, const char *a, const char *b, const char *c,
+static int symbol_value(struct structs_reader *r, const char *a, const char *b, const char *c,
 			uint64_t *ret)
 {
 	_cleanup_free_ char *name = xasprintf("%s%s%s%s", PREFIX, a, b, c);
@@ -53,8 +53,8 @@ static uint64_t column_value(const uint8_t *entry, uint64_t offset, size_t bytes
 	return value;
 }
 
-static int read_entries(struct reader *r, const struct table *t, uint64_t base, uint64_t stride,
-			const uint64_t *offsets)
+static int read_entries(struct structs_reader *r, const struct structs_table *t, uint64_t base,
+			uint64_t stride, const uint64_t *offsets)
 {
 	for (size_t i = 0; i < ENTRIES_MAX; i++) {
 		uint8_t entry[ENTRY_BYTES_MAX];
@@ -74,7 +74,7 @@ static int read_entries(struct reader *r, const struct table *t, uint64_t base, 
 	return -E2BIG;
 }
 
-static int read_table(struct reader *r, const struct table *t)
+static int read_table(struct structs_reader *r, const struct structs_table *t)
 {
 	uint64_t base, stride, offsets[COLUMNS_MAX];
 	int error = symbol_value(r, t->name, "", "", &base);
@@ -114,7 +114,7 @@ static bool is_one_of(const char *name, const char *list)
 	}
 }
 
-static int type_of(struct reader *r, uint64_t at)
+static int type_of(struct structs_reader *r, uint64_t at)
 {
 	char *type;
 	int error;
@@ -140,7 +140,7 @@ static void set_field(struct jvm_structs *s, const char *type, const char *field
 }
 
 /* A pointer to code in a static field. */
-static int add_stub(struct reader *r, char *name, uint64_t at)
+static int add_stub(struct structs_reader *r, char *name, uint64_t at)
 {
 	struct jvm_structs *s = r->s;
 	uint64_t address;
@@ -155,7 +155,7 @@ static int add_stub(struct reader *r, char *name, uint64_t at)
 	return 0;
 }
 
-static int on_struct(struct reader *r, const uint64_t *columns)
+static int on_struct(struct structs_reader *r, const uint64_t *columns)
 {
 	_cleanup_free_ char *field = NULL, *text = NULL;
 	bool is_static = columns[COLUMN_STATIC] != 0;
@@ -179,7 +179,7 @@ static int on_struct(struct reader *r, const uint64_t *columns)
 	return error;
 }
 
-static int on_type(struct reader *r, const uint64_t *columns)
+static int on_type(struct structs_reader *r, const uint64_t *columns)
 {
 	int error = type_of(r, columns[COLUMN_NAME]);
 
@@ -193,7 +193,7 @@ static int on_type(struct reader *r, const uint64_t *columns)
 	return 0;
 }
 
-static int on_constant(struct reader *r, const uint64_t *columns, int64_t value)
+static int on_constant(struct structs_reader *r, const uint64_t *columns, int64_t value)
 {
 	_cleanup_free_ char *text = NULL;
 	int error = runtime_memory_string(r->m, columns[COLUMN_NAME], TABLE_NAME_BYTES, &text);
@@ -208,17 +208,17 @@ static int on_constant(struct reader *r, const uint64_t *columns, int64_t value)
 	return 0;
 }
 
-static int on_int(struct reader *r, const uint64_t *columns)
+static int on_int(struct structs_reader *r, const uint64_t *columns)
 {
 	return on_constant(r, columns, (int32_t)columns[COLUMN_VALUE]);
 }
 
-static int on_long(struct reader *r, const uint64_t *columns)
+static int on_long(struct structs_reader *r, const uint64_t *columns)
 {
 	return on_constant(r, columns, (int64_t)columns[COLUMN_VALUE]);
 }
 
-static const struct table tables[] = {
+static const struct structs_table tables[] = {
 	{.name = "Structs",
 	 .prefix = "StructEntry",
 	 .columns = {"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"},
@@ -267,7 +267,7 @@ int runtime_jvm_structs_read(struct memory *m,
 			     struct jvm_structs *ret)
 {
 	struct jvm_structs s;
-	struct reader r = {.m = m, .symbol = symbol, .arg = arg, .s = &s};
+	struct structs_reader r = {.m = m, .symbol = symbol, .arg = arg, .s = &s};
 	int error = 0;
 
 	set_nothing(&s);

@@ -19,7 +19,7 @@
 
 enum { CALLED = 1, TAKEN = 2 }; /* how a function is found: by a call, by its address */
 
-struct search {
+struct lua_search {
 	const struct lua_text *t;
 	const struct lua_layout *l;
 	uint8_t *marks; /* one for each byte of the text */
@@ -29,7 +29,7 @@ struct search {
 	struct lua_loop out;
 };
 
-static int32_t word_at(const struct search *s, size_t at)
+static int32_t word_at(const struct lua_search *s, size_t at)
 {
 	int32_t value;
 
@@ -38,7 +38,7 @@ static int32_t word_at(const struct search *s, size_t at)
 }
 
 /* The target of a displacement at `at`; SIZE_MAX: it is outside of the text. */
-static size_t target_of(const struct search *s, size_t at)
+static size_t target_of(const struct lua_search *s, size_t at)
 {
 	uint64_t to = at + 4 + (int64_t)word_at(s, at);
 
@@ -49,7 +49,7 @@ static size_t target_of(const struct search *s, size_t at)
  * The function whose address is taken: lea f(%rip) into a register; in programs at a fixed address,
  * mov $f,%esi, as second argument.
  */
-static size_t taken_at(const struct search *s, size_t at)
+static size_t taken_at(const struct lua_search *s, size_t at)
 {
 	const uint8_t *p = s->t->code + at;
 	uint64_t to;
@@ -63,7 +63,7 @@ static size_t taken_at(const struct search *s, size_t at)
 }
 
 /* Goes by instructions, since bytes inside of one may look like a call. */
-static void mark_functions(struct search *s)
+static void mark_functions(struct lua_search *s)
 {
 	size_t bytes;
 
@@ -95,7 +95,7 @@ static bool is_compare(const uint8_t *p)
 }
 
 /* If the opcode is checked between its masking and the jump, then against the last opcode. */
-static bool checks_opcode(const struct search *s, size_t at, size_t jump)
+static bool checks_opcode(const struct lua_search *s, size_t at, size_t jump)
 {
 	const uint8_t *p = s->t->code;
 	unsigned n = s->l->n_opcodes;
@@ -107,7 +107,7 @@ static bool checks_opcode(const struct search *s, size_t at, size_t jump)
 }
 
 /* and $mask of a 32-bit register, shortly before the jump. */
-static bool cuts_opcode(const struct search *s, size_t jump)
+static bool cuts_opcode(const struct lua_search *s, size_t jump)
 {
 	size_t from = jump > DISPATCH_BEFORE ? jump - DISPATCH_BEFORE : 0;
 	const uint8_t *p = s->t->code;
@@ -118,7 +118,7 @@ static bool cuts_opcode(const struct search *s, size_t jump)
 	return false;
 }
 
-static void set_loop(struct search *s, size_t start, size_t jump)
+static void set_loop(struct lua_search *s, size_t start, size_t jump)
 {
 	uint64_t at = s->t->address + start, end;
 	size_t next = jump;
@@ -134,7 +134,7 @@ static void set_loop(struct search *s, size_t start, size_t jump)
 	s->out.end = end;
 }
 
-static int find_loop(struct search *s)
+static int find_loop(struct lua_search *s)
 {
 	/* Starts of the present function and of the last one that was examined. */
 	size_t start = 0, last = SIZE_MAX;
@@ -156,7 +156,7 @@ static int find_loop(struct search *s)
 	return s->out.end ? 0 : -ENOENT;
 }
 
-static void begin_of_loop(struct search *s)
+static void begin_of_loop(struct lua_search *s)
 {
 	size_t start = s->out.start - s->t->address, n = MIN(s->t->n - start, (size_t)CALLER_BYTES);
 	const struct pf_lua *k = &s->l->kernel;
@@ -176,7 +176,7 @@ static void begin_of_loop(struct search *s)
 /* ---- its callers ---- */
 
 /* Finds the place of the caller's lua_State at its return address. -ENOTSUP: not known. */
-static int locate(const struct search *s, const struct lua_prologue *p, uint64_t back,
+static int locate(const struct lua_search *s, const struct lua_prologue *p, uint64_t back,
 		  struct pf_lua_site *ret)
 {
 	struct pf_rule rule;
@@ -202,7 +202,7 @@ static int locate(const struct search *s, const struct lua_prologue *p, uint64_t
 }
 
 /* Adds the call that ends at `back`, in the function at start: it runs the loop. */
-static void add_site(struct search *s, size_t start, size_t back, bool outermost)
+static void add_site(struct lua_search *s, size_t start, size_t back, bool outermost)
 {
 	struct pf_lua_site site = {.address = s->t->address + back, .outermost = outermost};
 	struct lua_prologue p;
@@ -217,7 +217,7 @@ static void add_site(struct search *s, size_t start, size_t back, bool outermost
 		s->out.sites[s->out.n_sites++] = site;
 }
 
-static bool is_alias(const struct search *s, size_t to)
+static bool is_alias(const struct lua_search *s, size_t to)
 {
 	for (size_t k = 0; k < s->n_aliases; k++)
 		if (s->aliases[k] == to)
@@ -226,7 +226,7 @@ static bool is_alias(const struct search *s, size_t to)
 }
 
 /* Functions that end with a jump to the loop. */
-static void find_aliases(struct search *s)
+static void find_aliases(struct lua_search *s)
 {
 	size_t loop = s->out.start - s->t->address, end = s->out.end - s->t->address;
 	size_t start = 0; /* of the present function */
@@ -244,7 +244,7 @@ static void find_aliases(struct search *s)
 }
 
 /* luaD_rawrunprotected(L, f, ud) calls f: the return address of that call is the site. */
-static void add_runner(struct search *s, size_t taken)
+static void add_runner(struct lua_search *s, size_t taken)
 {
 	for (size_t at = taken; at < taken + TAKEN_TO_CALL && at + 8 <= s->t->n; at++) {
 		size_t to, back;
@@ -263,14 +263,14 @@ static void add_runner(struct search *s, size_t taken)
  * The function that is run protected is resume() or unroll() of ldo.c, which may be inlined into
  * lua_resume(). If it counts its calls, it is another one, with luaD_call() inlined.
  */
-static bool is_coroutines(const struct search *s, size_t start, size_t back)
+static bool is_coroutines(const struct lua_search *s, size_t start, size_t back)
 {
 	if (!(s->marks[start] & TAKEN) && s->t->address + start != s->t->resume)
 		return false;
 	return !runtime_lua_touches(s->t->code, s->t->n, back, s->l->l_calls);
 }
 
-static void find_sites(struct search *s)
+static void find_sites(struct lua_search *s)
 {
 	size_t start = 0; /* of the present function */
 
@@ -292,7 +292,7 @@ int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
 			  struct lua_loop *ret)
 {
 	_cleanup_free_ uint8_t *marks = xcalloc(1, t->n);
-	struct search s = {.t = t, .l = l, .marks = marks};
+	struct lua_search s = {.t = t, .l = l, .marks = marks};
 	int r;
 
 	mark_functions(&s);

@@ -4,12 +4,12 @@
 
 #define FUNCTION_ALIGN 16
 
-struct place {
+struct lua_place {
 	struct elf_tables t;
 	size_t page, row; /* row: index in the page */
 };
 
-static uint64_t row_address(const struct place *p)
+static uint64_t row_address(const struct lua_place *p)
 {
 	const struct elf_page *page = &p->t.pages[p->page];
 
@@ -17,15 +17,15 @@ static uint64_t row_address(const struct place *p)
 	       p->t.rows[page->first_row + p->row].address;
 }
 
-static uint16_t row_rule(const struct place *p)
+static uint16_t row_rule(const struct lua_place *p)
 {
 	return p->t.rows[p->t.pages[p->page].first_row + p->row].rule;
 }
 
 /* The last row at or before an address. */
-static bool find(const struct elf_index *index, uint64_t address, struct place *ret)
+static bool find(const struct elf_index *index, uint64_t address, struct lua_place *ret)
 {
-	struct place p = {0};
+	struct lua_place p = {0};
 
 	elf_index_tables(index, &p.t);
 	while (p.page < p.t.n_pages && p.t.pages[p.page].number != address >> PF_PAGE_BITS)
@@ -40,7 +40,7 @@ static bool find(const struct elf_index *index, uint64_t address, struct place *
 }
 
 /* false: it was the file's last row. */
-static bool next(struct place *p)
+static bool next(struct lua_place *p)
 {
 	if (++p->row < p->t.pages[p->page].n_rows)
 		return true;
@@ -48,7 +48,7 @@ static bool next(struct place *p)
 	return ++p->page < p->t.n_pages;
 }
 
-static bool rule_of(const struct place *p, struct pf_rule *ret)
+static bool rule_of(const struct lua_place *p, struct pf_rule *ret)
 {
 	uint16_t rule = row_rule(p);
 
@@ -60,13 +60,13 @@ static bool rule_of(const struct place *p, struct pf_rule *ret)
 
 bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret)
 {
-	struct place p;
+	struct lua_place p;
 
 	return find(index, address, &p) && rule_of(&p, ret);
 }
 
 /* The rule that holds at a function's beginning and at its returns. */
-static bool is_entered(const struct place *p)
+static bool is_entered(const struct lua_place *p)
 {
 	struct pf_rule r;
 
@@ -80,7 +80,7 @@ static bool is_entered(const struct place *p)
 uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end)
 {
 	uint16_t rule, before;
-	struct place p;
+	struct lua_place p;
 
 	if (!find(index, body, &p))
 		return end;
@@ -93,7 +93,7 @@ uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, 
 		if (row_rule(&p) == PF_RULE_GAP)
 			return at;
 		if (is_entered(&p)) {
-			struct place behind = p;
+			struct lua_place behind = p;
 			bool another = next(&behind) && row_rule(&behind) != rule;
 
 			if (another && row_address(&behind) >= end)

@@ -15,7 +15,7 @@
 #define ADDRESS_MAX  (1ull << 56)
 #define FUNCTION_MAX (1ull << 30) /* bytes; a larger range is no function */
 
-struct function {
+struct line_function {
 	uint64_t start, end;
 	char name[];
 };
@@ -31,7 +31,7 @@ static _Atomic size_t all_bytes, n_maps;
 
 static int compare(const void *left, const void *right)
 {
-	const struct function *a = left, *b = right;
+	const struct line_function *a = left, *b = right;
 
 	return a->end <= b->start ? -1 : a->start >= b->end;
 }
@@ -58,17 +58,17 @@ struct perf_map *runtime_perf_map_free(struct perf_map *m)
 	return NULL;
 }
 
-static size_t cost(const struct function *f)
+static size_t cost(const struct line_function *f)
 {
 	return sizeof(*f) + strlen(f->name) + 1 + NODE_BYTES;
 }
 
-static void forget_range(struct perf_map *m, const struct function *range)
+static void forget_range(struct perf_map *m, const struct line_function *range)
 {
-	struct function **node;
+	struct line_function **node;
 
 	while ((node = tfind(range, &m->tree, compare))) {
-		struct function *f = *node;
+		struct line_function *f = *node;
 
 		tdelete(f, &m->tree, compare);
 		m->n--;
@@ -92,7 +92,7 @@ static bool has_room(const struct perf_map *m, size_t bytes)
 static void remember(struct perf_map *m, uint64_t start, uint64_t end, const char *name)
 {
 	size_t n = strlen(name) + 1;
-	struct function *f = xmalloc(sizeof(*f) + n);
+	struct line_function *f = xmalloc(sizeof(*f) + n);
 
 	f->start = start;
 	f->end = end;
@@ -167,8 +167,8 @@ void runtime_perf_map_add(struct perf_map *m, const char *bytes, size_t n)
 
 const char *runtime_perf_map_find(const struct perf_map *m, uint64_t address)
 {
-	const struct function key = {.start = address, .end = address + 1};
-	struct function **node = tfind(&key, (void *const *)&m->tree, compare);
+	const struct line_function key = {.start = address, .end = address + 1};
+	struct line_function **node = tfind(&key, (void *const *)&m->tree, compare);
 
 	return node ? (*node)->name : NULL;
 }

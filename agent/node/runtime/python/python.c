@@ -12,7 +12,7 @@
 #define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
 #define RANGES_MAX (PARSE_MARK_HITS + 1)      /* the most of a file: its marks, and a cold part */
 
-struct file {
+struct python_file {
 	const struct mapping *mapping; /* the file's first */
 	const struct elf_index *index;
 	uint64_t bias;
@@ -20,7 +20,8 @@ struct file {
 
 /* ---- marks ---- */
 
-static bool find_mark(const struct file *f, const char *name, uint64_t *ret, uint64_t *ret_size)
+static bool find_mark(const struct python_file *f, const char *name, uint64_t *ret,
+		      uint64_t *ret_size)
 {
 	struct elf_mark m;
 
@@ -32,7 +33,7 @@ static bool find_mark(const struct file *f, const char *name, uint64_t *ret, uin
 	return true;
 }
 
-static int find_file(const struct runtime_look *look, const char *mark, struct file *ret)
+static int find_file(const struct runtime_look *look, const char *mark, struct python_file *ret)
 {
 	uint64_t address, size;
 	int r = runtime_find_mark(look, mark, &ret->mapping, &address, &size);
@@ -49,9 +50,10 @@ static int find_file(const struct runtime_look *look, const char *mark, struct f
  * type, the program has a copy (R_X86_64_COPY), which the library uses, too. Then the program's
  * file has the mark, but no interpreter.
  */
-static uint64_t find_type(const struct runtime_look *look, const struct file *f, const char *name)
+static uint64_t find_type(const struct runtime_look *look, const struct python_file *f,
+			  const char *name)
 {
-	struct file first = *f;
+	struct python_file first = *f;
 	uint64_t address = 0;
 
 	if (find_file(look, name, &first) == 0 &&
@@ -86,7 +88,7 @@ static uint32_t version_number(const char *text)
  * Since 3.11 there is Py_Version; before, the version is in the code of Py_GetVersion. 0: not
  * found.
  */
-static uint32_t find_version(const struct file *f, struct memory *m, char ret[static 48])
+static uint32_t find_version(const struct python_file *f, struct memory *m, char ret[static 48])
 {
 	uint64_t address, size;
 	uint32_t hex;
@@ -123,7 +125,7 @@ static void add_range(struct runtime_learnt *ret, uint64_t start, uint64_t end)
 }
 
 /* Adds all symbols of the loop's name; the first is the loop itself. -ENOENT: there is none. */
-static int add_symbols(const struct file *f, struct runtime_learnt *ret, bool *ret_cold)
+static int add_symbols(const struct python_file *f, struct runtime_learnt *ret, bool *ret_cold)
 {
 	uint64_t address, size;
 
@@ -142,7 +144,7 @@ static int add_symbols(const struct file *f, struct runtime_learnt *ret, bool *r
 	return 0;
 }
 
-static int find_loop(const struct file *f, const struct python_layout *l, struct memory *m,
+static int find_loop(const struct python_file *f, const struct python_layout *l, struct memory *m,
 		     struct runtime_learnt *ret, struct pf_python *k)
 {
 	_cleanup_free_ uint8_t *code = NULL;
@@ -206,7 +208,7 @@ static void keep(struct runtime_learnt *old, const struct python_layout *l,
 	ret->state = s;
 }
 
-static int learn_runtime(const struct runtime_look *look, const struct file *f,
+static int learn_runtime(const struct runtime_look *look, const struct python_file *f,
 			 struct runtime_learnt *old, struct runtime_learnt *ret)
 {
 	struct memory *m = look->memory;
@@ -244,7 +246,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		 struct runtime_learnt *ret)
 {
 	struct runtime_learnt found = {};
-	struct file f;
+	struct python_file f;
 	int r;
 
 	/* 2.7 and 3.6 have no _PyRuntime, but PyEval_EvalFrameEx. */

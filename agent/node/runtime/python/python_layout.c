@@ -280,7 +280,7 @@ int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_l
 #define INTERPRETERS_MAX 64 /* that are checked: the newest ones and the main one */
 #define THREADS_MAX	 64
 
-struct check {
+struct layout_check {
 	const struct python_layout *l;
 	const struct python_places *at;
 	struct memory *m;
@@ -289,7 +289,7 @@ struct check {
 	bool saw_frame;
 };
 
-static bool is_interpreter(const struct check *c, uint64_t address)
+static bool is_interpreter(const struct layout_check *c, uint64_t address)
 {
 	for (size_t i = 0; i < c->n_interpreters; i++)
 		if (c->interpreters[i] == address)
@@ -297,7 +297,7 @@ static bool is_interpreter(const struct check *c, uint64_t address)
 	return false;
 }
 
-static int read_interpreters(struct check *c, uint64_t first)
+static int read_interpreters(struct layout_check *c, uint64_t first)
 {
 	uint64_t at = first;
 	int r = 0;
@@ -316,7 +316,7 @@ static int read_interpreters(struct check *c, uint64_t first)
 }
 
 /* The leaf frame's code must be a code object. 0: it is, or there is none. */
-static int check_frame(struct check *c, uint64_t thread)
+static int check_frame(struct layout_check *c, uint64_t thread)
 {
 	const struct pf_python *k = &c->l->kernel;
 	bool by_cframe = k->pieces == PF_PYTHON_ENTRY || k->pieces == PF_PYTHON_CFRAME;
@@ -342,7 +342,7 @@ static int check_frame(struct check *c, uint64_t thread)
 	return 0;
 }
 
-static int check_threads(struct check *c, uint64_t interpreter)
+static int check_threads(struct layout_check *c, uint64_t interpreter)
 {
 	uint64_t thread, owner;
 
@@ -361,7 +361,7 @@ static int check_threads(struct check *c, uint64_t interpreter)
 }
 
 /* The address of the pointer to the thread state with the main interpreter's GIL; 0: not found. */
-static uint64_t find_holder(const struct check *c)
+static uint64_t find_holder(const struct layout_check *c)
 {
 	uint64_t at = c->at->runtime + c->l->runtime_holder, thread, owner;
 
@@ -380,7 +380,7 @@ static uint64_t find_holder(const struct check *c)
 	return at;
 }
 
-static int check_once(struct check *c, uint64_t head)
+static int check_once(struct layout_check *c, uint64_t head)
 {
 	uint64_t pair[2]; /* interpreters.head, interpreters.main */
 	int r;
@@ -401,7 +401,7 @@ static int check_once(struct check *c, uint64_t head)
  * In glibc and musl, a thread's control block begins with its own address: that shows which is
  * pthread_self().
  */
-static int find_thread_id(const struct check *c, uint16_t *ret)
+static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 {
 	uint64_t thread, id, self;
 
@@ -423,7 +423,7 @@ static int find_thread_id(const struct check *c, uint16_t *ret)
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)
 {
-	struct check c = {.l = l, .at = at, .m = m};
+	struct layout_check c = {.l = l, .at = at, .m = m};
 	struct pf_python k = l->kernel;
 	int r = -EBADMSG;
 

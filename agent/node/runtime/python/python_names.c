@@ -21,7 +21,7 @@ struct code_key {
 	uint64_t code, globals;
 };
 
-struct code {
+struct python_code_names {
 	struct code_key key;
 	uint64_t file_at, name_at, lines_at; /* addresses from which its texts were read */
 	char *name, *file;		     /* name NULL: nothing to show */
@@ -35,7 +35,7 @@ struct code {
 struct python_state {
 	struct python_layout layout;
 	struct python_places at;
-	struct code *codes;			     /* least recently used first */
+	struct python_code_names *codes;	     /* least recently used first */
 	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: both */
 };
 
@@ -44,7 +44,7 @@ struct python_state *runtime_python_state_new(void)
 	return xcalloc(1, sizeof(struct python_state));
 }
 
-static void code_free(struct python_state *s, struct code *c)
+static void code_free(struct python_state *s, struct python_code_names *c)
 {
 	s->lines_bytes -= c->n_lines;
 	s->texts_bytes -= c->n_texts;
@@ -55,7 +55,7 @@ static void code_free(struct python_state *s, struct code *c)
 	free(c);
 }
 
-static void drop(struct python_state *s, struct code *c)
+static void drop(struct python_state *s, struct python_code_names *c)
 {
 	HASH_DEL(s->codes, c);
 	code_free(s, c);
@@ -63,7 +63,7 @@ static void drop(struct python_state *s, struct code *c)
 
 struct python_state *runtime_python_state_free(struct python_state *s)
 {
-	struct code *c, *next;
+	struct python_code_names *c, *next;
 
 	if (!s)
 		return NULL;
@@ -117,7 +117,7 @@ static int read_head(const struct python_state *s, struct memory *m, uint64_t wo
 	return pf_python_cookie(counts, hash) == PF_PYTHON_HIGH(word) ? 0 : -ESTALE;
 }
 
-static int read_lines(struct memory *m, struct code *c)
+static int read_lines(struct memory *m, struct python_code_names *c)
 {
 	uint64_t n;
 	int r = runtime_memory_u64(m, c->lines_at + BYTES_SIZE, &n);
@@ -148,7 +148,7 @@ static char *module_of_file(const char *file)
 }
 
 /* "module.qualname". */
-static int read_name(const struct python_state *s, struct memory *m, struct code *c)
+static int read_name(const struct python_state *s, struct memory *m, struct python_code_names *c)
 {
 	_cleanup_free_ char *module = NULL, *name = NULL;
 	int r = runtime_python_string(m, &s->layout, c->name_at, &name);
@@ -164,7 +164,7 @@ static int read_name(const struct python_state *s, struct memory *m, struct code
 	return 0;
 }
 
-static int read_code(const struct python_state *s, struct memory *m, struct code *c)
+static int read_code(const struct python_state *s, struct memory *m, struct python_code_names *c)
 {
 	int r = runtime_python_string(m, &s->layout, c->file_at, &c->file);
 
@@ -181,7 +181,7 @@ static int read_code(const struct python_state *s, struct memory *m, struct code
 
 /* ---- code objects that are kept ---- */
 
-static bool has_room(const struct python_state *s, const struct code *c)
+static bool has_room(const struct python_state *s, const struct python_code_names *c)
 {
 	return HASH_COUNT(s->codes) < CODES_MAX &&
 	       s->lines_bytes + c->n_lines <= LINES_KEPT_BYTES &&
@@ -189,9 +189,9 @@ static bool has_room(const struct python_state *s, const struct code *c)
 	       runtime_cache_has_room(s->kept_bytes, c->n_lines + c->n_texts, SIZE_MAX);
 }
 
-static void keep(struct python_state *s, struct code *new)
+static void keep(struct python_state *s, struct python_code_names *new)
 {
-	struct code *c, *next;
+	struct python_code_names *c, *next;
 
 	new->n_texts = sizeof(*new) + (new->name ? strlen(new->name) : 0) +
 		       (new->file ? strlen(new->file) : 0);
@@ -205,7 +205,7 @@ static void keep(struct python_state *s, struct code *new)
 	runtime_cache_set(&s->kept_bytes, s->lines_bytes + s->texts_bytes);
 }
 
-static void fill(const struct python_state *s, const struct head *h, struct code *ret)
+static void fill(const struct python_state *s, const struct head *h, struct python_code_names *ret)
 {
 	const struct python_layout *l = &s->layout;
 
@@ -215,16 +215,16 @@ static void fill(const struct python_state *s, const struct head *h, struct code
 	ret->first_line = (uint32_t)head_word(h, l->code_first_line);
 }
 
-static bool same(const struct code *a, const struct code *b)
+static bool same(const struct python_code_names *a, const struct python_code_names *b)
 {
 	return a->file_at == b->file_at && a->name_at == b->name_at && a->lines_at == b->lines_at &&
 	       a->first_line == b->first_line;
 }
 
 static int find_code(struct python_state *s, struct memory *m, const struct runtime_words *frame,
-		     const struct code **ret)
+		     const struct python_code_names **ret)
 {
-	struct code want = {.key = {frame->a, PF_PYTHON_ADDRESS(frame->b)}}, *c;
+	struct python_code_names want = {.key = {frame->a, PF_PYTHON_ADDRESS(frame->b)}}, *c;
 	struct head h;
 	int r = read_head(s, m, frame->a, &h);
 
@@ -258,7 +258,7 @@ int runtime_python_resolve(void *state, struct memory *m, const struct runtime_w
 {
 	struct python_state *s = state;
 	uint32_t unit = PF_PYTHON_HIGH(frame->b);
-	const struct code *c;
+	const struct python_code_names *c;
 	uint32_t line = 0;
 	int r = find_code(s, m, frame, &c);
 

@@ -86,7 +86,7 @@ int runtime_python_string(struct memory *m, const struct python_layout *l, uint6
 #define ENTRIES_MAX	16 /* "__name__" is the first of a module */
 
 /* The place of a dictionary's entries. */
-struct entries {
+struct dict_entries {
 	uint64_t at;
 	unsigned n, bytes, key; /* bytes of an entry; key: offset of key and value in it */
 };
@@ -95,7 +95,7 @@ struct entries {
  * Up to 3.10: {refcnt, size, lookup, usable, nentries, indices[size]}, then entries {hash, key,
  * value}.
  */
-static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
+static int entries_of_old(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {
 	uint64_t head[5], width;
 	int r = runtime_memory_read(m, keys, head, sizeof(head));
@@ -114,7 +114,7 @@ static int entries_of_old(struct memory *m, uint64_t keys, struct entries *ret)
  * Since 3.11: {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries, indices},
  * entries {hash, key, value} of kind 0, {key, value} of others.
  */
-static int entries_of(struct memory *m, uint64_t keys, struct entries *ret)
+static int entries_of(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {
 	uint8_t head[32];
 	uint64_t n;
@@ -132,7 +132,7 @@ static int entries_of(struct memory *m, uint64_t keys, struct entries *ret)
 	return 0;
 }
 
-static int find_name(struct memory *m, const struct python_layout *l, const struct entries *e,
+static int find_name(struct memory *m, const struct python_layout *l, const struct dict_entries *e,
 		     char **ret)
 {
 	uint8_t bytes[ENTRIES_MAX * 24];
@@ -157,7 +157,7 @@ int runtime_python_module(struct memory *m, const struct python_layout *l,
 			  const struct python_places *p, uint64_t dict, char **ret)
 {
 	uint64_t head[DICT_HEAD_BYTES / 8];
-	struct entries e = {0};
+	struct dict_entries e = {0};
 	int r = runtime_memory_read(m, dict, head, sizeof(head));
 
 	if (r < 0)
