@@ -83,7 +83,7 @@ static int check_type(const json_t *body, const struct request_field *f, struct 
 		return 0;
 	return field_error_set(
 		reterr, f->name,
-		"json: cannot unmarshal %s into Go struct request_field Profile.%s of type %s",
+		"json: cannot unmarshal %s into Go struct field Profile.%s of type %s",
 		json_is_real(j) ? "fractional number" : json_word(j), f->name, go_types[f->type]);
 }
 
