@@ -464,7 +464,7 @@ static void assert_maps(int fd, char c)
 	munmap(at, 4096);
 }
 
-/* Times of files have the grain of the kernel's coarse clock: two writes in one tick look like one. */
+/* Times of files come from the kernel's coarse clock: two writes in one tick look like one. */
 static void await_next_tick(void)
 {
 	struct timespec begin, now;
