@@ -55,6 +55,8 @@ namespace() { # NAME...
         NAMESPACES+=("$n")
         k delete namespace "$n" --ignore-not-found --wait=true >/dev/null
         k create namespace "$n" >/dev/null
+        # the API server refuses pods before the controller has made it
+        until_ 120 "the service account of $n" k -n "$n" get serviceaccount default >/dev/null
     done
 }
 # pod NAMESPACE NAME NODE "COMMAND ARG" [MORE_YAML_OF_METADATA]: half a CPU at most; $WORKLOAD is another image
