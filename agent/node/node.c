@@ -169,7 +169,6 @@ static void open_report(struct node *n, size_t table_bytes)
 		.boot_id = n->boot_id,
 		.unwind_table_bytes = table_bytes,
 	};
-
 	int r = n->config.kube ? report_new(n->work->loop, n->config.kube, &c, &n->report) : 0;
 
 	if (r < 0)
@@ -333,6 +332,7 @@ static void tick(void *arg)
 	show_sender(n->sender);
 	if (!n->started)
 		return;
+	work_tick(n->work);
 	kernel_sync(n->kernel);
 	pipeline_note_profiled(n->pipeline);
 	if (!kernel_tick(n->kernel))

@@ -270,18 +270,12 @@ static void read_process(struct sample_queue *d, const struct raw_proc *p)
 				 p->cgroup_id);
 }
 
-static void tick(struct sample_queue *d)
-{
-	d->n_exec_reads = 0;
-	work_tick(d->pipeline->config.work);
-}
-
 static void add(struct sample_queue *d, struct drain *drain, bool full, bool whole)
 {
 	struct feeding *f;
 
 	if (full && !whole)
-		tick(d);
+		d->n_exec_reads = 0;
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (drain && drain->n_procs)

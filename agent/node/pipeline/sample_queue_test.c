@@ -68,11 +68,6 @@ bool pipeline_reader_under_way(const struct process_reader *r)
 	return under_way;
 }
 
-void work_tick(struct work *w)
-{
-	(void)w;
-}
-
 struct hosts *kernel_hosts(const struct kernel *k)
 {
 	(void)k;
