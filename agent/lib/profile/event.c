@@ -6,11 +6,11 @@
 #include "lib/profile/profile.h"
 
 static const struct event_info events[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false},
+	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, NULL},
 	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false,
 			   "static_config.ebpf.off-cpu-profile.disabled"},
-	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false},
-	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true},
+	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false, NULL},
+	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true, NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)
