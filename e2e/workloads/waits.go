@@ -91,8 +91,8 @@ func (r *row) run() {
 }
 
 func main() {
-	// Go samples a block of 64 KiB with a probability of 1 - exp(-8), so the 64 blocks of `holds` are
-	// known within 5 %. With 16384 one window in 150 misses five of them.
+	// Go samples a block of 64 KiB with a probability of 1 - exp(-8), so the 64 blocks of
+	// `holds` are known within 5 %. With 16384 one snapshot in 150 misses five of them.
 	runtime.MemProfileRate = 8192
 	rows := []*row{
 		{name: "naps", f: naps},
