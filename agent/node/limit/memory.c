@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides for each container whether its memory events are attached steadily, in spans or not at
- * all, from the cost of its trials, spans and rounds. rules.c has the rules, overhead.c the
+ * all, from the cost of its trials, spans and rounds. rules.h has the rules, overhead.c the
  * accounts. It attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps the accounts of off-cpu and memory: the hits of each cgroup and the CPU time that it used,
- * which the os worker reads in rounds. It owns the payers. rules.c decides what follows from the
+ * which the os worker reads in rounds. It owns the payers. rules.h says what follows from the
  * accounts, and memory.c applies it to the memory events. Loop thread.
  */
 #include "node/limit/internal.h"

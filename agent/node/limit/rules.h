@@ -15,6 +15,8 @@
 #define LIMIT_PROGRAM_NS 250
 /* The cost of walking a stack with tables and of counting it (probe_bench). */
 #define LIMIT_WALK_NS 3000
+/* The probes' share of a process's CPU time beyond which it hardly does its own work. */
+#define LIMIT_LOAD_MAX 0.75
 
 /* ---- off-cpu ---- */
 struct switches { /* of a selected container's threads, in one round */
