@@ -44,8 +44,9 @@ struct world {
 	uint64_t offset_ns;
 	pid_t pid; /* the container's process of this window */
 	uint64_t pid_start_ns;
-	struct raw_proc news[2];
+	struct raw_proc news[1];
 	size_t n_news;
+	bool has_ended; /* the process, since the last drain */
 	uint64_t n_made, n_sent, n_stored, n_rows, n_named;
 };
 
@@ -94,10 +95,7 @@ static void process_ends(struct world *w)
 {
 	kill(w->pid, SIGKILL);
 	assert_int_equal(waitpid(w->pid, NULL, 0), w->pid);
-	w->news[w->n_news++] = (struct raw_proc){.what = RAW_PROC_EXIT,
-						 .tgid = (uint32_t)w->pid,
-						 .start_boottime_ns = w->pid_start_ns,
-						 .time_ns = w->now_ns};
+	w->has_ended = true;
 }
 
 static void add_sample(const struct world *w, struct drain *d, enum event e, size_t stack)
@@ -166,6 +164,12 @@ static void take_drain(struct world *w, struct drain *d)
 	struct feed_answer answer = {0};
 	struct mappings *m;
 
+	if (w->has_ended) {
+		f.exits = xcalloc(1, sizeof(*f.exits));
+		f.exits[f.n_exits++] =
+			(struct process_exit){{w->pid_start_ns, (uint64_t)w->pid}, d->from_ns};
+		w->has_ended = false;
+	}
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
 		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = proc_owner_ref(w->owner)};

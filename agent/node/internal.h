@@ -26,6 +26,7 @@ struct node {
 	struct cgroup_hierarchy hierarchy; /* mount "": none */
 	struct limit *limit;
 	struct kernel *kernel;
+	struct processes *processes;
 	struct follow *follow;
 	struct pipeline *pipeline;
 	struct watches *watches; /* NULL: there is no API server */

@@ -8,7 +8,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define USER_AGENT "podflame-agent/" PODFLAME_VERSION
+#define USER_AGENT	    "podflame-agent/" PODFLAME_VERSION
+#define SEARCH_PROCESSES_NS (60 * NSEC_PER_SEC)
 
 /* ---- reporting ---- */
 
@@ -191,10 +192,31 @@ static void open_limit(struct node *n)
 
 /* ---- from the kernel upwards ---- */
 
+static void exited(void *node, const struct process_exit *exits, size_t n_exits)
+{
+	const struct node *n = node;
+
+	follow_exited(n->follow, exits, n_exits);
+	pipeline_exited(n->pipeline, exits, n_exits);
+}
+
+static void open_processes(struct node *n)
+{
+	struct processes_config c = {
+		.work = n->work,
+		.search_ns = SEARCH_PROCESSES_NS,
+		.exited = exited,
+		.arg = n,
+	};
+
+	n->processes = processes_new(&c);
+}
+
 static void drained(void *node, struct drain *drain, bool full)
 {
 	const struct node *n = node;
 
+	processes_drained(n->processes, drain);
 	pipeline_drain(n->pipeline, drain, full);
 }
 
@@ -292,6 +314,7 @@ static void open_pipeline(struct node *n)
 		.report = n->report,
 		.limit = n->limit,
 		.kernel = n->kernel,
+		.processes = n->processes,
 		.follow = n->follow,
 		.files = n->files,
 		.sender = n->sender,
@@ -339,6 +362,7 @@ static void tick(void *arg)
 		pipeline_drain(n->pipeline, NULL, true);
 	pipeline_tick(n->pipeline);
 	follow_tick(n->follow);
+	processes_tick(n->processes);
 }
 
 /* ---- start ---- */
@@ -381,6 +405,7 @@ static int start(struct node *n, struct field_error *reterr)
 	r = open_kernel(n, table_bytes, reterr);
 	if (r < 0)
 		return r;
+	open_processes(n);
 	open_follow(n);
 	open_pipeline(n);
 	timer_set(n->work->loop, &n->tick, 0, tick, n);
@@ -439,6 +464,7 @@ struct node *node_free(struct node *n)
 	kernel_free(n->kernel);
 	pipeline_free(n->pipeline);
 	follow_free(n->follow);
+	processes_free(n->processes);
 	limit_free(n->limit);
 	files_free(n->files);
 	proc_containers_free(n->containers);

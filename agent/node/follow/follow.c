@@ -12,7 +12,6 @@
 #define MAX_TRACKED  32768
 #define MAX_TRIES    4 /* for each file, if the cache forgets what it has just learned */
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
-#define SWEEP_NS     (60 * NSEC_PER_SEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC)
 
 struct tracked *follow_find(const struct follow *f, struct process_id id)
@@ -21,6 +20,81 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 
 	HASH_FIND(hh, f->tracked, &id, sizeof(id), t);
 	return t;
+}
+
+/* ---- processes that have ended ---- */
+
+static void forget(struct follow *f, struct tracked *t)
+{
+	HASH_DEL(f->tracked, t);
+	proc_mappings_unref(t->m);
+	free(t->missing);
+	follow_runtimes_reset(t);
+	follow_java_reset(t);
+	follow_heap_reset(t);
+	free(t);
+}
+
+static void forget_later(struct follow *f, struct process_id id)
+{
+	GROW(f->to_forget, f->n_to_forget, f->cap_to_forget);
+	f->to_forget[f->n_to_forget++] = id;
+}
+
+struct forgetting {
+	struct task task;
+	struct follow *follow;
+	struct process_id *ids;
+	size_t n;
+};
+
+static void forget_run(struct task *t)
+{
+	struct forgetting *l = (struct forgetting *)t;
+	struct unwind *u = kernel_unwind(l->follow->config.kernel);
+
+	for (size_t i = 0; u && i < l->n; i++)
+		unwind_exited(u, l->ids[i]);
+}
+
+static void forget_done(struct task *task)
+{
+	struct forgetting *l = (struct forgetting *)task;
+	struct follow *f = l->follow;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct tracked *t = follow_find(f, l->ids[i]);
+
+		if (task->refused)
+			forget_later(f, l->ids[i]);
+		else if (t)
+			forget(f, t);
+	}
+	free(l->ids);
+}
+
+static void forget_now(struct follow *f)
+{
+	struct forgetting *l;
+
+	if (!f->n_to_forget)
+		return;
+	l = xcalloc(1, sizeof(*l));
+	l->follow = f;
+	l->ids = TAKE_PTR(f->to_forget);
+	l->n = f->n_to_forget;
+	f->n_to_forget = f->cap_to_forget = 0;
+	l->task.run = forget_run;
+	l->task.done = forget_done;
+	l->task.job.deadline_ns = SET_LIMIT_NS;
+	work_post(f->config.work, f->config.work->os, &l->task, l->n * sizeof(*l->ids));
+}
+
+void follow_exited(struct follow *f, const struct process_exit *exits, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		forget_later(f, exits[i].id);
+	forget_now(f);
 }
 
 /* ---- into the kernel ---- */
@@ -133,6 +207,10 @@ static void set_done(struct task *task)
 			t->runs.due |= s->out.n_unknown > 0; /* they may be known by now */
 		}
 	}
+	if (!t && s->loaded) {
+		forget_later(f, s->id); /* its tables went in after it had ended */
+		forget_now(f);
+	}
 	if (!t || !t->m || !s->loaded || f->config.work->closing)
 		; /* the process is gone, or no programs are loaded */
 	else if (t->again || t->m != s->m)
@@ -193,17 +271,6 @@ static void parsed(struct process_id who, void *arg)
 }
 
 /* ---- processes ---- */
-
-static void forget(struct follow *f, struct tracked *t)
-{
-	HASH_DEL(f->tracked, t);
-	proc_mappings_unref(t->m);
-	free(t->missing);
-	follow_runtimes_reset(t);
-	follow_java_reset(t);
-	follow_heap_reset(t);
-	free(t);
-}
 
 static struct tracked *track(struct follow *f, struct process_id id)
 {
@@ -278,76 +345,6 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		}
 	}
 	follow_queue_start(f->files);
-}
-
-struct leaving {
-	struct task task;
-	struct follow *follow;
-	struct process_id *ids; /* the processes that have ended; a sweep fills it */
-	size_t n, cap;
-	bool sweep;
-};
-
-static bool lives(struct process_id id, void *arg)
-{
-	struct leaving *l = arg;
-
-	/* otherwise it may exist, for example if descriptors are short */
-	if (proc_check(id) != -ESRCH)
-		return true;
-	GROW(l->ids, l->n, l->cap);
-	l->ids[l->n++] = id;
-	return false;
-}
-
-static void leave_run(struct task *t)
-{
-	struct leaving *l = (struct leaving *)t;
-	struct unwind *u = kernel_unwind(l->follow->config.kernel);
-
-	if (u && l->sweep)
-		unwind_sweep(u, lives, l);
-	for (size_t i = 0; u && !l->sweep && i < l->n; i++)
-		unwind_exited(u, l->ids[i]);
-}
-
-static void leave_done(struct task *task)
-{
-	struct leaving *l = (struct leaving *)task;
-
-	for (size_t i = 0; i < l->n; i++) {
-		struct tracked *t = follow_find(l->follow, l->ids[i]);
-
-		if (t)
-			forget(l->follow, t);
-	}
-	free(l->ids);
-}
-
-static struct leaving *leaving_new(struct follow *f)
-{
-	struct leaving *l = xcalloc(1, sizeof(*l));
-
-	l->follow = f;
-	l->task.run = leave_run;
-	l->task.done = leave_done;
-	l->task.job.deadline_ns = SET_LIMIT_NS;
-	return l;
-}
-
-void follow_exits(struct follow *f, const struct drain *d)
-{
-	struct leaving *l = leaving_new(f);
-
-	for (size_t i = 0; i < d->n_procs; i++)
-		if (d->procs[i].what == RAW_PROC_EXIT) {
-			GROW(l->ids, l->n, l->cap);
-			l->ids[l->n++] = process_id_of(&d->procs[i]);
-		}
-	if (l->n)
-		work_post(f->config.work, f->config.work->os, &l->task, l->n * sizeof(*l->ids));
-	else
-		free(l);
 }
 
 /* ---- what is reported ---- */
@@ -446,19 +443,6 @@ static void tell_parked(struct follow *f)
 	report_problems_tell(&f->parked, &now, f->config.report, REASON_GOROUTINES_NOT_SEEN);
 }
 
-static void sweep(struct follow *f)
-{
-	struct leaving *l;
-	uint64_t now_ns = now_mono_ns();
-
-	if (now_ns < f->swept_ns + SWEEP_NS)
-		return;
-	f->swept_ns = now_ns;
-	l = leaving_new(f);
-	l->sweep = true;
-	work_post(f->config.work, f->config.work->os, &l->task, 0);
-}
-
 void follow_tick(struct follow *f)
 {
 	struct tracked *t, *next;
@@ -473,9 +457,9 @@ void follow_tick(struct follow *f)
 		tell_memory(f);
 		tell_parked(f);
 	}
+	forget_now(f);
 	if (!kernel_loaded(f->config.kernel))
 		return;
-	sweep(f);
 	follow_java_tick(f);
 	follow_heap_tick(f);
 	follow_queue_tick(f->files);
@@ -517,7 +501,6 @@ struct follow *follow_new(const struct follow_config *c)
 	struct follow *f = xcalloc(1, sizeof(*f));
 
 	f->config = *c;
-	f->swept_ns = now_mono_ns();
 	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
 	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
 	worker_on_stuck(c->work->probing, follow_heap_stuck, f);
@@ -545,6 +528,7 @@ struct follow *follow_free(struct follow *f)
 	report_problems_done(&f->not_attached);
 	report_problems_done(&f->not_probed);
 	report_problems_done(&f->parked);
+	free(f->to_forget);
 	free(f);
 	return NULL;
 }

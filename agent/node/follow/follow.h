@@ -9,6 +9,7 @@
 
 #include "node/files/files.h"
 #include "node/kernel/kernel.h"
+#include "node/processes/processes.h"
 #include "node/stack/stack.h"
 
 struct follow_ops {
@@ -48,8 +49,8 @@ uint64_t follow_cgroup(const struct follow *f, struct process_id id);
  * now.
  */
 bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id);
-/* The caller passes each drain; processes that have ended in it are forgotten. */
-void follow_exits(struct follow *f, const struct drain *d);
+/* Forgets processes that have ended, and takes their tables out of the kernel. */
+void follow_exited(struct follow *f, const struct process_exit *exits, size_t n);
 void follow_tick(struct follow *f); /* the caller calls this every second */
 /* Detaches all probes of processes, before the programs are unloaded. */
 void follow_detach(struct follow *f);

@@ -14,7 +14,7 @@
 /* ---- all around it ---- */
 
 static bool is_python_known, has_failed, is_queue_full;
-static unsigned n_sets, n_looks, n_wanted, n_debugged;
+static unsigned n_sets, n_looks, n_wanted, n_debugged, n_taken_out;
 static uint64_t parsed_ns; /* of a file in memory */
 static parsed_fn *parsed;
 static void *parsed_arg;
@@ -42,14 +42,8 @@ void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
 void unwind_exited(struct unwind *u, struct process_id id)
 {
 	(void)u;
-	(void)id;
-}
-
-void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
-{
-	(void)u;
-	(void)lives;
-	(void)arg;
+	assert_int_equal(id.tgid, 7);
+	n_taken_out++;
 }
 
 /* Its one file is the interpreter. */
@@ -241,7 +235,7 @@ static int set_up(void **state)
 {
 	(void)state;
 	is_python_known = has_failed = is_queue_full = false;
-	n_sets = n_looks = n_wanted = n_debugged = 0;
+	n_sets = n_looks = n_wanted = n_debugged = n_taken_out = 0;
 	follow = follow_new(&(struct follow_config){.work = &node_work, .ops = &ops});
 	return 0;
 }
@@ -262,8 +256,8 @@ static void python_is_parsed(void)
 	parsed((struct process_id){.start_boottime_ns = 1, .tgid = 7}, parsed_arg);
 }
 
-/* The next setting: runs, and is not told yet. */
-static struct task *run_setting(void)
+/* Runs the next task, whose end is not handled yet. */
+static struct task *run_next(void)
 {
 	struct task *t = posted_take();
 
@@ -297,7 +291,7 @@ static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 	posted_run_all();
 	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
 		   &first);
-	setting = run_setting();
+	setting = run_next();
 	python_is_parsed();
 	posted_end(setting);
 	posted_run_all();
@@ -347,7 +341,7 @@ static void newer_mappings_are_looked_at(void **state)
 	(void)state;
 	is_python_known = true;
 	follow_process(follow, &first, 0);
-	setting = run_setting();
+	setting = run_next();
 	follow_process(follow, &second, 0);
 	posted_end(setting);
 	assert_int_equal(n_looks, 0);
@@ -384,6 +378,54 @@ static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void *
 	first.n = 0;
 }
 
+/* ---- processes that have ended ---- */
+
+static const struct process_exit its_exit = {.id = {.start_boottime_ns = 1, .tgid = 7}};
+
+static void an_ended_process_is_forgotten(void **state)
+{
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	follow_exited(follow, &its_exit, 1);
+	posted_run_all();
+	assert_int_equal(n_taken_out, 1);
+	assert_null(follow_find(follow, its_exit.id));
+}
+
+static void what_the_full_worker_refuses_is_forgotten_with_the_next_tick(void **state)
+{
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	follow_exited(follow, &its_exit, 1);
+	posted.items[0]->refused = true;
+	posted_run_all();
+	assert_int_equal(n_taken_out, 0);
+	follow_tick(follow);
+	posted_run_all();
+	assert_int_equal(n_taken_out, 1);
+	assert_null(follow_find(follow, its_exit.id));
+}
+
+/* A file was parsed between the exit and its end on the worker. */
+static void tables_that_are_set_after_the_exit_are_taken_out(void **state)
+{
+	struct task *taking_out;
+
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	follow_exited(follow, &its_exit, 1);
+	taking_out = run_next();
+	python_is_parsed();
+	posted_end(taking_out);
+	assert_null(follow_find(follow, its_exit.id));
+	posted_run_all();
+	assert_int_equal(n_sets, 2);
+	assert_int_equal(n_taken_out, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,6 +436,9 @@ int main(void)
 		T(what_had_failed_is_looked_at_when_it_is_known),
 		T(newer_mappings_are_looked_at),
 		T(debug_files_are_looked_for_when_a_memory_file_was_parsed_anew),
+		T(an_ended_process_is_forgotten),
+		T(what_the_full_worker_refuses_is_forgotten_with_the_next_tick),
+		T(tables_that_are_set_after_the_exit_are_taken_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

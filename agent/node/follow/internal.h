@@ -120,7 +120,8 @@ struct follow {
 	struct follow_config config;
 	struct tracked *tracked;
 	struct follow_queue *files, *debug;
-	uint64_t swept_ns;
+	struct process_id *to_forget; /* they have ended */
+	size_t n_to_forget, cap_to_forget;
 	struct problem_list no_tables, not_walked, not_named, not_attached, not_probed, parked;
 	unsigned n_attaching, n_attached;     /* tasks under way; processes that have probes */
 	unsigned n_spans;		      /* how many of these tasks are spans */

@@ -39,6 +39,8 @@ struct feed {
 	uint64_t asleep_ns;	    /* how long the machine slept before now; reported once */
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
+	struct process_exit *exits; /* since the request before */
+	size_t n_exits;
 	struct host_list *hosts;
 	struct hosts *host_names;
 	struct held_back *held_back;
@@ -120,6 +122,8 @@ struct sample_queue *pipeline_queue_free(struct sample_queue *d);
 void pipeline_queue_add(struct sample_queue *d, struct drain *drain, bool full);
 /* The same for samples that come from no probe: their values are exact and stand for no more. */
 void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain);
+/* The next request says that these have ended. */
+void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n);
 void pipeline_queue_advance(struct sample_queue *d);
 
 /* ---- downtime.c: how long the node was not profiled because an agent had ended ---- */
@@ -188,7 +192,6 @@ struct windows {
 	struct stacks *stacks;
 	struct fold *fold;
 	struct sampled_process *processes;
-	uint64_t sweep_ns; /* the earliest time of the next sweep */
 	struct known_loss losses[MAX_LOSSES];
 	size_t n_losses;
 	/* events that samples were taken for; a loss of no known event may be of any of these */
@@ -207,6 +210,7 @@ struct accepted {
 
 /* ---- judge.c: processes, and which samples count ---- */
 void pipeline_note_processes(struct windows *p, const struct drain *d);
+void pipeline_note_exits(struct windows *p, const struct process_exit *exits, size_t n);
 /* Forgets the processes that ended long before; UINT64_MAX: all. */
 void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns);
 /*

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #define MAX_PROCESSES	 32768
-#define SWEEP_NS	 (60 * NSEC_PER_SEC)
 #define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; otherwise milliseconds */
 
 /* ---- processes ---- */
@@ -46,55 +45,27 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 
 void pipeline_note_processes(struct windows *p, const struct drain *d)
 {
-	for (size_t i = 0; i < d->n_procs; i++) {
-		const struct raw_proc *r = &d->procs[i];
-		struct sampled_process *proc;
+	for (size_t i = 0; i < d->n_procs; i++)
+		if (d->procs[i].what != RAW_PROC_EXIT)
+			note_process(p, &d->procs[i]);
+}
 
-		if (r->what != RAW_PROC_EXIT) {
-			note_process(p, r);
-			continue;
-		}
-		proc = find_process(p, process_id_of(r));
+void pipeline_note_exits(struct windows *p, const struct process_exit *exits, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct sampled_process *proc = find_process(p, exits[i].id);
+
 		if (proc)
-			proc->exited_ns = r->time_ns;
-		stacks_exited(p->stacks, process_id_of(r), r->time_ns, HOLD_EXITED_NS);
+			proc->exited_ns = exits[i].exited_ns;
+		stacks_exited(p->stacks, exits[i].id, exits[i].exited_ns, HOLD_EXITED_NS);
 	}
-}
-
-/* A process whose mappings are known is usually in the table, too, which was just swept. */
-static bool is_gone(struct process_id id, void *pipeline)
-{
-	const struct sampled_process *proc = find_process(pipeline, id);
-
-	return proc ? proc->exited_ns : proc_check(id) == -ESRCH;
-}
-
-/*
- * The kernel does not report every exit: not of a process that is not selected any more, not of one
- * that was evicted from the kernel's table, and not while its ring was full. Mappings hold their
- * files open, and files of a container that is gone would fill its disk. So this searches for
- * processes that are gone.
- */
-static void sweep(struct windows *p, uint64_t now_ns)
-{
-	struct sampled_process *proc, *tmp;
-
-	if (now_ns < p->sweep_ns)
-		return;
-	p->sweep_ns = now_ns + SWEEP_NS;
-	HASH_ITER (hh, p->processes, proc, tmp) {
-		if (!proc->exited_ns && proc_check(proc->id) == -ESRCH)
-			proc->exited_ns = now_ns;
-	}
-	stacks_sweep(p->stacks, now_ns, HOLD_EXITED_NS, is_gone, p);
 }
 
 void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns)
 {
 	struct sampled_process *proc, *tmp;
 
-	if (now_boot_ns != UINT64_MAX)
-		sweep(p, now_boot_ns);
+	stacks_purge(p->stacks);
 	HASH_ITER (hh, p->processes, proc, tmp) {
 		if (now_boot_ns != UINT64_MAX &&
 		    (!proc->exited_ns || now_boot_ns < proc->exited_ns + HOLD_EXITED_NS))

@@ -81,6 +81,11 @@ void pipeline_drain_whole(struct pipeline *p, struct drain *drain)
 	pipeline_queue_add_whole(p->queue, drain);
 }
 
+void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_t n)
+{
+	pipeline_queue_exited(p->queue, exits, n);
+}
+
 void pipeline_note_profiled(struct pipeline *p)
 {
 	const struct kernel *k = p->config.kernel;

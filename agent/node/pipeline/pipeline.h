@@ -8,6 +8,7 @@
 #pragma once
 
 #include "node/follow/follow.h"
+#include "node/processes/processes.h"
 #include "node/send/send.h"
 
 struct pipeline_config { /* all pointers are borrowed */
@@ -16,6 +17,7 @@ struct pipeline_config { /* all pointers are borrowed */
 	struct report *report; /* NULL: nothing is reported */
 	struct limit *limit;
 	struct kernel *kernel;
+	struct processes *processes;
 	struct follow *follow;
 	struct files *files;
 	struct sender *sender;
@@ -55,6 +57,8 @@ void pipeline_drain_whole(struct pipeline *p, struct drain *drain);
 void pipeline_note_profiled(struct pipeline *p);
 /* The caller calls this every second, after the drain. */
 void pipeline_tick(struct pipeline *p);
+/* These processes have ended. What is known of them stays for a while, for late samples. */
+void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_t n);
 /* What a drain waits for may be there now. */
 void pipeline_advance(struct pipeline *p);
 /* For follow_ops.runtimes and follow_ops.read_mappings. */

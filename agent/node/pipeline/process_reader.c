@@ -88,6 +88,7 @@ static void read_done(struct task *t)
 	if (r->generation == all->generation)
 		all->n--;
 	if (r->found) {
+		processes_add(all->pipeline->config.processes, r->id);
 		follow_process(all->pipeline->config.follow, r->found, r->process.cgroup_id);
 		learn(all->pipeline, r->found);
 	} else {

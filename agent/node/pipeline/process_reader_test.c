@@ -30,6 +30,12 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	(void)cgroup_id;
 }
 
+void processes_add(struct processes *p, struct process_id id)
+{
+	(void)p;
+	(void)id;
+}
+
 void pipeline_queue_advance(struct sample_queue *q)
 {
 	(void)q;

@@ -27,9 +27,11 @@ struct feeding {
 struct sample_queue {
 	struct pipeline *pipeline;
 	struct feeding *first, **last;
-	size_t n_waiting;      /* drains of the kernel */
-	uint64_t asleep_ns;    /* of refused drains; goes with the next request */
-	unsigned n_exec_reads; /* in this second */
+	size_t n_waiting;	    /* drains of the kernel */
+	uint64_t asleep_ns;	    /* of refused drains; goes with the next request */
+	unsigned n_exec_reads;	    /* in this second */
+	struct process_exit *exits; /* for the next request */
+	size_t n_exits, cap_exits;
 	bool feeding; /* the pipeline worker has a request; one at a time keeps the order */
 };
 
@@ -184,6 +186,7 @@ static void feed_handled(struct task *t)
 		count_refused(&f->feed);
 		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
 		d->asleep_ns += f->feed.asleep_ns;
+		pipeline_queue_exited(d, f->feed.exits, f->feed.n_exits);
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->answer);
 	} else if (f->answer.waits) {
@@ -270,6 +273,14 @@ static void read_process(struct sample_queue *d, const struct raw_proc *p)
 				 p->cgroup_id);
 }
 
+void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		GROW(d->exits, d->n_exits, d->cap_exits);
+		d->exits[d->n_exits++] = exits[i];
+	}
+}
+
 static void add(struct sample_queue *d, struct drain *drain, bool full, bool whole)
 {
 	struct feeding *f;
@@ -278,8 +289,6 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 		d->n_exec_reads = 0;
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
-	if (drain && drain->n_procs)
-		follow_exits(d->pipeline->config.follow, drain);
 	if (!full && !drain->n_procs && !drain->n_young) {
 		drain_free(drain);
 		return;
@@ -289,6 +298,9 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	f->feed.drain = drain;
 	f->feed.full = full;
 	f->feed.whole = whole;
+	f->feed.exits = TAKE_PTR(d->exits);
+	f->feed.n_exits = d->n_exits;
+	d->n_exits = d->cap_exits = 0;
 	f->feed.gap_ns = full && !whole ? pipeline_downtime_take(d->pipeline) : 0;
 	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
 	if (drain && full) {
@@ -336,6 +348,7 @@ struct sample_queue *pipeline_queue_free(struct sample_queue *d)
 		pipeline_feed_done(&f->feed);
 		free(f);
 	}
+	free(d->exits);
 	free(d);
 	return NULL;
 }

@@ -14,6 +14,7 @@ static bool parses, under_way;
 static const struct drain *fed[32]; /* in order; a second pass, too */
 static size_t n_fed, n_freed, n_told;
 static uint64_t fed_asleep_ns[32];
+static size_t fed_exits[32];
 static bool names_are_missing; /* for the next first pass */
 static size_t n_unparsed;      /* of the next pass */
 static size_t n_to_parse;
@@ -37,12 +38,6 @@ void stacks_unparsed_free(struct unparsed_file *u, size_t n)
 {
 	(void)n;
 	free(u);
-}
-
-void follow_exits(struct follow *f, const struct drain *d)
-{
-	(void)f;
-	(void)d;
 }
 
 void pipeline_reader_mappings(struct process_reader *r, struct process_id id, uint32_t exec_id,
@@ -79,6 +74,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	(void)p;
 	assert_true(n_fed < ARRAY_SIZE(fed));
 	fed_asleep_ns[n_fed] = f->asleep_ns;
+	fed_exits[n_fed] = f->n_exits;
 	fed[n_fed++] = f->drain;
 	ret->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
@@ -94,6 +90,7 @@ void pipeline_feed_done(struct feed *f)
 {
 	n_freed += f->drain != NULL;
 	free(f->owners);
+	free(f->exits);
 }
 
 void pipeline_feed_answer_done(struct feed_answer *a)
@@ -454,6 +451,24 @@ static void a_refused_sleep_is_told_without_a_drain(void **state)
 	drains[0] = (struct drain){0};
 }
 
+/* Each is told once, also if the request with it is refused. */
+static void exits_are_told_with_the_next_request(void **state)
+{
+	const struct process_exit exits[3] = {{.exited_ns = 1}};
+
+	(void)state;
+	pipeline_queue_exited(queue, exits, 3);
+	add_refused(&drains[0], 0);
+	pipeline_queue_exited(queue, exits, 1);
+	pipeline_queue_add(queue, NULL, true);
+	pipeline_queue_add(queue, NULL, true);
+	work();
+	assert_int_equal(n_fed, 2);
+	assert_int_equal(fed_exits[0], 4);
+	assert_int_equal(fed_exits[1], 0);
+	pipeline_queue_exited(queue, exits, 1); /* no request follows */
+}
+
 /* The node's end came before the pipeline was there for them. */
 static void who_never_went_is_freed(void **state)
 {
@@ -481,6 +496,7 @@ int main(void)
 		TEST(a_refused_sleep_is_told_with_the_next),
 		TEST(refused_samples_are_counted),
 		TEST(a_refused_sleep_is_told_without_a_drain),
+		TEST(exits_are_told_with_the_next_request),
 		TEST(who_never_went_is_freed),
 	};
 

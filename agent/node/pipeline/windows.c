@@ -73,6 +73,7 @@ void pipeline_feed_done(struct feed *f)
 	for (size_t i = 0; i < f->n_held_back; i++)
 		proc_owner_unref(f->held_back[i].owner);
 	free(f->held_back);
+	free(f->exits);
 	drain_free(f->drain);
 	kernel_host_list_unref(f->hosts);
 }
@@ -359,6 +360,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	pipeline_windows_gap(p, f->gap_ns);
 	if (f->drain && !f->last_pass)
 		pipeline_note_processes(p, f->drain);
+	if (!f->last_pass)
+		pipeline_note_exits(p, f->exits, f->n_exits);
 	if (f->drain && f->full) {
 		if (!f->files_asked)
 			find_missing(p, f, ret);

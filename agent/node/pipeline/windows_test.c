@@ -471,57 +471,62 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 	return refused;
 }
 
-/*
- * A target went, then its processes ended, and no program in the kernel reports it. Neither they
- * nor their mappings, which hold their files, stay for ever. A process that gets the same PID later
- * is another one.
- */
-static void test_ends_that_nobody_tells(void **state)
+static struct process_exit exit_of(uint32_t tgid, uint64_t start_ns, uint64_t exited_ns)
 {
-	uint64_t now = now_boot_ns(), start_ns;
-	struct world *w = *state;
-
-	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	pipeline_forget_exited(w->p, now);
-	see(w->p, NOBODY, 1, NSEC_PER_SEC);
-	see(w->p, (uint32_t)getpid(), 1, start_ns);
-	see(w->p, (uint32_t)getpid(), 1, start_ns - NSEC_PER_SEC);
-	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
-	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now)); /* in the other table alone */
-	now += 3600 * NSEC_PER_SEC;
-	pipeline_forget_exited(w->p, now);
-	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));
-	assert_true(is_refused(w->p, 2 * NSEC_PER_SEC, now + 1));
-	assert_int_equal(HASH_COUNT(w->p->processes), 3); /* late samples have names */
-	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
-	assert_int_equal(HASH_COUNT(w->p->processes), 1);
-	assert_int_equal(w->p->processes->id.tgid, getpid());
-	assert_int_equal(w->p->processes->id.start_boottime_ns, start_ns);
+	return (struct process_exit){{start_ns, tgid}, exited_ns};
 }
 
-/* Those of whose end nobody tells leave the places to others; who lives stays. */
+/*
+ * Neither processes that have ended nor their mappings, which hold their files, stay for ever. A
+ * process that gets the same PID later is another one.
+ */
+static void test_processes_that_have_ended(void **state)
+{
+	uint64_t now = now_boot_ns();
+	struct world *w = *state;
+	const struct process_exit exits[] = {exit_of(NOBODY, NSEC_PER_SEC, now),
+					     exit_of(NOBODY, 2 * NSEC_PER_SEC, now)};
+
+	see(w->p, NOBODY, 1, NSEC_PER_SEC);
+	see(w->p, NOBODY, 1, 3 * NSEC_PER_SEC);
+	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
+	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now)); /* in the other table alone */
+	pipeline_note_exits(w->p, exits, ARRAY_SIZE(exits));
+	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));
+	assert_true(is_refused(w->p, 2 * NSEC_PER_SEC, now + 1));
+	pipeline_forget_exited(w->p, now);
+	assert_int_equal(HASH_COUNT(w->p->processes), 2); /* late samples have names */
+	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
+	assert_int_equal(HASH_COUNT(w->p->processes), 1);
+	assert_int_equal(w->p->processes->id.start_boottime_ns, 3 * NSEC_PER_SEC);
+}
+
+/* Processes that have ended make room for others; processes that live stay. */
 static void test_processes_have_a_limit(void **state)
 {
 	struct counter *dropped =
 		counter("podflame_processes_dropped_total", "reason", "table_full");
 	struct world *w = *state;
-	uint64_t before = counter_get(dropped), now = w->end_ns, start_ns;
+	uint64_t before = counter_get(dropped), now = w->end_ns;
 
-	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	see(w->p, (uint32_t)getpid(), 1, start_ns);
-	see(w->p, NOBODY, 32767, 0);
+	see(w->p, NOBODY, 32768, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 32768); /* MAX_PROCESSES */
 	assert_int_equal(counter_get(dropped) - before, 0);
-	see(w->p, NOBODY + 32767, 1, 0);
+	see(w->p, NOBODY + 32768, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 32768);
 	assert_int_equal(counter_get(dropped) - before, 1);
+	for (uint32_t i = 1; i < 32768; i++) {
+		struct process_exit x = exit_of(NOBODY + i, 0, now);
+
+		pipeline_note_exits(w->p, &x, 1);
+	}
 	pipeline_forget_exited(w->p, now);
 	assert_int_equal(HASH_COUNT(w->p->processes),
 			 32768); /* the last samples are on their way */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
-	assert_int_equal(w->p->processes->id.tgid, getpid());
-	see(w->p, NOBODY + 32767, 1, 0);
+	assert_int_equal(w->p->processes->id.tgid, NOBODY);
+	see(w->p, NOBODY + 32768, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 2);
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
@@ -689,7 +694,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_mappings_of_what_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files_of_mappings_just_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_container_has_its_share, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_ends_that_nobody_tells, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_processes_that_have_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 	};
 

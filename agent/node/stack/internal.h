@@ -62,8 +62,6 @@ struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id);
  */
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
 				     uint64_t address);
-/* Forgets processes that ended long enough ago. Pointers to processes are not valid afterwards. */
-void stacks_purge(struct stacks *s);
 void stacks_forget_all(struct stacks *s);
 /* Notes for stacks_unparsed() that the file of m has not been parsed. */
 void stacks_note_unparsed(struct stacks *s, struct stacks_process *p, struct mappings *maps,

@@ -37,6 +37,7 @@ void stacks_forget_all(struct stacks *s)
 		forget(s, p);
 }
 
+/* Pointers to processes are not valid afterwards. */
 void stacks_purge(struct stacks *s)
 {
 	uint64_t now = now_mono_ns();
@@ -193,30 +194,16 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		e->named = stacks_named_new();
 }
 
-static void has_ended(struct stacks_process *p, uint64_t exited_ns, uint64_t hold_ns)
-{
-	p->forget_ns = now_mono_ns() + hold_ns;
-	p->exited_ns = exited_ns;
-	drop_anothers(p);
-}
-
 /* Also for a process that is not known yet: its mappings may have been read and come later. */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
 	struct stacks_process *p = make_process(s, id);
 
-	has_ended(p, exited_ns, hold_ns);
+	p->forget_ns = now_mono_ns() + hold_ns;
+	p->exited_ns = exited_ns;
+	drop_anothers(p);
 	if (!hold_ns)
 		forget(s, p);
-	stacks_purge(s);
-}
-
-void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone,
-		  void *arg)
-{
-	for (struct stacks_process *p = s->processes; p; p = p->hh.next)
-		if (!p->forget_ns && gone(p->id, arg))
-			has_ended(p, now_boot_ns, hold_ns);
 	stacks_purge(s);
 }
 

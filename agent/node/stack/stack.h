@@ -33,10 +33,11 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
  */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
 		   uint64_t hold_ns);
-/* The same for processes whose end was not reported. gone: true if the process is not there. */
-typedef bool stacks_gone_fn(struct process_id id, void *arg);
-void stacks_sweep(struct stacks *s, uint64_t now_boot_ns, uint64_t hold_ns, stacks_gone_fn *gone,
-		  void *arg);
+/*
+ * Forgets processes that ended long enough ago. The caller calls this now and then, or their files
+ * stay open until there are stacks of other processes.
+ */
+void stacks_purge(struct stacks *s);
 /*
  * true: an address of this stack lies outside the process's known mappings, and the caller must
  * read them again. Wild addresses (from code without frame pointers) never get a mapping. So the

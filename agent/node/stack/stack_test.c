@@ -344,6 +344,24 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	done(&f);
 }
 
+/* No stacks come any more. Mappings hold their files open. */
+static void ended_processes_are_forgotten_without_stacks(void **state)
+{
+	struct fixture f = make(kallsyms);
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	struct mappings *m;
+
+	(void)state;
+	assert_int_equal(proc_mappings_read(f.id, 1, &m), 0);
+	stacks_mappings(f.s, m);
+	stacks_exited(f.s, f.id, UINT64_MAX, 1);
+	while (__atomic_load_n(&m->refs, __ATOMIC_RELAXED) > 1 && now_mono_ns() < deadline)
+		stacks_purge(f.s);
+	assert_int_equal(m->refs, 1);
+	proc_mappings_unref(m);
+	done(&f);
+}
+
 /* Its PID was given out again within a clock tick, before its mappings could be read. */
 static void what_is_read_after_the_end_is_anothers_104(void **state)
 {
@@ -526,6 +544,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(files_that_nobody_has_parsed_are_told),
 		cmocka_unit_test(a_process_tells_few_files_at_once),
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
+		cmocka_unit_test(ended_processes_are_forgotten_without_stacks),
 		cmocka_unit_test(what_is_read_after_the_end_is_anothers_104),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),

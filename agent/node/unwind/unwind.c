@@ -291,18 +291,6 @@ void unwind_exited(struct unwind *u, struct process_id id)
 	unwind_files_retry(u);
 }
 
-void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg)
-{
-	struct unwound_process *p, *next;
-
-	HASH_ITER (hh, u->processes, p, next) {
-		struct process_id id = process_id_of(&p->key);
-
-		if (!lives(id, arg))
-			unwind_exited(u, id);
-	}
-}
-
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index)
 {
 	const struct table_file *f;

@@ -54,12 +54,6 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 /* Removes all execs of the process. Tables of its files stay until room is needed. */
 void unwind_exited(struct unwind *u, struct process_id id);
 /*
- * Removes processes whose end the kernel did not report (a full ring). lives says whether a process
- * still exists.
- */
-typedef bool unwind_lives_fn(struct process_id id, void *arg);
-void unwind_sweep(struct unwind *u, unwind_lives_fn *lives, void *arg);
-/*
  * Why a file of a process has no table:
  * - "budget": no room; the agent tries again when there is room
  * - "too_large", "too_spread": its table is too large, or its text covers too many addresses

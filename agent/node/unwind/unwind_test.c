@@ -382,34 +382,6 @@ static void what_a_runtime_says_is_written_when_it_changes(void **state)
 	free(p);
 }
 
-static bool is_even(struct process_id id, void *arg)
-{
-	(void)arg;
-	assert_int_equal(id.start_boottime_ns, 1000000 + id.tgid);
-	return id.tgid % 2 == 0;
-}
-
-static void gone_processes_are_swept(void **state)
-{
-	struct unwind *u = start(0);
-	struct elf_index *a = small_index(1);
-	struct proc *p[6];
-
-	(void)state;
-	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
-		p[i] = proc_new(i);
-		map(p[i], 0x400000, 0x60000, 0, a);
-		assert_int_equal(put(u, p[i]), 0);
-	}
-	unwind_sweep(u, is_even, NULL);
-	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
-		assert_int_equal(look_up(&p[i]->m, 0x410000).what, i % 2 ? NO_PROCESS : ROW);
-		free(p[i]);
-	}
-	end(u);
-	elf_index_unref(a);
-}
-
 /* ---- files by their tags ---- */
 
 static const struct pf_image *files_image_of(uint64_t tag)
@@ -615,7 +587,6 @@ int main(void)
 		cmocka_unit_test(runtimes_cut_mappings),
 		cmocka_unit_test(generated_code_grows),
 		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
-		cmocka_unit_test(gone_processes_are_swept),
 		cmocka_unit_test(a_tag_leads_to_its_files_rows),
 		cmocka_unit_test(an_image_says_where_a_runtimes_code_is),
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),

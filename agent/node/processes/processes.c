@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the table of processes that have not ended, as far as the agent knows. Loop thread, but for
+ * the search in /proc, which the os worker runs.
+ */
+#include "node/processes/processes.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_KNOWN	65536 /* more than any module that forgets by them keeps */
+#define SEARCH_LIMIT_NS (30 * NSEC_PER_SEC)
+
+struct known_process {
+	struct process_id id;
+	UT_hash_handle hh;
+};
+struct processes {
+	struct processes_config config;
+	struct known_process *known; /* in the order in which they were added */
+	uint64_t searched_ns;
+};
+
+static struct known_process *find(const struct processes *p, struct process_id id)
+{
+	struct known_process *k;
+
+	HASH_FIND(hh, p->known, &id, sizeof(id), k);
+	return k;
+}
+
+/* Returns whether it was there. */
+static bool take_out(struct processes *p, struct process_id id)
+{
+	struct known_process *k = find(p, id);
+
+	if (!k)
+		return false;
+	HASH_DEL(p->known, k);
+	free(k);
+	return true;
+}
+
+/* No module may keep what no exit would make it forget. So the oldest one counts as ended. */
+static void make_room(struct processes *p)
+{
+	struct process_exit oldest;
+
+	if (HASH_COUNT(p->known) < MAX_KNOWN)
+		return;
+	oldest = (struct process_exit){p->known->id, now_boot_ns()};
+	counter_add(counter("podflame_processes_dropped_total", "reason", "known_full"), 1);
+	take_out(p, oldest.id);
+	p->config.exited(p->config.arg, &oldest, 1);
+}
+
+void processes_add(struct processes *p, struct process_id id)
+{
+	struct known_process *k;
+
+	if (find(p, id))
+		return;
+	make_room(p);
+	k = xcalloc(1, sizeof(*k));
+	k->id = id;
+	HASH_ADD(hh, p->known, id, sizeof(k->id), k);
+}
+
+void processes_drained(struct processes *p, const struct drain *d)
+{
+	_cleanup_free_ struct process_exit *exits = NULL;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < d->n_procs; i++) {
+		const struct raw_proc *r = &d->procs[i];
+
+		if (r->what != RAW_PROC_EXIT) {
+			processes_add(p, process_id_of(r));
+		} else if (take_out(p, process_id_of(r))) {
+			GROW(exits, n, cap);
+			exits[n++] = (struct process_exit){process_id_of(r), r->time_ns};
+		}
+	}
+	if (n)
+		p->config.exited(p->config.arg, exits, n);
+}
+
+/* ---- exits that the kernel did not report ---- */
+
+struct search {
+	struct task task;
+	struct processes *processes;
+	struct process_exit *items; /* all processes at first, then those that have ended */
+	size_t n;
+};
+
+/* Another error says nothing about the process: descriptors may be short, for example. */
+static void search_run(struct task *t)
+{
+	struct search *s = (struct search *)t;
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (proc_check(s->items[i].id) == -ESRCH)
+			s->items[n++] = (struct process_exit){s->items[i].id, now_boot_ns()};
+	s->n = n;
+}
+
+static void search_done(struct task *t)
+{
+	struct search *s = (struct search *)t;
+	size_t n = 0;
+
+	/* In the meantime the kernel may have reported some of them. */
+	for (size_t i = 0; !t->refused && i < s->n; i++)
+		if (take_out(s->processes, s->items[i].id))
+			s->items[n++] = s->items[i];
+	if (n)
+		s->processes->config.exited(s->processes->config.arg, s->items, n);
+	free(s->items);
+}
+
+/*
+ * The kernel does not report every exit: not of a process that is not selected any more, not of one
+ * that was evicted from the kernel's table, and not while its ring was full. Mappings hold their
+ * files open, and files of a container that is gone would fill its disk.
+ */
+static void search(struct processes *p)
+{
+	struct search *s = xcalloc(1, sizeof(*s));
+
+	s->processes = p;
+	s->items = xcalloc(HASH_COUNT(p->known), sizeof(*s->items));
+	for (const struct known_process *k = p->known; k; k = k->hh.next)
+		s->items[s->n++].id = k->id;
+	s->task.run = search_run;
+	s->task.done = search_done;
+	s->task.job.deadline_ns = SEARCH_LIMIT_NS;
+	work_post(p->config.work, p->config.work->os, &s->task, s->n * sizeof(*s->items));
+}
+
+void processes_tick(struct processes *p)
+{
+	uint64_t now_ns = now_mono_ns();
+
+	if (!p->known || now_ns < p->searched_ns + p->config.search_ns)
+		return;
+	p->searched_ns = now_ns;
+	search(p);
+}
+
+/* ---- creation and end ---- */
+
+struct processes *processes_new(const struct processes_config *c)
+{
+	struct processes *p = xcalloc(1, sizeof(*p));
+
+	p->config = *c;
+	p->searched_ns = now_mono_ns();
+	return p;
+}
+
+struct processes *processes_free(struct processes *p)
+{
+	struct known_process *k, *next;
+
+	if (!p)
+		return NULL;
+	HASH_ITER (hh, p->known, k, next) {
+		HASH_DEL(p->known, k);
+		free(k);
+	}
+	free(p);
+	return NULL;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each exit is passed on once: those that the kernel reports, and those that a search in /proc
+ * finds. The os worker is this thread.
+ */
+#include "node/processes/processes.h"
+#include "node/work/testworkers.h"
+
+#include <unistd.h>
+
+#define NOBODY 5000000 /* no PID is as large */
+
+static struct work node_work;
+static struct processes *processes;
+static struct process_id own;
+static struct process_exit told[4];
+static size_t n_told;
+
+static void note_exits(void *arg, const struct process_exit *exits, size_t n)
+{
+	assert_ptr_equal(arg, &node_work);
+	assert_true(n > 0);
+	for (size_t i = 0; i < n; i++)
+		told[n_told++ % ARRAY_SIZE(told)] = exits[i];
+}
+
+static int set_up(void **state)
+{
+	const struct processes_config c = {
+		.work = &node_work, .exited = note_exits, .arg = &node_work};
+
+	(void)state;
+	n_told = 0;
+	own.tgid = (uint64_t)getpid();
+	assert_int_equal(proc_start_boottime((uint32_t)own.tgid, &own.start_boottime_ns), 0);
+	processes = processes_new(&c);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	assert_int_equal(posted.n, 0);
+	processes = processes_free(processes);
+	return 0;
+}
+
+static struct process_id nobody(uint32_t i)
+{
+	return (struct process_id){.tgid = NOBODY + i};
+}
+
+static void report(enum raw_proc_what what, uint32_t i, uint64_t time_ns)
+{
+	struct raw_proc r = {.what = what, .tgid = NOBODY + i, .time_ns = time_ns};
+	struct drain d = {.procs = &r, .n_procs = 1};
+
+	processes_drained(processes, &d);
+}
+
+static void search(void)
+{
+	processes_tick(processes);
+	posted_run_all();
+}
+
+static void a_reported_exit_is_told_once(void **state)
+{
+	(void)state;
+	report(RAW_PROC_EXIT, 0, 70); /* no module keeps anything of it */
+	assert_int_equal(n_told, 0);
+	report(RAW_PROC_SEEN, 0, 71);
+	report(RAW_PROC_EXEC, 0, 72);
+	report(RAW_PROC_MAPS, 0, 73);
+	report(RAW_PROC_SEEN, 1, 74);
+	assert_int_equal(n_told, 0);
+	report(RAW_PROC_EXIT, 0, 75);
+	report(RAW_PROC_EXIT, 0, 76);
+	assert_int_equal(n_told, 1);
+	assert_true(process_id_equal(told[0].id, nobody(0)));
+	assert_int_equal(told[0].exited_ns, 75);
+}
+
+static void exits_of_one_drain_are_told_together(void **state)
+{
+	struct raw_proc r[] = {
+		{.what = RAW_PROC_SEEN, .tgid = NOBODY},
+		{.what = RAW_PROC_SEEN, .tgid = NOBODY + 1},
+		{.what = RAW_PROC_EXIT, .tgid = NOBODY + 1, .time_ns = 1},
+		{.what = RAW_PROC_EXIT, .tgid = NOBODY, .time_ns = 2},
+	};
+	struct drain d = {.procs = r, .n_procs = ARRAY_SIZE(r)};
+
+	(void)state;
+	processes_drained(processes, &d);
+	assert_int_equal(n_told, 2);
+	assert_true(process_id_equal(told[0].id, nobody(1)));
+	assert_true(process_id_equal(told[1].id, nobody(0)));
+}
+
+/*
+ * A target was deleted, then its processes ended, and no program in the kernel reports it. A
+ * process that gets the same PID later is another one.
+ */
+static void an_exit_that_is_not_reported_is_found(void **state)
+{
+	struct process_id before = {own.start_boottime_ns - NSEC_PER_SEC, own.tgid};
+	uint64_t now_ns = now_boot_ns();
+
+	(void)state;
+	processes_add(processes, own);
+	report(RAW_PROC_SEEN, 0, 0);
+	processes_add(processes, before);
+	search();
+	assert_int_equal(n_told, 2);
+	assert_true(process_id_equal(told[0].id, nobody(0)));
+	assert_true(process_id_equal(told[1].id, before));
+	assert_true(told[0].exited_ns >= now_ns && told[1].exited_ns >= told[0].exited_ns);
+	search();
+	assert_int_equal(n_told, 2);
+	processes_add(processes, before); /* its mappings came late */
+	search();
+	assert_int_equal(n_told, 3);
+}
+
+static void what_is_reported_during_a_search_is_told_once(void **state)
+{
+	(void)state;
+	report(RAW_PROC_SEEN, 0, 0);
+	processes_tick(processes);
+	report(RAW_PROC_EXIT, 0, 5);
+	assert_int_equal(n_told, 1);
+	posted_run_all();
+	assert_int_equal(n_told, 1);
+	assert_int_equal(told[0].exited_ns, 5);
+}
+
+static void a_refused_search_finds_nothing(void **state)
+{
+	(void)state;
+	report(RAW_PROC_SEEN, 0, 0);
+	processes_tick(processes);
+	posted.items[0]->refused = true;
+	posted_run_all();
+	assert_int_equal(n_told, 0);
+	search();
+	assert_int_equal(n_told, 1);
+}
+
+static void it_does_not_search_for_nothing(void **state)
+{
+	(void)state;
+	processes_tick(processes);
+	assert_int_equal(posted.n, 0);
+}
+
+/* What is kept of a process always has an exit that ends it. */
+static void beyond_the_limit_the_oldest_counts_as_ended(void **state)
+{
+	struct counter *dropped =
+		counter("podflame_processes_dropped_total", "reason", "known_full");
+	uint64_t before = counter_get(dropped);
+
+	(void)state;
+	for (uint32_t i = 0; i < 65536; i++)
+		processes_add(processes, nobody(i));
+	assert_int_equal(n_told, 0);
+	processes_add(processes, nobody(65535));
+	assert_int_equal(n_told, 0);
+	processes_add(processes, nobody(65536));
+	assert_int_equal(n_told, 1);
+	assert_true(process_id_equal(told[0].id, nobody(0)));
+	assert_int_equal(counter_get(dropped) - before, 1);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(a_reported_exit_is_told_once),
+		TEST(exits_of_one_drain_are_told_together),
+		TEST(an_exit_that_is_not_reported_is_found),
+		TEST(what_is_reported_during_a_search_is_told_once),
+		TEST(a_refused_search_finds_nothing),
+		TEST(it_does_not_search_for_nothing),
+		TEST(beyond_the_limit_the_oldest_counts_as_ended),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
