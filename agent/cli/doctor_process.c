@@ -221,7 +221,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	}
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);
-	if (runtime_java_unnamed(process_id_of(m)))
+	if (runtime_java_unnamed(m->id))
 		cli_doctor_tell(
 			d, "Java names", false,
 			"podflame cannot name the JVM's code; a target with javaAttach: "

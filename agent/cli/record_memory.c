@@ -50,7 +50,7 @@ static void take_away(struct recording *r, struct record_heap *h)
 
 static struct record_heap *get(struct recording *r, const struct mappings *m)
 {
-	struct record_heap *h = find(r, process_id_of(m));
+	struct record_heap *h = find(r, m->id);
 
 	if (h && h->exec_id != m->exec_id) {
 		take_away(r, h);
@@ -60,7 +60,7 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	if (!h) {
 		GROW(r->heaps, r->n_heaps, r->cap_heaps);
 		h = &r->heaps[r->n_heaps++];
-		*h = (struct record_heap){.id = process_id_of(m)};
+		*h = (struct record_heap){.id = m->id};
 	}
 	h->exec_id = m->exec_id;
 	return h;

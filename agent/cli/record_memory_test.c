@@ -17,7 +17,7 @@
 
 static struct alloc_sites found; /* by the next look */
 static struct mapping library = {.inode = 1};
-static struct mappings maps = {.items = &library, .n = 1, .tgid = 8, .start_boottime_ns = 1000};
+static struct mappings maps = {.items = &library, .n = 1, .id = {1000, 8}};
 static uint64_t anon_bytes;
 
 int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,

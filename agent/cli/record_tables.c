@@ -45,13 +45,13 @@ static struct record_process *find_process(struct recording *r, struct process_i
 
 static struct record_process *get_process(struct recording *r, const struct mappings *m)
 {
-	struct record_process *p = find_process(r, process_id_of(m));
+	struct record_process *p = find_process(r, m->id);
 
 	if (p)
 		return p;
 	GROW(r->processes, r->n_processes, r->cap_processes);
 	p = &r->processes[r->n_processes++];
-	*p = (struct record_process){.id = process_id_of(m)};
+	*p = (struct record_process){.id = m->id};
 	return p;
 }
 
@@ -73,7 +73,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	proc_mappings_ref(m);
 	proc_mappings_unref(p->m);
 	p->m = again ? m : proc_mappings_unref(m);
-	stacks_runtimes(r->stacks, process_id_of(m), m->exec_id, found);
+	stacks_runtimes(r->stacks, m->id, m->exec_id, found);
 	if (!r->not_walked)
 		r->not_walked = learn_runtimes_problem(m, found);
 	if (!r->not_named)

@@ -310,7 +310,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
-	t = track(f, process_id_of(m));
+	t = track(f, m->id);
 	if ((int32_t)(m->exec_id - t->exec_id) < 0)
 		return; /* these were read before it became another program */
 	if (t->exec_id != m->exec_id) {
@@ -333,7 +333,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 	if (f->config.work->closing)
 		return;
 	for (size_t i = 0; i < n; i++) {
-		struct process_id id = process_id_of(u[i].m);
+		struct process_id id = u[i].m->id;
 		struct tracked *t = follow_find(f, id);
 
 		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);

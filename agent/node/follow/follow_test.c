@@ -228,8 +228,8 @@ static void note_parsed(void *arg)
 static const struct follow_ops ops = {.parsed = note_parsed};
 static struct work node_work;
 static struct follow *follow;
-static struct mappings first = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1},
-		       second = {.tgid = 7, .start_boottime_ns = 1, .exec_id = 1, .refs = 1};
+static struct mappings first = {.id = {1, 7}, .exec_id = 1, .refs = 1},
+		       second = {.id = {1, 7}, .exec_id = 1, .refs = 1};
 
 static int set_up(void **state)
 {

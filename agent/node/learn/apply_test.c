@@ -116,7 +116,7 @@ static void known_at_once_and_missing_told(void **state)
 	const struct files_config fc = {0};
 	struct pf_mapping mappings[8] = {{0}};
 	struct mapping items[4];
-	struct mappings m = {.tgid = 1, .exec_id = 1, .items = items, .n = 4, .refs = 1};
+	struct mappings m = {.id.tgid = 1, .exec_id = 1, .items = items, .n = 4, .refs = 1};
 	struct unwind *u;
 	struct files *f;
 	struct applied a;

@@ -49,7 +49,7 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 	_cleanup_free_ struct elf_index **indexes = NULL;
 	struct process_memory *memory;
 	struct runtime_look look = {.maps = m};
-	int r = runtime_process_memory_open(process_id_of(m), &memory);
+	int r = runtime_process_memory_open(m->id, &memory);
 
 	if (r < 0)
 		return r;

@@ -460,11 +460,8 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 	struct mappings *m = xcalloc(1, sizeof(*m));
 	bool refused;
 
-	*m = (struct mappings){.tgid = NOBODY,
-			       .start_boottime_ns = start_ns,
-			       .read_at_ns = read_at_ns,
-			       .root_fd = -1,
-			       .refs = 1};
+	*m = (struct mappings){
+		.id = {start_ns, NOBODY}, .read_at_ns = read_at_ns, .root_fd = -1, .refs = 1};
 	pipeline_windows_mappings(p, m);
 	refused = m->refs == 1;
 	proc_mappings_unref(m);

@@ -345,9 +345,8 @@ static struct mappings *mappings_new(struct process_id id, uint32_t exec_id)
 {
 	struct mappings *m = xcalloc(1, sizeof(*m));
 
-	*m = (struct mappings){.tgid = (uint32_t)id.tgid,
+	*m = (struct mappings){.id = id,
 			       .exec_id = exec_id,
-			       .start_boottime_ns = id.start_boottime_ns,
 			       .read_at_ns = now_boot_ns(),
 			       .root_fd = -1,
 			       .refs = 1};

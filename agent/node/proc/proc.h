@@ -69,7 +69,7 @@ struct process_id {
 	uint64_t start_boottime_ns;
 	uint64_t tgid;
 };
-/* For a structure (a sample, mappings, ...) that has both members. */
+/* For a record (a sample, a report of a process) that has both members. */
 #define process_id_of(x) ((struct process_id){(x)->start_boottime_ns, (x)->tgid})
 static inline bool process_id_equal(struct process_id a, struct process_id b)
 {
@@ -109,8 +109,9 @@ struct mapping {			/* executable mappings only */
 };
 /* Not changed once made. Shared by reference between threads. */
 struct mappings {
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns, read_at_ns;
+	struct process_id id;
+	uint32_t exec_id;
+	uint64_t read_at_ns;
 	uint64_t cost_ns;		/* CPU time for reading them and their tags */
 	struct mapping *items;		/* sorted by start */
 	size_t n;

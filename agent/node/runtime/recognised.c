@@ -148,7 +148,7 @@ static bool generates(const struct runtime_look *look)
 
 static bool is_young(const struct mappings *m)
 {
-	return now_boot_ns() < m->start_boottime_ns + START_NS;
+	return now_boot_ns() < m->id.start_boottime_ns + START_NS;
 }
 
 /* *ret_again: the process is young, and may start the runtime soon: look again. */

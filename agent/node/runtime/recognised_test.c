@@ -54,9 +54,7 @@ static char *seen_in(pid_t pid)
 	size_t n;
 
 	live_open(&l, pid);
-	assert_int_equal(runtime_process_memory_open(
-				 (struct process_id){l.maps->start_boottime_ns, pid}, &memory),
-			 0);
+	assert_int_equal(runtime_process_memory_open(l.maps->id, &memory), 0);
 	n = runtime_recognised_find(
 		&(struct runtime_look){.maps = l.maps,
 				       .indexes = l.indexes,

@@ -320,7 +320,7 @@ static bool is_same(const struct runtime_process *a, const struct runtime_proces
 
 static bool is_exec(const struct runtime_process *p, const struct mappings *m)
 {
-	return process_id_equal(p->id, process_id_of(m)) && p->exec_id == m->exec_id;
+	return process_id_equal(p->id, m->id) && p->exec_id == m->exec_id;
 }
 
 static struct runtime_process *process_new(const struct mappings *m, struct states *s)
@@ -328,7 +328,7 @@ static struct runtime_process *process_new(const struct mappings *m, struct stat
 	struct runtime_process *p = xcalloc(1, sizeof(*p));
 
 	atomic_init(&p->refs, 1);
-	p->id = process_id_of(m);
+	p->id = m->id;
 	p->exec_id = m->exec_id;
 	p->states = s ? states_ref(s) : states_new();
 	return p;
@@ -350,7 +350,7 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)
 {
 	struct process_memory *pm;
-	int r = runtime_process_memory_open(process_id_of(maps), &pm);
+	int r = runtime_process_memory_open(maps->id, &pm);
 	struct runtime_look look = {.maps = maps, .indexes = indexes};
 
 	if (r < 0)

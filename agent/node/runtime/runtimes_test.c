@@ -135,9 +135,9 @@ static int set_up(void **state)
 					 .data_bytes = 8,
 					 .version = (char *)"1.0",
 					 .reads = (uintptr_t) "name"};
-	maps.tgid = getpid();
+	maps.id.tgid = getpid();
 	maps.exec_id = 1;
-	return proc_start_boottime(getpid(), &maps.start_boottime_ns);
+	return proc_start_boottime(getpid(), &maps.id.start_boottime_ns);
 }
 
 static struct runtime_process *learn(struct runtime_process *p, bool *ret_again)
@@ -345,7 +345,7 @@ static void who_is_gone_is_told(void **state)
 	bool again;
 
 	(void)state;
-	maps.start_boottime_ns += NSEC_PER_SEC;
+	maps.id.start_boottime_ns += NSEC_PER_SEC;
 	assert_int_equal(runtime_learn(NULL, &maps, indexes, &r, &again), -ESRCH);
 	assert_null(r);
 }
@@ -479,8 +479,8 @@ static void names_of_the_dead_are_not_asked_for(void **state)
 	pid_t pid = idle_child();
 
 	(void)state;
-	maps.tgid = pid;
-	assert_int_equal(proc_start_boottime(pid, &maps.start_boottime_ns), 0);
+	maps.id.tgid = pid;
+	assert_int_equal(proc_start_boottime(pid, &maps.id.start_boottime_ns), 0);
 	fakes[0].learn_result = 0;
 	p = learn(NULL, NULL);
 	assert_int_equal(runtime_resolve(p, asks, 1), 0);

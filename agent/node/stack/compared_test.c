@@ -340,7 +340,7 @@ static struct mappings *large(uint32_t tgid)
 				       .path = xstrdup("/app"),
 				       .copy = true,
 				       .fd = -1};
-	m->tgid = tgid;
+	m->id.tgid = tgid;
 	m->exec_id = m->n = m->refs = 1;
 	m->root_fd = -1;
 	m->unsure = true;
@@ -413,7 +413,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 
 	(void)state;
 	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
-	m->start_boottime_ns = f.id.start_boottime_ns;
+	m->id = f.id;
 	m->items[0].start = (uintptr_t)code;
 	m->items[0].end = (uintptr_t)code + n * PAGE;
 	m->items[0].fd = memfd_create("zeros", MFD_CLOEXEC);

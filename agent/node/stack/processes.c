@@ -155,7 +155,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	size_t at;
 
 	stacks_purge(s);
-	p = make_process(s, process_id_of(m));
+	p = make_process(s, m->id);
 	if (is_anothers(p, m)) {
 		count_anothers();
 		return;

@@ -304,9 +304,8 @@ static void a_process_tells_few_files_at_once(void **state)
 	files = queued;
 	f = make(kallsyms);
 	files = parsing;
-	*m = (struct mappings){.tgid = f.id.tgid,
+	*m = (struct mappings){.id = f.id,
 			       .exec_id = 2,
-			       .start_boottime_ns = f.id.start_boottime_ns,
 			       .items = xcalloc(100, sizeof(*m->items)),
 			       .n = 100,
 			       .root_fd = -1,
@@ -428,13 +427,8 @@ static void another_programs_mappings_do_not_replace(void **state)
 	struct fixture f = make(kallsyms);
 	struct mapping item = {
 		.start = 0x1000, .end = 0x2000, .inode = 1, .path = "/new", .fd = -1};
-	struct mappings other = {.tgid = f.id.tgid,
-				 .exec_id = 1,
-				 .start_boottime_ns = f.id.start_boottime_ns,
-				 .items = &item,
-				 .n = 1,
-				 .root_fd = -1,
-				 .refs = 1};
+	struct mappings other = {
+		.id = f.id, .exec_id = 1, .items = &item, .n = 1, .root_fd = -1, .refs = 1};
 
 	(void)state;
 	stacks_mappings(f.s, &other);
@@ -469,9 +463,8 @@ static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 	struct mappings *maps = xcalloc(1, sizeof(*maps));
 	struct mapping m = map_of(path);
 
-	*maps = (struct mappings){.tgid = f->id.tgid,
+	*maps = (struct mappings){.id = f->id,
 				  .exec_id = exec_id,
-				  .start_boottime_ns = f->id.start_boottime_ns,
 				  .items = xmemdup(&m, sizeof(m)),
 				  .n = 1,
 				  .root_fd = -1,

@@ -23,7 +23,7 @@ static void unused_files_make_room(void **state)
 		assert_null(unwind_why_not(u, index[i]));
 		assert_mapping(p[i], 0, 9973);
 		if (i) /* the first one stays, the oldest of all */
-			unwind_exited(u, process_id_of(&p[i]->m));
+			unwind_exited(u, p[i]->m.id);
 	}
 	assert_mapping(p[0], 0, 9973);
 	unwind_stats(u, &s);
@@ -72,7 +72,7 @@ static void over_budget_is_told_and_tried_again(void **state)
 	assert_mapping(p[0], 0, 9973);
 	/* as many end as wait: each gets its table, its process is not told of again */
 	for (uint32_t i = 0; i < n_without; i++)
-		unwind_exited(u, process_id_of(&p[i]->m));
+		unwind_exited(u, p[i]->m.id);
 	assert_mapping(p[7], 0, 9973);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_files_without, 0);
@@ -129,13 +129,13 @@ static void processes_make_room(void **state)
 
 	(void)state;
 	map(p, 0x400000, 0x60000, 0, a);
-	for (p->m.tgid = 0; p->m.tgid < PF_PROCESSES_MAX; p->m.tgid++)
+	for (p->m.id.tgid = 0; p->m.id.tgid < PF_PROCESSES_MAX; p->m.id.tgid++)
 		assert_int_equal(put(u, p), 0);
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(look_up(&p->m, 0x410000).what, ROW);
-	p->m.tgid = 0;
+	p->m.id.tgid = 0;
 	assert_int_equal(look_up(&p->m, 0x410000).what, NO_PROCESS);
-	p->m.tgid = 1;
+	p->m.id.tgid = 1;
 	exec(p);
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(look_up(&p->m, 0x410000).what, ROW);
@@ -164,7 +164,7 @@ static void tables_used_again_leave_room(void **state)
 		p[i] = proc_new(i);
 		map(p[i], 0x400000, 0x10000, 0, index[i]);
 		assert_int_equal(put(u, p[i]), 0);
-		unwind_exited(u, process_id_of(&p[i]->m));
+		unwind_exited(u, p[i]->m.id);
 	}
 	unwind_stats(u, &s);
 	assert_in_range(s.n_evicted, 1, ARRAY_SIZE(p) - 2);
@@ -172,7 +172,7 @@ static void tables_used_again_leave_room(void **state)
 		assert_int_equal(put(u, p[i]), 0);
 	for (uint32_t i = 0; i < N_MANY; i++)
 		map(many, 0x400000 + i * 0x20000, 0x10000, 0, index[ARRAY_SIZE(p) - 1 - i % 2]);
-	for (; many->m.tgid < ARRAY_SIZE(p) + 12; many->m.tgid++)
+	for (; many->m.id.tgid < ARRAY_SIZE(p) + 12; many->m.id.tgid++)
 		assert_int_equal(put(u, many), 0);
 	end(u);
 	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
@@ -202,7 +202,7 @@ static void indexes_have_a_limit(void **state)
 	assert_int_equal(look_up(&p[7]->m, 0x400000).what, NONE);
 	/* what nobody uses makes room */
 	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++)
-		unwind_exited(u, (struct process_id){p[i]->m.start_boottime_ns, i});
+		unwind_exited(u, p[i]->m.id);
 	assert_int_equal(put(u, p[7]), 0);
 	assert_false(str_equal(unwind_why_not(u, big[7]), "memory"));
 	end(u);
@@ -315,7 +315,7 @@ static void any_order(void **state)
 		size_t i = random_below(N_RANDOM_PROCS);
 
 		if (there[i] && random_below(2)) {
-			unwind_exited(u, process_id_of(&p[i]->m));
+			unwind_exited(u, p[i]->m.id);
 			there[i] = false;
 		} else {
 			random_process(p[i], index);
@@ -331,7 +331,7 @@ static void any_order(void **state)
 	assert_true(s.n_evicted > 0);
 	assert_true(s.chunk_bytes <= 1 << 20);
 	for (uint32_t i = 0; i < N_RANDOM_PROCS; i++) {
-		unwind_exited(u, process_id_of(&p[i]->m));
+		unwind_exited(u, p[i]->m.id);
 		runtime_process_unref(p[i]->runtimes);
 		free(p[i]);
 	}

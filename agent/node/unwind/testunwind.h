@@ -280,7 +280,7 @@ static inline struct answer find_row(const struct pf_file *f, uint64_t address)
 
 static inline struct answer look_up(const struct mappings *m, uint64_t address)
 {
-	struct pf_process_key key = {m->start_boottime_ns, m->tgid, m->exec_id};
+	struct pf_process_key key = {m->id.start_boottime_ns, (uint32_t)m->id.tgid, m->exec_id};
 	struct slot_value *s = find(&key, false);
 	const struct pf_mapping *x;
 	const struct pf_file *f;
@@ -419,11 +419,8 @@ static inline struct proc *proc_new(uint32_t tgid)
 {
 	struct proc *p = xcalloc(1, sizeof(*p));
 
-	p->m = (struct mappings){.tgid = tgid,
-				 .exec_id = 1,
-				 .start_boottime_ns = 1000000 + tgid,
-				 .items = p->items,
-				 .exec_pages = tgid};
+	p->m = (struct mappings){
+		.id = {1000000 + tgid, tgid}, .exec_id = 1, .items = p->items, .exec_pages = tgid};
 	return p;
 }
 

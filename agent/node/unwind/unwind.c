@@ -199,7 +199,7 @@ static struct unwound_process *process_new(const struct mappings *m, const struc
 {
 	struct unwound_process *p = xcalloc(1, sizeof(*p));
 
-	p->key = (struct pf_process_key){m->start_boottime_ns, m->tgid, m->exec_id};
+	p->key = (struct pf_process_key){m->id.start_boottime_ns, (uint32_t)m->id.tgid, m->exec_id};
 	p->value.exec_pages = m->exec_pages;
 	p->n_mappings = l->n;
 	p->hash = hash_bytes(l->items, l->n * sizeof(*l->items), 0);
@@ -258,7 +258,7 @@ static int replace(struct unwind *u, struct unwound_process *old, struct unwound
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending, const struct runtime_process *runtimes)
 {
-	struct unwound_process *old = find_process(u, process_id_of(m)), *p;
+	struct unwound_process *old = find_process(u, m->id), *p;
 	struct list l = {0};
 	int r;
 

@@ -242,9 +242,9 @@ static void exec_replaces_and_never_goes_back(void **state)
 	assert_mapping(after, 0, 4099);
 	assert_int_equal(put(u, before), -ESTALE);
 	assert_mapping(after, 0, 4099);
-	unwind_exited(u, (struct process_id){after->m.start_boottime_ns, 1});
+	unwind_exited(u, after->m.id);
 	assert_int_equal(look_up(&after->m, 0x410000).what, NO_PROCESS);
-	unwind_exited(u, (struct process_id){after->m.start_boottime_ns, 1});
+	unwind_exited(u, after->m.id);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_processes, 0);
 	assert_int_equal(s.n_mappings, 0);
@@ -258,7 +258,8 @@ static void exec_replaces_and_never_goes_back(void **state)
 
 static const struct slot_value *value_of(const struct proc *p)
 {
-	const struct pf_process_key key = {p->m.start_boottime_ns, p->m.tgid, p->m.exec_id};
+	const struct pf_process_key key = {p->m.id.start_boottime_ns, (uint32_t)p->m.id.tgid,
+					   p->m.exec_id};
 	const struct slot_value *s = find(&key, false);
 
 	assert_non_null(s);
@@ -422,7 +423,7 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_NONE);
 	/* It is mapped nowhere any more, and can come back. */
-	unwind_exited(u, process_id_of(&p->m));
+	unwind_exited(u, p->m.id);
 	assert_int_equal(files_image_of(20)->pieces[0].file, piece->file);
 	end(u);
 	elf_index_unref(a);
@@ -480,7 +481,7 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 	map(p, 0x400000, 0x60000, 0, a);
 	p->items[0].tag = 20;
 	assert_int_equal(put(u, p), 0);
-	unwind_exited(u, process_id_of(&p->m));
+	unwind_exited(u, p->m.id);
 	assert_int_equal(files_image_of(20)->n_pieces, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		others[i] = index_of(200 << 10, 3 + i);

@@ -137,7 +137,7 @@ static void look_at_file(struct state *s)
 static int make_state(const struct runtime_look *look, struct state **ret)
 {
 	struct state *s = xcalloc(1, sizeof(*s));
-	int r = runtime_perf_file_init(process_id_of(look->maps), &s->file);
+	int r = runtime_perf_file_init(look->maps->id, &s->file);
 
 	if (r < 0) {
 		free(s);

@@ -740,16 +740,14 @@ static void test_given_map(void **state)
 
 	make_code(*state, &c);
 	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
-	runtime_java_map_give((struct process_id){c.maps->start_boottime_ns, getpid()},
-			      map_of(text));
+	runtime_java_map_give(c.maps->id, map_of(text));
 	p = learn(&c, NULL);
 	p = learn(&c, p);
 	name = name_of(p, (uintptr_t)c.at);
 	assert_string_equal(name, "given");
-	assert_false(
-		runtime_java_unnamed((struct process_id){c.maps->start_boottime_ns, getpid()}));
+	assert_false(runtime_java_unnamed(c.maps->id));
 	assert_null(name_of(p, (uintptr_t)c.at + 0x100));
-	assert_true(runtime_java_unnamed((struct process_id){c.maps->start_boottime_ns, getpid()}));
+	assert_true(runtime_java_unnamed(c.maps->id));
 	runtime_process_unref(p);
 	code_done(&c);
 }
