@@ -175,9 +175,8 @@ static void take_drain(struct world *w, struct drain *d)
 		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = proc_owner_ref(w->owner)};
 	pipeline_windows_fold(w->windows, &f, &answer);
 	for (size_t i = 0; i < answer.n_missing; i++) {
-		assert_int_equal(proc_mappings_read(process_id_of(&answer.missing[i]),
-						    answer.missing[i].exec_id, &m),
-				 0);
+		assert_int_equal(
+			proc_mappings_read(answer.missing[i].id, answer.missing[i].exec_id, &m), 0);
 		pipeline_windows_mappings(w->windows, m);
 		proc_mappings_unref(m);
 	}

@@ -76,7 +76,7 @@ static void check_symbols(struct doctor *d, struct files *files)
 static int try_events(struct probes *p)
 {
 	struct listed_process self = {
-		.tgid = (uint32_t)getpid(),
+		.id.tgid = getpid(),
 		.event_mask = (1u << _EVENT_MAX) - 1,
 		.sample_hz = 1,
 		.settings = {.min_block_us = 50,
@@ -84,7 +84,7 @@ static int try_events(struct probes *p)
 			     .alloc_sample_bytes = 1 << 20,
 			     .inuse_sample_bytes = 1 << 20},
 	};
-	int r = proc_start_boottime(self.tgid, &self.start_boottime_ns);
+	int r = proc_start_boottime(self.id.tgid, &self.id.start_boottime_ns);
 
 	return r ? r : probes_list(p, &self, 1);
 }

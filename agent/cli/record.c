@@ -63,8 +63,7 @@ static int watch_pid(struct recording *r, uint32_t pid)
 	GROW(r->pids, r->n_pids, r->cap_pids);
 	r->pids[r->n_pids++] = (struct watched_pid){
 		.fd = fd,
-		.listed = {.tgid = pid,
-			   .start_boottime_ns = start_ns,
+		.listed = {.id = {start_ns, pid},
 			   .event_mask = 1u << r->options->event,
 			   .sample_hz = r->options->hz,
 			   .settings = r->options->settings},

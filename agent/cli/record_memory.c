@@ -151,10 +151,8 @@ void cli_record_heap_look(struct recording *r, struct mappings *m)
 
 static void read_go(struct recording *r, struct record_heap *h)
 {
-	struct go_process who = {.tgid = (uint32_t)h->id.tgid,
-				 .exec_id = h->exec_id,
-				 .start_boottime_ns = h->id.start_boottime_ns,
-				 .event_mask = 1u << r->options->event};
+	struct go_process who = {
+		.id = h->id, .exec_id = h->exec_id, .event_mask = 1u << r->options->event};
 	struct drain *d = NULL;
 
 	if (!h->sites || !h->sites->go || learn_go_heap(h->sites->go, &who, &d) < 0 || !d)

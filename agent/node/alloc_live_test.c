@@ -173,12 +173,12 @@ static void open_probes(void)
 static void list(struct scene *s)
 {
 	struct listed_process l = {
-		.tgid = (uint32_t)s->pid,
+		.id.tgid = s->pid,
 		.event_mask = EVENTS,
 		.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
 	};
 
-	assert_int_equal(proc_start_boottime(l.tgid, &l.start_boottime_ns), 0);
+	assert_int_equal(proc_start_boottime(l.id.tgid, &l.id.start_boottime_ns), 0);
 	assert_int_equal(probes_list(probes, &l, 1), 0);
 	for (unsigned n = 0; !s->proc.tgid && n < 6000; n++) {
 		assert_int_equal(probes_announce(probes), 0);

@@ -193,7 +193,7 @@ static bool read_line(struct scene *s, char line[256])
 static void open_probes(struct scene *s)
 {
 	const struct probe_config c = {.use_list = true, .max_sample_hz = 99};
-	struct listed_process l = {.tgid = (uint32_t)s->pid,
+	struct listed_process l = {.id.tgid = s->pid,
 				   .event_mask = 1u << EVENT_MEM_ALLOC,
 				   .settings = {.alloc_sample_bytes = 1}};
 	uint64_t end = now_mono_ns() + WAIT_NS;
@@ -205,7 +205,7 @@ static void open_probes(struct scene *s)
 		skip();
 	}
 	assert_int_equal(r, 0);
-	assert_int_equal(proc_start_boottime((uint32_t)s->pid, &l.start_boottime_ns), 0);
+	assert_int_equal(proc_start_boottime((uint32_t)s->pid, &l.id.start_boottime_ns), 0);
 	assert_int_equal(probes_list(s->p, &l, 1), 0);
 	while (!s->known && now_mono_ns() < end) {
 		assert_int_equal(probes_announce(s->p), 0);

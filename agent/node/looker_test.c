@@ -74,7 +74,7 @@ static struct child child_start(const char *file)
 static struct probes *watch(const struct child *c)
 {
 	struct probe_config config = {.use_list = true};
-	struct listed_process l = {.tgid = (uint32_t)c->pid,
+	struct listed_process l = {.id.tgid = c->pid,
 				   .event_mask = 1u << EVENT_OFF_CPU,
 				   .off_note = UINT32_MAX,
 				   .off_keep = 1};
@@ -87,7 +87,7 @@ static struct probes *watch(const struct child *c)
 		skip();
 	}
 	assert_int_equal(r, 0);
-	assert_int_equal(proc_start_boottime(l.tgid, &l.start_boottime_ns), 0);
+	assert_int_equal(proc_start_boottime(l.id.tgid, &l.id.start_boottime_ns), 0);
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	return p;
 }

@@ -236,9 +236,8 @@ struct go_reading {
 static void go_run(struct task *task)
 {
 	struct go_reading *g = (struct go_reading *)task;
-	struct go_process who = {.tgid = (uint32_t)g->id.tgid,
+	struct go_process who = {.id = g->id,
 				 .exec_id = g->exec_id,
-				 .start_boottime_ns = g->id.start_boottime_ns,
 				 .cgroup_id = g->process.cgroup_id,
 				 .event_mask = g->event_mask};
 

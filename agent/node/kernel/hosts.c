@@ -33,8 +33,8 @@ struct hosts {
 	/* os worker only: the list that the kernel holds */
 	struct listed_process *listed;
 	size_t n_listed;
-	/* living processes that were beyond the limit once; sorted by compare_hosts */
-	struct host_process *counted;
+	/* living processes that were beyond the limit once; sorted by compare_ids */
+	struct process_id *counted;
 	size_t n_counted;
 };
 
@@ -43,7 +43,7 @@ struct hosts_look {
 	struct hosts *hosts;
 	struct listed_process *found;
 	size_t n, cap;
-	struct host_process *counted; /* at most as many as /proc has directories */
+	struct process_id *counted; /* at most as many as /proc has directories */
 	size_t n_counted, cap_counted;
 	uint64_t cost_ns;
 	int error;
@@ -79,13 +79,13 @@ bool kernel_host_list_has(const struct host_list *l, struct process_id id, uint6
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (l->items[mid].tgid < id.tgid)
+		if (l->items[mid].id.tgid < id.tgid)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	for (; l && lo < l->n && l->items[lo].tgid == id.tgid; lo++)
-		if (l->items[lo].start_boottime_ns == start)
+	for (; l && lo < l->n && l->items[lo].id.tgid == id.tgid; lo++)
+		if (l->items[lo].id.start_boottime_ns == start)
 			return time_ns <= l->items[lo].until_ns;
 	return false;
 }
@@ -111,9 +111,10 @@ bool kernel_hosts_match(struct hosts *h, const char *comm, enum event event)
 	return h && events_of(h, comm) & 1u << event;
 }
 
-static int compare_hosts(const void *a, const void *b)
+/* Also for struct host_process, which begins with its id. */
+static int compare_ids(const void *a, const void *b)
 {
-	const struct host_process *x = a, *y = b;
+	const struct process_id *x = a, *y = b;
 
 	if (x->tgid != y->tgid)
 		return (x->tgid > y->tgid) - (x->tgid < y->tgid);
@@ -136,39 +137,37 @@ static struct host_list *list_make(const struct hosts_look *k, const struct host
 
 	l->refs = 1;
 	for (size_t i = 0; i < k->n; i++)
-		list_add(l, &(struct host_process){k->found[i].tgid, k->found[i].start_boottime_ns,
-						   UINT64_MAX});
+		list_add(l, &(struct host_process){k->found[i].id, UINT64_MAX});
 	n_found = l->n;
 	for (size_t i = 0; i < old->n; i++) {
 		struct host_process p = old->items[i];
 
-		if (n_found && bsearch(&p, l->items, n_found, sizeof(p), compare_hosts))
+		if (n_found && bsearch(&p, l->items, n_found, sizeof(p), compare_ids))
 			continue;
 		p.until_ns = MIN(p.until_ns, now_ns);
 		if (now_ns < p.until_ns + KEEP_NS)
 			list_add(l, &p);
 	}
 	if (l->n)
-		qsort(l->items, l->n, sizeof(*l->items), compare_hosts);
+		qsort(l->items, l->n, sizeof(*l->items), compare_ids);
 	return l;
 }
 
 /* ---- the look: os worker ---- */
 
 /* A process beyond the limit is found again by each look, but counted only once. */
-static void count_beyond(struct hosts_look *k, uint32_t tgid, uint64_t start_boottime_ns)
+static void count_beyond(struct hosts_look *k, struct process_id id)
 {
-	const struct host_process p = {.tgid = tgid, .start_boottime_ns = start_boottime_ns};
 	const struct hosts *h = k->hosts;
 	bool known =
-		h->n_counted && bsearch(&p, h->counted, h->n_counted, sizeof(p), compare_hosts);
+		h->n_counted && bsearch(&id, h->counted, h->n_counted, sizeof(id), compare_ids);
 
 	if (!known && k->n < MAX_HOSTS)
 		return;
 	if (!known)
 		counter_add(counter("podflame_processes_dropped_total", "reason", "host_limit"), 1);
 	GROW(k->counted, k->n_counted, k->cap_counted);
-	k->counted[k->n_counted++] = p;
+	k->counted[k->n_counted++] = id;
 }
 
 static void keep_counted(struct hosts_look *k)
@@ -179,7 +178,7 @@ static void keep_counted(struct hosts_look *k)
 	h->counted = TAKE_PTR(k->counted);
 	h->n_counted = k->n_counted;
 	if (h->n_counted)
-		qsort(h->counted, h->n_counted, sizeof(*h->counted), compare_hosts);
+		qsort(h->counted, h->n_counted, sizeof(*h->counted), compare_ids);
 }
 
 static void look_at(struct hosts_look *k, int procfd, const char *pid)
@@ -187,21 +186,20 @@ static void look_at(struct hosts_look *k, int procfd, const char *pid)
 	_cleanup_free_ char *path = xasprintf("%s/stat", pid), *text = NULL;
 	const struct config *conf = k->hosts->kernel->config.conf;
 	unsigned event_mask;
+	struct process_id id;
 	struct proc_stat s;
-	uint64_t tgid, start_ns;
 
 	if (file_read(procfd, path, 4096, &text, NULL) < 0 || proc_stat_parse(text, &s) < 0 ||
 	    s.flags & PF_KTHREAD || !(event_mask = events_of(k->hosts, s.comm)) ||
-	    str_to_u64(pid, UINT32_MAX, &tgid) < 0)
+	    str_to_u64(pid, UINT32_MAX, &id.tgid) < 0)
 		return;
-	start_ns = s.start_ticks * tick_ns();
-	count_beyond(k, (uint32_t)tgid, start_ns);
+	id.start_boottime_ns = s.start_ticks * tick_ns();
+	count_beyond(k, id);
 	if (k->n == MAX_HOSTS)
 		return;
 	GROW(k->found, k->n, k->cap);
 	k->found[k->n++] = (struct listed_process){
-		.tgid = (uint32_t)tgid,
-		.start_boottime_ns = start_ns,
+		.id = id,
 		.event_mask = event_mask,
 		.sample_hz = conf->on_cpu_hz,
 		.settings = {.min_block_us = conf->off_cpu_min_block_ns / 1000},
@@ -213,7 +211,7 @@ static int compare_listed(const void *a, const void *b)
 {
 	const struct listed_process *x = a, *y = b;
 
-	return (x->tgid > y->tgid) - (x->tgid < y->tgid);
+	return (x->id.tgid > y->id.tgid) - (x->id.tgid < y->id.tgid);
 }
 
 static bool same_list(const struct hosts *h, const struct hosts_look *k)
@@ -221,8 +219,7 @@ static bool same_list(const struct hosts *h, const struct hosts_look *k)
 	if (h->n_listed != k->n)
 		return false;
 	for (size_t i = 0; i < k->n; i++)
-		if (h->listed[i].tgid != k->found[i].tgid ||
-		    h->listed[i].start_boottime_ns != k->found[i].start_boottime_ns ||
+		if (!process_id_equal(h->listed[i].id, k->found[i].id) ||
 		    h->listed[i].event_mask != k->found[i].event_mask)
 			return false;
 	return true;

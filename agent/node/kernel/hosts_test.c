@@ -127,9 +127,9 @@ static unsigned left_out(unsigned last)
 	unsigned none = 0;
 
 	for (size_t i = 0; i < n_listed; i++) {
-		assert_in_range(listed[i].tgid, 1, last);
-		assert_false(is_listed[listed[i].tgid]);
-		is_listed[listed[i].tgid] = true;
+		assert_in_range(listed[i].id.tgid, 1, last);
+		assert_false(is_listed[listed[i].id.tgid]);
+		is_listed[listed[i].id.tgid] = true;
 	}
 	for (unsigned pid = 1; pid <= last; pid++) {
 		assert_true(is_listed[pid] || !none);

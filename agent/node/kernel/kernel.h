@@ -91,9 +91,8 @@ struct probes *kernel_probes(const struct kernel *k);
 
 /* ---- host processes by name ---- */
 struct host_process {
-	uint32_t tgid;
-	uint64_t start_boottime_ns; /* in the precision of /proc/PID/stat */
-	uint64_t until_ns;	    /* UINT64_MAX while it runs and matches */
+	struct process_id id; /* its start in the precision of /proc/PID/stat */
+	uint64_t until_ns;    /* UINT64_MAX while it runs and matches */
 };
 /* Not changed once it is shared. Sorted by tgid, then by start. */
 struct host_list {

@@ -61,12 +61,12 @@ static void add_sample(struct heap_feed *f, enum event event, uint64_t stack, ui
 	GROW(d->samples, d->n_samples, f->cap_samples);
 	d->samples[d->n_samples++] = (struct raw_sample){
 		.event = event,
-		.start_boottime_ns = f->who->start_boottime_ns,
+		.start_boottime_ns = f->who->id.start_boottime_ns,
 		.cgroup_id = f->who->cgroup_id,
 		.ustack = stack,
 		.names = NAMES,
-		.tgid = f->who->tgid,
-		.tid = f->who->tgid, /* the profile does not name the thread */
+		.tgid = (uint32_t)f->who->id.tgid,
+		.tid = (uint32_t)f->who->id.tgid, /* the profile does not name the thread */
 		.cpu = UINT32_MAX,
 		.n = n,
 		.value = bytes,
@@ -117,7 +117,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	struct process_memory *pm;
 	struct memory *m;
 	struct heap_feed f = {.who = who};
-	int r = runtime_process_memory_open(process_id_of(who), &pm);
+	int r = runtime_process_memory_open(who->id, &pm);
 
 	if (r < 0)
 		return r;
@@ -125,7 +125,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	m->budget_bytes = READ_BUDGET;
 	f.d = drain_new(FRAMES_BYTES_MAX);
 	f.d->from_ns = f.d->to_ns = now_boot_ns();
-	add_names(f.d, who->tgid);
+	add_names(f.d, (uint32_t)who->id.tgid);
 	r = alloc_go_read(g, m, on_record, &f);
 	runtime_process_memory_close(pm);
 	if (r < 0 && r != -E2BIG) {

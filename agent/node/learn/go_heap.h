@@ -3,11 +3,13 @@
 #pragma once
 
 #include "node/alloc/alloc.h"
+#include "node/proc/proc.h"
 #include "node/sample/sample.h"
 
 struct go_process {
-	uint32_t tgid, exec_id;
-	uint64_t start_boottime_ns, cgroup_id;
+	struct process_id id;
+	uint32_t exec_id;
+	uint64_t cgroup_id;
 	unsigned event_mask; /* 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE */
 };
 /*

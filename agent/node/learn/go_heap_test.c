@@ -45,11 +45,9 @@ static int set_up(void **state)
 	close(fd);
 	assert_int_equal(elf_index_open(memfd, &f->index), 0);
 	f->g = alloc_go_heap_new(&f->image.at, f->index, 0);
-	f->who = (struct go_process){.tgid = (uint32_t)getpid(),
-				     .exec_id = 7,
-				     .cgroup_id = 99,
-				     .event_mask = ALLOC | INUSE};
-	assert_int_equal(proc_start_boottime(f->who.tgid, &f->who.start_boottime_ns), 0);
+	f->who = (struct go_process){
+		.id.tgid = getpid(), .exec_id = 7, .cgroup_id = 99, .event_mask = ALLOC | INUSE};
+	assert_int_equal(proc_start_boottime(f->who.id.tgid, &f->who.id.start_boottime_ns), 0);
 	f->a = go_bucket(&f->image, stack_a, 3, 64);
 	f->b = go_bucket(&f->image, stack_b, 1, 1000);
 	go_bucket(&f->image, stack_b, 1, 2000);
@@ -179,7 +177,7 @@ static void another_process_is_none(void **state)
 	struct fixture *f = *state;
 	struct drain *d = NULL;
 
-	f->who.start_boottime_ns -= 10 * NSEC_PER_SEC;
+	f->who.id.start_boottime_ns -= 10 * NSEC_PER_SEC;
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), -ESRCH);
 	assert_null(d);
 }

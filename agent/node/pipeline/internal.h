@@ -49,8 +49,9 @@ struct feed {
 void pipeline_feed_done(struct feed *f);
 
 struct missing { /* a process whose mappings are out of date */
-	uint32_t tgid, exec_id, stack; /* stack: see raw_proc */
-	uint64_t start_boottime_ns, cgroup_id;
+	struct process_id id;
+	uint32_t exec_id, stack; /* stack: see raw_proc */
+	uint64_t cgroup_id;
 };
 #define MAX_MISSING 256
 struct taken { /* what was folded of one cgroup */

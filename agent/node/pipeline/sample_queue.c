@@ -155,8 +155,8 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 	for (size_t i = 0; i < answer->n_missing; i++) {
 		const struct missing *m = &answer->missing[i];
 
-		pipeline_reader_mappings(d->pipeline->reader, process_id_of(m), m->exec_id,
-					 m->stack, m->cgroup_id);
+		pipeline_reader_mappings(d->pipeline->reader, m->id, m->exec_id, m->stack,
+					 m->cgroup_id);
 	}
 	read_wanted(d, answer);
 	parse(d, answer);

@@ -79,8 +79,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	ret->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
 	ret->missing[0] = missing;
-	ret->n_missing = missing.tgid != 0;
-	missing.tgid = 0;
+	ret->n_missing = missing.id.tgid != 0;
+	missing.id.tgid = 0;
 	ret->unparsed = n_unparsed ? xcalloc(n_unparsed, sizeof(*ret->unparsed)) : NULL;
 	ret->n_unparsed = n_unparsed;
 	n_unparsed = 0;
@@ -301,7 +301,7 @@ static void mappings_are_read_for_their_container(void **state)
 {
 	(void)state;
 	names_are_missing = true;
-	missing = (struct missing){.tgid = 7, .cgroup_id = 77};
+	missing = (struct missing){.id.tgid = 7, .cgroup_id = 77};
 	read_cgroup_id = 0;
 	pipeline_queue_add(queue, &drains[0], true);
 	posted_run();

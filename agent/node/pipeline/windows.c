@@ -185,19 +185,18 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 			 const struct raw_stack *user, const struct sampled_process *proc)
 {
+	const struct process_id id = process_id_of(s);
 	uint32_t exec_id = leaf_exec_id(user);
 	bool told = proc && proc->exec_id == exec_id;
 
 	if (proc && (int32_t)(exec_id - proc->exec_id) < 0)
 		return;
 	for (size_t i = 0; i < ret->n_missing; i++)
-		if (ret->missing[i].tgid == s->tgid && ret->missing[i].exec_id == exec_id &&
-		    ret->missing[i].start_boottime_ns == s->start_boottime_ns)
+		if (process_id_equal(ret->missing[i].id, id) && ret->missing[i].exec_id == exec_id)
 			return;
 	if (ret->n_missing < MAX_MISSING)
 		ret->missing[ret->n_missing++] =
-			(struct missing){s->tgid, exec_id, told ? proc->stack : 0,
-					 s->start_boottime_ns, s->cgroup_id};
+			(struct missing){id, exec_id, told ? proc->stack : 0, s->cgroup_id};
 }
 
 /*

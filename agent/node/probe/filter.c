@@ -318,10 +318,10 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 		return -E2BIG;
 	items = xcalloc(n + 1, sizeof(*items));
 	for (size_t i = 0; i < n; i++) {
-		uint64_t start = want[i].start_boottime_ns;
+		uint64_t start = want[i].id.start_boottime_ns;
 
 		items[i] = (struct wanted_events){
-			.key = want[i].tgid,
+			.key = want[i].id.tgid,
 			.start_boottime_ns = start - start % PF_USER_HZ_NS,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),

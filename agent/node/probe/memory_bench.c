@@ -104,8 +104,7 @@ static uint64_t start_of(pid_t pid)
 static void ask_for(struct probes *p, pid_t pid, unsigned events, uint64_t bytes)
 {
 	struct listed_process l = {
-		.tgid = pid,
-		.start_boottime_ns = start_of(pid),
+		.id = {start_of(pid), pid},
 		.event_mask = events,
 		.settings = {.alloc_sample_bytes = bytes, .inuse_sample_bytes = bytes},
 	};

@@ -154,8 +154,7 @@ static inline int close_shared(void **state)
 static inline void want(struct scene *s, unsigned events, uint64_t bytes)
 {
 	struct listed_process l = {
-		.tgid = s->c.pid,
-		.start_boottime_ns = s->c.start_ns,
+		.id = {s->c.start_ns, s->c.pid},
 		.event_mask = events,
 		.settings = {.alloc_sample_bytes = bytes, .inuse_sample_bytes = bytes},
 	};

@@ -65,8 +65,7 @@ static inline void drain(struct probes *p, struct waits *w, size_t n)
 
 static inline struct listed_process listed(const struct child *c)
 {
-	return (struct listed_process){.tgid = c->pid,
-				       .start_boottime_ns = c->start_ns,
+	return (struct listed_process){.id = {c->start_ns, c->pid},
 				       .event_mask = 1u << EVENT_OFF_CPU};
 }
 

@@ -86,12 +86,12 @@ static int cpu; /* the last one that it may run on */
 
 static int ask(unsigned events)
 {
-	struct listed_process self = {.tgid = (uint32_t)getpid(),
+	struct listed_process self = {.id.tgid = getpid(),
 				      .event_mask = events,
 				      .sample_hz = 99,
 				      .settings = {.max_block_us = USEC_PER_SEC}};
 
-	assert_int_equal(proc_start_boottime(self.tgid, &self.start_boottime_ns), 0);
+	assert_int_equal(proc_start_boottime(self.id.tgid, &self.id.start_boottime_ns), 0);
 	return probes_list(p, &self, events != 0);
 }
 

@@ -44,8 +44,7 @@ int probes_filter(struct probes *p, const struct container_filter *want, size_t 
  */
 void probes_knows(struct probes *p, uint64_t drain_number);
 struct listed_process {
-	uint32_t tgid;
-	uint64_t start_boottime_ns; /* as in /proc/PID/stat: compared in its grain of 10 ms */
+	struct process_id id; /* its start is compared in the grain of /proc/PID/stat, 10 ms */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep; /* as in proc_containers_filter; 0: all */

@@ -18,7 +18,7 @@ static int sample(void *arg)
 {
 	struct probe_config c = {.use_list = true, .max_sample_hz = 99};
 	struct listed_process self = {
-		.tgid = (uint32_t)getpid(), .event_mask = 1u << EVENT_ON_CPU, .sample_hz = 99};
+		.id.tgid = getpid(), .event_mask = 1u << EVENT_ON_CPU, .sample_hz = 99};
 	struct probes *p = NULL;
 	struct field_error e = {0};
 	struct drain *d = NULL;
@@ -29,7 +29,7 @@ static int sample(void *arg)
 		assert_null(p);
 		return r;
 	}
-	r = proc_start_boottime(self.tgid, &self.start_boottime_ns);
+	r = proc_start_boottime(self.id.tgid, &self.id.start_boottime_ns);
 	if (!r)
 		r = probes_list(p, &self, 1);
 	if (!r)
@@ -138,7 +138,7 @@ static int first(int a, int b)
 
 static int ask(unsigned events)
 {
-	struct listed_process self = {.tgid = (uint32_t)getpid(),
+	struct listed_process self = {.id.tgid = getpid(),
 				      .event_mask = events,
 				      .sample_hz = 99,
 				      .settings = {.max_block_us = USEC_PER_SEC},
@@ -146,7 +146,7 @@ static int ask(unsigned events)
 				      .off_keep = UINT32_MAX / 2};
 	const struct container_filter cgroup = {
 		.cgroup_id = 4711, .event_mask = events, .sample_hz = 49};
-	int r = proc_start_boottime(self.tgid, &self.start_boottime_ns);
+	int r = proc_start_boottime(self.id.tgid, &self.id.start_boottime_ns);
 
 	r = first(r, probes_filter(loaded, &cgroup, events != 0));
 	return first(r, probes_list(loaded, &self, events != 0));

@@ -918,8 +918,7 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 	struct probes *p = open_probes(LISTED);
 	struct uprobe_test_bpf *u = load_uprobe(p);
 	struct bpf_link *link = attach_uprobe(u, true, c.pid, pf_rows_naps);
-	struct listed_process l = {
-		.tgid = c.pid, .start_boottime_ns = c.start_ns, .event_mask = 1u << EVENT_OFF_CPU};
+	struct listed_process l = {.id = {c.start_ns, c.pid}, .event_mask = 1u << EVENT_OFF_CPU};
 	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = 8};
 	uint16_t two_at = (const char *)pf_rows_two - (const char *)__start_pf_rows;
 	struct pf_row rows[] = {{0, 0}, {two_at, PF_RULE_ROOT}};

@@ -162,8 +162,7 @@ static inline void list_pids(struct probes *p, unsigned n, const struct child *c
 	struct listed_process l[8];
 
 	for (unsigned i = 0; i < n; i++)
-		l[i] = (struct listed_process){.tgid = (uint32_t)c[i].pid,
-					       .start_boottime_ns = c[i].start_ns,
+		l[i] = (struct listed_process){.id = {c[i].start_ns, c[i].pid},
 					       .event_mask = 1u << EVENT_ON_CPU,
 					       .sample_hz = hz[i]};
 	assert_int_equal(probes_list(p, l, n), 0);
