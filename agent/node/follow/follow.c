@@ -311,7 +311,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
 	t = track(f, m->id);
-	if ((int32_t)(m->exec_id - t->exec_id) < 0)
+	if (exec_is_older(m->exec_id, t->exec_id))
 		return; /* these were read before it became another program */
 	if (t->exec_id != m->exec_id) {
 		follow_runtimes_reset(t);

@@ -189,7 +189,7 @@ static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 	uint32_t exec_id = leaf_exec_id(user);
 	bool told = proc && proc->exec_id == exec_id;
 
-	if (proc && (int32_t)(exec_id - proc->exec_id) < 0)
+	if (proc && exec_is_older(exec_id, proc->exec_id))
 		return;
 	for (size_t i = 0; i < ret->n_missing; i++)
 		if (process_id_equal(ret->missing[i].id, id) && ret->missing[i].exec_id == exec_id)

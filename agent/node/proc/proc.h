@@ -75,6 +75,11 @@ static inline bool process_id_equal(struct process_id a, struct process_id b)
 {
 	return a.tgid == b.tgid && a.start_boottime_ns == b.start_boottime_ns;
 }
+/* The kernel counts the execs of a process: task->self_exec_id, of which 32 bits are kept. */
+static inline bool exec_is_older(uint32_t exec_id, uint32_t than)
+{
+	return (int32_t)(exec_id - than) < 0;
+}
 
 struct mapping {			/* executable mappings only */
 	uint64_t start, end, file_offset;

@@ -212,7 +212,7 @@ static bool is_past(const struct stacks_process *p, uint32_t exec_id)
 {
 	const struct mappings *newest = p ? p->execs[0].maps : NULL;
 
-	return newest && (int32_t)(exec_id - newest->exec_id) < 0;
+	return newest && exec_is_older(exec_id, newest->exec_id);
 }
 
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,

@@ -262,7 +262,7 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 	struct list l = {0};
 	int r;
 
-	if (old && (int32_t)(m->exec_id - old->key.exec_id) < 0)
+	if (old && exec_is_older(m->exec_id, old->key.exec_id))
 		return -ESTALE;
 	unwind_files_tidy(u);
 	unwind_list_build(u, m, indexes, pending, runtimes, &l);
