@@ -33,6 +33,12 @@ void send_job_free(struct send_job *j)
 	free(j);
 }
 
+void send_count_lost(struct sender *s, const struct send_lost *lost)
+{
+	s->stats.n_dropped_profiles += lost->n_profiles;
+	s->stats.n_dropped_samples += lost->n_samples;
+}
+
 static void job_run(struct job *job)
 {
 	struct send_job *j = (struct send_job *)job;
@@ -48,6 +54,7 @@ static void job_done(struct job *job)
 
 	s->n_jobs--;
 	s->has_losses = j->has_losses;
+	send_count_lost(s, &j->lost);
 	if (!s->closed && j->then)
 		j->then(j);
 	send_job_free(j);
