@@ -247,7 +247,8 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d->tried_again = tried;
 	move_events(&p->now, d);
 	finish(p, d);
-	probes_stats_count_drops(p);
+	probes_stats_take_drops(p, d);
+	probes_live_take_lost(p, &d->lost);
 	/* Counts that were not taken come with the generation after the next one. */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);

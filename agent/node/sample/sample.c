@@ -33,6 +33,7 @@ struct drain *drain_free(struct drain *d)
 	free(d->contexts);
 	free(d->procs);
 	free(d->cgroups);
+	profile_losses_done(&d->lost);
 	buf_done(d->memory);
 	free(d->memory);
 	free(d);

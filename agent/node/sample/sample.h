@@ -131,6 +131,7 @@ struct drain {
 	 */
 	uint64_t asleep_ns;
 	bool tried_again;   /* probes_support() may now give other answers */
+	struct losses lost; /* samples that this drain should have had; a quick drain has none */
 	struct buf *memory; /* holds the frames of all stacks */
 };
 

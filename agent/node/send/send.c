@@ -367,7 +367,7 @@ static void count_refused(struct sender *s, const struct batch *b)
 		uint64_t n = samples_in(b->profiles[i]);
 
 		lost.n_samples += n;
-		profile_samples_lost(1u << b->profiles[i]->event, "mailbox_full", n);
+		profile_samples_lost(&lost.losses, 1u << b->profiles[i]->event, "mailbox_full", n);
 	}
 	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
 		    lost.n_profiles);
@@ -450,6 +450,11 @@ struct sender *send_free(struct sender *s)
 	if (s->n_jobs == 0)
 		send_destroy(s);
 	return NULL;
+}
+
+void send_take_losses(struct sender *s, struct losses *into)
+{
+	profile_losses_move(into, &s->losses);
 }
 
 void send_stats(const struct sender *s, struct sender_stats *ret)

@@ -424,7 +424,7 @@ void send_spool_count_unreadable(const struct spool_item *i, struct send_lost *l
 {
 	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1), lost);
 	lost->n_samples += i->n_samples;
-	profile_samples_lost(0, "spool_unreadable", i->n_samples);
+	profile_samples_lost(&lost->losses, 0, "spool_unreadable", i->n_samples);
 }
 
 static void account(struct spool *s, const struct profile *p, const char *reason,
@@ -443,7 +443,7 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	/* an account is not a profile */
 	count_profiles(reason, p->n_samples || !p->n_losses, lost);
 	lost->n_samples += n;
-	/* No profile_samples_lost(): the account itself goes to the hub. */
+	/* Not in lost->losses: the account itself goes to the hub. */
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 

@@ -45,6 +45,7 @@ void send_spool_remove(struct spool *s, const struct spool_item *i);
 /* What is dropped; the counters of /metrics have the same numbers. */
 struct send_lost {
 	uint64_t n_profiles, n_samples;
+	struct losses losses; /* of these, the samples that are in no account; the caller's */
 };
 /*
  * Drops an item. Its samples go into the account, with a reason: "spool_full", "hub_refused",

@@ -236,6 +236,10 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	fault_disarm();
 	assert_int_equal(counter_get(dropped), before + N_SAMPLES);
 	assert_int_equal(lost.n_samples, N_SAMPLES);
+	assert_int_equal(lost.losses.n, 1);
+	assert_string_equal(lost.losses.items[0].reason, "spool_unreadable");
+	assert_int_equal(lost.losses.items[0].n, N_SAMPLES);
+	profile_losses_done(&lost.losses);
 	send_spool_item_free(i);
 	profile_batch_free(b);
 	send_spool_free(s);
@@ -329,6 +333,7 @@ static void test_account_is_no_profile(void **state)
 	assert_int_equal(lost.n_profiles, 1);
 	/* of the item; the account's samples were counted in the earlier run */
 	assert_int_equal(lost.n_samples, N_SAMPLES);
+	assert_int_equal(lost.losses.n, 0); /* the account has them */
 	assert_int_equal(send_spool_take_losses(s, &account), 0);
 	assert_int_equal(take_item(s, account), 2 * N_SAMPLES);
 	send_spool_free(s);
