@@ -166,6 +166,7 @@ static void move_events(struct pending *now, struct drain *to)
 	to->n_cgroups = now->d->n_cgroups;
 	to->young = TAKE_PTR(now->d->young);
 	to->n_young = now->d->n_young;
+	profile_losses_move(&to->lost_records, &now->d->lost_records);
 	now->d->n_procs = now->d->n_cgroups = now->d->n_young = 0;
 	now->cap_procs = now->cap_cgroups = now->cap_young = 0;
 }
