@@ -130,6 +130,7 @@ void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *ex
 void pipeline_queue_advance(struct sample_queue *d);
 /* What was lost and no request has yet: the next one takes it. The caller may add to it. */
 struct losses *pipeline_queue_lost(struct sample_queue *d);
+uint64_t pipeline_queue_n_lost(const struct sample_queue *d); /* see pipeline_n_lost() */
 
 /* ---- downtime.c: how long the node was not profiled because an agent had ended ---- */
 struct downtime {

@@ -109,6 +109,11 @@ void pipeline_tick(struct pipeline *p)
 	pipeline_queue_advance(p->queue);
 }
 
+uint64_t pipeline_n_lost(const struct pipeline *p)
+{
+	return pipeline_queue_n_lost(p->queue);
+}
+
 void pipeline_advance(struct pipeline *p)
 {
 	pipeline_queue_advance(p->queue);

@@ -31,6 +31,7 @@ struct sample_queue {
 	/* of refused drains; goes with the next request, as lost does */
 	uint64_t asleep_ns;
 	struct losses lost;
+	uint64_t n_lost;	    /* samples of drains, since the start */
 	unsigned n_exec_reads;	    /* in this second */
 	struct process_exit *exits; /* for the next request */
 	size_t n_exits, cap_exits;
@@ -175,8 +176,10 @@ static void lose_refused(struct sample_queue *d, struct feed *f)
 	counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
 		n[f->drain->samples[i].event] += f->drain->samples[i].n;
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
 		profile_samples_lost(&d->lost, 1u << e, "pipeline_full", n[e]);
+		d->n_lost += n[e];
+	}
 	profile_losses_move(&d->lost, &f->lost);
 }
 
@@ -231,6 +234,11 @@ static bool is_due(const struct sample_queue *d, const struct feeding *f)
 		return true;
 	return (!pipeline_reader_under_way(d->pipeline->reader) || now_ns >= f->due_ns) &&
 	       !follow_parses(d->pipeline->config.follow);
+}
+
+uint64_t pipeline_queue_n_lost(const struct sample_queue *d)
+{
+	return d->n_lost;
 }
 
 struct losses *pipeline_queue_lost(struct sample_queue *d)
@@ -312,8 +320,10 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	d->n_exits = d->cap_exits = 0;
 	f->feed.gap_ns = full && !whole ? pipeline_downtime_take(d->pipeline) : 0;
 	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
-	if (drain)
+	if (drain) {
+		d->n_lost += profile_losses_sum(&drain->lost);
 		profile_losses_move(&f->feed.lost, &drain->lost);
+	}
 	if (drain && full) {
 		attribute(d->pipeline, &f->feed);
 		pipeline_throttle_take(d->pipeline->throttle, &f->feed);

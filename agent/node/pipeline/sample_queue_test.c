@@ -465,6 +465,8 @@ static void losses_go_with_their_drain(void **state)
 	for (size_t i = 0; i < 5; i++)
 		assert_int_equal(fed_lost[i][1], i == 4 ? 107 : 0);
 	assert_int_equal(pipeline_queue_lost(queue)->n, 0);
+	/* once each, without those that the sender lost */
+	assert_int_equal(pipeline_queue_n_lost(queue), 10 + 11 + 12 + 7);
 	for (size_t i = 0; i < 5; i++)
 		d[i] = (struct drain){0};
 }
