@@ -66,7 +66,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	struct runtime_process *found = NULL;
 	bool again = false;
 
-	if (learn_runtimes(r->files, m, p->runtimes, &found, &again) < 0)
+	if (learn_runtimes(r->files, m, p->runtimes, NULL, &found, &again) < 0)
 		return; /* counted; what was known holds */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
