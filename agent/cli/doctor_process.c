@@ -170,7 +170,7 @@ static void tell_native(struct doctor *d, const struct mappings *m,
 }
 
 static int learn(const struct mappings *m, struct elf_index *const *indexes,
-		 struct runtime_process **ret)
+		 struct java_requests *java, struct runtime_process **ret)
 {
 	const struct timespec pause = {.tv_nsec = 100 * NSEC_PER_MSEC};
 	struct runtime_process *p = NULL;
@@ -178,7 +178,7 @@ static int learn(const struct mappings *m, struct elf_index *const *indexes,
 	for (int i = 0; i < LEARN_TURNS; i++) {
 		struct runtime_process *next = NULL;
 		bool again = false;
-		int r = runtime_learn(p, m, indexes, &next, &again);
+		int r = runtime_learn(p, m, indexes, java, &next, &again);
 
 		if (r < 0) {
 			runtime_process_unref(p);
@@ -197,14 +197,16 @@ static int learn(const struct mappings *m, struct elf_index *const *indexes,
 static void tell_runtimes(struct doctor *d, const struct mappings *m,
 			  struct elf_index *const *indexes)
 {
+	struct java_requests *java = runtime_java_requests_new();
 	struct runtime_process *p = NULL;
 	size_t n_runtimes = 0;
-	int r = learn(m, indexes, &p);
+	int r = learn(m, indexes, java, &p);
 
 	if (r < 0) {
 		_cleanup_free_ char *detail = xasprintf("cannot read its memory: %s", strerror(-r));
 
 		cli_doctor_tell(d, "runtime", false, detail);
+		runtime_java_requests_unref(java);
 		return;
 	}
 	for (size_t i = 0; i < runtime_process_n(p); i++) {
@@ -221,12 +223,13 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	}
 	if (n_runtimes == 0)
 		tell_native(d, m, indexes);
-	if (runtime_java_unnamed(m->id))
+	if (runtime_java_unnamed(java, m->id))
 		cli_doctor_tell(
 			d, "Java names", false,
 			"podflame cannot name the JVM's code; a target with javaAttach: "
 			"Allowed lets the agent ask the JVM for the names (JDK 17 and newer)");
 	runtime_process_unref(p);
+	runtime_java_requests_unref(java);
 }
 
 /* ---- its files ---- */

@@ -126,7 +126,7 @@ void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 	struct mappings *m = NULL;
 
 	if (cli_record_rests(r, id, exec_id)) {
-		mappings_count_resting();
+		r->n_resting++;
 		return;
 	}
 	if (proc_mappings_read_of(id, exec_id, stack, &m)) {
@@ -165,6 +165,18 @@ static void take_procs(struct recording *r, const struct drain *d)
 	}
 }
 
+static void add_losses(struct recording *r, const struct losses *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		profile_losses_add(&r->lost, 0, l->items[i].reason, l->items[i].n);
+}
+
+static void take_losses(struct recording *r, const struct drain *d)
+{
+	add_losses(r, &d->lost);
+	add_losses(r, &d->lost_records);
+}
+
 /* Who runs already has unwind tables before its first sample that counts. */
 static int prepare(struct recording *r)
 {
@@ -177,6 +189,7 @@ static int prepare(struct recording *r)
 		if (e)
 			break;
 		take_procs(r, d);
+		take_losses(r, d);
 		drain_free(d);
 	}
 	return e;
@@ -240,6 +253,7 @@ static void read_missing(struct recording *r, const struct drain *d)
 void cli_record_samples(struct recording *r, struct drain *d)
 {
 	r->last_reread = 0;
+	take_losses(r, d);
 	read_missing(r, d);
 	hold_exited(r, d);
 	cli_record_debug_wait(r, d);
@@ -320,16 +334,6 @@ static int run(struct recording *r, int signal_fd)
 
 /* ---- the whole ---- */
 
-static void print_drop(const char *name, const char *label, const char *reason, uint64_t n,
-		       void *arg)
-{
-	(void)label;
-	(void)arg;
-	if (n && (streq(name, "podflame_samples_dropped_total") ||
-		  streq(name, "podflame_records_dropped_total")))
-		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", n, reason);
-}
-
 static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = "used the CPU",
 	[EVENT_OFF_CPU] = "began a wait of --min-block or longer",
@@ -379,7 +383,9 @@ static void summary(const struct recording *r, bool written)
 		fprintf(stderr, "podflame record: names of kernel functions: %s\n",
 			stacks_kernel_problem(r->stacks));
 	cli_record_print_mangled();
-	counter_each(print_drop, NULL);
+	for (size_t i = 0; i < r->lost.n; i++)
+		fprintf(stderr, "podflame record: lost: %" PRIu64 " %s\n", r->lost.items[i].n,
+			r->lost.items[i].reason);
 }
 
 /* Of the event that is asked for: known once it is attached. */
@@ -456,6 +462,8 @@ static void recording_done(struct recording *r)
 	files_free(r->files);
 	profile_batch_free(r->batch);
 	cli_record_rows_free(r);
+	profile_losses_done(&r->lost);
+	profile_losses_done(&r->unfinished);
 	for (size_t i = 0; i < r->n_pids; i++)
 		close(r->pids[i].fd);
 	free(r->pids);

@@ -48,6 +48,9 @@ struct recording {
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
+	struct losses lost;	  /* samples and records; the event is not kept apart */
+	struct losses unfinished; /* stacks that end early, by reason */
+	uint64_t n_resting;	  /* readings of mappings that were left out */
 	struct record_debug *debug;
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
@@ -62,8 +65,8 @@ struct recording {
 };
 
 /* record.c */
-void cli_record_read_mappings(struct recording *r, struct process_id id,
-			  uint32_t exec_id, uint32_t stack);
+void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+			      uint32_t stack);
 /* Takes d; reads names and tables that its samples lack. */
 void cli_record_samples(struct recording *r, struct drain *d);
 void cli_record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
@@ -114,7 +117,7 @@ void cli_record_heaps_free(struct recording *r);
 /* record_output.c */
 /* -E2BIG: the batch is full. */
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
-	       uint32_t stack);
+		   uint32_t stack);
 int cli_record_write(struct recording *r);
 /* names that stayed mangled because no child was there to read them */
 void cli_record_print_mangled(void);

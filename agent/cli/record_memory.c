@@ -155,9 +155,10 @@ static void read_go(struct recording *r, struct record_heap *h)
 		.id = h->id, .exec_id = h->exec_id, .event_mask = 1u << r->options->event};
 	struct drain *d = NULL;
 
-	if (!h->sites || !h->sites->go || learn_go_heap(h->sites->go, &who, &d) < 0 || !d)
-		return;
-	cli_record_samples(r, d);
+	if (h->sites && h->sites->go)
+		(void)learn_go_heap(h->sites->go, &who, &d);
+	if (d)
+		cli_record_samples(r, d);
 }
 
 void cli_record_heaps_read(struct recording *r)

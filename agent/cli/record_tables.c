@@ -66,7 +66,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	struct runtime_process *found = NULL;
 	bool again = false;
 
-	if (learn_runtimes(r->files, m, p->runtimes, &found, &again) < 0)
+	if (learn_runtimes(r->files, m, p->runtimes, NULL, &found, &again) < 0)
 		return; /* counted; what was known holds */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
@@ -161,22 +161,7 @@ void cli_record_count_end(struct recording *r, const struct raw_sample *s,
 	r->n_stacks += s->n;
 	r->n_whole += reason ? 0 : s->n;
 	if (reason)
-		counter_add(counter("podflame_stacks_unfinished_total", "reason", reason), s->n);
-}
-
-static void print_end(const char *name, const char *label, const char *reason, uint64_t n,
-		      void *arg)
-{
-	(void)label;
-	(void)arg;
-	if (n && streq(name, "podflame_mappings_dropped_total") && streq(reason, "resting"))
-		fprintf(stderr,
-			"podflame record: mappings changed faster than podflame may read them; it "
-			"left out %" PRIu64 " readings\n",
-			n);
-	if (n && streq(name, "podflame_stacks_unfinished_total"))
-		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n", n,
-			reason);
+		profile_losses_add(&r->unfinished, 0, reason, s->n);
 }
 
 void cli_record_print_stacks(const struct recording *r)
@@ -188,7 +173,14 @@ void cli_record_print_stacks(const struct recording *r)
 	fprintf(stderr,
 		"podflame record: %" PRIu64 ".%" PRIu64 " %% of %" PRIu64 " stacks are whole\n",
 		share / 10, share % 10, r->n_stacks);
-	counter_each(print_end, NULL);
+	if (r->n_resting)
+		fprintf(stderr,
+			"podflame record: mappings changed faster than podflame may read them; it "
+			"left out %" PRIu64 " readings\n",
+			r->n_resting);
+	for (size_t i = 0; i < r->unfinished.n; i++)
+		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n",
+			r->unfinished.items[i].n, r->unfinished.items[i].reason);
 	if (r->missing)
 		fprintf(stderr, "podflame record: a file has no unwind tables: %s\n", r->missing);
 	if (r->not_walked)

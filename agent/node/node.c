@@ -345,6 +345,17 @@ static void show_sender(const struct sender *sender)
 	counter_set(counter("podflame_spool_batches", NULL, NULL), s.n_spooled);
 }
 
+static void tell_lost(const struct node *n)
+{
+	struct sender_stats s;
+
+	if (!n->report)
+		return;
+	send_stats(n->sender, &s);
+	report_lost(n->report, pipeline_n_lost(n->pipeline) + s.n_dropped_samples,
+		    s.n_dropped_profiles);
+}
+
 static void tick(void *arg)
 {
 	struct node *n = arg;
@@ -353,6 +364,7 @@ static void tick(void *arg)
 	timer_set(n->work->loop, &n->tick,
 		  NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC, tick, n);
 	show_sender(n->sender);
+	tell_lost(n);
 	if (!n->started)
 		return;
 	work_tick(n->work);

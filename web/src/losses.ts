@@ -24,6 +24,7 @@ const words: Record<string, string> = {
   mailbox_full: "the node's disk was too slow",
   spool_full: "the hub was away for longer than the node's spool lasts",
   spool_unreadable: "windows of the node's spool could not be read",
+  other: 'more kinds of losses in a second than the agent keeps apart',
   hub_refused: 'the hub refused the window; its log says why',
 };
 

@@ -230,9 +230,9 @@ uint64_t random_below(uint64_t bound);	/* 0 .. bound-1; bound > 0 */
 /* ---- counters: what was lost and why ---------------------------------------------- */
 
 /*
- * A named counter, process-wide, never reset; /metrics and the node report print
- * all of them. counter("dropped_total", "reason", "ring_full") returns the same
- * pointer for the same words; any thread may counter_add().
+ * A named counter, process-wide, never reset; /metrics prints all of them. The agent does not read
+ * them: a loss that it has to know of travels as a value. counter("dropped_total", "reason",
+ * "ring_full") returns the same pointer for the same words; any thread may counter_add().
  */
 struct counter;
 struct counter *counter(const char *name, const char *label, const char *label_value);

@@ -136,14 +136,26 @@ struct profile_link {
 };
 
 /*
- * Counts n samples of these events (1 << enum event; 0: not known which) as lost:
- * podflame_samples_dropped_total. The reader of profile_samples_lost_each() puts them into a window
- * of the node. reason is a constant. On any thread.
+ * Samples that were lost before they were in a profile, as a value. It travels with what they
+ * should have come with, a drain or a request, into the window. All zero: nothing was lost. Of more
+ * than LOSSES_MAX kinds (events and reason) the rest is one kind: "other", of unknown events.
  */
-void profile_samples_lost(unsigned event_mask, const char *reason, uint64_t n);
-typedef void samples_lost_fn(unsigned event_mask, const char *reason, uint64_t n, void *arg);
-/* Calls fn for each events and reason: the samples lost since the program began. */
-void profile_samples_lost_each(samples_lost_fn *fn, void *arg);
+#define LOSSES_MAX 128
+struct lost {
+	const char *reason; /* a constant */
+	unsigned event_mask; /* 1 << enum event; 0: not known which */
+	uint64_t n;
+};
+struct losses {
+	struct lost *items; /* owned */
+	size_t n, cap;
+};
+void profile_losses_add(struct losses *l, unsigned event_mask, const char *reason, uint64_t n);
+void profile_losses_move(struct losses *into, struct losses *from); /* from is empty then */
+uint64_t profile_losses_sum(const struct losses *l);
+void profile_losses_done(struct losses *l); /* l is empty then */
+/* Adds samples that were lost just now, and counts them: podflame_samples_dropped_total. */
+void profile_samples_lost(struct losses *l, unsigned event_mask, const char *reason, uint64_t n);
 
 struct loss {
 	const char *reason;		/* "ring_full", "agent_down", ... */

@@ -501,6 +501,7 @@ struct follow *follow_new(const struct follow_config *c)
 	struct follow *f = xcalloc(1, sizeof(*f));
 
 	f->config = *c;
+	f->java_requests = runtime_java_requests_new();
 	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
 	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
 	worker_on_stuck(c->work->probing, follow_heap_stuck, f);
@@ -522,6 +523,7 @@ struct follow *follow_free(struct follow *f)
 	follow_unloaded(f);
 	follow_queue_free(f->files);
 	follow_queue_free(f->debug);
+	runtime_java_requests_unref(f->java_requests);
 	report_problems_done(&f->no_tables);
 	report_problems_done(&f->not_walked);
 	report_problems_done(&f->not_named);

@@ -119,6 +119,7 @@ struct tracked {
 struct follow {
 	struct follow_config config;
 	struct tracked *tracked;
+	struct java_requests *java_requests; /* of java.c; the files worker adds to it */
 	struct follow_queue *files, *debug;
 	struct process_id *to_forget; /* they have ended */
 	size_t n_to_forget, cap_to_forget;

@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-#define LISTED_MAX     256 /* the same as JVMS_MAX: no more are kept */
-#define TRIES_MAX      5   /* in a row, if the problem may pass */
+#define TRIES_MAX      5 /* in a row, if the problem may pass */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* a request takes at most 20 s */
@@ -22,6 +21,7 @@ struct java_asking {
 	struct process_id id;
 	uint32_t exec_id;
 	struct runtime_process *runtimes;
+	struct java_requests *requests;
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
 	struct mappings *m; /* if it worked: the mappings for the next look */
@@ -45,7 +45,7 @@ static void ask_run(struct task *task)
 	a->result = -EAGAIN;
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
-	a->result = runtime_java_attach(a->id, version_of(a->runtimes), a->problem);
+	a->result = runtime_java_attach(a->requests, a->id, version_of(a->runtimes), a->problem);
 	if (a->result == 0) /* without mappings the next look still finds the perf map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
@@ -81,6 +81,7 @@ static void ask_done(struct task *task)
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->work->closing)
 		take(a->follow, t, a);
 	runtime_process_unref(a->runtimes);
+	runtime_java_requests_unref(a->requests);
 	proc_mappings_unref(a->m);
 }
 
@@ -127,6 +128,7 @@ static void ask(struct follow *f, struct tracked *t)
 	a->id = t->id;
 	a->exec_id = t->exec_id;
 	a->runtimes = runtime_process_ref(t->runs.known);
+	a->requests = runtime_java_requests_ref(f->java_requests);
 	a->task.run = ask_run;
 	a->task.done = ask_done;
 	a->task.job.deadline_ns = ASK_LIMIT_NS;
@@ -146,8 +148,8 @@ static bool is_allowed(const struct follow *f, const struct tracked *t)
 
 void follow_java_tick(struct follow *f)
 {
-	struct process_id all[LISTED_MAX];
-	size_t n = runtime_java_all_unnamed(all, LISTED_MAX);
+	struct process_id all[JAVA_REQUESTS_MAX];
+	size_t n = runtime_java_all_unnamed(f->java_requests, all);
 	uint64_t now_ns = now_mono_ns();
 
 	for (size_t i = 0; i < n; i++) {

@@ -14,6 +14,7 @@
 /* ---- all around it ---- */
 
 static unsigned n_unnamed, n_looked_again;
+static int n_requests_refs;
 static struct {
 	int result;
 	char version[32];
@@ -24,17 +25,31 @@ static bool selected;
 static struct tracked *tracked;
 static struct runtime_learnt learnt = {.version = "17.0.15"};
 
-size_t runtime_java_all_unnamed(struct process_id *ret, size_t max)
+struct java_requests *runtime_java_requests_ref(struct java_requests *q)
 {
-	assert_true(max >= 2);
+	n_requests_refs++;
+	return q;
+}
+
+struct java_requests *runtime_java_requests_unref(struct java_requests *q)
+{
+	(void)q;
+	n_requests_refs--;
+	return NULL;
+}
+
+size_t runtime_java_all_unnamed(struct java_requests *q, struct process_id ret[JAVA_REQUESTS_MAX])
+{
+	(void)q;
 	ret[0] = (struct process_id){1000, 7}; /* has ended */
 	ret[1] = (struct process_id){1000, 8};
 	return n_unnamed;
 }
 
-int runtime_java_attach(struct process_id id, const char *version,
+int runtime_java_attach(struct java_requests *q, struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES])
 {
+	(void)q;
 	assert_int_equal(id.tgid, 8);
 	assert_int_equal(id.start_boottime_ns, 1000);
 	snprintf(attach.version, sizeof(attach.version), "%s", version);
@@ -139,6 +154,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	assert_int_equal(posted.n, 0);
+	assert_int_equal(n_requests_refs, 0);
 	follow_java_reset(tracked);
 	free(tracked);
 	return 0;

@@ -29,7 +29,8 @@ static void look_run(struct task *task)
 	struct runtimes_look *l = (struct runtimes_look *)task;
 	_stage_("runtimes");
 
-	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, &l->found, &l->again);
+	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, l->follow->java_requests,
+				   &l->found, &l->again);
 	if (l->result == 0) {
 		l->problem = learn_runtimes_problem(l->m, l->found);
 		l->unnamed = learn_runtimes_unnamed(l->found);

@@ -59,9 +59,10 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p)
 }
 
 int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		   struct runtime_process **ret, bool *ret_again)
+		   struct java_requests *java, struct runtime_process **ret, bool *ret_again)
 {
 	(void)f;
+	(void)java;
 	n_looks++;
 	looked_at = (struct mappings *)m;
 	looked_with = old;

@@ -85,8 +85,8 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	if (!alloc && !live)
 		return;
 	if (r->n_addresses && !add_stack(f, r, hash)) {
-		profile_samples_lost(1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
-		profile_samples_lost(1u << EVENT_MEM_INUSE, "go_heap_full", live);
+		profile_samples_lost(&f->d->lost, 1u << EVENT_MEM_ALLOC, "go_heap_full", alloc);
+		profile_samples_lost(&f->d->lost, 1u << EVENT_MEM_INUSE, "go_heap_full", live);
 		return;
 	}
 	if (alloc)
@@ -128,15 +128,13 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	add_names(f.d, (uint32_t)who->id.tgid);
 	r = alloc_go_read(g, m, on_record, &f);
 	runtime_process_memory_close(pm);
-	if (r < 0 && r != -E2BIG) {
-		drain_free(f.d);
-		return r;
-	}
+	if (r < 0 && r != -E2BIG)
+		f.d->n_samples = 0;
 	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)
 		add_sample(&f, EVENT_MEM_INUSE, 0, 0, 0);
 	(void)drain_sort(f.d); /* objects of several sizes may come from one place */
 	drain_link_frames(f.d);
-	if (f.d->n_samples)
+	if (f.d->n_samples || f.d->lost.n)
 		*ret = f.d;
 	else
 		drain_free(f.d);

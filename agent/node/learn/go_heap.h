@@ -16,6 +16,7 @@ struct go_process {
  * For mem-alloc the samples are the allocations since the last call. For mem-inuse they are a
  * snapshot: all samples have the same last_ns, and there is one with n 0 if nothing lives. *ret
  * NULL: there is nothing to report. Returns -ESRCH if the process is gone, -E2BIG if a limit was
- * reached (*ret holds the part below it), and the other errors of alloc_go_read().
+ * reached (*ret holds the part below it), and the other errors of alloc_go_read(). After these *ret
+ * has no samples, but may have losses.
  */
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);

@@ -38,11 +38,11 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 		 const struct runtime_process *runtimes, struct applied *ret);
 /*
  * runtimes.c: finds what the process runs besides native code, as far as its files are known by
- * now. It reads the process's memory, which may block. Files worker. old, ret and ret_again: see
- * runtime_learn().
+ * now. It reads the process's memory, which may block. Files worker. old, java, ret and ret_again:
+ * see runtime_learn().
  */
 int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		    struct runtime_process **ret, bool *ret_again);
+		   struct java_requests *java, struct runtime_process **ret, bool *ret_again);
 /*
  * Says which of the runtimes cannot be unwound, and why. Returns a new string, or NULL if all can.
  */

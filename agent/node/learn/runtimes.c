@@ -28,13 +28,13 @@ static void indexes_done(struct elf_index **indexes, size_t n)
 }
 
 int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		   struct runtime_process **ret, bool *ret_again)
+		   struct java_requests *java, struct runtime_process **ret, bool *ret_again)
 {
 	_cleanup_free_ struct elf_index **indexes = indexes_known(f, m);
 	int r = 0;
 
 	if (old || runtime_likely(m, indexes)) {
-		r = runtime_learn(old, m, indexes, ret, ret_again);
+		r = runtime_learn(old, m, indexes, java, ret, ret_again);
 	} else {
 		*ret = NULL;
 		*ret_again = false;

@@ -69,7 +69,7 @@ static void learn(struct files *f, const char *name, const struct mappings *m)
 	struct runtime_process *p = NULL, *again = NULL;
 	bool starting;
 
-	if (learn_runtimes(f, m, NULL, &p, &starting) < 0) {
+	if (learn_runtimes(f, m, NULL, NULL, &p, &starting) < 0) {
 		fprintf(stderr, "runs_bench: %s: could not be read\n", name);
 		return;
 	}
@@ -78,7 +78,7 @@ static void learn(struct files *f, const char *name, const struct mappings *m)
 	report(name, "bytes", counter_get(bytes) - before, "bytes", "8 MiB, the budget");
 	from = now_mono_ns();
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		if (learn_runtimes(f, m, p, &again, &starting) == 0)
+		if (learn_runtimes(f, m, p, NULL, &again, &starting) == 0)
 			runtime_process_unref(again);
 		again = NULL;
 	}

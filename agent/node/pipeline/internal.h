@@ -12,7 +12,6 @@
 #include <uthash.h>
 
 #define HOLD_EXITED_NS (10 * NSEC_PER_SEC)
-#define MAX_LOSSES     128
 
 /* ---- requests to the pipeline worker, and its answers ---- */
 struct attribution { /* whose the samples of one cgroup in one drain are */
@@ -37,6 +36,7 @@ struct feed {
 	bool whole; /* values are exact and stand for no more: the samples come from no probe */
 	uint64_t gap_ns;	    /* how long the node was not profiled before; reported once */
 	uint64_t asleep_ns;	    /* how long the machine slept before now; reported once */
+	struct losses lost;	    /* of the drain, and before it; goes into the window */
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
 	struct process_exit *exits; /* since the request before */
@@ -83,6 +83,8 @@ struct windows *pipeline_windows_free(struct windows *p);
 void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret);
 /* Records that the node was not profiled for this long because an agent had ended. */
 void pipeline_windows_gap(struct windows *p, uint64_t gap_ns);
+/* Adds samples that the node has lost to the open window. */
+void pipeline_windows_lose(struct windows *p, const struct losses *l);
 void pipeline_windows_mappings(struct windows *p, struct mappings *m);
 void pipeline_windows_runtimes(struct windows *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *r);
@@ -126,6 +128,9 @@ void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain);
 /* The next request says that these have ended. */
 void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n);
 void pipeline_queue_advance(struct sample_queue *d);
+/* What was lost and no request has yet: the next one takes it. The caller may add to it. */
+struct losses *pipeline_queue_lost(struct sample_queue *d);
+uint64_t pipeline_queue_n_lost(const struct sample_queue *d); /* see pipeline_n_lost() */
 
 /* ---- downtime.c: how long the node was not profiled because an agent had ended ---- */
 struct downtime {
@@ -184,17 +189,10 @@ struct sampled_process {
 	uint64_t exited_ns; /* 0: it lives */
 	UT_hash_handle hh;
 };
-struct known_loss {
-	const char *reason;
-	unsigned event_mask;
-	uint64_t value;
-};
 struct windows {
 	struct stacks *stacks;
 	struct fold *fold;
 	struct sampled_process *processes;
-	struct known_loss losses[MAX_LOSSES];
-	size_t n_losses;
 	/* events that samples were taken for; a loss of no known event may be of any of these */
 	unsigned event_mask;
 };

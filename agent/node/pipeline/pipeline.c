@@ -48,10 +48,15 @@ void pipeline_send(struct pipeline *p, struct batch *b)
 
 void pipeline_close(struct pipeline *p)
 {
+	struct losses *lost = pipeline_queue_lost(p->queue);
+
 	pipeline_queue_advance(p->queue);
 	if (!p->windows)
 		return;
 	pipeline_windows_gap(p->windows, pipeline_downtime_take(p));
+	send_take_losses(p->config.sender, lost);
+	pipeline_windows_lose(p->windows, lost);
+	profile_losses_done(lost);
 	pipeline_send(p, pipeline_windows_flush(p->windows));
 	pipeline_downtime_end(p);
 }
@@ -73,6 +78,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 
 void pipeline_drain(struct pipeline *p, struct drain *drain, bool full)
 {
+	send_take_losses(p->config.sender, pipeline_queue_lost(p->queue));
 	pipeline_queue_add(p->queue, drain, full);
 }
 
@@ -101,6 +107,11 @@ void pipeline_tick(struct pipeline *p)
 	else if (p->config.has_pods)
 		pipeline_throttle_tick(p->throttle);
 	pipeline_queue_advance(p->queue);
+}
+
+uint64_t pipeline_n_lost(const struct pipeline *p)
+{
+	return pipeline_queue_n_lost(p->queue);
 }
 
 void pipeline_advance(struct pipeline *p)

@@ -59,6 +59,8 @@ void pipeline_note_profiled(struct pipeline *p);
 void pipeline_tick(struct pipeline *p);
 /* These processes have ended. What is known of them stays for a while, for late samples. */
 void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_t n);
+/* Samples that drains have lost since the start, and those of drains that were refused. */
+uint64_t pipeline_n_lost(const struct pipeline *p);
 /* What a drain waits for may be there now. */
 void pipeline_advance(struct pipeline *p);
 /* For follow_ops.runtimes and follow_ops.read_mappings. */

@@ -27,8 +27,11 @@ struct feeding {
 struct sample_queue {
 	struct pipeline *pipeline;
 	struct feeding *first, **last;
-	size_t n_waiting;	    /* drains of the kernel */
-	uint64_t asleep_ns;	    /* of refused drains; goes with the next request */
+	size_t n_waiting; /* drains of the kernel */
+	/* of refused drains; goes with the next request, as lost does */
+	uint64_t asleep_ns;
+	struct losses lost;
+	uint64_t n_lost;	    /* samples of drains, since the start */
 	unsigned n_exec_reads;	    /* in this second */
 	struct process_exit *exits; /* for the next request */
 	size_t n_exits, cap_exits;
@@ -163,18 +166,21 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 }
 
 /*
- * Counts the samples of a refused drain. The next window reports them for the node. A snapshot of
- * living memory is not lost, because the next one contains it.
+ * The samples of a refused drain are lost, for the node. A snapshot of living memory is not lost,
+ * because the next one contains it.
  */
-static void count_refused(const struct feed *f)
+static void lose_refused(struct sample_queue *d, struct feed *f)
 {
 	uint64_t n[_EVENT_MAX] = {0};
 
 	counter_add(counter("podflame_drains_skipped_total", "reason", "pipeline_full"), 1);
 	for (size_t i = 0; f->drain && !f->whole && i < f->drain->n_samples; i++)
 		n[f->drain->samples[i].event] += f->drain->samples[i].n;
-	for (enum event e = 0; e < _EVENT_MAX; e++)
-		profile_samples_lost(1u << e, "pipeline_full", n[e]);
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		profile_samples_lost(&d->lost, 1u << e, "pipeline_full", n[e]);
+		d->n_lost += n[e];
+	}
+	profile_losses_move(&d->lost, &f->lost);
 }
 
 static void feed_handled(struct task *t)
@@ -183,7 +189,7 @@ static void feed_handled(struct task *t)
 	struct sample_queue *d = f->queue;
 
 	if (t->refused) {
-		count_refused(&f->feed);
+		lose_refused(d, &f->feed);
 		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
 		d->asleep_ns += f->feed.asleep_ns;
 		pipeline_queue_exited(d, f->feed.exits, f->feed.n_exits);
@@ -230,16 +236,27 @@ static bool is_due(const struct sample_queue *d, const struct feeding *f)
 	       !follow_parses(d->pipeline->config.follow);
 }
 
+uint64_t pipeline_queue_n_lost(const struct sample_queue *d)
+{
+	return d->n_lost;
+}
+
+struct losses *pipeline_queue_lost(struct sample_queue *d)
+{
+	return &d->lost;
+}
+
 /*
- * The open window is still the one before the sleep. The next request ends it, with or without a
- * drain.
+ * Adds what happened before. After a sleep the open window is still the one before it: this request
+ * ends it, with or without a drain.
  */
-static void tell_sleep(struct sample_queue *d, struct feed *f)
+static void add_earlier(struct sample_queue *d, struct feed *f)
 {
 	if (!f->full || f->whole)
 		return;
 	f->asleep_ns += d->asleep_ns;
 	d->asleep_ns = 0;
+	profile_losses_move(&f->lost, &d->lost);
 }
 
 /* While the node closes, a task ends before work_post() returns, and its end calls this again. */
@@ -253,7 +270,7 @@ void pipeline_queue_advance(struct sample_queue *d)
 			d->last = &d->first;
 		d->n_waiting -= !f->feed.whole;
 		d->feeding = true;
-		tell_sleep(d, &f->feed);
+		add_earlier(d, &f->feed);
 		work_post(d->pipeline->config.work, d->pipeline->config.work->pipe, &f->task,
 			  feed_bytes(&f->feed));
 	}
@@ -303,6 +320,10 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	d->n_exits = d->cap_exits = 0;
 	f->feed.gap_ns = full && !whole ? pipeline_downtime_take(d->pipeline) : 0;
 	f->feed.asleep_ns = drain ? drain->asleep_ns : 0;
+	if (drain) {
+		d->n_lost += profile_losses_sum(&drain->lost);
+		profile_losses_move(&f->feed.lost, &drain->lost);
+	}
 	if (drain && full) {
 		attribute(d->pipeline, &f->feed);
 		pipeline_throttle_take(d->pipeline->throttle, &f->feed);
@@ -349,6 +370,7 @@ struct sample_queue *pipeline_queue_free(struct sample_queue *d)
 		free(f);
 	}
 	free(d->exits);
+	profile_losses_done(&d->lost);
 	free(d);
 	return NULL;
 }

@@ -14,6 +14,7 @@ static bool parses, under_way;
 static const struct drain *fed[32]; /* in order; a second pass, too */
 static size_t n_fed, n_freed, n_told;
 static uint64_t fed_asleep_ns[32];
+static uint64_t fed_lost[32][2]; /* "counts_full"; all others */
 static size_t fed_exits[32];
 static bool names_are_missing; /* for the next first pass */
 static size_t n_unparsed;      /* of the next pass */
@@ -75,6 +76,10 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	assert_true(n_fed < ARRAY_SIZE(fed));
 	fed_asleep_ns[n_fed] = f->asleep_ns;
 	fed_exits[n_fed] = f->n_exits;
+	memset(fed_lost[n_fed], 0, sizeof(fed_lost[n_fed]));
+	for (size_t i = 0; i < f->lost.n; i++)
+		fed_lost[n_fed][!streq(f->lost.items[i].reason, "counts_full")] +=
+			f->lost.items[i].n;
 	fed[n_fed++] = f->drain;
 	ret->waits = names_are_missing && !f->last_pass;
 	names_are_missing = false;
@@ -89,6 +94,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 void pipeline_feed_done(struct feed *f)
 {
 	n_freed += f->drain != NULL;
+	profile_losses_done(&f->lost);
 	free(f->owners);
 	free(f->exits);
 }
@@ -412,12 +418,56 @@ static void refused_samples_are_counted(void **state)
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(counter_get(c), before + 7);
+	assert_int_equal(profile_losses_sum(pipeline_queue_lost(queue)), 7);
 	pipeline_queue_add_whole(queue, &d[1]);
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(counter_get(c), before + 7);
 	assert_int_equal(n_fed, 0);
 	for (size_t i = 0; i < 2; i++)
+		d[i] = (struct drain){0};
+}
+
+/*
+ * What a drain has lost goes with it, on a second pass, too. If the drain is refused, it goes with
+ * the next one, and so do the samples of the refused drain.
+ */
+static void losses_go_with_their_drain(void **state)
+{
+	struct raw_sample samples[] = {{.n = 3}, {.n = 4}};
+	struct drain *d = drains;
+
+	(void)state;
+	for (size_t i = 0; i < 5; i++)
+		d[i] = (struct drain){0};
+	for (size_t i = 0; i < 3; i++)
+		profile_losses_add(&d[i].lost, 1u << EVENT_ON_CPU, "counts_full", 10 + i);
+	d[2].samples = samples;
+	d[2].n_samples = ARRAY_SIZE(samples);
+	names_are_missing = true;
+	for (size_t i = 0; i < 3; i++)
+		pipeline_queue_add(queue, &d[i], true);
+	posted_run();
+	posted_run();
+	posted_run();
+	posted.items[0]->refused = true; /* the third */
+	posted_run();
+	pipeline_queue_add_whole(queue, &d[3]);
+	profile_losses_add(pipeline_queue_lost(queue), 1u << EVENT_ON_CPU, "mailbox_full", 100);
+	pipeline_queue_add(queue, &d[4], true);
+	work();
+	assert_int_equal(n_fed, 5);
+	assert_int_equal(fed_lost[0][0], 10);
+	assert_int_equal(fed_lost[1][0], 10); /* nothing was folded before */
+	assert_int_equal(fed_lost[2][0], 11);
+	assert_int_equal(fed_lost[3][0], 0); /* is not of the kernel */
+	assert_int_equal(fed_lost[4][0], 12);
+	for (size_t i = 0; i < 5; i++)
+		assert_int_equal(fed_lost[i][1], i == 4 ? 107 : 0);
+	assert_int_equal(pipeline_queue_lost(queue)->n, 0);
+	/* once each, without those that the sender lost */
+	assert_int_equal(pipeline_queue_n_lost(queue), 10 + 11 + 12 + 7);
+	for (size_t i = 0; i < 5; i++)
 		d[i] = (struct drain){0};
 }
 
@@ -495,6 +545,7 @@ int main(void)
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
 		TEST(a_refused_sleep_is_told_with_the_next),
 		TEST(refused_samples_are_counted),
+		TEST(losses_go_with_their_drain),
 		TEST(a_refused_sleep_is_told_without_a_drain),
 		TEST(exits_are_told_with_the_next_request),
 		TEST(who_never_went_is_freed),

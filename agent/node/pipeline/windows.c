@@ -15,26 +15,6 @@ static void exclude(const char *reason, uint64_t n)
 	counter_add(counter("podflame_samples_excluded_total", "reason", reason), n);
 }
 
-/* ---- losses that are counted without a container, here and in the kernel ---- */
-
-static void look_at_loss(unsigned event_mask, const char *reason, uint64_t value, void *arg)
-{
-	struct windows *p = arg;
-	size_t i = 0;
-
-	while (i < p->n_losses &&
-	       !(p->losses[i].event_mask == event_mask && streq(p->losses[i].reason, reason)))
-		i++;
-	if (i == MAX_LOSSES)
-		return;
-	if (i == p->n_losses)
-		p->losses[p->n_losses++] = (struct known_loss){reason, event_mask, 0};
-	if (value > p->losses[i].value)
-		fold_lose(p->fold, NULL, event_mask ? event_mask : p->event_mask, reason,
-			  value - p->losses[i].value, 0);
-	p->losses[i].value = value;
-}
-
 /* ---- creation and end ---- */
 
 int pipeline_windows_new(const struct fold_config *c, struct files *f, struct windows **ret)
@@ -74,6 +54,7 @@ void pipeline_feed_done(struct feed *f)
 		proc_owner_unref(f->held_back[i].owner);
 	free(f->held_back);
 	free(f->exits);
+	profile_losses_done(&f->lost);
 	drain_free(f->drain);
 	kernel_host_list_unref(f->hosts);
 }
@@ -312,7 +293,6 @@ static void fold_drain(struct windows *p, const struct feed *f, struct taken *ta
 	for (size_t i = 0; i < f->n_held_back; i++)
 		fold_throttled(p->fold, f->held_back[i].owner, f->held_back[i].us,
 			       f->held_back[i].n);
-	profile_samples_lost_each(look_at_loss, p);
 	tell_estimates(p, f, taken);
 }
 
@@ -352,6 +332,16 @@ void pipeline_windows_gap(struct windows *p, uint64_t gap_ns)
 		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, gap_ns);
 }
 
+void pipeline_windows_lose(struct windows *p, const struct losses *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct lost *x = &l->items[i];
+
+		fold_lose(p->fold, NULL, x->event_mask ? x->event_mask : p->event_mask, x->reason,
+			  x->n, 0);
+	}
+}
+
 void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -378,6 +368,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		want_young(p, f, ret);
 		return;
 	}
+	pipeline_windows_lose(p, &f->lost);
 	/* What the kernel has counted until now may come later, so no window ends here. */
 	if (f->whole)
 		return;

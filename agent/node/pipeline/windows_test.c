@@ -369,9 +369,9 @@ static void test_dropped_samples_are_told_once(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(by_sender); i++)
 		counter_add(counter(name, "reason", by_sender[i]), 11);
-	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
-		profile_samples_lost(0, here[i], 7);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		profile_samples_lost(&w->feed.lost, 0, here[i], 7);
 	add(w, EVENT_ON_CPU, 3, 30000);
 	fold(w);
 	b = pipeline_windows_flush(w->p);
@@ -393,10 +393,10 @@ static void test_a_loss_is_told_where_it_belongs(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_ON_CPU, 3, 30000);
 	add(w, EVENT_OFF_CPU, 3, 30000);
-	profile_samples_lost(1u << EVENT_OFF_CPU, "scratch_busy", 5);
-	profile_samples_lost(1u << EVENT_ON_CPU, "scratch_busy", 2);
-	profile_samples_lost(1u << EVENT_OFF_CPU, "end_unseen", 4);
-	profile_samples_lost(0, "of_any_event", 6);
+	profile_losses_add(&w->feed.lost, 1u << EVENT_OFF_CPU, "scratch_busy", 5);
+	profile_losses_add(&w->feed.lost, 1u << EVENT_ON_CPU, "scratch_busy", 2);
+	profile_losses_add(&w->feed.lost, 1u << EVENT_OFF_CPU, "end_unseen", 4);
+	profile_losses_add(&w->feed.lost, 0, "of_any_event", 6);
 	fold(w);
 	b = pipeline_windows_flush(w->p);
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "scratch_busy"), 2);
@@ -406,6 +406,56 @@ static void test_a_loss_is_told_where_it_belongs(void **state)
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "of_any_event"), 6);
 	assert_int_equal(told_in(b, 1u << EVENT_OFF_CPU, "of_any_event"), 6);
 	assert_int_equal(told_in(b, 1u << EVENT_MEM_ALLOC, "of_any_event"), 0);
+}
+
+/* The first drain ends the window; what the next one has lost is in the next window. */
+static void test_a_loss_is_in_the_window_of_its_drain(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(profile_batch_freep) struct batch *next = NULL;
+
+	begin(w, w->end_ns + 2 * MS);
+	profile_losses_add(&w->feed.lost, 1u << EVENT_ON_CPU, "counts_full", 2);
+	fold(w);
+	assert_int_equal(told_in(w->answer.batch, 1u << EVENT_ON_CPU, "counts_full"), 2);
+	begin(w, w->end_ns + NSEC_PER_SEC);
+	profile_losses_add(&w->feed.lost, 1u << EVENT_ON_CPU, "counts_full", 5);
+	fold(w);
+	assert_null(w->answer.batch);
+	next = pipeline_windows_flush(w->p);
+	assert_int_equal(told_in(next, 1u << EVENT_ON_CPU, "counts_full"), 5);
+}
+
+/* While nothing is profiled, there are no drains. */
+static void test_a_loss_without_a_drain(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+
+	w->feed.full = true;
+	profile_losses_add(&w->feed.lost, 1u << EVENT_ON_CPU, "mailbox_full", 3);
+	fold(w);
+	b = pipeline_windows_flush(w->p);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "mailbox_full"), 3);
+}
+
+/* Kinds for which a drain has no room are told as one. */
+static void test_no_kind_of_loss_is_left_out(void **state)
+{
+	struct world *w = *state;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	char reasons[LOSSES_MAX + 9][8];
+
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		snprintf(reasons[i], sizeof(reasons[i]), "r%zu", i);
+		profile_losses_add(&w->feed.lost, 1u << EVENT_ON_CPU, reasons[i], 2);
+	}
+	fold(w);
+	b = pipeline_windows_flush(w->p);
+	for (size_t i = 0; i < LOSSES_MAX - 1; i++)
+		assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, reasons[i]), 2);
+	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "other"), 2 * 10);
 }
 
 static void test_nothing_lives(void **state)
@@ -685,6 +735,10 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_loss_is_told_where_it_belongs, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_a_loss_is_in_the_window_of_its_drain, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_loss_without_a_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_kind_of_loss_is_left_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_lives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_held_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_runtimes_own_code_96, setup, teardown),

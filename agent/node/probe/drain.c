@@ -166,6 +166,7 @@ static void move_events(struct pending *now, struct drain *to)
 	to->n_cgroups = now->d->n_cgroups;
 	to->young = TAKE_PTR(now->d->young);
 	to->n_young = now->d->n_young;
+	profile_losses_move(&to->lost_records, &now->d->lost_records);
 	now->d->n_procs = now->d->n_cgroups = now->d->n_young = 0;
 	now->cap_procs = now->cap_cgroups = now->cap_young = 0;
 }
@@ -247,7 +248,8 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d->tried_again = tried;
 	move_events(&p->now, d);
 	finish(p, d);
-	probes_stats_count_drops(p);
+	probes_stats_take_drops(p, d);
+	probes_live_take_lost(p, &d->lost);
 	/* Counts that were not taken come with the generation after the next one. */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);

@@ -76,31 +76,6 @@ static struct held_item *item_find(const struct held *h, enum kind kind, uint64_
 	return i;
 }
 
-/* NULL: there is no room. The caller fills in the content of a new item. */
-static struct held_item *item_hold(struct held *h, enum kind kind, uint64_t hash, size_t n_frames,
-				   uint64_t now_ns, bool *ret_new)
-{
-	struct held_item *i = item_find(h, kind, hash);
-	size_t bytes = sizeof(*i) + n_frames * sizeof(i->frames[0]);
-
-	*ret_new = !i;
-	if (!i) {
-		if (bytes > h->max_bytes - h->bytes) {
-			counter_add(
-				counter("podflame_records_dropped_total", "reason", "held_full"),
-				1);
-			return NULL;
-		}
-		i = xcalloc(1, bytes);
-		i->key = (struct held_key){hash, kind};
-		i->bytes = bytes;
-		h->bytes += bytes;
-		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
-	}
-	i->used_ns = now_ns;
-	return i;
-}
-
 /* ---- a drain: its frames are offsets into its memory still ---- */
 
 struct held_pass {
@@ -112,6 +87,30 @@ struct held_pass {
 	uint8_t *used; /* for each of its own stacks: by which kinds of events it is used */
 };
 enum { USED_ONCE = 1, USED_LATER = 2 };
+
+/* NULL: there is no room. The caller fills in the content of a new item. */
+static struct held_item *item_hold(struct held_pass *p, enum kind kind, uint64_t hash,
+				   size_t n_frames, bool *ret_new)
+{
+	struct held *h = p->h;
+	struct held_item *i = item_find(h, kind, hash);
+	size_t bytes = sizeof(*i) + n_frames * sizeof(i->frames[0]);
+
+	*ret_new = !i;
+	if (!i) {
+		if (bytes > h->max_bytes - h->bytes) {
+			drain_lose_records(p->d, "held_full", 1);
+			return NULL;
+		}
+		i = xcalloc(1, bytes);
+		i->key = (struct held_key){hash, kind};
+		i->bytes = bytes;
+		h->bytes += bytes;
+		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
+	}
+	i->used_ns = p->now_ns;
+	return i;
+}
 
 static bool refers_later(enum event e)
 {
@@ -145,7 +144,7 @@ static void add_stack(struct held_pass *p, const struct held_item *i)
 	size_t at = d->memory->len;
 
 	if (buf_add(d->memory, i->frames, i->stack.n * sizeof(i->frames[0]))) {
-		counter_add(counter("podflame_records_dropped_total", "reason", "memory"), 1);
+		drain_lose_records(d, "memory", 1);
 		return;
 	}
 	GROW(d->stacks, d->n_stacks, p->cap_stacks);
@@ -229,7 +228,7 @@ static void keep_stacks(struct held_pass *p)
 
 		if (p->used[k] == USED_ONCE)
 			continue;
-		i = item_hold(p->h, STACK, s->hash, s->n, p->now_ns, &is_new);
+		i = item_hold(p, STACK, s->hash, s->n, &is_new);
 		if (!i || !is_new)
 			continue;
 		i->stack = *s;
@@ -244,12 +243,12 @@ static void keep_rest(struct held_pass *p)
 	bool is_new;
 
 	for (size_t k = 0; k < p->n_names; k++) {
-		i = item_hold(p->h, NAMES, p->d->names[k].hash, 0, p->now_ns, &is_new);
+		i = item_hold(p, NAMES, p->d->names[k].hash, 0, &is_new);
 		if (i)
 			i->names = p->d->names[k];
 	}
 	for (size_t k = 0; k < p->n_contexts; k++) {
-		i = item_hold(p->h, CONTEXT, p->d->contexts[k].hash, 0, p->now_ns, &is_new);
+		i = item_hold(p, CONTEXT, p->d->contexts[k].hash, 0, &is_new);
 		if (i)
 			i->context = p->d->contexts[k];
 	}

@@ -60,14 +60,19 @@ static void check_stack(const struct drain *d, uint64_t hash, size_t depth)
 		assert_int_equal(f[i].address, hash + i);
 }
 
-/* A drain with this stack and these samples; one second passes. */
-static void pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw_sample *s)
+/*
+ * A drain with this stack and these samples; one second passes. Returns how many records it lost.
+ */
+static uint64_t pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw_sample *s)
 {
 	struct drain *d = drain_of(stack, 3, s, s ? 1 : 0);
+	uint64_t n_lost;
 
 	probes_held_pass(h, d, *now, true);
 	*now += NSEC_PER_SEC;
+	n_lost = profile_losses_sum(&d->lost_records);
 	drain_free(d);
+	return n_lost;
 }
 
 /* Like a thread that waits for two minutes: its stack was sent before anything was counted. */
@@ -221,14 +226,15 @@ static void the_limit_holds_and_is_counted(void **state)
 {
 	struct held *h = probes_held_new(2000);
 	struct raw_sample s = wait_of(1);
-	uint64_t now = NSEC_PER_SEC, before = refused();
+	uint64_t now = NSEC_PER_SEC, before = refused(), n_lost = 0;
 
 	(void)state;
 	for (uint64_t i = 0; i < 10; i++) {
-		pass(h, &now, 1 + i * 100, NULL);
+		n_lost += pass(h, &now, 1 + i * 100, NULL);
 		assert_true(probes_held_bytes(h) <= 2000);
 	}
 	assert_true(refused() > before);
+	assert_int_equal(n_lost, refused() - before);
 	/* What was there first stays as long as it is in use. */
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);

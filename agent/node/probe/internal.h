@@ -226,6 +226,8 @@ void probes_contexts_link(struct drain *d);
  * more
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
+/* live.c: moves the samples of mem-inuse that were lost, also while no drain was made. */
+void probes_live_take_lost(struct probes *p, struct losses *into);
 
 /* tables.c */
 void probes_tables_open(struct probes *p);
@@ -240,6 +242,7 @@ uint64_t probes_tags_seed(void);
 int probes_tags_open(struct probes *p);
 void probes_tags_close(struct probes *p);
 
-/* stats.c: sums the per-CPU statistics */
+/* probe.c: sums the per-CPU statistics */
 int probes_stats_read(struct probes *p, struct pf_stats *ret);
-void probes_stats_count_drops(struct probes *p);
+/* Adds to d what the programs have lost since the last call, and counts it. */
+void probes_stats_take_drops(struct probes *p, struct drain *d);

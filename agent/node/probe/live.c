@@ -124,7 +124,7 @@ static void count_evicted(struct memory_probes *m, uint64_t added, const struct 
 	accounted = now.removed + m->user_removed + s->n_seen + m->evicted;
 	if (added <= accounted)
 		return;
-	profile_samples_lost(1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
+	profile_samples_lost(&m->lost, 1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
 	m->evicted += added - accounted;
 }
 
@@ -294,6 +294,17 @@ void probes_live_collect(struct probes *p, struct event_probe *e, struct taking 
 		rows_free(&s);
 		forget_pending(m);
 	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void probes_live_take_lost(struct probes *p, struct losses *into)
+{
+	struct memory_probes *m = probes_memory_of(p);
+
+	if (!m)
+		return;
+	pthread_mutex_lock(&m->lock);
+	profile_losses_move(into, &m->lost);
 	pthread_mutex_unlock(&m->lock);
 }
 

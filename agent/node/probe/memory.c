@@ -209,6 +209,7 @@ static void memory_unload(struct event_probe *e)
 		close(m->trap_link);
 	memory_bpf__destroy(m->bpf);
 	pthread_mutex_destroy(&m->lock);
+	profile_losses_done(&m->lost);
 	free(m);
 	e->own = e->obj = NULL;
 }

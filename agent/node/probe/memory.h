@@ -60,6 +60,7 @@ struct memory_probes {
 	uint64_t woke_ns;     /* CLOCK_BOOTTIME: when a sleep of the machine was last noticed */
 	bool asked;	      /* a snapshot is wanted now */
 	uint64_t user_removed, evicted;
+	struct losses lost;   /* that no drain has yet */
 	int trap_link;	       /* a probe of the agent itself; 0: none yet */
 	double trap_ns;	       /* 0: not measured yet */
 	unsigned stepped_more; /* written by the attaching thread; 0: not measured yet */

@@ -34,6 +34,7 @@ struct memory_watch {
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
+	uint64_t evicted; /* according to the drains */
 };
 
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
@@ -91,6 +92,9 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 		}
 	for (size_t i = 0; i < d->n_samples; i++)
 		watch_sample(w, d, &d->samples[i]);
+	for (size_t i = 0; i < d->lost.n; i++)
+		if (streq(d->lost.items[i].reason, "live_evicted"))
+			w->evicted += d->lost.items[i].n;
 	drain_free(d);
 }
 

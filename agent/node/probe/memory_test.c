@@ -334,6 +334,7 @@ static void what_has_no_room_is_counted(void **state)
 	assert_true(s.w.inuse.n <= PF_LIVE_MAX);
 	assert_true(s.w.inuse.n > PF_LIVE_MAX / 2);
 	assert_int_equal(s.w.inuse.n + lost("live_evicted") - before, TOO_MANY);
+	assert_int_equal(s.w.evicted, lost("live_evicted") - before);
 	scene_close(&s);
 }
 

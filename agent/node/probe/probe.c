@@ -156,7 +156,7 @@ int probes_stats_read(struct probes *p, struct pf_stats *ret)
 	return 0;
 }
 
-void probes_stats_count_drops(struct probes *p)
+void probes_stats_take_drops(struct probes *p, struct drain *d)
 {
 	static const struct {
 		const char *text;
@@ -175,11 +175,9 @@ void probes_stats_count_drops(struct probes *p)
 			uint64_t n = s.drop[e][i] - p->last_stats.drop[e][i];
 
 			if (reasons[i].sample)
-				profile_samples_lost(1u << e, reasons[i].text, n);
+				profile_samples_lost(&d->lost, 1u << e, reasons[i].text, n);
 			else
-				counter_add(counter("podflame_records_dropped_total", "reason",
-						    reasons[i].text),
-					    n);
+				drain_lose_records(d, reasons[i].text, n);
 		}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "not_in_memory"),
 		    s.contexts_unread - p->last_stats.contexts_unread);

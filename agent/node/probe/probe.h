@@ -176,9 +176,9 @@ const char *probes_uprobe_form(const struct probes *p);
 /*
  * (os) Quick: takes only what the ring holds now (processes and cgroups, so that mappings are read
  * soon); samples stay. Full: swaps the generations, and takes the samples of the old one with their
- * stacks and names. Losses go to the counter "podflame_samples_dropped_total" and the report's
- * losses. If only a record is lost, they go to "podflame_records_dropped_total". Both have a
- * reason.
+ * stacks and names. Samples that were lost are in drain.lost and in the counter
+ * "podflame_samples_dropped_total", records that were lost are in drain.lost_records and in
+ * "podflame_records_dropped_total". Both have a reason.
  */
 int probes_drain(struct probes *p, bool full, struct drain **ret);
 /*

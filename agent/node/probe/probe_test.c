@@ -60,6 +60,23 @@ static uint64_t drops_of(const char *reason)
 	       counter_get(counter("podflame_records_dropped_total", "reason", reason));
 }
 
+static void add_dropped(const char *name, const char *label, const char *reason, uint64_t n,
+			void *arg)
+{
+	(void)label;
+	(void)reason;
+	if (streq(name, "podflame_samples_dropped_total"))
+		*(uint64_t *)arg += n;
+}
+
+static uint64_t samples_dropped(void)
+{
+	uint64_t n = 0;
+
+	counter_each(add_dropped, &n);
+	return n;
+}
+
 static uint64_t dropped(void)
 {
 	static const char *const reasons[] = {"ring_full",    "counts_full", "counts_busy",
@@ -419,7 +436,7 @@ static void what_does_not_fit_is_counted(void **state)
 	struct child c = child_start(body_many_stacks, NULL);
 	struct probe_config config = LISTED;
 	struct tally t = {.pid = c.pid};
-	uint64_t full, delivered = 0;
+	uint64_t full, delivered = 0, before = samples_dropped();
 	struct probes_stats s;
 	struct probes *p;
 	struct drain *d;
@@ -436,6 +453,7 @@ static void what_does_not_fit_is_counted(void **state)
 	assert_true(t.lost > 0);
 	assert_int_equal(probes_list(p, NULL, 0), 0); /* nothing ticks any more */
 	drain_into(p, &t, 1);
+	assert_int_equal(t.dropped, samples_dropped() - before); /* each drain has its own */
 	full = drops_of("counts_full") + drops_of("counts_busy");
 	assert_int_equal(probes_stats(p, &s), 0);
 	delivered = t.n;

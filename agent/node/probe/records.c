@@ -13,11 +13,6 @@ static const char *const end_reasons[_PF_END_MAX] = {
 #undef X
 };
 
-static void count_record(const char *reason)
-{
-	counter_add(counter("podflame_records_dropped_total", "reason", reason), 1);
-}
-
 /* words: the frame's header, and the part of its payload that lies in the record. */
 static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exec_id)
 {
@@ -80,7 +75,7 @@ static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_st
 	size_t at = d->memory->len, n;
 
 	if (!frames_add(d->memory, r, &n)) {
-		count_record("memory");
+		drain_lose_records(d, "memory", 1);
 		return;
 	}
 	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
@@ -151,7 +146,7 @@ int probes_record_take(void *arg, void *data, size_t n)
 	struct pending *g;
 
 	if (n < sizeof(*h)) {
-		count_record("short");
+		drain_lose_records(p->now.d, "short", 1);
 		return 0;
 	}
 	g = &p->generations[h->generation % PF_GENERATIONS];
@@ -172,7 +167,7 @@ int probes_record_take(void *arg, void *data, size_t n)
 		on_cgroup(p, data);
 		break;
 	default:
-		count_record("unknown_type");
+		drain_lose_records(p->now.d, "unknown_type", 1);
 	}
 	return 0;
 }

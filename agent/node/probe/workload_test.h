@@ -175,6 +175,7 @@ struct tally {
 	uint64_t n, value;
 	uint64_t in_short, in_long, in_loop, with_kernel, lost, nameless;
 	uint64_t others; /* samples of anybody else */
+	uint64_t dropped; /* samples that the drains lost, of any process */
 	uint64_t cgroup_id;
 	unsigned seen, execs, exits;
 	struct raw_proc last_proc;
@@ -227,6 +228,7 @@ static inline void tally_drain(struct tally *t, const struct drain *d)
 			t->lost += k ? 0 : s->n;
 		}
 	}
+	t->dropped += profile_losses_sum(&d->lost);
 	for (size_t i = 0; i < d->n_procs; i++) {
 		if ((pid_t)d->procs[i].tgid != t->pid)
 			continue;

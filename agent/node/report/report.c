@@ -27,6 +27,7 @@ struct report {
 	uint64_t min_interval_ns, jitter_ns;
 	char kernel[128];
 	uint64_t unwind_table_bytes;
+	uint64_t lost_samples, lost_profiles;
 
 	struct entries entries;
 	json_t *capabilities;
@@ -53,19 +54,6 @@ static void write_now(void *arg);
 
 /* ---- content ---- */
 
-static void sum_lost(const char *name, const char *label, const char *label_value, uint64_t value,
-		     void *arg)
-{
-	uint64_t *lost = arg;
-
-	(void)label;
-	(void)label_value;
-	if (streq(name, "podflame_samples_dropped_total"))
-		lost[0] += value;
-	else if (streq(name, "podflame_profiles_dropped_total"))
-		lost[1] += value;
-}
-
 /* Everything that is worth a write when it changes. */
 static json_t *content(const struct report *r)
 {
@@ -83,13 +71,11 @@ static json_t *content(const struct report *r)
 static json_t *status(const struct report *r)
 {
 	json_t *s = content(r);
-	uint64_t lost[2] = {0};
 
-	counter_each(sum_lost, lost);
 	json_object_set_new(s, "reportGeneration", json_integer(r->generation + 1));
 	json_object_set_new(s, "lost",
-			    json_pack("{s:I, s:I}", "samples", (json_int_t)lost[0], "events",
-				      (json_int_t)lost[1]));
+			    json_pack("{s:I, s:I}", "samples", (json_int_t)r->lost_samples,
+				      "events", (json_int_t)r->lost_profiles));
 	return s;
 }
 
@@ -443,6 +429,12 @@ void report_problem(struct report *r, const char *target_uid, enum reason reason
 {
 	if (report_entries_problem(&r->entries, target_uid, reason, message, n_pods))
 		changed(r);
+}
+
+void report_lost(struct report *r, uint64_t n_samples, uint64_t n_profiles)
+{
+	r->lost_samples = n_samples;
+	r->lost_profiles = n_profiles;
 }
 
 /* ---- creation and end ---- */

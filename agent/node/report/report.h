@@ -47,6 +47,8 @@ void report_stacks(struct report *r, const char *target_uid, uint64_t n, uint64_
  */
 void report_problem(struct report *r, const char *target_uid, enum reason reason,
 		    const char *message, unsigned n_pods);
+/* What was lost since the agent's start. This alone causes no write. */
+void report_lost(struct report *r, uint64_t n_samples, uint64_t n_profiles);
 /*
  * Asks the server whether it still has the report, unless a write is about to show that. If not, it
  * is written again.

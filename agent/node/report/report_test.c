@@ -130,7 +130,7 @@ static void test_json(void **state)
 	give_plan(r, t, ARRAY_SIZE(t));
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
 	report_problem(r, "u1", REASON_RATE_LOWERED, "over the limit", 3);
-	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 3);
+	report_lost(r, 3, 2);
 	o = report_json(r);
 	assert_string_equal(json_str_at(o, "metadata.name", ""), "node1");
 	assert_string_equal(json_str_at(o, "metadata.namespace", ""), "podflame-system");
@@ -138,6 +138,7 @@ static void test_json(void **state)
 	assert_string_equal(json_str_at(o, "status.agentVersion", ""), "1.2.3");
 	assert_string_equal(json_str_at(o, "status.cgroupMode", ""), "v2");
 	assert_int_equal(json_int_at(o, "status.lost.samples", 0), 3);
+	assert_int_equal(json_int_at(o, "status.lost.events", 0), 2);
 	assert_string_not_equal(json_str_at(o, "status.kernel", ""), "");
 	want = json_loads("[{\"feature\": \"on-cpu\", \"ok\": true}, {\"feature\": "
 			  "\"kernel-stacks\", \"ok\": false, \"reason\": \"kptr_restrict is 2\"}]",
@@ -337,13 +338,13 @@ static void test_first_samples_are_urgent_and_once(void **state)
 	report_free(r);
 }
 
-static void test_counts_wait_and_counters_never_write(void **state)
+static void test_counts_wait_and_losses_never_write(void **state)
 {
 	struct report *r = written_report();
 	struct plan_target t = target("u1", 1, 2);
 
 	(void)state;
-	counter_add(counter("podflame_samples_dropped_total", "reason", "ring_full"), 1);
+	report_lost(r, 1, 0);
 	give_plan(r, &t, 1);
 	assert_false(timer.armed);
 	t.pods_matched = t.pods_planned = 3;
@@ -691,7 +692,7 @@ int main(void)
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
 		cmocka_unit_test(test_one_of_another_namespace_is_in_it),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
-		cmocka_unit_test(test_counts_wait_and_counters_never_write),
+		cmocka_unit_test(test_counts_wait_and_losses_never_write),
 		cmocka_unit_test(test_share_of_whole_stacks),
 		cmocka_unit_test(test_a_burst_is_limited),
 		cmocka_unit_test(test_new_generation_starts_anew),

@@ -40,7 +40,7 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 
 	live_open(l, pid);
 	assert_true(runtime_likely(l->maps, l->indexes));
-	assert_int_equal(runtime_learn(NULL, l->maps, l->indexes, &l->runtimes, &again), 0);
+	assert_int_equal(runtime_learn(NULL, l->maps, l->indexes, NULL, &l->runtimes, &again), 0);
 	assert_false(again);
 }
 

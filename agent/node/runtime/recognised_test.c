@@ -146,7 +146,7 @@ static void dotnet_is_told_once(void **state)
 	assert_int_equal(system(command), 0);
 	pid = start("./p");
 	live_open(&l, pid);
-	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
+	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, NULL, &l.runtimes, &again), 0);
 	assert_int_equal(runtime_process_n(l.runtimes), 0);
 	assert_int_equal(runtime_process_n_recognised(l.runtimes), 1);
 	assert_non_null(
@@ -170,7 +170,7 @@ static void what_is_young_is_looked_at_again(void **state)
 	assert_int_equal(system(command), 0);
 	pid = start("./p");
 	live_open(&l, pid);
-	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, &l.runtimes, &again), 0);
+	assert_int_equal(runtime_learn(NULL, l.maps, l.indexes, NULL, &l.runtimes, &again), 0);
 	assert_null(l.runtimes);
 	assert_true(again);
 	stop(pid);

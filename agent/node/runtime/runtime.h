@@ -55,6 +55,7 @@ struct runtime_range {
 #define RUNTIME_RANGES_MAX 256 /* of one process */
 #define RUNTIME_DATA_MAX   4096
 
+struct java_requests;
 /* The process in which learn() looks for a runtime. */
 struct runtime_look {
 	const struct mappings *maps;
@@ -62,6 +63,7 @@ struct runtime_look {
 	struct memory *memory;
 	const struct runtime_range *taken; /* ranges of the runtimes in earlier rows */
 	size_t n_taken;
+	struct java_requests *java; /* as in runtime_learn() */
 };
 /*
  * Finds the first mapping of a file with this mark, and the mark's address in the process. -ENOENT:
@@ -191,11 +193,13 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  * Reader's thread. Looks for all runtimes in a process. p: the previous result, or NULL; the new
  * one shares its states, and p stays valid for others that have a reference. *ret: p with one more
  * reference if nothing changed; NULL: the process has no runtime. *ret_again: a runtime is just
- * starting, and the caller looks again in a moment. indexes: as in runtime_look. -ESRCH: the
- * process has ended. -EBUSY: another thread is blocked in it.
+ * starting, and the caller looks again in a moment. indexes: as in runtime_look. java: takes the
+ * JVMs whose code has no names, and gives their maps; NULL: no JVM is asked. -ESRCH: the process
+ * has ended. -EBUSY: another thread is blocked in it.
  */
 int runtime_learn(struct runtime_process *p, const struct mappings *maps,
-		   struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again);
+		  struct elf_index *const *indexes, struct java_requests *java,
+		  struct runtime_process **ret, bool *ret_again);
 /*
  * false: runtime_learn() would find nothing: no file has a mark, no code is generated. Any thread.
  */
@@ -254,16 +258,24 @@ void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t 
 
 /* ---- javaAttach: the agent asks a JVM for its perf map; docs/perf-maps.md ---- */
 /*
- * Whether the process is a JVM with generated code that has no names: it is not walked and has no
- * map, or the map lacks names. Any thread.
+ * The JVMs that need a map, and the maps that they have given. Reference counted, and a
+ * runtime_process holds a reference; any thread. Of more than the limit one is forgotten.
  */
-bool runtime_java_unnamed(struct process_id id);
-/* Writes all such processes to ret, at most max. Returns how many. Any thread. */
-size_t runtime_java_all_unnamed(struct process_id *ret, size_t max);
+#define JAVA_REQUESTS_MAX 256
+struct java_requests *runtime_java_requests_new(void);
+struct java_requests *runtime_java_requests_ref(struct java_requests *q); /* NULL: NULL */
+struct java_requests *runtime_java_requests_unref(struct java_requests *q);
+/*
+ * Whether the process is a JVM with generated code that has no names: it is not walked and has no
+ * map, or the map lacks names.
+ */
+bool runtime_java_unnamed(struct java_requests *q, struct process_id id);
+/* Writes all such processes to ret. Returns how many. */
+size_t runtime_java_all_unnamed(struct java_requests *q, struct process_id ret[JAVA_REQUESTS_MAX]);
 /*
  * Blocks for at most 20 s, so the caller needs a thread that may wait. version: the JVM's, as
  * learnt. 0: the next runtime_learn() and runtime_resolve() have the map. -EAGAIN: it may work
  * later. Other errors: it will not. ret_problem: the reason, for a user.
  */
-int runtime_java_attach(struct process_id id, const char *version,
+int runtime_java_attach(struct java_requests *q, struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES]);

@@ -347,11 +347,12 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 
 /* The caller holds the lock of new's states. */
 static int learn(const struct runtime_process *old, struct runtime_process *new,
-		 const struct mappings *maps, struct elf_index *const *indexes, bool *ret_again)
+		 const struct mappings *maps, struct elf_index *const *indexes,
+		 struct java_requests *java, bool *ret_again)
 {
 	struct process_memory *pm;
 	int r = runtime_process_memory_open(maps->id, &pm);
-	struct runtime_look look = {.maps = maps, .indexes = indexes};
+	struct runtime_look look = {.maps = maps, .indexes = indexes, .java = java};
 
 	if (r < 0)
 		return r;
@@ -362,7 +363,8 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 }
 
 int runtime_learn(struct runtime_process *p, const struct mappings *maps,
-		  struct elf_index *const *indexes, struct runtime_process **ret, bool *ret_again)
+		  struct elf_index *const *indexes, struct java_requests *java,
+		  struct runtime_process **ret, bool *ret_again)
 {
 	struct runtime_process *old = p && is_exec(p, maps) ? p : NULL;
 	struct runtime_process *new = process_new(maps, old ? old->states : NULL);
@@ -371,7 +373,7 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 	int r = -EBUSY;
 
 	if (pthread_mutex_trylock(&new->states->lock) == 0) {
-		r = learn(old, new, maps, indexes, &again);
+		r = learn(old, new, maps, indexes, java, &again);
 		pthread_mutex_unlock(&new->states->lock);
 	}
 	if (r < 0) {

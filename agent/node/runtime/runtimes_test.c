@@ -145,7 +145,8 @@ static struct runtime_process *learn(struct runtime_process *p, bool *ret_again)
 	struct runtime_process *r = NULL;
 	bool again;
 
-	assert_int_equal(runtime_learn(p, &maps, indexes, &r, ret_again ? ret_again : &again), 0);
+	assert_int_equal(runtime_learn(p, &maps, indexes, NULL, &r, ret_again ? ret_again : &again),
+			 0);
 	return r;
 }
 
@@ -346,7 +347,7 @@ static void who_is_gone_is_told(void **state)
 
 	(void)state;
 	maps.id.start_boottime_ns += NSEC_PER_SEC;
-	assert_int_equal(runtime_learn(NULL, &maps, indexes, &r, &again), -ESRCH);
+	assert_int_equal(runtime_learn(NULL, &maps, indexes, NULL, &r, &again), -ESRCH);
 	assert_null(r);
 }
 

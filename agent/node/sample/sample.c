@@ -33,6 +33,8 @@ struct drain *drain_free(struct drain *d)
 	free(d->contexts);
 	free(d->procs);
 	free(d->cgroups);
+	profile_losses_done(&d->lost);
+	profile_losses_done(&d->lost_records);
 	buf_done(d->memory);
 	free(d->memory);
 	free(d);
@@ -84,6 +86,12 @@ void drain_link_frames(struct drain *d)
 
 		s->frames = (const struct raw_frame *)(d->memory->data + (uintptr_t)s->frames);
 	}
+}
+
+void drain_lose_records(struct drain *d, const char *reason, uint64_t n)
+{
+	counter_add(counter("podflame_records_dropped_total", "reason", reason), n);
+	profile_losses_add(&d->lost_records, 0, reason, n);
 }
 
 static const void *find(uint64_t hash, const void *items, size_t n, size_t size)

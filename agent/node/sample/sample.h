@@ -14,8 +14,8 @@
 
 struct raw_frame {
 	bool kernel;
-	bool no_file;	  /* no file was mapped at the address */
-	uint8_t runtime;  /* enum pf_runtime_kind; 0: a native or kernel frame */
+	bool no_file;	 /* no file was mapped at the address */
+	uint8_t runtime; /* enum pf_runtime_kind; 0: a native or kernel frame */
 	/* in a runtime's frame: a number of the runtime's own, or PF_TYPE_TROUBLE */
 	uint8_t type;
 	uint32_t exec_id; /* in a user frame: the generation of the process's mappings */
@@ -131,6 +131,9 @@ struct drain {
 	 */
 	uint64_t asleep_ns;
 	bool tried_again;   /* probes_support() may now give other answers */
+	struct losses lost; /* samples that this drain should have had; a quick drain has none */
+	/* records that did not reach it: a stack, a name, a process or a cgroup */
+	struct losses lost_records;
 	struct buf *memory; /* holds the frames of all stacks */
 };
 
@@ -146,6 +149,8 @@ size_t drain_sort(struct drain *d);
  * While memory grows, each stack's frames are an offset into it. This function makes them pointers.
  */
 void drain_link_frames(struct drain *d);
+/* Adds records that were lost just now, and counts them: podflame_records_dropped_total. */
+void drain_lose_records(struct drain *d, const char *reason, uint64_t n);
 /* To be called after drain_sort. NULL: the drain has none of this hash. */
 const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *drain_names(const struct drain *d, uint64_t hash);

@@ -118,6 +118,8 @@ static void all_that_it_owns_is_freed(void **state)
 	d->young = xcalloc(1, sizeof(*d->young));
 	d->n_young = 1;
 	d->young[0].frames = xcalloc(3, sizeof(*d->young[0].frames));
+	profile_losses_add(&d->lost, 0, "counts_full", 1);
+	drain_lose_records(d, "ring_full", 1);
 	drain_free(d);
 }
 

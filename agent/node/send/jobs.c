@@ -21,6 +21,7 @@ void send_destroy(struct sender *s)
 		s->type->close(s->sink);
 	send_spool_free(s->spool);
 	buf_done(&s->body);
+	profile_losses_done(&s->losses);
 	free(s);
 }
 
@@ -29,8 +30,16 @@ void send_job_free(struct send_job *j)
 	profile_batch_free(j->batch);
 	send_spool_item_free(j->item);
 	items_free(j->found);
+	profile_losses_done(&j->lost.losses);
 	buf_done(&j->body);
 	free(j);
+}
+
+void send_count_lost(struct sender *s, struct send_lost *lost)
+{
+	s->stats.n_dropped_profiles += lost->n_profiles;
+	s->stats.n_dropped_samples += lost->n_samples;
+	profile_losses_move(&s->losses, &lost->losses);
 }
 
 static void job_run(struct job *job)
@@ -48,6 +57,7 @@ static void job_done(struct job *job)
 
 	s->n_jobs--;
 	s->has_losses = j->has_losses;
+	send_count_lost(s, &j->lost);
 	if (!s->closed && j->then)
 		j->then(j);
 	send_job_free(j);

@@ -29,6 +29,7 @@ struct sender {
 	unsigned n_jobs; /* posted and not done: the sender must not be freed before */
 	bool closed, ready;
 	struct sender_stats stats;
+	struct losses losses; /* for send_take_losses() */
 	char last_error[512];
 	void (*on_stored)(const struct stored_event *e, size_t n, void *arg);
 	void *stored_arg;
@@ -44,7 +45,7 @@ struct send_job {
 	struct spool_item *borrowed;	  /* the one being sent */
 	struct spool_item *found;	  /* a list, owned */
 	size_t n_delivered;		  /* how many of its first items are stored already */
-	struct sender_stats lost;	  /* profiles and samples that did not become an item */
+	struct send_lost lost;		  /* by work; job_done adds it to the sender's */
 	const char *reason;
 	struct buf body;
 	bool has_losses;
@@ -60,5 +61,7 @@ struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
  */
 int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
+/* Adds to the sender's stats and losses. */
+void send_count_lost(struct sender *s, struct send_lost *lost);
 /* Only while the worker has no job of this sender. */
 void send_destroy(struct sender *s);

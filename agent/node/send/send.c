@@ -36,7 +36,7 @@ static void drop_work(struct send_job *j)
 	if (j->item->loss_only) /* a refused account is not added to the next one */
 		send_spool_remove(j->s->spool, j->item);
 	else
-		send_spool_drop(j->s->spool, j->item, j->reason);
+		send_spool_drop(j->s->spool, j->item, j->reason, &j->lost);
 }
 
 static void drop_then(struct send_job *j)
@@ -48,7 +48,6 @@ static void drop_then(struct send_job *j)
 static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
 {
 	struct send_job *j = send_job_new(s, drop_work, drop_then);
-	size_t n_profiles = i->n_profiles, n_samples = i->n_samples;
 
 	j->item = i;
 	j->reason = reason;
@@ -58,8 +57,6 @@ static bool drop_item(struct sender *s, struct spool_item *i, const char *reason
 		return false;
 	}
 	unlink_item(s, i);
-	s->stats.n_dropped_profiles += n_profiles;
-	s->stats.n_dropped_samples += n_samples;
 	return true;
 }
 
@@ -220,11 +217,12 @@ static void fetch_work(struct send_job *j)
  */
 static void fetch_failed(struct sender *s, struct spool_item *i, int error)
 {
+	struct send_lost lost = {0};
+
 	unlink_item(s, i);
 	if (error == -EBADMSG || error == -ENOENT) {
-		send_spool_count_unreadable(i);
-		s->stats.n_dropped_profiles += i->n_profiles;
-		s->stats.n_dropped_samples += i->n_samples;
+		send_spool_count_unreadable(i, &lost);
+		send_count_lost(s, &lost);
 	}
 	send_spool_item_free(i);
 }
@@ -285,13 +283,6 @@ static uint64_t samples_in(const struct profile *p)
 	return n;
 }
 
-static void count_lost(struct sender_stats *st, const struct batch *b)
-{
-	st->n_dropped_profiles += b->n_profiles;
-	for (size_t i = 0; i < b->n_profiles; i++)
-		st->n_dropped_samples += samples_in(b->profiles[i]);
-}
-
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
 
 /*
@@ -307,8 +298,7 @@ static void put_halves(struct send_job *j, struct batch *b)
 		put_profiles(j, b, n / 2, n - n / 2);
 		return;
 	}
-	send_spool_lose(j->s->spool, b, "too_large");
-	count_lost(&j->lost, b);
+	send_spool_lose(j->s->spool, b, "too_large", &j->lost);
 }
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
@@ -363,13 +353,25 @@ static void put_then(struct send_job *j)
 		if (!s->waiting)
 			retry_later(s, 0);
 	}
-	if (j->lost.n_dropped_profiles) {
-		s->stats.n_dropped_profiles += j->lost.n_dropped_profiles;
-		s->stats.n_dropped_samples += j->lost.n_dropped_samples;
+	if (j->lost.n_profiles)
 		set_error(s, "a process's profile is too large to be sent");
-	}
 	make_room(s);
 	kick(s);
+}
+
+static void count_refused(struct sender *s, const struct batch *b)
+{
+	struct send_lost lost = {.n_profiles = b->n_profiles};
+
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		uint64_t n = samples_in(b->profiles[i]);
+
+		lost.n_samples += n;
+		profile_samples_lost(&lost.losses, 1u << b->profiles[i]->event, "mailbox_full", n);
+	}
+	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
+		    lost.n_profiles);
+	send_count_lost(s, &lost);
 }
 
 int send_send(struct sender *s, struct batch *b)
@@ -379,12 +381,7 @@ int send_send(struct sender *s, struct batch *b)
 	j->batch = b;
 	if (send_job_post(j, profile_batch_bytes(b)) == 0)
 		return 0;
-	count_lost(&s->stats, b);
-	counter_add(counter("podflame_profiles_dropped_total", "reason", "mailbox_full"),
-		    b->n_profiles);
-	for (size_t i = 0; i < b->n_profiles; i++)
-		profile_samples_lost(1u << b->profiles[i]->event, "mailbox_full",
-				     samples_in(b->profiles[i]));
+	count_refused(s, b);
 	send_job_free(j);
 	return -ENOBUFS;
 }
@@ -453,6 +450,11 @@ struct sender *send_free(struct sender *s)
 	if (s->n_jobs == 0)
 		send_destroy(s);
 	return NULL;
+}
+
+void send_take_losses(struct sender *s, struct losses *into)
+{
+	profile_losses_move(into, &s->losses);
 }
 
 void send_stats(const struct sender *s, struct sender_stats *ret)

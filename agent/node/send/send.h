@@ -41,6 +41,8 @@ struct sender_stats {
 	const char *last_error;		/* "" when the last try worked */
 };
 void send_stats(const struct sender *s, struct sender_stats *ret);
+/* Moves the samples that were lost and are in no account of losses that goes to the sink. */
+void send_take_losses(struct sender *s, struct losses *into);
 /* One container's event in a batch that the sink has stored. */
 struct stored_event {
 	const char *pod_uid, *container_id;

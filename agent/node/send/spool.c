@@ -413,19 +413,22 @@ static struct profile *account_of(struct spool *s, const struct profile *p)
 	return new_account(b, p, b->n_profiles >= OWNERS_MAX);
 }
 
-static void count_profiles(const char *reason, uint64_t n)
+static void count_profiles(const char *reason, uint64_t n, struct send_lost *lost)
 {
+	lost->n_profiles += n;
 	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n);
 }
 
 /* Only the file said which containers and events these samples had, so the loss is the node's. */
-void send_spool_count_unreadable(const struct spool_item *i)
+void send_spool_count_unreadable(const struct spool_item *i, struct send_lost *lost)
 {
-	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1));
-	profile_samples_lost(0, "spool_unreadable", i->n_samples);
+	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1), lost);
+	lost->n_samples += i->n_samples;
+	profile_samples_lost(&lost->losses, 0, "spool_unreadable", i->n_samples);
 }
 
-static void account(struct spool *s, const struct profile *p, const char *reason)
+static void account(struct spool *s, const struct profile *p, const char *reason,
+		    struct send_lost *lost)
 {
 	struct profile *a = account_of(s, p);
 	uint64_t n = samples_of(p);
@@ -437,8 +440,10 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	count_profiles(reason, p->n_samples || !p->n_losses); /* an account is not a profile */
-	/* No profile_samples_lost(): the account itself goes to the hub. */
+	/* an account is not a profile */
+	count_profiles(reason, p->n_samples || !p->n_losses, lost);
+	lost->n_samples += n;
+	/* Not in lost->losses: the account itself goes to the hub. */
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 
@@ -455,14 +460,16 @@ static void save_losses(struct spool *s)
 		counter_add(counter("podflame_spool_files_total", "reason", "write_failed"), 1);
 }
 
-void send_spool_lose(struct spool *s, const struct batch *b, const char *reason)
+void send_spool_lose(struct spool *s, const struct batch *b, const char *reason,
+		     struct send_lost *lost)
 {
 	for (size_t i = 0; i < b->n_profiles; i++)
-		account(s, b->profiles[i], reason);
+		account(s, b->profiles[i], reason, lost);
 	save_losses(s);
 }
 
-void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason)
+void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason,
+		     struct send_lost *lost)
 {
 	_cleanup_buf_ struct buf body = {0}, bytes = {0};
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
@@ -474,9 +481,9 @@ void send_spool_drop(struct spool *s, const struct spool_item *i, const char *re
 	if (r == 0)
 		r = otlp_decode(bytes.data, bytes.len, &b, NULL);
 	if (r == 0)
-		send_spool_lose(s, b, reason);
+		send_spool_lose(s, b, reason, lost);
 	else
-		send_spool_count_unreadable(i);
+		send_spool_count_unreadable(i, lost);
 	send_spool_remove(s, i);
 }
 

@@ -42,15 +42,22 @@ int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **r
  */
 int send_spool_get(struct spool *s, const struct spool_item *i, struct buf *ret_body);
 void send_spool_remove(struct spool *s, const struct spool_item *i);
+/* What is dropped; the counters of /metrics have the same numbers. */
+struct send_lost {
+	uint64_t n_profiles, n_samples;
+	struct losses losses; /* of these, the samples that are in no account; the caller's */
+};
 /*
  * Drops an item. Its samples go into the account, with a reason: "spool_full", "hub_refused",
- * "too_large".
+ * "too_large". This function and the next two add to *lost.
  */
-void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason);
+void send_spool_drop(struct spool *s, const struct spool_item *i, const char *reason,
+		     struct send_lost *lost);
 /* Counts an item whose bytes are gone: nothing is known that could go into the account. */
-void send_spool_count_unreadable(const struct spool_item *i);
+void send_spool_count_unreadable(const struct spool_item *i, struct send_lost *lost);
 /* Adds a batch that did not become an item to the account. */
-void send_spool_lose(struct spool *s, const struct batch *b, const char *reason);
+void send_spool_lose(struct spool *s, const struct batch *b, const char *reason,
+		     struct send_lost *lost);
 bool send_spool_has_losses(const struct spool *s);
 /*
  * Makes the account into an item to send, and begins an empty one. *ret NULL: there is no account.

@@ -171,7 +171,7 @@ _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 		if (a.n_items > MOST_ITEMS) {
 			struct spool_item *i = oldest(&a);
 
-			send_spool_drop(a.spool, i, "spool_full");
+			send_spool_drop(a.spool, i, "spool_full", &(struct send_lost){0});
 			send_spool_item_free(i);
 		}
 		if (turn % 3 == 2)

@@ -126,7 +126,7 @@ static void leave_one(void *arg)
 	assert_int_equal(send_spool_put(s, b, &i), 0);
 	assert_non_null(i->path);
 	send_spool_item_free(i);
-	send_spool_lose(s, b, "test");
+	send_spool_lose(s, b, "test", &(struct send_lost){0});
 	profile_batch_free(b);
 	send_spool_free(s);
 }
@@ -225,15 +225,21 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	struct spool_item *found = NULL, *i = NULL;
 	struct batch *b = one_window();
 	uint64_t before = counter_get(dropped);
+	struct send_lost lost = {0};
 
 	(void)state;
 	empty(NULL);
 	assert_int_equal(send_spool_scan(s, &found), 0);
 	assert_int_equal(send_spool_put(s, b, &i), 0);
 	fault_arm(FAULT_READ, EIO, 1, true);
-	send_spool_drop(s, i, "spool_full");
+	send_spool_drop(s, i, "spool_full", &lost);
 	fault_disarm();
 	assert_int_equal(counter_get(dropped), before + N_SAMPLES);
+	assert_int_equal(lost.n_samples, N_SAMPLES);
+	assert_int_equal(lost.losses.n, 1);
+	assert_string_equal(lost.losses.items[0].reason, "spool_unreadable");
+	assert_int_equal(lost.losses.items[0].n, N_SAMPLES);
+	profile_losses_done(&lost.losses);
 	send_spool_item_free(i);
 	profile_batch_free(b);
 	send_spool_free(s);
@@ -267,7 +273,7 @@ static void test_account_survives_a_full_disk_and_a_kill(void **state)
 	(void)state;
 	empty(NULL);
 	assert_int_equal(send_spool_scan(s, &found), 0);
-	send_spool_lose(s, b, "spool_full");
+	send_spool_lose(s, b, "spool_full", &(struct send_lost){0});
 	fault_arm(FAULT_WRITE, ENOSPC, 1, true);
 	assert_int_equal(send_spool_take_losses(s, &i), 0);
 	fault_disarm();
@@ -309,6 +315,7 @@ static void test_account_is_no_profile(void **state)
 	struct counter *dropped =
 		counter("podflame_profiles_dropped_total", "reason", "spool_full");
 	struct spool_item *found = NULL, *account = NULL, *i, *next;
+	struct send_lost lost = {0};
 	uint64_t before;
 	struct spool *s;
 
@@ -319,10 +326,14 @@ static void test_account_is_no_profile(void **state)
 	assert_int_equal(send_spool_scan(s, &found), 0);
 	DL_FOREACH_SAFE(found, i, next)
 	{
-		send_spool_drop(s, i, "spool_full");
+		send_spool_drop(s, i, "spool_full", &lost);
 		send_spool_item_free(i);
 	}
 	assert_int_equal(counter_get(dropped), before + 1);
+	assert_int_equal(lost.n_profiles, 1);
+	/* of the item; the account's samples were counted in the earlier run */
+	assert_int_equal(lost.n_samples, N_SAMPLES);
+	assert_int_equal(lost.losses.n, 0); /* the account has them */
 	assert_int_equal(send_spool_take_losses(s, &account), 0);
 	assert_int_equal(take_item(s, account), 2 * N_SAMPLES);
 	send_spool_free(s);

@@ -183,7 +183,7 @@ int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[AT
 	return r;
 }
 
-int runtime_java_attach(struct process_id id, const char *version,
+int runtime_java_attach(struct java_requests *q, struct process_id id, const char *version,
 			char ret_problem[RUNTIME_PROBLEM_BYTES])
 {
 	struct perf_map *map;
@@ -200,7 +200,7 @@ int runtime_java_attach(struct process_id id, const char *version,
 		return r;
 	r = runtime_attach_run(&a, &map, ret_problem);
 	if (r == 0)
-		runtime_java_map_give(id, map);
+		runtime_java_map_give(q, id, map);
 	runtime_attach_done(&a);
 	return r;
 }

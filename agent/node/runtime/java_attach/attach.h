@@ -21,16 +21,17 @@ struct attach {
 	uint64_t spare_ns; /* what the child gets in addition; and how long its end may take */
 };
 /* ret_text: the reason of an error, for a user. */
-int runtime_attach_open(struct process_id id, struct attach *ret,
-		char ret_text[ATTACH_TEXT_BYTES]);
+int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES]);
 /* Asks, reads the map, and removes all files that it made. */
 int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
 void runtime_attach_done(struct attach *a);
 
 /* ---- attach_maps.c: between perfmap.c and attach.c; any thread ---- */
-void runtime_java_map_want(struct process_id id);
-void runtime_java_map_give(struct process_id id, struct perf_map *map); /* takes map */
-struct perf_map *runtime_java_map_take(struct process_id id); /* NULL: there is no new one */
+void runtime_java_map_want(struct java_requests *q, struct process_id id); /* q may be NULL */
+/* takes map */
+void runtime_java_map_give(struct java_requests *q, struct process_id id, struct perf_map *map);
+/* NULL: there is no new one; q may be NULL */
+struct perf_map *runtime_java_map_take(struct java_requests *q, struct process_id id);
 
 /* ---- attach_check.c: is it safe to ask? Reasons go to ret_text ---- */
 #define ATTACH_JDK_MIN 17 /* the first with Compiler.perfmap (JDK-8254723) */

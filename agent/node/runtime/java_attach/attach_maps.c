@@ -8,28 +8,57 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#define JVMS_MAX 256
-#define TICK_NS	 (NSEC_PER_SEC / 100)
+#define TICK_NS (NSEC_PER_SEC / 100)
 
 struct jvm {
 	struct process_id id;
 	bool unnamed;
 	struct perf_map *map; /* given, but not taken yet */
 };
+struct java_requests {
+	atomic_uint refs;
+	pthread_mutex_t lock; /* of all below */
+	struct jvm jvms[JAVA_REQUESTS_MAX];
+	size_t n, n_forgotten;
+};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct jvm jvms[JVMS_MAX];
-static size_t n_jvms, n_forgotten;
+struct java_requests *runtime_java_requests_new(void)
+{
+	struct java_requests *q = xcalloc(1, sizeof(*q));
+
+	atomic_init(&q->refs, 1);
+	pthread_mutex_init(&q->lock, NULL);
+	return q;
+}
+
+struct java_requests *runtime_java_requests_ref(struct java_requests *q)
+{
+	if (q)
+		atomic_fetch_add(&q->refs, 1);
+	return q;
+}
+
+struct java_requests *runtime_java_requests_unref(struct java_requests *q)
+{
+	if (!q || atomic_fetch_sub(&q->refs, 1) > 1)
+		return NULL;
+	for (size_t i = 0; i < q->n; i++)
+		runtime_perf_map_free(q->jvms[i].map);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+	return NULL;
+}
 
 /*
  * Start times of the kernel and of /proc have different resolutions: a tick of difference is equal.
  */
-static struct jvm *find(struct process_id id)
+static struct jvm *find(struct java_requests *q, struct process_id id)
 {
-	for (size_t i = 0; i < n_jvms; i++) {
-		struct jvm *j = &jvms[i];
+	for (size_t i = 0; i < q->n; i++) {
+		struct jvm *j = &q->jvms[i];
 
 		if (j->id.tgid == id.tgid &&
 		    j->id.start_boottime_ns < id.start_boottime_ns + TICK_NS &&
@@ -49,80 +78,84 @@ static bool is_over(const struct jvm *j)
 }
 
 /* If all entries are needed, each in turn is forgotten. */
-static struct jvm *make_room(void)
+static struct jvm *make_room(struct java_requests *q)
 {
-	if (n_jvms < JVMS_MAX)
-		return &jvms[n_jvms++];
-	for (size_t i = 0; i < JVMS_MAX; i++)
-		if (is_over(&jvms[i]))
-			return &jvms[i];
+	if (q->n < JAVA_REQUESTS_MAX)
+		return &q->jvms[q->n++];
+	for (size_t i = 0; i < JAVA_REQUESTS_MAX; i++)
+		if (is_over(&q->jvms[i]))
+			return &q->jvms[i];
 	counter_add(counter("podflame_java_attach_total", "result", "forgotten"), 1);
-	return &jvms[n_forgotten++ % JVMS_MAX];
+	return &q->jvms[q->n_forgotten++ % JAVA_REQUESTS_MAX];
 }
 
-static struct jvm *find_or_make(struct process_id id)
+static struct jvm *find_or_make(struct java_requests *q, struct process_id id)
 {
-	struct jvm *j = find(id);
+	struct jvm *j = find(q, id);
 
 	if (j)
 		return j;
-	j = make_room();
+	j = make_room(q);
 	runtime_perf_map_free(j->map);
 	*j = (struct jvm){.id = id};
 	return j;
 }
 
-void runtime_java_map_want(struct process_id id)
+void runtime_java_map_want(struct java_requests *q, struct process_id id)
 {
-	pthread_mutex_lock(&lock);
-	find_or_make(id)->unnamed = true;
-	pthread_mutex_unlock(&lock);
+	if (!q)
+		return;
+	pthread_mutex_lock(&q->lock);
+	find_or_make(q, id)->unnamed = true;
+	pthread_mutex_unlock(&q->lock);
 }
 
-bool runtime_java_unnamed(struct process_id id)
+bool runtime_java_unnamed(struct java_requests *q, struct process_id id)
 {
 	const struct jvm *j;
 	bool unnamed;
 
-	pthread_mutex_lock(&lock);
-	j = find(id);
+	pthread_mutex_lock(&q->lock);
+	j = find(q, id);
 	unnamed = j && j->unnamed;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&q->lock);
 	return unnamed;
 }
 
-size_t runtime_java_all_unnamed(struct process_id *ret, size_t max)
+size_t runtime_java_all_unnamed(struct java_requests *q, struct process_id ret[JAVA_REQUESTS_MAX])
 {
 	size_t n = 0;
 
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < n_jvms && n < max; i++)
-		if (jvms[i].unnamed)
-			ret[n++] = jvms[i].id;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&q->lock);
+	for (size_t i = 0; i < q->n; i++)
+		if (q->jvms[i].unnamed)
+			ret[n++] = q->jvms[i].id;
+	pthread_mutex_unlock(&q->lock);
 	return n;
 }
 
-void runtime_java_map_give(struct process_id id, struct perf_map *map)
+void runtime_java_map_give(struct java_requests *q, struct process_id id, struct perf_map *map)
 {
 	struct jvm *j;
 
-	pthread_mutex_lock(&lock);
-	j = find_or_make(id);
+	pthread_mutex_lock(&q->lock);
+	j = find_or_make(q, id);
 	runtime_perf_map_free(j->map);
 	j->map = map;
 	j->unnamed = false;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&q->lock);
 }
 
-struct perf_map *runtime_java_map_take(struct process_id id)
+struct perf_map *runtime_java_map_take(struct java_requests *q, struct process_id id)
 {
 	struct perf_map *map;
 	struct jvm *j;
 
-	pthread_mutex_lock(&lock);
-	j = find(id);
+	if (!q)
+		return NULL;
+	pthread_mutex_lock(&q->lock);
+	j = find(q, id);
 	map = j ? TAKE_PTR(j->map) : NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&q->lock);
 	return map;
 }

@@ -118,6 +118,22 @@ static void test_first_thread_has_ended(void **state)
 	testliving_stop(pid);
 }
 
+static struct java_requests *requests;
+
+static int open_requests(void **state)
+{
+	(void)state;
+	requests = runtime_java_requests_new();
+	return 0;
+}
+
+static int close_requests(void **state)
+{
+	(void)state;
+	requests = runtime_java_requests_unref(requests);
+	return 0;
+}
+
 static int set_up(void **state)
 {
 	struct fake *f = xcalloc(1, sizeof(*f));
@@ -564,7 +580,7 @@ static struct runtime_process *learn_alone(const struct jvm *j, struct parser *p
 		if (str_has_suffix(maps->items[i].path, "/libjvm.so"))
 			assert_int_equal(parse_elf(parser, maps->items[i].fd, &indexes[i]), 0);
 	runtime_table = alone;
-	assert_int_equal(runtime_learn(NULL, maps, indexes, &p, &again), 0);
+	assert_int_equal(runtime_learn(NULL, maps, indexes, requests, &p, &again), 0);
 	runtime_table = all;
 	for (size_t i = 0; i < maps->n; i++)
 		elf_index_unref(indexes[i]);
@@ -584,17 +600,18 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0644), 0);
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
-	runtime_java_map_give((struct process_id){j->start, j->tgid},
+	runtime_java_map_give(requests, (struct process_id){j->start, j->tgid},
 			      runtime_perf_map_new()); /* nobody wants it */
-	runtime_perf_map_free(runtime_java_map_take((struct process_id){j->start, j->tgid}));
-	assert_false(runtime_java_unnamed((struct process_id){j->start, j->tgid}));
+	runtime_perf_map_free(
+		runtime_java_map_take(requests, (struct process_id){j->start, j->tgid}));
+	assert_false(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));
 	p = learn_alone(j, parser);
 	assert_int_equal(runtime_process_n(p), *problem ? 1 : 0);
 	if (p) {
 		assert_null(runtime_process_at(p, 0).learnt->data);
 		assert_string_equal(runtime_process_at(p, 0).learnt->problem, problem);
 	}
-	assert_true(runtime_java_unnamed((struct process_id){j->start, j->tgid}));
+	assert_true(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));
 	runtime_process_unref(p);
 }
 
@@ -611,10 +628,11 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	assert_int_equal(parse_new(&config, &parser), 0);
 	start_jvm(java, "-Xms32m", dir, &j);
 	assert_null(learn_alone(&j, parser));
-	assert_true(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
+	assert_true(runtime_java_unnamed(requests, (struct process_id){j.start, j.tgid}));
 	/* too young for runtime_java_attach */
-	assert_int_equal(runtime_java_attach((struct process_id){j.start, j.tgid}, "17.0.1", text),
-			 -EAGAIN);
+	assert_int_equal(
+		runtime_java_attach(requests, (struct process_id){j.start, j.tgid}, "17.0.1", text),
+		-EAGAIN);
 	assert_string_equal(text, "the JVM is just starting");
 	assert_wanted_with(&j, parser, "", "");
 	assert_wanted_with(&j, parser, "1000 10 other\n",
@@ -622,12 +640,12 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	assert_int_equal(runtime_attach_open((struct process_id){j.start, j.tgid}, &a, text), 0);
 	assert_int_equal(runtime_attach_run(&a, &map, text), 0);
 	runtime_attach_done(&a);
-	runtime_java_map_give((struct process_id){j.start, j.tgid}, map);
+	runtime_java_map_give(requests, (struct process_id){j.start, j.tgid}, map);
 	p = learn_alone(&j, parser);
 	assert_int_equal(runtime_process_n(p), 1);
 	assert_non_null(runtime_process_at(p, 0).learnt->data);
 	assert_true(runtime_process_at(p, 0).learnt->n_ranges >= 1);
-	assert_false(runtime_java_unnamed((struct process_id){j.start, j.tgid}));
+	assert_false(runtime_java_unnamed(requests, (struct process_id){j.start, j.tgid}));
 	runtime_process_unref(p);
 	stop_jvm(&j);
 	parse_free(parser);
@@ -730,24 +748,43 @@ static void test_real_jvms_left_alone(void **state)
 static void test_wanted_and_given(void **state)
 {
 	struct perf_map *m = runtime_perf_map_new();
-	struct process_id all[8];
+	struct process_id all[JAVA_REQUESTS_MAX];
 
 	(void)state;
-	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	runtime_java_map_want((struct process_id){1000 * NSEC_PER_SEC, 7});
-	assert_true(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	assert_false(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
+	runtime_java_map_want(requests, (struct process_id){1000 * NSEC_PER_SEC, 7});
+	assert_true(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_false(runtime_java_unnamed(
-		(struct process_id){1001 * NSEC_PER_SEC, 7})); /* another process */
-	assert_int_equal(runtime_java_all_unnamed(all, 8), 1);
+		requests, (struct process_id){1001 * NSEC_PER_SEC, 7})); /* another process */
+	assert_int_equal(runtime_java_all_unnamed(requests, all), 1);
 	assert_int_equal(all[0].tgid, 7);
 	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
-	assert_null(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	runtime_java_map_give((struct process_id){1000 * NSEC_PER_SEC, 7}, m);
-	assert_false(runtime_java_unnamed((struct process_id){1000 * NSEC_PER_SEC, 7}));
-	assert_int_equal(runtime_java_all_unnamed(all, 8), 0);
-	assert_ptr_equal(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}), m);
-	assert_null(runtime_java_map_take((struct process_id){1000 * NSEC_PER_SEC, 7}));
+	assert_null(runtime_java_map_take(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
+	runtime_java_map_give(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}, m);
+	assert_false(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
+	assert_int_equal(runtime_java_all_unnamed(requests, all), 0);
+	assert_ptr_equal(
+		runtime_java_map_take(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}), m);
+	assert_null(runtime_java_map_take(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
 	runtime_perf_map_free(m);
+}
+
+/* Whoever asks has a list of its own. What nobody has taken is freed with the list. */
+static void test_lists_are_apart(void **state)
+{
+	struct java_requests *other = runtime_java_requests_new();
+	const struct process_id jvm = {1000 * NSEC_PER_SEC, 7};
+
+	(void)state;
+	runtime_java_map_want(requests, jvm);
+	assert_true(runtime_java_unnamed(requests, jvm));
+	assert_false(runtime_java_unnamed(other, jvm));
+	runtime_java_map_give(other, jvm, runtime_perf_map_new());
+	assert_true(runtime_java_unnamed(requests, jvm));
+	assert_null(runtime_java_map_take(requests, jvm));
+	runtime_java_requests_unref(other);
+	runtime_java_map_want(NULL, jvm); /* no JVM is asked */
+	assert_null(runtime_java_map_take(NULL, jvm));
 }
 
 static uint64_t forgotten(void)
@@ -756,16 +793,17 @@ static uint64_t forgotten(void)
 }
 
 /* One more JVM, which lives; all that are waited for now. */
-static size_t want_one(uint64_t start_s, struct process_id all[300])
+static size_t want_one(uint64_t start_s, struct process_id all[JAVA_REQUESTS_MAX])
 {
-	runtime_java_map_want((struct process_id){start_s * NSEC_PER_SEC, getpid()});
-	assert_true(runtime_java_unnamed((struct process_id){start_s * NSEC_PER_SEC, getpid()}));
-	return runtime_java_all_unnamed(all, 300);
+	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()});
+	assert_true(runtime_java_unnamed(requests,
+					 (struct process_id){start_s * NSEC_PER_SEC, getpid()}));
+	return runtime_java_all_unnamed(requests, all);
 }
 
 static void test_who_is_forgotten_is_counted(void **state)
 {
-	struct process_id all[300];
+	struct process_id all[JAVA_REQUESTS_MAX];
 	uint64_t before = forgotten();
 	pid_t ended = fork();
 	size_t given = 0;
@@ -776,32 +814,34 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(waitpid(ended, NULL, 0), ended);
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
-	runtime_java_map_want((struct process_id){NSEC_PER_SEC, ended});
+	runtime_java_map_want(requests, (struct process_id){NSEC_PER_SEC, ended});
 	/* who has ended, and who has been asked, make room */
 	assert_int_equal(want_one(256, all), 256);
-	assert_false(runtime_java_unnamed((struct process_id){NSEC_PER_SEC, ended}));
-	runtime_java_map_give((struct process_id){100 * NSEC_PER_SEC, getpid()},
+	assert_false(runtime_java_unnamed(requests, (struct process_id){NSEC_PER_SEC, ended}));
+	runtime_java_map_give(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()},
 			      runtime_perf_map_new());
 	runtime_perf_map_free(
-		runtime_java_map_take((struct process_id){100 * NSEC_PER_SEC, getpid()}));
+		runtime_java_map_take(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
 	/* else one that is to be asked is forgotten, each time another one */
 	assert_int_equal(want_one(258, all), 256);
 	assert_int_equal(want_one(259, all), 256);
-	assert_true(runtime_java_unnamed((struct process_id){258 * NSEC_PER_SEC, getpid()}));
+	assert_true(
+		runtime_java_unnamed(requests, (struct process_id){258 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(forgotten(), before + 2);
 	/* a map that nobody has looked at yet is as good a reason */
 	for (size_t i = 0; i < 256; i++)
-		runtime_java_map_give((struct process_id){all[i].start_boottime_ns, getpid()},
+		runtime_java_map_give(requests,
+				      (struct process_id){all[i].start_boottime_ns, getpid()},
 				      runtime_perf_map_new());
 	assert_int_equal(want_one(260, all), 1);
 	assert_int_equal(forgotten(), before + 3);
-	runtime_java_map_give((struct process_id){260 * NSEC_PER_SEC, getpid()},
+	runtime_java_map_give(requests, (struct process_id){260 * NSEC_PER_SEC, getpid()},
 			      runtime_perf_map_new());
 	for (uint64_t i = 1; i <= 260; i++) {
-		struct perf_map *map =
-			runtime_java_map_take((struct process_id){i * NSEC_PER_SEC, getpid()});
+		struct perf_map *map = runtime_java_map_take(
+			requests, (struct process_id){i * NSEC_PER_SEC, getpid()});
 
 		given += !!map;
 		runtime_perf_map_free(map);
@@ -811,13 +851,15 @@ static void test_who_is_forgotten_is_counted(void **state)
 
 int main(int argc, char **argv)
 {
-#define FAKE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define REQUESTS_TEST(f) cmocka_unit_test_setup_teardown(f, open_requests, close_requests)
+#define FAKE_TEST(f)	 cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_first_thread_has_ended),
 		cmocka_unit_test(test_who_is_not_asked),
-		cmocka_unit_test(test_wanted_and_given),
-		cmocka_unit_test(test_who_is_forgotten_is_counted),
+		REQUESTS_TEST(test_wanted_and_given),
+		REQUESTS_TEST(test_lists_are_apart),
+		REQUESTS_TEST(test_who_is_forgotten_is_counted),
 		FAKE_TEST(test_nobody_listens),
 		FAKE_TEST(test_socket_is_something_else),
 		FAKE_TEST(test_socket_of_another_user),
@@ -831,7 +873,7 @@ int main(int argc, char **argv)
 		FAKE_TEST(test_stuck_child_leaves_no_file),
 		FAKE_TEST(test_leftover_is_replaced),
 		cmocka_unit_test(test_real_jvms),
-		cmocka_unit_test(test_real_jvms_without_names),
+		REQUESTS_TEST(test_real_jvms_without_names),
 		cmocka_unit_test(test_real_jvms_left_alone),
 	};
 

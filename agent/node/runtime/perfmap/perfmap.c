@@ -14,6 +14,7 @@
 
 struct state {
 	struct perf_file file;
+	struct java_requests *java; /* NULL: no JVM is asked */
 	enum perf_map_writer writer;
 	bool given;	    /* the agent has asked the JVM for it */
 	uint64_t looked_ns; /* CLOCK_MONOTONIC */
@@ -124,7 +125,7 @@ static bool is_older(const struct state *s)
 
 static void look_at_file(struct state *s)
 {
-	struct perf_map *given = runtime_java_map_take(s->file.id);
+	struct perf_map *given = runtime_java_map_take(s->java, s->file.id);
 
 	if (given) {
 		runtime_perf_file_set(&s->file, given);
@@ -143,6 +144,7 @@ static int make_state(const struct runtime_look *look, struct state **ret)
 		free(s);
 		return r;
 	}
+	s->java = runtime_java_requests_ref(look->java);
 	s->writer = has_mark(look, "gHotSpotVMStructs", NULL) ? PERF_MAP_HOTSPOT : PERF_MAP_ANY;
 	*ret = s;
 	return 0;
@@ -152,8 +154,10 @@ static void forget(void *state)
 {
 	struct state *s = state;
 
-	if (s)
-		runtime_perf_file_done(&s->file);
+	if (!s)
+		return;
+	runtime_perf_file_done(&s->file);
+	runtime_java_requests_unref(s->java);
 	free(s);
 }
 
@@ -205,7 +209,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		return 0;
 	}
 	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
-		runtime_java_map_want(s->file.id);
+		runtime_java_map_want(s->java, s->file.id);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));
 	ret->n_ranges = 0;
@@ -247,7 +251,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	if (!name && s->error < 0 && s->error != -ENOENT)
 		return s->error;
 	if (!name && s->given)
-		runtime_java_map_want(s->file.id);
+		runtime_java_map_want(s->java, s->file.id);
 	if (!name)
 		return -ENOENT;
 	runtime_perf_map_names(name, s->writer, ret);

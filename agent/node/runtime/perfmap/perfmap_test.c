@@ -344,6 +344,7 @@ static void test_names(void **state)
 struct place { /* this process's own map */
 	struct perf_file file;
 	char path[64];
+	struct java_requests *java;
 };
 
 static int set_up(void **state)
@@ -356,6 +357,7 @@ static int set_up(void **state)
 	assert_int_equal(p->file.own_pid, getpid());
 	snprintf(p->path, sizeof(p->path), "/tmp/perf-%d.map", getpid());
 	unlink(p->path);
+	p->java = runtime_java_requests_new();
 	*state = p;
 	return 0;
 }
@@ -366,6 +368,7 @@ static int tear_down(void **state)
 
 	unlink(p->path);
 	runtime_perf_file_done(&p->file);
+	runtime_java_requests_unref(p->java);
 	free(p);
 	return 0;
 }
@@ -573,7 +576,7 @@ static struct runtime_process *learn(const struct code *c, struct runtime_proces
 	struct runtime_process *p = NULL;
 	bool again;
 
-	assert_int_equal(runtime_learn(old, c->maps, c->indexes, &p, &again), 0);
+	assert_int_equal(runtime_learn(old, c->maps, c->indexes, c->place->java, &p, &again), 0);
 	assert_false(again);
 	runtime_process_unref(old);
 	return p;
@@ -740,14 +743,14 @@ static void test_given_map(void **state)
 
 	make_code(*state, &c);
 	text = xasprintf("%" PRIx64 " 10 given\n", (uint64_t)(uintptr_t)c.at);
-	runtime_java_map_give(c.maps->id, map_of(text));
+	runtime_java_map_give(c.place->java, c.maps->id, map_of(text));
 	p = learn(&c, NULL);
 	p = learn(&c, p);
 	name = name_of(p, (uintptr_t)c.at);
 	assert_string_equal(name, "given");
-	assert_false(runtime_java_unnamed(c.maps->id));
+	assert_false(runtime_java_unnamed(c.place->java, c.maps->id));
 	assert_null(name_of(p, (uintptr_t)c.at + 0x100));
-	assert_true(runtime_java_unnamed(c.maps->id));
+	assert_true(runtime_java_unnamed(c.place->java, c.maps->id));
 	runtime_process_unref(p);
 	code_done(&c);
 }
