@@ -44,8 +44,10 @@ def version(command):
 def machine():
     with open("/etc/os-release", encoding="utf-8") as f:
         system = dict(x.rstrip().split("=", 1) for x in f if "=" in x)["PRETTY_NAME"].strip('"')
-    commands = ("gcc --version", "clang --version", "rustc --version", "go version", "eu-stack --version", "gdb --version")
-    return {"date": datetime.date.today().isoformat(), "kernel": platform.release(), "cpus": os.cpu_count(), "system": system,
+    commands = ("gcc --version", "clang --version", "rustc --version", "go version",
+                "eu-stack --version", "gdb --version")
+    return {"date": datetime.date.today().isoformat(), "kernel": platform.release(),
+            "cpus": os.cpu_count(), "system": system,
             "versions": [v for v in map(version, commands) if v]}
 
 
@@ -79,7 +81,8 @@ def known_table(language, results):
         if "samples" not in r:
             yield f"| {r['name']} | – | – | – | – | FAILED: {r['wrong'][0]} |"
             continue
-        state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "excluded, see below" if r["excluded"] else "ok"
+        state = ("FAILED: " + "; ".join(r["wrong"]) if r["wrong"]
+                 else "excluded, see below" if r["excluded"] else "ok")
         yield (f"| {r['name']} | {r['samples']} | {percent(r['finished'])} | {percent(whole(r))} | "
                f"{off(r):.2f} points, {worst(r):.1f} sigma | {state} |")
 
@@ -88,22 +91,26 @@ def excluded_table(results):
     rows = [r for r in results if r.get("excluded")]
     if rows:
         yield "\n### Excluded\n"
-        yield "Files whose code cannot be unwound by anybody; the part of the program's stacks that is not finished, and what ends them.\n"
+        yield ("Files whose code cannot be unwound by anybody; the part of the program's stacks that "
+               "is not finished, and what ends them.\n")
         yield "| program | why | not finished | marker |"
         yield "| --- | --- | ---: | --- |"
     for r in rows:
         marks = ", ".join(f"`{k}` {n}" for k, n in r["reasons"].items()) or "–"
-        yield f"| {r['language']}: {r['name']} | {r['excluded']} | {percent(1 - r['finished'])} | {marks} |"
+        yield (f"| {r['language']}: {r['name']} | {r['excluded']} | {percent(1 - r['finished'])} | "
+               f"{marks} |")
 
 
 def stopped_table(results):
     yield "\n## Stopped processes\n"
-    yield "| program | stops | threads' stacks | frames | equal | ours longer | theirs longer | different | finished by us | |"
+    yield ("| program | stops | threads' stacks | frames | equal | ours longer | theirs longer | "
+           "different | finished by us | |")
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for r in results:
         state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
         yield "| " + " | ".join([r["name"]] + [str(r.get(k, "–")) for k in (
-            "moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different", "finished")] + [state]) + " |"
+            "moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different",
+            "finished")] + [state]) + " |"
 
 
 def differences(results):
@@ -111,7 +118,8 @@ def differences(results):
     if not rows:
         return
     yield "\n### Differences\n"
-    yield "One of each kind, from two frames before they part; gdb: how often it had what whom had, where it was asked."
+    yield ("One of each kind, from two frames before they part; gdb: how often it had what whom had, "
+           "where it was asked.")
     for name, key, d in rows:
         votes = ", ".join(f"{n} {who}" for who, n in d["gdb"].items()) or "not asked"
         yield f"\n- {name}: {d['n']} {key}; gdb: {votes}."
@@ -122,14 +130,23 @@ def differences(results):
 
 
 EXPLAINED = [   # (in the key or in our frames, what it is)
-    ("another line", "Line 0: the code object's table says that the instruction has none; py-spy shows the line before. Else, of 3.10: "
-     "podflame's lines are PyCode_Addr2Line's for every instruction (python_live_test.c)."),
-    ("runtime.mstart", "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); what eu-stack "
-     "shows beyond is the frame that started the thread, or what was on the stack before."),
-    ("runtime.systemstack", "The runtime has switched stacks: the goroutine's own stack goes on below `runtime.systemstack`. DWARF "
-     "cannot say so; podflame follows the switch, eu-stack stops or reads what lies on the system stack."),
-    ("runtime.mcall", "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
-    ("runtime.sigtramp", "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or stops."),
+    ("another line",
+     "Line 0: the code object's table says that the instruction has none; py-spy shows the line "
+     "before. Else, of 3.10: podflame's lines are PyCode_Addr2Line's for every instruction "
+     "(python_live_test.c)."),
+    ("runtime.mstart",
+     "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); "
+     "what eu-stack shows beyond is the frame that started the thread, or what was on the stack "
+     "before."),
+    ("runtime.systemstack",
+     "The runtime has switched stacks: the goroutine's own stack goes on below "
+     "`runtime.systemstack`. DWARF cannot say so; podflame follows the switch, eu-stack stops or "
+     "reads what lies on the system stack."),
+    ("runtime.mcall",
+     "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
+    ("runtime.sigtramp",
+     "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or "
+     "stops."),
     ("JIT code", "Code that a JIT made has no unwind tables; both go by frame pointers there."),
 ]
 
@@ -138,7 +155,8 @@ def explained(key, d):
     # both begin two frames before
     here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2
     if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
-        return "eu-stack has one frame less: it followed rbp from a function that has not made its frame yet, or has none."
+        return ("eu-stack has one frame less: it followed rbp from a function that has not made its "
+                "frame yet, or has none.")
     text = key + " " + " ".join(d["ours"])
     return next((why for what, why in EXPLAINED if what in text), "")
 
@@ -160,9 +178,10 @@ def beside_table(results):
         yield BESIDE
     for r in results:
         state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
-        most = ", ".join(f"`{x['method']}` {x['points']:.2f} points" for x in r.get("largest", [])[:1]) or "–"
-        yield (f"| {r['name']} | {r.get('samples', '–')} | {r.get('their samples', '–')} | {r.get('methods', '–')} | {most} | "
-               f"{percent(r.get('overlap', 0))} | {state} |")
+        most = ", ".join(f"`{x['method']}` {x['points']:.2f} points"
+                         for x in r.get("largest", [])[:1]) or "–"
+        yield (f"| {r['name']} | {r.get('samples', '–')} | {r.get('their samples', '–')} | "
+               f"{r.get('methods', '–')} | {most} | {percent(r.get('overlap', 0))} | {state} |")
 
 
 WAITS = """
@@ -186,8 +205,9 @@ def waits_table(results):
             told, seen = x["told"] / 1e6, x["seen"] / 1e6
             cause = percent(x["cause"]) if "cause" in x else ""
             state = "FAILED" if any(x["name"] in w for w in r["wrong"]) else "ok"
-            yield (f"| {r['language']} | {x['event']} | `{x['name']}` | {told:.3f} {unit} | {seen:.3f} {unit} | "
-                   f"{100 * (seen - told) / told if told else 0:+.2f} % | {cause} | {state} |")
+            yield (f"| {r['language']} | {x['event']} | `{x['name']}` | {told:.3f} {unit} | "
+                   f"{seen:.3f} {unit} | {100 * (seen - told) / told if told else 0:+.2f} % | "
+                   f"{cause} | {state} |")
 
 
 EXACT = """
@@ -216,13 +236,15 @@ def far(event, rows, seen, theirs):
     d = seen(x) - theirs(x)
     if not d:
         return "0"
-    return f"{amount(event, d)}" + (f" ({100 * d / theirs(x):+.2f} %)" if theirs(x) else "") + f", `{x['name']}`"
+    relative = f" ({100 * d / theirs(x):+.2f} %)" if theirs(x) else ""
+    return f"{amount(event, d)}{relative}, `{x['name']}`"
 
 
 def beside_cell(event, rows, who):
     its = [x for x in rows if who in x["oracles"]]
     lacks = ", ".join(f"`{x['name']}`" for x in rows if who not in x["oracles"])
-    return f"{who.replace('_', '-')}: {far(event, its, lambda x: x['seen'], lambda x: x['oracles'][who])}" + (lacks and f"; lacks {lacks}")
+    furthest = far(event, its, lambda x: x["seen"], lambda x: x["oracles"][who])
+    return f"{who.replace('_', '-')}: {furthest}" + (lacks and f"; lacks {lacks}")
 
 
 def exact_rows(r):
@@ -231,10 +253,14 @@ def exact_rows(r):
         if not rows:
             continue
         cause = min((x["causes"] for x in rows if x.get("causes") and x["told"] > 50000), default=0)
-        beside = "; ".join(beside_cell(event, rows, who) for who in sorted({who for x in rows for who in x["oracles"]}))
-        state = "FAILED" if any(event in w or any(w.startswith(x["name"]) for x in rows) for w in r["wrong"]) else "ok"
-        yield (f"| {r['language']}: {r['name']} | {event} | {len(rows)} | {amount(event, sum(x['told'] for x in rows))} | "
-               f"{amount(event, sum(x['seen'] for x in rows))} | {far(event, rows, lambda x: x['seen'], lambda x: x['told'])} | "
+        beside = "; ".join(beside_cell(event, rows, who)
+                           for who in sorted({who for x in rows for who in x["oracles"]}))
+        state = "FAILED" if any(event in w or any(w.startswith(x["name"]) for x in rows)
+                                for w in r["wrong"]) else "ok"
+        yield (f"| {r['language']}: {r['name']} | {event} | {len(rows)} | "
+               f"{amount(event, sum(x['told'] for x in rows))} | "
+               f"{amount(event, sum(x['seen'] for x in rows))} | "
+               f"{far(event, rows, lambda x: x['seen'], lambda x: x['told'])} | "
                f"{percent(cause) if cause else ''} | {beside} | {state} |")
 
 
@@ -269,13 +295,16 @@ def write(folder, results, skips, some):
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
             before = json.load(f)
         results = {part: merged(before.get(part, []), new) for part, new in results.items()}
-        skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
+        skips = skips + [(s["what"], s["why"]) for s in before["skipped"]
+                         if s["what"] not in dict(skips)]
     known, stopped = results["known"], results["stopped"]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
-    text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
+    text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}),
+            "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
-    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(results["beside"]),
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped),
+             *beside_table(results["beside"]),
              *waits_table(results["waits"]), *exact_table(results["exact"])]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who profiles waits and memory of a process, for slowdown.py: podflame, its agent with a limit, and others of their kind."""
+"""The profilers of waits and memory that slowdown.py compares: `podflame record`, an agent with a
+limit, and other tools of that kind."""
 import glob
 import os
 import re
@@ -39,7 +40,8 @@ class Running:
         else:
             time.sleep(ATTACH_S)
         if self.p.poll() is not None:
-            raise known.Skip(f"{self.name} ends at once, status {self.p.returncode}: {self.last_words()}")
+            raise known.Skip(f"{self.name} ends at once, status {self.p.returncode}: "
+                             f"{self.last_words()}")
 
     def stop(self):
         self.p.send_signal(self.signal)
@@ -52,7 +54,8 @@ class Running:
 
 
 class Podflame(Running):
-    """`podflame record`, which has no limit. other: of a process beside the one that is measured."""
+    """`podflame record`, which has no limit. other: it records a process beside the measured
+    one."""
 
     def __init__(self, event, *options, other=False, name=None):
         self.event, self.options, self.other, self.name = event, options, other, name or event
@@ -61,7 +64,8 @@ class Podflame(Running):
         self.beside = subprocess.Popen(["sleep", "600"]) if self.other else None
         self.folded = os.path.join(folder, "ours.folded")
         pid = self.beside.pid if self.other else pid
-        self.start([known.PODFLAME, "record", "-e", self.event, *self.options, "-p", str(pid), "-o", self.folded], b"recording")
+        self.start([known.PODFLAME, "record", "-e", self.event, *self.options, "-p", str(pid), "-o",
+                    self.folded], b"recording")
 
     def end(self):
         self.stop()
@@ -124,7 +128,9 @@ PYTHON = "/usr/bin/python3"
 
 def memray_path():
     """What the profiled Python needs on its path, None without memray."""
-    version = subprocess.run([PYTHON, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True)
+    version = subprocess.run([PYTHON, "-c",
+                              "import sys; print('python%d.%d' % sys.version_info[:2])"],
+                             capture_output=True, text=True, check=True)
     found = glob.glob(f"{TOOLS}/memray/lib/{version.stdout.strip()}/site-packages")
     return found[0] if found else None
 
@@ -147,7 +153,8 @@ class Memray:
             time.sleep(0.1)
 
     def do(self, *words):
-        done = subprocess.run([f"{TOOLS}/memray/bin/memray", *words, "--method", "gdb", self.pid], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([f"{TOOLS}/memray/bin/memray", *words, "--method", "gdb", self.pid],
+                              capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise known.Skip(f"memray {words[0]}: {(done.stdout + done.stderr).strip()[-150:]}")
 
@@ -164,7 +171,8 @@ class Limited:
     def begin(self, pid, folder):
         if not os.access(LIMITED, os.X_OK):
             raise known.Skip(f"no {LIMITED} (make events-cost builds it)")
-        self.p = subprocess.Popen([LIMITED, str(pid), str(LIMIT), *self.events], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.p = subprocess.Popen([LIMITED, str(pid), str(LIMIT), *self.events],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         known.wait_line(self.p.stdout, b"recording", "limited", 120)
 
     def settle(self):

@@ -55,15 +55,17 @@ def program_tables(rows):
         for r in of:
             unsure = " (noise)" if abs(r["percent"]) <= noise and r["profiler"] != "nobody" else ""
             more = ns(r["more_ns"]) if "more_ns" in r else ""
-            yield (f"| {r['profiler']} | {signed(r['percent'])}{unsure} | {signed(r['least'])} to {signed(r['most'])} | {more} | "
-                   f"{r.get('decided', '')} |")
+            yield (f"| {r['profiler']} | {signed(r['percent'])}{unsure} | {signed(r['least'])} to "
+                   f"{signed(r['most'])} | {more} | {r.get('decided', '')} |")
 
 
 def whole_table(whole):
     if whole:
         yield "\n## Waits told with their whole stack\n"
-        yield ("Of the time that a process waited, the same one by both at once: what comes from `main` or a thread's start. Debian builds redis without frame pointers,"
-               "\nPostgreSQL with; its C library has none, so who goes by them lacks the caller of each system call even then.\n")
+        yield ("Of the time that a process waited, the same one by both at once: what comes from "
+               "`main` or a thread's start. Debian builds redis without frame "
+               "pointers,\nPostgreSQL with; its C library has none, so who goes by them lacks the "
+               "caller of each system call even then.\n")
         yield "| process | profiler | whole, % of the time | seconds |"
         yield "| --- | --- | ---: | ---: |"
     for name, who, percent, seconds in whole:
@@ -73,7 +75,8 @@ def whole_table(whole):
 GOALS = [       # (program, profiler, key, at most, what)
     ("malloc_storm", "mem-alloc", "more_ns", 1000, "mem-alloc, a malloc and free, at most 1.0 us"),
     ("malloc_storm", "mem-inuse", "more_ns", 3500, "mem-inuse, a malloc and free, at most 3.5 us"),
-    ("switch_storm", "off-cpu", "more_ns", 1200, "a switch of a selected process, its stack recognised, at most 1.2 us"),
+    ("switch_storm", "off-cpu", "more_ns", 1200,
+     "a switch of a selected process, its stack recognised, at most 1.2 us"),
 ]
 
 
@@ -87,10 +90,12 @@ def goals(rows, whole):
     for r in rows:
         if "limit" in r["profiler"]:
             what = f"{r['program'].replace('_', ' ')}, {r['profiler']}, at most 1 point more"
-            yield f"- {what}: {limit_verdict(r['percent'], noise[r['program']])} ({signed(r['percent'])} %)."
+            yield (f"- {what}: {limit_verdict(r['percent'], noise[r['program']])} "
+                   f"({signed(r['percent'])} %).")
     ours = [percent for _, who, percent, _ in whole if who.startswith("podflame")]
     if ours:
-        yield f"- Waiting told whole without frame pointers, at least 95 %: {verdict(min(ours) >= 95)} ({min(ours):.1f} %)."
+        yield ("- Waiting told whole without frame pointers, at least 95 %: "
+               f"{verdict(min(ours) >= 95)} ({min(ours):.1f} %).")
 
 
 def limit_verdict(percent, noise):
@@ -107,7 +112,8 @@ def verdict(ok):
 def write(folder, rows, whole, began, settings):
     ended = load()
     text = [INTRO.format(**report.machine(), began=began, ended=ended, limit=LIMIT, **settings,
-                         quiet="" if max(float(began), float(ended)) < 2 + os.cpu_count() else ": **not quiet**, of others' work; small numbers are noise")]
+                         quiet="" if max(float(began), float(ended)) < 2 + os.cpu_count()
+                         else ": **not quiet**, of others' work; small numbers are noise")]
     text += [*program_tables(rows.rows), *whole_table(whole), *goals(rows.rows, whole)]
     if rows.skips:
         text += ["\n## Skipped\n"] + [f"- {name}: {why}" for name, why in rows.skips]
