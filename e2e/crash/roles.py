@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program's roles as processes without a cluster: an API server (apiserver.py), a hub, a node's agent, a container of made
-cgroups. Everything lies in one directory, which is /tmp for what runs in it."""
+"""The roles of podflame as processes, without a cluster: an API server (apiserver.py), a hub, a
+node's agent, and containers that are only cgroups. Everything lies in one directory, which is /tmp
+for the processes."""
 import contextlib
 import glob
 import os
@@ -60,7 +61,8 @@ class Container:
     def __init__(self, number):
         self.uid = POD_UID % (number % 100) if number < 100 else POD_UID[:-6] + "%06x" % number
         self.id = "%056x%08x" % (os.getpid(), number)
-        top = "/sys/fs/cgroup/memory" if os.path.isdir("/sys/fs/cgroup/memory") else "/sys/fs/cgroup"
+        memory = "/sys/fs/cgroup/memory"
+        top = memory if os.path.isdir(memory) else "/sys/fs/cgroup"
         self.dirs = [f"{top}/kubepods-crash-{os.getpid()}"]
         self.dirs.append(f"{self.dirs[0]}/pod{self.uid}")
         self.dirs.append(f"{self.dirs[1]}/{self.id}")
@@ -91,8 +93,9 @@ class Role:
         # a mount namespace of its own, in which /tmp is the harness's
         setup = f"mount --make-rprivate / && mount --bind {self.place.dir}/tmp /tmp && exec \"$@\""
         self.process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", setup, "sh", f"{self.place.dir}/podflame", self.verb, "--config",
-             f"{self.place.dir}/{self.verb}.yaml"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
+            ["unshare", "-m", "sh", "-c", setup, "sh", f"{self.place.dir}/podflame", self.verb,
+             "--config", f"{self.place.dir}/{self.verb}.yaml"],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
 
     def is_up(self):
         return self.process is not None and self.process.poll() is None
@@ -132,14 +135,20 @@ class Place:
         self.write("token", "t0ken")
         common = (f"cluster_name: crash\nnode_name: {NODE}\nown_namespace: {NS}\nkubernetes: 'on'\n"
                   f"kubeconfig: {self.dir}/kubeconfig\ndata_dir: {self.dir}/data\n")
-        self.write("agent.yaml", f"{common}window: {window}\nhub:\n  url: https://127.0.0.1:{self.ports['ingest']}\n"
-                   f"  ca_file: {self.dir}/ca.crt\n  token_file: {self.dir}/token\nspool:\n  dir: {self.dir}/spool\n{agent}")
+        self.write("agent.yaml",
+                   f"{common}window: {window}\n"
+                   f"hub:\n  url: https://127.0.0.1:{self.ports['ingest']}\n"
+                   f"  ca_file: {self.dir}/ca.crt\n  token_file: {self.dir}/token\n"
+                   f"spool:\n  dir: {self.dir}/spool\n{agent}")
         self.write("hub.yaml", f"{common}api:\n  address: 127.0.0.1\n  port: {self.ports['api']}\n"
                    f"ingest:\n  address: 127.0.0.1\n  port: {self.ports['ingest']}\n{hub}")
         self.containers, self.processes = [], []
         self.roles = {v: Role(self, v) for v in ("agent", "hub")}
-        self.api.put("nodes", {"metadata": {"name": NODE, "uid": "11111111-2222-4333-8444-555555555555"}})
-        self.api.put("namespaces", {"metadata": {"name": "app", "labels": {"kubernetes.io/metadata.name": "app"}}})
+        self.api.put("nodes",
+                     {"metadata": {"name": NODE, "uid": "11111111-2222-4333-8444-555555555555"}})
+        self.api.put("namespaces",
+                     {"metadata": {"name": "app",
+                                   "labels": {"kubernetes.io/metadata.name": "app"}}})
         self.api.put("namespaces", {"metadata": {"name": NS}})
 
     def write(self, name, text):
@@ -204,9 +213,11 @@ class Place:
     def strangers(self):
         """Files that no role should have left here."""
         left = os.listdir(f"{self.dir}/tmp")
-        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "reserve", "lock", "symbols", "node-state.json", "losses.account"}
+        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "reserve", "lock",
+                 "symbols", "node-state.json", "losses.account"}
         for d in ("data", "spool"):
-            left += [f"{d}/{n}" for n in os.listdir(f"{self.dir}/{d}") if n not in known and not n.endswith(".otlp")]
+            left += [f"{d}/{n}" for n in os.listdir(f"{self.dir}/{d}") if n not in known
+                     and not n.endswith(".otlp")]
         return left + os.listdir(f"{self.dir}/data/symbols")
 
     @contextlib.contextmanager

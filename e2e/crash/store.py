@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hub's store has after the kills, beside what the burner says it burnt."""
+"""What the hub's store has after the kills, beside the CPU time that the burner says it used."""
 import bisect
 from dataclasses import dataclass, field
 
@@ -27,14 +27,17 @@ def read(place):
     s = Stored()
     with place.store() as db:
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok", "the store is damaged"
-        burner = ("SELECT se.id FROM series se JOIN strings app ON app.id=se.app WHERE app.s='burner' AND se.pid="
+        burner = ("SELECT se.id FROM series se JOIN strings app ON app.id=se.app WHERE "
+                  "app.s='burner' AND se.pid="
                   f"{place.processes[0].pid}")
         s.windows = {t: v / 1e6 for t, v in db.execute(
-            f"SELECT time, SUM(value) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 GROUP BY time", (ON_CPU,))}
+            f"SELECT time, SUM(value) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 "
+            f"GROUP BY time", (ON_CPU,))}
         s.profiles = dict(db.execute(
-            f"SELECT time, COUNT(*) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 GROUP BY time", (ON_CPU,)))
-        for at, reason, n, ns in db.execute("SELECT l.time, r.s, l.n, l.time_ns FROM losses l JOIN strings r "
-                                           "ON r.id=l.reason WHERE l.event=?", (ON_CPU,)):
+            f"SELECT time, COUNT(*) FROM profiles WHERE event=? AND series IN ({burner}) AND n>0 "
+            f"GROUP BY time", (ON_CPU,)))
+        for at, reason, n, ns in db.execute("SELECT l.time, r.s, l.n, l.time_ns FROM losses l JOIN "
+                                           "strings r ON r.id=l.reason WHERE l.event=?", (ON_CPU,)):
             if reason == "agent_down":
                 s.gaps.append((at, ns / 1e9))
             else:
@@ -47,7 +50,8 @@ class Burnt:
 
     def __init__(self, path):
         with open(path) as f:
-            rows = [tuple(map(float, line.split())) for line in f if line.count(" ") == 1 and line.endswith("\n")]
+            rows = [tuple(map(float, line.split())) for line in f if line.count(" ") == 1
+                    and line.endswith("\n")]
         self.wall, self.cpu = zip(*rows)
 
     def at(self, t):
@@ -62,7 +66,8 @@ class Burnt:
 
 
 def split(stored, window_s, until_s):
-    """[(told, [last second of each window])]: one run for each agent that stored something, after so many seconds of loss."""
+    """[(told, [last second of each window])]: one run for each agent that stored something; told is
+    how many seconds before it were reported as loss."""
     times = sorted(t for t in stored.windows if t <= until_s)
     found = [(0.0, [times[0]])]
     for before, t in zip(times, times[1:]):
@@ -72,14 +77,16 @@ def split(stored, window_s, until_s):
             # in the next one
             profiled = before + 1 + told
             assert t + 1 - window_s - TOLD_SLACK_S <= profiled <= t + 1 + TOLD_SLACK_S, \
-                f"nothing is stored of seconds {before + 1} to {t - window_s}, and {told:.1f} s are told as loss"
+                (f"nothing is stored of seconds {before + 1} to {t - window_s}, "
+                 f"and {told:.1f} s are reported as loss")
             found.append((told, []))
         found[-1][1].append(t)
     return found
 
 
 def check_run(times, window_s, stored, burnt):
-    """Every window between the first and the last one is there; a drain that came late put it into the one before."""
+    """Every window between the first and the last one is there. A drain that came late put its
+    window into the one before."""
     merged = 0
     have = set(times)
     for t in range(times[0], times[-1] + 1, window_s):
@@ -87,31 +94,38 @@ def check_run(times, window_s, stored, burnt):
             continue
         around = sum(stored.windows.get(x, 0) for x in (t - window_s, t, t + window_s))
         was = burnt.between(t + 1 - 2 * window_s, t + 1 + window_s)
-        assert around > 0.85 * was, f"the window that ends with second {t} is lost: around it {around:.2f} of {was:.2f} s"
+        assert around > 0.85 * was, \
+            f"the window that ends with second {t} is lost: around it {around:.2f} of {was:.2f} s"
         merged += 1
     return merged
 
 
 def check_once(times, window_s, stored, burnt):
-    """No more than was burnt, and no less, in all windows but the first and the last of a run, which are not whole."""
+    """All windows but the first and the last of a run, which are not whole, have no more than the
+    burner used, and no less."""
     inner = times[1:-1]
     for t in times:
-        assert stored.profiles[t] == 1, f"{stored.profiles[t]} profiles of the window that ends with second {t}"
+        assert stored.profiles[t] == 1, \
+            f"{stored.profiles[t]} profiles of the window that ends with second {t}"
         # a late drain puts what belongs to the one after it into it, too
         most = burnt.between(t + 1 - window_s, t + 1 + window_s)
-        assert stored.windows[t] <= MOST * most + SLACK_S, f"second {t}: {stored.windows[t]:.2f} s stored of {most:.2f} s at most"
+        assert stored.windows[t] <= MOST * most + SLACK_S, \
+            f"second {t}: {stored.windows[t]:.2f} s stored of {most:.2f} s at most"
     if len(inner) < 3:
         return 0, 0
     a, b = inner[0] + 1 - window_s, inner[-1] + 1
     have, was = sum(stored.windows[t] for t in inner), burnt.between(a, b)
-    assert have <= MOST * was + SLACK_S, f"seconds {a} to {b}: {have:.2f} s stored of {was:.2f} s: something is there twice"
-    assert have >= LEAST * was - SLACK_S, f"seconds {a} to {b}: {have:.2f} s stored of {was:.2f} s: something is lost"
+    what = f"seconds {a} to {b}: {have:.2f} s stored of {was:.2f} s"
+    assert have <= MOST * was + SLACK_S, f"{what}: something is there twice"
+    assert have >= LEAST * was - SLACK_S, f"{what}: something is lost"
     return have, was
 
 
 def cost(stored, lives):
-    """Seconds between the end of the last window of an agent that is stored, and its death; the most of all agents."""
-    lasts = [(max((t + 1 for t in stored.windows if begin < t < end), default=None), end) for begin, end in lives]
+    """Seconds between the end of an agent's last stored window and its death; the most of all
+    agents."""
+    lasts = [(max((t + 1 for t in stored.windows if begin < t < end), default=None), end)
+             for begin, end in lives]
     return max((end - last for last, end in lasts if last), default=0)
 
 
@@ -129,6 +143,7 @@ def check(place, window_s, until_s, lives=()):
     assert len(runs) > 1 or not lives, "an agent's death is not told"
     dear = cost(stored, lives)
     assert dear <= window_s + UNSENT_S, f"an agent's death costs {dear:.1f} s of what was before it"
-    return (f"{n} windows of {window_s} s are stored of {elapsed} s; {len(runs) - 1} times no agent, {told:.1f} s of it told as loss "
-            f"(a death: {dear:.1f} s before it at most); "
-            f"{merged} windows are in the one before; CPU time in whole windows {have:.1f} of {was:.1f} s; other losses: {stored.lost}")
+    return (f"{n} windows of {window_s} s are stored of {elapsed} s; {len(runs) - 1} times no "
+            f"agent, {told:.1f} s of it told as loss (a death: {dear:.1f} s before it at most); "
+            f"{merged} windows are in the one before; CPU time in whole windows {have:.1f} of "
+            f"{was:.1f} s; other losses: {stored.lost}")
