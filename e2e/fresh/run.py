@@ -113,17 +113,20 @@ class Machine:
 
     def __init__(self, folder):
         self.folder = folder
-        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-ec", ENTER, "sh", folder],
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh",
+                                        "-ec", ENTER, "sh", folder],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       start_new_session=True,
                                        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         if self.holder.stdout.readline() != b"entered\n":
             raise roots.Missing("the folder cannot become a root here: see above")
 
     def start(self, command, log):
         env = [f"{name}={value}" for name, value in roots.environment().items()]
-        return subprocess.Popen(["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i", *env, "bash", "-c",
-                                 f"cd /{roots.PROJECT} && {command}"], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                start_new_session=True)
+        return subprocess.Popen(["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i",
+                                 *env, "bash", "-c",
+                                 f"cd /{roots.PROJECT} && {command}"], stdin=subprocess.DEVNULL,
+                                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def run(self, command, log, seconds):
         """Runs the command and returns its status, or that it ran too long."""
@@ -158,7 +161,8 @@ class Machine:
         kills all that runs."""
         for name in CLUSTERS:
             if os.path.exists(f"{self.folder}/var/lib/podflame-{name}"):
-                self.run(f"TK_DIR=/var/lib/podflame-{name} NETNS=podflame-{name} e2e/cluster/down.sh", subprocess.DEVNULL, 180)
+                self.run(f"TK_DIR=/var/lib/podflame-{name} NETNS=podflame-{name} "
+                         f"e2e/cluster/down.sh", subprocess.DEVNULL, 180)
         end_all(processes)
 
 
@@ -194,7 +198,8 @@ def counts(text, good):
 def last_words(text):
     """`make test` says at its end what failed; another command says it in its last lines."""
     lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if re.match(r"failed(:| at first)", line)), max(0, len(lines) - 60))
+    first = next((i for i, line in enumerate(lines) if re.match(r"failed(:| at first)", line)),
+                 max(0, len(lines) - 60))
     return "\n".join("    | " + line for line in lines[first:][:400])
 
 
@@ -207,7 +212,8 @@ def step(machine, command):
     with open(path, encoding="utf-8", errors="replace") as log:
         text = log.read()
     result = counts(text, status == 0)
-    print(f"{command:<44} {'{:4} passed, {} failed, {} skipped'.format(*result)}, {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{command:<44} {'{:4} passed, {} failed, {} skipped'.format(*result)}, "
+          f"{time.monotonic() - begin:.0f} s", flush=True)
     for line in sorted(set(re.findall(r"^ *skip(?:ped)?: .*", text, re.MULTILINE))):
         print("    " + line.strip())
     if result[1]:
@@ -238,7 +244,8 @@ def keep_logs(folder):
     for name in "test", "e2e":
         shutil.rmtree(f"{OUT}/{name}", ignore_errors=True)
         if os.path.isdir(f"{folder}/{roots.PROJECT}/build/{name}"):
-            shutil.copytree(f"{folder}/{roots.PROJECT}/build/{name}", f"{OUT}/{name}", ignore_dangling_symlinks=True)
+            shutil.copytree(f"{folder}/{roots.PROJECT}/build/{name}", f"{OUT}/{name}",
+                            ignore_dangling_symlinks=True)
 
 
 def run(folder, commands):
