@@ -19,7 +19,8 @@ class Module:
 
 
 def rows(path):
-    """(line number, text) of each row: without comments, and with the lines below that begin with a blank."""
+    """(line number, text) of each row: without comments, and with the lines below it that begin
+    with a blank."""
     found = []
     for number, line in enumerate(open(path), 1):
         text = line.split("#")[0].rstrip()
@@ -37,7 +38,8 @@ def load(path="agent/DEPS"):
         left, colon, right = text.partition(":")
         name, *words = left.split() or [""]
         if not colon or not name or name in modules:
-            bad.append(f"{path}:{number}: not a row of its own: MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ...")
+            bad.append(f"{path}:{number}: not a row of its own: MODULE [HEADER.h ...] [PREFIX_ "
+                       f"...]: OTHER ...")
             continue
         m = modules[name] = Module(name, number)
         for word in words:
@@ -70,7 +72,8 @@ def module_of(path, modules):
 
 def is_test(path):
     """Whether this file is no part of the program: a test, a fuzzer, a benchmark, or what those share."""
-    return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$", path))
+    return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$",
+                          path))
 
 
 class Todo:

@@ -42,32 +42,46 @@ async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promi
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(TOKEN);
 
-  if (token && /[^!-~]/.test(token)) throw new SignInError('this is not a token: it has blanks or characters that no token has');
+  if (token && /[^!-~]/.test(token))
+    throw new SignInError('this is not a token: it has blanks or characters that no token has');
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers['Content-Type'] = 'application/json';
-  const [answer, text] = await exchange(path, signal, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
+  const [answer, text] = await exchange(path, signal, {
+    method: body ? 'POST' : 'GET',
+    headers,
+    body: body ? JSON.stringify(body) : undefined,
+  });
   const said = parse(text);
 
-  if (answer.status === 401 || answer.status === 403) throw new SignInError(said?.DESCRIPTION ?? 'sign in');
+  if (answer.status === 401 || answer.status === 403)
+    throw new SignInError(said?.DESCRIPTION ?? 'sign in');
   if (!answer.ok) throw new Error(said?.DESCRIPTION || `the hub answered ${answer.status}`);
   if (said === null) throw new Error('the answer does not come from a hub: it is not JSON');
   return said as T;
 }
 
 /** Failures say that the hub is away; when the signal ended it, that is what is thrown. */
-async function exchange(path: string, signal: AbortSignal, request: RequestInit): Promise<[Response, string]> {
+async function exchange(
+  path: string,
+  signal: AbortSignal,
+  request: RequestInit,
+): Promise<[Response, string]> {
   const silent = new AbortController();
   const timer = setTimeout(() => silent.abort(), SILENCE_MS);
 
   try {
-    const answer = await fetch(path, { ...request, signal: AbortSignal.any([signal, silent.signal]) });
+    const answer = await fetch(path, {
+      ...request,
+      signal: AbortSignal.any([signal, silent.signal]),
+    });
     clearTimeout(timer); // how long a large answer is under way is its line's affair
     const text = await answer.text();
     signal.throwIfAborted();
     return [answer, text];
   } catch (e) {
     signal.throwIfAborted();
-    if (silent.signal.aborted) throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
+    if (silent.signal.aborted)
+      throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
     throw new Error(`the hub cannot be reached: ${e instanceof Error ? e.message : e}`);
   } finally {
     clearTimeout(timer);
@@ -100,8 +114,17 @@ export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
   });
 
 /** Those with the most samples, at most so many. */
-export async function values(tag: string, s: Selection, limit: number, signal: AbortSignal): Promise<Choice[]> {
-  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, { tag, ...s, limit });
+export async function values(
+  tag: string,
+  s: Selection,
+  limit: number,
+  signal: AbortSignal,
+): Promise<Choice[]> {
+  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, {
+    tag,
+    ...s,
+    limit,
+  });
 
   return reply.result ?? [];
 }

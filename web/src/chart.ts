@@ -35,7 +35,10 @@ export function color(kind: string, name: string): string {
   return `hsl(${k.hue} ${k.saturation}% ${66 + (Math.abs(hash) % 16)}%)`;
 }
 
-/** What a term finds: names that it is a part of, in any case; in quotes, the functions of exactly that name. */
+/**
+ * Whether a term finds a node. A term finds the names that it is a part of, in upper or lower case;
+ * a term in quotes finds the functions of exactly that name.
+ */
 export function matcher(term: string): (of: { name: string; kind: string }) => boolean {
   const exact = /^"(.+)"$/s.exec(term)?.[1];
   const part = term.toLowerCase();
@@ -50,7 +53,10 @@ export class Chart {
   private unit = '';
   /** The names from below the root to the frame that fills the width. */
   private zoomed: string[] = [];
-  /** Type arguments left out of what the frames show; colours, search and details keep the full name. */
+  /**
+   * Leaves type arguments out of the names in the graph. Colours, search and details use the full
+   * name.
+   */
   short = false;
 
   constructor(
@@ -60,7 +66,8 @@ export class Chart {
 
   draw(root: Node, unit: string): void {
     const label = (d: Cell<Node>): string =>
-      `${d.data.name}${where(d.data)} — ${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
+      `${d.data.name}${where(d.data)} — ` +
+      `${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
       `itself ${formatValue(d.data.self, unit)}`;
 
     this.clear();

@@ -25,14 +25,20 @@ const dimensions: Dimension[] = [
 const MAX_VALUES = 500;
 
 const ranges: [string, string][] = [
-  ['300', 'last 5 minutes'], ['900', 'last 15 minutes'], ['3600', 'last hour'], ['21600', 'last 6 hours'],
-  ['86400', 'last day'], ['259200', 'last 3 days'], ['custom', 'from … to …'],
+  ['300', 'last 5 minutes'],
+  ['900', 'last 15 minutes'],
+  ['3600', 'last hour'],
+  ['21600', 'last 6 hours'],
+  ['86400', 'last day'],
+  ['259200', 'last 3 days'],
+  ['custom', 'from … to …'],
 ];
 
 const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 
 /** Unix seconds as a datetime-local input has them. */
-const localTime = (s: number): string => utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
+const localTime = (s: number): string =>
+  utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
 /** ... and as the address has them: a link means the same time everywhere. */
 const utc = (s: number): string => `${new Date(s * 1000).toISOString().slice(0, 19)}Z`;
 
@@ -47,7 +53,9 @@ export class Choices {
     bar.append(this.control('Time', this.rangePicker()));
     for (const id of ['from', 'to', 'grown_from', 'grown_to']) {
       const input = element<HTMLInputElement>(id);
-      input.addEventListener('change', () => this.set(id, input.value && utc(Date.parse(input.value) / 1000)));
+      input.addEventListener('change', () =>
+        this.set(id, input.value && utc(Date.parse(input.value) / 1000)),
+      );
     }
     const growth = element<HTMLInputElement>('growth');
     growth.addEventListener('change', () => this.set('growth', growth.checked ? '1' : ''));
@@ -66,7 +74,8 @@ export class Choices {
       const chosen = this.chosen(tag);
 
       if (rare) picker.parentElement!.hidden = !chosen && picker.options.length < 2;
-      if (![...picker.options].some((o) => o.value === chosen)) picker.add(new Option(chosen || 'all', chosen), 0);
+      if (![...picker.options].some((o) => o.value === chosen))
+        picker.add(new Option(chosen || 'all', chosen), 0);
       picker.value = picker.title = chosen;
     }
     element<HTMLSelectElement>('choice-range').value = this.range();
@@ -91,7 +100,9 @@ export class Choices {
   growth(): [number, number] | null {
     const [start, end] = this.interval();
 
-    return this.isSnapshot() && this.state.has('growth') ? [this.at('grown_from', start), this.at('grown_to', end)] : null;
+    return this.isSnapshot() && this.state.has('growth')
+      ? [this.at('grown_from', start), this.at('grown_to', end)]
+      : null;
   }
 
   selection(): api.Selection {
@@ -110,14 +121,28 @@ export class Choices {
   async refresh(signal: AbortSignal): Promise<void> {
     const all = [...this.dimensions().map((d) => d.tag), 'profile_event_type'];
     const times = this.growth();
-    const s = { ...this.selection(), ...(times && { time_start: Math.min(...times) - api.SNAPSHOT_S, time_end: Math.max(...times) }) };
+    const s = {
+      ...this.selection(),
+      ...(times && {
+        time_start: Math.min(...times) - api.SNAPSHOT_S,
+        time_end: Math.max(...times),
+      }),
+    };
 
     this.showControls();
 
     await Promise.all(
       all.map(async (tag) => {
         const app_service = tag === 'app_service' ? '' : s.app_service;
-        this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }, MAX_VALUES + 1, signal));
+        this.fill(
+          tag,
+          await api.values(
+            tag,
+            { ...s, app_service, tag_filter: this.filter(tag) },
+            MAX_VALUES + 1,
+            signal,
+          ),
+        );
       }),
     );
   }
@@ -227,11 +252,17 @@ export class Choices {
     const picker = element<HTMLSelectElement>(`choice-${tag}`);
     const chosen = this.chosen(tag);
     const more = found.length > MAX_VALUES;
-    const options = found.slice(0, MAX_VALUES).filter((c) => c.value).map((c) => new Option(c.value, c.value));
-    const text = (all: Iterable<HTMLOptionElement>): string => [...all].map((o) => o.text).join('\n');
+    const options = found
+      .slice(0, MAX_VALUES)
+      .filter((c) => c.value)
+      .map((c) => new Option(c.value, c.value));
+    const text = (all: Iterable<HTMLOptionElement>): string =>
+      [...all].map((o) => o.text).join('\n');
 
-    if (dimensions.find((d) => d.tag === tag)?.rare) picker.parentElement!.hidden = !chosen && options.length === 0;
-    if (chosen && !options.some((o) => o.value === chosen)) options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
+    if (dimensions.find((d) => d.tag === tag)?.rare)
+      picker.parentElement!.hidden = !chosen && options.length === 0;
+    if (chosen && !options.some((o) => o.value === chosen))
+      options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     if (more) options.push(this.moreThere());
     // an open list would close

@@ -28,7 +28,9 @@ const words: Record<string, string> = {
 };
 
 export function lossText({ reason, samples, time_ns }: Loss): string {
-  const what = samples ? `${samples.toLocaleString()} samples lost` : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
+  const what = samples
+    ? `${samples.toLocaleString()} samples lost`
+    : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
 
   return words[reason] ? `${what}: ${words[reason]} (${reason})` : `${what}: ${reason}`;
 }

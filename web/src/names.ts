@@ -36,11 +36,20 @@ export function shorten(name: string): string {
   return out;
 }
 
-/** Arguments follow a name; `<T as Trait>`, `::<impl …>`, `::<lambda(int)>`, `[abi:cxx11]` and `[clone …]` are names. */
+/**
+ * Arguments follow a name. `<T as Trait>`, `::<impl …>`, `::<lambda(int)>`, `[abi:cxx11]` and
+ * `[clone …]` are names.
+ */
 function isArguments(s: string, open: number, end: number): boolean {
-  if (s[open] === '[') return isWord(s[open - 1]) && end - open > MAX_GO_ARGUMENTS && !s.startsWith('abi:', open + 1);
+  if (s[open] === '[')
+    return isWord(s[open - 1]) && end - open > MAX_GO_ARGUMENTS && !s.startsWith('abi:', open + 1);
   if (s[open] !== '<') return false;
-  return isWord(s[open - 1]) || (s.startsWith('::', open - 2) && !s.startsWith('impl ', open + 1) && !s.startsWith('lambda', open + 1));
+  return (
+    isWord(s[open - 1]) ||
+    (s.startsWith('::', open - 2) &&
+      !s.startsWith('impl ', open + 1) &&
+      !s.startsWith('lambda', open + 1))
+  );
 }
 
 function operatorAt(s: string, i: number): number {
@@ -61,8 +70,11 @@ function pairs(s: string): Int32Array {
     if (closer[c]) {
       open.push(i);
       waiting[closer[c]]++;
-    } else if (waiting[c] && !(c === '>' && (s[i - 1] === '-' || closer[s[open[open.length - 1]]] !== '>'))) {
-      for (let top = -1; top < 0 || closer[s[top]] !== c; ) {
+    } else if (
+      waiting[c] &&
+      !(c === '>' && (s[i - 1] === '-' || closer[s[open[open.length - 1]]] !== '>'))
+    ) {
+      for (let top = -1; top < 0 || closer[s[top]] !== c;) {
         top = open.pop()!;
         waiting[closer[s[top]]]--;
         if (closer[s[top]] === c) ends[top] = i;

@@ -28,7 +28,10 @@ export interface Summary {
   notes?: string[];
 }
 
-/** Ours, beside the flat form: where functions are, which nodes are inlined, what is neither C nor the like. */
+/**
+ * An addition of podflame to the flat form: where functions are defined, which nodes are inlined,
+ * and which functions are of another language than C and its like.
+ */
 export interface Sources {
   files: string[];
   values: [number, number][];
@@ -94,7 +97,8 @@ export function toTree(result: FlatResult, sources?: Sources): Node | null {
 function languagesOf(n: number, sources?: Sources): (string | undefined)[] {
   const of = new Array<string | undefined>(n);
 
-  for (const [kind, list] of Object.entries(sources?.languages ?? {})) for (const fn of list) of[fn] = kind;
+  for (const [kind, list] of Object.entries(sources?.languages ?? {}))
+    for (const fn of list) of[fn] = kind;
   return of;
 }
 
@@ -109,16 +113,31 @@ function sourceText(fn: number, sources?: Sources): string {
   return file < 0 ? '' : `${sources!.files[file]}${line ? `:${line}` : ''}`;
 }
 
-/** "?" of the API is an unresolved address or a marker such as [truncated]; "O" any leaf of memory: its name says what it is. */
+/**
+ * "?" of the API is an unresolved address or a marker such as [truncated]. "O" is any leaf of
+ * memory; its name says which kind.
+ */
 function frameKind(name: string, type: string): string {
-  const kinds: Record<string, string> = { H: 'root', P: 'process', T: 'process', K: 'kernel', L: 'library', C: 'cuda', A: 'app' };
-  const letter = type === 'O' ? (/^\[([ptklc])\] /.exec(name)?.[1].toUpperCase() ?? (name[0] === '[' ? '?' : 'A')) : type;
+  const kinds: Record<string, string> = {
+    H: 'root',
+    P: 'process',
+    T: 'process',
+    K: 'kernel',
+    L: 'library',
+    C: 'cuda',
+    A: 'app',
+  };
+  const letter =
+    type === 'O'
+      ? (/^\[([ptklc])\] /.exec(name)?.[1].toUpperCase() ?? (name[0] === '[' ? '?' : 'A'))
+      : type;
 
   if (letter === '?') return /^\[(unknown|\/)/.test(name) ? 'unknown' : 'marker';
   return kinds[letter] ?? 'app';
 }
 
-export const isFunction = ({ kind }: { kind: string }): boolean => kind !== 'process' && kind !== 'root';
+export const isFunction = ({ kind }: { kind: string }): boolean =>
+  kind !== 'process' && kind !== 'root';
 
 /** Self and total of every function; a recursive function counts once a stack. */
 export function functionTable(root: Node): FunctionRow[] {
@@ -128,7 +147,18 @@ export function functionTable(root: Node): FunctionRow[] {
   const visit = (node: Node): void => {
     if (isFunction(node)) {
       let row = rows.get(node.name);
-      if (!row) rows.set(node.name, (row = { name: node.name, short: node.short, source: node.source, kind: node.kind, self: 0, total: 0 }));
+      if (!row)
+        rows.set(
+          node.name,
+          (row = {
+            name: node.name,
+            short: node.short,
+            source: node.source,
+            kind: node.kind,
+            self: 0,
+            total: 0,
+          }),
+        );
       row.self += node.self;
       if (!open.get(node.name)) row.total += node.value;
     }
