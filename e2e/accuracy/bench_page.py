@@ -10,18 +10,23 @@ import sys
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 INTRO = """# What podflame costs
 
-Written by `make bench` on {date}, as root, in {minutes} minutes; not edited (the numbers are in `performance.json`).
+Who needs this page: people who ask what podflame costs, beside other tools. `make bench` wrote it
+on {date}, as root, in {minutes} minutes; it is not edited (the numbers are in `performance.json`).
 Commit {commit}. {cpus} CPUs ({cpu}), {memory}, kernel {kernel}, {system}; {versions}.
-Load average {began} when it began, {ended} when it ended; {others} % of the machine's CPU time went to others and {stolen} % to other machines{quiet}.
+Load average {began} when it began, {ended} when it ended. {others} % of the machine's CPU time went
+to other programs and {stolen} % to other machines{quiet}.
 
-Medians of rounds, least to most. Profilers that are compared did the same work in the same run, one after the other in an order drawn by
-chance. *Before*: the last page that was committed{before}; a change is told where the two spreads lie apart. `—`: measured once. What each
-number is: the bench's own lines say it (`make bench` prints them), `e2e/accuracy/bench_page.py` which of them stand here.
+Each number is a median of rounds, with the least and the most. Profilers that are compared did the
+same work in the same run, one after another in an order drawn by chance. *Before*: the number of
+the last committed page{before}; a change is shown where the two spreads do not overlap. `—`:
+measured once. `make bench` prints lines that say what each number is, and
+`e2e/accuracy/bench_page.py` which of them are on this page.
 """
 
 
 class Row:
-    """What the page says of a line of the bench. peers: (who, its line)."""
+    """A row of the page: what it is, and the name of its line of the bench. peers: (name of another
+    tool, its line)."""
 
     def __init__(self, what, name, *peers):
         self.what, self.name, self.peers = what, name, peers
@@ -35,10 +40,10 @@ def beside(what, prefix, *peers):
 FP, OMITTED = "built with frame pointers", "built without"
 PAGE = [
     ("A sample",
-     "A program that goes down 3, 33 and 62 frames, 1999 Hz. BPF time is without the timer's "
-     "interrupt, which everybody pays; it is in the program's time. perf has no BPF time. *Whole*: "
-     "every frame from `_start` on; Debian's C library has no frame pointers, so who goes by them "
-     "alone loses `_start`.", [
+     "A program whose stacks have 3, 33 and 62 frames, at 1999 Hz. BPF time is without the timer's "
+     "interrupt, which every profiler pays; it is in the program's time. perf has no BPF time. "
+     "*Whole*: every frame from `_start` on. Debian's C library has no frame pointers, so a "
+     "profiler that uses only them loses `_start`.", [
          beside(f"BPF time, {FP}", "sample.fp.bpf", "bpftrace"),
          Row(f"BPF time over bpftrace's, {FP}", "sample.fp.bpf.to_bpftrace"),
          beside(f"the program's time, {FP}", "sample.fp.cost", "bpftrace", "perf_fp"),
@@ -54,7 +59,7 @@ PAGE = [
          Row("BPF time, depth 33, by unwind tables", "probe.rows_depth_33"),
          Row("BPF time, depth 500, by unwind tables", "probe.rows_depth_500"),
      ]),
-    ("Who is not selected",
+    ("Programs that are not selected",
      "BPF time more than an empty program's on the same event, both at once.", [
         Row("a tick", "probe.filtered_out", ("an empty program", "probe.empty")),
         beside("BPF time of a tick, an empty program's in it; bpftrace has idle ticks, too",

@@ -8,28 +8,31 @@ import subprocess
 
 INTRO = """# Accuracy
 
-Written by `make accuracy` on {date} (measured on one machine, not edited; the same in `accuracy.json`).
+Who needs this page: people who ask how far podflame's stacks and shares can be trusted. `make
+accuracy` measured one machine on {date}, and wrote this page and `accuracy.json`; they are not
+edited.
 Kernel {kernel}, {cpus} CPUs, {system}; {versions}.
 
-**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in functions of planned depth, in steps
-drawn by chance, measure by the thread's CPU clock what each function had, and are sampled meanwhile by
-`podflame record` at {hz} Hz. A share is right when what was seen is within 3 sigma (binomial) of what the program measured. A
-stack is *finished* when it has no marker (`[unwind: …]`, `[truncated]`) and begins where programs or threads begin; it is
-*whole* when every frame from there to the leaf is the one that the source says, as often as it says. Wanted: 99.5 % of both
-(Go and Java whole: 95 %; Java finished: 99 %). Making and collecting garbage in Go is left out of the shares: it stops and
-wakes threads thousands of times a second, and no timer samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of
-the samples).
+**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in
+functions of planned depth, in steps drawn by chance. They measure with the thread's CPU clock how
+much each function had, while `podflame record` samples them at {hz} Hz. A share is right when it is
+within 3 sigma (binomial) of what the program measured. A stack is *finished* when it has no marker
+(`[unwind: …]`, `[truncated]`) and begins where programs or threads begin. It is *whole* when every
+frame from there to the leaf is the one that the source says, as often as it says. The goals are
+99.5 % of both (Go and Java whole: 95 %; Java finished: 99 %). The shares leave out the making and
+collecting of garbage in Go: it stops and wakes threads thousands of times a second, and no timer
+samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of the samples).
 
-**Stopped processes**: real programs under load are stopped at moments drawn by chance; `bpf/unwind.h`, compiled for the host,
-walks all threads over tables made as the agent makes them, and each address is compared with `eu-stack`'s. Where they
-differ gdb is asked, too.
+**Stopped processes**: real programs under load are stopped at moments drawn by chance.
+`bpf/unwind.h`, compiled for the host, walks all threads with tables that are made as the agent
+makes them, and each address is compared with `eu-stack`'s. Where they differ gdb is asked, too.
 """
 ENDING = """
 ## What a number here does not say
 
-The programs are small and the machine is shared: they show that nothing is lost or misplaced, not what sampling costs (`make
-bench` does). A share's error shrinks with the root of the samples; with 5,000 of them one sigma of a share of 20 % is 0.57
-points.
+The programs are small and the machine is shared: the numbers show that nothing is lost or
+misplaced, not what sampling costs (`make bench` does). The error of a share shrinks with the root
+of the number of samples: with 5,000 of them one sigma of a share of 20 % is 0.57 points.
 """
 
 
@@ -91,8 +94,8 @@ def excluded_table(results):
     rows = [r for r in results if r.get("excluded")]
     if rows:
         yield "\n### Excluded\n"
-        yield ("Files whose code cannot be unwound by anybody; the part of the program's stacks that "
-               "is not finished, and what ends them.\n")
+        yield ("The code of these files cannot be unwound by any tool. The table has the part of "
+               "the program's\nstacks that is not finished, and the markers that end them.\n")
         yield "| program | why | not finished | marker |"
         yield "| --- | --- | ---: | --- |"
     for r in rows:
@@ -118,8 +121,8 @@ def differences(results):
     if not rows:
         return
     yield "\n### Differences\n"
-    yield ("One of each kind, from two frames before they part; gdb: how often it had what whom had, "
-           "where it was asked.")
+    yield ("One difference of each kind, from two frames before the stacks part; gdb: which side "
+           "it agreed\nwith, and how often, where it was asked.")
     for name, key, d in rows:
         votes = ", ".join(f"{n} {who}" for who, n in d["gdb"].items()) or "not asked"
         yield f"\n- {name}: {d['n']} {key}; gdb: {votes}."
@@ -155,8 +158,8 @@ def explained(key, d):
     # both begin two frames before
     here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2
     if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
-        return ("eu-stack has one frame less: it followed rbp from a function that has not made its "
-                "frame yet, or has none.")
+        return ("eu-stack has one frame less: it followed rbp from a function that has not made "
+                "its frame yet, or has none.")
     text = key + " " + " ".join(d["ours"])
     return next((why for what, why in EXPLAINED if what in text), "")
 
@@ -164,10 +167,12 @@ def explained(key, d):
 BESIDE = """
 ## Beside async-profiler
 
-The same process, sampled from outside by podflame and from inside by async-profiler: how much of the time each method is on the
-stack. Both know only the places where a thread can be stopped; for others async-profiler takes the next of them by address, and
-podflame the next that the code comes to, so the innermost inlined method may differ. Of JDK 11's `Shares::lambda$streams$1` it is
-async-profiler's that is wrong: with `-XX:+DebugNonSafepoints`, where every place is known, it has nothing.
+podflame samples a process from outside, and async-profiler samples the same process from inside:
+how much of the time is each method on the stack? Both know only the places where a thread can be
+stopped. For other places async-profiler takes the next of these by address, and podflame the next
+that the code comes to, so the innermost inlined method may differ. For `Shares::lambda$streams$1`
+of JDK 11 async-profiler is wrong: with `-XX:+DebugNonSafepoints`, where every place is known, it
+has no sample of it.
 
 | program | samples | theirs | methods | most apart | whole stacks that are the same | |
 | --- | ---: | ---: | ---: | --- | ---: | --- |"""
@@ -187,10 +192,11 @@ def beside_table(results):
 WAITS = """
 ## Waits and memory
 
-Programs that know how long each of their functions waits, and for what, and how many bytes it allocates and leaks
-([`e2e/workloads/waits.*`](../e2e/workloads)), while `podflame record` looks at off-cpu, mem-alloc and mem-inuse at once, each
-allocation sampled (`-s 1`). *Cause*: of the time, what has the cause that the function is for, or is `runqueue`; a sleep of the JVM is a futex.
-Go tells its bytes itself, when a collection has ended.
+These programs know how long each of their functions waits, and for what, and how many bytes it
+allocates and leaks ([`e2e/workloads/waits.*`](../e2e/workloads)). `podflame record` records
+off-cpu, mem-alloc and mem-inuse at once, with each allocation sampled (`-s 1`). *Cause*: the part
+of the time that has the cause that the function is for, or is `runqueue`; a sleep of the JVM is a
+futex. Go itself reports its bytes, when a collection has ended.
 
 | language | event | function | it says | seen | error | cause | |
 | --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""
@@ -213,14 +219,18 @@ def waits_table(results):
 EXACT = """
 ## Known to the byte, beside other tools
 
-Programs that wait, allocate and leak so and so often ([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and tell what each
-of their functions had, while `podflame record` looks at off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at once: waits for each
-cause (sleep, lock, pipe, socket, poll, disk, other; what the language has of them), a wait is its time less the thread's CPU time; kinds of
-allocations; leaks, zero for what is freed. *Largest error*: of one of the functions. *Cause*: least part of a function's wait that has
-its cause, or is `runqueue`. *Beside*: another tool that looks at the same process at the same time, and the largest difference of a
-function between it and podflame. Where it says nothing else, bytes must be equal; a function's waits are allowed 3 % and 60 ms, and
-to lack what others had the CPU for amid them (`preempted_us`: what its threads waited for a CPU, less what was seen as `runqueue`).
-Each function: `accuracy.json`.
+These programs wait, allocate and leak a known number of times
+([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and print what each of their functions
+had. Meanwhile `podflame record` records off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at
+once. The functions wait for each cause (sleep, lock, pipe, socket, poll, disk, other: those that
+the language has), allocate in several ways, and leak (zero for memory that is freed). A wait is the
+time of the function less the thread's CPU time. *Largest error*: that of one of the functions.
+*Cause*: the least part of a function's wait that has its cause, or is `runqueue`. *Beside*: another
+tool that records the same process at the same time, and the largest difference between it and
+podflame for one function. Unless a row says otherwise, bytes must be equal. Waits of a function may
+differ by 3 % and 60 ms, and may lack the time that others had the CPU meanwhile (`preempted_us`:
+the time that its threads waited for a CPU, less what was seen as `runqueue`). `accuracy.json` has
+each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
@@ -289,7 +299,8 @@ def merged(before, results):
 
 
 def write(folder, results, skips, some):
-    """results: {part: of its programs}; some: not all were run; the others are those of the report that is there."""
+    """results: {part: results of its programs}. some: not all programs were run; the report keeps
+    its results of the others."""
     m = machine()
     if some:
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:

@@ -5,25 +5,30 @@ import os
 import report
 from slow_peers import LIMIT
 
-INTRO = """# What waits and memory cost who is profiled
+INTRO = """# What profiling waits and memory costs programs
 
-Written by `make events-cost` on {date}, not edited.
-Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it ended{quiet}.
+Who needs this page: people who want to profile off-cpu, mem-alloc or mem-inuse in production.
+`make events-cost` wrote it on {date}; it is not edited.
+Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it
+ended{quiet}.
 
-CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is
-profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
-how fast the machine was just then is taken out. *Nobody*: how much it differs before a profiler and after;
-what is smaller is not told apart from nothing.
-`podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
-`limits.overheadPercent` {limit}, where a target does not say otherwise; {seconds} s, from 4 s after its first decision on, once; what the program
-paid until then is told beside.
+The numbers are the CPU time of a unit of work under each profiler over that without a profiler:
+medians of {rounds} pairs, the least and the most. Storms do only what is profiled, so no program
+gets slower than they. Except for the storm of switches and redis, a twin that was not profiled ran
+on the same CPU at the same time, and the machine's speed at that moment is taken out. *Nobody*: the
+difference between before and after a profiler; a smaller number cannot be told from zero.
+`podflame record` has no limit: its rows are what the probes themselves cost. *Limit*: what a pod
+gets, an agent with `limits.overheadPercent` {limit}, if its target does not say otherwise;
+{seconds} s, from 4 s after its first decision on, once. The text beside says what the program
+paid until then.
 Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
 """
 ENDING = """
 ## What a number here does not say
 
-What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is most of a hit, and differs by a factor of two.
-What a hit, a switch or a walk costs apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
+What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is
+most of the cost of a hit, and differs by a factor of two. What a hit, a switch or a walk costs
+apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
 """
 
 
@@ -61,11 +66,12 @@ def program_tables(rows):
 
 def whole_table(whole):
     if whole:
-        yield "\n## Waits told with their whole stack\n"
-        yield ("Of the time that a process waited, the same one by both at once: what comes from "
-               "`main` or a thread's start. Debian builds redis without frame "
-               "pointers,\nPostgreSQL with; its C library has none, so who goes by them lacks the "
-               "caller of each system call even then.\n")
+        yield "\n## Waits with their whole stack\n"
+        yield ("The part of the time that a process waited whose stack begins in `main` or at a "
+               "thread's start. Both\nprofilers record the same process at the same time. Debian "
+               "builds redis without frame pointers and\nPostgreSQL with them. Its C library has "
+               "none, so a profiler that uses frame pointers lacks the\ncaller of each system call "
+               "even then.\n")
         yield "| process | profiler | whole, % of the time | seconds |"
         yield "| --- | --- | ---: | ---: |"
     for name, who, percent, seconds in whole:
