@@ -18,7 +18,7 @@ KINDS = {
 
 
 def place(path):
-    """The resource, the namespace and the name that a path is about; None: what is not there."""
+    """The resource, the namespace and the name in a path; None for a part that it does not have."""
     parts = [p for p in path.split("/") if p]
     parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
     ns = name = None
@@ -30,7 +30,7 @@ def place(path):
 
 
 def merge(into, patch):
-    """RFC 7386."""
+    """A JSON merge patch (RFC 7386)."""
     for key, value in patch.items():
         if value is None:
             into.pop(key, None)
@@ -73,7 +73,7 @@ class Api:
 
     # ---- objects ----
     def put(self, kind, obj):
-        """Stores obj as it is now and tells who watches."""
+        """Stores obj as it is now and sends it to the watches."""
         with self.lock:
             meta = obj.setdefault("metadata", {})
             key = (meta.get("namespace"), meta["name"])

@@ -58,7 +58,7 @@ def samples(pid):
 
 
 def window(pid, found, name):
-    """After that it has settled."""
+    """Measures for WINDOW_S, after the profiler has settled."""
     pids = stopped.below(pid)
     before, begin = cpu(pids), time.monotonic()
     time.sleep(WINDOW_S)
@@ -73,7 +73,7 @@ class Agent:
         self.role, self.url = place.roles["agent"], f"http://127.0.0.1:{port}/metrics"
 
     def metric(self, name):
-        """-1 while nobody answers."""
+        """A metric of the agent; -1 while it does not answer."""
         try:
             with urllib.request.urlopen(self.url, timeout=5) as answer:
                 found = re.search(rf"(?m)^podflame_{name} (\S+)$", answer.read().decode())
@@ -94,7 +94,7 @@ class Agent:
 
 
 class Peer:
-    """Takes all of the machine."""
+    """Another profiler, which profiles all of the machine."""
 
     def __init__(self, *words):
         self.words = words
@@ -103,10 +103,10 @@ class Peer:
         p = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
         try:
-            time.sleep(3)       # they do not say when they have begun
+            time.sleep(3)       # they do not print when they have begun
             window(p.pid, found, name)
         finally:
-            # asked to end, bpftrace would first name all that the machine did: minutes
+            # not SIGINT: bpftrace would first name all stacks of the machine, for minutes
             p.kill()
             p.wait()
 
@@ -154,7 +154,7 @@ def main():
         place.wait_hub()
         place.target("busy", "busy")
         for i in range(os.cpu_count()):
-            # the agent gets its CPU
+            # a low priority, so that the agent gets the CPU that it needs
             words = ["nice", "-n", "10", "taskset", "-c", str(i), *PROGRAMS[i % len(PROGRAMS)]]
             container = place.container(f"busy{i}", {"app": "busy"})
             place.processes.append(

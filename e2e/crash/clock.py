@@ -63,7 +63,7 @@ def play(place):
 
 def check(place, begin):
     stored, burnt = store.read(place), store.Burnt(f"{place.dir}/burner.log")
-    # of the last step's windows, which lie before all others
+    # the end of the last step's windows, which lie before all others
     end = max(t for t in stored.windows if t < begin) + 1 - STEPS_S[-1]
     have, was = sum(stored.windows.values()), burnt.between(begin, end)
     apart = max(stored.windows) - min(stored.windows)

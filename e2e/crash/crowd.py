@@ -29,13 +29,13 @@ def name_of(i):
 
 
 def series(place):
-    """[(name, PID, pod, container)] of whom something is stored."""
+    """[(name, PID, pod, container)] of the processes that have stored samples."""
     with place.store() as db:
         return db.execute(SERIES).fetchall()
 
 
 def n_seen(place):
-    """Pods, processes."""
+    """How many pods and how many processes have samples."""
     found = [s for s in series(place) if s[0].startswith("w")]
     return len({pod for _, _, pod, _ in found}), len({pid for _, pid, _, _ in found})
 
@@ -82,10 +82,11 @@ def check(place, took):
     for name, pid, pod, container in found:
         i = number.get(container)
         who = f"{name} ({pid}) of pod {pod}, container {container}"
-        assert i is not None and pod == f"pod{i}", f"nobody's or another's: {who}"
-        assert i % 2 == 0, f"not asked for: {who}"
-        # a shell enters the cgroup
-        assert name in (name_of(i), "sh"), f"under another's name: {who}"
+        assert i is not None and pod == f"pod{i}", \
+            f"a sample of no container or of another one: {who}"
+        assert i % 2 == 0, f"a sample of a pod that is not selected: {who}"
+        # "sh" is the shell that enters the cgroup and execs the program
+        assert name in (name_of(i), "sh"), f"a sample under the name of another process: {who}"
     with place.store() as db:
         losses = db.execute("SELECT r.s, SUM(l.n), SUM(l.time_ns) FROM losses l JOIN strings r ON "
                             "r.id=l.reason GROUP BY 1").fetchall()

@@ -37,7 +37,7 @@ class Objects:
         self.map_names, self.prog_names = set(), set()
 
     def look(self):
-        """While an agent runs: how its programs and maps are called."""
+        """Remembers the names of an agent's programs and maps, while it runs."""
         maps = listing("map")
         for i, p in listing("prog").items():
             if i not in self.before["prog"] and p.get("name", "").startswith("pf_"):
@@ -46,7 +46,8 @@ class Objects:
                                    if m in maps}
 
     def left(self):
-        """[(kind, id, name)] that no process holds, neither itself nor by a link or a program."""
+        """[(kind, id, name)] of the objects that no process holds, neither by a descriptor nor by a
+        link or a program."""
         progs, maps, links = (listing(k) for k in ("prog", "map", "link"))
         held = held_by_processes()
         held["prog"] |= {links[i].get("prog_id") for i in held["link"] if i in links}

@@ -27,7 +27,7 @@ BUILD_ID_NOTE = bytes([4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0]) + b"GNU\0"
 
 
 def until(what, fn, seconds=120):
-    """Waits for fn() to be true; generous, for a slow machine."""
+    """Waits until fn() is true; the limit is generous, for a slow machine."""
     end = time.monotonic() + seconds
     while True:
         got = fn()
@@ -45,7 +45,7 @@ def free_port():
 
 
 def rmdir(path):
-    """False: a process that has ended is in it for a moment."""
+    """False: it is not empty yet, because an ended process stays in it for a moment."""
     try:
         os.rmdir(path)
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def rmdir(path):
 
 
 class Container:
-    """A cgroup as containerd makes one, in the hierarchy that the agent will choose."""
+    """A cgroup as containerd makes one, in the hierarchy that the agent uses."""
 
     def __init__(self, number):
         self.uid = POD_UID % (number % 100) if number < 100 else POD_UID[:-6] + "%06x" % number
@@ -70,18 +70,18 @@ class Container:
             os.makedirs(d, exist_ok=True)
 
     def run(self, *argv, **kw):
-        """Starts a process in it: in it before its exec, as a container's are."""
+        """Starts a process, which is in the cgroup before its exec as in a real container."""
         enter = f"echo $$ >{self.dirs[2]}/cgroup.procs && exec \"$@\""
         return subprocess.Popen(["sh", "-c", enter, "sh", *argv], stdin=subprocess.DEVNULL, **kw)
 
     def remove(self):
-        """All but the topmost, which others are in, too."""
+        """Removes all cgroups but the topmost, which has those of other containers, too."""
         for d in reversed(self.dirs[1:]):
             until("the cgroup is empty", lambda d=d: rmdir(d), 30)
 
 
 class Role:
-    """One verb of the program, started and killed many times."""
+    """One verb of podflame as a process, which is started and killed many times."""
 
     def __init__(self, place, verb):
         self.place, self.verb, self.process = place, verb, None
@@ -90,7 +90,7 @@ class Role:
 
     def start(self):
         self.n_starts += 1
-        # a mount namespace of its own, in which /tmp is the harness's
+        # a mount namespace of its own, in which /tmp is a directory of the test
         setup = f"mount --make-rprivate / && mount --bind {self.place.dir}/tmp /tmp && exec \"$@\""
         self.process = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", setup, "sh", f"{self.place.dir}/podflame", self.verb,
@@ -101,7 +101,7 @@ class Role:
         return self.process is not None and self.process.poll() is None
 
     def children(self):
-        """Of all its threads."""
+        """The PIDs of the children of all its threads."""
         pids = []
         for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
             try:
@@ -122,7 +122,7 @@ class Role:
 
 
 class Place:
-    """The directory, the API server, both roles' files. With `with`: everything is taken away."""
+    """The directory, the API server and the files of both roles. The end of `with` removes them."""
 
     def __init__(self, window="2s", agent="", hub=""):
         self.dir = tempfile.mkdtemp(prefix="podflame-crash.", dir="/var/tmp")
@@ -183,7 +183,7 @@ class Place:
             "podSelector": {"matchLabels": {"app": app}}, "events": events or {"onCpu": {}}}})
 
     def wait_hub(self):
-        """It publishes its CA and listens."""
+        """Waits until the hub has published its CA and listens."""
         def published():
             c = self.api.get("configmaps", NS, "podflame-hub-ca")
             return c and c["data"]["ca.crt"]
@@ -195,7 +195,7 @@ class Place:
         until("the hub listens", listens)
 
     def copy_of_burner(self, n):
-        """The same program as another file that nobody has parsed."""
+        """A copy of the program: a file that the agent has not parsed yet."""
         path = f"{self.dir}/copies/burner{n}"
         with open(f"{BUILD}/crash/burner", "rb") as f:
             data = bytearray(f.read())
@@ -230,7 +230,7 @@ class Place:
 
 
 def one_test(what, test, limit_s=3000):
-    """Runs it, and says how it ended as .ci/test reads it; the exit status."""
+    """Runs the test and prints its result in the form that .ci/test reads. Returns the status."""
     failed = 0
     try:
         with limit.within(limit_s, what):

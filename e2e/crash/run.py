@@ -111,15 +111,15 @@ def last_stored(place):
 
 
 def play(place, seed, seconds, objects):
-    """The whole run; returns the killer. All have ended properly then."""
+    """The whole run; at its end all processes have ended properly. Returns the killer."""
     agent, hub = place.roles["agent"], place.roles["hub"]
     hub.start()
     place.wait_hub()
     place.container("burner")
-    # all kinds of programs and links
+    # all events, so that there are all kinds of programs and links
     place.target("all", "burner", onCpu={}, offCpu={}, memAlloc={}, memInuse={})
     with open(f"{place.dir}/burner.log", "w") as log:
-        # before all that runs beside it: it is to burn something in each window
+        # at a high priority, so that it uses CPU in each window
         burner = f"{os.environ.get('BUILD', 'build')}/crash/burner"
         place.processes.append(place.containers[0].run("nice", "-n", "-10", burner, stdout=log))
     agent.start()

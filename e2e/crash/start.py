@@ -26,10 +26,10 @@ def n_entries(number):
 
 
 def n_filtered(before):
-    """Cgroups in the filter of the agent that was started last: of containers, and of pods."""
+    """How many cgroups the filter of the last started agent has: of containers and of pods."""
     mine = [i for i, m in kernel.listing("map").items() if m.get("name") == "filter_cgroups"
             and i not in before]
-    # another's, of a test beside this one, has few
+    # the filter of another test that runs beside this one has few
     return max((n_entries(i) for i in mine), default=0)
 
 

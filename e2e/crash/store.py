@@ -4,13 +4,15 @@ import bisect
 from dataclasses import dataclass, field
 
 ON_CPU = 0
-# Samples are every 10 ms and lost where the machine itself is held up; CPU time of a window beside
-# what was stored of it.
+# The stored time of a window over the CPU time that the burner used in it, at least and at most:
+# samples are 10 ms apart, and some are lost when the machine itself is held up.
 LEAST, MOST, SLACK_S = 0.75, 1.2, 0.15
-# of what a loss tells of: looks are once a second, on a busy machine later
+# Seconds by which a reported loss may be wrong: the agent looks once a second, and later on a busy
+# machine.
 TOLD_SLACK_S = 2
-# what an agent has not sent when it dies, besides its open window: the drain of each second, twice
-# 3 s in which names may come; more where a late drain has put a window into the one before
+# Seconds that an agent has not sent when it dies, besides its open window: the drain of each
+# second, and twice the 3 s in which names may come. A late drain, which puts a window into the one
+# before, adds to that.
 UNSENT_S = 7
 
 
@@ -18,7 +20,7 @@ UNSENT_S = 7
 class Stored:
     windows: dict = field(default_factory=dict)  # last second -> CPU seconds of the burner
     profiles: dict = field(default_factory=dict)  # last second -> how many profiles of it
-    # (last second of the window that tells it, seconds of agent_down)
+    # (last second of the window that reports it, seconds of agent_down)
     gaps: list = field(default_factory=list)
     lost: list = field(default_factory=list)  # (reason, samples): anything else
 
@@ -73,7 +75,7 @@ def split(stored, window_s, until_s):
     for before, t in zip(times, times[1:]):
         told = sum(s for at, s in stored.gaps if before < at <= t)
         if told:
-            # from the end of the last window until somebody is profiled again, which is somewhere
+            # from the end of the last window until a process is profiled again, which is somewhere
             # in the next one
             profiled = before + 1 + told
             assert t + 1 - window_s - TOLD_SLACK_S <= profiled <= t + 1 + TOLD_SLACK_S, \
@@ -107,7 +109,7 @@ def check_once(times, window_s, stored, burnt):
     for t in times:
         assert stored.profiles[t] == 1, \
             f"{stored.profiles[t]} profiles of the window that ends with second {t}"
-        # a late drain puts what belongs to the one after it into it, too
+        # a late drain puts samples of the next window into this one
         most = burnt.between(t + 1 - window_s, t + 1 + window_s)
         assert stored.windows[t] <= MOST * most + SLACK_S, \
             f"second {t}: {stored.windows[t]:.2f} s stored of {most:.2f} s at most"
