@@ -10,7 +10,8 @@ import subprocess
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROJECT = "podflame"  # the repository's folder in the root
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# How clients reach their registries; a wheel folder or a cache of this machine is left out.
+# Variables that say how clients reach their registries. A folder of wheels or a cache of this
+# machine is left out.
 PASSED = [
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
@@ -18,7 +19,7 @@ PASSED = [
     "PIP_DEFAULT_TIMEOUT",
     "npm_config_registry", "npm_config_cafile", "npm_config_proxy", "npm_config_https_proxy",
 ]
-# of these, the file, too
+# variables that name a file, which is copied, too
 FILES_PASSED = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile"]
 GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY",
              "GOINSECURE"]
@@ -26,7 +27,7 @@ NPM_PASSED = ("registry", "cafile", "proxy", "https-proxy", "noproxy", "strict-s
 
 
 class Missing(Exception):
-    """What this machine lacks to make a root."""
+    """What is missing on this machine to make a root."""
 
 
 def output(*command, **options):

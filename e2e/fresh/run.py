@@ -47,7 +47,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal asked this program to end."""
 
 
 class TooLong(Exception):
@@ -109,7 +109,7 @@ def processes_of(folder):
 
 
 class Machine:
-    """A root as a machine of its own: its mounts last as long as the process that holds them."""
+    """A root as a machine of its own. Its mounts exist as long as the process that holds them."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -222,7 +222,7 @@ def step(machine, command):
 
 
 def after_down(machine):
-    """README: make demo-down takes all of it away."""
+    """The README says that make demo-down removes all of the demo."""
     end = time.monotonic() + 20
     while (left := machine.left_running()) and time.monotonic() < end:
         reap()
