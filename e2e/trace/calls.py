@@ -21,7 +21,7 @@ lock = threading.Lock()
 
 
 class Published(ContextVarsRuntimeContext):
-    """The SDK's own, whose changes are published."""
+    """The SDK's own context, but each change is published."""
 
     def publish(self):
         c = trace.get_current_span(self.get_current()).get_span_context()

@@ -44,7 +44,7 @@ def fetch(name, *command, **options):
 
 
 def build_go(work):
-    """Its command line; None: skipped."""
+    """The command line and environment of the Go program; None: it is skipped."""
     if not fetch("Go", "go", "mod", "download", cwd=f"{HERE}/calls"):
         return None
     subprocess.run(["go", "build", "-o", f"{work}/calls-go", "."], cwd=f"{HERE}/calls", check=True)
@@ -52,8 +52,8 @@ def build_go(work):
 
 
 def build_python(work):
-    """Its command line and environment. A copy of the interpreter has a name that the filter can
-    recognise, and uses the packages of a venv."""
+    """The command line and environment of the Python program; None: it is skipped. A copy of the
+    interpreter has a name that the filter can recognise, and uses the packages of a venv."""
     python, library = f"{CACHE}/{SDK}/bin/python", f"{work}/libcalls.so"
     if not os.path.exists(python):
         subprocess.run([sys.executable, "-m", "venv", f"{CACHE}/{SDK}"], check=True)
@@ -96,7 +96,7 @@ def compare(name, port, begin, truth):
         got, n = value(port, begin, f"{pid} AND trace_id='{trace}'")
         inside += got
         share, truly = got / total, us / used
-        # of a share that is counted in so many samples
+        # the standard deviation of a share that is counted in so many samples
         sigma = (truly * (1 - truly) / samples) ** 0.5
         check(abs(share - truly) <= 4 * sigma + 0.005,
               f"{name}: trace {trace[:8]}: {100 * share:.2f} % of the samples ({n}), "
@@ -112,7 +112,7 @@ def compare(name, port, begin, truth):
 
 
 def profile(work, programs, children):
-    """Each beside podflame, one after the other."""
+    """Runs one program after another beside podflame local."""
     with open(f"{work}/config.yaml", "w") as f:
         f.write(f"trace_context: true\nwindow: 2s\ndata_dir: {work}/data\n"
                 "api: {port: 0}\ningest: {port: 0}\n"
