@@ -45,7 +45,7 @@ def machine():
 
 
 class Share:
-    """Of the machine's CPU time since it was made, what went to others, in percent."""
+    """The percentage of the machine's CPU time that went to other programs, since this was made."""
 
     def __init__(self):
         self.before = self.now()
@@ -100,7 +100,7 @@ class Run:
             why = f"status {p.wait(MOST_S)}" if p.wait(MOST_S) else ""
         except subprocess.TimeoutExpired:
             why = f"not done in {MOST_S} s"
-        # what one leaves behind would be in the next one's numbers
+        # a process that one bench leaves behind would be in the next one's numbers
         with contextlib.suppress(ProcessLookupError):
             os.killpg(p.pid, 9)
         p.wait()
@@ -127,7 +127,7 @@ KEEP = ("name", "value", "least", "most", "rounds", "unit", "goal", "compared_wi
 
 
 def rows_of(lines, old):
-    """In the page's order."""
+    """The lines in the order of the page."""
     before = {r["name"]: r for r in old["rows"]} if old else {}
     rows = []
     for name in dict.fromkeys(bench_page.names()):

@@ -133,7 +133,7 @@ PAGE = [
 
 
 def names():
-    """Of all lines that stand on the page."""
+    """The names of all lines of the bench that are on the page."""
     found = []
     for _, _, rows in PAGE:
         for row in rows:
@@ -154,7 +154,7 @@ def spread(r):
 
 
 def change(r):
-    """Since the last page; "": it had none."""
+    """The change since the last page; "": the last page does not have this number."""
     old = r.get("before")
     if not old or not old["value"]:
         return ""
@@ -184,7 +184,7 @@ def goal_text(r):
 
 
 def older(r):
-    """Of a number that this page's run did not have."""
+    """The date of a number that this page's run does not have."""
     return f" (of {r['date']})" if "date" in r else ""
 
 
@@ -220,7 +220,7 @@ def goals(found):
 
 
 def is_quiet(data):
-    """Only then is a later page compared with it."""
+    """Whether the machine was quiet. A later page is compared only with a quiet one."""
     return data["others"] + data["stolen"] < 5
 
 

@@ -22,9 +22,9 @@ class Target:
     program: str = "Shares"
 
 
-# 8 cannot be told to load an agent
+# JDK 8 has no jcmd that loads an agent
 TARGETS = [Target(f"JDK {major}", major) for major in (11, 17, 21, 25)]
-LARGEST = 0.02          # difference of a method's part that is let pass, whatever its sigmas
+LARGEST = 0.02          # allowed difference of a method's part, however many sigmas it is
 # of whole stacks: with 5,000 samples of each, noise takes a few of a hundred
 OVERLAP = 0.90
 
@@ -40,7 +40,8 @@ def async_profiler():
 
 
 def their_name(frame):
-    """pkg/Class.method, its copies' numbers aside, as we write it; None: no Java frame."""
+    """podflame's form of async-profiler's pkg/Class.method, without numbers of copies. None: it is
+    no Java frame."""
     m = re.fullmatch(r"([\w/$.+]+)\.([\w$<>]+)(?:_\[\w\])?", frame)
     if not m or "::" in frame:
         return None
@@ -49,7 +50,7 @@ def their_name(frame):
 
 
 class Stacks:
-    """Of Java methods alone, those of the program's own parts."""
+    """Stacks of only Java methods, and only of the program's own parts."""
 
     def __init__(self, program):
         self.root, self.n, self.methods, self.stacks = f"{program}::part", 0, Counter(), Counter()

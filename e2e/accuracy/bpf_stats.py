@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BPF programs take, by the kernel's own statistics; a process's CPU time."""
+"""The run time of BPF programs, by the kernel's own statistics, and the CPU time of processes."""
 import contextlib
 import ctypes
 import json
@@ -14,7 +14,7 @@ SYS_BPF, BPF_ENABLE_STATS = 321, 32         # of x86-64
 
 @contextlib.contextmanager
 def enabled():
-    """Counts of our own (BPF_ENABLE_STATS), which nobody else can switch off."""
+    """Switches the statistics on (BPF_ENABLE_STATS). No other program can switch them off then."""
     run_time = ctypes.create_string_buffer(4)
     fd = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_ENABLE_STATS, run_time,
                                                    len(run_time))
@@ -34,7 +34,7 @@ def bpftool(what):
 
 
 def of_ticks(pid):
-    """ns and runs of that process's program at the CPU clock."""
+    """ns and runs of the BPF program that this process has at the CPU clock."""
     ids = set()
     for fd in os.listdir(f"/proc/{pid}/fdinfo"):
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/fdinfo/{fd}",
@@ -47,5 +47,5 @@ def of_ticks(pid):
 
 
 def cpu_of(pid):
-    """Seconds of all its threads, those that have ended, too: clock_getcpuclockid()."""
+    """CPU seconds of all its threads, also of ended ones: clock_getcpuclockid()."""
     return time.clock_gettime(~pid << 3 | 2)

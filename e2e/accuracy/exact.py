@@ -21,19 +21,19 @@ SOURCES = os.path.join(known.HERE, "programs")
 class Target:
     name: str
     language: str
-    # {src}, {out}, {dir}: programs, the program, directory of its own
+    # {src}, {out}, {dir}: the folder of sources, the program, a directory of its own
     build: str
     run: str = "{out}"
     prefix: str = ""                # of a function's name in a stack
     needs: list = field(default_factory=list)
     oracles: list = field(default_factory=list)
     events: tuple = EVENTS
-    error: float = 0                # of bytes, in part
-    more: int = 0                   # and in bytes, of a function
-    noise: str = ""                 # what else is in there, or why it is not exact
-    # so much of a wait has the cause that its function is for, or is runqueue
+    error: float = 0                # allowed for bytes, as a part of them
+    more: int = 0                   # allowed besides, in bytes for each function
+    noise: str = ""                 # what else podflame sees, or why it is not exact
+    # this part of a wait must have the cause that its function is for, or be runqueue
     causes: float = 0.95
-    root: str = ""                  # it runs in there
+    root: str = ""                  # the program runs in this root
     sample: bool = False
 
 
@@ -104,7 +104,7 @@ TARGETS = [
 
 
 class Run:
-    """A program that waits to be told to begin."""
+    """A program that waits for the order to begin."""
 
     def __init__(self, t, rounds):
         self.t = t
@@ -171,7 +171,7 @@ class Run:
 
 
 class Recording(known.Recording):
-    """Of one event, each wait and each allocation in it."""
+    """Records one event, with each wait or each allocation."""
 
     def __init__(self, event, run):
         self.event = event
@@ -231,7 +231,7 @@ def preempted(run, seen):
 
 
 def allowed(t, r, sample):
-    """How far what was seen may be from what is known."""
+    """How far podflame's value may be from the known one."""
     if r["event"] == "off-cpu":
         return 0.25 * r["told"] + 20000 if sample else 0.03 * r["told"] + 60000
     return t.error * r["told"] + t.more
@@ -278,7 +278,7 @@ def test(t, rounds, sample):
 
 
 def told_in_short(r):
-    """By event: how many functions, and the largest error."""
+    """For each event: how many functions, and the largest error."""
     text = []
     for event in EVENTS:
         errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])

@@ -24,7 +24,7 @@ MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
 
 
 class Skip(Exception):
-    """What a program needs is not there."""
+    """This machine lacks something that a program needs."""
 
 
 def need(commands):
@@ -54,7 +54,7 @@ def build(p):
 # ---- run ----
 
 def wait_line(stream, line, what, seconds):
-    """Reads lines of an unbuffered pipe until one is the one; what came before is returned."""
+    """Reads lines of an unbuffered pipe until the wanted one; returns what came before it."""
     seen, end = b"", time.monotonic() + seconds
     with selectors.DefaultSelector() as s:
         s.register(stream, selectors.EVENT_READ)
@@ -71,7 +71,7 @@ def wait_line(stream, line, what, seconds):
 
 
 def new_cgroup():
-    """In the hierarchy that podflame looks at."""
+    """A cgroup in the hierarchy that podflame uses."""
     top = "/sys/fs/cgroup"
     base = top if os.path.exists(f"{top}/cgroup.controllers") else f"{top}/memory"
     path = f"{base}/podflame-accuracy-{os.getpid()}"
@@ -94,7 +94,7 @@ class Recording:
             raise
 
     def stop(self):
-        """Its own account of losses."""
+        """The losses that record printed."""
         self.p.send_signal(signal.SIGINT)
         text = self.p.communicate(timeout=120)[1].decode()
         if self.p.returncode:
@@ -165,7 +165,7 @@ def read_told(path):
 # ---- compare ----
 
 def read_stacks(path):
-    """What a program told of its own stacks: {share: (frame, chain)}."""
+    """The stacks that a program printed about itself: {share: (frame, chain)}."""
     with open(path, encoding="utf-8") as f:
         return {name: (frame, chain)
                 for name, frame, chain in (line.rstrip("\n").split("\t") for line in f)}
@@ -233,7 +233,7 @@ def one_share(name, n, total, ns, total_ns, least_sigma):
 
 
 def compare(p, out, rows, told):
-    """What was seen of each share beside what the program told."""
+    """Compares what podflame saw of each share with what the program measured."""
     shares = [Share(name, what, out) for name, what in p.shares.items()]
     total = sum(n for _, n in rows)
     reasons, rest = {}, 0
@@ -265,7 +265,7 @@ def compare(p, out, rows, told):
 
 
 def verdict(p, r, least):
-    """What is not as it must be."""
+    """What is wrong with a result, in words."""
     wrong = []
     if r["samples"] < least:
         wrong.append(f"{r['samples']} samples, {least} wanted")
@@ -273,8 +273,8 @@ def verdict(p, r, least):
         if abs(s["sigmas"]) > 3 and not (p.runtime and s["name"] == "(rest)"):
             wrong.append(f"{s['name']}: {s['seen']:.4f} seen, {s['told']:.4f} told: {s['sigmas']} "
                          f"sigma")
-        # One alone of a few hundred is no share: libgcc's CFI is wrong for the instructions in
-        # which a handler's frame takes over.
+        # A single stack of a few hundred is let pass: libgcc's CFI is wrong for the instructions
+        # in which a handler's frame takes over.
         if s.get("complete", 1) < p.complete and s["samples"] * (1 - s["complete"]) > 1.5:
             wrong.append(f"{s['name']}: {s['complete']:.4f} of its stacks are whole")
     if not p.excluded and r["finished"] < p.finished:

@@ -36,7 +36,7 @@ DEPTH, DEEP = 30, 130               # frames of the program's own, main and leaf
 LEARN_FOR = "300ms"
 # CPU time of the work while a profiler learns the process, and of what is measured
 LEARN_S, WORK_S = 0.2, 0.7
-SETTLE_S = 2.2                      # names of the first second's stacks are looked up at its end
+SETTLE_S = 2.2                      # podflame looks up names at the end of the first second
 
 PYTHON = """
 import sys
@@ -142,7 +142,7 @@ __attribute__((constructor)) static void begin(void)
 # ---- the work ----
 
 class Work:
-    """A process that does units of work when told to."""
+    """A process that does units of work on request."""
 
     def __init__(self, language, folder):
         self.command = language.command(folder)
@@ -156,7 +156,7 @@ class Work:
                                   env={**os.environ, "LD_PRELOAD": f"{folder}/heartbeat.so",
                                        "HEARTBEAT": beats})
         self.per_second = 50
-        for _ in range(3):      # also what a JIT compiler needs
+        for _ in range(3):      # so often also for a JIT compiler
             self.per_second = max(1, round(self.per_second / self.cpu(DEPTH, 0.4)[0] * 0.4))
 
     def begin(self, depth, seconds):
@@ -165,14 +165,14 @@ class Work:
         return units
 
     def cpu(self, depth, seconds):
-        """(CPU, units) of that much work."""
+        """Does so much work; returns (CPU, units)."""
         before = perf.cpu_and_rss([self.p.pid])[0]
         units = self.begin(depth, seconds)
         known.wait_line(self.p.stdout, b"done", "work", 120)
         return perf.cpu_and_rss([self.p.pid])[0] - before, units
 
     def gap(self):
-        """The longest one since the last call, in ns."""
+        """The longest gap between two ticks since the last call, in ns."""
         longest = struct.unpack("Q", self.longest[:])[0]
         self.longest[:] = bytes(8)
         return longest
@@ -198,7 +198,7 @@ class Podflame(perf.Podflame):
         self.said = ""
 
     def settled(self):
-        """The CPU time of what is not the profiler's."""
+        """The CPU time of the processes that are not the profiler's."""
         before = perf.children_cpu()
         if self.kernel:
             self.kernel.kill()
@@ -213,7 +213,7 @@ class Podflame(perf.Podflame):
             for line in f:
                 stack, n = line.rstrip("\n").rsplit(" ", 1)
                 process, thread, *frames = stack.split(";")
-                # that of the work is called as its process is
+                # the thread that works has the name of its process
                 if thread[4:] == process != "dd":
                     yield frames, int(n)
 
@@ -226,7 +226,7 @@ class PySpy(perf.Nobody):
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
         self.pids = [self.p.pid]
-        time.sleep(1)           # as Perf
+        time.sleep(1)           # as in Perf
 
     def stop(self):
         self.p.send_signal(signal.SIGINT)
@@ -240,7 +240,7 @@ class PySpy(perf.Nobody):
 
 
 class AsyncProfiler(perf.Nobody):
-    """Its CPU time while it runs is the target's."""
+    """It runs in the target, so its CPU time is in the target's."""
 
     def __init__(self, pid, folder, hz):
         self.pid, self.out, self.pids = pid, os.path.join(folder, "async.collapsed"), []
@@ -273,7 +273,7 @@ class PerfMap(Perf):
         self.target = pid
 
     def stop(self):
-        """Written when its methods have been seen at work; `perf script` reads it."""
+        """Writes the perf map, which `perf script` reads, after the methods have run."""
         super().stop()
         subprocess.run([f"{programs.JDKS[17]}/bin/jcmd", str(self.target), "Compiler.perfmap"],
                        check=True, capture_output=True, timeout=60)
@@ -352,7 +352,7 @@ def prepare(folder):
 # ---- the kernel's own measure ----
 
 def ns_filtered_out(folder):
-    """Of a tick of somebody who is not selected."""
+    """BPF run time of a tick of a process that is not selected."""
     spin = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     sleep = subprocess.Popen(["sleep", "60"])
     try:
@@ -385,7 +385,7 @@ def learn(pid, folder, pattern):
 
 
 def learn_shell(folder):
-    """What record takes anyhow, with libc's names."""
+    """What record takes for any process, with the names of libc."""
     spin = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
         return learn(spin.pid, folder, "main")
@@ -449,7 +449,7 @@ def ns_a_sample(watcher, used, filtered_ns):
 
 
 def one_round(language, folder, filtered_ns, results):
-    """What runs inside of the process comes last."""
+    """The profilers in the order that they run: those that run inside of the process come last."""
     ways = 2 * [("nobody", perf.Nobody, 0)] + [("podflame", Podflame, HZ),
                                                ("podflame", Podflame, FAST_HZ)]
     ways += [(name, profiler, HZ) for name, profiler in language.peers.items()]
@@ -471,7 +471,7 @@ def one_round(language, folder, filtered_ns, results):
                 results.add((key, name, hz), n)
             if "bpf" in used:
                 results.add(("ns", DEPTH), ns_a_sample(watcher, used, filtered_ns))
-        # async-profiler has ended, but is still there; nobody's CPU time is told from here on
+        # async-profiler has ended but is still loaded, so CPU times are not reported from here on
         *_, watcher, used = watch(work, Podflame, FAST_HZ, folder, DEEP)
         results.add(("ns", DEEP), ns_a_sample(watcher, used, filtered_ns))
         results.add(("ns", "frame"),

@@ -30,7 +30,7 @@ def need(path):
 
 
 class Printing:
-    """A tool that prints until SIGINT; on a terminal, so that it does so at once."""
+    """A tool that prints until SIGINT. It has a terminal, so that it prints at once."""
 
     def __init__(self, words, ready):
         terminal, its = pty.openpty()
@@ -52,7 +52,7 @@ class Printing:
         try:
             while part := os.read(self.fd, 65536):
                 self.text += part.decode(errors="replace").replace("\r\n", "\n")
-        except OSError:         # of a terminal whose other end is closed
+        except OSError:         # the other end of the terminal is closed
             pass
 
     def stop(self):
@@ -68,7 +68,7 @@ class Printing:
 
 
 def by_function(event, stacks):
-    """stacks: (names, value); a function's sum has each stack once."""
+    """stacks: (names, value). The sum of a function counts each stack once."""
     sums = Counter()
     for names, value in stacks:
         for name in set(names):
@@ -79,14 +79,14 @@ def by_function(event, stacks):
 # ---- bcc, by frame pointers ----
 
 def memleak(run):
-    # of a path it takes 31 characters
+    # it uses only 31 characters of a path
     words = [need(f"{CACHE}/bcc/bin/memleak"), "-p", str(run.pid), "-O",
              run.libc().removeprefix("/usr"), "-C", "-T", "1000", "1"]
     tool = Printing(words, "Tracing outstanding")
 
     def end():
         shown = tool.text.count(" stacks with outstanding")
-        # the last but one is whole
+        # the last block but one is whole
         wait_for(lambda: tool.text.count(" stacks with outstanding") > shown + 1)
         last = re.split(r"\[[\d:]+\] Top \d+ stacks.*\n", tool.stop())[-2]
         blocks = re.split(r"(?m)^(\d+) bytes in \d+ allocations from stack\n", last)[1:]
@@ -165,7 +165,7 @@ for event, records in (("mem-alloc", reader.get_allocation_records()), ("mem-inu
 
 
 def memray(run):
-    """It has begun with the program."""
+    """It began together with the program."""
     def end():
         run.finish()
         done = subprocess.run([MEMRAY, "-c", READ, run.memray], capture_output=True, text=True,

@@ -34,7 +34,7 @@ PERF = {"perf fp": ["--call-graph", "fp"], "perf dwarf": ["--call-graph", "dwarf
 
 
 def report(name, value, unit, compared_with, goal=""):
-    """value: one, or those of rounds. goal: as "<= 0.2"."""
+    """value: one value, or a list with one for each round. goal: as "<= 0.2"."""
     line = {"name": name}
     if isinstance(value, list):
         line.update({"least": round(min(value), 4), "most": round(max(value), 4),
@@ -77,14 +77,14 @@ class Perf(Nobody):
                                    *PERF[self.name], "-p", str(pid),
                                    "-o", self.out], stdin=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL)
-        time.sleep(1.5)         # it does not say when it has begun
+        time.sleep(1.5)         # it does not print when it has begun
 
     def stop(self):
         self.p.send_signal(signal.SIGINT)
         self.p.wait(60)
 
     def stacks(self):
-        """From the outermost on, like podflame's."""
+        """Frames from the outermost on, as podflame has them."""
         text = subprocess.run(["perf", "script", "--no-inline", "-F", "ip,sym", "-i", self.out],
                               capture_output=True, text=True, timeout=300, check=True).stdout
         rows = []
@@ -128,7 +128,7 @@ class Bpftrace(Nobody):
 # ---- CPU time until it samples ----
 
 class Busy:
-    """A process that is looked at."""
+    """A process that is profiled."""
 
     def __init__(self, *words):
         self.p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -151,7 +151,7 @@ def start_podflame(pid, folder):
 
 
 def start_perf(pid, folder):
-    """It acknowledges that its events are on."""
+    """perf acknowledges that its events are on."""
     (its_end, tell), (ask, its_answer) = os.pipe(), os.pipe()
     p = subprocess.Popen(["perf", "record", "-q", "-F", str(BUSY_HZ), "-g", "-e", "cpu-clock", "-D",
                           "-1", "--control", f"fd:{its_end},{its_answer}",
@@ -171,7 +171,7 @@ def start_perf(pid, folder):
 
 
 def start_bpftrace(pid, _):
-    """It tells of its first sample."""
+    """bpftrace prints its first sample."""
     p = subprocess.Popen(["bpftrace", "-B", "none", "-e", BPFTRACE % (BUSY_HZ, pid)
                           + ' profile:hz:99 /pid == %d/ { printf("sample\\n"); }' % pid],
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -232,7 +232,7 @@ def recorded(name, pid, folder, pattern):
 
 
 def name_all(what, target, pattern, folder):
-    """target: makes a process that is looked at."""
+    """target: makes the process that is profiled."""
     ways = [name for name in RECORD if name == "podflame" or shutil.which(name.split("_")[0])]
     took = defaultdict(list)
     for _ in range(3):
@@ -286,14 +286,14 @@ COMMANDS = [
 
 
 def memory_of_maps(after_id):
-    """Bytes of BPF maps newer than that, and the newest one's id."""
+    """Bytes of the BPF maps with higher ids than that, and the highest id."""
     maps = bpf_stats.bpftool("map")
     return (sum(m.get("bytes_memlock", 0) for m in maps if m["id"] > after_id),
             max((m["id"] for m in maps), default=0))
 
 
 def cpu_and_rss(pids):
-    """Seconds of CPU time so far, bytes."""
+    """Seconds of CPU time so far, and bytes of memory."""
     ns = rss = 0
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):

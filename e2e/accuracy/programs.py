@@ -20,20 +20,21 @@ class Program:
     name: str
     language: str
     source: str
-    # commands; {src} {out} {dir}: source, program, directory of its own
+    # commands; {src} {out} {dir}: the source, the program, a directory of its own
     build: list
-    # name of a share -> chain, or (frame, chain); none: the program tells (TOLD.stacks)
+    # name of a share -> chain, or (frame, chain); empty: the program prints them (TOLD.stacks)
     shares: dict
     args: list = field(default_factory=list)
     needs: list = field(default_factory=list)       # commands without which it is skipped
     env: dict = field(default_factory=dict)
     complete: float = 0.995         # least part of a share's stacks that are the chain
     finished: float = 0.995
-    # why its stacks cannot be finished: that part is reported, not asserted
+    # why its stacks cannot be finished: the finished part is reported, but not checked
     excluded: str = ""
-    # stops and wakes threads (for garbage), which no timer samples: shares are of the named parts
+    # stops and wakes threads (for garbage), which no timer samples: shares are parts of the named
+    # functions' time only
     runtime: bool = False
-    processes: bool = False         # more than one: selected by cgroup
+    processes: bool = False         # it has several processes, so a cgroup selects them
     unlink: bool = False            # its file is deleted when it runs
     sample: bool = False            # in `make test`, too
 
@@ -59,14 +60,14 @@ def c(name, source, flags, shares, **more):
 
 
 def with_library(name, source, flags, shares, library, **more):
-    """The same source twice: a library with -DLIBRARY, and the program."""
+    """Compiles one source twice: as a library with -DLIBRARY, and as the program."""
     lib = f"gcc {CFLAGS} {flags} -fPIC -shared -DLIBRARY -o {{dir}}/{library} {{src}}"
     link = "" if more.get("args") else f"{{dir}}/{library} -Wl,-rpath,{{dir}}"
     return Program(name, "C", source, [lib, f"gcc {CFLAGS} {flags} -o {{out}} {{src}} {link} -ldl"],
                    shares, **more)
 
 
-STRIPPED = {    # no names: its frames are its file's, told apart by how many there are
+STRIPPED = {    # no names: frames have the name of the file, and their number tells the shares
     "alpha": (None, "@program > @others > @program*3"),
     "beta": (None, "@program > @others > @program*10"),
     "gamma_": (None, "@program > @others > @program*42"),
@@ -85,7 +86,7 @@ C_PROGRAMS = [
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
     shares_c("clang -O2 no tables, frame pointers",
              f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
-    # none in leaf functions
+    # gcc makes no frame pointer in leaf functions
     shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),
     shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}"),
     shares_c("clang -O0", "-O0", "clang"),
@@ -104,8 +105,8 @@ C_PROGRAMS = [
     c("memfd", "memfd.c", "-O2", {"first": MAIN + "first", "second": MAIN + "second"}),
     c("4,000 mappings", "mappings.c", "-O2",
       {"in_copy": MAIN + "in_copy > copied", "in_place": MAIN + "in_place"}),
-    # On its way down and back it is not that deep: 0.13 % of the samples, more where another's work
-    # is on the CPU.
+    # On its way down and back the stack is not that deep: 0.13 % of the samples, more when another
+    # program's work is on the CPU.
     c("recursion", "recursion.c", "-O2",
       {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, sample=True,
       complete=0.98),
@@ -158,8 +159,8 @@ C_PROGRAMS = [
         "in_parent": MAIN + "part > in_parent", "in_fork": MAIN + "forks > part > in_fork",
         "in_vfork": MAIN + "vforks > part > in_vfork", "in_exec": MAIN + "part > in_exec"},
       processes=True,
-      # what an exec begins with is seen before its tables are there: 100 ms and more on a busy
-      # machine
+      # the first samples after an exec come before the tables are loaded: 100 ms and more on a
+      # busy machine
       complete=0.98),
 ]
 
@@ -241,7 +242,7 @@ DEOPT = {
     "steady": ("Deopt::steady", "... > Deopt::main > Deopt::steady > ..."),
 }
 CONTINUED = "... > java/lang/VirtualThread::runContinuation > jdk/internal/vm/Continuation::run > "
-VIRTUAL = {     # what slept has its last few frames on the stack
+VIRTUAL = {     # a thread that slept has only its last few frames on the stack
     "shallow": ("Virtual::shallow",
                 CONTINUED + "[jvm: frames_in_heap] > Virtual::body > Virtual::shallow > ..."),
     "deep": ("Virtual::deep", CONTINUED + "[jvm: frames_in_heap] > ... > Virtual::deep > ..."),
@@ -279,7 +280,7 @@ def java(name, major, flags="", source="Shares.java", shares=None, release=8, **
                   and m >= release]
     javac = f"{JDKS[with_javac[0]]}/bin/javac" if with_javac else f"javac of JDK {release}"
     runs = f"{JDKS[major]}/bin/java" if major in JDKS else f"JDK {major}"
-    # That of JDK 8 has a root of its own, and /proc in it.
+    # JDK 8 runs in a root of its own, which has a /proc.
     root = "/proc/$PPID/root" if major == 8 else ""
     command = f'exec {runs} {flags} -cp {root}{{dir}} {source.removesuffix(".java")} {root}$1 $2 $3'
     build = [f"{javac} --release {release} -d {{dir}} {{src}}",
@@ -289,11 +290,12 @@ def java(name, major, flags="", source="Shares.java", shares=None, release=8, **
 
 
 NOT_INLINED = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Shares.notInlined"
-# What calls it was inlined: its frames are told by what the compiler left beside the code.
+# The callers of notInlined are inlined: the tables that the compiler wrote beside the code tell
+# their frames.
 JAVA_INLINED = dict(JAVA, inlined=("Shares::notInlined", JAVA_MAIN + (
     "Shares::aroundInlined > Shares::inlinedOuter > Shares::inlinedInner > Shares::notInlined")))
 
-# A host of its own, with whatever Lua is linked into it: {lua} is the version, {src} the script.
+# A program of our own that embeds Lua: {v} is the version, {link} how Lua is linked.
 LUA_HOST = """gcc -O2 -w -x c - -I/usr/include/lua{v} -o {{dir}}/host {link} <<'END'
 #include <lua.h>
 #include <lualib.h>
@@ -316,7 +318,7 @@ END"""
 
 
 def lua(name, version, runs, build=(), needs=(), finished=0.99, **more):
-    """The stacks are what debug.traceback says of them."""
+    """The true stacks are those of debug.traceback."""
     script = (f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} "
               "&& chmod 755 {out}")
     return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua",
@@ -345,7 +347,7 @@ def luajit_of(suite):
     return f"{lib}/ld-linux-x86-64.so.2 --library-path {lib} {LUAJITS}/{suite}/usr/bin/luajit"
 
 
-# Traces lie in memory that is mapped while the program is recorded, and is known a moment later.
+# LuaJIT maps memory for traces while the program is recorded; podflame knows it a moment later.
 WITH_TRACES = 0.97
 LUAJIT_PROGRAMS = [
     lua("interpreter", "LuaJIT 2.1", "luajit -joff", needs=["luajit"], sample=True),

@@ -48,12 +48,12 @@ def theirs(pid):
 
 
 def same(a, b):
-    """Ours has the module before its name."""
+    """Whether two frames are the same; podflame's has the module before its name."""
     return (a[0] == b[0] or a[0].endswith("." + b[0])) and a[1:] == b[1:]
 
 
 def kind(mine, theirs_):
-    """Of two stacks that are not equal."""
+    """How two stacks differ that are not equal."""
     if len(mine) != len(theirs_):
         return "ours longer" if len(mine) > len(theirs_) else "theirs longer"
     return "different"
@@ -61,8 +61,8 @@ def kind(mine, theirs_):
 
 def note(result, mine, theirs_):
     pairs = [(a, b) for a, b in zip(mine, theirs_) if not same(a, b)] or [(mine[:1], theirs_[:1])]
-    # Where an instruction has no line, py-spy shows the line before; of a function that has not
-    # begun, its first instruction's.
+    # For an instruction without a line py-spy shows the line before; for a function that has not
+    # begun, the line of its first instruction.
     lines = all(len(a) == 3 and (a[2] == 0 or (a is mine[0] and a[2] < b[2]))
                 and same((*a[:2], b[2]), b) for a, b in pairs)
     key = "another line" if lines else kind(mine, theirs_)
@@ -90,7 +90,7 @@ def compare(pid, result):
 
 
 def wait_for(pid):
-    """Until it has come so far that py-spy finds its threads."""
+    """Waits until py-spy finds the threads of the program."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/accuracy.md and docs/accuracy.json from results."""
+"""Writes docs/accuracy.md and docs/accuracy.json from results."""
 import datetime
 import json
 import os
@@ -155,7 +155,7 @@ EXPLAINED = [   # (in the key or in our frames, what it is)
 
 
 def explained(key, d):
-    # both begin two frames before
+    # both lists begin two frames before the difference
     here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2
     if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
         return ("eu-stack has one frame less: it followed rbp from a function that has not made "
@@ -292,7 +292,7 @@ def exact_table(results):
 
 
 def merged(before, results):
-    """Results of some in place of theirs in the report before."""
+    """The results of the last report, with new ones in the place of old ones."""
     new = {(r["language"], r["name"]): r for r in results}
     kept = [new.pop((r["language"], r["name"]), r) for r in before]
     return kept + list(new.values())

@@ -39,7 +39,7 @@ class Part:
     title: Callable
     targets: Callable
     test: Callable
-    told: Callable                  # of a result, in one line
+    told: Callable                  # a result in one line
     details: Callable = lambda r: []
 
 
@@ -103,7 +103,7 @@ def run(part, options):
         except known.Skip as why:
             skip(title, why)
             continue
-        except Exception as why:        # one that hangs or crashes is not the end of the others
+        except Exception as why:        # the others run even if one hangs or crashes
             traceback.print_exc()
             r = {"name": getattr(t, "name", part.name), "language": t.language, "rows": [],
                  "wrong": [f"{type(why).__name__}: {why}"]}

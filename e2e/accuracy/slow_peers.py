@@ -16,10 +16,10 @@ import programs
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame")
 TOOLS = os.path.join(CACHE, "tools")
 LIMITED = os.path.join(known.BUILD, "accuracy", "limited")
-ATTACH_S = 1.5          # others do not say when they have begun
-# after the first decision: until it has found its place; what is measured
+ATTACH_S = 1.5          # the other tools do not print when they have begun
+# seconds after its first decision until the agent has settled, and seconds that are measured
 SETTLE_S, LIMITED_S = 4, 5
-LIMIT = 1               # limits.overheadPercent where a target does not say
+LIMIT = 1               # the default of limits.overheadPercent
 
 
 class Running:
@@ -36,7 +36,7 @@ class Running:
             except RuntimeError:
                 self.p.kill()
                 raise
-            time.sleep(1)       # probes are attached when the process's files are known
+            time.sleep(1)       # podflame attaches probes when it knows the process's files
         else:
             time.sleep(ATTACH_S)
         if self.p.poll() is not None:
@@ -85,14 +85,14 @@ class Bcc(Running):
         if not os.access(program, os.X_OK):
             raise known.Skip(f"no {self.tool} on this machine (.ci/deps long)")
         words = [program, *self.options, "-p", str(pid)]
-        if self.library:        # it keeps 31 characters of a path
+        if self.library:        # memleak keeps only 31 characters of a path
             link = os.path.join(folder, "lib.so")
             if not os.path.exists(link):
                 os.symlink(self.library, link)
             words += ["-O", link]
         self.path = os.path.join(folder, "bcc.txt")
         self.output = open(self.path, "wb")
-        # memleak shows what it has each so many seconds, offcputime at its end
+        # memleak prints at an interval, offcputime at its end
         self.start(words + (["600"] if self.tool == "memleak" else []))
 
     def last_words(self):
@@ -127,7 +127,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def memray_path():
-    """What the profiled Python needs on its path, None without memray."""
+    """The path that the profiled Python needs for memray; None: there is no memray."""
     version = subprocess.run([PYTHON, "-c",
                               "import sys; print('python%d.%d' % sys.version_info[:2])"],
                              capture_output=True, text=True, check=True)
@@ -136,7 +136,7 @@ def memray_path():
 
 
 class Memray:
-    """Enters the process by gdb; with Python's own allocators, as mem-alloc has them."""
+    """It enters the process with gdb, and records Python's own allocators, as mem-alloc does."""
     name = "memray"
 
     def begin(self, pid, folder):
@@ -163,7 +163,8 @@ class Memray:
 
 
 class Limited:
-    """What a pod gets: an agent that holds its container to limits.overheadPercent (limited.c)."""
+    """What a pod gets: an agent that keeps to limits.overheadPercent for its container
+    (limited.c)."""
 
     def __init__(self, *events):
         self.events, self.name = events, f"{' and '.join(events)}, limit {LIMIT} %"
@@ -191,6 +192,6 @@ class Limited:
 
 
 def java():
-    """A JVM that has jcmd beside it, so that others can be loaded."""
+    """A JVM whose JDK has jcmd, so that other profilers can be loaded."""
     home = programs.JDKS.get(17)
     return f"{home}/bin/java" if home else shutil.which("java")

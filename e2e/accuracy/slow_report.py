@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/events-cost.md from what slowdown.py measured."""
+"""Writes docs/events-cost.md from what slowdown.py measured."""
 import os
 
 import report
@@ -105,7 +105,7 @@ def goals(rows, whole):
 
 
 def limit_verdict(percent, noise):
-    """Neither met nor missed where the noise is as large as what is to be seen."""
+    """A goal is neither met nor missed if the noise is as large as the allowed difference."""
     if percent - noise > LIMIT + 1:
         return "**missed**"
     return "**met**" if noise <= LIMIT + 1 >= percent else f"**not shown**, noise is {noise:.1f} %"

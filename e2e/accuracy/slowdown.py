@@ -40,7 +40,7 @@ JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 # ---- programs ----
 
 class Storm:
-    """Tells "rate N UNITS CPU_NS", the last two since it began."""
+    """A program that prints "rate N UNITS CPU_NS", the last two since it began."""
 
     def __init__(self, words, cpu, env=None):
         self.p = subprocess.Popen([*words, str(TELLS_MS)], stdout=subprocess.PIPE, text=True,
@@ -54,7 +54,7 @@ class Storm:
             self.told = (n, *map(int, line.split()[2:]))
 
     def now(self):
-        """(units, CPU ns), as of its next line."""
+        """(units, CPU ns) of its next line."""
         n, end = self.told[0], time.monotonic() + 30
         while self.told[0] == n:
             if self.p.poll() is not None or time.monotonic() > end:
@@ -115,7 +115,7 @@ def cpu_ns(pid):
 
 
 class Load:
-    """A program, and its twin where it has one."""
+    """A program, and its twin if it has one."""
 
     def __init__(self, what, folder):
         known.need(what.needs)
@@ -132,7 +132,7 @@ class Load:
         self.ns(lambda: time.sleep(WARM_UP_S))
 
     def ns(self, wait=lambda: time.sleep(SECONDS)):
-        """CPU ns a unit of each, over the same time."""
+        """CPU ns a unit, of the program and of its twin, over the same time."""
         before = [p.now() for p in self.programs]
         wait()
         after = [p.now() for p in self.programs]
@@ -153,7 +153,7 @@ class Program:
 
 
 def programs():
-    """What runs inside of a process, and may leave something there, comes last."""
+    """Profilers that run inside of a process, and may leave something there, come last."""
     storm = os.path.join(known.HERE, "../workloads/storm.c")
     return [
         Program("malloc_storm", "malloc and free", "{out}/storm",
@@ -296,7 +296,7 @@ def main():
                 measure(program, folder, rows)
         except known.Skip as why:
             rows.skip(program.name, why)
-        except Exception as why:        # one that crashes is not the end of the others
+        except Exception as why:        # the others run even if one crashes
             traceback.print_exc()
             rows.skip(program.name, f"{type(why).__name__}: {why}")
         finally:

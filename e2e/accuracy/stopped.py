@@ -27,13 +27,14 @@ PORT = 26379
 class Target:
     name: str
     language: str
-    # a shell command that goes on for long; {dir}: a folder of its own, {port}
+    # a shell command that runs for long; {dir}: a folder of its own, {port}: a free port
     serve: str
-    load: str = ""              # another, that makes it work
-    # stopped: processes below `serve` whose command line has this in it; "": the first
+    load: str = ""              # another command, which gives it work
+    # which processes below `serve` are stopped: those with this in their command line; "": the
+    # first
     process: str = ""
     needs: tuple = ()
-    before: str = ""            # a command that must have ended first
+    before: str = ""            # a command that runs first, to its end
     settle_s: float = 1.5
     sample: bool = False
 
@@ -112,7 +113,7 @@ TARGETS = [
     Target("a Rust program", "Rust", "exec {program} /dev/null 1000", needs=("rustc",)),
     Target("a Go program", "Go", "exec {program} /dev/null 1000", needs=("go",)),
 ]
-# the known-answer program that stands for its language
+# the known-answer program that is used for a language
 BUILT = {"Rust": "rustc -O -g", "Go": "go"}
 
 
@@ -212,7 +213,7 @@ def ours(pid):
             stacks[tid] = ([], "")
         elif line.startswith("end: "):
             stacks[tid] = (stacks[tid][0], line[5:])
-        elif line.startswith("0x"):     # else a runtime's frame
+        elif line.startswith("0x"):     # other lines are frames of a runtime
             address, _, name = line.partition(" ")
             stacks[tid][0].append(int(address, 16))
             names[int(address, 16)] = name
@@ -284,7 +285,7 @@ def common(a, b):
 
 
 def kind(a, b):
-    """Of two stacks: how the first relates to the second, and the frames that they share."""
+    """How the first of two stacks relates to the second, and the number of frames they share."""
     n = common(a, b)
     if n == len(a) == len(b):
         return "equal", n
@@ -317,7 +318,7 @@ class Maps:
 
 
 def moment(pid, folder, result):
-    """One stop. False: it could not be stopped, or has gone."""
+    """Stops the process once and compares. False: it could not be stopped, or has ended."""
     if not stop(pid):
         return False
     (us, names), them = ours(pid), eu_stack(pid)
@@ -398,7 +399,7 @@ def test(t, moments):
 
 
 def verdict(r):
-    """Theirs may be longer or another only where gdb does not say so, too."""
+    """eu-stack's stack may be longer or different only if gdb does not agree with it."""
     wrong = [] if r["threads"] else ["nothing was compared"]
     for key, d in r["differences"].items():
         if not key.startswith("ours longer") and d["gdb"].get("theirs"):

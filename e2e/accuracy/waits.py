@@ -25,8 +25,8 @@ class Target:
     allocates: str = "allocates leaks"
     leaks: str = "leaks"
     needs: list = field(default_factory=list)
-    error: float = 0.05     # of bytes allocated, beside what the program says
-    causes: float = 0.95    # so much of a wait has the cause that its function is for
+    error: float = 0.05     # allowed difference of allocated bytes, as a part of them
+    causes: float = 0.95    # this part of a wait must have the cause that its function is for
     all_lives: bool = False # what was allocated before the recording is known, too
     sample: bool = False
     name: str = "waits and memory"
@@ -36,20 +36,20 @@ TARGETS = [
     Target("C", "gcc -O1 -g -fno-optimize-sibling-calls -o {out}/waits {src}/waits.c -lpthread",
            "{out}/waits", allocates="allocates_small allocates_large leaks",
            needs=["gcc"], sample=True),
-    # Go tells what it allocated when a collection has ended, and record reads it every 10 s
+    # Go reports what it allocated when a collection has ended, and record reads that every 10 s
     Target("Go", "CGO_ENABLED=0 go build -o {out}/waits {src}/waits.go", "{out}/waits", "main.",
            needs=["go"], error=0.4, all_lives=True),
-    # after each wait it waits for the interpreter's lock
+    # after each wait the thread waits for the interpreter's lock
     Target("Python", "true", "/usr/bin/python3 {src}/languages/waits.py", "__main__.", causes=0.7),
-    # a sleeping thread of the JVM waits on a futex; objects are seen when a thread takes new space
-    # for them
+    # a sleeping thread of the JVM waits on a futex; podflame sees objects when a thread takes new
+    # space for them
     Target("Java", "javac -d {out} {src}/languages/Waits.java", "java -cp {out} Waits", "Waits::",
            "allocates", "", ["javac"], 0.25, 0),
 ]
 
 
 class Program:
-    """Runs it, and keeps what it prints of itself with the time when it came."""
+    """Runs the program and keeps each line that it prints, with the time when it came."""
 
     def __init__(self, words):
         self.p = subprocess.Popen(words.split(), stdout=subprocess.PIPE, text=True)
@@ -69,7 +69,7 @@ class Program:
                               {k: int(v) for k, v in (w.split("=") for w in words[2:])}))
 
     def at(self, when, name):
-        """By then, from the lines before and after."""
+        """The value of a function at that time, from the lines before and after it."""
         before = [t for t in self.told if t[0] <= when][-1]
         after = next((t for t in self.told if t[0] > when), before)
         part = (when - before[0]) / (after[0] - before[0]) if after is not before else 0
@@ -103,7 +103,7 @@ def record(pid, folder, seconds):
         if p.returncode:
             raise RuntimeError(f"podflame record -e {event}: status {p.returncode}: {text}")
         result[event] = (known.read_folded(out), began, ended)
-    time.sleep(1.5)         # one more line of the program
+    time.sleep(1.5)         # until the program has printed one more line
     return result
 
 

@@ -62,7 +62,7 @@ def postgres(folder):
                               "select pid from pg_stat_activity where application_name = 'load'"],
                              capture_output=True, text=True)
         before, pid[:] = list(pid), out.stdout.split()
-        return pid and pid == before        # its first connection is for a look alone
+        return pid and pid == before        # pgbench's first connection is only a check
     await_(has_backend, "pgbench")
     return int(pid[0]), [load, p]
 
@@ -79,7 +79,7 @@ TARGETS = [Server("redis_waits", redis), Server("postgres_waits", postgres)]
 
 
 def of_ours(path):
-    """(frames, outermost first; microseconds) of each stack."""
+    """(frames, microseconds) of each stack of podflame, the outermost frame first."""
     for frames, us in known.read_folded(path):
         yield [f for f in frames if not f.startswith("[wait: ")], us
 
