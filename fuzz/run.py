@@ -37,11 +37,11 @@ HEAD = ("# SPDX-License-Identifier: Apache-2.0\n"
         "# What fuzz/run.py has seen: CPU seconds, runs, edges of the corpus, CPU second of the "
         "last new edge, the corpus's inputs and\n"
         "# bytes, lines of the fuzzed files and how many of them the corpus runs, findings.\n")
-# CPU seconds a target is to have, and to have had without a new edge
+# CPU seconds that each target shall have, and shall have had without a new edge
 HOUR, QUIET = 3600, 900
-# seconds of one input: of CPU, a finding; of the clock, when it is run again
+# seconds for one input: CPU time beyond which it is a finding; wall time when it is run again
 SLOW, SLOW_AGAIN = 10, 300
-# bytes in the repository: of one input, of one target before it is packed
+# most bytes in the repository: of one input, and of one target before it is packed
 MAX_INPUT, MAX_CORPUS = 16384, 1 << 20
 CLANG = {"fuzz": "-fsanitize=fuzzer-no-link,address,undefined",
          "fuzzcov": "-fprofile-instr-generate -fcoverage-mapping"}
@@ -59,7 +59,7 @@ def archive(target, root=ROOT):
 
 
 def fuzzed_files(target):
-    """What stands after "Fuzzes:" in its first comment."""
+    """The files after "Fuzzes:" in the first comment of a target."""
     text = open(os.path.join(ROOT, target + "_fuzz.c")).read()
     said = re.search(r"Fuzzes:(.*?)\*/", text, re.S)
     names = re.findall(r"[\w./-]+\.[ch]\b", said.group(1)) if said else []
@@ -158,7 +158,7 @@ def minimize(binary, target, work):
                            f"-max_len={MAX_INPUT}", small, work],
                           cwd=BUILD, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True, errors="replace")
-    for name in glob.glob(os.path.join(work, "fix-*")):         # what was wrong once stays
+    for name in glob.glob(os.path.join(work, "fix-*")):         # inputs of mended bugs stay
         shutil.copy(name, small)
     pack(target, small)
     shutil.rmtree(small)
@@ -207,7 +207,7 @@ def fuzz(target, seconds):
         at, begun = read_log(log.name, at, begun, result)
         if not over and (stop or result["cpu_s"] >= seconds):
             over = time.monotonic() + 60
-            # it ends between two inputs; SIGINT has met its own lock
+            # libFuzzer ends between two inputs then; SIGINT could deadlock on its own lock
             child.send_signal(signal.SIGUSR1)
         elif over and time.monotonic() > over:
             child.kill()
@@ -253,7 +253,7 @@ def run_long(seconds, names):
             print(f"{target}: FINDING {f}", flush=True)
         if not result["findings"]:
             minimize(binary, target, work)
-        record = read_record()          # another hand may have written meanwhile
+        record = read_record()          # another run may have written it meanwhile
         row = record[target]
         if result["last_new_edge_s"] is not None:
             row["last_new_edge_s"] = round(row["cpu_s"] + result["last_new_edge_s"])

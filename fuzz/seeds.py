@@ -92,7 +92,7 @@ LUAJIT_LEAVE = bytes.fromhex("4883c428")
 
 
 def pieces(code, wanted):
-    """The bytes around each place, in the file's order, none twice."""
+    """The bytes around each place, in the order of the file, each once."""
     out, done = b"", 0
     for start, end in sorted(wanted):
         out += code[max(start, done):max(end, done)]
@@ -129,18 +129,18 @@ def luajit_input(code):
 
 # ---- agent/node/parse/gopclntab: functions with inlined calls, in each layout ----
 
-# where the target has code and table; bytes before the parts
+# addresses of code and table in the target; bytes in front of the parts
 GO_CODE, GO_TABLE, GO_HEAD = 0x401000, 0x700000, 72
 GO_FUNCTIONS = [(0, "runtime.mcall"), (128, "main.f"), (400, "runtime.rawVforkSyscall"),
                 (512, "runtime.goexit"),
                 (640, "runtime.systemstack"), (800, "gogo"), (900, "main.g")]
 GO_END = 1100
-# (value, up to which offset): bytes of the frame
+# (bytes of the frame, offset up to which that holds)
 GO_FRAME = [(0, 4), (8, 16), (24, 60), (-8, 70), (0, 96)]
 GO_FILES = [(0, 16), (1, 96)]
 GO_LINES = [(10, 7), (12, 30), (9, 96)]
 GO_INLINED = [(-1, 16), (0, 40), (1, 60), (0, 80), (2, 90), (3, 92), (-1, 96)]
-# 1 lies in 0, 3 in 2
+# entry 1 is inlined in 0, and 3 in 2
 GO_CALLS = [("main.h", 8), ("main.(*T).i", 20), ("strings.j", 8), ("main.h", 91)]
 
 
@@ -197,7 +197,7 @@ def gopclntab_table(layout):
         at = name_at[name]
         calls += (struct.pack("<IIII", 0, at, parent, 3) if layout == 2
                   else struct.pack("<IIIII", 0, 0, 0, at, parent))
-    # in front of the functions, as the third part's end
+    # at the end of the third part, in front of the functions
     calls_at = GO_HEAD + sum(map(len, parts))
     parts[3] += calls + bytes(-len(calls) % 8)
     wide = 16 if layout == 0 else 8
@@ -288,7 +288,7 @@ FRAMES = (struct.pack("<IIBxBBBBBBBBxx", 16, 0xffffffff, 1, 1, 0x78, 16, 12, 7, 
 
 
 def zstd_raw(data):
-    """A frame of one block, as it is: what is mutated in it stays a frame. RFC 8878"""
+    """A zstd frame of one raw block (RFC 8878): it stays a frame when its bytes are mutated."""
     return struct.pack("<IBB", 0xfd2fb528, 0x20,
                        len(data)) + struct.pack("<I", len(data) << 3 | 1)[:3] + data
 
