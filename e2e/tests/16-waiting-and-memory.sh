@@ -71,8 +71,8 @@ declare -A waits=(
     [python]="naps waits_for_lock reads_pipe"
     [java]="naps waits_for_lock" [lua]=reads_pipe)
 declare -A allocates=([c]="allocates_small allocates_large leaks" [java]=allocates)
-for p in $all; do : "${allocates[$p]:=allocates leaks}"; done
-name() { # POD FUNCTION: the name as its language writes it
+for pod in $all; do : "${allocates[$pod]:=allocates leaks}"; done
+shown_name() { # POD FUNCTION: the name as its language writes it
     case $1 in
     cpp) if [ "$2" = holds ]; then echo "holds(bool)"; else echo "$2()"; fi ;;
     rust) echo "waits::$2" ;;
@@ -82,18 +82,18 @@ name() { # POD FUNCTION: the name as its language writes it
     *) echo "$2" ;;
     esac
 }
-ask() { # POD EVENT FROM TO [FILTER]: the answer goes to $W/POD-EVENT.json
+fetch() { # POD EVENT FROM TO [FILTER]: the answer goes to $W/POD-EVENT.json
     EVENT=$2 profile "pod_ns='waiting' AND pod='$1'${5:-}" "$3" "$4" >"$W/$1-$2.json"
 }
-of() { # POD EVENT FUNCTION: the function's value in that answer
-    value_of "$(name "$1" "$3")" <"$W/$1-$2.json" | cut -d. -f1
+value_in() { # POD EVENT FUNCTION: the function's value in that answer
+    value_of "$(shown_name "$1" "$3")" <"$W/$1-$2.json" | cut -d. -f1
 }
-logs() { # POD...: fetches what the programs printed, for known()
-    local p
-    for p; do k -n waiting logs "$p" >"$W/$p.log"; done
+fetch_logs() { # POD...: fetches what the programs printed, for true_value()
+    local pod
+    for pod; do k -n waiting logs "$pod" >"$W/$pod.log"; done
 }
-# known POD FUNCTION FROM TO: microseconds or bytes of the function, as the program measured them
-known() {
+# true_value POD FUNCTION FROM TO: microseconds or bytes of the function, which the program measured
+true_value() {
     awk -v s="$3" -v e="$4" -v n="$2=" '$1 == "known" && $2 >= s && $2 <= e {
         for (i = 3; i <= NF; i++) if (index($i, n) == 1) v = substr($i, length(n) + 1)
         if (!k++) {first = v; t0 = $2}
@@ -103,22 +103,24 @@ known() {
 # First the names, then the measurement: the agent learns the names of a process in its first
 # seconds.
 missing() { # POD: prints the events and functions that no sample has had since $began
-    local e f
+    local event func
     local -A wanted=([on-cpu]=burns [off-cpu]=${waits[$1]} [mem-alloc]=${allocates[$1]}
         [mem-inuse]=leaks)
     [[ " $live " = *" $1 "* ]] || unset "wanted[mem-inuse]"
-    for e in "${!wanted[@]}"; do
-        ask "$1" "$e" "$began" "$(now)"
-        functions <"$W/$1-$e.json" >"$W/names"
-        for f in ${wanted[$e]}; do grep -qxF "$(name "$1" "$f")" "$W/names" || echo "$e $f"; done
+    for event in "${!wanted[@]}"; do
+        fetch "$1" "$event" "$began" "$(now)"
+        functions <"$W/$1-$event.json" >"$W/names"
+        for func in ${wanted[$event]}; do
+            grep -qxF "$(shown_name "$1" "$func")" "$W/names" || echo "$event $func"
+        done
     done
 }
 all_seen() { missing "$1" >"$W/missing" && [ ! -s "$W/missing" ]; }
 began=$(now)
-for p in $all; do
-    wait_check 120 "$p: the functions that use CPU, wait, allocate and leak have names" \
-        all_seen "$p"
-    [ ! -s "$W/missing" ] || note "$p: missing: $(paste -sd, "$W/missing")"
+for pod in $all; do
+    wait_check 120 "$pod: the functions that use CPU, wait, allocate and leak have names" \
+        all_seen "$pod"
+    [ ! -s "$W/missing" ] || note "$pod: missing: $(paste -sd, "$W/missing")"
 done
 
 # A stretch of time of which all is stored. Meanwhile the programs hold 4 MiB for 20 s and free it:
@@ -127,83 +129,86 @@ from=$(($(now) + 2))
 newest() { # POD FUNCTION: live bytes in the newest snapshot
     local t
     t=$(now)
-    ask "$1" mem-inuse $((t - 60)) "$t"
-    of "$1" mem-inuse "$2"
+    fetch "$1" mem-inuse $((t - 60)) "$t"
+    value_in "$1" mem-inuse "$2"
 }
 declare -A leak_from leak_at held freed
-for p in $live; do leak_at[$p]=$(now) leak_from[$p]=$(newest "$p" leaks); done
+for pod in $live; do leak_at[$pod]=$(now) leak_from[$pod]=$(newest "$pod" leaks); done
 held_and_freed() {
-    local p bytes status=0
-    for p in $live; do
-        [ -z "${freed[$p]:-}" ] || continue
+    local pod bytes status=0
+    for pod in $live; do
+        [ -z "${freed[$pod]:-}" ] || continue
         status=1
-        bytes=$(newest "$p" holds)
+        bytes=$(newest "$pod" holds)
         if [ "$bytes" -gt 3900000 ]; then
-            held[$p]=$bytes
-        elif [ -n "${held[$p]:-}" ] && [ "$bytes" -lt 4096 ] &&
-            [ "$(of "$p" mem-inuse leaks)" -gt 0 ]; then
-            freed[$p]=1
+            held[$pod]=$bytes
+        elif [ -n "${held[$pod]:-}" ] && [ "$bytes" -lt 4096 ] &&
+            [ "$(value_in "$pod" mem-inuse leaks)" -gt 0 ]; then
+            freed[$pod]=1
         fi
     done
     return $status
 }
 until_ 180 "what is held and freed" held_and_freed || true
-for p in $live; do
-    check "$p: 4 MiB live in holds: ${held[$p]:-0} bytes" \
-        near "${held[$p]:-0}" 4194304 $((4194304 / 20))
-    check "$p: ... and gone from the snapshot when they are freed" test "${freed[$p]:-}" = 1
+for pod in $live; do
+    check "$pod: 4 MiB live in holds: ${held[$pod]:-0} bytes" \
+        near "${held[$pod]:-0}" 4194304 $((4194304 / 20))
+    check "$pod: ... and gone from the snapshot when they are freed" test "${freed[$pod]:-}" = 1
 done
 later() { [ "$(now)" -ge $((from + 40)) ]; }
 until_ 60 "40 s" later || true
 to=$(now)
-for p in $all; do until_ 60 "the last windows of $p" stored_after "$p" "$to" || true; done
+for pod in $all; do until_ 60 "the last windows of $pod" stored_after "$pod" "$to" || true; done
 # shellcheck disable=SC2086
-logs $all
+fetch_logs $all
 # Live memory in leaks grows by what the program leaked. A snapshot is some seconds old; Go's shows
 # the heap at the last collection, and the agent reads it every 10 s.
-for p in $live; do
+for pod in $live; do
     t=$(now)
-    grown=$(($(newest "$p" leaks) - ${leak_from[$p]}))
-    k -n waiting logs "$p" --tail=20 >>"$W/$p.log"
-    want=$(known "$p" leaks "${leak_at[$p]}" "$t") slack=30
-    [ "$p" != go ] || slack=65
-    check "$p: $grown bytes more live in leaks ($want leaked)" \
+    grown=$(($(newest "$pod" leaks) - ${leak_from[$pod]}))
+    k -n waiting logs "$pod" --tail=20 >>"$W/$pod.log"
+    want=$(true_value "$pod" leaks "${leak_at[$pod]}" "$t") slack=30
+    [ "$pod" != go ] || slack=65
+    check "$pod: $grown bytes more live in leaks ($want leaked)" \
         between "$grown" $((want * (100 - slack) / 100)) $((want * (100 + slack) / 100))
 done
 # How near bytes must be, in percent: Java reports allocations one TLAB at a time.
 declare -A near_bytes=([go]=40 [java]=40)
-for p in $all; do
-    for e in on-cpu off-cpu mem-alloc; do ask "$p" $e $((from + 1)) "$to"; done
-    got=$(of "$p" on-cpu burns) want=$(known "$p" burns "$from" "$to")
+for pod in $all; do
+    for event in on-cpu off-cpu mem-alloc; do fetch "$pod" $event $((from + 1)) "$to"; done
+    got=$(value_in "$pod" on-cpu burns) want=$(true_value "$pod" burns "$from" "$to")
     # 99 samples a second of 10 % of a CPU are 400 samples, 250 on a busy machine: one sigma is 6 %
-    check "$p: burns took $got us (its own clock: $want us)" \
+    check "$pod: burns took $got us (its own clock: $want us)" \
         near "$got" "$want" $((want * 30 / 100))
-    for f in ${waits[$p]}; do
-        got=$(of "$p" off-cpu "$f") want=$(known "$p" "$f" "$from" "$to")
+    for func in ${waits[$pod]}; do
+        got=$(value_in "$pod" off-cpu "$func") want=$(true_value "$pod" "$func" "$from" "$to")
         least=$((want * 85 / 100))
         # Lua measures all its time off the CPU, and so the time that it was preempted, too
-        [ "$p" != lua ] || least=$((least - $(known lua "${f}_late" "$from" "$to") * 85 / 100))
+        if [ "$pod" = lua ]; then
+            late=$(true_value lua "${func}_late" "$from" "$to")
+            least=$((least - late * 85 / 100))
+        fi
         # a goroutine that was woken waits for a P, and that time is in no wait of its stack
-        [ "$p" != go ] || least=$((want * 75 / 100))
-        check "$p: $f waited $got us (its own clock: $want us, at least $least)" \
+        [ "$pod" != go ] || least=$((want * 75 / 100))
+        check "$pod: $func waited $got us (its own clock: $want us, at least $least)" \
             between "$got" "$least" $((want * 115 / 100))
     done
-    for f in ${allocates[$p]}; do
-        got=$(of "$p" mem-alloc "$f") want=$(known "$p" "$f" "$from" "$to")
+    for func in ${allocates[$pod]}; do
+        got=$(value_in "$pod" mem-alloc "$func") want=$(true_value "$pod" "$func" "$from" "$to")
         # string.rep() of Lua allocates its result twice
-        [ "$p $f" != "lua leaks" ] || want=$((want * 2))
-        check "$p: $f allocated $got bytes (the program says $want)" \
-            near "$got" "$want" $((want * ${near_bytes[$p]:-15} / 100))
+        [ "$pod $func" != "lua leaks" ] || want=$((want * 2))
+        check "$pod: $func allocated $got bytes (the program says $want)" \
+            near "$got" "$want" $((want * ${near_bytes[$pod]:-15} / 100))
     done
-    for e in on-cpu off-cpu mem-alloc; do
-        whole=$(finished_percent "$W/$p-$e.json")
-        check "$p: stacks of $e are whole: $whole %" between "$whole" 95 100
+    for event in on-cpu off-cpu mem-alloc; do
+        whole=$(finished_percent "$W/$pod-$event.json")
+        check "$pod: stacks of $event are whole: $whole %" between "$whole" 95 100
     done
-    units="$(jq -r .unit "$W/$p-off-cpu.json") $(jq -r .unit "$W/$p-mem-alloc.json")" || true
-    check "$p: units are microseconds and bytes" test "$units" = "microseconds bytes"
+    units="$(jq -r .unit "$W/$pod-off-cpu.json") $(jq -r .unit "$W/$pod-mem-alloc.json")" || true
+    check "$pod: units are microseconds and bytes" test "$units" = "microseconds bytes"
 done
-ask c off-cpu $((from + 1)) "$to"
-got=$(of c off-cpu sleeps_long) want=$(((to - from) * 1000000))
+fetch c off-cpu $((from + 1)) "$to"
+got=$(value_in c off-cpu sleeps_long) want=$(((to - from) * 1000000))
 check "c: a wait longer than its windows is there: $got us of $want us" \
     between "$got" $((want / 2)) $((want * 115 / 100))
 check "java: the leaves say what was allocated" \
@@ -212,16 +217,18 @@ check "java: the leaves say what was allocated" \
 # What a thread waited for is a leaf of its stacks, and a tag.
 declare -A cause=([naps]=sleep [waits_for_lock]=lock [reads_pipe]=pipe [reads_socket]=socket
     [polls]=poll)
-for f in ${waits[c]}; do
-    ask c off-cpu $((from + 1)) "$to" " AND wait='${cause[$f]}'"
+for func in ${waits[c]}; do
+    fetch c off-cpu $((from + 1)) "$to" " AND wait='${cause[$func]}'"
     # The time after the wake-up is runqueue: much on a busy machine.
-    want=$(($(known c "$f" "$from" "$to") - $(known c "${f}_late" "$from" "$to")))
-    got=$(of c off-cpu "$f")
-    check "c: wait='${cause[$f]}' has $got us of $f ($want us until it was woken)" \
+    want=$(($(true_value c "$func" "$from" "$to") - $(true_value c "${func}_late" "$from" "$to")))
+    got=$(value_in c off-cpu "$func")
+    check "c: wait='${cause[$func]}' has $got us of $func ($want us until it was woken)" \
         near "$got" "$want" $((want * 10 / 100))
-    check "c: ... its leaf says so" has_functions "$W/c-off-cpu.json" "[wait: ${cause[$f]}]"
+    check "c: ... its leaf says so" has_functions "$W/c-off-cpu.json" "[wait: ${cause[$func]}]"
     others=0
-    for g in ${waits[c]}; do [ "$g" = "$f" ] || others=$((others + $(of c off-cpu "$g"))); done
+    for other in ${waits[c]}; do
+        [ "$other" = "$func" ] || others=$((others + $(value_in c off-cpu "$other")))
+    done
     check "c: ... and nothing else" test "$others" -lt $((want / 50))
 done
 describes() { k -n waiting describe profilingtarget all | grep -q "$1"; }
@@ -229,9 +236,9 @@ check "java: kubectl describe says that the agent does not see the heap's live o
     describes 'no Java objects'
 
 # The neighbour
-for e in off-cpu mem-alloc mem-inuse; do
-    check "neighbour: no sample of $e" \
-        test "$(EVENT=$e profile "pod='neighbour'" "$began" "$(now)" | total_us)" = 0
+for event in off-cpu mem-alloc mem-inuse; do
+    check "neighbour: no sample of $event" \
+        test "$(EVENT=$event profile "pod='neighbour'" "$began" "$(now)" | total_us)" = 0
 done
 # A breakpoint changes the page of code that it is in. A process without breakpoints has no changed
 # pages of code.
@@ -269,17 +276,17 @@ wait_check 60 "nothing of the agents is attached any more" nothing_left
 restarted=$(k -n waiting get pods -o json | jq -r '.items[]
     | select(any(.status.containerStatuses[]?; .restartCount > 0)) | .metadata.name')
 check "no pod has restarted" test -z "$restarted"
-for p in $restarted; do
-    state=$(k -n waiting get pod "$p" -o json |
+for pod in $restarted; do
+    state=$(k -n waiting get pod "$pod" -o json |
         jq -c '.status.containerStatuses[0].lastState') || true
-    note "$p: $state; the last lines that it printed:"
-    k -n waiting logs "$p" --previous --tail=3 | sed 's/^/     /'
+    note "$pod: $state; the last lines that it printed:"
+    k -n waiting logs "$pod" --previous --tail=3 | sed 's/^/     /'
 done
 ended=$(now)
 quiet() {
-    local e
-    for e in off-cpu mem-alloc mem-inuse; do
-        [ "$(EVENT=$e profile "pod_ns='waiting'" $((ended + 4)) "$(now)" | total_us)" = 0 ] ||
+    local event
+    for event in off-cpu mem-alloc mem-inuse; do
+        [ "$(EVENT=$event profile "pod_ns='waiting'" $((ended + 4)) "$(now)" | total_us)" = 0 ] ||
             return 1
     done
 }
