@@ -20,35 +20,37 @@ from=$(($(now) + 2))
 # 1,500 samples of each program, whatever CPU it gets: then sampling scatters by much less than the
 # 5 points that are allowed.
 enough() {
-    local p
-    for p in c c-fixed go; do
-        [ "$(us_of "pod='$p'" "$from" "$(now)")" -gt $((1500 * 5025)) ] || return 1
+    local pod
+    for pod in c c-fixed go; do
+        [ "$(us_of "pod='$pod'" "$from" "$(now)")" -gt $((1500 * 5025)) ] || return 1
     done
 }
 until_ 150 "1500 samples of each" enough || true
 to=$(now)
-for p in c c-fixed go; do until_ 60 "the last windows of $p" stored_after $p "$to" || true; done
-for p in c c-fixed go; do
-    profile "pod_cluster='$CLUSTER' AND pod_ns='shares' AND pod='$p'" $((from + 1)) "$to" \
-        >"$W/$p.json"
-    read -r a b c <<<"$(split_between shares $p "$from" "$to")"
+for pod in c c-fixed go; do
+    until_ 60 "the last windows of $pod" stored_after $pod "$to" || true
+done
+for pod in c c-fixed go; do
+    profile "pod_cluster='$CLUSTER' AND pod_ns='shares' AND pod='$pod'" $((from + 1)) "$to" \
+        >"$W/$pod.json"
+    read -r a b c <<<"$(split_between shares $pod "$from" "$to")"
     sum=$((a + b + c))
     names=(share_50 share_30 share_20)
-    [ $p != go ] || names=(main.share50 main.share30 main.share20)
+    [ $pod != go ] || names=(main.share50 main.share30 main.share20)
     i=0
     for own in "$a" "$b" "$c"; do
-        got=$(share_of "${names[$i]}" <"$W/$p.json")
+        got=$(share_of "${names[$i]}" <"$W/$pod.json")
         want=$(awk -v o="$own" -v s="$sum" 'BEGIN {printf "%.1f", s ? o * 100 / s : -1}')
-        check "$p: ${names[$i]} has $(printf %.1f "$got") % (its own clock: $want %)" \
+        check "$pod: ${names[$i]} has $(printf %.1f "$got") % (its own clock: $want %)" \
             near "$got" "$want" 5
         i=$((i + 1))
     done
-    check "$p: the time adds up: $(total_us <"$W/$p.json") us of $sum us" \
-        between "$(total_us <"$W/$p.json")" $((sum * 85 / 100)) $((sum * 115 / 100))
+    check "$pod: the time adds up: $(total_us <"$W/$pod.json") us of $sum us" \
+        between "$(total_us <"$W/$pod.json")" $((sum * 85 / 100)) $((sum * 115 / 100))
 done
-for p in c c-fixed go; do
-    whole=$(finished_percent "$W/$p.json")
-    check "$p: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
+for pod in c c-fixed go; do
+    whole=$(finished_percent "$W/$pod.json")
+    check "$pod: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
 done
 check "C: the graph has [p] process, main, work and the function" \
     has_functions "$W/c.json" '[p] c-shares' main work share_50

@@ -71,7 +71,7 @@ stored_since() { # FROM SAMPLES
     [ "$(profile "app_service != 'Total'" "$1" "$(now)" | jq .summary.samples)" = "$2" ]
 }
 check_isolation() { # WHAT
-    local began from to all wanted uid p before after
+    local began from to all wanted uid pod before after
     began=$(now)
     target isolated one '{"podSelector": {"matchLabels": {"app": "wanted"}},
         "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
@@ -101,9 +101,9 @@ check_isolation() { # WHAT
     wanted=$(us_of "pod_ns='isolated' AND pod='wanted' AND pod_node='node1'" "$from" "$to")
     check "$1: all that was stored ($all us) is the pod's ($wanted us)" \
         test "$all" = "$wanted" -a "$all" -gt 0
-    for p in unwanted elsewhere near far; do
-        check "$1: not one sample of $p" test "$(us_of "pod='$p'" "$from" "$to")" = 0
-        check "$1: no process named $p" bash -c "! grep -qF '\"[p] $p\"' '$W/all.json'"
+    for pod in unwanted elsewhere near far; do
+        check "$1: not one sample of $pod" test "$(us_of "pod='$pod'" "$from" "$to")" = 0
+        check "$1: no process named $pod" bash -c "! grep -qF '\"[p] $pod\"' '$W/all.json'"
     done
     go_on "$uid"
     k -n isolated delete profilingtarget one >/dev/null

@@ -39,9 +39,9 @@ all_there() { # POD: what is stored is what the program used, within 12 %
     echo "$got us stored, $sum us used"
     between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
 }
-for p in c d; do
-    wait_check 90 "$p: all of its time is there" all_there $p
-    note "$(all_there $p || true)"
+for pod in c d; do
+    wait_check 90 "$pod: all of its time is there" all_there $pod
+    note "$(all_there $pod || true)"
 done
 # Each window is stored once. Half a CPU is 1 s in a window of 2 s, so that one window too many or
 # too few shows in the sum of two.
