@@ -58,7 +58,7 @@ const tests = {
     assert.ok((await page.$$('#functions tr')).length > 1);
   },
   async 'a click zooms in, reset zooms out'(page) {
-    // the widest: the first samples, without tables, are a tower of their own
+    // the widest frame of that name: the first samples, without tables, have a tower of their own
     const widest = (click) => page.evaluate((click) => {
       const width = (e) => Number(e.getAttribute('width'));
       const g = [...document.querySelectorAll('#chart g.frame')]
@@ -629,7 +629,7 @@ const tests = {
     slow = false;
     await page.selectOption('#choice-range', '21600');
     await until(async () => !(await isStale(page)) && !(await page.isVisible('#busy')));
-    // by then, not when they took too long
+    // they must have ended by now, and not by their own timeout
     assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]);
     for (const r of held)
       await r

@@ -40,7 +40,7 @@ export async function stopAll() {
   rmSync(dir, { recursive: true, force: true });
 }
 
-// What the promise gives; an error when it has given nothing for so long.
+// Gives what the promise gives, or an error if that takes longer than so many seconds.
 export function within(seconds, what, promise) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -86,8 +86,8 @@ export function startLocal() {
   }));
 }
 
-// An answer of the page's own question in which shares mean something: some CPU seconds of the
-// workload. The first windows have a few samples of a process whose files were not read yet.
+// Waits until the page's own query answers with some CPU seconds of the workload, so that shares
+// mean something. The first windows have samples from before the files of the process were read.
 export async function waitForData(origin) {
   let samples = 0;
   for (const end = Date.now() + 180_000; Date.now() < end; ) {
@@ -131,12 +131,12 @@ export const choicesAre = (page, values) =>
       },
     }),
   );
-// goto alone keeps a page whose address differs behind the # only
+// goto() alone does not load a page again whose address differs only behind the #.
 export const open = async (page, address) => {
   await page.goto('about:blank');
   await page.goto(address);
 };
-// What the hub answers: a process with functions side by side, each with what it did itself.
+// An answer of the hub: a process with functions side by side, each with its own value.
 export const replyOf = (functions, { summary = {}, unit = 'microseconds', process = 'p' } = {}) => {
   const names = Object.keys(functions), values = Object.values(functions);
   const all = values.reduce((a, b) => a + b, 0);

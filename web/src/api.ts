@@ -24,7 +24,7 @@ export interface Selection {
   time_end: number;
 }
 
-/** The hub wants a token, or the one it got is not good enough. */
+/** The hub needs a token, or refuses the one that it got. */
 export class SignInError extends Error {}
 
 const TOKEN = 'podflame-token';
@@ -35,7 +35,7 @@ export function setToken(token: string): void {
 
 export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
 
-/** A query has 30 s in the hub; what says nothing for twice that is no hub. */
+/** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
 const SILENCE_MS = 60_000;
 
 async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
@@ -60,7 +60,7 @@ async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promi
   return said as T;
 }
 
-/** Failures say that the hub is away; when the signal ended it, that is what is thrown. */
+/** A failure throws an error that the hub is away; an abort by the signal throws the abort. */
 async function exchange(
   path: string,
   signal: AbortSignal,
@@ -98,10 +98,10 @@ function parse(text: string): any {
 
 export const info = (signal: AbortSignal): Promise<Info> => call<Info>('/v1/info', signal);
 
-/** How far before a time its snapshot may lie: the longest window, and what it takes on its way. */
+/** How far before a time its snapshot may lie: the longest window, and its way to the hub. */
 export const SNAPSHOT_S = 90;
 
-/** What lived at a time. */
+/** The snapshot of live memory at a time. */
 export const snapshot = (s: Selection, time: number, signal: AbortSignal): Promise<Reply> =>
   profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time }, signal);
 
@@ -113,7 +113,7 @@ export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
     result_format: 'flat',
   });
 
-/** Those with the most samples, at most so many. */
+/** The values of a tag with the most samples, at most so many. */
 export async function values(
   tag: string,
   s: Selection,

@@ -4,7 +4,7 @@ import flamegraph, { type Cell, type FlameGraph } from 'd3-flame-graph';
 import { select } from 'd3-selection';
 import { formatValue, isFunction, type Node } from './profile';
 
-/** Hue of a frame's kind; its name varies the lightness. The legend shows the same. */
+/** The kind of a frame gives its hue, and the name its lightness. The legend shows the hues. */
 export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
   app: { label: 'program', hue: 110, saturation: 45 },
   library: { label: 'library', hue: 48, saturation: 80 },
@@ -92,7 +92,7 @@ export class Chart {
     this.zoomAgain();
   }
 
-  /** The library's own search dies of more than some 100,000 frames. */
+  /** The library's own search fails for more than about 100,000 frames. */
   search(term: string): void {
     const matches = matcher(term);
     let sum = 0;
@@ -113,7 +113,7 @@ export class Chart {
     this.graph?.resetZoom();
   }
 
-  /** The next one is drawn whole. */
+  /** Forgets the zoom: the next graph is drawn whole. */
   forgetZoom(): void {
     this.zoomed = [];
   }
@@ -122,7 +122,7 @@ export class Chart {
     return select(this.element).datum() as Cell<Node>;
   }
 
-  /** A newer answer stays at the frame that was looked at, as long as it has it. */
+  /** Zooms a newer answer to the frame that was zoomed to, if the answer has it. */
   private zoomAgain(): void {
     let at: Cell<Node> | undefined = this.root();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: choices -> query -> flame graph, table, and what the data does not know.
+// The page: choices -> query -> flame graph, table, and notes on what the data lacks.
 import * as api from './api';
 import { Chart, color, kinds, matcher, percent } from './chart';
 import { Choices } from './choices';
@@ -24,7 +24,7 @@ const say = (id: string, text: string): void => {
   element(id).hidden = !text;
 };
 
-/** What was asked for: a time, or the growth between two. */
+/** What the query was about: a stretch of time, or the growth between two moments. */
 interface View {
   reply: Reply;
   before?: Reply;
@@ -70,7 +70,7 @@ async function load(): Promise<void> {
   }
 }
 
-/** Who is asked, once it is there to say so. */
+/** What the hub says about itself, once it answers. */
 async function introduce(signal: AbortSignal): Promise<void> {
   if (!about) {
     about = await api.info(signal);
@@ -132,14 +132,14 @@ function show(view: View): void {
   showLinks();
 }
 
-/** The graph and the table of what was answered. */
+/** Draws the graph and the table of an answer. */
 function draw(): void {
   if (graph) chart.draw(graph, unit);
   else chart.clear();
   search(sought);
 }
 
-/** Only what grew has a place in the graph; the table has both. */
+/** The graph shows only what grew; the table also shows what shrank. */
 function showGrowth(view: View, before: Reply, after: Node | null): Node | null {
   const g = growth(toTree(before.result, before.sources), after);
   const at = (i: number): string => new Date(view.times![i] * 1000).toLocaleString();
@@ -159,7 +159,7 @@ function totalText(reply: Reply, value: number): string {
   return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
 }
 
-/** Of a difference the errors of both count, and a share of it says nothing. */
+/** A difference has the errors of both answers, and no share. */
 function estimatedText(view: View, value: number): string {
   const all = [view.reply, view.before].flatMap((r) => r?.summary?.estimated ?? []);
   const error = Math.hypot(...all.map((e) => e.error));
@@ -198,7 +198,7 @@ function ofBoth({ before, reply }: View, said: (reply: Reply) => string[]): stri
   ].join(' · ');
 }
 
-/** Of the leak view: a time that nothing is known of is not one when nothing lived. */
+/** Notes of the leak view: no data for a time does not mean that no memory was live then. */
 function noteText(view: View): string {
   const notes = [ofBoth(view, (r) => r.summary?.notes ?? [])];
 
@@ -209,7 +209,7 @@ function noteText(view: View): string {
   return notes.filter(Boolean).join(' · ');
 }
 
-/** From a trace to where it and its logs are shown. */
+/** Links from a trace to the pages that show it and its logs. */
 function showLinks(): void {
   const words = choices.words();
 
@@ -225,7 +225,7 @@ function showLinks(): void {
   }
 }
 
-/** A host as a whole has processes and threads, no stacks. */
+/** An answer about a whole host has processes and threads, but no stacks. */
 function wholeText(reply: Reply): string {
   const percent = reply.summary?.finished_percent;
 
@@ -253,7 +253,7 @@ function missing(reply: Reply): string[] {
   return parts;
 }
 
-/** The greatest, also of what shrank. */
+/** The rows with the greatest values, also of what shrank. */
 function showTable(): void {
   const found = rows
     .filter(matcher(sought))
@@ -329,7 +329,7 @@ function wire(): void {
   drawAtWidth();
 }
 
-/** The graph is drawn again where the window became wider or narrower. */
+/** Draws the graph again if the window has become wider or narrower. */
 function drawAtWidth(): void {
   const chart = element('chart');
   let width = chart.clientWidth;
@@ -343,7 +343,7 @@ function drawAtWidth(): void {
   }).observe(chart);
 }
 
-/** The colours of the graph that is shown. */
+/** Shows the colours that the graph uses. */
 function legend(root: Node | null): void {
   const found = new Set<string>();
   const visit = (n: Node): void => {

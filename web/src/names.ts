@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in their language's own form, and made short: C++ and Rust type arguments, Rust's hashes,
-// very long Go type arguments. Linear: names are hostile.
+// Names in the form of their language, and short names: without C++ and Rust type arguments, Rust's
+// hashes and very long Go type arguments. All of it takes linear time: names may be hostile.
 
 const MAX_GO_ARGUMENTS = 16;
 const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;
@@ -57,7 +57,7 @@ function operatorAt(s: string, i: number): number {
   return s[i] === 'o' ? (OPERATOR.exec(s)?.[0].length ?? 0) : 0;
 }
 
-/** For each bracket where it closes; 0: nowhere, or no bracket. */
+/** For each character the place where its bracket closes; 0: nowhere, or it is no bracket. */
 function pairs(s: string): Int32Array {
   const ends = new Int32Array(s.length);
   const open: number[] = [];

@@ -22,7 +22,7 @@ export interface Summary {
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
   cut_stacks?: number; // whose ends are not there: there were too many functions
-  // only when there were too many stacks: a stack's value is too small by at most that
+  // only if there were too many stacks: the value of a stack is too small by at most that
   short_by?: number;
   losses?: Loss[];
   notes?: string[];
@@ -68,7 +68,7 @@ export interface FunctionRow {
   total: number;
 }
 
-/** null when the answer holds nothing. */
+/** null: the answer is empty. */
 export function toTree(result: FlatResult, sources?: Sources): Node | null {
   const { functions, function_types: kinds } = result;
   const values = result.node_values.values;
@@ -102,7 +102,7 @@ function languagesOf(n: number, sources?: Sources): (string | undefined)[] {
   return of;
 }
 
-/** What was waited for has a colour each: "[wait: lock]" is of kind "wait: lock". */
+/** Each cause of waiting has a colour: "[wait: lock]" is of kind "wait: lock". */
 function ownKind(name: string, language?: string): string | undefined {
   return language === 'wait' ? name.slice(1, -1) : language;
 }
@@ -139,7 +139,7 @@ function frameKind(name: string, type: string): string {
 export const isFunction = ({ kind }: { kind: string }): boolean =>
   kind !== 'process' && kind !== 'root';
 
-/** Self and total of every function; a recursive function counts once a stack. */
+/** Self and total of every function. A recursive function counts once in each stack. */
 export function functionTable(root: Node): FunctionRow[] {
   const rows = new Map<string, FunctionRow>();
   const open = new Map<string, number>();
