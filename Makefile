@@ -14,16 +14,21 @@ BUILD   := build
 CC      := gcc
 CLANG   := clang
 BPFTOOL := /usr/sbin/bpftool
-PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libpcre2-8 libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma
-WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat=2 -Wvla -Wno-format-nonliteral $(if $(CI),-Werror)
+PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libpcre2-8 \
+	libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma
+WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat=2 -Wvla \
+	-Wno-format-nonliteral $(if $(CI),-Werror)
 CFLAGS  ?= -O2 -g
-override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-strong -D_GNU_SOURCE \
-	-DPODFLAME_VERSION='"$(VERSION)"' -Iagent -I. -I$(BUILD)/gen $(SANITIZE) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+override CFLAGS += -std=gnu17 $(WARN) -fno-omit-frame-pointer -fstack-protector-strong \
+	-D_GNU_SOURCE -DPODFLAME_VERSION='"$(VERSION)"' -Iagent -I. -I$(BUILD)/gen $(SANITIZE) \
+	$(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
-BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf -I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
+BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibpf \
+	-I/usr/include/x86_64-linux-gnu -Wall -Werror -Wno-unused-function
 
 # Where C lies: each module's directory, and those below node/runtime, one a language.
-CDIRS := agent agent/cli agent/lib/* agent/node agent/node/* agent/node/runtime/* agent/hub agent/hub/*
+CDIRS := agent agent/cli agent/lib/* agent/node agent/node/* agent/node/runtime/* \
+	agent/hub agent/hub/*
 ALLC  := $(wildcard $(CDIRS:%=%/*.c))
 SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c %/testlimit.c,$(ALLC))
 TESTS := $(filter %_test.c,$(ALLC))
@@ -41,13 +46,15 @@ REPLAYBIN := $(FUZZES:%_fuzz.c=$(BUILD)/%_replay)
 .PHONY: all help
 all: $(BUILD)/podflame ## build the program (default)
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile $(wildcard */rules.mk) .ci/rules.mk
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' \
+		Makefile $(wildcard */rules.mk) .ci/rules.mk
 
 # ---- BPF: object -> skeleton -------------------------------------------------
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
 	$(call msg,BPF,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.tmp && $(BPFTOOL) gen object $@ $@.tmp && rm -f $@.tmp
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.tmp && \
+		$(BPFTOOL) gen object $@ $@.tmp && rm -f $@.tmp
 $(BUILD)/gen/%.skel.h: $(BUILD)/bpf/%.bpf.o
 	$(call msg,SKEL,$@)
 	@mkdir -p $(@D)
@@ -76,13 +83,16 @@ $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 	$(Q)web/build.sh $(BUILD)/web $@
 
 # ---- C -------------------------------------------------------------------------
+FAULT := $(BUILD)/agent/lib/base/fault.o
+ALLOBJ := $(OBJ) $(TESTLIMIT) $(FAULT) \
+	$(foreach c,$(TESTS) $(BENCHES) $(FUZZES),$(c:%.c=$(BUILD)/%.o))
 # generated headers first, once; -MMD knows the rest
-$(OBJ) $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(TESTS:%.c=$(BUILD)/%.o) $(BENCHES:%.c=$(BUILD)/%.o) $(FUZZES:%.c=$(BUILD)/%.o): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+$(ALLOBJ): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
--include $(OBJ:.o=.d) $(TESTLIMIT:.o=.d) $(BUILD)/agent/lib/base/fault.d $(TESTS:%.c=$(BUILD)/%.d) $(BENCHES:%.c=$(BUILD)/%.d) $(FUZZES:%.c=$(BUILD)/%.d)
+-include $(ALLOBJ:.o=.d)
 
 .PHONY: objects
 objects: $(OBJ)
@@ -96,11 +106,14 @@ $(BUILD)/podflame: $(BUILD)/agent/main.o $(BUILD)/libpodflame.a
 LIMITED_TESTS := -Wl,--wrap=_cmocka_run_group_tests -Wl,--wrap=cmocka_set_test_filter
 $(BUILD)/agent/%_test: $(BUILD)/agent/%_test.o $(TESTLIMIT) $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) \
+		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 # an x_faults_test has its own open(), read(), malloc()...: agent/lib/base/fault.h
-$(BUILD)/agent/%_faults_test: $(BUILD)/agent/%_faults_test.o $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a
+$(BUILD)/agent/%_faults_test: $(BUILD)/agent/%_faults_test.o $(TESTLIMIT) $(FAULT) \
+		$(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) $(BUILD)/agent/lib/base/fault.o $(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) $(FAULT) \
+		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 
 $(BUILD)/agent/%_bench: $(BUILD)/agent/%_bench.o $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
@@ -110,7 +123,8 @@ $(BUILD)/agent/%_fuzz: $(BUILD)/agent/%_fuzz.o $(BUILD)/libpodflame.a
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 $(BUILD)/agent/%_replay: $(BUILD)/agent/%_fuzz.o fuzz/replay.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -DCORPUS='"agent/$(*D)/testdata/fuzz/$(*F).ar"' fuzz/replay.c $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -DCORPUS='"agent/$(*D)/testdata/fuzz/$(*F).ar"' \
+		fuzz/replay.c $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 
 # ---- tests ---------------------------------------------------------------------
 .PHONY: test unit bench
@@ -118,12 +132,16 @@ test: deps ## set the machine up, then every test (as root)
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) test-now
 unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) -- $(BESIDE) $(REPLAYBIN)
-bench: $(BUILD)/podflame $(BENCHBIN) ## speed, beside others: one JSON object a line, and docs/performance.md (as root, on a quiet machine)
-	$(Q).ci/deps long >&2 || echo "bench: whom it compares with may be missing" >&2
-	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) $(addprefix e2e/,accuracy/sample_cost.py accuracy/perf.py crash/busy.py crash/start.py)
+bench: ## speed, beside other tools: JSON and docs/performance.md (as root, on a quiet machine)
+bench: $(BUILD)/podflame $(BENCHBIN)
+	$(Q).ci/deps long >&2 || echo "bench: tools that it compares with may be missing" >&2
+	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) \
+		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py \
+		e2e/crash/busy.py e2e/crash/start.py
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
-	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
+	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
+		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
 		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN) -- e2e/kernels/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)

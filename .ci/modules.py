@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The modules of agent/, as agent/DEPS lists them: the one parser of that file, and of .ci/calls-todo, for the checks. They run in
-the root of the checkout.
+The modules of agent/, as agent/DEPS lists them. This is the only parser of that file and of
+.ci/calls-todo, for all checks. They run in the root of the checkout.
 """
 import os
 import re
@@ -19,7 +19,8 @@ class Module:
 
 
 def rows(path):
-    """(line number, text) of each row: without comments, and with the lines below that begin with a blank."""
+    """(line number, text) of each row: without comments, and with the lines below it that begin
+    with a blank."""
     found = []
     for number, line in enumerate(open(path), 1):
         text = line.split("#")[0].rstrip()
@@ -37,7 +38,8 @@ def load(path="agent/DEPS"):
         left, colon, right = text.partition(":")
         name, *words = left.split() or [""]
         if not colon or not name or name in modules:
-            bad.append(f"{path}:{number}: not a row of its own: MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ...")
+            bad.append(f"{path}:{number}: not a row of its own: "
+                       "MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ...")
             continue
         m = modules[name] = Module(name, number)
         for word in words:
@@ -59,7 +61,8 @@ def load(path="agent/DEPS"):
 
 
 def module_of(path, modules):
-    """The module of a file (path below agent/): the nearest directory above that has a row; of agent/*.c it is main; or None."""
+    """The module of a file (its path below agent/): the nearest directory above it that has a row.
+    For agent/*.c it is main. None: there is no such directory."""
     folder = os.path.dirname(path)
     if not folder:
         return "main"
@@ -69,14 +72,16 @@ def module_of(path, modules):
 
 
 def is_test(path):
-    """Whether this file is no part of the program: a test, a fuzzer, a benchmark, or what those share."""
-    return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$", path))
+    """Whether this file is no part of the program: a test, a fuzzer, a benchmark, or a file that
+    these share."""
+    return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$",
+                          path))
 
 
 class Todo:
     """
-    .ci/calls-todo: what is still against the rules, a row "KIND KEY ...: ITEM ITEM ...". It may only shrink: an item that no
-    longer occurs is wrong as well.
+    .ci/calls-todo: what still breaks the rules, in rows "KIND KEY ...: ITEM ITEM ...". It may only
+    shrink: an item that no longer occurs is an error, too.
     """
     PATH = ".ci/calls-todo"
 

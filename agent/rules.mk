@@ -2,40 +2,49 @@
 # Pages of docs/ that tests write.
 WATCH_TESTS := $(filter $(BUILD)/agent/lib/kube/% $(BUILD)/agent/lib/loop/%,$(TESTBIN))
 .PHONY: watch-cases
-watch-cases: $(WATCH_TESTS) ## the watch's cases and their tests: writes docs/watch-cases.md (LONG=1: all of them)
+watch-cases: ## the watch's cases and their tests: writes docs/watch-cases.md (LONG=1: all of them)
+watch-cases: $(WATCH_TESTS)
 	$(Q)agent/lib/kube/cases.sh $(WATCH_TESTS)
 
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
-# AddressSanitizer, UBSan. Left out: what profiles living programs (its time is theirs, and a sanitizer does not see the
-# kernel's part), what reads files for minutes that fuzzers read under it, too, and what has its own malloc().
-NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/overhead% node/containers% \
+# AddressSanitizer, UBSan. Left out are the tests that profile living programs (they need the time
+# of these programs, and a sanitizer does not see the kernel's part), those that read files for
+# minutes that fuzzers read under it, too, and those with a malloc() of their own.
+NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/overhead% \
+	node/containers% \
 	$(addprefix node/follow/,follow% heap% java% runtimes% unseen%) node/learn/go_heap% \
 	node/unwind/% node/probe/% node/runtime/% node/parse/% node/insn/%) %_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
-# ThreadSanitizer: what has threads. Left out: the same programs, and files of which each costs a parse child.
-tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% node/pipeline/windows_test.c node/follow/parse_queue_test.c \
-	node/limit/clocks_test.c node/send/send_test.c node/send/send_spool_test.c node/files/debuginfod_test.c \
+# ThreadSanitizer: the tests with threads. Left out are the same programs, and tests that start a
+# parse child for each file.
+tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% \
+	node/pipeline/windows_test.c node/follow/parse_queue_test.c \
+	node/limit/clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
+	node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
-# What needs the machine for itself, because it compares times or counts what the kernel has of all programs; what may run
-# beside another program: .ci/test.
-ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test node_test node_suspend_test \
-	limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
+# ALONE need the machine for themselves, because they compare times or count what the kernel has of
+# all programs; BESIDE may run beside another program: .ci/test.
+ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test \
+	node_test node_suspend_test limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
 BESIDE := $(filter-out $(ALONE),$(TESTBIN))
 # first those that take longest
 BESIDE := $(filter %_faults_test,$(BESIDE)) $(filter-out %_faults_test,$(BESIDE))
 SANITIZERS := asan tsan
 sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)
 SANITIZED := $(foreach s,$(SANITIZERS),$(call sanitized,$(s)))
-# What is generated is that of the plain build. Without gcc's guesses, which what a sanitizer adds leads astray.
+# Generated files are those of the plain build. The code that a sanitizer adds makes some of gcc's
+# warnings wrong: they are off.
 .PHONY: $(SANITIZERS) $(SANITIZERS:%=test-%)
 $(SANITIZERS): all
 	@mkdir -p $(BUILD)/$@ && for d in gen bpf web; do ln -sfn ../$$d $(BUILD)/$@/$$d; done
-	$(Q)$(MAKE) --no-print-directory $(on_all_cores) BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' LDFLAGS='$($@_LDFLAGS)' \
-		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' $(call sanitized,$@)
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) BUILD=$(BUILD)/$@ CFLAGS='-O1 -g1' \
+		LDFLAGS='$($@_LDFLAGS)' \
+		SANITIZE='$($@_FLAGS) -Wno-format-truncation -Wno-maybe-uninitialized' \
+		$(call sanitized,$@)
 test-now: $(SANITIZERS)
 test-asan: asan ## unit tests and the fuzzers' corpora under AddressSanitizer and UBSan
 test-tsan: tsan ## those that have threads under ThreadSanitizer

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# image.sh BINARY NAME:TAG OUT.tar: the one image of agent and hub: the program, the libraries it is
-# linked with and nothing else (no shell, no package manager). No registry and no engine; the same
-# inputs give the same bytes.
+# image.sh BINARY NAME:TAG OUT.tar: makes the image of agent and hub. It has the program, the
+# libraries that it is linked with and nothing else (no shell, no package manager). It needs no
+# registry and no container engine; the same inputs give the same bytes. `make image` calls it.
 set -euo pipefail
 binary=$1 name=$2 out=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,7 @@ ldd "$binary" | awk '$2 == "=>" {print $3} $1 ~ /^\// {print $1}' | sort -u | wh
     *) install -D -m 644 "$lib" "$root/usr/lib/x86_64-linux-gnu/${lib##*/}" ;;
     esac
 done
-mkdir -p "$root"/{etc/podflame,proc,sys,dev,tmp,var/lib/podflame,var/spool/podflame,var/run/podflame}
+mkdir -p "$root"/{etc/podflame,proc,sys,dev,tmp} "$root"/var/{lib,spool,run}/podflame
 chmod 1777 "$root/tmp"
 # docker run --user: the hub's uid is the caller's choice
 chmod 777 "$root/var/lib/podflame"

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh up|down: podflame in a real two-node Kubernetes on this machine, with programs to profile.
-# Everything lies in /var/lib/podflame-demo and the network namespace podflame-demo; `down` takes
-# all of it away.
+# demo.sh up|down: podflame in a real Kubernetes of two nodes on this machine, with programs to
+# profile. `make demo` and `make demo-down` call it, as root. Everything lies in
+# /var/lib/podflame-demo and in the network namespace podflame-demo; `down` removes all of it.
 export NAME=demo
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 PORT=20416
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-forward() { # the page on the machine's own loopback; the cluster's network has no way out by itself
+# Makes the page reachable on the machine's own loopback: the cluster's network has no way out.
+forward() {
     local port=$PORT
     while ss -Hltn "sport = :$port" | grep -q .; do port=$((port + 1)); done
     setsid socat "TCP-LISTEN:$port,bind=127.0.0.1,reuseaddr,fork" \
-        "EXEC:nsenter --net=/run/netns/$NETNS -- socat STDIO TCP\:$(hub_ip)\:20416" >"$TK_DIR/log/forward.log" 2>&1 </dev/null &
+        "EXEC:nsenter --net=/run/netns/$NETNS -- socat STDIO TCP\:$(hub_ip)\:20416" \
+        >"$TK_DIR/log/forward.log" 2>&1 </dev/null &
     echo $! >"$TK_DIR/pid/socat"
     PORT=$port
     until_ 30 "the page's port" listens
@@ -33,17 +35,20 @@ down() {
     rm -rf "$BUILD/demo"
 }
 
-answered() { # [FROM]
-    profile "pod_cluster='$CLUSTER' AND pod_ns='app'" "${1:-$(($(date +%s) - 300))}" "$(date +%s)" >"$TK_DIR/answer.json"
+answered() { # [FROM]: the answer has a function's name
+    profile "pod_cluster='$CLUSTER' AND pod_ns='app'" "${1:-$(($(date +%s) - 300))}" \
+        "$(date +%s)" >"$TK_DIR/answer.json"
     functions <"$TK_DIR/answer.json" | grep -q checkout
 }
 
-plenty() { # FROM: eight seconds of CPU, enough for shares that mean something; and a heap
-    answered "$1" && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ] && [ "$(EVENT=mem-inuse profile "pod_ns='app'" "$1" "$(date +%s)" | total_us)" -gt 0 ]
+# plenty FROM: there are eight seconds of CPU, enough for shares that mean something, and a heap
+plenty() {
+    answered "$1" && [ "$(total_us <"$TK_DIR/answer.json")" -gt 8000000 ] &&
+        [ "$(EVENT=mem-inuse profile "pod_ns='app'" "$1" "$(date +%s)" | total_us)" -gt 0 ]
 }
 
-# settled: nothing of the last seconds waited for a file's tables; in its first ones a process is
-# known by and by
+# settled: stacks of the last seconds are whole. In the first seconds of a process the agent does
+# not have the tables of all its files yet.
 settled() {
     local t
     t=$(date +%s)
@@ -52,7 +57,8 @@ settled() {
 }
 
 query() { # EVENT FROM LINES [NAMESPACE]
-    local hub=(--url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt" --token-file "$BUILD/demo/token")
+    local hub=(--url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt"
+        --token-file "$BUILD/demo/token")
     local filter="pod_cluster='$CLUSTER' AND pod_ns='${4:-app}'"
     say "podflame query --event $1 --from $2 --tag-filter \"$filter\""
     "$BUILD/podflame" query "${hub[@]}" --event "$1" --from "$2" --tag-filter "$filter" --limit "$3"
@@ -61,14 +67,16 @@ query() { # EVENT FROM LINES [NAMESPACE]
 up() {
     local started=$SECONDS applied since event
     if [ -e "$TK_DIR/pid" ]; then
-        say "A demo is running: it goes first"
+        say "A demo is running: it is removed first"
         down
     fi
     say "A Kubernetes of two nodes"
-    cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar" "$BUILD/images/languages.tar"
+    cluster_up "$BUILD/images/podflame.tar" "$BUILD/images/workloads.tar" \
+        "$BUILD/images/languages.tar"
     say "helm install podflame charts/podflame"
     install_chart
-    say "kubectl apply -f e2e/demo.yaml    (workloads in namespace app, the neighbour other, two ProfilingTargets)"
+    say "kubectl apply -f e2e/demo.yaml"
+    echo "(workloads in namespace app, the neighbour other, two ProfilingTargets)"
     k apply -f "$REPO/e2e/demo.yaml"
     applied=$SECONDS
     TOKEN=$(token 24h)
@@ -79,8 +87,9 @@ up() {
         exit 1
     }
     echo "first named flame graph $((SECONDS - applied)) s after kubectl apply"
-    until_ 30 "the target to be Ready" k -n app wait profilingtarget/web --for=condition=Ready --timeout=1s || true
-    until_ 60 "the processes' files" settled || true
+    until_ 30 "the target to be Ready" \
+        k -n app wait profilingtarget/web --for=condition=Ready --timeout=1s || true
+    until_ 60 "stacks to be whole" settled || true
     since=$(date +%s)
     until_ 60 "a few more windows" plenty "$since" || true
     forward

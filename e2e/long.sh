@@ -1,18 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# long.sh: what takes long, one after another, each with a line; then all of it added up. Run by
-# `make test-long`, as root. FUZZ_S: seconds a fuzzer (60). STEPS="tsan fuzz": these steps alone, of
-# which the first word of each line names one.
+# long.sh: runs the tests that take long, one after another, prints a line for each and a sum. `make
+# test-long` calls it, as root. FUZZ_S: seconds for each fuzzer (60). STEPS="tsan fuzz": runs only
+# the steps whose lines begin with one of these words.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
-unset LONG      # said of each step that it is for
+unset LONG      # each step that needs it sets it
 build=${BUILD:-build}
 log=$build/long
 mkdir -p "$log"
 passed=0 failed=0 skipped=0 broken=()
 
-# step NAME COMMAND...: what it says at its end counts ("N passed, N failed, N skipped"); where it
-# says nothing, its status.
+# step NAME COMMAND...: adds up the numbers in the command's last line ("N passed, N failed, N
+# skipped"). If it prints no such line, its status counts as one test.
 step() {
     local name=$1 out counts p f s status=0 begin=$SECONDS
     if [ -n "${STEPS:-}" ] && [[ " $STEPS " != *" ${name%% *} "* ]]; then return; fi
@@ -23,7 +23,8 @@ step() {
     read -r p f s <<<"$(tr -dc '0-9 ' <<<"${counts:-$((status == 0)) $((status != 0)) 0}")"
     if [ $status != 0 ] && [ "$f" = 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    printf '%-44s %4d passed, %d failed, %d skipped, %d s\n' "$name" "$p" "$f" "$s" $((SECONDS - begin))
+    printf '%-44s %4d passed, %d failed, %d skipped, %d s\n' \
+        "$name" "$p" "$f" "$s" $((SECONDS - begin))
     grep -E '^ *skip(ped)?: ' "$out" | sort -u | sed 's/^ */    /'
     if [ "$f" != 0 ]; then
         broken+=("$name")
@@ -32,8 +33,8 @@ step() {
 }
 
 make=(make --no-print-directory BUILD="$build")
-# containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine the storms
-# take as long
+# containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine its other
+# crash loops take as long.
 LONG=1 STEP_TIMEOUT=14400 SUITE_TIMEOUT=5400 step unit "${make[@]}" unit
 step asan "${make[@]}" test-asan
 # LeakSanitizer after 100,000 reconnects, and after an hour of windows
@@ -50,7 +51,10 @@ step trace env BUILD="$build" e2e/trace/run.py
 STEP_TIMEOUT=14400 step fresh env BUILD="$(realpath "$build")" e2e/fresh/run.py
 step test-kernels "${make[@]}" test-kernels
 step fuzz "${make[@]}" fuzz S="${FUZZ_S:-60}"
-[ $((passed + failed + skipped)) != 0 ] || { echo "long.sh: no step is named '${STEPS:-}'" >&2; exit 2; }
+if [ $((passed + failed + skipped)) = 0 ]; then
+    echo "long.sh: no step is named '${STEPS:-}'" >&2
+    exit 2
+fi
 [ ${#broken[@]} = 0 ] || echo "failed: ${broken[*]} (logs in $log)"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

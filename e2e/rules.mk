@@ -3,15 +3,17 @@
 WORKLOADS := $(BUILD)/images/workloads.tar
 LANGUAGES := $(BUILD)/images/languages.tar
 .PHONY: demo demo-now demo-down e2e workloads cluster-bin
-demo: deps ## set the machine up, start a Kubernetes, install, profile, print an answer and the page's address (as root)
+demo: ## start a Kubernetes, install, profile, print an answer and the page's address (as root)
+demo: deps
 	$(Q)$(MAKE) --no-print-directory demo-now
 demo-now: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
 	$(Q)e2e/demo.sh up
-demo-down: ## take all of the demo away
+demo-down: ## remove all of the demo
 	$(Q)e2e/demo.sh down
-e2e: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES) ## the end-to-end tests alone; T="02 07" runs some of them
+e2e: ## only the end-to-end tests; T="02 07" runs some of them
+e2e: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
 	$(Q)e2e/run.sh $(T)
-# the first time this takes minutes: it starts at once and goes on beside the rest
+# the first time this takes minutes: it starts at once and continues beside the rest
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
 workloads: $(WORKLOADS) $(LANGUAGES)
@@ -51,41 +53,49 @@ $(CROWD): e2e/crash/crowd.c
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -static $< -o $@
 test-now: $(BURNER) $(CLOCK)
 .PHONY: crash
-crash: $(BUILD)/podflame $(BURNER) ## node, parse child and hub killed at moments drawn by chance: S seconds of it (as root)
+crash: ## S=60: kill node, parse child and hub at moments drawn by chance, for S seconds (as root)
+crash: $(BUILD)/podflame $(BURNER)
 	$(Q)BUILD=$(BUILD) e2e/crash/run.py --seconds $(or $(S),60)
 
-# What waits and memory cost who is profiled, an agent's limit among it: e2e/accuracy/slowdown.py.
+# What profiling costs the profiled programs: e2e/accuracy/slowdown.py, languages.py.
 LIMITED := $(BUILD)/accuracy/limited
 $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 .PHONY: events-cost languages-cost
-languages-cost: $(BUILD)/podflame ## what profiling Python, Java and Lua costs, beside others: one JSON object a line (as root, on a quiet machine)
+languages-cost: ## what it costs to profile Python, Java and Lua: JSON (as root, on a quiet machine)
+languages-cost: $(BUILD)/podflame
 	$(Q)BUILD=$(BUILD) e2e/accuracy/languages.py
-events-cost: $(BUILD)/podflame $(LIMITED) ## what off-cpu and memory cost programs, beside others: writes docs/events-cost.md (as root, on a quiet machine)
+events-cost: ## what off-cpu and memory cost programs: docs/events-cost.md (root, a quiet machine)
+events-cost: $(BUILD)/podflame $(LIMITED)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/slowdown.py --report docs
-accuracy: $(BUILD)/podflame $(STACKOF) ## stacks and shares of known programs and of stopped ones: writes docs/accuracy.md and .json (as root)
+accuracy: ## stacks and shares of known and of stopped programs: writes docs/accuracy.md (as root)
+accuracy: $(BUILD)/podflame $(STACKOF)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
-test-long: ## what takes long: fuzzers, every file's rows, accuracy, other kernels, other Go releases, a bare machine (as root)
+test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bare machine (as root)
 	$(Q).ci/deps long
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
-# What the README promises, on a machine with nothing on it: e2e/fresh/run.py.
+# What the README promises, on a machine with nothing on it, which debootstrap makes:
+# e2e/fresh/run.py.
 .PHONY: test-fresh
-test-fresh: ## `make demo`, `make demo-down` and `make test` in a bare Debian 12, made by debootstrap (as root; an hour)
+test-fresh: ## `make demo`, `make demo-down` and `make test` in a bare Debian 12 (as root; an hour)
 	$(Q)command -v debootstrap >/dev/null || .ci/deps long
 	$(Q)BUILD=$(abspath $(BUILD)) e2e/fresh/run.py
 
-# Unwind rows of every ELF file of this machine against two other readers of the same bytes.
+# Unwind rows of every ELF file of this machine, compared with two other readers of the same bytes.
 .PHONY: rows-check
-rows-check: $(BUILD)/agent/node/parse/oracle_test ## unwind rows of all of /usr against readelf and elfutils: writes build/rows-check.md
-	$(Q)find /usr/bin /usr/lib /usr/sbin -type f | sort | $< - >$(BUILD)/rows-check.md; s=$$?; sed -n 3,20p $(BUILD)/rows-check.md; exit $$s
+rows-check: ## unwind rows of all of /usr against readelf and elfutils: writes build/rows-check.md
+rows-check: $(BUILD)/agent/node/parse/oracle_test
+	$(Q)find /usr/bin /usr/lib /usr/sbin -type f | sort | $< - >$(BUILD)/rows-check.md; s=$$?; \
+		sed -n 3,20p $(BUILD)/rows-check.md; exit $$s
 
 # podflame in other kernels: Debian 12's own, Debian 13's and the archive's newest, in qemu;
 # K=oldest takes one.
-KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_kernel_test vma_test offcpu_test memory_test probe_bench)
+KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_kernel_test vma_test \
+	offcpu_test memory_test probe_bench)
 .PHONY: test-kernels
 test-now: $(KERNEL_TESTS)
 test-kernels: $(BUILD)/podflame $(KERNEL_TESTS) ## other kernels, in qemu (software emulation)

@@ -1,13 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [NN...]: a cluster of two nodes, the chart in it, then e2e/tests/NN-*.sh one after another
-# (all without a number), each a process of its own that prints "ok", "FAIL" and "skip:" lines. Of
-# one that fails, what agents, hub and pods logged until then and what objects there were lies in
-# build/e2e/NAME.*. Ends with "N passed, N failed, N skipped". KEEP=1 leaves the cluster up; a
-# second run then uses it, with the image of now.
+# run.sh [NN...]: starts a cluster of two nodes, installs the chart, and runs e2e/tests/NN-*.sh one
+# after another (all if no number is given). `make e2e` calls it, as root. A test is a process of
+# its own that prints "ok", "FAIL" and "skip:" lines. If one fails, build/e2e/NAME.* has the logs of
+# agents, hub and pods until then and the objects that existed. Ends with "N passed, N failed, N
+# skipped". KEEP=1 leaves the cluster up; the next run with it uses that cluster with a new image.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-IMAGE=$BUILD/images/podflame.tar WORKLOADS=$BUILD/images/workloads.tar LANGUAGES=$BUILD/images/languages.tar
+IMAGE=$BUILD/images/podflame.tar
+WORKLOADS=$BUILD/images/workloads.tar
+LANGUAGES=$BUILD/images/languages.tar
 OUT=$BUILD/e2e
 mkdir -p "$OUT"
 
@@ -30,7 +32,10 @@ export TK_BIN
 if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
     cluster_down
     trap finish EXIT
-    cluster_up "$IMAGE" "$WORKLOADS" "$LANGUAGES" 2>"$OUT/up.log" || { cat "$OUT/up.log" >&2; exit 1; }
+    if ! cluster_up "$IMAGE" "$WORKLOADS" "$LANGUAGES" 2>"$OUT/up.log"; then
+        cat "$OUT/up.log" >&2
+        exit 1
+    fi
 else
     for n in 1 2; do
         for t in "$IMAGE" "$WORKLOADS" "$LANGUAGES"; do
@@ -50,8 +55,14 @@ for t in "$REPO"/e2e/tests/[0-9]*.sh; do
     began=$SECONDS
     echo "== $n"
     rm -f "$OUT/$n".*
-    timeout 600 "$t" >"$OUT/$n.log" 2>&1 </dev/null || echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
-    if grep -q '^FAIL' "$OUT/$n.log"; then cat "$OUT/$n.log"; echo "   more: $OUT/$n.*"; else grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true; fi
+    timeout 600 "$t" >"$OUT/$n.log" 2>&1 </dev/null ||
+        echo "FAIL $n ended with status $?" >>"$OUT/$n.log"
+    if grep -q '^FAIL' "$OUT/$n.log"; then
+        cat "$OUT/$n.log"
+        echo "   more: $OUT/$n.*"
+    else
+        grep -E '^(ok|skip:|note)' "$OUT/$n.log" || true
+    fi
     passed=$((passed + $(grep -c '^ok ' "$OUT/$n.log" || true)))
     failed=$((failed + $(grep -c '^FAIL' "$OUT/$n.log" || true)))
     skipped=$((skipped + $(grep -c '^skip: ' "$OUT/$n.log" || true)))

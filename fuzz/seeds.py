@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""First inputs of fuzz targets that bytes alone would not come to: seeds.py TARGET FOLDER
+"""seeds.py TARGET FOLDER: the first inputs of fuzz targets that random bytes would not lead to.
 
-For run.py seed. Made of what compilers and interpreters of this machine write; no target needs it to run.
+run.py seed calls it. The inputs are made of what compilers and interpreters of this machine write.
+No target needs this file to run.
 """
 import glob
 import lzma
@@ -15,23 +16,32 @@ import zlib
 
 # ---- agent/node/parse/dwarf: a list of sections, each a length in two bytes and its bytes ----
 
-DWARF_MAIN = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str", ".debug_str_offsets", ".debug_addr",
-              ".debug_ranges", ".debug_rnglists", ".debug_line"]
-DWARF_DWO = [".debug_info.dwo", ".debug_abbrev.dwo", ".debug_str.dwo", ".debug_str_offsets.dwo", ".debug_rnglists.dwo"]
+DWARF_MAIN = [".debug_info", ".debug_abbrev", ".debug_str", ".debug_line_str", ".debug_str_offsets",
+              ".debug_addr", ".debug_ranges", ".debug_rnglists", ".debug_line"]
+DWARF_DWO = [".debug_info.dwo", ".debug_abbrev.dwo", ".debug_str.dwo", ".debug_str_offsets.dwo",
+             ".debug_rnglists.dwo"]
 DWARF_PROGRAM = """
 namespace { struct S { int v; int get(int k) const { return v * k; } }; }
-namespace outer { inline namespace inner { static inline int twice(int x) { return S{x}.get(2) + x / 3; } } }
+namespace outer {
+inline namespace inner { static inline int twice(int x) { return S{x}.get(2) + x / 3; } }
+}
 extern int g(int);
 int f(int a, int b) { for (int i = 0; i < a; i++) b += outer::twice(b) + g(i);
   auto l = [&](int c) { return outer::twice(c) * g(c); }; return l(b) + l(a); }
 template <class T> __attribute__((noinline)) static T cold(T a) { return a > 3 ? g(a) : throw a; }
-int h(int a) { return __builtin_expect(a == 77, 0) ? cold<int>(a) + outer::twice(g(a)) : cold<short>(a); }
+int h(int a) {
+    return __builtin_expect(a == 77, 0) ? cold<int>(a) + outer::twice(g(a)) : cold<short>(a);
+}
 """
-DWARF_COMMANDS = [f"{cc} -O2 -shared -fPIC {options} a.cc -o a.so" for cc in ("g++", "clang++") for options in (
-    "-gdwarf-5", "-gdwarf-4", "-gdwarf-2 -gstrict-dwarf", "-gdwarf-3", "-gdwarf-5 -gdwarf64", "-gdwarf-5 -gsplit-dwarf",
-    "-gdwarf-4 -gsplit-dwarf", "-gdwarf-5 -ffunction-sections", "-gdwarf-4 -fdebug-types-section", "-gdwarf-5 -g1", "-gdwarf-4 -s")]
-DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so && cp a.so b.so && dwz -m alt a.so b.so")
-DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so && cp a.so b.so && dwz -5 -m alt a.so b.so")
+DWARF_COMMANDS = [
+    f"{cc} -O2 -shared -fPIC {options} a.cc -o a.so" for cc in ("g++", "clang++") for options in (
+        "-gdwarf-5", "-gdwarf-4", "-gdwarf-2 -gstrict-dwarf", "-gdwarf-3", "-gdwarf-5 -gdwarf64",
+        "-gdwarf-5 -gsplit-dwarf", "-gdwarf-4 -gsplit-dwarf", "-gdwarf-5 -ffunction-sections",
+        "-gdwarf-4 -fdebug-types-section", "-gdwarf-5 -g1", "-gdwarf-4 -s")]
+DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-4 a.cc -o a.so && cp a.so b.so && dwz -m alt "
+                      "a.so b.so")
+DWARF_COMMANDS.append("g++ -O2 -shared -fPIC -gdwarf-5 a.cc -o a.so && cp a.so b.so && dwz -5 -m "
+                      "alt a.so b.so")
 
 
 def elf_sections(path):
@@ -44,7 +54,8 @@ def elf_sections(path):
     size, n, names = struct.unpack_from("<HHH", data, 0x3a)
     heads = [struct.unpack_from("<IIQQQQIIQQ", data, at + size * i) for i in range(n)]
     base = heads[names][4]
-    return {data[base + h[0]:data.index(b"\0", base + h[0])].decode(): (h[3], b"" if h[1] == 8 else data[h[4]:h[4] + h[5]])
+    return {data[base + h[0]:data.index(b"\0", base + h[0])].decode():
+            (h[3], b"" if h[1] == 8 else data[h[4]:h[4] + h[5]])
             for h in heads}
 
 
@@ -64,11 +75,13 @@ def dwarf():
                 continue
             alt = os.path.join(folder, "alt")
             dwo = (glob.glob(os.path.join(folder, "*.dwo")) or [""])[0]
-            yield (bytes([os.path.exists(alt)]) + section_list(os.path.join(folder, "a.so"), DWARF_MAIN) +
-                   section_list(dwo, DWARF_DWO) + section_list(alt, DWARF_MAIN))
+            yield (bytes([os.path.exists(alt)])
+                   + section_list(os.path.join(folder, "a.so"), DWARF_MAIN)
+                   + section_list(dwo, DWARF_DWO) + section_list(alt, DWARF_MAIN))
 
 
-# ---- agent/node/runtime/luajit/luajit: the interpreter's code, its pieces that are looked for, one behind the other ----
+# ---- agent/node/runtime/luajit/luajit: the pieces of the interpreter's code that podflame searches
+# for, one after another ----
 
 LUAJIT_LIBRARIES = "/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2.*"
 LUAJIT_CALL = b"\xbb\1\0\0\0\x89\x54\x24\x08\x48\x89\xfd\x48\x89\x7c\x24"
@@ -79,7 +92,7 @@ LUAJIT_LEAVE = bytes.fromhex("4883c428")
 
 
 def pieces(code, wanted):
-    """The bytes around each place, in the file's order, none twice."""
+    """The bytes around each place, in the order of the file, each once."""
     out, done = b"", 0
     for start, end in sorted(wanted):
         out += code[max(start, done):max(end, done)]
@@ -116,15 +129,19 @@ def luajit_input(code):
 
 # ---- agent/node/parse/gopclntab: functions with inlined calls, in each layout ----
 
-GO_CODE, GO_TABLE, GO_HEAD = 0x401000, 0x700000, 72     # where the target has code and table; bytes before the parts
-GO_FUNCTIONS = [(0, "runtime.mcall"), (128, "main.f"), (400, "runtime.rawVforkSyscall"), (512, "runtime.goexit"),
+# addresses of code and table in the target; bytes in front of the parts
+GO_CODE, GO_TABLE, GO_HEAD = 0x401000, 0x700000, 72
+GO_FUNCTIONS = [(0, "runtime.mcall"), (128, "main.f"), (400, "runtime.rawVforkSyscall"),
+                (512, "runtime.goexit"),
                 (640, "runtime.systemstack"), (800, "gogo"), (900, "main.g")]
 GO_END = 1100
-GO_FRAME = [(0, 4), (8, 16), (24, 60), (-8, 70), (0, 96)]       # (value, up to which offset): bytes of the frame
+# (bytes of the frame, offset up to which that holds)
+GO_FRAME = [(0, 4), (8, 16), (24, 60), (-8, 70), (0, 96)]
 GO_FILES = [(0, 16), (1, 96)]
 GO_LINES = [(10, 7), (12, 30), (9, 96)]
 GO_INLINED = [(-1, 16), (0, 40), (1, 60), (0, 80), (2, 90), (3, 92), (-1, 96)]
-GO_CALLS = [("main.h", 8), ("main.(*T).i", 20), ("strings.j", 8), ("main.h", 91)]   # 1 lies in 0, 3 in 2
+# entry 1 is inlined in 0, and 3 in 2
+GO_CALLS = [("main.h", 8), ("main.(*T).i", 20), ("strings.j", 8), ("main.h", 91)]
 
 
 def varint(n):
@@ -155,7 +172,8 @@ def go_strings(texts):
 
 def go_function(layout, entry, name, tables, calls):
     sp, files, lines, inlined = tables
-    head = struct.pack("<QiII" if layout == 0 else "<IiII", entry + GO_CODE if layout == 0 else entry, name, 0, 0)
+    head = struct.pack("<QiII" if layout == 0 else "<IiII",
+                       entry + GO_CODE if layout == 0 else entry, name, 0, 0)
     head += struct.pack("<IIIII", sp, files, lines, 3, 0)
     if layout == 2:
         head += struct.pack("<i", 5)
@@ -177,17 +195,21 @@ def gopclntab_table(layout):
     calls = b""
     for name, parent in GO_CALLS:
         at = name_at[name]
-        calls += struct.pack("<IIII", 0, at, parent, 3) if layout == 2 else struct.pack("<IIIII", 0, 0, 0, at, parent)
-    calls_at = GO_HEAD + sum(map(len, parts))               # in front of the functions, as the third part's end
+        calls += (struct.pack("<IIII", 0, at, parent, 3) if layout == 2
+                  else struct.pack("<IIIII", 0, 0, 0, at, parent))
+    # at the end of the third part, in front of the functions
+    calls_at = GO_HEAD + sum(map(len, parts))
     parts[3] += calls + bytes(-len(calls) % 8)
     wide = 16 if layout == 0 else 8
     index, bodies = b"", b""
     start = wide * len(GO_FUNCTIONS) + wide
     for entry, name in GO_FUNCTIONS:
         body = go_function(layout, entry, name_at[name], tables, calls_at)
-        index += struct.pack("<QQ" if layout == 0 else "<II", entry + (GO_CODE if layout == 0 else 0), start + len(bodies))
+        index += struct.pack("<QQ" if layout == 0 else "<II",
+                             entry + (GO_CODE if layout == 0 else 0), start + len(bodies))
         bodies += body + bytes(-len(body) % 8)
-    index += struct.pack("<QQ" if layout == 0 else "<II", GO_END + (GO_CODE if layout == 0 else 0), 0)
+    index += struct.pack("<QQ" if layout == 0 else "<II", GO_END + (GO_CODE if layout == 0 else 0),
+                         0)
     sizes = struct.pack("<HHHHH", *map(len, parts), 0)
     return sizes + b"".join(parts) + index + bodies
 
@@ -197,29 +219,40 @@ def gopclntab():
         table = gopclntab_table(layout)
         for flags in layout, layout + 3:
             yield bytes([flags, len(GO_FUNCTIONS)]) + table
-        relocations = b"".join(struct.pack("<QQq", 0x600000 + 8 * i, 8, GO_TABLE) for i in (0, 22, 40))
-        yield bytes([(4, 5, 6)[(layout + 2) % 3], len(GO_FUNCTIONS)]) + table + relocations + bytes(240 - len(relocations))
+        relocations = b"".join(struct.pack("<QQq", 0x600000 + 8 * i, 8, GO_TABLE)
+                               for i in (0, 22, 40))
+        yield bytes([(4, 5, 6)[(layout + 2) % 3],
+                     len(GO_FUNCTIONS)]) + table + relocations + bytes(240 - len(relocations))
 
 
 # ---- agent/node/parse/debugdata: a file with .symtab, as it lies in .gnu_debugdata ----
 
 GLOBAL, LOCAL, WEAK, NOTYPE, FUNC, IFUNC = 1, 0, 2, 0, 2, 10
-SYMBOLS = [  # name, binding, type, address, bytes: aliases, nested ones, some without size, versions
-    ("write", WEAK, FUNC, 0x1000, 64), ("__write", GLOBAL, FUNC, 0x1000, 64), ("__libc_write", GLOBAL, FUNC, 0x1000, 64),
-    ("writ2", WEAK, FUNC, 0x1000, 64), ("longer_write", WEAK, FUNC, 0x1000, 64), ("local_write", LOCAL, FUNC, 0x1000, 64),
-    ("untyped", GLOBAL, NOTYPE, 0x1000, 64), ("outer", GLOBAL, FUNC, 0x1100, 256), ("inner", LOCAL, FUNC, 0x1120, 32),
-    ("innermost", LOCAL, FUNC, 0x1128, 8), ("label", LOCAL, NOTYPE, 0x1130, 0), ("across", GLOBAL, FUNC, 0x11f0, 64),
-    ("open@@V_1", GLOBAL, FUNC, 0x1300, 16), ("open@V_0", GLOBAL, FUNC, 0x1310, 16), ("@only", GLOBAL, FUNC, 0x1320, 16),
-    ("sizeless", GLOBAL, NOTYPE, 0x1400, 0), ("sizeless2", GLOBAL, NOTYPE, 0x1400, 0), ("next", GLOBAL, IFUNC, 0x1480, 8),
-    ("a", GLOBAL, FUNC, 0x1500, 16), ("b", GLOBAL, FUNC, 0x1510, 16), ("b1", GLOBAL, FUNC, 0x1520, 16),
-    ("last", GLOBAL, NOTYPE, 0x10ff0, 0)]
+# name, binding, type, address, bytes: aliases, nested ones, some without size, versions
+SYMBOLS = [
+    ("write", WEAK, FUNC, 0x1000, 64), ("__write", GLOBAL, FUNC, 0x1000, 64),
+    ("__libc_write", GLOBAL, FUNC, 0x1000, 64),
+    ("writ2", WEAK, FUNC, 0x1000, 64), ("longer_write", WEAK, FUNC, 0x1000, 64),
+    ("local_write", LOCAL, FUNC, 0x1000, 64),
+    ("untyped", GLOBAL, NOTYPE, 0x1000, 64), ("outer", GLOBAL, FUNC, 0x1100, 256),
+    ("inner", LOCAL, FUNC, 0x1120, 32),
+    ("innermost", LOCAL, FUNC, 0x1128, 8), ("label", LOCAL, NOTYPE, 0x1130, 0),
+    ("across", GLOBAL, FUNC, 0x11f0, 64),
+    ("open@@V_1", GLOBAL, FUNC, 0x1300, 16), ("open@V_0", GLOBAL, FUNC, 0x1310, 16),
+    ("@only", GLOBAL, FUNC, 0x1320, 16),
+    ("sizeless", GLOBAL, NOTYPE, 0x1400, 0), ("sizeless2", GLOBAL, NOTYPE, 0x1400, 0),
+    ("next", GLOBAL, IFUNC, 0x1480, 8),
+    ("a", GLOBAL, FUNC, 0x1500, 16), ("b", GLOBAL, FUNC, 0x1510, 16),
+    ("b1", GLOBAL, FUNC, 0x1520, 16), ("last", GLOBAL, NOTYPE, 0x10ff0, 0)]
 
 
 def symbol_file(symbols):
     names, at = go_strings([""] + [s[0] for s in symbols])
-    table = bytes(24) + b"".join(struct.pack("<IBBHQQ", at[name], bind << 4 | kind, 0, 1, address, size)
+    table = bytes(24) + b"".join(struct.pack("<IBBHQQ", at[name], bind << 4 | kind, 0, 1, address,
+                                             size)
                                  for name, bind, kind, address, size in symbols)
-    return elf_file((".text", 8, 6, b"", 0), (".symtab", 2, 0, table, 3), (".strtab", 3, 0, names, 0))
+    return elf_file((".text", 8, 6, b"", 0), (".symtab", 2, 0, table, 3),
+                    (".strtab", 3, 0, names, 0))
 
 
 def elf_file(*sections):
@@ -227,11 +260,15 @@ def elf_file(*sections):
     strings, where = go_strings([""] + [s[0] for s in sections] + [".shstrtab"])
     body, heads = b"", [bytes(64)]
     for name, kind, flags, data, link in sections + ((".shstrtab", 3, 0, strings, 0),):
-        heads.append(struct.pack("<IIQQQQIIQQ", where[name], kind, flags, 0x1000 if kind == 8 else 0, 64 + len(body),
-                                 0x10000 if kind == 8 else len(data), link, 0, 1, 24 if kind == 2 else 0))
+        heads.append(struct.pack("<IIQQQQIIQQ", where[name], kind, flags,
+                                 0x1000 if kind == 8 else 0, 64 + len(body),
+                                 0x10000 if kind == 8 else len(data), link, 0, 1,
+                                 24 if kind == 2 else 0))
         body += data + bytes(-len(data) % 8)
-    return (b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64,
-                                                        len(heads), len(heads) - 1) + body + b"".join(heads))
+    return (b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0,
+                                                      64 + len(body), 0, 64, 0, 0, 64,
+                                                        len(heads), len(heads) - 1) + body
+            + b"".join(heads))
 
 
 def debugdata():
@@ -244,21 +281,26 @@ def debugdata():
 # ---- agent/node/parse/elf: sections that are compressed, in each way ----
 
 COMPRESSED = 0x800
-FRAMES = (struct.pack("<IIBxBBBBBBBBxx", 16, 0xffffffff, 1, 1, 0x78, 16, 12, 7, 8, 0x90, 1) +   # a CIE: the CFA is rsp + 8
-          struct.pack("<IIQQ", 20, 0, 0x1000, 0x40))                                            # a function's FDE
+# a CIE: the CFA is rsp + 8
+FRAMES = (struct.pack("<IIBxBBBBBBBBxx", 16, 0xffffffff, 1, 1, 0x78, 16, 12, 7, 8, 0x90, 1) +
+          # a function's FDE
+          struct.pack("<IIQQ", 20, 0, 0x1000, 0x40))
 
 
 def zstd_raw(data):
-    """A frame of one block, as it is: what is mutated in it stays a frame. RFC 8878"""
-    return struct.pack("<IBB", 0xfd2fb528, 0x20, len(data)) + struct.pack("<I", len(data) << 3 | 1)[:3] + data
+    """A zstd frame of one raw block (RFC 8878): it stays a frame when its bytes are mutated."""
+    return struct.pack("<IBB", 0xfd2fb528, 0x20,
+                       len(data)) + struct.pack("<I", len(data) << 3 | 1)[:3] + data
 
 
 def elf():
     text, n = (".text", 8, 6, b"", 0), len(FRAMES)
     zlib_stream, halves = zlib.compress(FRAMES), zstd_raw(FRAMES[:20]) + zstd_raw(FRAMES[20:])
-    for kind, size, data in ((1, n, zlib_stream), (2, n, zstd_raw(FRAMES)), (2, n, halves), (3, n, FRAMES), (2, n + 1, halves),
+    for kind, size, data in ((1, n, zlib_stream), (2, n, zstd_raw(FRAMES)), (2, n, halves),
+                             (3, n, FRAMES), (2, n + 1, halves),
                              (2, 1 << 31, halves), (1, 1 << 29, zlib_stream), (1, n, FRAMES)):
-        yield elf_file(text, (".debug_frame", 1, COMPRESSED, struct.pack("<IIQQ", kind, 0, size, 1) + data, 0))
+        yield elf_file(text, (".debug_frame", 1, COMPRESSED,
+                              struct.pack("<IIQQ", kind, 0, size, 1) + data, 0))
     yield elf_file(text, (".zdebug_frame", 1, 0, b"ZLIB" + struct.pack(">Q", n) + zlib_stream, 0))
 
 
@@ -295,7 +337,8 @@ def perfmap():
 
 def demangle():
     table = os.path.join(os.path.dirname(__file__), "../agent/lib/symbols/testdata/names.tsv")
-    names = [line.split("\t")[0] for line in open(table, encoding="utf-8") if not line.startswith("#")]
+    names = [line.split("\t")[0] for line in open(table, encoding="utf-8")
+             if not line.startswith("#")]
     yield from (name.encode() for name in names[::3])
 
 

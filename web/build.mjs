@@ -14,8 +14,15 @@ const out = await build({
   write: false,
   legalComments: 'none',
 });
-const text = (ending) => out.outputFiles.filter((f) => f.path.endsWith(ending)).map((f) => f.text).join('');
-const style = readFileSync(new URL('node_modules/d3-flame-graph/dist/d3-flamegraph.css', import.meta.url), 'utf8');
+const text = (ending) =>
+  out.outputFiles
+    .filter((f) => f.path.endsWith(ending))
+    .map((f) => f.text)
+    .join('');
+const style = readFileSync(
+  new URL('node_modules/d3-flame-graph/dist/d3-flamegraph.css', import.meta.url),
+  'utf8',
+);
 const page = readFileSync(new URL('index.html', import.meta.url), 'utf8')
   .replace('/*STYLE*/', () => style + text('.css'))
   .replace('/*SCRIPT*/', () => text('.js').replaceAll('</script', '<\\/script'));
@@ -24,6 +31,7 @@ const bytes = Buffer.from(page);
 writeFileSync(html, bytes);
 writeFileSync(
   header,
-  `/* made from web/ by web/build.mjs */\n#include <stddef.h>\nstatic const unsigned char page_html[] = {${[...bytes].join(',')}};\n` +
+  '/* made from web/ by web/build.mjs */\n#include <stddef.h>\n' +
+    `static const unsigned char page_html[] = {${[...bytes].join(',')}};\n` +
     'static const size_t page_html_len = sizeof(page_html);\n',
 );

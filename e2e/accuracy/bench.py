@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench.py [--report DIR] PROGRAM...: runs benches one after the other; each prints JSON objects, one a line, which come out here too.
---report writes DIR/performance.json and .md (bench_page.py). bench.py --page writes the page again from the numbers that there are.
-Run by `make bench`, as root, on a quiet machine.
+"""bench.py [--report DIR] PROGRAM...: runs benches one after another. Each prints JSON objects, one
+a line, and bench.py prints them, too. --report writes DIR/performance.json and .md (bench_page.py).
+bench.py --page writes the page again from the numbers of the last run. `make bench` calls it, as
+root, on a quiet machine.
 
-What a bench tells on stderr as "skip: ..." stands on the page. One that fails is told, and the others go on. With ROWS=1e7 the hub's store is
-measured a second time with so many rows; lines that a run does not have keep the last quiet page's numbers, with their date.
+If a bench prints "skip: ..." to stderr, the page has that line. If a bench fails, bench.py says so
+and runs the others. With ROWS=1e7 it measures the hub's store a second time with so many rows. A
+line that a run does not have keeps the number of the last quiet page, with its date.
 """
 import argparse
 import contextlib
@@ -33,7 +35,8 @@ def machine():
             m = re.search(pattern, f.read(), re.M)
         return m[1].strip() if m else "?"
     m = report.machine()
-    told = {name: re.search(r"\d+(\.\d+)+", report.version(f"{name} --version")) for name in VERSIONS}
+    told = {name: re.search(r"\d+(\.\d+)+", report.version(f"{name} --version"))
+            for name in VERSIONS}
     m["versions"] = [f"{name} {v[0]}" for name, v in told.items() if v]
     m["cpu"] = first("/proc/cpuinfo", r"^model name\s*:(.*)$")
     m["memory"] = "%.0f GiB" % (int(first("/proc/meminfo", r"^MemTotal:\s+(\d+) kB")) / 2**20)
@@ -42,7 +45,7 @@ def machine():
 
 
 class Share:
-    """Of the machine's CPU time since it was made, what went to others, in percent."""
+    """The percentage of the machine's CPU time that went to other programs, since this was made."""
 
     def __init__(self):
         self.before = self.now()
@@ -53,12 +56,13 @@ class Share:
             ticks = [int(x) for x in f.readline().split()[1:9]]
         own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         hz = os.sysconf("SC_CLK_TCK")
-        return {"all": sum(ticks) / hz, "busy": (sum(ticks) - ticks[3] - ticks[4] - ticks[7]) / hz, "stolen": ticks[7] / hz,
-                "own": sum(u.ru_utime + u.ru_stime for u in own)}
+        return {"all": sum(ticks) / hz, "busy": (sum(ticks) - ticks[3] - ticks[4] - ticks[7]) / hz,
+                "stolen": ticks[7] / hz, "own": sum(u.ru_utime + u.ru_stime for u in own)}
 
     def told(self):
         spent = {k: v - self.before[k] for k, v in self.now().items()}
-        return {"others": round(100 * max(0, spent["busy"] - spent["own"]) / spent["all"], 1), "stolen": round(100 * spent["stolen"] / spent["all"], 1)}
+        return {"others": round(100 * max(0, spent["busy"] - spent["own"]) / spent["all"], 1),
+                "stolen": round(100 * spent["stolen"] / spent["all"], 1)}
 
 
 class Run:
@@ -85,16 +89,18 @@ class Run:
 
     def program(self, path, env):
         name, began = os.path.basename(path), time.monotonic()
-        p = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+        p = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
         threads = [threading.Thread(target=self.errors, args=(p.stderr,), daemon=True),
-                   threading.Thread(target=lambda: [self.take(line) for line in p.stdout], daemon=True)]
+                   threading.Thread(target=lambda: [self.take(line) for line in p.stdout],
+                                    daemon=True)]
         for t in threads:
             t.start()
         try:
             why = f"status {p.wait(MOST_S)}" if p.wait(MOST_S) else ""
         except subprocess.TimeoutExpired:
             why = f"not done in {MOST_S} s"
-        # what one leaves behind would be in the next one's numbers
+        # a process that one bench leaves behind would be in the next one's numbers
         with contextlib.suppress(ProcessLookupError):
             os.killpg(p.pid, 9)
         p.wait()
@@ -103,12 +109,14 @@ class Run:
         if why:
             self.skip(f"{name} failed: {why}")
             self.failed = True
-        print(f"bench.py: {name}: {time.monotonic() - began:.0f} s{', ' + why if why else ''}", file=sys.stderr, flush=True)
+        print(f"bench.py: {name}: {time.monotonic() - began:.0f} s{', ' + why if why else ''}",
+              file=sys.stderr, flush=True)
 
 
 def committed():
     """The last page that was committed; None: there is none."""
-    got = subprocess.run(["git", "show", "HEAD:docs/performance.json"], cwd=ROOT, capture_output=True, text=True, check=False)
+    got = subprocess.run(["git", "show", "HEAD:docs/performance.json"], cwd=ROOT,
+                         capture_output=True, text=True, check=False)
     try:
         return json.loads(got.stdout)
     except ValueError:
@@ -119,7 +127,7 @@ KEEP = ("name", "value", "least", "most", "rounds", "unit", "goal", "compared_wi
 
 
 def rows_of(lines, old):
-    """In the page's order."""
+    """The lines in the order of the page."""
     before = {r["name"]: r for r in old["rows"]} if old else {}
     rows = []
     for name in dict.fromkeys(bench_page.names()):
@@ -151,8 +159,10 @@ def main():
         if os.path.basename(path) == "store_bench" and "ROWS" in os.environ:
             run.program(path, os.environ)
     if options.report:
-        data = {"machine": machine(), "minutes": round((time.monotonic() - began) / 60), "load": [load, slow_report.load()], **share.told(),
-                "before": {"date": old["machine"]["date"], "cpu": old["machine"]["cpu"], "others": old["others"]} if old and bench_page.is_quiet(old) else None,
+        data = {"machine": machine(), "minutes": round((time.monotonic() - began) / 60),
+                "load": [load, slow_report.load()], **share.told(),
+                "before": {"date": old["machine"]["date"], "cpu": old["machine"]["cpu"],
+                           "others": old["others"]} if old and bench_page.is_quiet(old) else None,
                 "skipped": run.skipped, "rows": rows_of(run.lines, old)}
         bench_page.write(data, options.report)
     return int(run.failed)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench_page.py --check: docs/performance.md is what docs/performance.json gives. bench.py writes both; what stands on the page, and
-in which order, is said here."""
+"""bench_page.py --check: docs/performance.md is what docs/performance.json gives. bench.py writes
+both; this file says what is on the page, and in which order."""
 import json
 import os
 import re
@@ -10,32 +10,40 @@ import sys
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 INTRO = """# What podflame costs
 
-Written by `make bench` on {date}, as root, in {minutes} minutes; not edited (the numbers are in `performance.json`).
+Who needs this page: people who ask what podflame costs, beside other tools. `make bench` wrote it
+on {date}, as root, in {minutes} minutes; it is not edited (the numbers are in `performance.json`).
 Commit {commit}. {cpus} CPUs ({cpu}), {memory}, kernel {kernel}, {system}; {versions}.
-Load average {began} when it began, {ended} when it ended; {others} % of the machine's CPU time went to others and {stolen} % to other machines{quiet}.
+Load average {began} when it began, {ended} when it ended. {others} % of the machine's CPU time went
+to other programs and {stolen} % to other machines{quiet}.
 
-Medians of rounds, least to most. Profilers that are compared did the same work in the same run, one after the other in an order drawn by
-chance. *Before*: the last page that was committed{before}; a change is told where the two spreads lie apart. `—`: measured once. What each
-number is: the bench's own lines say it (`make bench` prints them), `e2e/accuracy/bench_page.py` which of them stand here.
+Each number is a median of rounds, with the least and the most. Profilers that are compared did the
+same work in the same run, one after another in an order drawn by chance. *Before*: the number of
+the last committed page{before}; a change is shown where the two spreads do not overlap. `—`:
+measured once. `make bench` prints lines that say what each number is, and
+`e2e/accuracy/bench_page.py` which of them are on this page.
 """
 
 
 class Row:
-    """What the page says of a line of the bench. peers: (who, its line)."""
+    """A row of the page: what it is, and the name of its line of the bench. peers: (name of another
+    tool, its line)."""
 
     def __init__(self, what, name, *peers):
         self.what, self.name, self.peers = what, name, peers
 
 
 def beside(what, prefix, *peers):
-    return Row(what, f"{prefix}.podflame", *((peer.replace("_", " "), f"{prefix}.{peer}") for peer in peers))
+    return Row(what, f"{prefix}.podflame",
+               *((peer.replace("_", " "), f"{prefix}.{peer}") for peer in peers))
 
 
 FP, OMITTED = "built with frame pointers", "built without"
 PAGE = [
-    ("A sample", "A program that goes down 3, 33 and 62 frames, 1999 Hz. BPF time is without the timer's interrupt, which everybody pays; it is in the "
-     "program's time. perf has no BPF time. *Whole*: every frame from `_start` on; Debian's C library has no frame pointers, so who goes by them alone "
-     "loses `_start`.", [
+    ("A sample",
+     "A program whose stacks have 3, 33 and 62 frames, at 1999 Hz. BPF time is without the timer's "
+     "interrupt, which every profiler pays; it is in the program's time. perf has no BPF time. "
+     "*Whole*: every frame from `_start` on. Debian's C library has no frame pointers, so a "
+     "profiler that uses only them loses `_start`.", [
          beside(f"BPF time, {FP}", "sample.fp.bpf", "bpftrace"),
          Row(f"BPF time over bpftrace's, {FP}", "sample.fp.bpf.to_bpftrace"),
          beside(f"the program's time, {FP}", "sample.fp.cost", "bpftrace", "perf_fp"),
@@ -44,34 +52,44 @@ PAGE = [
          beside(f"BPF time, {OMITTED}", "sample.no_fp.bpf"),
          beside(f"the program's time, {OMITTED}", "sample.no_fp.cost", "perf_dwarf", "perf_fp"),
          beside(f"whole stacks, {OMITTED}", "sample.no_fp.whole", "perf_dwarf", "perf_fp"),
-         beside(f"shift of the program's own split, {OMITTED}", "sample.no_fp.moved", "perf_dwarf", "perf_fp"),
+         beside(f"shift of the program's own split, {OMITTED}", "sample.no_fp.moved", "perf_dwarf",
+                "perf_fp"),
          Row("the work twice without profiler differs by", "sample.fp.noise"),
          Row("BPF time, depth 33, by frame pointers", "probe.sample_depth_33"),
          Row("BPF time, depth 33, by unwind tables", "probe.rows_depth_33"),
          Row("BPF time, depth 500, by unwind tables", "probe.rows_depth_500"),
      ]),
-    ("Who is not selected", "BPF time more than an empty program's on the same event, both at once.", [
+    ("Programs that are not selected",
+     "BPF time more than an empty program's on the same event, both at once.", [
         Row("a tick", "probe.filtered_out", ("an empty program", "probe.empty")),
-        beside("BPF time of a tick, an empty program's in it; bpftrace has idle ticks, too", "sample.fp.filtered", "bpftrace"),
+        beside("BPF time of a tick, an empty program's in it; bpftrace has idle ticks, too",
+               "sample.fp.filtered", "bpftrace"),
         Row("a switch, with off-cpu asked for by others", "offcpu.unselected"),
         Row("a wake-up, with off-cpu asked for by others", "offcpu.unselected_wakeup"),
-        Row("a program's slow-down at 199 Hz; the middle half of the pairs", "probe.unselected_slowdown_199hz"),
+        Row("a program's slow-down at 199 Hz; the middle half of the pairs",
+            "probe.unselected_slowdown_199hz"),
     ]),
-    ("Waits and memory", "What programs pay for them, beside others: [events-cost](events-cost.md).", [
+    ("Waits and memory",
+     "What programs pay for them, beside others: [events-cost](events-cost.md).", [
         Row("a switch whose stack is recognised, BPF time", "offcpu.recognised"),
         Row("a switch whose stack is walked, 22 frames", "offcpu.walked"),
-        Row("mem-alloc: a malloc and free", "memory.alloc", ("an empty program at malloc", "memory.floor_alloc")),
-        Row("mem-inuse: a malloc and free", "memory.inuse", ("empty ones at malloc and free", "memory.floor_inuse")),
+        Row("mem-alloc: a malloc and free", "memory.alloc",
+            ("an empty program at malloc", "memory.floor_alloc")),
+        Row("mem-inuse: a malloc and free", "memory.inuse",
+            ("empty ones at malloc and free", "memory.floor_inuse")),
     ]),
-    ("The agent", "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 Hz. bpftrace and perf take all of the machine, name "
-     "nothing and send nothing meanwhile. File pages that the two share count once.", [
+    ("The agent",
+     "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 "
+     "Hz. bpftrace and perf take all of the machine, name nothing and send nothing meanwhile. File "
+     "pages that the two share count once.", [
          beside("CPU", "agent.cpu", "bpftrace", "perf_fp"),
          beside("RSS", "agent.rss", "bpftrace", "perf_fp"),
          beside("anonymous part of the RSS", "agent.rss_anonymous", "bpftrace", "perf_fp"),
          Row("samples", "agent.samples"),
          beside("`record`: CPU from exec until it samples", "start.cpu", "bpftrace", "perf_fp"),
          Row("an agent: CPU from exec until it samples", "agent.start"),
-         Row("an agent: from exec until 250 containers of 20 targets are selected", "agent.start_250"),
+         Row("an agent: from exec until 250 containers of 20 targets are selected",
+             "agent.start_250"),
          Row("CPU of that", "agent.start_250.cpu"),
          Row("`record` of 50 busy processes: CPU", "accuracy.busy.cpu"),
          Row("`record` of 50 busy processes: RSS of both processes", "accuracy.busy.rss"),
@@ -79,32 +97,43 @@ PAGE = [
          Row("BPF maps, a process more", "accuracy.kernel_a_process"),
      ]),
     ("From the kernel to names", "", [
-        Row("map and ring to windows, each record with a stack of its own", "pipeline.records", ("`perf script`, samples", "sample.fp.script.perf_fp")),
+        Row("map and ring to windows, each record with a stack of its own", "pipeline.records",
+            ("`perf script`, samples", "sample.fp.script.perf_fp")),
         Row("map and ring to drain", "pipeline.drained"),
         Row("drain to named frames in a window", "pipeline.folded"),
         Row("symbols of libLLVM (110 MB), cold: its index first", "symbol.cold"),
         Row("symbols of libLLVM, warm", "symbol.warm"),
-        beside("a compiler in libLLVM, exec to names on disk: CPU", "first_names.libLLVM.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
-        beside("a compiler in libLLVM, exec to names on disk, a second of recording among it", "first_names.libLLVM.wall", "bpftrace", "perf_fp", "perf_dwarf"),
-        beside("a small program, exec to names on disk: CPU", "first_names.small.cpu", "bpftrace", "perf_fp", "perf_dwarf"),
-        beside("a small program, exec to names on disk, a second of recording among it", "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
-        Row("unwind tables of libLLVM, made of the whole file", "unwind_table_build_ms.libLLVM-14.so.1"),
+        beside("a compiler in libLLVM, exec to names on disk: CPU", "first_names.libLLVM.cpu",
+               "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("a compiler in libLLVM, exec to names on disk, a second of recording among it",
+               "first_names.libLLVM.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        beside("a small program, exec to names on disk: CPU", "first_names.small.cpu", "bpftrace",
+               "perf_fp", "perf_dwarf"),
+        beside("a small program, exec to names on disk, a second of recording among it",
+               "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        Row("unwind tables of libLLVM, made of the whole file",
+            "unwind_table_build_ms.libLLVM-14.so.1"),
         Row("unwind tables of libLLVM, their size", "unwind_table_kbytes.libLLVM-14.so.1"),
     ]),
-    ("The hub", "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes without a stack in common. A namespace's query has half of "
-     "the rows, goes to the whole reply and is exact. 1e7 rows: `ROWS=1e7 make bench`.", [
-         row for n in ("1e+06", "1e+07") for load in ("life", "hard") for short in [f"{n.replace('e+0', 'e')} rows, {load}"] for row in (
+    ("The hub",
+     "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes without "
+     "a stack in common. A namespace's query has half of the rows, goes to the whole reply and is "
+     "exact. 1e7 rows: `ROWS=1e7 make bench`.", [
+         row for n in ("1e+06", "1e+07") for load in ("life", "hard")
+         for short in [f"{n.replace('e+0', 'e')} rows, {load}"]
+         for row in (
              Row(f"{short}: written", f"store.write_{n}_{load}"),
              Row(f"{short}: on disk", f"store.bytes_{n}_{load}"),
              Row(f"{short}: a namespace, CPU", f"store.namespace_{n}_{load}"),
              Row(f"{short}: a namespace, latency", f"store.namespace_latency_{n}_{load}"),
              Row(f"{short}: a service, a tenth of the time, CPU", f"store.service_{n}_{load}"),
-         )] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"), Row("an uploaded name, first look-up", "symbols.name")]),
+         )] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
+               Row("an uploaded name, first look-up", "symbols.name")]),
 ]
 
 
 def names():
-    """Of all lines that stand on the page."""
+    """The names of all lines of the bench that are on the page."""
     found = []
     for _, _, rows in PAGE:
         for row in rows:
@@ -125,7 +154,7 @@ def spread(r):
 
 
 def change(r):
-    """Since the last page; "": it had none."""
+    """The change since the last page; "": the last page does not have this number."""
     old = r.get("before")
     if not old or not old["value"]:
         return ""
@@ -136,7 +165,8 @@ def change(r):
 
 
 def verdict(r):
-    """Of a goal as "<= 30", "<= 30 + what it says of more", "<= 4 at 1e7"; "": no goal, or not of this size."""
+    """Whether a goal is met: "<= 30", "<= 30 + N more" (as compared_with says), "<= 4 at 1e7".
+    "": there is no goal, or it is not for this size."""
     m = re.match(r"([<>])= ([\d.]+)(.*)", r.get("goal", ""))
     if not m:
         return ""
@@ -145,7 +175,8 @@ def verdict(r):
         return ""
     if m[3].startswith(" +") and (more := re.match(r"([\d.]+) more", r["compared_with"])):
         most += float(more[1])
-    return "**met**" if (r["value"] <= most if m[1] == "<" else r["value"] >= most) else "**missed**"
+    met = r["value"] <= most if m[1] == "<" else r["value"] >= most
+    return "**met**" if met else "**missed**"
 
 
 def goal_text(r):
@@ -153,7 +184,7 @@ def goal_text(r):
 
 
 def older(r):
-    """Of a number that this page's run did not have."""
+    """The date of a number that this page's run does not have."""
     return f" (of {r['date']})" if "date" in r else ""
 
 
@@ -168,10 +199,12 @@ def section(title, text, rows, found):
         if not r:
             yield f"| {row.what} | not measured | | | | | |"
             continue
-        peers = "; ".join(f"{who} {number(found[name]['value'])} [{spread(found[name])}]".replace(" [—]", "")
+        peers = "; ".join(
+            f"{who} {number(found[name]['value'])} [{spread(found[name])}]".replace(" [—]", "")
                           for who, name in row.peers if name in found)
         met = f"{goal_text(r)}: {verdict(r)}" if verdict(r) else ""
-        yield f"| {row.what} | {number(r['value'])}{older(r)} | {spread(r)} | {r['unit']} | {met} | {peers} | {change(r)} |"
+        yield (f"| {row.what} | {number(r['value'])}{older(r)} | {spread(r)} | {r['unit']} | "
+               f"{met} | {peers} | {change(r)} |")
 
 
 def goals(found):
@@ -182,26 +215,31 @@ def goals(found):
         for row in rows:
             r = found.get(row.name)
             if r and verdict(r):
-                yield f"| {title} – {row.what}: {goal_text(r)} {r['unit']} | {verdict(r)} | {number(r['value'])}{older(r)} |"
+                yield (f"| {title} – {row.what}: {goal_text(r)} {r['unit']} | {verdict(r)} | "
+                       f"{number(r['value'])}{older(r)} |")
 
 
 def is_quiet(data):
-    """Only then is a later page compared with it."""
+    """Whether the machine was quiet. A later page is compared only with a quiet one."""
     return data["others"] + data["stolen"] < 5
 
 
 def before_text(before, cpu):
-    other = f"; on another CPU, {before['cpu']}: differences are the CPUs' as well" if before["cpu"] != cpu else ""
+    other = ""
+    if before["cpu"] != cpu:
+        other = f"; on another CPU, {before['cpu']}: differences are the CPUs' as well"
     return f" ({before['date']}, {before['others']} % for others{other})"
 
 
 def page(data):
     m = data["machine"]
     found = {r["name"]: r for r in data["rows"]}
-    text = [INTRO.format(**{**m, "versions": ", ".join(m["versions"])}, minutes=data["minutes"], began=data["load"][0], ended=data["load"][1],
+    text = [INTRO.format(**{**m, "versions": ", ".join(m["versions"])}, minutes=data["minutes"],
+                         began=data["load"][0], ended=data["load"][1],
                          others=data["others"], stolen=data["stolen"],
                          quiet="" if is_quiet(data) else ": **not quiet**, small numbers are noise",
-                         before=before_text(data["before"], m["cpu"]) if data.get("before") else ": there was none of a quiet machine")]
+                         before=before_text(data["before"], m["cpu"])
+                         if data.get("before") else ": there was none of a quiet machine")]
     text += goals(found)
     for title, words, rows in PAGE:
         text += section(title, words, rows, found)
@@ -229,7 +267,8 @@ def main():
         sys.exit("bench_page.py --check; bench.py writes the page")
     with open(os.path.join(DOCS, "performance.md"), encoding="utf-8") as f:
         if f.read() != page(read()):
-            print("docs/performance.md:1: not what performance.json gives; run e2e/accuracy/bench.py --page")
+            print("docs/performance.md:1: not what performance.json gives; run "
+                  "e2e/accuracy/bench.py --page")
             sys.exit(1)
 
 

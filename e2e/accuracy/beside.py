@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same live JVM under `podflame record` and under async-profiler, which runs inside of it: how much of the time each
-Java method is on the stack, by either."""
+"""Compares `podflame record` with async-profiler, which runs inside of the JVM, on the same live
+JVM: how much of the time each Java method is on the stack."""
 import glob
 import math
 import os
@@ -22,23 +22,26 @@ class Target:
     program: str = "Shares"
 
 
-# 8 cannot be told to load an agent
+# JDK 8 has no jcmd that loads an agent
 TARGETS = [Target(f"JDK {major}", major) for major in (11, 17, 21, 25)]
-LARGEST = 0.02          # difference of a method's part that is let pass, whatever its sigmas
+LARGEST = 0.02          # allowed difference of a method's part, however many sigmas it is
 # of whole stacks: with 5,000 samples of each, noise takes a few of a hundred
 OVERLAP = 0.90
 
 
 def async_profiler():
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame")
-    for path in [os.environ.get("ASYNC_PROFILER", ""), f"{cache}/async-profiler/libasyncProfiler.so"]:
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                         "podflame")
+    for path in [os.environ.get("ASYNC_PROFILER", ""),
+                 f"{cache}/async-profiler/libasyncProfiler.so"]:
         if path and os.path.exists(path):
             return path
     raise known.Skip("no async-profiler on this machine")
 
 
 def their_name(frame):
-    """pkg/Class.method, its copies' numbers aside, as we write it; None: no Java frame."""
+    """podflame's form of async-profiler's pkg/Class.method, without numbers of copies. None: it is
+    no Java frame."""
     m = re.fullmatch(r"([\w/$.+]+)\.([\w$<>]+)(?:_\[\w\])?", frame)
     if not m or "::" in frame:
         return None
@@ -47,7 +50,7 @@ def their_name(frame):
 
 
 class Stacks:
-    """Of Java methods alone, those of the program's own parts."""
+    """Stacks of only Java methods, and only of the program's own parts."""
 
     def __init__(self, program):
         self.root, self.n, self.methods, self.stacks = f"{program}::part", 0, Counter(), Counter()
@@ -62,8 +65,8 @@ class Stacks:
 
 
 def load_agent(home, pid, agent, words):
-    done = subprocess.run([f"{home}/bin/jcmd", str(pid), "JVMTI.agent_load", agent, f'"{words}"'], capture_output=True, text=True,
-                          timeout=60)
+    done = subprocess.run([f"{home}/bin/jcmd", str(pid), "JVMTI.agent_load", agent, f'"{words}"'],
+                          capture_output=True, text=True, timeout=60)
     if "return code: 0" not in done.stdout:
         raise RuntimeError(f"async-profiler: {words}: {done.stdout}{done.stderr}")
 
@@ -76,13 +79,16 @@ def run(target, seconds):
         raise known.Skip(f"no JDK {target.major}, or no jcmd, on this machine")
     p = programs.java("beside async-profiler", target.major, source=f"{target.program}.java")
     folder, out = known.build(p)
-    told, folded, theirs = (os.path.join(folder, x) for x in ("told", "samples.folded", "theirs.collapsed"))
-    child = subprocess.Popen([out, told, str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    told, folded, theirs = (os.path.join(folder, x) for x in ("told", "samples.folded",
+                                                              "theirs.collapsed"))
+    child = subprocess.Popen([out, told, str(seconds)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, bufsize=0)
     recording = None
     try:
         known.wait_line(child.stdout, b"ready", p.name, 30)
         recording = known.Recording(["--pid", str(child.pid)], folded)
-        load_agent(jdks[-1], child.pid, agent, f"start,event=cpu,interval=1ms,collapsed,file={theirs},jstackdepth=512")
+        load_agent(jdks[-1], child.pid, agent,
+                   f"start,event=cpu,interval=1ms,collapsed,file={theirs},jstackdepth=512")
         child.stdin.write(b"\n")
         known.wait_line(child.stdout, b"done", p.name, 60 + 20 * seconds)
         recording.stop()
@@ -103,12 +109,14 @@ def read_collapsed(path):
 
 
 def read(program, our_rows, their_rows):
-    """Of ours, only what could be a method's name: those that they have, and what looks like one in a package."""
+    """Of podflame's frames it takes only those that can be a method's name: those that
+    async-profiler has, and those that look like a method of a package."""
     ours, theirs = Stacks(program), Stacks(program)
     for frames, n in their_rows:
         theirs.add(frames, n)
     for frames, n in our_rows:
-        ours.add([f for f in frames if f in theirs.methods or re.fullmatch(r"(\w+/)+[\w$]+::[\w$<>]+", f)], n)
+        ours.add([f for f in frames if f in theirs.methods
+                  or re.fullmatch(r"(\w+/)+[\w$]+::[\w$<>]+", f)], n)
     return ours, theirs
 
 
@@ -131,9 +139,12 @@ def test(target, seconds):
         return r
     rows = compare(ours, theirs)
     r.update({"samples": ours.n, "their samples": theirs.n, "methods": len(rows),
-              "largest": [{"method": name, "points": round(100 * d, 2), "sigmas": round(s, 1)} for d, s, name in rows[:3]],
-              "overlap": round(sum(min(n / ours.n, theirs.stacks[s] / theirs.n) for s, n in ours.stacks.items()), 4)})
-    r["wrong"] += [f"{name}: {100 * d:.1f} points apart, {s:.1f} sigma" for d, s, name in rows if d > LARGEST and abs(s) > 3]
+              "largest": [{"method": name, "points": round(100 * d, 2), "sigmas": round(s, 1)}
+                          for d, s, name in rows[:3]],
+              "overlap": round(sum(min(n / ours.n, theirs.stacks[s] / theirs.n)
+                                   for s, n in ours.stacks.items()), 4)})
+    r["wrong"] += [f"{name}: {100 * d:.1f} points apart, {s:.1f} sigma" for d, s, name in rows
+                   if d > LARGEST and abs(s) > 3]
     if r["overlap"] < OVERLAP:
         r["wrong"].append(f"{r['overlap']} of the stacks are the same")
     return r

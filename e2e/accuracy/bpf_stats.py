@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BPF programs take, by the kernel's own statistics; a process's CPU time."""
+"""The run time of BPF programs, by the kernel's own statistics, and the CPU time of processes."""
 import contextlib
 import ctypes
 import json
@@ -14,9 +14,10 @@ SYS_BPF, BPF_ENABLE_STATS = 321, 32         # of x86-64
 
 @contextlib.contextmanager
 def enabled():
-    """Counts of our own (BPF_ENABLE_STATS), which nobody else can switch off."""
+    """Switches the statistics on (BPF_ENABLE_STATS). No other program can switch them off then."""
     run_time = ctypes.create_string_buffer(4)
-    fd = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_ENABLE_STATS, run_time, len(run_time))
+    fd = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_ENABLE_STATS, run_time,
+                                                   len(run_time))
     if fd < 0:
         raise OSError(ctypes.get_errno(), "BPF statistics")
     try:
@@ -28,14 +29,16 @@ def enabled():
 def bpftool(what):
     """All maps ("map") or programs ("prog") of the kernel."""
     program = shutil.which("bpftool", path="/usr/sbin:/sbin:" + os.environ["PATH"])
-    return json.loads(subprocess.run([program, what, "show", "-j"], capture_output=True, text=True, check=True).stdout or "[]")
+    return json.loads(subprocess.run([program, what, "show", "-j"], capture_output=True, text=True,
+                                     check=True).stdout or "[]")
 
 
 def of_ticks(pid):
-    """ns and runs of that process's program at the CPU clock."""
+    """ns and runs of the BPF program that this process has at the CPU clock."""
     ids = set()
     for fd in os.listdir(f"/proc/{pid}/fdinfo"):
-        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") as f:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/fdinfo/{fd}",
+                                                          encoding="utf-8") as f:
             ids.update(int(n) for n in re.findall(r"(?m)^prog_id:\s*(\d+)", f.read()))
     found = [p for p in bpftool("prog") if p["type"] == "perf_event" and p["id"] in ids]
     if not found:
@@ -44,5 +47,5 @@ def of_ticks(pid):
 
 
 def cpu_of(pid):
-    """Seconds of all its threads, those that have ended, too: clock_getcpuclockid()."""
+    """CPU seconds of all its threads, also of ended ones: clock_getcpuclockid()."""
     return time.clock_gettime(~pid << 3 | 2)

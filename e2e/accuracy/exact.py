@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that wait, allocate and leak so and so often, and tell to the microsecond and byte what each of their functions had
-(programs/exact.h): off-cpu, mem-alloc and mem-inuse recorded at once, beside oracles (oracles.py) that look at the same process."""
+"""Programs that wait, allocate and leak a known amount, and print to the microsecond and byte what
+each of their functions had (programs/exact.h). `podflame record` records off-cpu, mem-alloc and
+mem-inuse at once, beside other tools that look at the same process (oracles.py)."""
 import glob
 import os
 import re
@@ -20,39 +21,44 @@ SOURCES = os.path.join(known.HERE, "programs")
 class Target:
     name: str
     language: str
-    # {src}, {out}, {dir}: programs, the program, directory of its own
+    # {src}, {out}, {dir}: the folder of sources, the program, a directory of its own
     build: str
     run: str = "{out}"
     prefix: str = ""                # of a function's name in a stack
     needs: list = field(default_factory=list)
     oracles: list = field(default_factory=list)
     events: tuple = EVENTS
-    error: float = 0                # of bytes, in part
-    more: int = 0                   # and in bytes, of a function
-    noise: str = ""                 # what else is in there, or why it is not exact
-    # so much of a wait has the cause that its function is for, or is runqueue
+    error: float = 0                # allowed for bytes, as a part of them
+    more: int = 0                   # allowed besides, in bytes for each function
+    noise: str = ""                 # what else podflame sees, or why it is not exact
+    # this part of a wait must have the cause that its function is for, or be runqueue
     causes: float = 0.95
-    root: str = ""                  # it runs in there
+    root: str = ""                  # the program runs in this root
     sample: bool = False
 
 
 def c(name, compiler, **more):
-    return Target(name, "C", f"{compiler} -g -fno-optimize-sibling-calls -o {{out}} {{src}}/exact.c -lpthread",
+    return Target(name, "C",
+                  f"{compiler} -g -fno-optimize-sibling-calls -o {{out}} {{src}}/exact.c -lpthread",
                   needs=[compiler.split()[0]], **more)
 
 
 def cxx(name, compiler, **more):
-    return Target(name, "C++", f"{compiler} -g -std=c++17 -fno-optimize-sibling-calls -o {{out}} {{src}}/exact.cc -lpthread",
+    return Target(name, "C++",
+                  f"{compiler} -g -std=c++17 -fno-optimize-sibling-calls -o {{out}} "
+                  f"{{src}}/exact.cc -lpthread",
                   needs=[compiler.split()[0]], **more)
 
 
 def rust(name, flags):
-    return Target(name, "Rust", f"rustc {flags} -o {{out}} {{src}}/exact.rs", prefix="exact::", needs=["rustc"])
+    return Target(name, "Rust", f"rustc {flags} -o {{out}} {{src}}/exact.rs", prefix="exact::",
+                  needs=["rustc"])
 
 
 def python(name, command, root="", **more):
     more = {"error": 0.02, "noise": "objects of the interpreter's own", "causes": 0.9, **more}
-    return Target(name, "Python", "true", f"{command} {{src}}/exact.py", "__main__.", [root + command.split()[0]], root=root, **more)
+    return Target(name, "Python", "true", f"{command} {{src}}/exact.py", "__main__.",
+                  [root + command.split()[0]], root=root, **more)
 
 
 TLAB = "objects are seen when a thread takes new space for them, a megabyte or so at once"
@@ -62,13 +68,14 @@ def java(major):
     p = programs.java("", major)
     runs = f"{programs.JDKS[major]}/bin/java" if major in programs.JDKS else f"JDK {major}"
     build = p.build[0].replace("{src}", "{src}/Exact.java")
-    return Target(f"JDK {major}", "Java", build, f"{runs} -cp {{dir}} Exact", "Exact::", p.needs, [oracles.async_profiler],
-                  EVENTS[:2], 0.05, more=3 << 20, causes=0.9, noise=TLAB)
+    return Target(f"JDK {major}", "Java", build, f"{runs} -cp {{dir}} Exact", "Exact::", p.needs,
+                  [oracles.async_profiler], EVENTS[:2], 0.05, more=3 << 20, causes=0.9, noise=TLAB)
 
 
 LUA_CLOCK = "the clock that Lua can read has hundredths of a second"
 TARGETS = [
-    c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer", oracles=[oracles.memleak, oracles.offcputime], sample=True),
+    c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer",
+      oracles=[oracles.memleak, oracles.offcputime], sample=True),
     c("gcc -O2", "gcc -O2"),
     c("musl, static", "musl-gcc -O2 -static"),
     c("jemalloc", "gcc -O2", run="env LD_PRELOAD=libjemalloc.so.2 {out}"),
@@ -79,27 +86,35 @@ TARGETS = [
     rust("rustc -O", "-O -g"),
     rust("rustc debug build", "-g"),
     rust("rustc -O, LTO, v0 names", "-O -g -C lto=fat -C symbol-mangling-version=v0"),
-    Target("go", "Go", "CGO_ENABLED=0 go build -o {out} {src}/exact.go", prefix="main.", needs=["go"], oracles=[oracles.pprof],
-           more=512, noise="what Go's runtime now and then allocates for itself there; pprof sees it, too"),
+    Target("go", "Go", "CGO_ENABLED=0 go build -o {out} {src}/exact.go", prefix="main.",
+           needs=["go"], oracles=[oracles.pprof],
+           more=512,
+           noise="what Go's runtime now and then allocates for itself there; pprof sees it, too"),
     python("CPython, Debian's", "/usr/bin/python3", sample=True),
     *(python(f"CPython 3.{minor}, libpython", programs.of_pyenv(minor)) for minor in range(8, 14)),
     python("CPython 3.14, another root", "/usr/bin/python3.14", programs.PYTHON_ROOT),
-    python("CPython 3.11, beside memray", oracles.MEMRAY + " -m memray run --quiet --force --trace-python-allocators -o {dir}/memray.bin",
+    python("CPython 3.11, beside memray",
+           oracles.MEMRAY
+           + " -m memray run --quiet --force --trace-python-allocators -o {dir}/memray.bin",
            oracles=[oracles.memray], more=10000, noise="memray's own memory"),
     *(java(major) for major in (11, 17, 21, 25)),
-    *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"], events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
+    *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"],
+             events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
 ]
 
 
 class Run:
-    """A program that waits to be told to begin."""
+    """A program that waits for the order to begin."""
 
     def __init__(self, t, rounds):
         self.t = t
-        self.folder = os.path.join(known.BUILD, "accuracy", re.sub(r"\W+", "-", f"exact {t.language} {t.name}").strip("-").lower())
+        self.folder = os.path.join(known.BUILD, "accuracy",
+                                   re.sub(r"\W+", "-",
+                                          f"exact {t.language} {t.name}").strip("-").lower())
         os.makedirs(self.folder, exist_ok=True)
         words = {"src": SOURCES, "out": f"{self.folder}/program", "dir": self.folder}
-        done = subprocess.run(t.build.format(**words), shell=True, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(t.build.format(**words), shell=True, capture_output=True, text=True,
+                              timeout=300)
         if done.returncode:
             raise known.Skip(f"does not build here: {(done.stderr or done.stdout).strip()[-150:]}")
         self.told, self.memray = f"{self.folder}/told", f"{self.folder}/memray.bin"
@@ -121,7 +136,7 @@ class Run:
             return next(line.split()[-1] for line in f if re.search(r"/libc[.-].*so", line))
 
     def late(self):
-        """For how long its threads could have run, had there been a CPU: microseconds since they began."""
+        """Microseconds that its threads were ready but waited for a CPU, since they began."""
         ns = 0
         for path in glob.glob(f"/proc/{self.pid}/task/*/schedstat"):
             try:
@@ -151,20 +166,23 @@ class Run:
         """[(event, function, sum, cause or "")]"""
         with open(self.told, encoding="utf-8") as f:
             rows = [(line.split() + [""])[:4] for line in f]
-        return [(event, name, int(n), cause) for event, name, n, cause in rows if event in self.t.events]
+        return [(event, name, int(n), cause) for event, name, n, cause in rows
+                if event in self.t.events]
 
 
 class Recording(known.Recording):
-    """Of one event, each wait and each allocation in it."""
+    """Records one event, with each wait or each allocation."""
 
     def __init__(self, event, run):
         self.event = event
         each = ["-b", "1us"] if event == "off-cpu" else ["-s", "1"]
-        super().__init__(["-e", event, *each, "--pid", str(run.pid)], f"{run.folder}/{event}.folded")
+        super().__init__(["-e", event, *each, "--pid", str(run.pid)],
+                         f"{run.folder}/{event}.folded")
 
 
 def watch(t, run, rounds):
-    """({event: rows of frames and a number}, {oracle: {(event, function): value}}, [(oracle, why it was skipped)])"""
+    """Returns ({event: rows of frames and a number}, {oracle: {(event, function): value}},
+    [(oracle, why it was skipped)])."""
     recordings, watching, skips = [], {}, []
     try:
         for oracle in t.oracles:
@@ -190,26 +208,30 @@ def compare(t, told, seen, theirs):
     for event, name, value, cause in told:
         pattern = re.compile(known.frame_pattern(t.prefix + name, ""))
         mine = [(frames, n) for frames, n in seen[event] if any(map(pattern.fullmatch, frames))]
-        r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine), "oracles": {}}
+        r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine),
+             "oracles": {}}
         if cause:
-            its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {cause}]", "[wait: runqueue]"))
+            its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {cause}]",
+                                                                "[wait: runqueue]"))
             r["cause"], r["causes"] = cause, round(its / max(r["seen"], 1), 4)
         for oracle, sums in theirs.items():
-            if any(e == event for e, _ in sums) and (value == 0 or (event, t.prefix + name) in sums):
+            if any(e == event for e, _ in sums) and \
+                    (value == 0 or (event, t.prefix + name) in sums):
                 r["oracles"][oracle] = sums.get((event, t.prefix + name), 0)
         rows.append(r)
     return rows
 
 
 def preempted(run, seen):
-    """For how long others had the CPU amid its waits, at most: a thread that is preempted waits for nothing, but says that it did.
-    What came after a wake-up was seen as a wait."""
+    """Microseconds that others had the CPU amid the program's waits, at most. A preempted thread
+    waits for nothing, but the program counts that time. What came after a wake-up was seen as a
+    wait."""
     woken = sum(n for frames, n in seen["off-cpu"] if frames[-1] == "[wait: runqueue]")
     return max(0, run.was_late - woken)
 
 
 def allowed(t, r, sample):
-    """How far what was seen may be from what is known."""
+    """How far podflame's value may be from the known one."""
     if r["event"] == "off-cpu":
         return 0.25 * r["told"] + 20000 if sample else 0.03 * r["told"] + 60000
     return t.error * r["told"] + t.more
@@ -222,13 +244,15 @@ EXACT = {"pprof"}
 
 def verdict(t, rows, ran, sample, preempted_us):
     wrong = [f"{o.__name__} knows none of the functions" for o in t.oracles
-             if o.__name__ in ran and not any(r["told"] and o.__name__ in r["oracles"] for r in rows)]
+             if o.__name__ in ran
+             and not any(r["told"] and o.__name__ in r["oracles"] for r in rows)]
     for r in rows:
         less = preempted_us if r["event"] == "off-cpu" else 0
         if not -allowed(t, r, sample) - less <= r["seen"] - r["told"] <= allowed(t, r, sample):
             wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {r['told']} told")
         for who, theirs in r["oracles"].items():
-            if abs(r["seen"] - theirs) > (0 if who in EXACT else max(allowed(t, r, sample), BESIDE.get(who, 0) * theirs)):
+            slack = max(allowed(t, r, sample), BESIDE.get(who, 0) * theirs)
+            if abs(r["seen"] - theirs) > (0 if who in EXACT else slack):
                 wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {theirs} by {who}")
         if r["seen"] > 50000 and r.get("causes", 1) < t.causes:
             wrong.append(f"{r['name']}: {r['causes']:.2%} of its waits have its cause")
@@ -243,8 +267,8 @@ def once(t, rounds, sample):
         us = preempted(run, seen)
     finally:
         run.end()
-    return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips, "preempted_us": us,
-            "wrong": verdict(t, rows, theirs, sample, us)}
+    return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips,
+            "preempted_us": us, "wrong": verdict(t, rows, theirs, sample, us)}
 
 
 def test(t, rounds, sample):
@@ -254,9 +278,11 @@ def test(t, rounds, sample):
 
 
 def told_in_short(r):
-    """By event: how many functions, and the largest error."""
+    """For each event: how many functions, and the largest error."""
     text = []
     for event in EVENTS:
-        errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", []) if x["event"] == event]
-        text += [f"{event} {len(errors)} functions, {100 * max(errors):.2f} % off at most"] if errors else []
+        errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])
+                  if x["event"] == event]
+        if errors:
+            text.append(f"{event} {len(errors)} functions, {100 * max(errors):.2f} % off at most")
     return "; ".join(text + [f"preempted for {r.get('preempted_us', 0) / 1000:.0f} ms"])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a known-answer program under `podflame record` and compares what was seen with what the program says of itself."""
+"""Runs a known-answer program under `podflame record` and compares what podflame saw with what the
+program measured itself."""
 import math
 import os
 import re
@@ -16,12 +17,14 @@ BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(HERE, "../../build"
 PODFLAME = os.path.join(BUILD, "podflame")
 # Where a stack may begin, in any language: entry points of programs, of threads, of Go's own
 # stacks.
-ROOTS = re.compile(r"_start(_c)?|libc_start_main_stage2|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
+ROOTS = re.compile(
+    r"_start(_c)?|libc_start_main_stage2|(__)?clone3?|start_thread|start|_?rt0_\w+(\.abi0)?|"
+    r"runtime\.\w+(\.abi0)?|\[(?!unknown).*\]")
 MARKER = re.compile(r"\[unwind: .*\]|\[truncated\]")
 
 
 class Skip(Exception):
-    """What a program needs is not there."""
+    """This machine lacks something that a program needs."""
 
 
 def need(commands):
@@ -34,12 +37,14 @@ def need(commands):
 
 def build(p):
     need(p.needs)
-    folder = os.path.join(BUILD, "accuracy", re.sub(r"\W+", "-", f"{p.language} {p.name}").strip("-").lower())
+    folder = os.path.join(BUILD, "accuracy",
+                          re.sub(r"\W+", "-", f"{p.language} {p.name}").strip("-").lower())
     os.makedirs(folder, exist_ok=True)
     out, source = os.path.join(folder, "program"), os.path.join(HERE, "programs", p.source)
     for command in p.build:
         words = command.format(src=source, out=out, dir=folder)
-        done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=300, env={**os.environ, **p.env})
+        done = subprocess.run(words, shell=True, capture_output=True, text=True, timeout=300,
+                              env={**os.environ, **p.env})
         if done.returncode:
             text = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
             raise Skip(f"does not build here: {text[-1][:150]}")
@@ -49,22 +54,24 @@ def build(p):
 # ---- run ----
 
 def wait_line(stream, line, what, seconds):
-    """Reads lines of an unbuffered pipe until one is the one; what came before is returned."""
+    """Reads lines of an unbuffered pipe until the wanted one; returns what came before it."""
     seen, end = b"", time.monotonic() + seconds
     with selectors.DefaultSelector() as s:
         s.register(stream, selectors.EVENT_READ)
         while not re.search(rb"(?m)^" + line + rb"$", seen):
             if not s.select(max(0, end - time.monotonic())):
-                raise RuntimeError(f"{what}: no '{line.decode()}' in {seconds} s: {seen.decode(errors='replace')}")
+                raise RuntimeError(f"{what}: no '{line.decode()}' in {seconds} s: "
+                                   f"{seen.decode(errors='replace')}")
             part = os.read(stream.fileno(), 4096)
             if not part:
-                raise RuntimeError(f"{what}: ended before '{line.decode()}': {seen.decode(errors='replace')}")
+                raise RuntimeError(f"{what}: ended before '{line.decode()}': "
+                                   f"{seen.decode(errors='replace')}")
             seen += part
     return seen
 
 
 def new_cgroup():
-    """In the hierarchy that podflame looks at."""
+    """A cgroup in the hierarchy that podflame uses."""
     top = "/sys/fs/cgroup"
     base = top if os.path.exists(f"{top}/cgroup.controllers") else f"{top}/memory"
     path = f"{base}/podflame-accuracy-{os.getpid()}"
@@ -78,8 +85,8 @@ class Recording:
     def __init__(self, what, output, hz=HZ):
         self.output = output
         rate = [] if "-e" in what else ["-F", str(hz)]
-        self.p = subprocess.Popen([PODFLAME, "record", *what, *rate, "-o", output], stdin=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE, bufsize=0)
+        self.p = subprocess.Popen([PODFLAME, "record", *what, *rate, "-o", output],
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
         try:
             wait_line(self.p.stderr, b"recording", "podflame record", 180)
         except RuntimeError:
@@ -87,7 +94,7 @@ class Recording:
             raise
 
     def stop(self):
-        """Its own account of losses."""
+        """The losses that record printed."""
         self.p.send_signal(signal.SIGINT)
         text = self.p.communicate(timeout=120)[1].decode()
         if self.p.returncode:
@@ -109,14 +116,15 @@ def run(p, folder, out, seconds, hz=HZ):
         if cgroup:
             with open(f"{cgroup}/cgroup.procs", "w") as f:
                 f.write("0")
-    child = subprocess.Popen([program, told, str(seconds), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-                             preexec_fn=enter)
+    child = subprocess.Popen([program, told, str(seconds), *args], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, bufsize=0, preexec_fn=enter)
     recording = None
     try:
         wait_line(child.stdout, b"ready", p.name, 30)
         if p.unlink:
             os.unlink(program)
-        recording = Recording(["--cgroup", cgroup] if cgroup else ["--pid", str(child.pid)], folded, hz)
+        recording = Recording(["--cgroup", cgroup] if cgroup else ["--pid", str(child.pid)], folded,
+                              hz)
         child.stdin.write(b"\n")
         wait_line(child.stdout, b"done", p.name, 60 + 20 * seconds)
         said = recording.stop()
@@ -139,7 +147,8 @@ def read_folded(path):
     with open(path, encoding="utf-8") as f:
         for line in f:
             stack, n = line.rstrip("\n").rsplit(" ", 1)
-            frames = [x.removeprefix("[l] ") for x in stack.split(";")[2:] if not x.startswith("[k] ")]
+            frames = [x.removeprefix("[l] ") for x in stack.split(";")[2:]
+                      if not x.startswith("[k] ")]
             rows.append((frames, int(n)))
     return rows
 
@@ -156,9 +165,10 @@ def read_told(path):
 # ---- compare ----
 
 def read_stacks(path):
-    """What a program told of its own stacks: {share: (frame, chain)}."""
+    """The stacks that a program printed about itself: {share: (frame, chain)}."""
     with open(path, encoding="utf-8") as f:
-        return {name: (frame, chain) for name, frame, chain in (line.rstrip("\n").split("\t") for line in f)}
+        return {name: (frame, chain)
+                for name, frame, chain in (line.rstrip("\n").split("\t") for line in f)}
 
 
 def frame_pattern(token, program):
@@ -166,7 +176,8 @@ def frame_pattern(token, program):
         return re.escape(f"[{program}]")
     if token.endswith("~"):
         return re.escape(token[:-1]) + "[^;]*"
-    return re.escape(token) + r"(?:\.[a-z_]+(?:\.\d+)?)*(?:[(<\[][^;]*)?(?:::<[^;]*)?(?:::h[0-9a-f]{16})?"
+    return (re.escape(token)
+            + r"(?:\.[a-z_]+(?:\.\d+)?)*(?:[(<\[][^;]*)?(?:::<[^;]*)?(?:::h[0-9a-f]{16})?")
 
 
 def chain_pattern(chain, program):
@@ -184,7 +195,8 @@ def chain_pattern(chain, program):
 
 
 def unfinished(frames):
-    """Why a stack is not finished; None: it is, or there is none (the process was ending, or not yet in its program)."""
+    """Why a stack is not finished. None: it is finished, or there is no stack (the process was
+    ending, or had not begun its program)."""
     for f in frames:
         if MARKER.fullmatch(f):
             return f
@@ -195,10 +207,12 @@ def unfinished(frames):
 
 class Share:
     def __init__(self, name, told, program):
-        frame, chain = told if isinstance(told, tuple) else (told.split(" > ")[-1].split("*")[0], told)
+        frame, chain = told if isinstance(told, tuple) else (told.split(" > ")[-1].split("*")[0],
+                                                             told)
         self.name, self.n, self.complete, self.odd = name, 0, 0, {}
         self.chain = chain_pattern(chain, program)
-        self.frame = re.compile("(?:^|.*;)" + frame_pattern(frame, program) + ";") if frame else None
+        self.frame = re.compile("(?:^|.*;)" + frame_pattern(frame, program)
+                                + ";") if frame else None
 
     def take(self, text, n):
         whole = self.chain.fullmatch(text)
@@ -214,12 +228,12 @@ class Share:
 def one_share(name, n, total, ns, total_ns, least_sigma):
     part = max(0.0, ns / total_ns)
     sigma = max(math.sqrt(total * part * (1 - part)), least_sigma)
-    return {"name": name, "told": round(part, 5), "seen": round(n / total, 5) if total else 0, "samples": n,
-            "sigmas": round((n - total * part) / sigma, 2)}
+    return {"name": name, "told": round(part, 5), "seen": round(n / total, 5) if total else 0,
+            "samples": n, "sigmas": round((n - total * part) / sigma, 2)}
 
 
 def compare(p, out, rows, told):
-    """What was seen of each share beside what the program told."""
+    """Compares what podflame saw of each share with what the program measured."""
     shares = [Share(name, what, out) for name, what in p.shares.items()]
     total = sum(n for _, n in rows)
     reasons, rest = {}, 0
@@ -246,24 +260,26 @@ def compare(p, out, rows, told):
                  for t, n in sorted(s.odd.items(), key=lambda x: -x[1])[:3]]
         r["odd"] = [f"{n} {t if len(t) < 300 else t[:80] + ' ... ' + t[-200:]}" for t, n in worst]
     bad = sum(reasons.values())
-    return {"samples": total, "finished": round(1 - bad / total, 5) if total else 0, "reasons": reasons, "shares": results,
-            "cpu_s": round(told["total"] / 1e9, 3)}
+    return {"samples": total, "finished": round(1 - bad / total, 5) if total else 0,
+            "reasons": reasons, "shares": results, "cpu_s": round(told["total"] / 1e9, 3)}
 
 
 def verdict(p, r, least):
-    """What is not as it must be."""
+    """What is wrong with a result, in words."""
     wrong = []
     if r["samples"] < least:
         wrong.append(f"{r['samples']} samples, {least} wanted")
     for s in r["shares"]:
         if abs(s["sigmas"]) > 3 and not (p.runtime and s["name"] == "(rest)"):
-            wrong.append(f"{s['name']}: {s['seen']:.4f} seen, {s['told']:.4f} told: {s['sigmas']} sigma")
-        # One alone of a few hundred is no share: libgcc's CFI is wrong for the instructions in
-        # which a handler's frame takes over.
+            wrong.append(f"{s['name']}: {s['seen']:.4f} seen, {s['told']:.4f} told: {s['sigmas']} "
+                         f"sigma")
+        # A single stack of a few hundred is let pass: libgcc's CFI is wrong for the instructions
+        # in which a handler's frame takes over.
         if s.get("complete", 1) < p.complete and s["samples"] * (1 - s["complete"]) > 1.5:
             wrong.append(f"{s['name']}: {s['complete']:.4f} of its stacks are whole")
     if not p.excluded and r["finished"] < p.finished:
-        why = ", ".join(f"{n} {k}" for k, n in sorted(r["reasons"].items(), key=lambda x: -x[1])[:3])
+        why = ", ".join(f"{n} {k}" for k, n in sorted(r["reasons"].items(),
+                                                      key=lambda x: -x[1])[:3])
         wrong.append(f"{r['finished']:.4f} finished: {why}")
     return wrong
 
@@ -275,6 +291,7 @@ def test(p, seconds, least, hz=HZ):
     if not p.shares:
         p = replace(p, shares=read_stacks(os.path.join(folder, "told.stacks")))
     r = compare(p, out, rows, told)
-    r.update(name=p.name, runtime=p.runtime, language=p.language, source=p.source, excluded=p.excluded, hz=hz,
+    r.update(name=p.name, runtime=p.runtime, language=p.language, source=p.source,
+             excluded=p.excluded, hz=hz,
              lost=[x for x in said.splitlines() if "lost" in x], wrong=verdict(p, r, least))
     return r

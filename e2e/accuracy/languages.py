@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""languages.py: what it costs to profile Python, Java and Lua, beside who else can: one JSON object a line. Run by
-`make languages-cost`, as root.
+"""languages.py: what it costs to profile Python, Java and Lua, with podflame and with other
+profilers. Prints one JSON object a line. `make languages-cost` calls it, as root.
 
-In each round one process of a language does the same work again and again, under each profiler and under none, in an order
-drawn by chance; the machine's other load is in all of them. A thread of its own, above all others, ticks each millisecond: what
-stops the process stops it, too.
+In each round one process of a language does the same work again and again, under each profiler and
+under none, in an order drawn by chance. The machine's other load is in all of them. A thread of its
+own with the highest priority ticks each millisecond: what stops the process stops it, too.
 """
 import contextlib
 import mmap
@@ -36,7 +36,7 @@ DEPTH, DEEP = 30, 130               # frames of the program's own, main and leaf
 LEARN_FOR = "300ms"
 # CPU time of the work while a profiler learns the process, and of what is measured
 LEARN_S, WORK_S = 0.2, 0.7
-SETTLE_S = 2.2                      # names of the first second's stacks are looked up at its end
+SETTLE_S = 2.2                      # podflame looks up names at the end of the first second
 
 PYTHON = """
 import sys
@@ -66,8 +66,8 @@ public class Work {
     static long down(int depth) { return depth > 0 ? down(depth - 1) : leaf(); }
     static void run(int depth, int units) { for (int i = 0; i < units; i++) sink += down(depth); }
     public static void main(String[] args) {
-        for (java.util.Scanner in = new java.util.Scanner(System.in); in.hasNextInt(); System.out.println("done"))
-            run(in.nextInt() - 4, in.nextInt());
+        java.util.Scanner in = new java.util.Scanner(System.in);
+        for (; in.hasNextInt(); System.out.println("done")) run(in.nextInt() - 4, in.nextInt());
     }
 }
 """
@@ -142,7 +142,7 @@ __attribute__((constructor)) static void begin(void)
 # ---- the work ----
 
 class Work:
-    """A process that does units of work when told to."""
+    """A process that does units of work on request."""
 
     def __init__(self, language, folder):
         self.command = language.command(folder)
@@ -151,10 +151,12 @@ class Work:
             f.write(bytes(8))
         with open(beats, "r+b") as f:
             self.longest = mmap.mmap(f.fileno(), 8)
-        self.p = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=folder,
-                                  env={**os.environ, "LD_PRELOAD": f"{folder}/heartbeat.so", "HEARTBEAT": beats})
+        self.p = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  bufsize=0, cwd=folder,
+                                  env={**os.environ, "LD_PRELOAD": f"{folder}/heartbeat.so",
+                                       "HEARTBEAT": beats})
         self.per_second = 50
-        for _ in range(3):      # also what a JIT compiler needs
+        for _ in range(3):      # so often also for a JIT compiler
             self.per_second = max(1, round(self.per_second / self.cpu(DEPTH, 0.4)[0] * 0.4))
 
     def begin(self, depth, seconds):
@@ -163,14 +165,14 @@ class Work:
         return units
 
     def cpu(self, depth, seconds):
-        """(CPU, units) of that much work."""
+        """Does so much work; returns (CPU, units)."""
         before = perf.cpu_and_rss([self.p.pid])[0]
         units = self.begin(depth, seconds)
         known.wait_line(self.p.stdout, b"done", "work", 120)
         return perf.cpu_and_rss([self.p.pid])[0] - before, units
 
     def gap(self):
-        """The longest one since the last call, in ns."""
+        """The longest gap between two ticks since the last call, in ns."""
         longest = struct.unpack("Q", self.longest[:])[0]
         self.longest[:] = bytes(8)
         return longest
@@ -185,16 +187,18 @@ class Work:
 # ---- profilers: stacks() has (frames from the outermost on, number) of the thread that works ----
 
 class Podflame(perf.Podflame):
-    """A process in the kernel beside it: an agent reads the kernel's names once, not once a target."""
+    """A busy process in the kernel runs beside it, because an agent reads the kernel's names once,
+    not once for each target."""
 
     def __init__(self, pid, folder, hz):
-        self.kernel = subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=64k"], stderr=subprocess.DEVNULL) if hz == HZ else None
+        self.kernel = subprocess.Popen(["dd", "if=/dev/zero", "of=/dev/null", "bs=64k"],
+                                       stderr=subprocess.DEVNULL) if hz == HZ else None
         super().__init__(f"{pid},{self.kernel.pid}" if self.kernel else pid, folder, hz)
         self.pids = stopped.below(self.r.p.pid)
         self.said = ""
 
     def settled(self):
-        """The CPU time of what is not the profiler's."""
+        """The CPU time of the processes that are not the profiler's."""
         before = perf.children_cpu()
         if self.kernel:
             self.kernel.kill()
@@ -209,7 +213,7 @@ class Podflame(perf.Podflame):
             for line in f:
                 stack, n = line.rstrip("\n").rsplit(" ", 1)
                 process, thread, *frames = stack.split(";")
-                # that of the work is called as its process is
+                # the thread that works has the name of its process
                 if thread[4:] == process != "dd":
                     yield frames, int(n)
 
@@ -217,10 +221,12 @@ class Podflame(perf.Podflame):
 class PySpy(perf.Nobody):
     def __init__(self, pid, folder, hz):
         self.out = os.path.join(folder, "pyspy.raw")
-        self.p = subprocess.Popen([pyspy.PYSPY, "record", "-r", str(hz), "-f", "raw", "-d", "600", "-o", self.out, "-p", str(pid)],
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.p = subprocess.Popen([pyspy.PYSPY, "record", "-r", str(hz), "-f", "raw", "-d", "600",
+                                   "-o", self.out, "-p", str(pid)],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
         self.pids = [self.p.pid]
-        time.sleep(1)           # as Perf
+        time.sleep(1)           # as in Perf
 
     def stop(self):
         self.p.send_signal(signal.SIGINT)
@@ -234,7 +240,7 @@ class PySpy(perf.Nobody):
 
 
 class AsyncProfiler(perf.Nobody):
-    """Its CPU time while it runs is the target's."""
+    """It runs in the target, so its CPU time is in the target's."""
 
     def __init__(self, pid, folder, hz):
         self.pid, self.out, self.pids = pid, os.path.join(folder, "async.collapsed"), []
@@ -267,10 +273,10 @@ class PerfMap(Perf):
         self.target = pid
 
     def stop(self):
-        """Written when its methods have been seen at work; `perf script` reads it."""
+        """Writes the perf map, which `perf script` reads, after the methods have run."""
         super().stop()
-        subprocess.run([f"{programs.JDKS[17]}/bin/jcmd", str(self.target), "Compiler.perfmap"], check=True, capture_output=True,
-                       timeout=60)
+        subprocess.run([f"{programs.JDKS[17]}/bin/jcmd", str(self.target), "Compiler.perfmap"],
+                       check=True, capture_output=True, timeout=60)
 
     def stacks(self):
         for frames, n in super().stacks():
@@ -292,7 +298,8 @@ class Language:
 
     def whole(self, frames):
         """Each of the program's frames in its place; whatever runs it may lie between."""
-        seen = [own for frame in frames for pattern, own in self.frame.items() if pattern.fullmatch(frame)]
+        seen = [own for frame in frames for pattern, own in self.frame.items()
+                if pattern.fullmatch(frame)]
         # A sample may also be taken on the way to the leaf.
         return seen == self.wanted or 0 < len(seen) < DEPTH - 1 and seen == self.wanted[:len(seen)]
 
@@ -312,10 +319,12 @@ def languages():
         inside = {"async-profiler": AsyncProfiler} if beside.async_profiler() else {}
     found = [
         Language("python 3.11", ["/usr/bin/python3.11", "{}/work.py"], python,
-                 ([("py-spy", PySpy)] if os.access(pyspy.PYSPY, os.X_OK) else []) + ([("perf fp", Perf)] if with_perf else [])),
+                 ([("py-spy", PySpy)] if os.access(pyspy.PYSPY, os.X_OK) else [])
+                 + ([("perf fp", Perf)] if with_perf else [])),
         Language("java 17", [java, "-Xmx256m", "-cp", "{}", "Work"], methods,
                  [*inside.items()] + ([("perf fp with a map", PerfMap)] if with_perf else [])),
-        Language("java 17 -Xint", [java, "-Xint", "-Xmx256m", "-cp", "{}", "Work"], methods, inside),
+        Language("java 17 -Xint", [java, "-Xint", "-Xmx256m", "-cp", "{}", "Work"], methods,
+                 inside),
         Language("lua 5.4", ["/usr/bin/lua5.4", "{}/work.lua"], lua),
         Language("luajit", ["/usr/bin/luajit", "{}/work.lua"], lua),
     ]
@@ -323,27 +332,32 @@ def languages():
         if os.access(language.words[0], os.X_OK):
             yield language
         else:
-            print(f"languages.py: no {language.words[0]}, {language.name} left out", file=sys.stderr)
+            print(f"languages.py: no {language.words[0]}, {language.name} left out",
+                  file=sys.stderr)
 
 
 def prepare(folder):
-    for name, text in {"work.py": PYTHON, "Work.java": JAVA, "work.lua": LUA, "heartbeat.c": HEARTBEAT}.items():
+    for name, text in {"work.py": PYTHON, "Work.java": JAVA, "work.lua": LUA,
+                       "heartbeat.c": HEARTBEAT}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
             f.write(text)
-    subprocess.run(["gcc", "-O2", "-D_GNU_SOURCE", "-fPIC", "-shared", "-o", "heartbeat.so", "heartbeat.c", "-lpthread"], cwd=folder,
+    subprocess.run(["gcc", "-O2", "-D_GNU_SOURCE", "-fPIC", "-shared", "-o", "heartbeat.so",
+                    "heartbeat.c", "-lpthread"], cwd=folder,
                    check=True)
     if 17 in programs.JDKS:
-        subprocess.run([f"{programs.JDKS[17]}/bin/javac", "-d", folder, "Work.java"], cwd=folder, check=True)
+        subprocess.run([f"{programs.JDKS[17]}/bin/javac", "-d", folder, "Work.java"], cwd=folder,
+                       check=True)
 
 
 # ---- the kernel's own measure ----
 
 def ns_filtered_out(folder):
-    """Of a tick of somebody who is not selected."""
+    """BPF run time of a tick of a process that is not selected."""
     spin = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     sleep = subprocess.Popen(["sleep", "60"])
     try:
-        recording = known.Recording(["--pid", str(sleep.pid)], os.path.join(folder, "none.folded"), FAST_HZ)
+        recording = known.Recording(["--pid", str(sleep.pid)], os.path.join(folder, "none.folded"),
+                                    FAST_HZ)
         time.sleep(1.5)
         ns, runs = bpf_stats.of_ticks(recording.p.pid)
         recording.stop()
@@ -357,11 +371,12 @@ def ns_filtered_out(folder):
 # ---- what a new process takes ----
 
 def learn(pid, folder, pattern):
-    """CPU and wall seconds from exec until the names are in the file, a moment of recording among them."""
+    """CPU and wall seconds from exec until the names are in the file. A short recording is part of
+    that."""
     out = os.path.join(folder, "learn.folded")
     before, begin = perf.children_cpu(), time.monotonic()
-    subprocess.run([known.PODFLAME, "record", "-d", LEARN_FOR, "-o", out, "--pid", str(pid)], check=True, capture_output=True,
-                   timeout=60)
+    subprocess.run([known.PODFLAME, "record", "-d", LEARN_FOR, "-o", out, "--pid", str(pid)],
+                   check=True, capture_output=True, timeout=60)
     seconds, cpu = time.monotonic() - begin, perf.children_cpu() - before
     with open(out, encoding="utf-8") as f:
         if not re.search(pattern, f.read()):
@@ -370,7 +385,7 @@ def learn(pid, folder, pattern):
 
 
 def learn_shell(folder):
-    """What record takes anyhow, with libc's names."""
+    """What record takes for any process, with the names of libc."""
     spin = subprocess.Popen(["sh", "-c", "while :; do :; done"])
     try:
         return learn(spin.pid, folder, "main")
@@ -434,8 +449,9 @@ def ns_a_sample(watcher, used, filtered_ns):
 
 
 def one_round(language, folder, filtered_ns, results):
-    """What runs inside of the process comes last."""
-    ways = 2 * [("nobody", perf.Nobody, 0)] + [("podflame", Podflame, HZ), ("podflame", Podflame, FAST_HZ)]
+    """The profilers in the order that they run: those that run inside of the process come last."""
+    ways = 2 * [("nobody", perf.Nobody, 0)] + [("podflame", Podflame, HZ),
+                                               ("podflame", Podflame, FAST_HZ)]
     ways += [(name, profiler, HZ) for name, profiler in language.peers.items()]
     random.shuffle(ways)
     ways.sort(key=lambda way: way[1] is AsyncProfiler)
@@ -450,14 +466,16 @@ def one_round(language, folder, filtered_ns, results):
             if profiler is perf.Nobody:
                 continue
             stacks = list(watcher.stacks())
-            for key, n in (("whole", sum(n for f, n in stacks if language.whole(f))), ("samples", sum(n for _, n in stacks))):
+            for key, n in (("whole", sum(n for f, n in stacks if language.whole(f))),
+                           ("samples", sum(n for _, n in stacks))):
                 results.add((key, name, hz), n)
             if "bpf" in used:
                 results.add(("ns", DEPTH), ns_a_sample(watcher, used, filtered_ns))
-        # async-profiler has ended, but is still there; nobody's CPU time is told from here on
+        # async-profiler has ended but is still loaded, so CPU times are not reported from here on
         *_, watcher, used = watch(work, Podflame, FAST_HZ, folder, DEEP)
         results.add(("ns", DEEP), ns_a_sample(watcher, used, filtered_ns))
-        results.add(("ns", "frame"), (results.rows["ns", DEEP][-1] - results.rows["ns", DEPTH][-1]) / (DEEP - DEPTH))
+        results.add(("ns", "frame"),
+                    (results.rows["ns", DEEP][-1] - results.rows["ns", DEPTH][-1]) / (DEEP - DEPTH))
         learn_language(work, folder, results)
     finally:
         work.end()
@@ -470,28 +488,37 @@ def one_round(language, folder, filtered_ns, results):
 def tell(language, results):
     prefix = f"languages.{language.name.replace(' ', '_')}"
     for depth in (DEPTH, DEEP):
-        results.report(f"{prefix}.depth_{depth}", ("ns", depth), "ns/sample", "BPF run time; depth is the program's own frames")
-    results.report(f"{prefix}.frame", ("ns", "frame"), "ns/frame", "a frame of the program, its native ones among it")
-    results.report(f"{prefix}.learn_cpu", ("learn", "cpu"), "CPU ms", "of record, more than for a shell: files and process")
-    results.report(f"{prefix}.learn", ("learn", "wall"), "ms", "from exec to the program's names on disk, more than for a shell")
+        results.report(f"{prefix}.depth_{depth}", ("ns", depth), "ns/sample",
+                       "BPF run time; depth is the program's own frames")
+    results.report(f"{prefix}.frame", ("ns", "frame"), "ns/frame",
+                   "a frame of the program, its native ones among it")
+    results.report(f"{prefix}.learn_cpu", ("learn", "cpu"), "CPU ms",
+                   "of record, more than for a shell: files and process")
+    results.report(f"{prefix}.learn", ("learn", "wall"), "ms",
+                   "from exec to the program's names on disk, more than for a shell")
     results.report(f"{prefix}.noise", "noise", "percent", "the same work twice without profiler")
     gaps(prefix, ("nobody", 0), results)
     for kind, name, hz in [key for key in results.rows if key[0] == "samples"]:
         of = f"{prefix}.{name.replace(' ', '_')}_{hz}hz"
         n, whole = sum(results.rows[kind, name, hz]), sum(results.rows["whole", name, hz])
-        perf.report(f"{of}.whole", 100 * whole / max(1, n), "percent", f"of {n} samples: all {DEPTH} frames of the program, in order")
+        perf.report(f"{of}.whole", 100 * whole / max(1, n), "percent",
+                    f"of {n} samples: all {DEPTH} frames of the program, in order")
         if hz == HZ and name != "async-profiler":
-            results.report(f"{of}.cpu", ("cpu", name, hz), "percent of a CPU", "while the target works, once it is known")
+            results.report(f"{of}.cpu", ("cpu", name, hz), "percent of a CPU",
+                           "while the target works, once it is known")
             results.report(f"{of}.rss", ("rss", name, hz), "MiB", "as above")
-        results.report(f"{of}.cpu_in_all", ("all", name, hz), "CPU s", "from exec to exit, what it started among it")
-        results.report(f"{of}.slowdown", ("slower", name, hz), "percent", "target's CPU time a unit of work, mean of two without profiler")
+        results.report(f"{of}.cpu_in_all", ("all", name, hz), "CPU s",
+                       "from exec to exit, what it started among it")
+        results.report(f"{of}.slowdown", ("slower", name, hz), "percent",
+                       "target's CPU time a unit of work, mean of two without profiler")
         gaps(of, (name, hz), results)
 
 
 def gaps(prefix, who, results):
     what = "the longest between two ticks of a thread, 1 ms apart, "
     results.report(f"{prefix}.gap", ("gap", *who), "ms", what + "while the target works")
-    results.report(f"{prefix}.gap_at_start", ("gap at start", *who), "ms", what + "from before the profiler starts until then")
+    results.report(f"{prefix}.gap_at_start", ("gap at start", *who), "ms",
+                   what + "from before the profiler starts until then")
 
 
 def main():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""limit.py: no test waits for ever."""
+"""limit.py: a time limit for a block, so that no test waits for ever."""
 import contextlib
 import signal
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other tools that look at the very process that podflame looks at, at the same time: what each saw of a function.
+"""Other tools that look at the same process at the same time as podflame: what each of them saw of
+a function. `.ci/deps long` installs them.
 
-An oracle has a name, the events that it knows, and start(run) -> watching; watching() ends it: {(event, function): value}. It raises
-known.Skip where it cannot be run here. `.ci/deps long` brings them.
+An oracle has a name, the events that it knows, and start(run), which returns watching; watching()
+ends it and returns {(event, function): value}. It raises known.Skip if it cannot run here.
 """
 import os
 import pty
@@ -29,12 +30,13 @@ def need(path):
 
 
 class Printing:
-    """A tool that prints until SIGINT; on a terminal, so that it does so at once."""
+    """A tool that prints until SIGINT. It has a terminal, so that it prints at once."""
 
     def __init__(self, words, ready):
         terminal, its = pty.openpty()
         self.text, self.fd = "", terminal
-        self.p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its, close_fds=True)
+        self.p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its, stderr=its,
+                                  close_fds=True)
         os.close(its)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -42,14 +44,15 @@ class Printing:
         while ready not in self.text:
             if time.monotonic() > end or self.p.poll() is not None:
                 self.stop()
-                raise known.Skip(f"{os.path.basename(words[0])} does not run here: {self.text.strip()[-150:]}")
+                raise known.Skip(f"{os.path.basename(words[0])} does not run here: "
+                                 f"{self.text.strip()[-150:]}")
             time.sleep(0.05)
 
     def read(self):
         try:
             while part := os.read(self.fd, 65536):
                 self.text += part.decode(errors="replace").replace("\r\n", "\n")
-        except OSError:         # of a terminal whose other end is closed
+        except OSError:         # the other end of the terminal is closed
             pass
 
     def stop(self):
@@ -65,7 +68,7 @@ class Printing:
 
 
 def by_function(event, stacks):
-    """stacks: (names, value); a function's sum has each stack once."""
+    """stacks: (names, value). The sum of a function counts each stack once."""
     sums = Counter()
     for names, value in stacks:
         for name in set(names):
@@ -76,17 +79,19 @@ def by_function(event, stacks):
 # ---- bcc, by frame pointers ----
 
 def memleak(run):
-    # of a path it takes 31 characters
-    words = [need(f"{CACHE}/bcc/bin/memleak"), "-p", str(run.pid), "-O", run.libc().removeprefix("/usr"), "-C", "-T", "1000", "1"]
+    # it uses only 31 characters of a path
+    words = [need(f"{CACHE}/bcc/bin/memleak"), "-p", str(run.pid), "-O",
+             run.libc().removeprefix("/usr"), "-C", "-T", "1000", "1"]
     tool = Printing(words, "Tracing outstanding")
 
     def end():
         shown = tool.text.count(" stacks with outstanding")
-        # the last but one is whole
+        # the last block but one is whole
         wait_for(lambda: tool.text.count(" stacks with outstanding") > shown + 1)
         last = re.split(r"\[[\d:]+\] Top \d+ stacks.*\n", tool.stop())[-2]
         blocks = re.split(r"(?m)^(\d+) bytes in \d+ allocations from stack\n", last)[1:]
-        return by_function("mem-inuse", [(re.findall(r"\] (\w+)\+0x", text), int(n)) for n, text in zip(blocks[::2], blocks[1::2])])
+        return by_function("mem-inuse", [(re.findall(r"\] (\w+)\+0x", text), int(n))
+                                         for n, text in zip(blocks[::2], blocks[1::2])])
     return end
 
 
@@ -113,12 +118,16 @@ def pprof(run):
 
     def end():
         path, sums = f"{run.folder}/heap.pb.gz", Counter()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/pprof/heap", timeout=60) as page, open(path, "wb") as f:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/pprof/heap",
+                                    timeout=60) as page, open(path, "wb") as f:
             f.write(page.read())
         for event, index in (("mem-alloc", "alloc_space"), ("mem-inuse", "inuse_space")):
-            done = subprocess.run(["go", "tool", "pprof", "-top", "-cum", "-unit=B", "-nodecount=100000", "-nodefraction=0",
-                                   f"-sample_index={index}", path], capture_output=True, text=True, timeout=120, check=True)
-            for flat in re.finditer(r"(?m)^ *[\d.]+B? +[\d.]+% +[\d.]+% +(\d+)B +[\d.]+%  (.*)$", done.stdout):
+            done = subprocess.run(["go", "tool", "pprof", "-top", "-cum", "-unit=B",
+                                   "-nodecount=100000", "-nodefraction=0",
+                                   f"-sample_index={index}", path], capture_output=True, text=True,
+                                  timeout=120, check=True)
+            for flat in re.finditer(r"(?m)^ *[\d.]+B? +[\d.]+% +[\d.]+% +(\d+)B +[\d.]+%  (.*)$",
+                                    done.stdout):
                 sums[event, flat[2].removesuffix(" (inline)")] = int(flat[1])
         return sums
     return end
@@ -132,7 +141,8 @@ def async_profiler(run):
     if not jdks:
         raise known.Skip("no jcmd on this machine")
     path = f"{run.folder}/theirs.collapsed"
-    beside.load_agent(jdks[-1], run.pid, agent, f"start,event=alloc,alloc=16k,total,collapsed,file={path}")
+    beside.load_agent(jdks[-1], run.pid, agent,
+                      f"start,event=alloc,alloc=16k,total,collapsed,file={path}")
 
     def end():
         beside.load_agent(jdks[-1], run.pid, agent, f"stop,total,collapsed,file={path}")
@@ -145,19 +155,23 @@ def async_profiler(run):
 READ = """
 import sys, memray
 reader = memray.FileReader(sys.argv[1])
-for event, records in (("mem-alloc", reader.get_allocation_records()), ("mem-inuse", reader.get_leaked_allocation_records(merge_threads=True))):
+frees = memray.AllocatorType.FREE, memray.AllocatorType.PYMALLOC_FREE
+leaked = reader.get_leaked_allocation_records(merge_threads=True)
+for event, records in (("mem-alloc", reader.get_allocation_records()), ("mem-inuse", leaked)):
     for r in records:
-        if r.size and r.allocator not in (memray.AllocatorType.FREE, memray.AllocatorType.PYMALLOC_FREE):
+        if r.size and r.allocator not in frees:
             print(event, r.size, *{f"__main__.{f[0]}" for f in r.stack_trace()})
 """
 
 
 def memray(run):
-    """It has begun with the program."""
+    """It began together with the program."""
     def end():
         run.finish()
-        done = subprocess.run([MEMRAY, "-c", READ, run.memray], capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run([MEMRAY, "-c", READ, run.memray], capture_output=True, text=True,
+                              timeout=300, check=True)
         rows = [line.split() for line in done.stdout.splitlines()]
-        return sum((by_function(event, [(w[2:], int(w[1])) for w in rows if w[0] == event]) for event in ("mem-alloc", "mem-inuse")),
+        return sum((by_function(event, [(w[2:], int(w[1])) for w in rows if w[0] == event])
+                    for event in ("mem-alloc", "mem-inuse")),
                    Counter())
     return end

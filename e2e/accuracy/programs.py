@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The known-answer programs: how each is built and run, and what is true of its stacks.
+"""The known-answer programs: how each is built and run, and what its true stacks are.
 
-A share is a part of the program's CPU time under the name that it tells. It has a frame that is in every stack of it and in
-none of those listed after it (by default the chain's last one; None: the chain itself tells), and a chain: every frame from the outermost to
-the leaf. In a chain `...` is any number of frames, `name*40` as many in a row, `name~` whatever begins so, `@program` a
-frame without a name in the program's file, `@others` one or more frames that are not. A name stands for its parameters, a
-compiler's suffix (.constprop.0) and Rust's hash, too.
+A share is a part of the program's CPU time under a name that the program prints. It has a frame and
+a chain. The frame is in every stack of the share and in none of the shares listed after it; by
+default it is the last one of the chain. (None: the chain alone tells the share.) The chain is every
+frame from the outermost to the leaf, where `...` is any number of frames, `name*40` is 40 of them
+in a row, `name~` is any name that begins so, `@program` is a frame without a name in the program's
+file, and `@others` is one or more frames that are not. A name also matches with its parameters, a
+compiler's suffix (.constprop.0) and Rust's hash.
 """
 import glob
 import os
@@ -18,20 +20,21 @@ class Program:
     name: str
     language: str
     source: str
-    # commands; {src} {out} {dir}: source, program, directory of its own
+    # commands; {src} {out} {dir}: the source, the program, a directory of its own
     build: list
-    # name of a share -> chain, or (frame, chain); none: the program tells (TOLD.stacks)
+    # name of a share -> chain, or (frame, chain); empty: the program prints them (TOLD.stacks)
     shares: dict
     args: list = field(default_factory=list)
     needs: list = field(default_factory=list)       # commands without which it is skipped
     env: dict = field(default_factory=dict)
     complete: float = 0.995         # least part of a share's stacks that are the chain
     finished: float = 0.995
-    # why its stacks cannot be finished: that part is reported, not asserted
+    # why its stacks cannot be finished: the finished part is reported, but not checked
     excluded: str = ""
-    # stops and wakes threads (for garbage), which no timer samples: shares are of the named parts
+    # stops and wakes threads (for garbage), which no timer samples: shares are parts of the named
+    # functions' time only
     runtime: bool = False
-    processes: bool = False         # more than one: selected by cgroup
+    processes: bool = False         # it has several processes, so a cgroup selects them
     unlink: bool = False            # its file is deleted when it runs
     sample: bool = False            # in `make test`, too
 
@@ -52,17 +55,19 @@ def shares_c(name, flags, cc="gcc", **more):
 
 
 def c(name, source, flags, shares, **more):
-    return Program(name, "C", source, [f"gcc {CFLAGS} {flags} -o {{out}} {{src}} -lpthread -ldl"], shares, **more)
+    return Program(name, "C", source, [f"gcc {CFLAGS} {flags} -o {{out}} {{src}} -lpthread -ldl"],
+                   shares, **more)
 
 
 def with_library(name, source, flags, shares, library, **more):
-    """The same source twice: a library with -DLIBRARY, and the program."""
+    """Compiles one source twice: as a library with -DLIBRARY, and as the program."""
     lib = f"gcc {CFLAGS} {flags} -fPIC -shared -DLIBRARY -o {{dir}}/{library} {{src}}"
     link = "" if more.get("args") else f"{{dir}}/{library} -Wl,-rpath,{{dir}}"
-    return Program(name, "C", source, [lib, f"gcc {CFLAGS} {flags} -o {{out}} {{src}} {link} -ldl"], shares, **more)
+    return Program(name, "C", source, [lib, f"gcc {CFLAGS} {flags} -o {{out}} {{src}} {link} -ldl"],
+                   shares, **more)
 
 
-STRIPPED = {    # no names: its frames are its file's, told apart by how many there are
+STRIPPED = {    # no names: frames have the name of the file, and their number tells the shares
     "alpha": (None, "@program > @others > @program*3"),
     "beta": (None, "@program > @others > @program*10"),
     "gamma_": (None, "@program > @others > @program*42"),
@@ -79,8 +84,9 @@ C_PROGRAMS = [
     shares_c("gcc -O2 -fno-omit-frame-pointer", "-O2 -fno-omit-frame-pointer"),
     shares_c("gcc -O2 -fcf-protection", "-O2 -fcf-protection=full -Wl,-z,ibtplt"),
     shares_c("gcc -O2 .debug_frame alone", f"-O2 -g {NO_TABLES}"),
-    shares_c("clang -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
-    # none in leaf functions
+    shares_c("clang -O2 no tables, frame pointers",
+             f"-O2 {NO_TABLES} -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer", "clang"),
+    # gcc makes no frame pointer in leaf functions
     shares_c("gcc -O2 no tables, frame pointers", f"-O2 {NO_TABLES} -fno-omit-frame-pointer"),
     shares_c("gcc -O2 no tables", f"-O2 {NO_TABLES}"),
     shares_c("clang -O0", "-O0", "clang"),
@@ -94,61 +100,76 @@ C_PROGRAMS = [
     shares_c("musl dynamic", "-O2", "musl-gcc", shares=MUSL_SHARES),
     shares_c("deleted", "-O2", unlink=True),
     shares_c("file of 120 MB", "-O2", then=[
-        "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}", "rm {dir}/pad"]),
+        "truncate -s 120M {dir}/pad", "objcopy --add-section .pad={dir}/pad {out} {out}",
+        "rm {dir}/pad"]),
     c("memfd", "memfd.c", "-O2", {"first": MAIN + "first", "second": MAIN + "second"}),
-    c("4,000 mappings", "mappings.c", "-O2", {"in_copy": MAIN + "in_copy > copied", "in_place": MAIN + "in_place"}),
-    # On its way down and back it is not that deep: 0.13 % of the samples, more where another's work
-    # is on the CPU.
-    c("recursion", "recursion.c", "-O2", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, sample=True, complete=0.98),
-    c("recursion -O0", "recursion.c", "-O0", {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, complete=0.98),
+    c("4,000 mappings", "mappings.c", "-O2",
+      {"in_copy": MAIN + "in_copy > copied", "in_place": MAIN + "in_place"}),
+    # On its way down and back the stack is not that deep: 0.13 % of the samples, more when another
+    # program's work is on the CPU.
+    c("recursion", "recursion.c", "-O2",
+      {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, sample=True,
+      complete=0.98),
+    c("recursion -O0", "recursion.c", "-O0",
+      {"down_500": MAIN + "down_500*500", "down_100": MAIN + "down_100*100"}, complete=0.98),
     c("tail calls", "tailcall.c", "-O2", {"last": MAIN + "last", "other": MAIN + "other"}),
     c("signal handlers", "signals.c", "-O2", {
         "on_same_stack": MAIN + "... > handler_same > on_same_stack",
         "on_own_stack": MAIN + "... > handler_own > on_own_stack",
         "work": MAIN + "round_of_work > work"}, sample=True),
-    Program("signal handlers, musl static", "C", "signals.c", [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
+    Program("signal handlers, musl static", "C", "signals.c",
+            [f"musl-gcc {CFLAGS} -O2 -static -o {{out}} {{src}}"], {
         "on_same_stack": "... > main > round_of_work > ... > handler_same > on_same_stack",
         "on_own_stack": "... > main > round_of_work > ... > handler_own > on_own_stack",
         "work": "... > main > round_of_work > work"}, needs=["musl-gcc"]),
     c("alloca, arrays, realigned stacks", "frames.c", "-O2", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
-        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}, sample=True),
+        "realigned_leaf": MAIN + "realigned > realigned_leaf",
+        "both_leaf": MAIN + "both > both_leaf"}, sample=True),
     c("-mstackrealign", "frames.c", "-O2 -mstackrealign", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
-        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}),
+        "realigned_leaf": MAIN + "realigned > realigned_leaf",
+        "both_leaf": MAIN + "both > both_leaf"}),
     c("realigned stacks -O0", "frames.c", "-O0", {
         "with_alloca": MAIN + "with_alloca", "with_array": MAIN + "with_array",
-        "realigned_leaf": MAIN + "realigned > realigned_leaf", "both_leaf": MAIN + "both > both_leaf"}),
+        "realigned_leaf": MAIN + "realigned > realigned_leaf",
+        "both_leaf": MAIN + "both > both_leaf"}),
     c("hand-written assembly", "assembly.c", "-O2", {
-        "with_cfi": MAIN + "with_cfi > with_cfi_inner", "prologues": ("prologues", MAIN + "prologues > ...")}),
+        "with_cfi": MAIN + "with_cfi > with_cfi_inner",
+        "prologues": ("prologues", MAIN + "prologues > ...")}),
     c("hand-written assembly, a leaf without CFI", "assembly.c", "-O2 -DWITHOUT_CFI", {
-        "with_cfi": MAIN + "with_cfi > with_cfi_inner", "prologues": ("prologues", MAIN + "prologues > ..."),
-        "without_cfi": MAIN + "without_cfi"}),
+        "with_cfi": MAIN + "with_cfi > with_cfi_inner",
+        "prologues": ("prologues", MAIN + "prologues > ..."), "without_cfi": MAIN + "without_cfi"}),
     with_library("PLT", "plt.c", "-O2 -fcf-protection=none", {
         "calls": ("calls", MAIN + "calls > ..."), "plain": MAIN + "plain"}, "libnothing.so"),
     with_library("PLT with IBT", "plt.c", "-O2 -fcf-protection=full -Wl,-z,ibtplt", {
         "calls": ("calls", MAIN + "calls > ..."), "plain": MAIN + "plain"}, "libnothing.so"),
     with_library("dlopen", "plugin.c", "-O2", {
-        "plugin": MAIN + "plugin", "callback": MAIN + "plugin_calls > callback", "before": MAIN + "before"},
+        "plugin": MAIN + "plugin", "callback": MAIN + "plugin_calls > callback",
+        "before": MAIN + "before"},
         "plugin.so", args=["{dir}/plugin.so"]),
     c("vDSO", "vdso.c", "-O2", {"asks": ("asks", MAIN + "asks > ..."), "plain": MAIN + "plain"}),
     c("system calls", "syscalls.c", "-O2", {
-        "reads": ("reads", MAIN + "reads > ..."), "asks": ("asks", MAIN + "asks > ..."), "plain": MAIN + "plain"}),
+        "reads": ("reads", MAIN + "reads > ..."), "asks": ("asks", MAIN + "asks > ..."),
+        "plain": MAIN + "plain"}),
     c("threads, clone()", "threads.c", "-O2", {
         "in_main": MAIN + "in_main", "in_pthread": "... > pthread_body > in_pthread",
         "in_clone": "... > clone_body > in_clone"}),
     c("fork, vfork, exec", "processes.c", "-O2", {
         "in_parent": MAIN + "part > in_parent", "in_fork": MAIN + "forks > part > in_fork",
-        "in_vfork": MAIN + "vforks > part > in_vfork", "in_exec": MAIN + "part > in_exec"}, processes=True,
-      # what an exec begins with is seen before its tables are there: 100 ms and more on a busy
-      # machine
+        "in_vfork": MAIN + "vforks > part > in_vfork", "in_exec": MAIN + "part > in_exec"},
+      processes=True,
+      # the first samples after an exec come before the tables are loaded: 100 ms and more on a
+      # busy machine
       complete=0.98),
 ]
 
 CC_SHARES = {
     "lambda": ("main::{lambda~", MAIN + "main::{lambda~"),
-    "template": ("shop::Tower<long, 6>::climb", MAIN + " > ".join(f"shop::Tower<long, {i}>::climb" for i in range(6, 0, -1))),
-    "inlined": ("shop::around_inlined", MAIN + "shop::around_inlined > shop::inlined_outer > shop::inlined_inner"),
+    "template": ("shop::Tower<long, 6>::climb",
+                 MAIN + " > ".join(f"shop::Tower<long, {i}>::climb" for i in range(6, 0, -1))),
+    "inlined": ("shop::around_inlined",
+                MAIN + "shop::around_inlined > shop::inlined_outer > shop::inlined_inner"),
     "virtual": ("shop::Circle::draw", MAIN + "shop::Circle::draw"),
     "catches": ("shop::catches", MAIN + "shop::catches > ..."),
 }
@@ -158,15 +179,16 @@ CXXFLAGS = "-std=c++17 -D_GNU_SOURCE"
 
 
 def cxx(name, command, shares=None, **more):
-    return Program(name, "C++", "shares.cc", [f"{command} {CXXFLAGS} -o {{out}} {{src}}"], shares or CC_SHARES,
-                   needs=[command.split()[0]], **more)
+    return Program(name, "C++", "shares.cc", [f"{command} {CXXFLAGS} -o {{out}} {{src}}"],
+                   shares or CC_SHARES, needs=[command.split()[0]], **more)
 
 
 RUST_MAIN = "_start > ... > shares::main > ... > "
 RUST = {
     "generic": ("shares::generic", RUST_MAIN + "shares::generic > ..."),
     "recursive": ("shares::recursive", RUST_MAIN + "shares::recursive*30 > ..."),
-    "inlined": ("shares::around_inlined", RUST_MAIN + "shares::around_inlined > shares::inlined > ..."),
+    "inlined": ("shares::around_inlined",
+                RUST_MAIN + "shares::around_inlined > shares::inlined > ..."),
     "closure": ("shares::calls", RUST_MAIN + "shares::calls > shares::main::{~ > ..."),
     "in_thread": ("shares::in_thread", "... > shares::in_thread > ..."),
 }
@@ -175,8 +197,8 @@ RUST_PLAIN = dict(RUST, inlined=("shares::around_inlined", RUST_MAIN + "shares::
 
 
 def rust(name, flags, shares=None, rustc="rustc", **more):
-    return Program(name, "Rust", "shares.rs", [f"{rustc} {flags} -o {{out}} {{src}}"], shares or RUST,
-                   needs=[rustc.split()[0]], **more)
+    return Program(name, "Rust", "shares.rs", [f"{rustc} {flags} -o {{out}} {{src}}"],
+                   shares or RUST, needs=[rustc.split()[0]], **more)
 
 
 GO_MAIN = "runtime.goexit > runtime.main > main.main > ... > "
@@ -197,8 +219,8 @@ def go(name, flags="", source="shares.go", shares=None, toolchain=None, **more):
     env = {"CGO_ENABLED": "1" if source == "cgo.go" else "0"}
     if toolchain:
         env["GOTOOLCHAIN"] = toolchain
-    return Program(name, "Go", source, [f"go build {flags} -o {{out}} {{src}}"], shares or GO, needs=["go"], env=env,
-                   complete=0.95, runtime=True, **more)
+    return Program(name, "Go", source, [f"go build {flags} -o {{out}} {{src}}"], shares or GO,
+                   needs=["go"], env=env, complete=0.95, runtime=True, **more)
 
 
 JAVA_MAIN = "... > Shares::main > Shares::part > "
@@ -211,26 +233,33 @@ JAVA = {
     "deflate": ("Shares::deflates", JAVA_MAIN + "Shares::deflates > ..."),
     "copies": ("Shares::copies", JAVA_MAIN + "Shares::copies > ..."),
     "garbage": ("Shares::makesGarbage", JAVA_MAIN + "Shares::makesGarbage > ..."),
-    "thread": ("Shares::inThread", "... > java/lang/Thread::run > ... > Shares::lambda$main$~ > Shares::part > Shares::inThread > ..."),
+    "thread": ("Shares::inThread",
+               "... > java/lang/Thread::run > ... > Shares::lambda$main$~ > Shares::part > "
+               "Shares::inThread > ..."),
 }
 DEOPT = {
     "rounds": ("Deopt::rounds", "... > Deopt::main > Deopt::rounds > ..."),
     "steady": ("Deopt::steady", "... > Deopt::main > Deopt::steady > ..."),
 }
 CONTINUED = "... > java/lang/VirtualThread::runContinuation > jdk/internal/vm/Continuation::run > "
-VIRTUAL = {     # what slept has its last few frames on the stack
-    "shallow": ("Virtual::shallow", CONTINUED + "[jvm: frames_in_heap] > Virtual::body > Virtual::shallow > ..."),
+VIRTUAL = {     # a thread that slept has only its last few frames on the stack
+    "shallow": ("Virtual::shallow",
+                CONTINUED + "[jvm: frames_in_heap] > Virtual::body > Virtual::shallow > ..."),
     "deep": ("Virtual::deep", CONTINUED + "[jvm: frames_in_heap] > ... > Virtual::deep > ..."),
-    "fresh": ("Virtual::fresh", CONTINUED + "... > java/lang/VirtualThread::run > ... > Virtual::fresh*20 > ..."),
+    "fresh": ("Virtual::fresh",
+              CONTINUED + "... > java/lang/VirtualThread::run > ... > Virtual::fresh*20 > ..."),
 }
 CARRIER = "-Djdk.virtualThreadScheduler.parallelism=1 -Djdk.virtualThreadScheduler.maxPoolSize=1"
 
 
 def find_jdks():
-    """{major: home}: this machine's, those that .ci/deps fetched, and those that $JDKS names, called jdk-MAJOR."""
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame")
+    """{major version: home} of this machine's JDKs, of those that .ci/deps fetched, and of the
+    directories jdk-MAJOR in $JDKS."""
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                         "podflame")
     found = {}
-    homes = glob.glob("/usr/lib/jvm/*-amd64") + glob.glob(f"{cache}/jdk-*") + os.environ.get("JDKS", "").split(":")
+    homes = (glob.glob("/usr/lib/jvm/*-amd64") + glob.glob(f"{cache}/jdk-*")
+             + os.environ.get("JDKS", "").split(":"))
     for home in filter(None, homes):
         major = re.search(r"jdk-(\d+)$", home)
         if os.path.exists(f"{home}/release"):
@@ -245,36 +274,55 @@ JDKS = find_jdks()
 
 
 def java(name, major, flags="", source="Shares.java", shares=None, release=8, **more):
-    """javac of the oldest JDK that will do; the program is a script, and then the JVM in its place."""
-    with_javac = [m for m in sorted(JDKS) if os.path.exists(f"{JDKS[m]}/bin/javac") and m >= release]
+    """Built with javac of the oldest JDK that can do it. The program is a script that execs the
+    JVM."""
+    with_javac = [m for m in sorted(JDKS) if os.path.exists(f"{JDKS[m]}/bin/javac")
+                  and m >= release]
     javac = f"{JDKS[with_javac[0]]}/bin/javac" if with_javac else f"javac of JDK {release}"
     runs = f"{JDKS[major]}/bin/java" if major in JDKS else f"JDK {major}"
-    # That of JDK 8 has a root of its own, and /proc in it.
+    # JDK 8 runs in a root of its own, which has a /proc.
     root = "/proc/$PPID/root" if major == 8 else ""
     command = f'exec {runs} {flags} -cp {root}{{dir}} {source.removesuffix(".java")} {root}$1 $2 $3'
-    build = [f"{javac} --release {release} -d {{dir}} {{src}}", f"printf '#!/bin/sh\\n{command}\\n' >{{out}}", "chmod 755 {out}"]
-    return Program(f"JDK {major}{name and ', '}{name}", "Java", source, build, shares or JAVA, needs=[runs, javac], complete=0.95,
-                   finished=0.99, runtime=True, **more)
+    build = [f"{javac} --release {release} -d {{dir}} {{src}}",
+             f"printf '#!/bin/sh\\n{command}\\n' >{{out}}", "chmod 755 {out}"]
+    return Program(f"JDK {major}{name and ', '}{name}", "Java", source, build, shares or JAVA,
+                   needs=[runs, javac], complete=0.95, finished=0.99, runtime=True, **more)
 
 
 NOT_INLINED = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Shares.notInlined"
-# What calls it was inlined: its frames are told by what the compiler left beside the code.
-JAVA_INLINED = dict(JAVA, inlined=("Shares::notInlined",
-    JAVA_MAIN + "Shares::aroundInlined > Shares::inlinedOuter > Shares::inlinedInner > Shares::notInlined"))
+# The callers of notInlined are inlined: the tables that the compiler wrote beside the code tell
+# their frames.
+JAVA_INLINED = dict(JAVA, inlined=("Shares::notInlined", JAVA_MAIN + (
+    "Shares::aroundInlined > Shares::inlinedOuter > Shares::inlinedInner > Shares::notInlined")))
 
-# A host of its own, with whatever Lua is linked into it: {lua} is the version, {src} the script.
-LUA_HOST = "gcc -O2 -w -x c - -I/usr/include/lua{v} -o {{dir}}/host {link} <<'END'\n" \
-    "#include <lua.h>\n#include <lualib.h>\n#include <lauxlib.h>\n" \
-    "int main(int n, char **v) {{{{ lua_State *L = luaL_newstate(), *other = luaL_newstate(); int i; luaL_openlibs(L);\n" \
-    "luaL_openlibs(other); luaL_loadstring(other, \"return 1\"); lua_pcall(other, 0, 1, 0); lua_newtable(L);\n" \
-    "for (i = 2; i < n; i++) {{{{ lua_pushstring(L, v[i]); lua_rawseti(L, -2, i - 1); }}}} lua_setglobal(L, \"arg\");\n" \
-    "if (luaL_loadfile(L, v[1]) || lua_pcall(L, 0, 0, 0)) {{{{ puts(lua_tostring(L, -1)); return 1; }}}} return 0; }}}}\nEND"
+# A program of our own that embeds Lua: {v} is the version, {link} how Lua is linked.
+LUA_HOST = """gcc -O2 -w -x c - -I/usr/include/lua{v} -o {{dir}}/host {link} <<'END'
+#include <lua.h>
+#include <lualib.h>
+#include <lauxlib.h>
+int main(int n, char **v) {{{{
+lua_State *L = luaL_newstate(), *other = luaL_newstate();
+int i;
+luaL_openlibs(L);
+luaL_openlibs(other); luaL_loadstring(other, "return 1"); lua_pcall(other, 0, 1, 0);
+lua_newtable(L);
+for (i = 2; i < n; i++) {{{{ lua_pushstring(L, v[i]); lua_rawseti(L, -2, i - 1); }}}}
+lua_setglobal(L, "arg");
+if (luaL_loadfile(L, v[1]) || lua_pcall(L, 0, 0, 0)) {{{{
+puts(lua_tostring(L, -1));
+return 1;
+}}}}
+return 0;
+}}}}
+END"""
 
 
 def lua(name, version, runs, build=(), needs=(), finished=0.99, **more):
-    """The stacks are what debug.traceback says of them."""
-    script = f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} && chmod 755 {{out}}"
-    return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua", [*build, "cp {src} {dir}", script], {},
+    """The true stacks are those of debug.traceback."""
+    script = (f"printf '#!/bin/sh\\ncd {{dir}} && exec {runs} lua_shares.lua \"$@\"\\n' >{{out}} "
+              "&& chmod 755 {out}")
+    return Program(f"{version}, {name}" if name else version, "Lua", "lua_shares.lua",
+                   [*build, "cp {src} {dir}", script], {},
                    needs=[*needs], complete=0.99, finished=finished, runtime=True, **more)
 
 
@@ -289,7 +337,8 @@ LUA_PROGRAMS = [
     *(lua_host("static, stripped", v, f"-s -l:liblua{v}.a -lm -ldl") for v in LUAS),
 ]
 
-LUAJITS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/luajit")
+LUAJITS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                       "podflame/luajit")
 
 
 def luajit_of(suite):
@@ -298,16 +347,19 @@ def luajit_of(suite):
     return f"{lib}/ld-linux-x86-64.so.2 --library-path {lib} {LUAJITS}/{suite}/usr/bin/luajit"
 
 
-# Traces lie in memory that is mapped while the program is recorded, and is known a moment later.
+# LuaJIT maps memory for traces while the program is recorded; podflame knows it a moment later.
 WITH_TRACES = 0.97
 LUAJIT_PROGRAMS = [
     lua("interpreter", "LuaJIT 2.1", "luajit -joff", needs=["luajit"], sample=True),
     lua("traces", "LuaJIT 2.1", "luajit", needs=["luajit"], finished=WITH_TRACES),
-    *(lua(name, "LuaJIT 2.1", "./host", [LUA_HOST.format(v="jit-2.1", link=link)], ["gcc"], WITH_TRACES)
-      for name, link in (("library", "-lluajit-5.1"), ("static, stripped", "-s -l:libluajit-5.1.a -lm -ldl"))),
-    lua("", "OpenResty's LuaJIT 2.1", f"{LUAJITS}/luajit2/usr/bin/luajit", needs=[f"{LUAJITS}/luajit2/usr/bin/luajit"],
-        finished=WITH_TRACES),
-    *(lua(f"of {suite}", "LuaJIT 2.1", luajit_of(suite), needs=[f"{LUAJITS}/{suite}/usr/bin/luajit"], finished=WITH_TRACES)
+    *(lua(name, "LuaJIT 2.1", "./host", [LUA_HOST.format(v="jit-2.1", link=link)], ["gcc"],
+          WITH_TRACES)
+      for name, link in (("library", "-lluajit-5.1"),
+                         ("static, stripped", "-s -l:libluajit-5.1.a -lm -ldl"))),
+    lua("", "OpenResty's LuaJIT 2.1", f"{LUAJITS}/luajit2/usr/bin/luajit",
+        needs=[f"{LUAJITS}/luajit2/usr/bin/luajit"], finished=WITH_TRACES),
+    *(lua(f"of {suite}", "LuaJIT 2.1", luajit_of(suite),
+          needs=[f"{LUAJITS}/{suite}/usr/bin/luajit"], finished=WITH_TRACES)
       for suite in ("trixie", "sid")),
 ]
 
@@ -316,8 +368,10 @@ PYTHON = {
     "alpha": PYTHON_MAIN + "__main__.alpha > ...",
     "beta": PYTHON_MAIN + "__main__.beta > __main__.beta_*9 > ...",
     "gamma_": ("__main__.gamma_", PYTHON_MAIN + "... > __main__.gamma_*40 > ..."),
-    "generate": PYTHON_MAIN + "__main__.generate > ... > __main__.delegate > ... > __main__.numbers > ...",
-    "coroutine": PYTHON_MAIN + "__main__.coroutine > asyncio.base_events.BaseEventLoop.run_until_complete > ...",
+    "generate": PYTHON_MAIN + ("__main__.generate > ... > __main__.delegate > ... > "
+                               "__main__.numbers > ..."),
+    "coroutine": PYTHON_MAIN + ("__main__.coroutine > "
+                                "asyncio.base_events.BaseEventLoop.run_until_complete > ..."),
     "callback": PYTHON_MAIN + "__main__.callback > ...",
     "objects": PYTHON_MAIN + "__main__.objects > ...",
     "catcher": PYTHON_MAIN + "__main__.catcher > ...",
@@ -326,29 +380,34 @@ PYTHON = {
     "sub": PYTHON_MAIN + "__main__.sub > ... > __main__.sub_work > ...",
     "in_thread": "... > threading.Thread.run > ... > __main__.in_thread > ...",
 }
-PYTHON = {name: chain if isinstance(chain, tuple) else (f"__main__.{name}", chain) for name, chain in PYTHON.items()}
+PYTHON = {name: chain if isinstance(chain, tuple) else (f"__main__.{name}", chain)
+          for name, chain in PYTHON.items()}
 
 
 def in_c(chain):
     """Up to 3.10 every call goes through C, and methods are not qualified."""
-    chain = re.sub(r" > (?!\.\.\.)", " > ... > ", chain).replace("BaseEventLoop.", "").replace("Thread.run", "run")
+    chain = re.sub(r" > (?!\.\.\.)", " > ... > ", chain)
+    chain = chain.replace("BaseEventLoop.", "").replace("Thread.run", "run")
     return re.sub(r"(__main__\.\w+)\*\d+", r"\1", chain).replace("... > ... >", "... >")
 
 
 PYTHON_IN_C = {name: (frame, in_c(chain)) for name, (frame, chain) in PYTHON.items()}
 PYENV = os.path.join(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"), "versions")
-PYTHON_ROOT = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/python-3.14/root")
+PYTHON_ROOT = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                           "podflame/python-3.14/root")
 
 
 def python(minor, runs, name="", root="", **more):
     if root:    # it cannot write into the folder
-        run = f'cp {{src}} {root}/tmp; told=$1; shift; chroot {root} {runs} /tmp/python_shares.py /tmp/told "$@"; cp {root}/tmp/told "$told"'
+        run = (f'cp {{src}} {root}/tmp; told=$1; shift; '
+               f'chroot {root} {runs} /tmp/python_shares.py /tmp/told "$@"; '
+               f'cp {root}/tmp/told "$told"')
     else:
         run = f'exec {runs} {{src}} "$@"'
     shares = PYTHON if minor >= 11 else PYTHON_IN_C
     return Program(f"CPython 3.{minor}{name and ', '}{name}", "Python", "python_shares.py",
-                   [f"cat >{{out}} <<'END'\n#!/bin/sh\n{run}\nEND", "chmod 755 {out}"], shares, needs=[root + runs],
-                   processes=bool(root), complete=0.95, finished=0.99, **more)
+                   [f"cat >{{out}} <<'END'\n#!/bin/sh\n{run}\nEND", "chmod 755 {out}"], shares,
+                   needs=[root + runs], processes=bool(root), complete=0.95, finished=0.99, **more)
 
 
 def of_pyenv(minor):
@@ -379,7 +438,9 @@ PROGRAMS = C_PROGRAMS + LUA_PROGRAMS + LUAJIT_PROGRAMS + PYTHON_PROGRAMS + [
     rust("rustc nightly -O -g", "-O -g", rustc="rustc +nightly"),
     go("go", sample=True),
     go("go -ldflags '-s -w'", "-ldflags='-s -w'"),
-    go("go, no optimization", "-gcflags='-N -l'", shares=dict(GO, inlined=("main.aroundInlined", GO_MAIN + "main.aroundInlined > main.inlined"))),
+    go("go, no optimization", "-gcflags='-N -l'",
+       shares=dict(GO, inlined=("main.aroundInlined",
+                                GO_MAIN + "main.aroundInlined > main.inlined"))),
     go("go PIE", "-buildmode=pie"),
     go("go 1.22", toolchain="go1.22.0"),
     go("go 1.20", toolchain="go1.20.14"),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stopped CPython processes: the program's frames that `stackof` tells beside what py-spy says, function, file and line.
+"""Stopped CPython processes: compares the frames of the program that `stackof` prints with those of
+py-spy: function, file and line.
 
-python_kinds.py under every CPython of this machine, stopped at moments drawn by chance. It has one interpreter: of several,
-py-spy 0.4.3 shows the newest one's frames alone.
+python_kinds.py runs under every CPython of this machine and is stopped at moments drawn by chance.
+It has only one interpreter, because py-spy 0.4.3 shows the frames of only the newest one.
 """
 import json
 import os
@@ -17,12 +18,15 @@ import known
 import programs
 import stopped
 
-PYSPY = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame/tools/py-spy/bin/py-spy")
+PYSPY = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                     "podflame/tools/py-spy/bin/py-spy")
 
 
 def ours(pid):
-    """{thread: frames}, a frame is (function, file, line); a thread by its number and by its pthread_self()."""
-    done = subprocess.run([stopped.STACKOF, str(pid)], capture_output=True, text=True, timeout=120, check=True)
+    """{thread: frames}. A frame is (function, file, line); the thread is there by its number and by
+    its pthread_self()."""
+    done = subprocess.run([stopped.STACKOF, str(pid)], capture_output=True, text=True, timeout=120,
+                          check=True)
     stacks, frames = {}, []
     for line in done.stdout.splitlines():
         if m := re.match(r"TID (\d+) 0x([0-9a-f]+)", line):
@@ -36,19 +40,20 @@ def ours(pid):
 
 
 def theirs(pid):
-    done = subprocess.run([PYSPY, "dump", "--nonblocking", "--json", "--pid", str(pid)], capture_output=True, text=True, timeout=120,
-                          check=True)
-    return {t["os_thread_id"] or t["thread_id"]: [(f["name"], f["filename"], f["line"]) for f in t["frames"]]
+    done = subprocess.run([PYSPY, "dump", "--nonblocking", "--json", "--pid", str(pid)],
+                          capture_output=True, text=True, timeout=120, check=True)
+    return {t["os_thread_id"]
+            or t["thread_id"]: [(f["name"], f["filename"], f["line"]) for f in t["frames"]]
             for t in json.loads(done.stdout)}
 
 
 def same(a, b):
-    """Ours has the module before its name."""
+    """Whether two frames are the same; podflame's has the module before its name."""
     return (a[0] == b[0] or a[0].endswith("." + b[0])) and a[1:] == b[1:]
 
 
 def kind(mine, theirs_):
-    """Of two stacks that are not equal."""
+    """How two stacks differ that are not equal."""
     if len(mine) != len(theirs_):
         return "ours longer" if len(mine) > len(theirs_) else "theirs longer"
     return "different"
@@ -56,11 +61,13 @@ def kind(mine, theirs_):
 
 def note(result, mine, theirs_):
     pairs = [(a, b) for a, b in zip(mine, theirs_) if not same(a, b)] or [(mine[:1], theirs_[:1])]
-    # Where an instruction has no line, py-spy shows the line before; of a function that has not
-    # begun, its first instruction's.
-    lines = all(len(a) == 3 and (a[2] == 0 or (a is mine[0] and a[2] < b[2])) and same((*a[:2], b[2]), b) for a, b in pairs)
+    # For an instruction without a line py-spy shows the line before; for a function that has not
+    # begun, the line of its first instruction.
+    lines = all(len(a) == 3 and (a[2] == 0 or (a is mine[0] and a[2] < b[2]))
+                and same((*a[:2], b[2]), b) for a, b in pairs)
     key = "another line" if lines else kind(mine, theirs_)
-    d = result["differences"].setdefault(key, {"n": 0, "gdb": {}, "ours": [str(a) for a, _ in pairs],
+    d = result["differences"].setdefault(key,
+                                         {"n": 0, "gdb": {}, "ours": [str(a) for a, _ in pairs],
                                                "theirs": [str(b) for _, b in pairs]})
     d["n"] += 1
     return key
@@ -83,7 +90,7 @@ def compare(pid, result):
 
 
 def wait_for(pid):
-    """Until it has come so far that py-spy finds its threads."""
+    """Waits until py-spy finds the threads of the program."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
@@ -99,9 +106,11 @@ def test(p, moments):
     if not os.access(PYSPY, os.X_OK):
         raise known.Skip(f"no {PYSPY} (.ci/deps long)")
     known.need(p.needs)
-    result = {"name": f"{p.name}, beside py-spy", "language": p.language, "moments": 0, "threads": 0, "frames": 0, "equal": 0,
+    result = {"name": f"{p.name}, beside py-spy", "language": p.language, "moments": 0,
+              "threads": 0, "frames": 0, "equal": 0,
               "ours longer": 0, "theirs longer": 0, "different": 0, "differences": {}, "wrong": []}
-    script, command, root = os.path.join(known.HERE, "programs/python_kinds.py"), p.needs[0], programs.PYTHON_ROOT
+    script = os.path.join(known.HERE, "programs/python_kinds.py")
+    command, root = p.needs[0], programs.PYTHON_ROOT
     if command.startswith(root):
         shutil.copy(script, f"{root}/tmp")
         command = f"chroot {root} {command.removeprefix(root)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/accuracy.md and docs/accuracy.json from results."""
+"""Writes docs/accuracy.md and docs/accuracy.json from results."""
 import datetime
 import json
 import os
@@ -8,28 +8,31 @@ import subprocess
 
 INTRO = """# Accuracy
 
-Written by `make accuracy` on {date} (measured on one machine, not edited; the same in `accuracy.json`).
+Who needs this page: people who ask how far podflame's stacks and shares can be trusted. `make
+accuracy` measured one machine on {date}, and wrote this page and `accuracy.json`; they are not
+edited.
 Kernel {kernel}, {cpus} CPUs, {system}; {versions}.
 
-**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in functions of planned depth, in steps
-drawn by chance, measure by the thread's CPU clock what each function had, and are sampled meanwhile by
-`podflame record` at {hz} Hz. A share is right when what was seen is within 3 sigma (binomial) of what the program measured. A
-stack is *finished* when it has no marker (`[unwind: …]`, `[truncated]`) and begins where programs or threads begin; it is
-*whole* when every frame from there to the leaf is the one that the source says, as often as it says. Wanted: 99.5 % of both
-(Go and Java whole: 95 %; Java finished: 99 %). Making and collecting garbage in Go is left out of the shares: it stops and
-wakes threads thousands of times a second, and no timer samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of
-the samples).
+**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in
+functions of planned depth, in steps drawn by chance. They measure with the thread's CPU clock how
+much each function had, while `podflame record` samples them at {hz} Hz. A share is right when it is
+within 3 sigma (binomial) of what the program measured. A stack is *finished* when it has no marker
+(`[unwind: …]`, `[truncated]`) and begins where programs or threads begin. It is *whole* when every
+frame from there to the leaf is the one that the source says, as often as it says. The goals are
+99.5 % of both (Go and Java whole: 95 %; Java finished: 99 %). The shares leave out the making and
+collecting of garbage in Go: it stops and wakes threads thousands of times a second, and no timer
+samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of the samples).
 
-**Stopped processes**: real programs under load are stopped at moments drawn by chance; `bpf/unwind.h`, compiled for the host,
-walks all threads over tables made as the agent makes them, and each address is compared with `eu-stack`'s. Where they
-differ gdb is asked, too.
+**Stopped processes**: real programs under load are stopped at moments drawn by chance.
+`bpf/unwind.h`, compiled for the host, walks all threads with tables that are made as the agent
+makes them, and each address is compared with `eu-stack`'s. Where they differ gdb is asked, too.
 """
 ENDING = """
 ## What a number here does not say
 
-The programs are small and the machine is shared: they show that nothing is lost or misplaced, not what sampling costs (`make
-bench` does). A share's error shrinks with the root of the samples; with 5,000 of them one sigma of a share of 20 % is 0.57
-points.
+The programs are small and the machine is shared: the numbers show that nothing is lost or
+misplaced, not what sampling costs (`make bench` does). The error of a share shrinks with the root
+of the number of samples: with 5,000 of them one sigma of a share of 20 % is 0.57 points.
 """
 
 
@@ -44,8 +47,10 @@ def version(command):
 def machine():
     with open("/etc/os-release", encoding="utf-8") as f:
         system = dict(x.rstrip().split("=", 1) for x in f if "=" in x)["PRETTY_NAME"].strip('"')
-    commands = ("gcc --version", "clang --version", "rustc --version", "go version", "eu-stack --version", "gdb --version")
-    return {"date": datetime.date.today().isoformat(), "kernel": platform.release(), "cpus": os.cpu_count(), "system": system,
+    commands = ("gcc --version", "clang --version", "rustc --version", "go version",
+                "eu-stack --version", "gdb --version")
+    return {"date": datetime.date.today().isoformat(), "kernel": platform.release(),
+            "cpus": os.cpu_count(), "system": system,
             "versions": [v for v in map(version, commands) if v]}
 
 
@@ -79,7 +84,8 @@ def known_table(language, results):
         if "samples" not in r:
             yield f"| {r['name']} | – | – | – | – | FAILED: {r['wrong'][0]} |"
             continue
-        state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "excluded, see below" if r["excluded"] else "ok"
+        state = ("FAILED: " + "; ".join(r["wrong"]) if r["wrong"]
+                 else "excluded, see below" if r["excluded"] else "ok")
         yield (f"| {r['name']} | {r['samples']} | {percent(r['finished'])} | {percent(whole(r))} | "
                f"{off(r):.2f} points, {worst(r):.1f} sigma | {state} |")
 
@@ -88,22 +94,26 @@ def excluded_table(results):
     rows = [r for r in results if r.get("excluded")]
     if rows:
         yield "\n### Excluded\n"
-        yield "Files whose code cannot be unwound by anybody; the part of the program's stacks that is not finished, and what ends them.\n"
+        yield ("The code of these files cannot be unwound by any tool. The table has the part of "
+               "the program's\nstacks that is not finished, and the markers that end them.\n")
         yield "| program | why | not finished | marker |"
         yield "| --- | --- | ---: | --- |"
     for r in rows:
         marks = ", ".join(f"`{k}` {n}" for k, n in r["reasons"].items()) or "–"
-        yield f"| {r['language']}: {r['name']} | {r['excluded']} | {percent(1 - r['finished'])} | {marks} |"
+        yield (f"| {r['language']}: {r['name']} | {r['excluded']} | {percent(1 - r['finished'])} | "
+               f"{marks} |")
 
 
 def stopped_table(results):
     yield "\n## Stopped processes\n"
-    yield "| program | stops | threads' stacks | frames | equal | ours longer | theirs longer | different | finished by us | |"
+    yield ("| program | stops | threads' stacks | frames | equal | ours longer | theirs longer | "
+           "different | finished by us | |")
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for r in results:
         state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
         yield "| " + " | ".join([r["name"]] + [str(r.get(k, "–")) for k in (
-            "moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different", "finished")] + [state]) + " |"
+            "moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different",
+            "finished")] + [state]) + " |"
 
 
 def differences(results):
@@ -111,7 +121,8 @@ def differences(results):
     if not rows:
         return
     yield "\n### Differences\n"
-    yield "One of each kind, from two frames before they part; gdb: how often it had what whom had, where it was asked."
+    yield ("One difference of each kind, from two frames before the stacks part; gdb: which side "
+           "it agreed\nwith, and how often, where it was asked.")
     for name, key, d in rows:
         votes = ", ".join(f"{n} {who}" for who, n in d["gdb"].items()) or "not asked"
         yield f"\n- {name}: {d['n']} {key}; gdb: {votes}."
@@ -122,23 +133,33 @@ def differences(results):
 
 
 EXPLAINED = [   # (in the key or in our frames, what it is)
-    ("another line", "Line 0: the code object's table says that the instruction has none; py-spy shows the line before. Else, of 3.10: "
-     "podflame's lines are PyCode_Addr2Line's for every instruction (python_live_test.c)."),
-    ("runtime.mstart", "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); what eu-stack "
-     "shows beyond is the frame that started the thread, or what was on the stack before."),
-    ("runtime.systemstack", "The runtime has switched stacks: the goroutine's own stack goes on below `runtime.systemstack`. DWARF "
-     "cannot say so; podflame follows the switch, eu-stack stops or reads what lies on the system stack."),
-    ("runtime.mcall", "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
-    ("runtime.sigtramp", "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or stops."),
+    ("another line",
+     "Line 0: the code object's table says that the instruction has none; py-spy shows the line "
+     "before. Else, of 3.10: podflame's lines are PyCode_Addr2Line's for every instruction "
+     "(python_live_test.c)."),
+    ("runtime.mstart",
+     "`runtime.mstart` is where the runtime says its own stacks begin (TOPFRAME in the pclntab); "
+     "what eu-stack shows beyond is the frame that started the thread, or what was on the stack "
+     "before."),
+    ("runtime.systemstack",
+     "The runtime has switched stacks: the goroutine's own stack goes on below "
+     "`runtime.systemstack`. DWARF cannot say so; podflame follows the switch, eu-stack stops or "
+     "reads what lies on the system stack."),
+    ("runtime.mcall",
+     "The runtime has switched to its scheduler's stack (`runtime.mcall`), which begins there."),
+    ("runtime.sigtramp",
+     "Go's signal trampoline has no CFI; podflame knows it by its code, eu-stack guesses or "
+     "stops."),
     ("JIT code", "Code that a JIT made has no unwind tables; both go by frame pointers there."),
 ]
 
 
 def explained(key, d):
-    # both begin two frames before
+    # both lists begin two frames before the difference
     here = key.startswith("different") and len(d["ours"]) > 3 and len(d["theirs"]) > 2
     if here and d["ours"][3:] == d["theirs"][2:len(d["ours"]) - 1]:
-        return "eu-stack has one frame less: it followed rbp from a function that has not made its frame yet, or has none."
+        return ("eu-stack has one frame less: it followed rbp from a function that has not made "
+                "its frame yet, or has none.")
     text = key + " " + " ".join(d["ours"])
     return next((why for what, why in EXPLAINED if what in text), "")
 
@@ -146,10 +167,12 @@ def explained(key, d):
 BESIDE = """
 ## Beside async-profiler
 
-The same process, sampled from outside by podflame and from inside by async-profiler: how much of the time each method is on the
-stack. Both know only the places where a thread can be stopped; for others async-profiler takes the next of them by address, and
-podflame the next that the code comes to, so the innermost inlined method may differ. Of JDK 11's `Shares::lambda$streams$1` it is
-async-profiler's that is wrong: with `-XX:+DebugNonSafepoints`, where every place is known, it has nothing.
+podflame samples a process from outside, and async-profiler samples the same process from inside:
+how much of the time is each method on the stack? Both know only the places where a thread can be
+stopped. For other places async-profiler takes the next of these by address, and podflame the next
+that the code comes to, so the innermost inlined method may differ. For `Shares::lambda$streams$1`
+of JDK 11 async-profiler is wrong: with `-XX:+DebugNonSafepoints`, where every place is known, it
+has no sample of it.
 
 | program | samples | theirs | methods | most apart | whole stacks that are the same | |
 | --- | ---: | ---: | ---: | --- | ---: | --- |"""
@@ -160,18 +183,20 @@ def beside_table(results):
         yield BESIDE
     for r in results:
         state = "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok"
-        most = ", ".join(f"`{x['method']}` {x['points']:.2f} points" for x in r.get("largest", [])[:1]) or "–"
-        yield (f"| {r['name']} | {r.get('samples', '–')} | {r.get('their samples', '–')} | {r.get('methods', '–')} | {most} | "
-               f"{percent(r.get('overlap', 0))} | {state} |")
+        most = ", ".join(f"`{x['method']}` {x['points']:.2f} points"
+                         for x in r.get("largest", [])[:1]) or "–"
+        yield (f"| {r['name']} | {r.get('samples', '–')} | {r.get('their samples', '–')} | "
+               f"{r.get('methods', '–')} | {most} | {percent(r.get('overlap', 0))} | {state} |")
 
 
 WAITS = """
 ## Waits and memory
 
-Programs that know how long each of their functions waits, and for what, and how many bytes it allocates and leaks
-([`e2e/workloads/waits.*`](../e2e/workloads)), while `podflame record` looks at off-cpu, mem-alloc and mem-inuse at once, each
-allocation sampled (`-s 1`). *Cause*: of the time, what has the cause that the function is for, or is `runqueue`; a sleep of the JVM is a futex.
-Go tells its bytes itself, when a collection has ended.
+These programs know how long each of their functions waits, and for what, and how many bytes it
+allocates and leaks ([`e2e/workloads/waits.*`](../e2e/workloads)). `podflame record` records
+off-cpu, mem-alloc and mem-inuse at once, with each allocation sampled (`-s 1`). *Cause*: the part
+of the time that has the cause that the function is for, or is `runqueue`; a sleep of the JVM is a
+futex. Go itself reports its bytes, when a collection has ended.
 
 | language | event | function | it says | seen | error | cause | |
 | --- | --- | --- | ---: | ---: | ---: | ---: | --- |"""
@@ -186,21 +211,26 @@ def waits_table(results):
             told, seen = x["told"] / 1e6, x["seen"] / 1e6
             cause = percent(x["cause"]) if "cause" in x else ""
             state = "FAILED" if any(x["name"] in w for w in r["wrong"]) else "ok"
-            yield (f"| {r['language']} | {x['event']} | `{x['name']}` | {told:.3f} {unit} | {seen:.3f} {unit} | "
-                   f"{100 * (seen - told) / told if told else 0:+.2f} % | {cause} | {state} |")
+            yield (f"| {r['language']} | {x['event']} | `{x['name']}` | {told:.3f} {unit} | "
+                   f"{seen:.3f} {unit} | {100 * (seen - told) / told if told else 0:+.2f} % | "
+                   f"{cause} | {state} |")
 
 
 EXACT = """
 ## Known to the byte, beside other tools
 
-Programs that wait, allocate and leak so and so often ([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and tell what each
-of their functions had, while `podflame record` looks at off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at once: waits for each
-cause (sleep, lock, pipe, socket, poll, disk, other; what the language has of them), a wait is its time less the thread's CPU time; kinds of
-allocations; leaks, zero for what is freed. *Largest error*: of one of the functions. *Cause*: least part of a function's wait that has
-its cause, or is `runqueue`. *Beside*: another tool that looks at the same process at the same time, and the largest difference of a
-function between it and podflame. Where it says nothing else, bytes must be equal; a function's waits are allowed 3 % and 60 ms, and
-to lack what others had the CPU for amid them (`preempted_us`: what its threads waited for a CPU, less what was seen as `runqueue`).
-Each function: `accuracy.json`.
+These programs wait, allocate and leak a known number of times
+([`e2e/accuracy/programs/exact.*`](../e2e/accuracy/programs)) and print what each of their functions
+had. Meanwhile `podflame record` records off-cpu (`-b 1us`), mem-alloc and mem-inuse (`-s 1`) at
+once. The functions wait for each cause (sleep, lock, pipe, socket, poll, disk, other: those that
+the language has), allocate in several ways, and leak (zero for memory that is freed). A wait is the
+time of the function less the thread's CPU time. *Largest error*: that of one of the functions.
+*Cause*: the least part of a function's wait that has its cause, or is `runqueue`. *Beside*: another
+tool that records the same process at the same time, and the largest difference between it and
+podflame for one function. Unless a row says otherwise, bytes must be equal. Waits of a function may
+differ by 3 % and 60 ms, and may lack the time that others had the CPU meanwhile (`preempted_us`:
+the time that its threads waited for a CPU, less what was seen as `runqueue`). `accuracy.json` has
+each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
@@ -216,13 +246,15 @@ def far(event, rows, seen, theirs):
     d = seen(x) - theirs(x)
     if not d:
         return "0"
-    return f"{amount(event, d)}" + (f" ({100 * d / theirs(x):+.2f} %)" if theirs(x) else "") + f", `{x['name']}`"
+    relative = f" ({100 * d / theirs(x):+.2f} %)" if theirs(x) else ""
+    return f"{amount(event, d)}{relative}, `{x['name']}`"
 
 
 def beside_cell(event, rows, who):
     its = [x for x in rows if who in x["oracles"]]
     lacks = ", ".join(f"`{x['name']}`" for x in rows if who not in x["oracles"])
-    return f"{who.replace('_', '-')}: {far(event, its, lambda x: x['seen'], lambda x: x['oracles'][who])}" + (lacks and f"; lacks {lacks}")
+    furthest = far(event, its, lambda x: x["seen"], lambda x: x["oracles"][who])
+    return f"{who.replace('_', '-')}: {furthest}" + (lacks and f"; lacks {lacks}")
 
 
 def exact_rows(r):
@@ -231,10 +263,14 @@ def exact_rows(r):
         if not rows:
             continue
         cause = min((x["causes"] for x in rows if x.get("causes") and x["told"] > 50000), default=0)
-        beside = "; ".join(beside_cell(event, rows, who) for who in sorted({who for x in rows for who in x["oracles"]}))
-        state = "FAILED" if any(event in w or any(w.startswith(x["name"]) for x in rows) for w in r["wrong"]) else "ok"
-        yield (f"| {r['language']}: {r['name']} | {event} | {len(rows)} | {amount(event, sum(x['told'] for x in rows))} | "
-               f"{amount(event, sum(x['seen'] for x in rows))} | {far(event, rows, lambda x: x['seen'], lambda x: x['told'])} | "
+        beside = "; ".join(beside_cell(event, rows, who)
+                           for who in sorted({who for x in rows for who in x["oracles"]}))
+        state = "FAILED" if any(event in w or any(w.startswith(x["name"]) for x in rows)
+                                for w in r["wrong"]) else "ok"
+        yield (f"| {r['language']}: {r['name']} | {event} | {len(rows)} | "
+               f"{amount(event, sum(x['told'] for x in rows))} | "
+               f"{amount(event, sum(x['seen'] for x in rows))} | "
+               f"{far(event, rows, lambda x: x['seen'], lambda x: x['told'])} | "
                f"{percent(cause) if cause else ''} | {beside} | {state} |")
 
 
@@ -256,26 +292,30 @@ def exact_table(results):
 
 
 def merged(before, results):
-    """Results of some in place of theirs in the report before."""
+    """The results of the last report, with new ones in the place of old ones."""
     new = {(r["language"], r["name"]): r for r in results}
     kept = [new.pop((r["language"], r["name"]), r) for r in before]
     return kept + list(new.values())
 
 
 def write(folder, results, skips, some):
-    """results: {part: of its programs}; some: not all were run; the others are those of the report that is there."""
+    """results: {part: results of its programs}. some: not all programs were run; the report keeps
+    its results of the others."""
     m = machine()
     if some:
         with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
             before = json.load(f)
         results = {part: merged(before.get(part, []), new) for part, new in results.items()}
-        skips = skips + [(s["what"], s["why"]) for s in before["skipped"] if s["what"] not in dict(skips)]
+        skips = skips + [(s["what"], s["why"]) for s in before["skipped"]
+                         if s["what"] not in dict(skips)]
     known, stopped = results["known"], results["stopped"]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
-    text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}), "## Known-answer programs"]
+    text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}),
+            "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
-    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped), *beside_table(results["beside"]),
+    text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped),
+             *beside_table(results["beside"]),
              *waits_table(results["waits"]), *exact_table(results["exact"])]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]

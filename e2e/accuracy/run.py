@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--all] [--only TEXT] [--report DIR]: are podflame's stacks whole, and its shares right?
 
-Part c: programs that know their own answer (programs.py, known.py). Part b: stopped processes beside eu-stack (stopped.py)
-and, Python's, beside py-spy (pyspy.py). Part d: JVMs beside async-profiler (beside.py).
-Part e: programs that know how long they wait and what they allocate (waits.py). Part f: such that know it to the byte, beside
-other tools that look at the same process (exact.py, oracles.py).
-A few of each, for `make test`, or --all. --report DIR: writes DIR/accuracy.md and DIR/accuracy.json; what is not run now stays
-there as it was.
+Part b: stopped processes beside eu-stack (stopped.py); Python's beside py-spy (pyspy.py).
+Part c: programs that know their own answer (programs.py, known.py).
+Part d: JVMs beside async-profiler (beside.py).
+Part e: programs that know how long they wait and what they allocate (waits.py).
+Part f: programs that know it to the byte, beside other tools that look at the same process
+(exact.py, oracles.py).
+
+Without --all it runs a few of each, for `make test`. `make accuracy` runs all, as root. --report
+writes DIR/accuracy.md and DIR/accuracy.json, which keep the results of programs that did not run.
 """
 import argparse
 import sys
@@ -28,14 +31,15 @@ import waits
 
 @dataclass
 class Part:
-    """targets() -> (the module that tests it, target); test(module, target, options) -> a result, or (result, skips)."""
+    """targets() gives (the module that tests it, target); test(module, target, options) returns a
+    result, or (result, skips)."""
 
     letter: str
     name: str                       # in the report
     title: Callable
     targets: Callable
     test: Callable
-    told: Callable                  # of a result, in one line
+    told: Callable                  # a result in one line
     details: Callable = lambda r: []
 
 
@@ -45,7 +49,8 @@ def counts(r, names):
 
 def differences(r):
     for k, d in r.get("differences", {}).items():
-        yield f"{d['n']} {k}; gdb: {d['gdb']}\n           ours {d['ours']}\n           theirs {d['theirs']}"
+        yield (f"{d['n']} {k}; gdb: {d['gdb']}\n"
+               f"           ours {d['ours']}\n           theirs {d['theirs']}")
 
 
 def known_test(by, p, options):
@@ -54,19 +59,28 @@ def known_test(by, p, options):
 
 
 PARTS = [
-    Part("c", "known", lambda p: f"{p.language}: {p.name}", lambda: [(known, p) for p in programs.PROGRAMS], known_test,
-         lambda r: f"{r.get('samples', 0)} samples, {r.get('finished', 0):.4f} finished", lambda r: r.get("shares", [])),
+    Part("c", "known", lambda p: f"{p.language}: {p.name}",
+         lambda: [(known, p) for p in programs.PROGRAMS], known_test,
+         lambda r: f"{r.get('samples', 0)} samples, {r.get('finished', 0):.4f} finished",
+         lambda r: r.get("shares", [])),
     Part("b", "stopped", lambda t: f"stopped: {t.name}",
          lambda: [(stopped, t) for t in stopped.TARGETS] + [(pyspy, t) for t in pyspy.TARGETS],
          lambda by, t, options: by.test(t, 4 if options.sample else 30),
-         lambda r: counts(r, ("moments", "threads", "frames", "equal", "ours longer", "theirs longer", "different")), differences),
-    Part("d", "beside", lambda t: f"beside: {t.name}", lambda: [(beside, t) for t in beside.TARGETS],
-         lambda by, t, options: by.test(t, 5.5), lambda r: counts(r, ("samples", "their samples", "methods", "overlap"))),
-    Part("e", "waits", lambda t: f"waits: {t.language}", lambda: [(waits, t) for t in waits.TARGETS],
+         lambda r: counts(r, ("moments", "threads", "frames", "equal", "ours longer",
+                              "theirs longer", "different")), differences),
+    Part("d", "beside", lambda t: f"beside: {t.name}",
+         lambda: [(beside, t) for t in beside.TARGETS],
+         lambda by, t, options: by.test(t, 5.5),
+         lambda r: counts(r, ("samples", "their samples", "methods", "overlap"))),
+    Part("e", "waits", lambda t: f"waits: {t.language}",
+         lambda: [(waits, t) for t in waits.TARGETS],
          lambda by, t, options: by.test(t, 6 if options.sample else 30),
-         lambda r: ", ".join(f"{x['event']} {x['name']} {x['seen']} of {x['told']}" for x in r.get("rows", []))),
-    Part("f", "exact", lambda t: f"exact: {t.language}: {t.name}", lambda: [(exact, t) for t in exact.TARGETS],
-         lambda by, t, options: by.test(t, options.rounds or (20 if options.sample else 60), options.sample), exact.told_in_short,
+         lambda r: ", ".join(f"{x['event']} {x['name']} {x['seen']} of {x['told']}"
+                             for x in r.get("rows", []))),
+    Part("f", "exact", lambda t: f"exact: {t.language}: {t.name}",
+         lambda: [(exact, t) for t in exact.TARGETS],
+         lambda by, t, options: by.test(t, options.rounds or (20 if options.sample else 60),
+                                        options.sample), exact.told_in_short,
          lambda r: r.get("rows", [])),
 ]
 
@@ -89,9 +103,10 @@ def run(part, options):
         except known.Skip as why:
             skip(title, why)
             continue
-        except Exception as why:        # one that hangs or crashes is not the end of the others
+        except Exception as why:        # the others run even if one hangs or crashes
             traceback.print_exc()
-            r = {"name": getattr(t, "name", part.name), "language": t.language, "rows": [], "wrong": [f"{type(why).__name__}: {why}"]}
+            r = {"name": getattr(t, "name", part.name), "language": t.language, "rows": [],
+                 "wrong": [f"{type(why).__name__}: {why}"]}
         for what, why in r.pop("skips", []):
             skip(what, why)
         results.append(r)
@@ -104,11 +119,13 @@ def run(part, options):
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--all", action="store_true")
     a.add_argument("--only", default="", help="programs whose title has this in it")
     a.add_argument("--part", choices=[p.letter for p in PARTS])
-    a.add_argument("--seconds", type=float, help="of CPU time a program, instead of what 5,000 samples need")
+    a.add_argument("--seconds", type=float,
+                   help="of CPU time a program, instead of what 5,000 samples need")
     a.add_argument("--rounds", type=int, help="of a program of part f")
     a.add_argument("--report", metavar="DIR")
     a.add_argument("-v", "--verbose", action="store_true")
@@ -116,10 +133,12 @@ def main():
     options.sample = not (options.all or options.only)
     results, skips = {}, []
     for part in PARTS:
-        results[part.name], more = run(part, options) if options.part in (None, part.letter) else ([], [])
+        results[part.name], more = run(part,
+                                       options) if options.part in (None, part.letter) else ([], [])
         skips += more
     if options.report:
-        report.write(options.report, results, skips, not options.all or options.part or options.only)
+        report.write(options.report, results, skips,
+                     not options.all or options.part or options.only)
     every = sum(results.values(), [])
     failed = sum(1 for r in every if r["wrong"])
     print(f"{len(every) - failed} passed, {failed} failed, {len(skips)} skipped")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sample_cost.py: what one sample costs beside bpftrace and perf on the same work: one JSON object a line. Run by `make
-bench`, as root.
+"""sample_cost.py: what one sample costs, beside bpftrace and perf on the same work. Prints one JSON
+object a line. `make bench` calls it, as root.
 
-In each round the same work is done under each profiler and twice under none, in an order drawn by chance. What a sample adds
-to the work's CPU time has the timer interrupt in it, which everybody pays; BPF run time has not. A tick that finds somebody
-else, which a profiler is not asked for, is measured in the same round and taken out of BPF run time.
+In each round the same work runs under each profiler and twice without one, in an order drawn by
+chance. The CPU time that a sample adds to the work contains the timer interrupt, which every
+profiler pays; the run time of BPF programs does not. A tick that finds a process that the profiler
+does not profile is measured in the same round and subtracted from the run time of BPF programs.
 """
 import os
 import random
@@ -23,13 +24,16 @@ import perf
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 HZ, WORK_ROUNDS = 1999, 200         # 1.3 s of CPU time
-CHAINS = [known.chain_pattern("_start > ... > main > " + c, "") for c in ("shallow", "middle*31", "deep*60")]
+CHAINS = [known.chain_pattern("_start > ... > main > " + c, "")
+          for c in ("shallow", "middle*31", "deep*60")]
 DEPTHS = f"depths 3, 33 and 62, {HZ} Hz"
 FP, OMITTED = "fp", "no_fp"
 FLAGS = {FP: "-fno-omit-frame-pointer", OMITTED: "-fomit-frame-pointer"}
-WAYS = {FP: [perf.Podflame, perf.Bpftrace, perf.Perf], OMITTED: [perf.Podflame, perf.Perf, perf.PerfDwarf]}
+WAYS = {FP: [perf.Podflame, perf.Bpftrace, perf.Perf],
+        OMITTED: [perf.Podflame, perf.Perf, perf.PerfDwarf]}
 NEEDS = {perf.Bpftrace: "bpftrace", perf.Perf: "perf", perf.PerfDwarf: "perf"}
-NAMES = {perf.Podflame: "podflame", perf.Bpftrace: "bpftrace", perf.Perf: "perf_fp", perf.PerfDwarf: "perf_dwarf"}
+NAMES = {perf.Podflame: "podflame", perf.Bpftrace: "bpftrace", perf.Perf: "perf_fp",
+         perf.PerfDwarf: "perf_dwarf"}
 
 
 def process_of(watcher):
@@ -44,7 +48,8 @@ class Done:
     """One run of the work: CPU ns of its functions, the stacks seen, BPF run time and runs."""
 
     def __init__(self, program, profiler, folder, somebody_else=None):
-        p = subprocess.Popen([program, str(WORK_ROUNDS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        p = subprocess.Popen([program, str(WORK_ROUNDS)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, bufsize=0)
         try:
             known.wait_line(p.stdout, b"ready", "work", 10)
             watcher = profiler(somebody_else or p.pid, folder, HZ)
@@ -65,12 +70,15 @@ class Done:
         self.bpf_ns, self.bpf_runs = after[0] - before[0], after[1] - before[1]
 
     def whole(self):
-        n = sum(n for frames, n in self.stacks if any(c.fullmatch("".join(f + ";" for f in frames)) for c in CHAINS))
+        n = sum(n for frames, n in self.stacks if any(c.fullmatch("".join(f + ";" for f in frames))
+                                                      for c in CHAINS))
         return 100 * n / max(1, self.samples)
 
     def moved(self, alone):
         """The largest shift of a function's part of the CPU time, in points."""
-        return 100 * max(abs(self.parts[k] / self.ns - statistics.mean(a.parts[k] / a.ns for a in alone)) for k in self.parts)
+        def part_alone(k):
+            return statistics.mean(a.parts[k] / a.ns for a in alone)
+        return 100 * max(abs(self.parts[k] / self.ns - part_alone(k)) for k in self.parts)
 
 
 def ns_filtered(profiler, program, folder):
@@ -102,7 +110,8 @@ def one_round(kind, program, folder, profilers, found):
         if has_bpf(profiler):
             filtered = ns_filtered(profiler, program, folder)
             found["filtered", name].append(filtered)
-            found["bpf", name].append((d.bpf_ns - filtered * max(0, d.bpf_runs - d.samples)) / max(1, d.samples))
+            others_ns = filtered * max(0, d.bpf_runs - d.samples)
+            found["bpf", name].append((d.bpf_ns - others_ns) / max(1, d.samples))
     for what in ("cost", "bpf"):
         if kind == FP and found[what, "bpftrace"]:
             found["ratio", what].append(found[what, "podflame"][-1] / found[what, "bpftrace"][-1])
@@ -110,7 +119,8 @@ def one_round(kind, program, folder, profilers, found):
 
 TELLS = [
     ("bpf", "ns/sample", f"BPF run time, without the timer; {DEPTHS}"),
-    ("filtered", "ns/tick", "BPF run time of a tick of somebody else, idle ticks among them where a profiler has these"),
+    ("filtered", "ns/tick",
+     "BPF run time of a tick of somebody else, idle ticks among them where a profiler has these"),
     ("cost", "us/sample", f"of the program's CPU time, the timer's interrupt among it; {DEPTHS}"),
     ("moved", "points", "largest shift of a function's part of the CPU time"),
     ("script", "samples/CPU s", "`perf script`, from its file to named frames"),
@@ -128,7 +138,8 @@ def tell(kind, profilers, found):
         if found["ratio", what]:
             perf.report(f"sample.{kind}.{what}.to_bpftrace", found["ratio", what], "times",
                         "podflame's over bpftrace's, of one round each", GOALS[what])
-    perf.report(f"sample.{kind}.noise", found["noise"], "percent", "the work without profiler, twice in a round")
+    perf.report(f"sample.{kind}.noise", found["noise"], "percent",
+                "the work without profiler, twice in a round")
 
 
 def main():
@@ -137,11 +148,14 @@ def main():
         with bpf_stats.enabled():
             for kind, flag in FLAGS.items():
                 program = os.path.join(folder, kind)
-                subprocess.run(["gcc", "-O2", flag, "-D_GNU_SOURCE", "-o", program, os.path.join(known.HERE, "programs", "work.c")],
+                subprocess.run(["gcc", "-O2", flag, "-D_GNU_SOURCE", "-o", program,
+                                os.path.join(known.HERE, "programs", "work.c")],
                                check=True)
-                missing = {NEEDS[p] for p in WAYS[kind] if p in NEEDS and not shutil.which(NEEDS[p])}
+                missing = {NEEDS[p] for p in WAYS[kind] if p in NEEDS
+                           and not shutil.which(NEEDS[p])}
                 if missing:
-                    print(f"sample_cost.py: skip: no {', '.join(missing)} on this machine", file=sys.stderr)
+                    print(f"sample_cost.py: skip: no {', '.join(missing)} on this machine",
+                          file=sys.stderr)
                 profilers = [p for p in WAYS[kind] if NEEDS.get(p) not in missing]
                 found = defaultdict(list)
                 for _ in range(ROUNDS):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who profiles waits and memory of a process, for slowdown.py: podflame, its agent with a limit, and others of their kind."""
+"""The profilers of waits and memory that slowdown.py compares: `podflame record`, an agent with a
+limit, and other tools of that kind."""
 import glob
 import os
 import re
@@ -15,10 +16,10 @@ import programs
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "podflame")
 TOOLS = os.path.join(CACHE, "tools")
 LIMITED = os.path.join(known.BUILD, "accuracy", "limited")
-ATTACH_S = 1.5          # others do not say when they have begun
-# after the first decision: until it has found its place; what is measured
+ATTACH_S = 1.5          # the other tools do not print when they have begun
+# seconds after its first decision until the agent has settled, and seconds that are measured
 SETTLE_S, LIMITED_S = 4, 5
-LIMIT = 1               # limits.overheadPercent where a target does not say
+LIMIT = 1               # the default of limits.overheadPercent
 
 
 class Running:
@@ -35,11 +36,12 @@ class Running:
             except RuntimeError:
                 self.p.kill()
                 raise
-            time.sleep(1)       # probes are attached when the process's files are known
+            time.sleep(1)       # podflame attaches probes when it knows the process's files
         else:
             time.sleep(ATTACH_S)
         if self.p.poll() is not None:
-            raise known.Skip(f"{self.name} ends at once, status {self.p.returncode}: {self.last_words()}")
+            raise known.Skip(f"{self.name} ends at once, status {self.p.returncode}: "
+                             f"{self.last_words()}")
 
     def stop(self):
         self.p.send_signal(self.signal)
@@ -52,7 +54,8 @@ class Running:
 
 
 class Podflame(Running):
-    """`podflame record`, which has no limit. other: of a process beside the one that is measured."""
+    """`podflame record`, which has no limit. other: it records a process beside the measured
+    one."""
 
     def __init__(self, event, *options, other=False, name=None):
         self.event, self.options, self.other, self.name = event, options, other, name or event
@@ -61,7 +64,8 @@ class Podflame(Running):
         self.beside = subprocess.Popen(["sleep", "600"]) if self.other else None
         self.folded = os.path.join(folder, "ours.folded")
         pid = self.beside.pid if self.other else pid
-        self.start([known.PODFLAME, "record", "-e", self.event, *self.options, "-p", str(pid), "-o", self.folded], b"recording")
+        self.start([known.PODFLAME, "record", "-e", self.event, *self.options, "-p", str(pid), "-o",
+                    self.folded], b"recording")
 
     def end(self):
         self.stop()
@@ -81,14 +85,14 @@ class Bcc(Running):
         if not os.access(program, os.X_OK):
             raise known.Skip(f"no {self.tool} on this machine (.ci/deps long)")
         words = [program, *self.options, "-p", str(pid)]
-        if self.library:        # it keeps 31 characters of a path
+        if self.library:        # memleak keeps only 31 characters of a path
             link = os.path.join(folder, "lib.so")
             if not os.path.exists(link):
                 os.symlink(self.library, link)
             words += ["-O", link]
         self.path = os.path.join(folder, "bcc.txt")
         self.output = open(self.path, "wb")
-        # memleak shows what it has each so many seconds, offcputime at its end
+        # memleak prints at an interval, offcputime at its end
         self.start(words + (["600"] if self.tool == "memleak" else []))
 
     def last_words(self):
@@ -123,14 +127,16 @@ PYTHON = "/usr/bin/python3"
 
 
 def memray_path():
-    """What the profiled Python needs on its path, None without memray."""
-    version = subprocess.run([PYTHON, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True)
+    """The path that the profiled Python needs for memray; None: there is no memray."""
+    version = subprocess.run([PYTHON, "-c",
+                              "import sys; print('python%d.%d' % sys.version_info[:2])"],
+                             capture_output=True, text=True, check=True)
     found = glob.glob(f"{TOOLS}/memray/lib/{version.stdout.strip()}/site-packages")
     return found[0] if found else None
 
 
 class Memray:
-    """Enters the process by gdb; with Python's own allocators, as mem-alloc has them."""
+    """It enters the process with gdb, and records Python's own allocators, as mem-alloc does."""
     name = "memray"
 
     def begin(self, pid, folder):
@@ -147,7 +153,8 @@ class Memray:
             time.sleep(0.1)
 
     def do(self, *words):
-        done = subprocess.run([f"{TOOLS}/memray/bin/memray", *words, "--method", "gdb", self.pid], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([f"{TOOLS}/memray/bin/memray", *words, "--method", "gdb", self.pid],
+                              capture_output=True, text=True, timeout=120)
         if done.returncode:
             raise known.Skip(f"memray {words[0]}: {(done.stdout + done.stderr).strip()[-150:]}")
 
@@ -156,7 +163,8 @@ class Memray:
 
 
 class Limited:
-    """What a pod gets: an agent that holds its container to limits.overheadPercent (limited.c)."""
+    """What a pod gets: an agent that keeps to limits.overheadPercent for its container
+    (limited.c)."""
 
     def __init__(self, *events):
         self.events, self.name = events, f"{' and '.join(events)}, limit {LIMIT} %"
@@ -164,7 +172,8 @@ class Limited:
     def begin(self, pid, folder):
         if not os.access(LIMITED, os.X_OK):
             raise known.Skip(f"no {LIMITED} (make events-cost builds it)")
-        self.p = subprocess.Popen([LIMITED, str(pid), str(LIMIT), *self.events], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.p = subprocess.Popen([LIMITED, str(pid), str(LIMIT), *self.events],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         known.wait_line(self.p.stdout, b"recording", "limited", 120)
 
     def settle(self):
@@ -183,6 +192,6 @@ class Limited:
 
 
 def java():
-    """A JVM that has jcmd beside it, so that others can be loaded."""
+    """A JVM whose JDK has jcmd, so that other profilers can be loaded."""
     home = programs.JDKS.get(17)
     return f"{home}/bin/java" if home else shutil.which("java")

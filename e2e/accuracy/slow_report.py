@@ -1,29 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/events-cost.md from what slowdown.py measured."""
+"""Writes docs/events-cost.md from what slowdown.py measured."""
 import os
 
 import report
 from slow_peers import LIMIT
 
-INTRO = """# What waits and memory cost who is profiled
+INTRO = """# What profiling waits and memory costs programs
 
-Written by `make events-cost` on {date}, not edited.
-Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it ended{quiet}.
+Who needs this page: people who want to profile off-cpu, mem-alloc or mem-inuse in production.
+`make events-cost` wrote it on {date}; it is not edited.
+Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it
+ended{quiet}.
 
-CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is
-profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
-how fast the machine was just then is taken out. *Nobody*: how much it differs before a profiler and after;
-what is smaller is not told apart from nothing.
-`podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
-`limits.overheadPercent` {limit}, where a target does not say otherwise; {seconds} s, from 4 s after its first decision on, once; what the program
-paid until then is told beside.
+The numbers are the CPU time of a unit of work under each profiler over that without a profiler:
+medians of {rounds} pairs, the least and the most. Storms do only what is profiled, so no program
+gets slower than they. Except for the storm of switches and redis, a twin that was not profiled ran
+on the same CPU at the same time, and the machine's speed at that moment is taken out. *Nobody*: the
+difference between before and after a profiler; a smaller number cannot be told from zero.
+`podflame record` has no limit: its rows are what the probes themselves cost. *Limit*: what a pod
+gets, an agent with `limits.overheadPercent` {limit}, if its target does not say otherwise;
+{seconds} s, from 4 s after its first decision on, once. The text beside says what the program
+paid until then.
 Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
 """
 ENDING = """
 ## What a number here does not say
 
-What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is most of a hit, and differs by a factor of two.
-What a hit, a switch or a walk costs apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
+What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is
+most of the cost of a hit, and differs by a factor of two. What a hit, a switch or a walk costs
+apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
 """
 
 
@@ -55,15 +60,18 @@ def program_tables(rows):
         for r in of:
             unsure = " (noise)" if abs(r["percent"]) <= noise and r["profiler"] != "nobody" else ""
             more = ns(r["more_ns"]) if "more_ns" in r else ""
-            yield (f"| {r['profiler']} | {signed(r['percent'])}{unsure} | {signed(r['least'])} to {signed(r['most'])} | {more} | "
-                   f"{r.get('decided', '')} |")
+            yield (f"| {r['profiler']} | {signed(r['percent'])}{unsure} | {signed(r['least'])} to "
+                   f"{signed(r['most'])} | {more} | {r.get('decided', '')} |")
 
 
 def whole_table(whole):
     if whole:
-        yield "\n## Waits told with their whole stack\n"
-        yield ("Of the time that a process waited, the same one by both at once: what comes from `main` or a thread's start. Debian builds redis without frame pointers,"
-               "\nPostgreSQL with; its C library has none, so who goes by them lacks the caller of each system call even then.\n")
+        yield "\n## Waits with their whole stack\n"
+        yield ("The part of the time that a process waited whose stack begins in `main` or at a "
+               "thread's start. Both\nprofilers record the same process at the same time. Debian "
+               "builds redis without frame pointers and\nPostgreSQL with them. Its C library has "
+               "none, so a profiler that uses frame pointers lacks the\ncaller of each system call "
+               "even then.\n")
         yield "| process | profiler | whole, % of the time | seconds |"
         yield "| --- | --- | ---: | ---: |"
     for name, who, percent, seconds in whole:
@@ -73,7 +81,8 @@ def whole_table(whole):
 GOALS = [       # (program, profiler, key, at most, what)
     ("malloc_storm", "mem-alloc", "more_ns", 1000, "mem-alloc, a malloc and free, at most 1.0 us"),
     ("malloc_storm", "mem-inuse", "more_ns", 3500, "mem-inuse, a malloc and free, at most 3.5 us"),
-    ("switch_storm", "off-cpu", "more_ns", 1200, "a switch of a selected process, its stack recognised, at most 1.2 us"),
+    ("switch_storm", "off-cpu", "more_ns", 1200,
+     "a switch of a selected process, its stack recognised, at most 1.2 us"),
 ]
 
 
@@ -87,14 +96,16 @@ def goals(rows, whole):
     for r in rows:
         if "limit" in r["profiler"]:
             what = f"{r['program'].replace('_', ' ')}, {r['profiler']}, at most 1 point more"
-            yield f"- {what}: {limit_verdict(r['percent'], noise[r['program']])} ({signed(r['percent'])} %)."
+            yield (f"- {what}: {limit_verdict(r['percent'], noise[r['program']])} "
+                   f"({signed(r['percent'])} %).")
     ours = [percent for _, who, percent, _ in whole if who.startswith("podflame")]
     if ours:
-        yield f"- Waiting told whole without frame pointers, at least 95 %: {verdict(min(ours) >= 95)} ({min(ours):.1f} %)."
+        yield ("- Waiting told whole without frame pointers, at least 95 %: "
+               f"{verdict(min(ours) >= 95)} ({min(ours):.1f} %).")
 
 
 def limit_verdict(percent, noise):
-    """Neither met nor missed where the noise is as large as what is to be seen."""
+    """A goal is neither met nor missed if the noise is as large as the allowed difference."""
     if percent - noise > LIMIT + 1:
         return "**missed**"
     return "**met**" if noise <= LIMIT + 1 >= percent else f"**not shown**, noise is {noise:.1f} %"
@@ -107,7 +118,8 @@ def verdict(ok):
 def write(folder, rows, whole, began, settings):
     ended = load()
     text = [INTRO.format(**report.machine(), began=began, ended=ended, limit=LIMIT, **settings,
-                         quiet="" if max(float(began), float(ended)) < 2 + os.cpu_count() else ": **not quiet**, of others' work; small numbers are noise")]
+                         quiet="" if max(float(began), float(ended)) < 2 + os.cpu_count()
+                         else ": **not quiet**, of others' work; small numbers are noise")]
     text += [*program_tables(rows.rows), *whole_table(whole), *goals(rows.rows, whole)]
     if rows.skips:
         text += ["\n## Skipped\n"] + [f"- {name}: {why}" for name, why in rows.skips]

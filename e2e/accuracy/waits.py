@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that know how long they wait, what they allocate and what they leak (e2e/workloads/waits.*), under `podflame record`."""
+"""Runs programs that know how long they wait, what they allocate and what they leak
+(e2e/workloads/waits.*) under `podflame record`, and compares."""
 import os
 import signal
 import subprocess
@@ -11,7 +12,8 @@ import known
 
 WORKLOADS = os.path.join(known.HERE, "../workloads")
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
-CAUSES = {"naps": "sleep", "waits_for_lock": "lock", "reads_pipe": "pipe", "readsPipe": "pipe", "reads_socket": "socket", "polls": "poll"}
+CAUSES = {"naps": "sleep", "waits_for_lock": "lock", "reads_pipe": "pipe", "readsPipe": "pipe",
+          "reads_socket": "socket", "polls": "poll"}
 
 
 @dataclass
@@ -23,28 +25,31 @@ class Target:
     allocates: str = "allocates leaks"
     leaks: str = "leaks"
     needs: list = field(default_factory=list)
-    error: float = 0.05     # of bytes allocated, beside what the program says
-    causes: float = 0.95    # so much of a wait has the cause that its function is for
+    error: float = 0.05     # allowed difference of allocated bytes, as a part of them
+    causes: float = 0.95    # this part of a wait must have the cause that its function is for
     all_lives: bool = False # what was allocated before the recording is known, too
     sample: bool = False
     name: str = "waits and memory"
 
 
 TARGETS = [
-    Target("C", "gcc -O1 -g -fno-optimize-sibling-calls -o {out}/waits {src}/waits.c -lpthread", "{out}/waits", allocates="allocates_small allocates_large leaks",
+    Target("C", "gcc -O1 -g -fno-optimize-sibling-calls -o {out}/waits {src}/waits.c -lpthread",
+           "{out}/waits", allocates="allocates_small allocates_large leaks",
            needs=["gcc"], sample=True),
-    # Go tells what it allocated when a collection has ended, and record reads it every 10 s
-    Target("Go", "CGO_ENABLED=0 go build -o {out}/waits {src}/waits.go", "{out}/waits", "main.", needs=["go"], error=0.4, all_lives=True),
-    # after each wait it waits for the interpreter's lock
+    # Go reports what it allocated when a collection has ended, and record reads that every 10 s
+    Target("Go", "CGO_ENABLED=0 go build -o {out}/waits {src}/waits.go", "{out}/waits", "main.",
+           needs=["go"], error=0.4, all_lives=True),
+    # after each wait the thread waits for the interpreter's lock
     Target("Python", "true", "/usr/bin/python3 {src}/languages/waits.py", "__main__.", causes=0.7),
-    # a sleeping thread of the JVM waits on a futex; objects are seen when a thread takes new space
-    # for them
-    Target("Java", "javac -d {out} {src}/languages/Waits.java", "java -cp {out} Waits", "Waits::", "allocates", "", ["javac"], 0.25, 0),
+    # a sleeping thread of the JVM waits on a futex; podflame sees objects when a thread takes new
+    # space for them
+    Target("Java", "javac -d {out} {src}/languages/Waits.java", "java -cp {out} Waits", "Waits::",
+           "allocates", "", ["javac"], 0.25, 0),
 ]
 
 
 class Program:
-    """Runs it, and keeps what it prints of itself with the time when it came."""
+    """Runs the program and keeps each line that it prints, with the time when it came."""
 
     def __init__(self, words):
         self.p = subprocess.Popen(words.split(), stdout=subprocess.PIPE, text=True)
@@ -60,10 +65,11 @@ class Program:
     def read(self):
         for line in self.p.stdout:
             words = line.split()
-            self.told.append((time.monotonic(), {k: int(v) for k, v in (w.split("=") for w in words[2:])}))
+            self.told.append((time.monotonic(),
+                              {k: int(v) for k, v in (w.split("=") for w in words[2:])}))
 
     def at(self, when, name):
-        """By then, from the lines before and after."""
+        """The value of a function at that time, from the lines before and after it."""
         before = [t for t in self.told if t[0] <= when][-1]
         after = next((t for t in self.told if t[0] > when), before)
         part = (when - before[0]) / (after[0] - before[0]) if after is not before else 0
@@ -78,12 +84,14 @@ class Program:
 
 
 def record(pid, folder, seconds):
-    """{event: (rows of frames and a number, when it began, when it ended)}, one recording of each event at once."""
+    """Records all events at once, each in a recording of its own: {event: (rows of frames and a
+    number, when it began, when it ended)}."""
     runs, result = [], {}
     for event in EVENTS:
         out = os.path.join(folder, event + ".folded")
         each = [] if event == "off-cpu" else ["-s", "1"]
-        p = subprocess.Popen([known.PODFLAME, "record", "-e", event, *each, "-p", str(pid), "-o", out],
+        p = subprocess.Popen([known.PODFLAME, "record", "-e", event, *each, "-p", str(pid), "-o",
+                              out],
                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
         known.wait_line(p.stderr, b"recording", "podflame record", 120)
         runs.append((event, out, p, time.monotonic()))
@@ -95,7 +103,7 @@ def record(pid, folder, seconds):
         if p.returncode:
             raise RuntimeError(f"podflame record -e {event}: status {p.returncode}: {text}")
         result[event] = (known.read_folded(out), began, ended)
-    time.sleep(1.5)         # one more line of the program
+    time.sleep(1.5)         # until the program has printed one more line
     return result
 
 
@@ -106,13 +114,19 @@ def sum_of(rows, name):
 def compare(t, program, recorded):
     rows = []
     waits = [n for n in program.told[0][1] if n in CAUSES]
-    for event, names in (("off-cpu", waits), ("mem-alloc", t.allocates.split()), ("mem-inuse", t.leaks.split())):
+    for event, names in (("off-cpu", waits), ("mem-alloc", t.allocates.split()),
+                         ("mem-inuse", t.leaks.split())):
         stacks, began, ended = recorded[event]
         for name in names:
-            told = program.at(ended, name) if event == "mem-inuse" and t.all_lives else program.between(began, ended, name)
-            r = {"event": event, "name": name, "told": round(told), "seen": sum_of(stacks, t.prefix + name)}
+            if event == "mem-inuse" and t.all_lives:
+                told = program.at(ended, name)
+            else:
+                told = program.between(began, ended, name)
+            r = {"event": event, "name": name, "told": round(told),
+                 "seen": sum_of(stacks, t.prefix + name)}
             if event == "off-cpu":
-                cause = {x: sum(n for frames, n in stacks if t.prefix + name in frames and frames[-1] == f"[wait: {x}]")
+                cause = {x: sum(n for frames, n in stacks if t.prefix + name in frames
+                                and frames[-1] == f"[wait: {x}]")
                          for x in (CAUSES[name], "runqueue")}
                 r["cause"] = round(sum(cause.values()) / max(r["seen"], 1), 4)
             rows.append(r)
@@ -123,7 +137,8 @@ def verdict(t, rows):
     wrong = []
     for r in rows:
         error = 0.05 if r["event"] == "off-cpu" else t.error
-        if abs(r["seen"] - r["told"]) > error * r["told"] + (300000 if r["event"] == "off-cpu" else 200000):
+        if abs(r["seen"] - r["told"]) > error * r["told"] + (300000 if r["event"] == "off-cpu"
+                                                             else 200000):
             wrong.append(f"{r['event']} {r['name']}: {r['seen']} seen, {r['told']} told")
         if r.get("cause", 1) < t.causes:
             wrong.append(f"{r['name']}: {r['cause']:.2%} of its waits have its cause")
@@ -136,7 +151,8 @@ def test(t, seconds):
     folder = os.path.join(known.BUILD, "accuracy", f"waits-{t.language.lower()}")
     os.makedirs(folder, exist_ok=True)
     words = {"src": WORKLOADS, "out": folder}
-    done = subprocess.run(t.build.format(**words), shell=True, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(t.build.format(**words), shell=True, capture_output=True, text=True,
+                          timeout=300)
     if done.returncode:
         raise known.Skip(f"does not build here: {(done.stderr or done.stdout).strip()[-150:]}")
     program = Program(t.run.format(**words))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a server's waiting is told with its whole stack, by podflame and by bcc's offcputime, of one process at once. Debian
-builds redis without frame pointers and PostgreSQL with them; its C library has none."""
+"""How much of the time that a server waits has its whole stack, in podflame and in bcc's
+offcputime, which record the same process at the same time. Debian builds redis without frame
+pointers and PostgreSQL with them; its C library has none."""
 import os
 import re
 import shutil
@@ -26,10 +27,12 @@ class Server:
 def redis(folder):
     known.need(["redis-server", "redis-benchmark"])
     path = os.path.join(folder, "redis.sock")
-    p = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"],
+    p = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", path, "--dir", folder,
+                          "--appendonly", "yes", "--appendfsync", "always"],
                          stdout=subprocess.DEVNULL)
     await_(lambda: os.path.exists(path), "redis-server")
-    load = subprocess.Popen(["redis-benchmark", "-s", path, "-q", "-l", "-c", "4", "-t", "set,get", "-r", "10000"],
+    load = subprocess.Popen(["redis-benchmark", "-s", path, "-q", "-l", "-c", "4", "-t", "set,get",
+                             "-r", "10000"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return p.pid, [load, p]
 
@@ -39,20 +42,27 @@ def postgres(folder):
         raise known.Skip("no PostgreSQL 15 on this machine (.ci/deps long)")
     shutil.chown(folder, "postgres", "postgres")
     as_postgres = ["runuser", "-u", "postgres", "--"]
-    subprocess.run([*as_postgres, f"{BIN}/initdb", "-A", "trust", "-N", f"{folder}/data"], check=True, capture_output=True, timeout=120)
-    p = subprocess.Popen([*as_postgres, f"{BIN}/postgres", "-D", f"{folder}/data", "-k", folder, "-h", ""], stdout=subprocess.DEVNULL,
+    subprocess.run([*as_postgres, f"{BIN}/initdb", "-A", "trust", "-N", f"{folder}/data"],
+                   check=True, capture_output=True, timeout=120)
+    p = subprocess.Popen([*as_postgres, f"{BIN}/postgres", "-D", f"{folder}/data", "-k", folder,
+                          "-h", ""], stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
     psql = [*as_postgres, f"{BIN}/psql", "-h", folder, "-Atq", "-c"]
-    await_(lambda: subprocess.run([*psql, "select 1"], capture_output=True).returncode == 0, "postgres")
-    subprocess.run([*as_postgres, f"{BIN}/pgbench", "-h", folder, "-i", "-q", "postgres"], check=True, capture_output=True, timeout=120)
-    load = subprocess.Popen([*as_postgres, "env", "PGAPPNAME=load", f"{BIN}/pgbench", "-h", folder, "-n", "-c", "1", "-T", "600", "postgres"], stdout=subprocess.DEVNULL,
+    await_(lambda: subprocess.run([*psql, "select 1"], capture_output=True).returncode == 0,
+           "postgres")
+    subprocess.run([*as_postgres, f"{BIN}/pgbench", "-h", folder, "-i", "-q", "postgres"],
+                   check=True, capture_output=True, timeout=120)
+    load = subprocess.Popen([*as_postgres, "env", "PGAPPNAME=load", f"{BIN}/pgbench", "-h", folder,
+                             "-n", "-c", "1", "-T", "600", "postgres"], stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL)
     pid = []
 
     def has_backend():
-        out = subprocess.run([*psql, "select pid from pg_stat_activity where application_name = 'load'"], capture_output=True, text=True)
+        out = subprocess.run([*psql,
+                              "select pid from pg_stat_activity where application_name = 'load'"],
+                             capture_output=True, text=True)
         before, pid[:] = list(pid), out.stdout.split()
-        return pid and pid == before        # its first connection is for a look alone
+        return pid and pid == before        # pgbench's first connection is only a check
     await_(has_backend, "pgbench")
     return int(pid[0]), [load, p]
 
@@ -69,13 +79,14 @@ TARGETS = [Server("redis_waits", redis), Server("postgres_waits", postgres)]
 
 
 def of_ours(path):
-    """(frames, outermost first; microseconds) of each stack."""
+    """(frames, microseconds) of each stack of podflame, the outermost frame first."""
     for frames, us in known.read_folded(path):
         yield [f for f in frames if not f.startswith("[wait: ")], us
 
 
 def of_offcputime(path, pid):
-    """The same: stacks with the leaf first, the kernel's before the user's, then "-  NAME (PID)" and microseconds."""
+    """The same of offcputime: stacks with the leaf first, the kernel's before the user's, then
+    "-  NAME (PID)" and microseconds."""
     frames = []
     with open(path, encoding="utf-8", errors="replace") as f:
         lines = iter([line.strip() for line in f])
@@ -86,9 +97,11 @@ def of_offcputime(path, pid):
 
 
 def is_whole(frames):
-    """It begins where programs or threads do, or comes from main. Who goes by frame pointers may still lack a caller within."""
+    """The stack begins where programs or threads do, or comes from main. A profiler that uses frame
+    pointers may still lack a caller within."""
     own = [f.removeprefix("[l] ") for f in frames]
-    return bool(own) and (not known.unfinished(own) or any(f in STARTS for f in own)) and not any(map(known.MARKER.fullmatch, own))
+    return (bool(own) and (not known.unfinished(own) or any(f in STARTS for f in own))
+            and not any(map(known.MARKER.fullmatch, own)))
 
 
 def wholes(stacks):
@@ -124,6 +137,8 @@ def test(server, folder, results):
     if begun:
         rows.append((theirs.name, *wholes(of_offcputime(theirs.path, pid))))
     for name, percent, seconds in rows:
-        report(f"slowdown.{server.name}.whole.{re.sub('[^a-z]+', '_', name)}", percent, "percent of the time waited",
-               f"its stack comes from main or a thread's start; {seconds:.2f} s of waits, the same process at once")
+        report(f"slowdown.{server.name}.whole.{re.sub('[^a-z]+', '_', name)}", percent,
+               "percent of the time waited",
+               f"its stack comes from main or a thread's start; {seconds:.2f} s of waits, the same "
+               f"process at once")
     return [(server.name, *row) for row in rows]

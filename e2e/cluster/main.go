@@ -33,9 +33,11 @@ var components = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": kcm.NewControllerManagerCommand,
 	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
-	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-	"kube-proxy":              proxy.NewProxyCommand,
-	"kubectl":                 kubectl.NewDefaultKubectlCommand,
+	"kubelet": func() *cobra.Command {
+		return kubelet.NewKubeletCommand(context.Background())
+	},
+	"kube-proxy": proxy.NewProxyCommand,
+	"kubectl":    kubectl.NewDefaultKubectlCommand,
 }
 
 func main() {
@@ -54,7 +56,8 @@ func main() {
 	}
 	newCmd := components[name]
 	if newCmd == nil {
-		fmt.Fprintln(os.Stderr, "usage: testkube etcd|coredns|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kube-proxy|kubectl [flags]")
+		fmt.Fprintln(os.Stderr, "usage: testkube etcd|coredns|kube-apiserver|"+
+			"kube-controller-manager|kube-scheduler|kubelet|kube-proxy|kubectl [flags]")
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(newCmd()))

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# mkimage.sh NAME:TAG ROOTFS_DIR OUT.tar CMD [ARG...]: packs a folder as a one-layer image in the
-# docker-archive form that `ctr -n k8s.io images import`, `docker load` and `kind load
-# image-archive` read. No registry, no engine. The same folder gives the same bytes: no times,
-# owners or orders of this machine go in.
+# mkimage.sh NAME:TAG ROOTFS_DIR OUT.tar COMMAND [ARGUMENT...]: packs a folder as an image of one
+# layer, in the docker-archive format that `ctr -n k8s.io images import`, `docker load` and `kind
+# load image-archive` read. It needs no registry and no container engine. The same folder gives the
+# same bytes: no times, owners or orders of this machine go in.
 set -euo pipefail
 name=$1 root=$2 out=$3
 shift 3
@@ -15,9 +15,14 @@ sum=$(sha256sum "$w/layer.tar" | cut -d' ' -f1)
 q() { printf '"%s"' "${1//\"/\\\"}"; }
 cmd=
 for a in "$@"; do cmd="$cmd${cmd:+,}$(q "$a")"; done
-printf '{"architecture":"amd64","os":"linux","created":"1970-01-01T00:00:00Z","config":{"Entrypoint":[%s],"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
-    "$cmd" "$sum" >"$w/config.json"
-printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$name" >"$w/manifest.json"
+format='{"architecture":"amd64","os":"linux","created":"1970-01-01T00:00:00Z",'
+format+='"config":{"Entrypoint":[%s],'
+format+='"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},'
+format+='"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}'
+# shellcheck disable=SC2059
+printf "$format" "$cmd" "$sum" >"$w/config.json"
+printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$name" \
+    >"$w/manifest.json"
 chmod 644 "$w"/*
 mkdir -p "$(dirname "$out")"
 "${pack[@]}" -C "$w" -cf "$out.tmp" manifest.json config.json layer.tar

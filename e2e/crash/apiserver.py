@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that keeps objects in memory: what `podflame agent` and `podflame hub` need of one, over plain HTTP.
-Lists, watches, create, get, merge patch, delete; every token is good and may do everything."""
+"""An API server that keeps objects in memory, over plain HTTP: what `podflame agent` and `podflame
+hub` need of one. It has lists, watches, create, get, merge patch and delete; it accepts every token
+for everything."""
 import http.server
 import json
 import queue
@@ -17,7 +18,7 @@ KINDS = {
 
 
 def place(path):
-    """The resource, the namespace and the name that a path is about; None: what is not there."""
+    """The resource, the namespace and the name in a path; None for a part that it does not have."""
     parts = [p for p in path.split("/") if p]
     parts = parts[2:] if parts[:1] == ["api"] else parts[3:]
     ns = name = None
@@ -29,7 +30,7 @@ def place(path):
 
 
 def merge(into, patch):
-    """RFC 7386."""
+    """A JSON merge patch (RFC 7386)."""
     for key, value in patch.items():
         if value is None:
             into.pop(key, None)
@@ -72,7 +73,7 @@ class Api:
 
     # ---- objects ----
     def put(self, kind, obj):
-        """Stores obj as it is now and tells who watches."""
+        """Stores obj as it is now and sends it to the watches."""
         with self.lock:
             meta = obj.setdefault("metadata", {})
             key = (meta.get("namespace"), meta["name"])
@@ -170,13 +171,15 @@ class Api:
             at = obj
             for part in field.split(".") if field else []:
                 at = at.get(part, {})
-            return (not field or at == value) and (ns is None or obj["metadata"].get("namespace") == ns)
+            in_namespace = ns is None or obj["metadata"].get("namespace") == ns
+            return (not field or at == value) and in_namespace
         return matches
 
     def listing(self, kind, ns, query):
         matches = self.matcher(ns, query)
         version, name = KINDS[kind]
-        return {"apiVersion": version, "kind": name + "List", "metadata": {"resourceVersion": str(self.version)},
+        return {"apiVersion": version, "kind": name + "List",
+                "metadata": {"resourceVersion": str(self.version)},
                 "items": [o for o in self.objects[kind].values() if matches(o)]}
 
     def watch(self, h, kind, ns, query):
@@ -198,7 +201,9 @@ class Api:
                 try:
                     line = q.get(timeout=10)
                 except queue.Empty:
-                    line = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}}).encode() + b"\n"
+                    metadata = {"resourceVersion": str(self.version)}
+                    bookmark = {"type": "BOOKMARK", "object": {"metadata": metadata}}
+                    line = json.dumps(bookmark).encode() + b"\n"
                 h.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                 h.wfile.flush()
         finally:
@@ -218,5 +223,7 @@ def pod(name, ns, node, uid, container_id, labels):
     return {"metadata": {"name": name, "namespace": ns, "uid": uid, "labels": labels},
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "burner"}]},
             "status": {"phase": "Running", "qosClass": "BestEffort", "containerStatuses": [
-                {"name": "main", "image": "burner", "imageID": "burner", "ready": True, "restartCount": 0,
-                 "containerID": "containerd://" + container_id, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}}
+                {"name": "main", "image": "burner", "imageID": "burner", "ready": True,
+                 "restartCount": 0,
+                 "containerID": "containerd://" + container_id,
+                 "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}}

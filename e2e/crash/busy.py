@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""busy.py: what an agent takes while it profiles a machine whose every CPU is busy, at 99 Hz, and what it took until it sampled; beside
-bpftrace and perf on all of the same machine, one after the other in an order drawn by chance. One JSON object a line. Run by
-`make bench`, as root."""
+"""busy.py: the CPU and memory that an agent takes while it profiles a machine whose CPUs are all
+busy, at 99 Hz, and what it took until its first sample. bpftrace and perf profile the same machine
+in turn, in an order drawn by chance. Prints one JSON object a line. `make bench` calls it, as
+root."""
 import contextlib
 import os
 import random
@@ -24,16 +25,19 @@ import stopped  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SETTLE_S, WINDOW_S = 6, 10          # the first window's names and files come before
-PROGRAMS = [["python3", "-c", "while True: sorted(str(i) for i in range(9999))"], ["openssl", "speed", "-seconds", "600", "sha256"]]
+PROGRAMS = [["python3", "-c", "while True: sorted(str(i) for i in range(9999))"],
+            ["openssl", "speed", "-seconds", "600", "sha256"]]
 MB = 1e6
 
 
 def memory(pids):
-    """RSS, and what of it is no file's, in bytes. File pages of the program, which its processes share, count once."""
+    """RSS, and the part of it that belongs to no file, in bytes. File pages that processes of the
+    program share count once."""
     anonymous, files = 0, [0]
     for pid in pids:
         with open(f"/proc/{pid}/status", encoding="utf-8") as f:
-            kb = {key: int(n) for key, n in re.findall(r"(?m)^Rss(Anon|File|Shmem):\s+(\d+) kB$", f.read())}
+            kb = {key: int(n) for key, n in re.findall(r"(?m)^Rss(Anon|File|Shmem):\s+(\d+) kB$",
+                                                       f.read())}
         anonymous += kb["Anon"] * 1024
         files.append((kb["File"] + kb["Shmem"]) * 1024)
     return anonymous + max(files), anonymous
@@ -44,7 +48,8 @@ def cpu(pids):
 
 
 def samples(pid):
-    """Whether it has a clock that ticks. What its /metrics say of it is up to a second later, and costs it CPU time."""
+    """Whether the agent samples: it has a perf event. Its /metrics would say so up to a second
+    later, and reading them costs it CPU time."""
     links = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -53,7 +58,7 @@ def samples(pid):
 
 
 def window(pid, found, name):
-    """After that it has settled."""
+    """Measures for WINDOW_S, after the profiler has settled."""
     pids = stopped.below(pid)
     before, begin = cpu(pids), time.monotonic()
     time.sleep(WINDOW_S)
@@ -68,7 +73,7 @@ class Agent:
         self.role, self.url = place.roles["agent"], f"http://127.0.0.1:{port}/metrics"
 
     def metric(self, name):
-        """-1 while nobody answers."""
+        """A metric of the agent; -1 while it does not answer."""
         try:
             with urllib.request.urlopen(self.url, timeout=5) as answer:
                 found = re.search(rf"(?m)^podflame_{name} (\S+)$", answer.read().decode())
@@ -89,18 +94,19 @@ class Agent:
 
 
 class Peer:
-    """Takes all of the machine."""
+    """Another profiler, which profiles all of the machine."""
 
     def __init__(self, *words):
         self.words = words
 
     def measure(self, found, name):
-        p = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
         try:
-            time.sleep(3)       # they do not say when they have begun
+            time.sleep(3)       # they do not print when they have begun
             window(p.pid, found, name)
         finally:
-            # asked to end, bpftrace would first name all that the machine did: minutes
+            # not SIGINT: bpftrace would first name all stacks of the machine, for minutes
             p.kill()
             p.wait()
 
@@ -109,16 +115,23 @@ def tell(found, ways):
     what = f"{os.cpu_count()} CPUs busy with Python and OpenSSL, 99 Hz"
     samples, expected = statistics.median(found["samples", "podflame"]), 99 * os.cpu_count()
     if samples < 0.9 * expected:
-        print(f"busy.py: skip: {samples:.0f} samples/s where {expected} are due: others had the CPUs", file=sys.stderr)
+        print(f"busy.py: skip: {samples:.0f} samples/s where {expected} are due: others had the "
+              f"CPUs", file=sys.stderr)
         return
     for name in ways:
         ours = name == "podflame"
         perf.report(f"agent.cpu.{name}", found["cpu", name], "percent of a CPU",
-                    what + ("; names, windows and sending among it" if ours else "; names come at its end, or later"), "<= 0.7" if ours else "")
-        perf.report(f"agent.rss.{name}", found["rss", name], "MB", what + ("; agent and parse child" if ours else ""), "<= 30" if ours else "")
-        perf.report(f"agent.rss_anonymous.{name}", found["rss_anonymous", name], "MB", "of it, what is no file's page")
-    perf.report("agent.samples", found["samples", "podflame"], "samples/s", f"99 a busy CPU are {expected}")
-    perf.report("agent.start", found["start", "podflame"], "CPU s", "from exec until it samples: credentials, watches and all of /proc among it", "<= 0.2")
+                    what + ("; names, windows and sending among it" if ours
+                            else "; names come at its end, or later"), "<= 0.7" if ours else "")
+        perf.report(f"agent.rss.{name}", found["rss", name], "MB",
+                    what + ("; agent and parse child" if ours else ""), "<= 30" if ours else "")
+        perf.report(f"agent.rss_anonymous.{name}", found["rss_anonymous", name], "MB",
+                    "of it, what is no file's page")
+    perf.report("agent.samples", found["samples", "podflame"], "samples/s",
+                f"99 a busy CPU are {expected}")
+    perf.report("agent.start", found["start", "podflame"], "CPU s",
+                "from exec until it samples: credentials, watches and all of /proc among it",
+                "<= 0.2")
 
 
 def main():
@@ -128,8 +141,11 @@ def main():
     port, found = free_port(), defaultdict(list)
     with Place(window="10s", agent=f"health:\n  address: 127.0.0.1\n  port: {port}\n") as place:
         ways = {"podflame": Agent(place, port),
-                "bpftrace": Peer("bpftrace", "-o", f"{place.dir}/bpftrace.txt", "-e", "profile:hz:99 { @[ustack(perf,127), kstack(perf,127), comm] = count(); }"),
-                "perf_fp": Peer("perf", "record", "-q", "-F", "99", "-e", "cpu-clock", "-g", "-a", "-o", f"{place.dir}/perf.data")}
+                "bpftrace": Peer("bpftrace", "-o", f"{place.dir}/bpftrace.txt", "-e",
+                                 "profile:hz:99 { @[ustack(perf,127), kstack(perf,127), comm] = "
+                                 "count(); }"),
+                "perf_fp": Peer("perf", "record", "-q", "-F", "99", "-e", "cpu-clock", "-g", "-a",
+                                "-o", f"{place.dir}/perf.data")}
         for name in ("bpftrace", "perf"):
             if not shutil.which(name):
                 print(f"busy.py: skip: no {name} on this machine", file=sys.stderr)
@@ -138,9 +154,11 @@ def main():
         place.wait_hub()
         place.target("busy", "busy")
         for i in range(os.cpu_count()):
-            # the agent gets its CPU
+            # a low priority, so that the agent gets the CPU that it needs
             words = ["nice", "-n", "10", "taskset", "-c", str(i), *PROGRAMS[i % len(PROGRAMS)]]
-            place.processes.append(place.container(f"busy{i}", {"app": "busy"}).run(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            container = place.container(f"busy{i}", {"app": "busy"})
+            place.processes.append(
+                container.run(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for _ in range(ROUNDS):
             for name in random.sample(list(ways), len(ways)):
                 ways[name].measure(found, name)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clock.py: the clock of a running agent is set, forth and back, as NTP's step does it (clock.c: the machine's own stays). What the
-burner burnt is stored once, no more and no less, and none of it is told as loss."""
+"""clock.py: the clock of a running agent is set forward and back, as a step of NTP does it.
+(clock.c: the machine's own clock stays.) The CPU time that the burner used is stored once, no more
+and no less, and none of it is reported as loss. long.sh runs it, as root."""
 import os
 import shutil
 import sys
@@ -36,7 +37,8 @@ def play(place):
     place.container("burner")
     place.target("all", "burner")
     with open(f"{place.dir}/burner.log", "w") as log:
-        place.processes.append(place.containers[0].run("nice", "-n", "-10", f"{BUILD}/crash/burner", stdout=log))
+        place.processes.append(place.containers[0].run("nice", "-n", "-10", f"{BUILD}/crash/burner",
+                                                       stdout=log))
     set_clock(place, 0)
     shutil.copy(f"{BUILD}/crash/clock.so", place.dir)
     os.environ.update(LD_PRELOAD=f"{place.dir}/clock.so", CLOCK_OFFSET=f"{place.dir}/offset")
@@ -61,7 +63,7 @@ def play(place):
 
 def check(place, begin):
     stored, burnt = store.read(place), store.Burnt(f"{place.dir}/burner.log")
-    # of the last step's windows, which lie before all others
+    # the end of the last step's windows, which lie before all others
     end = max(t for t in stored.windows if t < begin) + 1 - STEPS_S[-1]
     have, was = sum(stored.windows.values()), burnt.between(begin, end)
     apart = max(stored.windows) - min(stored.windows)
@@ -69,11 +71,13 @@ def check(place, begin):
     assert not stored.gaps, f"told as time without an agent: {stored.gaps}"
     assert store.LEAST * was - store.SLACK_S <= have <= store.MOST * was + store.SLACK_S, \
         f"{have:.2f} s are stored of {was:.2f} s"
-    return f"{have:.1f} s of CPU time are stored of {was:.1f} s, in {len(stored.windows)} windows; losses: {stored.lost}"
+    return (f"{have:.1f} s of CPU time are stored of {was:.1f} s, "
+            f"in {len(stored.windows)} windows; losses: {stored.lost}")
 
 
 def test():
-    with Place(window=f"{WINDOW_S}s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
+    with Place(window=f"{WINDOW_S}s",
+               agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
         print(check(place, play(place)))
 
 

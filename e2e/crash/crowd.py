@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""crowd.py: a node with 250 pods and 2,000 processes that use a little CPU each, each pod's under a name of its own; every second pod
-is asked for, one half is there before the agent and one comes after. Not one sample is under another pod's or container's name, none
-is of a pod that nobody asked for, and every pod that was asked for is seen. What the agent takes meanwhile is told."""
+"""crowd.py: a node with 250 pods and 2,000 processes that use a little CPU each; the processes of
+each pod have a name of their own. A target selects every second pod. One half exists before the
+agent starts, one half comes after. No sample may have another pod's or container's name, no pod
+that is not selected may have a sample, and every selected pod must have one. It prints what the
+agent took meanwhile. long.sh runs it, as root."""
 import os
 import shutil
 import sys
@@ -14,8 +16,10 @@ from roles import BUILD, Place, free_port, one_test, until
 N_PODS, EACH = 250, 8
 MEASURE_S = 20
 SERIES = """SELECT app.s, series.pid,
- (SELECT v.s FROM tags t JOIN strings k ON k.id=t.key JOIN strings v ON v.id=t.value WHERE t.tagset=series.tagset AND k.s='pod'),
- (SELECT v.s FROM tags t JOIN strings k ON k.id=t.key JOIN strings v ON v.id=t.value WHERE t.tagset=series.tagset AND k.s='container_id')
+ (SELECT v.s FROM tags t JOIN strings k ON k.id=t.key JOIN strings v ON v.id=t.value
+  WHERE t.tagset=series.tagset AND k.s='pod'),
+ (SELECT v.s FROM tags t JOIN strings k ON k.id=t.key JOIN strings v ON v.id=t.value
+  WHERE t.tagset=series.tagset AND k.s='container_id')
  FROM series JOIN strings app ON app.id=series.app
  WHERE series.id IN (SELECT series FROM profiles WHERE event=0 AND n>0)"""
 
@@ -25,13 +29,13 @@ def name_of(i):
 
 
 def series(place):
-    """[(name, PID, pod, container)] of whom something is stored."""
+    """[(name, PID, pod, container)] of the processes that have stored samples."""
     with place.store() as db:
         return db.execute(SERIES).fetchall()
 
 
 def n_seen(place):
-    """Pods, processes."""
+    """How many pods and how many processes have samples."""
     found = [s for s in series(place) if s[0].startswith("w")]
     return len({pod for _, _, pod, _ in found}), len({pid for _, pid, _, _ in found})
 
@@ -58,7 +62,8 @@ def play(place):
     for i in range(N_PODS // 2, N_PODS):
         begin(place, i)
     wanted = N_PODS // 2, N_PODS // 2 * EACH // 2
-    until(f"each of {wanted[0]} pods has a sample, {wanted[1]} processes have", lambda: all(map(int.__ge__, n_seen(place), wanted)), 1200)
+    until(f"each of {wanted[0]} pods has a sample, {wanted[1]} processes have",
+          lambda: all(map(int.__ge__, n_seen(place), wanted)), 1200)
     pids = stopped.below(agent.process.pid)
     before, at = sum(map(bpf_stats.cpu_of, pids)), time.monotonic()
     time.sleep(MEASURE_S)
@@ -77,15 +82,18 @@ def check(place, took):
     for name, pid, pod, container in found:
         i = number.get(container)
         who = f"{name} ({pid}) of pod {pod}, container {container}"
-        assert i is not None and pod == f"pod{i}", f"nobody's or another's: {who}"
-        assert i % 2 == 0, f"not asked for: {who}"
-        # a shell enters the cgroup
-        assert name in (name_of(i), "sh"), f"under another's name: {who}"
+        assert i is not None and pod == f"pod{i}", \
+            f"a sample of no container or of another one: {who}"
+        assert i % 2 == 0, f"a sample of a pod that is not selected: {who}"
+        # "sh" is the shell that enters the cgroup and execs the program
+        assert name in (name_of(i), "sh"), f"a sample under the name of another process: {who}"
     with place.store() as db:
-        losses = db.execute("SELECT r.s, SUM(l.n), SUM(l.time_ns) FROM losses l JOIN strings r ON r.id=l.reason GROUP BY 1").fetchall()
+        losses = db.execute("SELECT r.s, SUM(l.n), SUM(l.time_ns) FROM losses l JOIN strings r ON "
+                            "r.id=l.reason GROUP BY 1").fetchall()
         samples, = db.execute("SELECT SUM(n) FROM profiles WHERE event=0").fetchone()
-    return (f"{samples} samples of {n_seen(place)[1]} of {N_PODS * EACH} processes in {N_PODS // 2} of {N_PODS} pods; the agent took "
-            f"{took[0] * 100:.1f} % of a CPU and {took[1] / 1e6:.1f} MB (load {os.getloadavg()[0]:.0f}); losses: {losses}")
+    return (f"{samples} samples of {n_seen(place)[1]} of {N_PODS * EACH} processes in "
+            f"{N_PODS // 2} of {N_PODS} pods; the agent took {took[0] * 100:.1f} % of a CPU and "
+            f"{took[1] / 1e6:.1f} MB (load {os.getloadavg()[0]:.0f}); losses: {losses}")
 
 
 def test():

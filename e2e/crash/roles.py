@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program's roles as processes without a cluster: an API server (apiserver.py), a hub, a node's agent, a container of made
-cgroups. Everything lies in one directory, which is /tmp for what runs in it."""
+"""The roles of podflame as processes, without a cluster: an API server (apiserver.py), a hub, a
+node's agent, and containers that are only cgroups. Everything lies in one directory, which is /tmp
+for the processes."""
 import contextlib
 import glob
 import os
@@ -26,7 +27,7 @@ BUILD_ID_NOTE = bytes([4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0]) + b"GNU\0"
 
 
 def until(what, fn, seconds=120):
-    """Waits for fn() to be true; generous, for a slow machine."""
+    """Waits until fn() is true; the limit is generous, for a slow machine."""
     end = time.monotonic() + seconds
     while True:
         got = fn()
@@ -44,7 +45,7 @@ def free_port():
 
 
 def rmdir(path):
-    """False: a process that has ended is in it for a moment."""
+    """False: it is not empty yet, because an ended process stays in it for a moment."""
     try:
         os.rmdir(path)
     except FileNotFoundError:
@@ -55,12 +56,13 @@ def rmdir(path):
 
 
 class Container:
-    """A cgroup as containerd makes one, in the hierarchy that the agent will choose."""
+    """A cgroup as containerd makes one, in the hierarchy that the agent uses."""
 
     def __init__(self, number):
         self.uid = POD_UID % (number % 100) if number < 100 else POD_UID[:-6] + "%06x" % number
         self.id = "%056x%08x" % (os.getpid(), number)
-        top = "/sys/fs/cgroup/memory" if os.path.isdir("/sys/fs/cgroup/memory") else "/sys/fs/cgroup"
+        memory = "/sys/fs/cgroup/memory"
+        top = memory if os.path.isdir(memory) else "/sys/fs/cgroup"
         self.dirs = [f"{top}/kubepods-crash-{os.getpid()}"]
         self.dirs.append(f"{self.dirs[0]}/pod{self.uid}")
         self.dirs.append(f"{self.dirs[1]}/{self.id}")
@@ -68,18 +70,18 @@ class Container:
             os.makedirs(d, exist_ok=True)
 
     def run(self, *argv, **kw):
-        """Starts a process in it: in it before its exec, as a container's are."""
+        """Starts a process, which is in the cgroup before its exec as in a real container."""
         enter = f"echo $$ >{self.dirs[2]}/cgroup.procs && exec \"$@\""
         return subprocess.Popen(["sh", "-c", enter, "sh", *argv], stdin=subprocess.DEVNULL, **kw)
 
     def remove(self):
-        """All but the topmost, which others are in, too."""
+        """Removes all cgroups but the topmost, which has those of other containers, too."""
         for d in reversed(self.dirs[1:]):
             until("the cgroup is empty", lambda d=d: rmdir(d), 30)
 
 
 class Role:
-    """One verb of the program, started and killed many times."""
+    """One verb of podflame as a process, which is started and killed many times."""
 
     def __init__(self, place, verb):
         self.place, self.verb, self.process = place, verb, None
@@ -88,17 +90,18 @@ class Role:
 
     def start(self):
         self.n_starts += 1
-        # a mount namespace of its own, in which /tmp is the harness's
+        # a mount namespace of its own, in which /tmp is a directory of the test
         setup = f"mount --make-rprivate / && mount --bind {self.place.dir}/tmp /tmp && exec \"$@\""
         self.process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", setup, "sh", f"{self.place.dir}/podflame", self.verb, "--config",
-             f"{self.place.dir}/{self.verb}.yaml"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
+            ["unshare", "-m", "sh", "-c", setup, "sh", f"{self.place.dir}/podflame", self.verb,
+             "--config", f"{self.place.dir}/{self.verb}.yaml"],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True)
 
     def is_up(self):
         return self.process is not None and self.process.poll() is None
 
     def children(self):
-        """Of all its threads."""
+        """The PIDs of the children of all its threads."""
         pids = []
         for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
             try:
@@ -119,7 +122,7 @@ class Role:
 
 
 class Place:
-    """The directory, the API server, both roles' files. With `with`: everything is taken away."""
+    """The directory, the API server and the files of both roles. The end of `with` removes them."""
 
     def __init__(self, window="2s", agent="", hub=""):
         self.dir = tempfile.mkdtemp(prefix="podflame-crash.", dir="/var/tmp")
@@ -132,14 +135,20 @@ class Place:
         self.write("token", "t0ken")
         common = (f"cluster_name: crash\nnode_name: {NODE}\nown_namespace: {NS}\nkubernetes: 'on'\n"
                   f"kubeconfig: {self.dir}/kubeconfig\ndata_dir: {self.dir}/data\n")
-        self.write("agent.yaml", f"{common}window: {window}\nhub:\n  url: https://127.0.0.1:{self.ports['ingest']}\n"
-                   f"  ca_file: {self.dir}/ca.crt\n  token_file: {self.dir}/token\nspool:\n  dir: {self.dir}/spool\n{agent}")
+        self.write("agent.yaml",
+                   f"{common}window: {window}\n"
+                   f"hub:\n  url: https://127.0.0.1:{self.ports['ingest']}\n"
+                   f"  ca_file: {self.dir}/ca.crt\n  token_file: {self.dir}/token\n"
+                   f"spool:\n  dir: {self.dir}/spool\n{agent}")
         self.write("hub.yaml", f"{common}api:\n  address: 127.0.0.1\n  port: {self.ports['api']}\n"
                    f"ingest:\n  address: 127.0.0.1\n  port: {self.ports['ingest']}\n{hub}")
         self.containers, self.processes = [], []
         self.roles = {v: Role(self, v) for v in ("agent", "hub")}
-        self.api.put("nodes", {"metadata": {"name": NODE, "uid": "11111111-2222-4333-8444-555555555555"}})
-        self.api.put("namespaces", {"metadata": {"name": "app", "labels": {"kubernetes.io/metadata.name": "app"}}})
+        self.api.put("nodes",
+                     {"metadata": {"name": NODE, "uid": "11111111-2222-4333-8444-555555555555"}})
+        self.api.put("namespaces",
+                     {"metadata": {"name": "app",
+                                   "labels": {"kubernetes.io/metadata.name": "app"}}})
         self.api.put("namespaces", {"metadata": {"name": NS}})
 
     def write(self, name, text):
@@ -174,7 +183,7 @@ class Place:
             "podSelector": {"matchLabels": {"app": app}}, "events": events or {"onCpu": {}}}})
 
     def wait_hub(self):
-        """It publishes its CA and listens."""
+        """Waits until the hub has published its CA and listens."""
         def published():
             c = self.api.get("configmaps", NS, "podflame-hub-ca")
             return c and c["data"]["ca.crt"]
@@ -186,7 +195,7 @@ class Place:
         until("the hub listens", listens)
 
     def copy_of_burner(self, n):
-        """The same program as another file that nobody has parsed."""
+        """A copy of the program: a file that the agent has not parsed yet."""
         path = f"{self.dir}/copies/burner{n}"
         with open(f"{BUILD}/crash/burner", "rb") as f:
             data = bytearray(f.read())
@@ -204,9 +213,11 @@ class Place:
     def strangers(self):
         """Files that no role should have left here."""
         left = os.listdir(f"{self.dir}/tmp")
-        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "reserve", "lock", "symbols", "node-state.json", "losses.account"}
+        known = {"profiles.sqlite", "profiles.sqlite-wal", "profiles.sqlite-shm", "reserve", "lock",
+                 "symbols", "node-state.json", "losses.account"}
         for d in ("data", "spool"):
-            left += [f"{d}/{n}" for n in os.listdir(f"{self.dir}/{d}") if n not in known and not n.endswith(".otlp")]
+            left += [f"{d}/{n}" for n in os.listdir(f"{self.dir}/{d}") if n not in known
+                     and not n.endswith(".otlp")]
         return left + os.listdir(f"{self.dir}/data/symbols")
 
     @contextlib.contextmanager
@@ -219,7 +230,7 @@ class Place:
 
 
 def one_test(what, test, limit_s=3000):
-    """Runs it, and says how it ended as .ci/test reads it; the exit status."""
+    """Runs the test and prints its result in the form that .ci/test reads. Returns the status."""
     failed = 0
     try:
         with limit.within(limit_s, what):

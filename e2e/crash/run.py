@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--seed N] [--seconds S]: node, parse child and hub are killed (SIGKILL) at moments drawn by chance, then the store is
-asked what is missing. LONG=1: 360 windows, what an hour has by default; else some. The seed is printed: it repeats the schedule.
+"""run.py [--seed N] [--seconds S]: kills node, parse child and hub (SIGKILL) at moments drawn by
+chance, then asks the store what is missing. LONG=1: 360 windows, as many as an hour has by default;
+otherwise a few. It prints its seed, which repeats the schedule. `make crash` calls it, as root.
 
-What must be true: every window from the first to the last one that an agent has stored is there, once, and its death costs no
-more than the open one and some seconds; the time between an agent's last window and the next one's begin is told as loss;
-neither BPF objects nor processes nor files are left behind.
+What must be true: every window from the first to the last one that an agent has stored is there,
+once. An agent's death costs no more than the open window and some seconds. The time between an
+agent's last window and the first one of the next agent is reported as loss.
+No BPF objects, processes or files are left behind.
 """
 import argparse
 import os
@@ -23,7 +25,8 @@ LONGEST_DOWN_S = {"agent": 1.5, "hub": 5.0}
 
 
 class Killer:
-    """The schedule: who dies when, for how long. Everything chance decides comes from one generator."""
+    """The schedule: which process dies when, and for how long. One generator makes all that is
+    decided by chance."""
 
     def __init__(self, place, seed, seconds):
         self.place, self.chance = place, random.Random(seed)
@@ -79,14 +82,16 @@ class Killer:
                 del self.starts[who]
 
     def step(self):
-        """Some time without a kill, then one; a program that nobody knows yet gives the parse child something to do."""
+        """Some time without a kill, then one. A program that is new to the agent gives the parse
+        child work."""
         at = time.monotonic() + self.chance.uniform(0.2, 3.5)
         while time.monotonic() < at:
             self.come_back()
             time.sleep(0.01)
         who = self.first.pop() if self.first else self.chance.choice(["agent", "child", "hub"])
         self.n_copies += 1
-        self.place.processes.append(self.container.run(self.place.copy_of_burner(self.n_copies), "0.2"))
+        self.place.processes.append(self.container.run(self.place.copy_of_burner(self.n_copies),
+                                                       "0.2"))
         if who == "child":
             time.sleep(self.chance.uniform(0, 0.3))
         self.kill(who)
@@ -106,15 +111,15 @@ def last_stored(place):
 
 
 def play(place, seed, seconds, objects):
-    """The whole run; returns the killer. All have ended properly then."""
+    """The whole run; at its end all processes have ended properly. Returns the killer."""
     agent, hub = place.roles["agent"], place.roles["hub"]
     hub.start()
     place.wait_hub()
     place.container("burner")
-    # all kinds of programs and links
+    # all events, so that there are all kinds of programs and links
     place.target("all", "burner", onCpu={}, offCpu={}, memAlloc={}, memInuse={})
     with open(f"{place.dir}/burner.log", "w") as log:
-        # before all that runs beside it: it is to burn something in each window
+        # at a high priority, so that it uses CPU in each window
         burner = f"{os.environ.get('BUILD', 'build')}/crash/burner"
         place.processes.append(place.containers[0].run("nice", "-n", "-10", burner, stdout=log))
     agent.start()
@@ -123,7 +128,8 @@ def play(place, seed, seconds, objects):
     killer = Killer(place, seed, seconds)
     killer.run()
     calm = time.time()
-    until("two windows after the last kill are stored", lambda: last_stored(place) > calm + 2 * WINDOW_S, 240)
+    until("two windows after the last kill are stored",
+          lambda: last_stored(place) > calm + 2 * WINDOW_S, 240)
     killer.calm_s = last_stored(place)
     objects.look()
     assert agent.is_up() and hub.is_up(), "a role has ended by itself"
@@ -153,12 +159,13 @@ def test(seed, seconds):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     p.add_argument("--seconds", type=int, default=360 * WINDOW_S if os.environ.get("LONG") else 20)
     options = p.parse_args()
-    return one_test(f"killed at every moment, seed {options.seed}", lambda: test(options.seed, options.seconds),
-                    options.seconds + 1200)
+    return one_test(f"killed at every moment, seed {options.seed}",
+                    lambda: test(options.seed, options.seconds), options.seconds + 1200)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""start.py: how long an agent needs from its start until all of 250 containers of 20 targets are in the kernel's filter, each with a
-process in it. One JSON object a line. Run by `make bench`, as root."""
+"""start.py: how long an agent needs from its start until the kernel's filter has all of 250
+containers of 20 targets, with a process in each. Prints one JSON object a line. `make bench` calls
+it, as root."""
 import json
 import os
 import statistics
@@ -16,7 +17,8 @@ N_TARGETS, N_CONTAINERS, ROUNDS = 20, 250, 3
 
 
 def n_entries(number):
-    out = subprocess.run(["bpftool", "-j", "map", "dump", "id", str(number)], capture_output=True, text=True, check=False).stdout
+    out = subprocess.run(["bpftool", "-j", "map", "dump", "id", str(number)], capture_output=True,
+                         text=True, check=False).stdout
     try:
         return len(json.loads(out or "[]"))
     except ValueError:
@@ -24,9 +26,10 @@ def n_entries(number):
 
 
 def n_filtered(before):
-    """Cgroups in the filter of the agent that was started last: of containers, and of pods."""
-    mine = [i for i, m in kernel.listing("map").items() if m.get("name") == "filter_cgroups" and i not in before]
-    # another's, of a test beside this one, has few
+    """How many cgroups the filter of the last started agent has: of containers and of pods."""
+    mine = [i for i, m in kernel.listing("map").items() if m.get("name") == "filter_cgroups"
+            and i not in before]
+    # the filter of another test that runs beside this one has few
     return max((n_entries(i) for i in mine), default=0)
 
 
@@ -49,18 +52,23 @@ def one_round(place):
 
 
 def tell(name, values, unit, goal):
-    what = f"{N_TARGETS} targets, {N_CONTAINERS} containers with a process each, load {os.getloadavg()[0]:.1f}"
-    print(json.dumps({"name": name, "value": round(statistics.median(values), 3), "least": round(min(values), 3), "most": round(max(values), 3),
-                      "rounds": len(values), "unit": unit, "goal": goal, "compared_with": what}), flush=True)
+    what = (f"{N_TARGETS} targets, {N_CONTAINERS} containers with a process each, "
+            f"load {os.getloadavg()[0]:.1f}")
+    print(json.dumps({"name": name, "value": round(statistics.median(values), 3),
+                      "least": round(min(values), 3), "most": round(max(values), 3),
+                      "rounds": len(values), "unit": unit, "goal": goal, "compared_with": what}),
+          flush=True)
 
 
 def main():
     if os.geteuid() != 0:
         print("start.py: skip: agent start: only root may", file=sys.stderr)
         return 0
-    with Place(window="10s", agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
+    with Place(window="10s",
+               agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
         for i in range(N_CONTAINERS):
-            place.processes.append(place.container(f"pod{i}", {"app": f"app{i % N_TARGETS}"}).run("sleep", "3600"))
+            container = place.container(f"pod{i}", {"app": f"app{i % N_TARGETS}"})
+            place.processes.append(container.run("sleep", "3600"))
         for i in range(N_TARGETS):
             place.target(f"target{i}", f"app{i}")
         wall, cpu = zip(*(one_round(place) for _ in range(ROUNDS)))

@@ -10,20 +10,24 @@ import subprocess
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROJECT = "podflame"  # the repository's folder in the root
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# How clients reach their registries; a wheel folder or a cache of this machine is left out.
+# Variables that say how clients reach their registries. A folder of wheels or a cache of this
+# machine is left out.
 PASSED = [
-    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
-    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY", "PIP_DEFAULT_TIMEOUT",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_PROXY",
+    "PIP_DEFAULT_TIMEOUT",
     "npm_config_registry", "npm_config_cafile", "npm_config_proxy", "npm_config_https_proxy",
 ]
-# of these, the file, too
+# variables that name a file, which is copied, too
 FILES_PASSED = ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile"]
-GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY", "GOINSECURE"]
+GO_PASSED = ["GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOSUMCHECK", "GOPRIVATE", "GONOPROXY",
+             "GOINSECURE"]
 NPM_PASSED = ("registry", "cafile", "proxy", "https-proxy", "noproxy", "strict-ssl", "@", "//")
 
 
 class Missing(Exception):
-    """What this machine lacks to make a root."""
+    """What is missing on this machine to make a root."""
 
 
 def output(*command, **options):
@@ -31,7 +35,8 @@ def output(*command, **options):
 
 
 def debian_uri(suite):
-    found = subprocess.run([f"{REPO}/.ci/debian-uri", suite], capture_output=True, text=True, check=False).stdout.strip()
+    found = subprocess.run([f"{REPO}/.ci/debian-uri", suite], capture_output=True, text=True,
+                           check=False).stdout.strip()
     return found or None
 
 
@@ -49,7 +54,8 @@ def apt_sources(root):
             lines.append(f"deb [signed-by={KEYRING}] {uri} {suite} main\n")
     write(f"{root}/etc/apt/sources.list", "".join(lines))
     acquire = output("apt-config", "dump", "Acquire").splitlines(keepends=True)
-    write(f"{root}/etc/apt/apt.conf.d/90sources", "".join(line for line in acquire if "::IndexTargets" not in line))
+    write(f"{root}/etc/apt/apt.conf.d/90sources",
+          "".join(line for line in acquire if "::IndexTargets" not in line))
     for path in ["/etc/apt/auth.conf", *glob.glob("/etc/apt/auth.conf.d/*")]:
         if os.path.exists(path):
             shutil.copy2(path, root + path)
@@ -59,7 +65,8 @@ def authorities(root):
     """A variable that names a file of certificates means the same file in the root."""
     for name in FILES_PASSED:
         path = os.environ.get(name)
-        if path and os.path.isabs(path) and os.path.isfile(path) and not os.path.exists(root + path):
+        if path and os.path.isabs(path) and os.path.isfile(path) \
+                and not os.path.exists(root + path):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
             shutil.copy(path, root + path)
 
@@ -88,7 +95,8 @@ def environment():
         env.update(zip(GO_PASSED, output("go", "env", *GO_PASSED, cwd="/").splitlines()))
     env.update((name, os.environ[name]) for name in GO_PASSED if name in os.environ)
     env = {name: value for name, value in env.items() if value}
-    env.update(HOME="/root", TERM="xterm", PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    env.update(HOME="/root", TERM="xterm",
+               PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     return env
 
 
@@ -105,8 +113,10 @@ def debian(root):
     os.makedirs(new)
     with open(f"{root}.log", "w", encoding="utf-8") as log:
         # what it mounts is gone with it, also when it is interrupted
-        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap", "--variant=minbase", f"--include={include}",
-                        "bookworm", new, uri], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=True)
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "debootstrap",
+                        "--variant=minbase", f"--include={include}",
+                        "bookworm", new, uri], stdin=subprocess.DEVNULL, stdout=log,
+                       stderr=subprocess.STDOUT, check=True)
     apt_sources(new)
     other_sources(new)
     authorities(new)
@@ -114,18 +124,21 @@ def debian(root):
 
 
 def files(checkout):
-    return set(output("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=checkout).split("\0"))
+    return set(output("git", "ls-files", "-z", "-co", "--exclude-standard",
+                      cwd=checkout).split("\0"))
 
 
 def same(a, b):
-    """Two files: their bytes and who may run them. A link is never the same: it costs nothing to make it anew."""
+    """Two files are the same: their bytes and who may run them. A link never is, because making it
+    again costs nothing."""
     if os.path.islink(a) or os.path.islink(b) or not os.path.exists(b):
         return False
     return os.stat(a).st_mode == os.stat(b).st_mode and filecmp.cmp(a, b, shallow=False)
 
 
 def repository(root):
-    """This working tree: what is committed, what is changed, and new files that git does not ignore."""
+    """The files of this working tree: committed ones, changed ones, and new ones that git does not
+    ignore."""
     to = f"{root}/{PROJECT}"
     if not os.path.exists(to):
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", REPO, to], check=True)

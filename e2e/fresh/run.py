@@ -47,7 +47,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal asked this program to end."""
 
 
 class TooLong(Exception):
@@ -109,21 +109,24 @@ def processes_of(folder):
 
 
 class Machine:
-    """A root as a machine of its own: its mounts last as long as the process that holds them."""
+    """A root as a machine of its own. Its mounts exist as long as the process that holds them."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-ec", ENTER, "sh", folder],
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh",
+                                        "-ec", ENTER, "sh", folder],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       start_new_session=True,
                                        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         if self.holder.stdout.readline() != b"entered\n":
             raise roots.Missing("the folder cannot become a root here: see above")
 
     def start(self, command, log):
         env = [f"{name}={value}" for name, value in roots.environment().items()]
-        return subprocess.Popen(["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i", *env, "bash", "-c",
-                                 f"cd /{roots.PROJECT} && {command}"], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                start_new_session=True)
+        return subprocess.Popen(["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i",
+                                 *env, "bash", "-c",
+                                 f"cd /{roots.PROJECT} && {command}"], stdin=subprocess.DEVNULL,
+                                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def run(self, command, log, seconds):
         """Runs the command and returns its status, or that it ran too long."""
@@ -158,7 +161,8 @@ class Machine:
         kills all that runs."""
         for name in CLUSTERS:
             if os.path.exists(f"{self.folder}/var/lib/podflame-{name}"):
-                self.run(f"TK_DIR=/var/lib/podflame-{name} NETNS=podflame-{name} e2e/cluster/down.sh", subprocess.DEVNULL, 180)
+                self.run(f"TK_DIR=/var/lib/podflame-{name} NETNS=podflame-{name} "
+                         f"e2e/cluster/down.sh", subprocess.DEVNULL, 180)
         end_all(processes)
 
 
@@ -194,7 +198,8 @@ def counts(text, good):
 def last_words(text):
     """`make test` says at its end what failed; another command says it in its last lines."""
     lines = text.splitlines()
-    first = next((i for i, line in enumerate(lines) if re.match(r"failed(:| at first)", line)), max(0, len(lines) - 60))
+    first = next((i for i, line in enumerate(lines) if re.match(r"failed(:| at first)", line)),
+                 max(0, len(lines) - 60))
     return "\n".join("    | " + line for line in lines[first:][:400])
 
 
@@ -207,7 +212,8 @@ def step(machine, command):
     with open(path, encoding="utf-8", errors="replace") as log:
         text = log.read()
     result = counts(text, status == 0)
-    print(f"{command:<44} {'{:4} passed, {} failed, {} skipped'.format(*result)}, {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"{command:<44} {'{:4} passed, {} failed, {} skipped'.format(*result)}, "
+          f"{time.monotonic() - begin:.0f} s", flush=True)
     for line in sorted(set(re.findall(r"^ *skip(?:ped)?: .*", text, re.MULTILINE))):
         print("    " + line.strip())
     if result[1]:
@@ -216,7 +222,7 @@ def step(machine, command):
 
 
 def after_down(machine):
-    """README: make demo-down takes all of it away."""
+    """The README says that make demo-down removes all of the demo."""
     end = time.monotonic() + 20
     while (left := machine.left_running()) and time.monotonic() < end:
         reap()
@@ -238,7 +244,8 @@ def keep_logs(folder):
     for name in "test", "e2e":
         shutil.rmtree(f"{OUT}/{name}", ignore_errors=True)
         if os.path.isdir(f"{folder}/{roots.PROJECT}/build/{name}"):
-            shutil.copytree(f"{folder}/{roots.PROJECT}/build/{name}", f"{OUT}/{name}", ignore_dangling_symlinks=True)
+            shutil.copytree(f"{folder}/{roots.PROJECT}/build/{name}", f"{OUT}/{name}",
+                            ignore_dangling_symlinks=True)
 
 
 def run(folder, commands):

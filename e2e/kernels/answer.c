@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A known answer: about 70 % of the CPU time in deep70 and 30 % in deep30, below ten functions
- * each. It counts its work, and tells the exact share (in percent) at SIGTERM. Not its time: an
- * emulated CPU stands still at times, which its clock counts and no tick sees.
+ * each. It counts its work, and prints the exact share (in percent) at SIGTERM. It does not measure
+ * time, because an emulated CPU stands still at times: the clock counts that, but no tick samples
+ * it.
  */
 #include <signal.h>
 #include <stdint.h>

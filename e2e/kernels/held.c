@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many BPF programs, maps and links the kernel holds, whoever made them. */
+/* Prints how many BPF programs, maps and links the kernel holds, of all processes. */
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <sys/syscall.h>

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (2) Who was not asked for gives not one sample, and no record of theirs leaves the kernel: neither the neighbour
-# namespace, nor the other node, nor another pod of the namespace. With Total off, and, but for its rows, with it on.
+# (2) A pod that no target selects gives not one sample, and no record of it leaves the kernel: not
+# a pod of another namespace, nor one on another node, nor another one of the namespace. The same
+# holds with Total on, but for the rows of Total.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace isolated neighbour
 export CPU=300m
@@ -14,19 +15,21 @@ k label node node1 disk=ssd --overwrite >/dev/null
 running isolated wanted unwanted elsewhere
 running neighbour near far
 
-# Maps of this cluster's agents by name; a counter (bpf/abi.h) summed over them: read with bpftool, not told by the agent.
+# IDs of the maps of that name that this cluster's agents hold. bpftool reads their contents, so the
+# test does not rely on what the agent reports.
 maps() { # NAME
     # shellcheck disable=SC2046
     held_by map_id $(pids_of agent) | while read -r id; do
         bpftool -j map show id "$id" | jq -r --arg n "$1" 'select(.name == $n) | .id'
     done
 }
-kernel_stat() { # MEMBER of struct pf_stats
+kernel_stat() { # MEMBER of struct pf_stats (bpf/abi.h), added up over all agents and CPUs
     local id
     for id in $STATS; do bpftool -j map dump id "$id"; done |
-        jq -s --arg m "$1" '[.[][].formatted.values[].value[$m] // error("stats has no " + $m)] | add'
+        jq -s --arg member "$1" \
+            '[.[][].formatted.values[].value[$member] // error("stats has no " + $member)] | add'
 }
-# The cgroups that the kernel's filter lets through: their names, from their ids.
+# Paths of the cgroups that the kernel's filter lets through; the filter holds their IDs.
 filtered_cgroups() {
     local id
     for id in $(maps filter_cgroups); do
@@ -35,18 +38,20 @@ filtered_cgroups() {
         find /sys/fs/cgroup/ /sys/fs/cgroup/*/ -xdev -inum "$((16#$hex))" 2>/dev/null || true
     done | sort -u
 }
-processes() { # POD_UID: the pod's own
+processes() { # POD_UID: the pod's, without the sandbox's pause
     local p
     for p in /proc/[0-9]*; do
-        if grep -q "pod$1/" "$p/cgroup" && ! grep -qx pause "$p/comm"; then echo "${p#/proc/}"; fi
+        if grep -q "pod$1/" "$p/cgroup" && ! grep -qx pause "$p/comm"; then
+            echo "${p#/proc/}"
+        fi
     done 2>/dev/null
 }
-states() { # PID...: of all threads
+states() { # PID...: the states that their threads are in, each once
     local p
     for p; do cat /proc/"$p"/task/*/status; done | awk '$1 == "State:" {print $2}' | sort -u
 }
 all_stopped() { [ "$(states "$@")" = T ]; }
-stop() { # POD_UID: and waits until not one thread runs
+stop() { # POD_UID: stops its processes and waits until no thread of theirs runs
     local pids
     mapfile -t pids < <(processes "$1")
     kill -STOP "${pids[@]}"
@@ -55,25 +60,29 @@ stop() { # POD_UID: and waits until not one thread runs
 go_on() { # shellcheck disable=SC2046
     kill -CONT $(processes "$1")
 }
-# All that the pod gave since FROM is stored: the sum does not grow for five seconds.
+# All that the pod gave since FROM is stored: the sum does not grow within five seconds.
 settled() { # FROM
     local sum
     sum=$(us_of "pod='wanted'" "$1" "$(now)")
     sleep 5
     [ "$(us_of "pod='wanted'" "$1" "$(now)")" = "$sum" ]
 }
-stored_since() { [ "$(profile "app_service != 'Total'" "$1" "$(now)" | jq .summary.samples)" = "$2" ]; } # FROM SAMPLES
-round() { # WHAT
-    local began from to all wanted uid p before after
+stored_since() { # FROM SAMPLES
+    [ "$(profile "app_service != 'Total'" "$1" "$(now)" | jq .summary.samples)" = "$2" ]
+}
+check_isolation() { # WHAT
+    local began from to all wanted uid pod before after
     began=$(now)
-    target isolated one '{"podSelector": {"matchLabels": {"app": "wanted"}}, "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
-    wait_check 90 "$1: samples of the pod that was asked for" has_samples "pod='wanted'" "$(now)"
+    target isolated one '{"podSelector": {"matchLabels": {"app": "wanted"}},
+        "nodeSelector": {"matchLabels": {"disk": "ssd"}}}'
+    wait_check 90 "$1: samples of the selected pod" has_samples "pod='wanted'" "$(now)"
     uid=$(k -n isolated get pod wanted -o 'jsonpath={.metadata.uid}')
     filtered_cgroups >"$W/cgroups"
     check "$1: the kernel's filter holds cgroups of that pod and no other" \
         bash -c "grep -q 'pod$uid' '$W/cgroups' && ! grep -v 'pod$uid' '$W/cgroups'"
     STATS=$(maps stats)
-    # Stopped at both ends, so that not one sample lies on an edge: what the kernel delivered is what is stored, exactly.
+    # The pod is stopped at both ends, so that no sample lies on an edge: the number of samples that
+    # the kernel delivered is exactly the number that is stored.
     stop "$uid"
     until_ 60 "its last window" settled "$began"
     from=$(now)
@@ -82,27 +91,33 @@ round() { # WHAT
     until_ 90 "2 s of its CPU" has_used isolated wanted "$from" 2000000 || true
     stop "$uid"
     after=$(kernel_stat delivered)
-    check "$1: the kernel delivered all it took" test "$(kernel_stat taken)" = "$after"
-    wait_check 60 "$1: the kernel delivered what was stored: $((after - before)) samples" stored_since "$from" $((after - before))
+    check "$1: the kernel delivered all samples that it took" \
+        test "$(kernel_stat taken)" = "$after"
+    wait_check 60 "$1: all $((after - before)) samples that the kernel delivered are stored" \
+        stored_since "$from" $((after - before))
     to=$(now)
     profile "app_service != 'Total'" "$from" "$to" >"$W/all.json"
     all=$(total_us <"$W/all.json")
     wanted=$(us_of "pod_ns='isolated' AND pod='wanted' AND pod_node='node1'" "$from" "$to")
-    check "$1: all that was stored ($all us) is the pod's ($wanted us)" test "$all" = "$wanted" -a "$all" -gt 0
-    for p in unwanted elsewhere near far; do
-        check "$1: not one sample of $p" test "$(us_of "pod='$p'" "$from" "$to")" = 0
-        check "$1: no process named $p" bash -c "! grep -qF '\"[p] $p\"' '$W/all.json'"
+    check "$1: all that was stored ($all us) is the pod's ($wanted us)" \
+        test "$all" = "$wanted" -a "$all" -gt 0
+    for pod in unwanted elsewhere near far; do
+        check "$1: not one sample of $pod" test "$(us_of "pod='$pod'" "$from" "$to")" = 0
+        check "$1: no process named $pod" bash -c "! grep -qF '\"[p] $pod\"' '$W/all.json'"
     done
     go_on "$uid"
     k -n isolated delete profilingtarget one >/dev/null
 }
-round "Total off"
-check "Total off: no rows of it" test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
+check_isolation "Total off"
+check "Total off: no rows of Total" \
+    test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
 install_for_tests --set total=true
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null
-round "Total on"
-check "Total on: rows of the whole node" test "$(profile "" $(($(now) - 30)) "$(now)" Total | total_us)" -gt 1000000
+check_isolation "Total on"
+check "Total on: rows of the whole node" \
+    test "$(profile "" $(($(now) - 30)) "$(now)" Total | total_us)" -gt 1000000
 profile "pod_node='node1'" $(($(now) - 30)) "$(now)" Total | functions >"$W/total" || true
-check "Total on: processes and threads by name" bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
+check "Total on: processes and threads by name" \
+    bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
 install_for_tests
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null

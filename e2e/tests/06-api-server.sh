@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (6) The API server is killed and comes back: profiling goes on without it, and what changed is taken up after.
+# (6) The API server is killed and comes back. Profiling continues without it; targets that were
+# made or deleted afterwards take effect.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace without-api-server
 pod without-api-server steady node1 "/bin/shares steady"
@@ -12,25 +13,27 @@ p=$(cat "$TK_DIR/pid/kube-apiserver")
 mapfile -d '' -t command <"/proc/$p/cmdline"
 kill -9 "$p"
 down=$(now)
-# the hub answers who it knows, a minute long
-until_ 60 "windows of ten seconds without it" stored_after steady $((down + 10)) || true
+# The hub remembers for a minute which tokens are good.
+until_ 60 "ten seconds of windows without the API server" stored_after steady $((down + 10)) || true
 up=$(now)
-setsid nsenter --net="/run/netns/$NETNS" -- "${command[@]}" >>"$TK_DIR/log/kube-apiserver.log" 2>&1 </dev/null &
+setsid nsenter --net="/run/netns/$NETNS" -- "${command[@]}" \
+    >>"$TK_DIR/log/kube-apiserver.log" 2>&1 </dev/null &
 echo $! >"$TK_DIR/pid/kube-apiserver"
 until_ 60 "the API server" k get --raw /readyz
-note "API server away for $(($(now) - down)) s"
+note "the API server was away for $(($(now) - down)) s"
 began=$(now)
-went_on() { # what is stored of that time is what the program used then, but for the seconds at the edges
+# What is stored of that time is what the program used then, but for the seconds at the edges.
+went_on() {
     local a b c got
     read -r a b c <<<"$(split_between without-api-server steady $((down + 2)) "$up")"
     got=$(us_of "pod='steady'" $((down + 2)) "$up")
     echo "$got us stored, $((a + b + c)) us used in $((up - down - 2)) s"
     [ "$got" -gt $(((a + b + c) * 65 / 100)) ] && [ "$got" -gt 0 ]
 }
-wait_check 90 "profiling went on without it" went_on
+wait_check 90 "profiling continued without it" went_on
 note "$(went_on || true)"
 target without-api-server later '{"podSelector": {"matchLabels": {"app": "later"}}}'
-wait_check 120 "a target made after is taken up" has_samples "pod='later'" "$began"
+wait_check 120 "a target made afterwards takes effect" has_samples "pod='later'" "$began"
 k -n without-api-server delete profilingtarget steady >/dev/null
 stopped() { [ "$(us_of "pod='steady'" $(($(now) - 6)) "$(now)")" = 0 ]; }
-wait_check 120 "a target deleted after is gone" stopped
+wait_check 120 "a target deleted afterwards stops profiling" stopped

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (12) No token, a wrong token, and a user without the right get 401 and 403 on every endpoint.
+# (12) On every endpoint, no token and a wrong token get 401, and a user without the right gets 403.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace sign-in
 k -n sign-in create serviceaccount nobody >/dev/null
@@ -16,7 +16,8 @@ try() { # PATH CURL_FLAG...
     check "$1 with a user without the right: 403" test "$(TOKEN=$NOBODY status "$@")" = 403
     check "$1 with the right: allowed" between "$(status "$@")" 200 404
 }
-body='{"profile_event_type": "on-cpu", "profile_language_type": "eBPF", "time_start": 1, "time_end": 2}'
+body='{"profile_event_type": "on-cpu", "profile_language_type": "eBPF",
+    "time_start": 1, "time_end": 2}'
 try /v1/profile/ProfileTracing -d "$body"
 try /v1/profile/values -d "$body"
 try /v1/profile/tags
@@ -25,10 +26,12 @@ try /no/such/path
 check "the page itself, which asks for the token, needs none" test "$(TOKEN='' status /)" = 200
 check "... nor do the probes" test "$(TOKEN='' status /readyz)" = 200
 
-# ingest: only an agent's token for that audience, and only its service account
+# Ingest takes only a token for its own audience, and only of the agent's service account.
 ingest() { # TOKEN
-    in_net curl -sS --max-time 20 --cacert "$TK_DIR/hub-ca.crt" --resolve "$HUB:4318:$(hub_ip)" -o /dev/null -w '%{http_code}' \
-        ${1:+-H "Authorization: Bearer $1"} -H 'Content-Type: application/x-protobuf' --data-binary '' \
+    in_net curl -sS --max-time 20 --cacert "$TK_DIR/hub-ca.crt" \
+        --resolve "$HUB:4318:$(hub_ip)" -o /dev/null -w '%{http_code}' \
+        ${1:+-H "Authorization: Bearer $1"} \
+        -H 'Content-Type: application/x-protobuf' --data-binary '' \
         "https://$HUB:4318/v1development/profiles" || true
 }
 check "ingest without a token: 401" test "$(ingest '')" = 401

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A job that lives for one second of CPU gives at least 80 % of its samples, named and attributed.
+# A job that lives for one second of CPU gives at least 80 % of its samples, with the names of its
+# pod and functions.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace jobs
-# the most that an install allows by itself
+# the highest frequency that an install allows without configuration
 target jobs all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
-# The programs of a target are there before its pods start, unless these start at once; links are
-# made last.
+# The agent loads a target's programs before the target has a pod, and attaches them last. So they
+# are there when a pod starts, unless it starts in that moment.
 loaded() { # on both nodes
     local p n=0
     for p in $(pids_of agent); do [ -z "$(held_by link_id "$p")" ] || n=$((n + 1)); done
@@ -19,10 +20,15 @@ for node in node1 node2 node1; do
     i=$((i + 1))
     RESTART=Never CPU=1 pod jobs "job$i" $node /bin/job
 done
-for i in 1 2 3; do k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succeeded' --timeout=120s >/dev/null; done
-most() { # POD US_USED: in its function; beside it the pod has what runc does before the program starts
+for i in 1 2 3; do
+    k -n jobs wait pod/job$i --for='jsonpath={.status.phase}=Succeeded' --timeout=120s >/dev/null
+done
+# most POD US_USED: sets us to the time in the job's function. The rest of the pod's time is what
+# runc does before the program starts.
+most() {
     profile "pod='$1'" "$began" "$(now)" >"$W/job.json"
-    us=$(awk -v t="$(total_us <"$W/job.json")" -v p="$(share_of job_work <"$W/job.json")" 'BEGIN {printf "%d", t * p / 100}')
+    us=$(awk -v all="$(total_us <"$W/job.json")" -v percent="$(share_of job_work <"$W/job.json")" \
+        'BEGIN {printf "%d", all * percent / 100}')
     # 200 samples scatter by 4 % on a busy machine
     between "$us" $(($2 * 80 / 100)) $(($2 * 125 / 100))
 }

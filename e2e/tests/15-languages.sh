@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Java, Python, Lua and LuaJIT in pods that know nothing of podflame: whole stacks, names and shares
-# of their own functions.
+# Java, Python, Lua and LuaJIT in pods that know nothing of podflame: their stacks are whole, and
+# their functions have names and the known shares.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace tongues
 export WORKLOAD=languages
@@ -16,24 +16,28 @@ target tongues all '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
 declare -A name=([java]=Shares::share_ [python]=__main__.share_ [lua]=share_ [luajit]=share_)
 named() {
     profile "pod_ns='tongues' AND pod='$1'" "$began" "$(now)" >"$W/$1.json"
-    functions <"$W/$1.json" | grep -qxF "${name[$1]}50"
+    has_functions "$W/$1.json" "${name[$1]}50"
 }
 enough() {
     profile "pod_ns='tongues' AND pod='$1'" "$began" "$(now)" >"$W/$1.json"
     [ "$(total_us <"$W/$1.json")" -gt 8000000 ]
 }
-for p in java python lua luajit; do wait_check 90 "$p: names of its functions" named $p; done
-began=$(($(now) + 2))                    # not how they start, before anything is known of them
-for p in java python lua luajit; do
-    wait_check 90 "$p: 8 s of it" enough $p
-    n50=$(share_of "${name[$p]}50" <"$W/$p.json") n30=$(share_of "${name[$p]}30" <"$W/$p.json") n20=$(share_of "${name[$p]}20" <"$W/$p.json")
+for pod in java python lua luajit; do
+    wait_check 90 "$pod: its functions have names" named $pod
+done
+began=$(($(now) + 2))                    # without the start, before the agent knows the processes
+for pod in java python lua luajit; do
+    wait_check 90 "$pod: 8 s of CPU" enough $pod
+    n50=$(share_of "${name[$pod]}50" <"$W/$pod.json")
+    n30=$(share_of "${name[$pod]}30" <"$W/$pod.json")
+    n20=$(share_of "${name[$pod]}20" <"$W/$pod.json")
     sum=$(awk -v a="$n50" -v b="$n30" -v c="$n20" 'BEGIN {print a + b + c}')
-    check "$p: its three functions have $sum % of all" between "$sum" 75 100
+    check "$pod: its three functions have $sum % of all" between "$sum" 75 100
     for n in 50 30 20; do
         var=n$n
         part=$(awk -v a="${!var}" -v s="$sum" 'BEGIN {printf "%.1f", s ? a * 100 / s : 0}')
-        check "$p: ${name[$p]}$n has $part % of them" near "$part" $n 6
+        check "$pod: ${name[$pod]}$n has $part % of them" near "$part" $n 6
     done
-    whole=$(jq -r .summary.finished_percent "$W/$p.json")
-    check "$p: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
+    whole=$(finished_percent "$W/$pod.json")
+    check "$pod: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
 done

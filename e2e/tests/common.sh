@@ -1,29 +1,38 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC2034     # TOKEN is for lib.sh
-# For e2e/tests/NN-*.sh: one namespace or more a test, which no other test has. At its end the targets are gone; the namespaces
-# go while the next test begins.
+# What e2e/tests/NN-*.sh share; each of them sources this file. A test creates one or more
+# namespaces that no other test uses. At its end its targets are deleted; the namespaces disappear
+# while the next test begins. $W is a directory for files of the test.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 W=$(mktemp -d)
 NAMESPACES=()
-TARGETS=()                               # cluster-wide ones
-# at the first failure, while what failed is there
+TARGETS=()                               # the test's ClusterProfilingTargets
+# Saves logs and objects at the first failure, before anything of the test is deleted.
 keep_state() {
-    [ -n "${kept:-}" ] || { kept=1; save_state "$BUILD/e2e/$(basename "$0" .sh)" "${NAMESPACES[@]}"; }
+    [ -z "${state_is_saved:-}" ] || return 0
+    state_is_saved=1
+    save_state "$BUILD/e2e/$(basename "$0" .sh)" "${NAMESPACES[@]}"
 }
 cleanup() {
     local status=$? n
     set +e
     [ $status = 0 ] || keep_state
-    [ ${#TARGETS[@]} = 0 ] || k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
-    for n in "${NAMESPACES[@]}"; do k -n "$n" delete profilingtargets --all --wait=true --timeout=60s; done >/dev/null
-    [ ${#NAMESPACES[@]} = 0 ] || k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=false >/dev/null
+    if [ ${#TARGETS[@]} != 0 ]; then
+        k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
+    fi
+    for n in "${NAMESPACES[@]}"; do
+        k -n "$n" delete profilingtargets --all --wait=true --timeout=60s
+    done >/dev/null
+    if [ ${#NAMESPACES[@]} != 0 ]; then
+        k delete namespace "${NAMESPACES[@]}" --ignore-not-found --wait=false >/dev/null
+    fi
     rm -rf "$W"
 }
 trap cleanup EXIT
 TOKEN=$(token)
-HUB_IP=$(hub_ip)                         # once, not with each question
+HUB_IP=$(hub_ip)                         # asked for once, not for each request to the hub
 
 ok() { printf 'ok   %s\n' "$*"; }
 fail() {
@@ -31,7 +40,8 @@ fail() {
     keep_state
 }
 note() { printf 'note %s\n' "$*"; }
-check() { # WHAT CMD...
+# check WHAT COMMAND...: prints "ok WHAT" if the command succeeds, else "FAIL WHAT" and its output
+check() {
     local what=$1
     shift
     if "$@" >"$W/check" 2>&1; then
@@ -41,13 +51,26 @@ check() { # WHAT CMD...
         tail -5 "$W/check" | sed 's/^/     /'
     fi
 }
-# wait_check SECONDS WHAT CMD...
+# wait_check SECONDS WHAT COMMAND...: the same for a command that succeeds within so many seconds
 wait_check() {
     local wait_began=$SECONDS what=$2
-    if until_ "$1" "$2" "${@:3}"; then ok "$what ($((SECONDS - wait_began)) s)"; else fail "$what"; fi
+    if until_ "$1" "$2" "${@:3}"; then
+        ok "$what ($((SECONDS - wait_began)) s)"
+    else
+        fail "$what"
+    fi
 }
+# near A B DISTANCE, between A LEAST MOST: compare numbers, which may have decimals
 near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {exit !(a - b <= d && b - a <= d)}'; }
 between() { awk -v a="$1" -v lo="$2" -v hi="$3" 'BEGIN {exit !(a >= lo && a <= hi)}'; }
+# has_functions FILE NAME...: the answer in FILE has a function of each of these names
+has_functions() {
+    local n
+    functions <"$1" >"$W/names"
+    for n in "${@:2}"; do grep -qxF -- "$n" "$W/names" || return 1; done
+}
+# finished_percent FILE: how many of the stacks in that answer are whole
+finished_percent() { jq -r .summary.finished_percent "$1"; }
 
 namespace() { # NAME...
     local n
@@ -55,11 +78,12 @@ namespace() { # NAME...
         NAMESPACES+=("$n")
         k delete namespace "$n" --ignore-not-found --wait=true >/dev/null
         k create namespace "$n" >/dev/null
-        # the API server refuses pods before the controller has made it
+        # The API server refuses pods until the controller has made the service account.
         until_ 120 "the service account of $n" k -n "$n" get serviceaccount default >/dev/null
     done
 }
-# pod NAMESPACE NAME NODE "COMMAND ARG" [MORE_YAML_OF_METADATA]: half a CPU at most; $WORKLOAD is another image
+# pod NAMESPACE NAME NODE "COMMAND ARGUMENT" [MORE_YAML_OF_METADATA]: a pod that uses half a CPU at
+# most. $WORKLOAD, $CPU, $MEMORY and $RESTART choose its image, limits and restartPolicy.
 pod() {
     local words word
     read -ra words <<<"$4"
@@ -82,7 +106,8 @@ spec:
       resources: {requests: {cpu: 100m}, limits: {cpu: ${CPU:-500m}, memory: ${MEMORY:-64Mi}}}
 END
 }
-running() { # NAMESPACE POD...
+# running NAMESPACE POD...: waits until the pods are ready
+running() {
     local ns=$1 p
     shift
     for p; do k -n "$ns" wait "pod/$p" --for=condition=Ready --timeout=180s >/dev/null; done
@@ -90,29 +115,41 @@ running() { # NAMESPACE POD...
 # target NAMESPACE NAME SPEC_AS_JSON
 target() {
     k apply -f - >/dev/null <<END
-{"apiVersion": "podflame.io/v1alpha1", "kind": "ProfilingTarget", "metadata": {"name": "$2", "namespace": "$1"}, "spec": $3}
+{"apiVersion": "podflame.io/v1alpha1", "kind": "ProfilingTarget",
+ "metadata": {"name": "$2", "namespace": "$1"}, "spec": $3}
 END
 }
 condition() { # NAMESPACE NAME TYPE: "True Reason message"
     k -n "$1" get profilingtarget "$2" -o json |
-        jq -r --arg t "$3" '.status.conditions[]? | select(.type == $t) | "\(.status) \(.reason) \(.message)"'
+        jq -r --arg type "$3" '.status.conditions[]? | select(.type == $type)
+            | "\(.status) \(.reason) \(.message)"'
 }
 is_ready() { case $(condition "$1" "$2" Ready) in True*) ;; *) return 1 ;; esac; }
 now() { date +%s; }
-# pids_of COMPONENT: host PIDs of the program in this cluster's agent or hub pods
+# uids_of_pods COMPONENT: UIDs of the agent's or the hub's pods
+uids_of_pods() {
+    k -n podflame-system get pods -l "app.kubernetes.io/component=$1" \
+        -o 'jsonpath={.items[*].metadata.uid}'
+}
+# pids_of COMPONENT: PIDs on this machine of the program in this cluster's agent or hub pods
 pids_of() {
     local uid p
-    for uid in $(k -n podflame-system get pods -l "app.kubernetes.io/component=$1" -o 'jsonpath={.items[*].metadata.uid}'); do
+    for uid in $(uids_of_pods "$1"); do
         for p in /proc/[0-9]*; do
-            if grep -q "pod$uid/" "$p/cgroup" && grep -q podflame "$p/comm"; then echo "${p#/proc/}"; fi
+            if grep -q "pod$uid/" "$p/cgroup" && grep -q podflame "$p/comm"; then
+                echo "${p#/proc/}"
+            fi
         done
     done 2>/dev/null
 }
+# us_of FILTER FROM TO: microseconds of CPU that are stored; the answer itself is in $W/answer.json
 us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
+# has_samples FILTER FROM
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
-# stored_after POD TIME: the windows of its node up to that time are stored, as a later one is
+# stored_after POD TIME: a later sample of the pod is stored, so its node's windows up to TIME are
 stored_after() { has_samples "pod='$1'" $(($2 + 1)); }
-# Where nothing must happen, something else does: a pod on each node that is profiled until the test's end.
+# A test that nothing happens needs something that does happen: a pod on each node, profiled until
+# the test ends. When a later sample of both is stored, what did not happen would be stored, too.
 witnesses() {
     local n in=${NAMESPACES[0]}-witness
     namespace "$in"
@@ -120,9 +157,10 @@ witnesses() {
     running "$in" witness1 witness2
     target "$in" all '{"podSelector": {}}'
 }
-# witnessed TIME: what both nodes saw up to then is stored
+# witnessed TIME: what the agents of both nodes sampled up to TIME is stored
 witnessed() { stored_after witness1 "$1" && stored_after witness2 "$1"; }
-# last_sample FILTER TIME: its last second from TIME on, known when the witnesses have six seconds more than it
+# last_sample FILTER TIME: prints the second of the last sample, TIME or later. It is the last when
+# the witnesses have samples of six seconds more.
 last_sample() {
     local t=$2 end=$((SECONDS + 90))
     while [ $SECONDS -lt $end ]; do
@@ -132,25 +170,29 @@ last_sample() {
     done
     return 1
 }
-# check_stops WHAT FILTER TIME: within 5 s, says the design; a busy machine gets three times that
+# check_stops WHAT FILTER TIME: profiling stops soon after TIME. The design says within 5 s; a busy
+# machine gets three times that.
 check_stops() {
     local last
     last=$(last_sample "$2" "$3") || last=0
-    check "$1: the last sample is of $((last - $3)) s after" between $((last - $3)) 0 15
+    check "$1: the last sample is from $((last - $3)) s after" between $((last - $3)) 0 15
 }
-# held_by KEY PID...: numbers that file descriptors of these processes name: KEY is prog_id, map_id or link_id
+# held_by KEY PID...: the kernel's numbers of the objects that the file descriptors of these
+# processes refer to; KEY is prog_id, map_id or link_id
 held_by() {
     local key=$1 p
     shift
-    for p; do cat /proc/"$p"/fdinfo/* 2>/dev/null || true; done | awk -v k="$key:" '$1 == k {print $2}' | sort -un
+    for p; do cat /proc/"$p"/fdinfo/* 2>/dev/null || true; done |
+        awk -v key="$key:" '$1 == key {print $2}' | sort -un
 }
-# split_between NAMESPACE POD FROM TO: the program's own microseconds a function, "A B C", from its printed totals
+# split_between NAMESPACE POD FROM TO: prints "A B C", the microseconds of CPU that each of the
+# program's three functions used, from the totals that the program prints
 split_between() {
     k -n "$1" logs "$2" | awk -v s="$3" -v e="$4" '$1 == "split" && $2 >= s && $2 <= e {
         if (!n++) {a = $3; b = $4; c = $5}
         x = $3; y = $4; z = $5} END {print x - a, y - b, z - c}'
 }
-# has_used NAMESPACE POD TIME US: so much CPU since then, as the program itself says
+# has_used NAMESPACE POD TIME US: the program says that it has used so much CPU since TIME
 has_used() {
     local a b c
     read -r a b c <<<"$(split_between "$1" "$2" "$3" "$(now)")"

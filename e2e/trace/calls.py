@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls in Python, instrumented with OpenTelemetry: as calls/main.go. Whenever the SDK attaches a context to a thread or
-detaches it, a native library (calls.c) publishes the span's ids as the thread's context, as OTEP 4947 has it.
-calls.py LIBRARY SECONDS"""
+"""calls.py LIBRARY SECONDS: calls in Python that are instrumented with OpenTelemetry, as
+calls/main.go. When the SDK attaches a context to a thread or detaches it, a native library
+(calls.c) publishes the span's ids as the thread's context, as OTEP 4947 says."""
 import ctypes
 import json
 import os
@@ -21,7 +21,7 @@ lock = threading.Lock()
 
 
 class Published(ContextVarsRuntimeContext):
-    """The SDK's own, whose changes are published."""
+    """The SDK's own context, but each change is published."""
 
     def publish(self):
         c = trace.get_current_span(self.get_current()).get_span_context()

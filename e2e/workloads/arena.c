@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that no allocator gives: it is mapped, and used at 2 MiB a second, up to 192 MiB; then all
- * of it is unmapped and it begins again. The probes of mem-alloc see none of it.
+ * Memory that comes from no allocator: the program maps it, uses 2 MiB more each second up to 192
+ * MiB, unmaps all of it, and begins again. The probes of mem-alloc see none of it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does nothing, for as long as it is let: a pod that is selected and has no sample to give. */
+/* Does nothing until it is killed: a pod that is selected and gives no samples. */
 #include <unistd.h>
 
 int main(void)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Known answer in Rust: threads that wait and some that allocate, as waits.c does; prints the same lines.
+//! Known answer in Rust, as waits.c: threads that wait and some that allocate. It prints the same
+//! lines.
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -69,7 +70,7 @@ fn burns() {
     while cpu_us() < end {}
 }
 
-/// Calls a function for ever: of one that waits the microseconds add up, of one that allocates its bytes.
+/// Calls a function for ever and adds up its microseconds, or its bytes if it allocates.
 fn start(f: impl Fn() + Send + 'static, pause: Duration, bytes: u64) -> Arc<AtomicU64> {
     let sum = Arc::new(AtomicU64::new(0));
     let adds = sum.clone();
@@ -120,8 +121,12 @@ fn main() {
         sleep(90 * MS);
         if n % 10 == 0 {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-            let sums: Vec<String> = rows.iter().map(|(name, sum)| format!("{}={}", name, sum.load(Relaxed))).collect();
-            println!("known {} {} burns={} holds={}", now, sums.join(" "), (n + 1) * 10_000, held_bytes.load(Relaxed));
+            let sums: Vec<String> = rows
+                .iter()
+                .map(|(name, sum)| format!("{}={}", name, sum.load(Relaxed)))
+                .collect();
+            let (burnt, held) = ((n + 1) * 10_000, held_bytes.load(Relaxed));
+            println!("known {} {} burns={} holds={}", now, sums.join(" "), burnt, held);
         }
     }
 }

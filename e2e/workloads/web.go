@@ -32,7 +32,8 @@ type order struct {
 func randomOrder() order {
 	o := order{Customer: strings.Repeat("c", 5+rand.Intn(20))}
 	for i := 0; i < 40; i++ {
-		o.Items = append(o.Items, strings.Repeat(string(rune('a'+rand.Intn(26))), 1+rand.Intn(12)))
+		item := strings.Repeat(string(rune('a'+rand.Intn(26))), 1+rand.Intn(12))
+		o.Items = append(o.Items, item)
 	}
 	return o
 }

@@ -24,7 +24,7 @@ export interface Selection {
   time_end: number;
 }
 
-/** The hub wants a token, or the one it got is not good enough. */
+/** The hub needs a token, or refuses the one that it got. */
 export class SignInError extends Error {}
 
 const TOKEN = 'podflame-token';
@@ -35,39 +35,53 @@ export function setToken(token: string): void {
 
 export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
 
-/** A query has 30 s in the hub; what says nothing for twice that is no hub. */
+/** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
 const SILENCE_MS = 60_000;
 
 async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(TOKEN);
 
-  if (token && /[^!-~]/.test(token)) throw new SignInError('this is not a token: it has blanks or characters that no token has');
+  if (token && /[^!-~]/.test(token))
+    throw new SignInError('this is not a token: it has blanks or characters that no token has');
   if (token) headers.Authorization = `Bearer ${token}`;
   if (body) headers['Content-Type'] = 'application/json';
-  const [answer, text] = await exchange(path, signal, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
+  const [answer, text] = await exchange(path, signal, {
+    method: body ? 'POST' : 'GET',
+    headers,
+    body: body ? JSON.stringify(body) : undefined,
+  });
   const said = parse(text);
 
-  if (answer.status === 401 || answer.status === 403) throw new SignInError(said?.DESCRIPTION ?? 'sign in');
+  if (answer.status === 401 || answer.status === 403)
+    throw new SignInError(said?.DESCRIPTION ?? 'sign in');
   if (!answer.ok) throw new Error(said?.DESCRIPTION || `the hub answered ${answer.status}`);
   if (said === null) throw new Error('the answer does not come from a hub: it is not JSON');
   return said as T;
 }
 
-/** Failures say that the hub is away; when the signal ended it, that is what is thrown. */
-async function exchange(path: string, signal: AbortSignal, request: RequestInit): Promise<[Response, string]> {
+/** A failure throws an error that the hub is away; an abort by the signal throws the abort. */
+async function exchange(
+  path: string,
+  signal: AbortSignal,
+  request: RequestInit,
+): Promise<[Response, string]> {
   const silent = new AbortController();
   const timer = setTimeout(() => silent.abort(), SILENCE_MS);
 
   try {
-    const answer = await fetch(path, { ...request, signal: AbortSignal.any([signal, silent.signal]) });
+    const answer = await fetch(path, {
+      ...request,
+      signal: AbortSignal.any([signal, silent.signal]),
+    });
     clearTimeout(timer); // how long a large answer is under way is its line's affair
     const text = await answer.text();
     signal.throwIfAborted();
     return [answer, text];
   } catch (e) {
     signal.throwIfAborted();
-    if (silent.signal.aborted) throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
+    if (silent.signal.aborted)
+      throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
     throw new Error(`the hub cannot be reached: ${e instanceof Error ? e.message : e}`);
   } finally {
     clearTimeout(timer);
@@ -84,10 +98,10 @@ function parse(text: string): any {
 
 export const info = (signal: AbortSignal): Promise<Info> => call<Info>('/v1/info', signal);
 
-/** How far before a time its snapshot may lie: the longest window, and what it takes on its way. */
+/** How far before a time its snapshot may lie: the longest window, and its way to the hub. */
 export const SNAPSHOT_S = 90;
 
-/** What lived at a time. */
+/** The snapshot of live memory at a time. */
 export const snapshot = (s: Selection, time: number, signal: AbortSignal): Promise<Reply> =>
   profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time }, signal);
 
@@ -99,9 +113,18 @@ export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
     result_format: 'flat',
   });
 
-/** Those with the most samples, at most so many. */
-export async function values(tag: string, s: Selection, limit: number, signal: AbortSignal): Promise<Choice[]> {
-  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, { tag, ...s, limit });
+/** The values of a tag with the most samples, at most so many. */
+export async function values(
+  tag: string,
+  s: Selection,
+  limit: number,
+  signal: AbortSignal,
+): Promise<Choice[]> {
+  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, {
+    tag,
+    ...s,
+    limit,
+  });
 
   return reply.result ?? [];
 }

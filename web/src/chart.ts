@@ -4,7 +4,7 @@ import flamegraph, { type Cell, type FlameGraph } from 'd3-flame-graph';
 import { select } from 'd3-selection';
 import { formatValue, isFunction, type Node } from './profile';
 
-/** Hue of a frame's kind; its name varies the lightness. The legend shows the same. */
+/** The kind of a frame gives its hue, and the name its lightness. The legend shows the hues. */
 export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
   app: { label: 'program', hue: 110, saturation: 45 },
   library: { label: 'library', hue: 48, saturation: 80 },
@@ -35,7 +35,10 @@ export function color(kind: string, name: string): string {
   return `hsl(${k.hue} ${k.saturation}% ${66 + (Math.abs(hash) % 16)}%)`;
 }
 
-/** What a term finds: names that it is a part of, in any case; in quotes, the functions of exactly that name. */
+/**
+ * Whether a term finds a node. A term finds the names that it is a part of, in upper or lower case;
+ * a term in quotes finds the functions of exactly that name.
+ */
 export function matcher(term: string): (of: { name: string; kind: string }) => boolean {
   const exact = /^"(.+)"$/s.exec(term)?.[1];
   const part = term.toLowerCase();
@@ -50,7 +53,10 @@ export class Chart {
   private unit = '';
   /** The names from below the root to the frame that fills the width. */
   private zoomed: string[] = [];
-  /** Type arguments left out of what the frames show; colours, search and details keep the full name. */
+  /**
+   * Leaves type arguments out of the names in the graph. Colours, search and details use the full
+   * name.
+   */
   short = false;
 
   constructor(
@@ -60,7 +66,8 @@ export class Chart {
 
   draw(root: Node, unit: string): void {
     const label = (d: Cell<Node>): string =>
-      `${d.data.name}${where(d.data)} — ${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
+      `${d.data.name}${where(d.data)} — ` +
+      `${formatValue(d.data.value, unit)} (${percent(d.data.value, this.total)}), ` +
       `itself ${formatValue(d.data.self, unit)}`;
 
     this.clear();
@@ -85,7 +92,7 @@ export class Chart {
     this.zoomAgain();
   }
 
-  /** The library's own search dies of more than some 100,000 frames. */
+  /** The library's own search fails for more than about 100,000 frames. */
   search(term: string): void {
     const matches = matcher(term);
     let sum = 0;
@@ -106,7 +113,7 @@ export class Chart {
     this.graph?.resetZoom();
   }
 
-  /** The next one is drawn whole. */
+  /** Forgets the zoom: the next graph is drawn whole. */
   forgetZoom(): void {
     this.zoomed = [];
   }
@@ -115,7 +122,7 @@ export class Chart {
     return select(this.element).datum() as Cell<Node>;
   }
 
-  /** A newer answer stays at the frame that was looked at, as long as it has it. */
+  /** Zooms a newer answer to the frame that was zoomed to, if the answer has it. */
   private zoomAgain(): void {
     let at: Cell<Node> | undefined = this.root();
 

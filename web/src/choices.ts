@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at: a row of choices whose values come from the data, kept in the address's hash.
+// What the page shows: a row of choices. Their values come from the data; the hash of the address
+// keeps what is chosen.
 import * as api from './api';
 
 interface Dimension {
@@ -9,7 +10,7 @@ interface Dimension {
   rare?: boolean; // shown where there is something to choose
 }
 
-/** Workload stands first: it is what a person on call knows. */
+/** Workload comes first, because a person on call knows it. */
 const dimensions: Dimension[] = [
   { tag: 'pod_group', label: 'Workload' },
   { tag: 'pod_cluster', label: 'Cluster' },
@@ -21,19 +22,25 @@ const dimensions: Dimension[] = [
   { tag: 'trace_id', label: 'Trace', rare: true },
 ];
 
-/** So many values a choice offers. */
+/** The most values that a choice offers. */
 const MAX_VALUES = 500;
 
 const ranges: [string, string][] = [
-  ['300', 'last 5 minutes'], ['900', 'last 15 minutes'], ['3600', 'last hour'], ['21600', 'last 6 hours'],
-  ['86400', 'last day'], ['259200', 'last 3 days'], ['custom', 'from … to …'],
+  ['300', 'last 5 minutes'],
+  ['900', 'last 15 minutes'],
+  ['3600', 'last hour'],
+  ['21600', 'last 6 hours'],
+  ['86400', 'last day'],
+  ['259200', 'last 3 days'],
+  ['custom', 'from … to …'],
 ];
 
 const element = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 
-/** Unix seconds as a datetime-local input has them. */
-const localTime = (s: number): string => utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
-/** ... and as the address has them: a link means the same time everywhere. */
+/** Unix seconds in the form of a datetime-local input. */
+const localTime = (s: number): string =>
+  utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
+/** Unix seconds in the form of the address: UTC, so that a link means the same time everywhere. */
 const utc = (s: number): string => `${new Date(s * 1000).toISOString().slice(0, 19)}Z`;
 
 export class Choices {
@@ -47,7 +54,9 @@ export class Choices {
     bar.append(this.control('Time', this.rangePicker()));
     for (const id of ['from', 'to', 'grown_from', 'grown_to']) {
       const input = element<HTMLInputElement>(id);
-      input.addEventListener('change', () => this.set(id, input.value && utc(Date.parse(input.value) / 1000)));
+      input.addEventListener('change', () =>
+        this.set(id, input.value && utc(Date.parse(input.value) / 1000)),
+      );
     }
     const growth = element<HTMLInputElement>('growth');
     growth.addEventListener('change', () => this.set('growth', growth.checked ? '1' : ''));
@@ -59,14 +68,15 @@ export class Choices {
     this.showState();
   }
 
-  /** What the address says is chosen, also before it is known what else there is. */
+  /** Chooses what the address says, before the other values are known. */
   private showState(): void {
     for (const { tag, rare } of [...dimensions, { tag: 'profile_event_type', rare: false }]) {
       const picker = element<HTMLSelectElement>(`choice-${tag}`);
       const chosen = this.chosen(tag);
 
       if (rare) picker.parentElement!.hidden = !chosen && picker.options.length < 2;
-      if (![...picker.options].some((o) => o.value === chosen)) picker.add(new Option(chosen || 'all', chosen), 0);
+      if (![...picker.options].some((o) => o.value === chosen))
+        picker.add(new Option(chosen || 'all', chosen), 0);
       picker.value = picker.title = chosen;
     }
     element<HTMLSelectElement>('choice-range').value = this.range();
@@ -82,16 +92,18 @@ export class Choices {
     return this.state.get('profile_event_type') || 'on-cpu';
   }
 
-  /** Whether values are what is there at a time, not what happened in one. */
+  /** Whether values are of a moment (live memory), not of a stretch of time. */
   private isSnapshot(): boolean {
     return this.event().endsWith('-inuse');
   }
 
-  /** The two times of the leak view; null: it is not asked for. */
+  /** The two times of the leak view; null: it is not chosen. */
   growth(): [number, number] | null {
     const [start, end] = this.interval();
 
-    return this.isSnapshot() && this.state.has('growth') ? [this.at('grown_from', start), this.at('grown_to', end)] : null;
+    return this.isSnapshot() && this.state.has('growth')
+      ? [this.at('grown_from', start), this.at('grown_to', end)]
+      : null;
   }
 
   selection(): api.Selection {
@@ -106,23 +118,37 @@ export class Choices {
     };
   }
 
-  /** Fills every choice with what the data holds under the other choices. */
+  /** Fills every choice with the values that the data has for the other choices. */
   async refresh(signal: AbortSignal): Promise<void> {
     const all = [...this.dimensions().map((d) => d.tag), 'profile_event_type'];
     const times = this.growth();
-    const s = { ...this.selection(), ...(times && { time_start: Math.min(...times) - api.SNAPSHOT_S, time_end: Math.max(...times) }) };
+    const s = {
+      ...this.selection(),
+      ...(times && {
+        time_start: Math.min(...times) - api.SNAPSHOT_S,
+        time_end: Math.max(...times),
+      }),
+    };
 
     this.showControls();
 
     await Promise.all(
       all.map(async (tag) => {
         const app_service = tag === 'app_service' ? '' : s.app_service;
-        this.fill(tag, await api.values(tag, { ...s, app_service, tag_filter: this.filter(tag) }, MAX_VALUES + 1, signal));
+        this.fill(
+          tag,
+          await api.values(
+            tag,
+            { ...s, app_service, tag_filter: this.filter(tag) },
+            MAX_VALUES + 1,
+            signal,
+          ),
+        );
       }),
     );
   }
 
-  /** What a link's template may name; '' where nothing is chosen. */
+  /** The words that a link's template may have; '' if nothing is chosen. */
   words(): Record<string, string> {
     const [start, end] = this.interval();
     const chosen = (tag: string): string => this.state.get(tag) ?? '';
@@ -173,7 +199,7 @@ export class Choices {
     this.changed();
   }
 
-  /** "from … to …" begins with the time that is shown. */
+  /** Sets "from … to …" to the time that the page shows. */
   private keepInterval(): void {
     this.interval().forEach((t, i) => {
       if (!this.state.get(['from', 'to'][i])) this.state.set(['from', 'to'][i], utc(t));
@@ -227,14 +253,20 @@ export class Choices {
     const picker = element<HTMLSelectElement>(`choice-${tag}`);
     const chosen = this.chosen(tag);
     const more = found.length > MAX_VALUES;
-    const options = found.slice(0, MAX_VALUES).filter((c) => c.value).map((c) => new Option(c.value, c.value));
-    const text = (all: Iterable<HTMLOptionElement>): string => [...all].map((o) => o.text).join('\n');
+    const options = found
+      .slice(0, MAX_VALUES)
+      .filter((c) => c.value)
+      .map((c) => new Option(c.value, c.value));
+    const text = (all: Iterable<HTMLOptionElement>): string =>
+      [...all].map((o) => o.text).join('\n');
 
-    if (dimensions.find((d) => d.tag === tag)?.rare) picker.parentElement!.hidden = !chosen && options.length === 0;
-    if (chosen && !options.some((o) => o.value === chosen)) options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
+    if (dimensions.find((d) => d.tag === tag)?.rare)
+      picker.parentElement!.hidden = !chosen && options.length === 0;
+    if (chosen && !options.some((o) => o.value === chosen))
+      options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
     if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
     if (more) options.push(this.moreThere());
-    // an open list would close
+    // changing an open list would close it
     if (text(options) !== text(picker.options)) picker.replaceChildren(...options);
     picker.value = chosen;
     picker.title = chosen;

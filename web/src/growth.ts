@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The leak view: two snapshots of what lives, and what became more between them.
+// The leak view: two snapshots of live memory, and what has grown between them.
 import { functionTable, type FunctionRow, type Node } from './profile';
 
 export interface Growth {
@@ -21,10 +21,12 @@ export function growth(before: Node | null, after: Node | null): Growth {
   };
 }
 
-/** The stacks below a node that have more bytes than before, with what they have more. */
+/** The stacks below a node that have more bytes than before, with the difference. */
 function more(before: Node | null, after: Node): Node {
   const old = new Map(before?.children.map((c) => [c.name, c]));
-  const children = after.children.map((c) => more(old.get(c.name) ?? null, c)).filter((c) => c.value > 0);
+  const children = after.children
+    .map((c) => more(old.get(c.name) ?? null, c))
+    .filter((c) => c.value > 0);
   const self = Math.max(0, after.self - (before?.self ?? 0));
 
   return { ...after, self, value: children.reduce((sum, c) => sum + c.value, self), children };

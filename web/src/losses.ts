@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for losses: what is missing and why. The codes are those of podflame_samples_dropped_total
-// and of the wire. The page shows an unknown code as it is.
+// The texts of losses: what is missing and why. The codes are those of
+// podflame_samples_dropped_total and of the wire. The page shows an unknown code as it is.
 import type { Loss } from './profile';
 
 const words: Record<string, string> = {
@@ -29,7 +29,9 @@ const words: Record<string, string> = {
 };
 
 export function lossText({ reason, samples, time_ns }: Loss): string {
-  const what = samples ? `${samples.toLocaleString()} samples lost` : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
+  const what = samples
+    ? `${samples.toLocaleString()} samples lost`
+    : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
 
   return words[reason] ? `${what}: ${words[reason]} (${reason})` : `${what}: ${reason}`;
 }

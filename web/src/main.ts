@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page: choices -> query -> flame graph, table, and what the data does not know.
+// The page: choices -> query -> flame graph, table, and notes on what the data lacks.
 import * as api from './api';
 import { Chart, color, kinds, matcher, percent } from './chart';
 import { Choices } from './choices';
 import { growth } from './growth';
 import { lossText } from './losses';
-import { formatValue, functionTable, toTree, type FunctionRow, type Node, type Reply } from './profile';
+import {
+  formatValue,
+  functionTable,
+  toTree,
+  type FunctionRow,
+  type Node,
+  type Reply,
+} from './profile';
 import './style.css';
 
 const MAX_TABLE_ROWS = 500;
@@ -17,7 +24,7 @@ const say = (id: string, text: string): void => {
   element(id).hidden = !text;
 };
 
-/** What was asked for: a time, or the growth between two. */
+/** What the query was about: a stretch of time, or the growth between two moments. */
 interface View {
   reply: Reply;
   before?: Reply;
@@ -39,7 +46,7 @@ let order: 'self' | 'total' = 'self';
 let sought = '';
 let current: AbortController | null = null; // null: nothing is under way
 
-/** The newest question is the only one: what was asked before ends, and changes nothing any more. */
+/** Only the newest query counts: an earlier one is aborted, and its answer changes nothing. */
 async function load(): Promise<void> {
   const turn = new AbortController();
 
@@ -63,7 +70,7 @@ async function load(): Promise<void> {
   }
 }
 
-/** Who is asked, once it is there to say so. */
+/** What the hub says about itself, once it answers. */
 async function introduce(signal: AbortSignal): Promise<void> {
   if (!about) {
     about = await api.info(signal);
@@ -125,20 +132,24 @@ function show(view: View): void {
   showLinks();
 }
 
-/** The graph and the table of what was answered. */
+/** Draws the graph and the table of an answer. */
 function draw(): void {
   if (graph) chart.draw(graph, unit);
   else chart.clear();
   search(sought);
 }
 
-/** Only what grew has a place in the graph; the table has both. */
+/** The graph shows only what grew; the table also shows what shrank. */
 function showGrowth(view: View, before: Reply, after: Node | null): Node | null {
   const g = growth(toTree(before.result, before.sources), after);
   const at = (i: number): string => new Date(view.times![i] * 1000).toLocaleString();
 
   rows = g.rows;
-  say('total', `${formatValue(g.grown, unit)} grown, ${formatValue(g.shrunk, unit)} shrunk, from ${at(0)} to ${at(1)}`);
+  say(
+    'total',
+    `${formatValue(g.grown, unit)} grown, ${formatValue(g.shrunk, unit)} shrunk, ` +
+      `from ${at(0)} to ${at(1)}`,
+  );
   return g.root;
 }
 
@@ -148,7 +159,7 @@ function totalText(reply: Reply, value: number): string {
   return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
 }
 
-/** Of a difference the errors of both count, and a share of it says nothing. */
+/** A difference has the errors of both answers, and no share. */
 function estimatedText(view: View, value: number): string {
   const all = [view.reply, view.before].flatMap((r) => r?.summary?.estimated ?? []);
   const error = Math.hypot(...all.map((e) => e.error));
@@ -158,34 +169,47 @@ function estimatedText(view: View, value: number): string {
   if (all.length === 0) return '';
   if (view.before) range = `, ±${formatValue(error, unit)}`;
   else if (value) range = `, ±${round(error / value)}`;
-  return `estimated: ${round(Math.min(...all.map((e) => e.share)))} of what happened was measured${range}`;
+  const share = round(Math.min(...all.map((e) => e.share)));
+  return `estimated: ${share} of what happened was measured${range}`;
 }
 
 function throttledText(reply: Reply): string {
   const us = reply.summary?.throttled_us ?? 0;
 
-  return us ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}` : '';
+  return us
+    ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}`
+    : '';
 }
 
-/** What is said of an answer; of the leak view's two, of which one, unless it is the same of both. */
+/**
+ * The notes of an answer. The leak view has two answers: a note of only one says which time it is
+ * about.
+ */
 function ofBoth({ before, reply }: View, said: (reply: Reply) => string[]): string {
   const second = said(reply);
   const first = before ? said(before) : second;
-  const only = (when: string, own: string[], other: string[]): string[] => own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
+  const only = (when: string, own: string[], other: string[]): string[] =>
+    own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
 
-  return [...second.filter((t) => first.includes(t)), ...only('first', first, second), ...only('second', second, first)].join(' · ');
+  return [
+    ...second.filter((t) => first.includes(t)),
+    ...only('first', first, second),
+    ...only('second', second, first),
+  ].join(' · ');
 }
 
-/** Of the leak view: a time that nothing is known of is not one when nothing lived. */
+/** Notes of the leak view: no data for a time does not mean that no memory was live then. */
 function noteText(view: View): string {
   const notes = [ofBoth(view, (r) => r.summary?.notes ?? [])];
 
-  if (view.before && !view.before.summary?.profiles) notes.push('nothing is stored for the first time: everything counts as grown');
-  else if (view.before && !view.reply.summary?.profiles) notes.push('nothing is stored for the second time: everything counts as shrunk');
+  if (view.before && !view.before.summary?.profiles)
+    notes.push('nothing is stored for the first time: everything counts as grown');
+  else if (view.before && !view.reply.summary?.profiles)
+    notes.push('nothing is stored for the second time: everything counts as shrunk');
   return notes.filter(Boolean).join(' · ');
 }
 
-/** From a trace to where it and its logs are shown. */
+/** Links from a trace to the pages that show it and its logs. */
 function showLinks(): void {
   const words = choices.words();
 
@@ -195,15 +219,19 @@ function showLinks(): void {
     const template = about?.links?.[name] ?? '';
 
     link.hidden = !template || !words.trace_id;
-    link.href = template.replace(/\{(\w+)\}/g, (all, word: string) => (word in words ? encodeURIComponent(words[word]) : all));
+    link.href = template.replace(/\{(\w+)\}/g, (all, word: string) =>
+      word in words ? encodeURIComponent(words[word]) : all,
+    );
   }
 }
 
-/** A host as a whole has processes and threads, no stacks. */
+/** An answer about a whole host has processes and threads, but no stacks. */
 function wholeText(reply: Reply): string {
   const percent = reply.summary?.finished_percent;
 
-  return percent == null || reply.result.function_types?.[0] === 'H' ? '' : `, ${percent.toFixed(2)} % with a whole stack`;
+  return percent == null || reply.result.function_types?.[0] === 'H'
+    ? ''
+    : `, ${percent.toFixed(2)} % with a whole stack`;
 }
 
 function missing(reply: Reply): string[] {
@@ -211,19 +239,39 @@ function missing(reply: Reply): string[] {
   const parts = losses.map(lossText);
 
   if (short !== undefined)
-    parts.push(`too many stacks: the smallest are added up as [others]${short ? `, and another stack's value is too small by at most ${formatValue(short, unit)}` : ''}`);
-  if (cut) parts.push(`too many functions: ${cut.toLocaleString()} of the smallest stacks are cut; the totals of their callers are complete`);
+    parts.push(
+      'too many stacks: the smallest are added up as [others]' +
+        (short
+          ? `, and another stack's value is too small by at most ${formatValue(short, unit)}`
+          : ''),
+    );
+  if (cut)
+    parts.push(
+      `too many functions: ${cut.toLocaleString()} of the smallest stacks are cut; ` +
+        'the totals of their callers are complete',
+    );
   return parts;
 }
 
-/** The greatest, also of what shrank. */
+/** The rows with the greatest values, also of what shrank. */
 function showTable(): void {
-  const found = rows.filter(matcher(sought)).sort((a, b) => Math.abs(b[order]) - Math.abs(a[order]));
+  const found = rows
+    .filter(matcher(sought))
+    .sort((a, b) => Math.abs(b[order]) - Math.abs(a[order]));
   const body = element('functions');
 
-  body.replaceChildren(...found.slice(0, MAX_TABLE_ROWS).sort((a, b) => b[order] - a[order]).map(tableRow));
-  for (const key of ['self', 'total'] as const) element(`sort-${key}`).parentElement!.ariaSort = key === order ? 'descending' : null;
-  say('more', found.length > MAX_TABLE_ROWS ? `${found.length - MAX_TABLE_ROWS} more: search for them` : '');
+  body.replaceChildren(
+    ...found
+      .slice(0, MAX_TABLE_ROWS)
+      .sort((a, b) => b[order] - a[order])
+      .map(tableRow),
+  );
+  for (const key of ['self', 'total'] as const)
+    element(`sort-${key}`).parentElement!.ariaSort = key === order ? 'descending' : null;
+  say(
+    'more',
+    found.length > MAX_TABLE_ROWS ? `${found.length - MAX_TABLE_ROWS} more: search for them` : '',
+  );
 }
 
 function tableRow(r: FunctionRow): HTMLTableRowElement {
@@ -281,7 +329,7 @@ function wire(): void {
   drawAtWidth();
 }
 
-/** The graph is drawn again where the window became wider or narrower. */
+/** Draws the graph again if the window has become wider or narrower. */
 function drawAtWidth(): void {
   const chart = element('chart');
   let width = chart.clientWidth;
@@ -295,7 +343,7 @@ function drawAtWidth(): void {
   }).observe(chart);
 }
 
-/** The colours of the graph that is shown. */
+/** Shows the colours that the graph uses. */
 function legend(root: Node | null): void {
   const found = new Set<string>();
   const visit = (n: Node): void => {

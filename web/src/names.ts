@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in their language's own form, and made short: C++ and Rust type arguments, Rust's hashes,
-// very long Go type arguments. Linear: names are hostile.
+// Names in the form of their language, and short names: without C++ and Rust type arguments, Rust's
+// hashes and very long Go type arguments. All of it takes linear time: names may be hostile.
 
 const MAX_GO_ARGUMENTS = 16;
 const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;
@@ -36,11 +36,20 @@ export function shorten(name: string): string {
   return out;
 }
 
-/** Arguments follow a name; `<T as Trait>`, `::<impl …>`, `::<lambda(int)>`, `[abi:cxx11]` and `[clone …]` are names. */
+/**
+ * Arguments follow a name. `<T as Trait>`, `::<impl …>`, `::<lambda(int)>`, `[abi:cxx11]` and
+ * `[clone …]` are names.
+ */
 function isArguments(s: string, open: number, end: number): boolean {
-  if (s[open] === '[') return isWord(s[open - 1]) && end - open > MAX_GO_ARGUMENTS && !s.startsWith('abi:', open + 1);
+  if (s[open] === '[')
+    return isWord(s[open - 1]) && end - open > MAX_GO_ARGUMENTS && !s.startsWith('abi:', open + 1);
   if (s[open] !== '<') return false;
-  return isWord(s[open - 1]) || (s.startsWith('::', open - 2) && !s.startsWith('impl ', open + 1) && !s.startsWith('lambda', open + 1));
+  return (
+    isWord(s[open - 1]) ||
+    (s.startsWith('::', open - 2) &&
+      !s.startsWith('impl ', open + 1) &&
+      !s.startsWith('lambda', open + 1))
+  );
 }
 
 function operatorAt(s: string, i: number): number {
@@ -48,7 +57,7 @@ function operatorAt(s: string, i: number): number {
   return s[i] === 'o' ? (OPERATOR.exec(s)?.[0].length ?? 0) : 0;
 }
 
-/** For each bracket where it closes; 0: nowhere, or no bracket. */
+/** For each character the place where its bracket closes; 0: nowhere, or it is no bracket. */
 function pairs(s: string): Int32Array {
   const ends = new Int32Array(s.length);
   const open: number[] = [];
@@ -61,8 +70,11 @@ function pairs(s: string): Int32Array {
     if (closer[c]) {
       open.push(i);
       waiting[closer[c]]++;
-    } else if (waiting[c] && !(c === '>' && (s[i - 1] === '-' || closer[s[open[open.length - 1]]] !== '>'))) {
-      for (let top = -1; top < 0 || closer[s[top]] !== c; ) {
+    } else if (
+      waiting[c] &&
+      !(c === '>' && (s[i - 1] === '-' || closer[s[open[open.length - 1]]] !== '>'))
+    ) {
+      for (let top = -1; top < 0 || closer[s[top]] !== c;) {
         top = open.pop()!;
         waiting[closer[s[top]]]--;
         if (closer[s[top]] === c) ends[top] = i;

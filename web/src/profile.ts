@@ -22,13 +22,16 @@ export interface Summary {
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
   cut_stacks?: number; // whose ends are not there: there were too many functions
-  // only when there were too many stacks: a stack's value is too small by at most that
+  // only if there were too many stacks: the value of a stack is too small by at most that
   short_by?: number;
   losses?: Loss[];
   notes?: string[];
 }
 
-/** Ours, beside the flat form: where functions are, which nodes are inlined, what is neither C nor the like. */
+/**
+ * An addition of podflame to the flat form: where functions are defined, which nodes are inlined,
+ * and which functions are of another language than C and its like.
+ */
 export interface Sources {
   files: string[];
   values: [number, number][];
@@ -65,7 +68,7 @@ export interface FunctionRow {
   total: number;
 }
 
-/** null when the answer holds nothing. */
+/** null: the answer is empty. */
 export function toTree(result: FlatResult, sources?: Sources): Node | null {
   const { functions, function_types: kinds } = result;
   const values = result.node_values.values;
@@ -94,11 +97,12 @@ export function toTree(result: FlatResult, sources?: Sources): Node | null {
 function languagesOf(n: number, sources?: Sources): (string | undefined)[] {
   const of = new Array<string | undefined>(n);
 
-  for (const [kind, list] of Object.entries(sources?.languages ?? {})) for (const fn of list) of[fn] = kind;
+  for (const [kind, list] of Object.entries(sources?.languages ?? {}))
+    for (const fn of list) of[fn] = kind;
   return of;
 }
 
-/** What was waited for has a colour each: "[wait: lock]" is of kind "wait: lock". */
+/** Each cause of waiting has a colour: "[wait: lock]" is of kind "wait: lock". */
 function ownKind(name: string, language?: string): string | undefined {
   return language === 'wait' ? name.slice(1, -1) : language;
 }
@@ -109,18 +113,33 @@ function sourceText(fn: number, sources?: Sources): string {
   return file < 0 ? '' : `${sources!.files[file]}${line ? `:${line}` : ''}`;
 }
 
-/** "?" of the API is an unresolved address or a marker such as [truncated]; "O" any leaf of memory: its name says what it is. */
+/**
+ * "?" of the API is an unresolved address or a marker such as [truncated]. "O" is any leaf of
+ * memory; its name says which kind.
+ */
 function frameKind(name: string, type: string): string {
-  const kinds: Record<string, string> = { H: 'root', P: 'process', T: 'process', K: 'kernel', L: 'library', C: 'cuda', A: 'app' };
-  const letter = type === 'O' ? (/^\[([ptklc])\] /.exec(name)?.[1].toUpperCase() ?? (name[0] === '[' ? '?' : 'A')) : type;
+  const kinds: Record<string, string> = {
+    H: 'root',
+    P: 'process',
+    T: 'process',
+    K: 'kernel',
+    L: 'library',
+    C: 'cuda',
+    A: 'app',
+  };
+  const letter =
+    type === 'O'
+      ? (/^\[([ptklc])\] /.exec(name)?.[1].toUpperCase() ?? (name[0] === '[' ? '?' : 'A'))
+      : type;
 
   if (letter === '?') return /^\[(unknown|\/)/.test(name) ? 'unknown' : 'marker';
   return kinds[letter] ?? 'app';
 }
 
-export const isFunction = ({ kind }: { kind: string }): boolean => kind !== 'process' && kind !== 'root';
+export const isFunction = ({ kind }: { kind: string }): boolean =>
+  kind !== 'process' && kind !== 'root';
 
-/** Self and total of every function; a recursive function counts once a stack. */
+/** Self and total of every function. A recursive function counts once in each stack. */
 export function functionTable(root: Node): FunctionRow[] {
   const rows = new Map<string, FunctionRow>();
   const open = new Map<string, number>();
@@ -128,7 +147,18 @@ export function functionTable(root: Node): FunctionRow[] {
   const visit = (node: Node): void => {
     if (isFunction(node)) {
       let row = rows.get(node.name);
-      if (!row) rows.set(node.name, (row = { name: node.name, short: node.short, source: node.source, kind: node.kind, self: 0, total: 0 }));
+      if (!row)
+        rows.set(
+          node.name,
+          (row = {
+            name: node.name,
+            short: node.short,
+            source: node.source,
+            kind: node.kind,
+            self: 0,
+            total: 0,
+          }),
+        );
       row.self += node.self;
       if (!open.get(node.name)) row.total += node.value;
     }

@@ -625,20 +625,13 @@ static void test_failures_are_bounded(void **state)
 /* The list is a map by reason. */
 static void test_no_reason_is_there_twice(void **state)
 {
-	_cleanup_json_ json_t *s = compute(
-		TARGET("", ""),
-		"[" NODE(
-			"n1", 0, false, false,
-			WHY("ReasonsOmitted", 1) "," WHY("FailuresOmitted", 1) "," WHY(
-				"C",
-				1)) "," NODE("n2", 0, false, false,
-					     WHY("D", 1) "," WHY("E", 1) "," WHY("F", 1) "," WHY("G", 1) "," WHY(
-						     "H",
-						     1)) "," NODE("n3", 0, false, false,
-								  WHY("I", 1) "," WHY("J", 1) "," WHY(
-									  "K", 1) "," WHY("L",
-											  1)) "]",
-		3);
+#define OMITTED WHY("ReasonsOmitted", 1) "," WHY("FailuresOmitted", 1)
+#define D_TO_H	WHY("D", 1) "," WHY("E", 1) "," WHY("F", 1) "," WHY("G", 1) "," WHY("H", 1)
+#define I_TO_L	WHY("I", 1) "," WHY("J", 1) "," WHY("K", 1) "," WHY("L", 1)
+	static const char nodes[] =
+		"[" NODE("n1", 0, false, false, OMITTED "," WHY("C", 1)) "," NODE(
+			"n2", 0, false, false, D_TO_H) "," NODE("n3", 0, false, false, I_TO_L) "]";
+	_cleanup_json_ json_t *s = compute(TARGET("", ""), nodes, 3);
 	const json_t *list = json_object_get(s, "failures"), *last = json_array_get(list, 7);
 
 	(void)state;

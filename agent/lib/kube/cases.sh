@@ -1,21 +1,35 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# cases.sh TEST...: writes docs/watch-cases.md: each case of cases.txt with the tests that bear its number, and how they ended.
-# TEST is a test program, which is run (with LONG=1 in whole), or the log of one. Run by `make watch-cases`.
-# cases.sh --names: case and test, a line each, as the sources have them.
+# cases.sh TEST...: writes docs/watch-cases.md: each case of cases.txt with the tests that have its
+#   number in their names, and how they ended. TEST is a test program, which is run (with LONG=1 all
+#   of it), or the log of one. `make watch-cases` calls it.
+# cases.sh --names: prints case and test, a line each, as the sources have them.
 # cases.sh --names-of FILE: the same, as that page has them. .ci/check-watch-cases compares the two.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 list=agent/lib/kube/cases.txt
 
 numbers() { # test names -> "NN name", a line for each number in a name
-    awk '{n = split($1, part, "_"); for (i = 1; i <= n; i++) if (part[i] ~ /^[0-9][0-9]$/ && part[i] + 0 >= 1 && part[i] + 0 <= 64) print part[i] + 0, $1}'
+    awk '{
+        n = split($1, part, "_")
+        for (i = 1; i <= n; i++)
+            if (part[i] ~ /^[0-9][0-9]$/ && part[i] + 0 >= 1 && part[i] + 0 <= 64)
+                print part[i] + 0, $1
+    }'
 }
 names() {
-    sed -nE 's/.*(cmocka_unit_test|[^A-Z_a-z]T)\(([a-z0-9_]+)\).*/\2/p; s/^\t\{"(watch_[a-z0-9_]+)",$/\1/p' agent/lib/kube/*_test.c agent/lib/loop/*_test.c | numbers | sort -u
+    sed -nE 's/.*(cmocka_unit_test|[^A-Z_a-z]T)\(([a-z0-9_]+)\).*/\2/p
+        s/^\t\{"(watch_[a-z0-9_]+)",$/\1/p' agent/lib/kube/*_test.c agent/lib/loop/*_test.c |
+        numbers | sort -u
 }
 names_of() {
-    sed -nE 's/^\| ([0-9]+) \|[^|]*\| (.*) \|[^|]*\|$/\1 \2/p' "$1" | awk '{for (i = 2; i <= NF; i++) if (gsub(/`/, "", $i)) {sub(/,$/, "", $i); print $1, $i}}' | sort -u
+    sed -nE 's/^\| ([0-9]+) \|[^|]*\| (.*) \|[^|]*\|$/\1 \2/p' "$1" | awk '{
+        for (i = 2; i <= NF; i++)
+            if (gsub(/`/, "", $i)) {
+                sub(/,$/, "", $i)
+                print $1, $i
+            }
+    }' | sort -u
 }
 case ${1:-} in
 --names) names; exit ;;
@@ -33,9 +47,10 @@ page() {
     cat <<'END'
 # The cases of the watch
 
-Made by `LONG=1 make watch-cases` from `agent/lib/kube/cases.txt` and the tests of `agent/lib/kube` and `agent/lib/loop` as they
-ended; do not edit. A test belongs to the cases whose numbers are in its name; one that ends in `_long` or begins with
-`server_` (a real API server) runs with `LONG=1` alone.
+Made by `LONG=1 make watch-cases` from `agent/lib/kube/cases.txt` and the tests of `agent/lib/kube`
+and `agent/lib/loop` as they ended; do not edit. A test belongs to the cases whose numbers are in
+its name; one that ends in `_long` or begins with `server_` (a real API server) runs only with
+`LONG=1`.
 What the client does in each: [watching the API server](watch.md).
 
 | Nr. | Case | Tests | Result |
@@ -52,10 +67,17 @@ END
                 if (!(t[i] in ended) || ended[t[i]] == "SKIPPED") notrun = notrun " `" t[i] "`"
                 else if (ended[t[i]] != "OK") failed = failed " `" t[i] "`"
             }
-            result = n == 0 ? "" : failed != "" ? "**failed**:" failed : notrun != "" ? "passed, not run:" notrun : "passed"
+            result = n == 0 ? "" : "passed"
+            if (notrun != "") result = "passed, not run:" notrun
+            if (failed != "") result = "**failed**:" failed
             if ($3 != "") result = result (result != "" ? ". " : "") $3
             printf "| %s | %s | %s | %s |\n", $1, $2, all, result
         }' "$results" - "$list" < <(names)
 }
 page >docs/watch-cases.md
-awk -F'|' '/^\| [0-9]/ {n++; if ($4 ~ /`/) t++; if ($5 ~ /failed/) f++} END {printf "%d cases, %d with a test, %d failed\n", n, t, f; exit f > 0}' docs/watch-cases.md
+awk -F'|' '
+    /^\| [0-9]/ {n++; if ($4 ~ /`/) t++; if ($5 ~ /failed/) f++}
+    END {
+        printf "%d cases, %d with a test, %d failed\n", n, t, f
+        exit f > 0
+    }' docs/watch-cases.md

@@ -65,15 +65,18 @@ service=opentelemetry/proto/collector/profiles/v1development/profiles_service
 protoc --descriptor_set_in="$work/otlp.fds" --c_out="$work" \
 	$common.proto $resource.proto $profiles.proto $service.proto
 
-# One pair of files, and Otlp__Profile instead of Opentelemetry__Proto__Profiles__V1development__Profile:
-# the names of the messages are unique across the four packages.
+# Makes one pair of files. The names of the messages are unique across the four packages, so
+# Opentelemetry__Proto__Profiles__V1development__Profile becomes Otlp__Profile.
+camel='(Common__V1|Resource__V1|Profiles__V1development)'
+lower=$(echo "$camel" | tr '[:upper:]' '[:lower:]')
+upper=$(echo "$camel" | tr '[:lower:]' '[:upper:]')
 join() {
 	for f in $common $resource $profiles $service; do
 		cat "$work/$f.pb-c.$1"
 	done | sed -E -e '/^#include "opentelemetry/d' \
-		-e 's/\bOpentelemetry__Proto__(Collector__)?(Common__V1|Resource__V1|Profiles__V1development)__/Otlp__/g' \
-		-e 's/\bopentelemetry__proto__(collector__)?(common__v1|resource__v1|profiles__v1development)__/otlp__/g' \
-		-e 's/\bOPENTELEMETRY__PROTO__(COLLECTOR__)?(COMMON__V1|RESOURCE__V1|PROFILES__V1DEVELOPMENT)__/OTLP__/g'
+		-e "s/\bOpentelemetry__Proto__(Collector__)?${camel}__/Otlp__/g" \
+		-e "s/\bopentelemetry__proto__(collector__)?${lower}__/otlp__/g" \
+		-e "s/\bOPENTELEMETRY__PROTO__(COLLECTOR__)?${upper}__/OTLP__/g"
 }
 mkdir -p "$out"
 join h >"$work/otlp.pb.h"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# demanglers.sh OUT.o [CC]: the demanglers of LLVM's libc++abi (Apache-2.0 WITH LLVM-exception) and of libiberty (LGPL and GPL,
-# both with permission to link) as one object: demangle.c calls three functions of it. Its memory is demangle.c's, nothing
-# else of it can be seen, and it needs no C++ library: neither demangler throws, catches or deletes anything.
+# demanglers.sh OUT.o [CC]: makes one object of the demanglers of LLVM's libc++abi (Apache-2.0 WITH
+# LLVM-exception) and of libiberty (LGPL and GPL, both with permission to link). demangle.c calls
+# three functions of it, which are its only symbols, and provides its memory. The object needs no
+# C++ library: neither demangler throws, catches or deletes anything.
 set -eu
 
 out=${1:?usage: demanglers.sh OUT.o [CC]}
@@ -34,7 +35,8 @@ abort_message elf_demangle_never_tells
 _ZTVN10__cxxabiv117__class_type_infoE elf_demangle_no_class
 _ZTVN10__cxxabiv120__si_class_type_infoE elf_demangle_no_derived_class
 SYMBOLS
-(cd "$work" && ar x "$libcxxabi" cxa_demangle.cpp.o && ar x "$libiberty" cp-demangle.o rust-demangle.o safe-ctype.o)
+(cd "$work" && ar x "$libcxxabi" cxa_demangle.cpp.o &&
+	ar x "$libiberty" cp-demangle.o rust-demangle.o safe-ctype.o)
 ld -r -o "$work/all.o" "$work"/*.o
-objcopy --redefine-syms="$work/symbols" --keep-global-symbol=demangle_llvm --keep-global-symbol=demangle_gnu \
-	--keep-global-symbol=demangle_rust "$work/all.o" "$out"
+objcopy --redefine-syms="$work/symbols" --keep-global-symbol=demangle_llvm \
+	--keep-global-symbol=demangle_gnu --keep-global-symbol=demangle_rust "$work/all.o" "$out"

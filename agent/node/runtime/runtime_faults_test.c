@@ -230,7 +230,7 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		/* As HotSpot does: a signal of the attempt before may come late, and changes nothing. */
+		/* As HotSpot does: a late signal of the attempt before changes nothing. */
 		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
 		asked_to_listen = 0;

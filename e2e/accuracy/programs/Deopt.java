@@ -46,7 +46,8 @@ public class Deopt {
 
         Object other() {
             try {
-                return getClass().getClassLoader().loadClass("Deopt$Circle").getDeclaredConstructor().newInstance();
+                Class<?> circle = getClass().getClassLoader().loadClass("Deopt$Circle");
+                return circle.getDeclaredConstructor().newInstance();
             } catch (ReflectiveOperationException e) {
                 throw new IllegalStateException(e);
             }
@@ -79,7 +80,8 @@ public class Deopt {
     }
 
     static long rounds(long n) throws ReflectiveOperationException {
-        Object round = new Own().loadClass("Deopt$Round", true).getDeclaredConstructor().newInstance();
+        Class<?> type = new Own().loadClass("Deopt$Round", true);
+        Object round = type.getDeclaredConstructor().newInstance();
         return ((LongUnaryOperator) round).applyAsLong(n);
     }
 
@@ -110,7 +112,8 @@ public class Deopt {
             at = now;
         }
         try (FileWriter out = new FileWriter(args[0], true)) {
-            out.write("rounds " + roundsNs + "\nsteady " + steadyNs + "\ntotal " + (at - first) + "\n");
+            out.write("rounds " + roundsNs + "\nsteady " + steadyNs
+                + "\ntotal " + (at - first) + "\n");
         }
         System.out.println("done");
         System.in.read();

@@ -120,7 +120,8 @@ public class Exact {
         disk = new RandomAccessFile(args[0] + ".disk", "rw");
         pipe = Pipe.open();
         selector = Selector.open();
-        ServerSocketChannel server = ServerSocketChannel.open().bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+        InetSocketAddress anyPort = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
+        ServerSocketChannel server = ServerSocketChannel.open().bind(anyPort);
         socket = SocketChannel.open(server.getLocalAddress());
         far = server.accept();
         Thread t = new Thread(Exact::helps);

@@ -12,7 +12,8 @@ import java.util.zip.Deflater;
 
 public class Shares {
     static final String[] NAMES = {
-        "leaf", "recursive", "inlined", "exceptions", "lambda", "deflate", "copies", "garbage", "thread"};
+        "leaf", "recursive", "inlined", "exceptions", "lambda", "deflate", "copies", "garbage",
+        "thread"};
     static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     static final long[] SPENT = new long[NAMES.length];
     static final byte[] INPUT = new byte[1 << 16], OUTPUT = new byte[1 << 17];
@@ -144,7 +145,8 @@ public class Shares {
     }
 
     static long processTime() {
-        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+        return ((com.sun.management.OperatingSystemMXBean)
+            ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
     }
 
     public static void main(String[] args) throws IOException, InterruptedException {

@@ -90,7 +90,8 @@ public class Virtual {
             t.join();
         long total = THREADS.getThreadCpuTime(carrier) - first;
         try (FileWriter out = new FileWriter(args[0], true)) {
-            out.write("shallow " + SPENT[0] + "\ndeep " + SPENT[1] + "\nfresh " + SPENT[2] + "\ntotal " + total + "\n");
+            out.write("shallow " + SPENT[0] + "\ndeep " + SPENT[1] + "\nfresh " + SPENT[2]
+                + "\ntotal " + total + "\n");
         }
         System.out.println("done");
         System.in.read();

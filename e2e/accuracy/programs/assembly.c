@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assembly: written by hand. with_cfi pushes and says so; without_cfi (with -DWITHOUT_CFI) is a
- * leaf that has no frame and no tables; prologues is mostly `push %rbp`, `ret` and what is between.
+ * assembly: written by hand. with_cfi pushes, and its tables say so; without_cfi (with
+ * -DWITHOUT_CFI) is a leaf that has no frame and no tables; prologues is mostly `push %rbp`, `ret`
+ * and what is between.
  */
 #include "burn.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exact: in C: waits for each cause, allocations, leaks. Its system calls are in line: each
- * function is then in the stack for those, too, who go by frame pointers (offcputime).
+ * exact: in C: waits for each cause, allocations, leaks. Its system calls are inline, so that also
+ * a profiler that uses frame pointers (offcputime) has each function in the stack.
  */
 #include <stdatomic.h>
 #include <sys/syscall.h>

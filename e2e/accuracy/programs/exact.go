@@ -75,7 +75,8 @@ func syncs() {
 //go:noinline
 func waits_for_signal() {
 	set, t := uint64(1<<9), syscall.NsecToTimespec(int64(wait))
-	_, _, _ = syscall.Syscall6(syscall.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&t)), 8, 0, 0)
+	_, _, _ = syscall.Syscall6(syscall.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0,
+		uintptr(unsafe.Pointer(&t)), 8, 0, 0)
 }
 
 // ---- memory: the profile counts what a size class has ----
@@ -120,7 +121,8 @@ func allocates(name string, f func(), bytes, kept int) {
 	for i := 0; i < rounds; i++ {
 		f()
 	}
-	fmt.Fprintf(told, "mem-alloc %s %d\nmem-inuse %s %d\n", name, bytes*rounds, name, kept*rounds)
+	fmt.Fprintf(told, "mem-alloc %s %d\n", name, bytes*rounds)
+	fmt.Fprintf(told, "mem-inuse %s %d\n", name, kept*rounds)
 }
 
 func helps(path string) {

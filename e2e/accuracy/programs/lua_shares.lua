@@ -29,10 +29,14 @@ local function frames(skip)
     if calls_from_c then between = " > ... > " end
     for line in debug.traceback("", skip + 2):gmatch("[^\n]+") do
         local frame = line:match("^%s") and not line:match("tail call") and frame_of(line)
-        if line:match("^%s*%.%.%.") then frame = "..." end  -- it leaves out the middle of long stacks
+        -- traceback() leaves out the middle of long stacks
+        if line:match("^%s*%.%.%.") then frame = "..." end
         if frame then
-            -- What calls these is the interpreter, from C.
-            if frame:match("^metamethod") or frame == "for iterator" then table.insert(list, 1, frame) frame = "..." end
+            -- The interpreter calls these from C.
+            if frame:match("^metamethod") or frame == "for iterator" then
+                table.insert(list, 1, frame)
+                frame = "..."
+            end
             table.insert(list, 1, frame)
         end
     end
@@ -40,7 +44,8 @@ local function frames(skip)
 end
 
 local function chain(skip)
-    return table.concat(resumed, " > ... > ") .. (resumed[1] and " > ... > " or "... > ") .. frames(skip + 1)
+    return table.concat(resumed, " > ... > ") .. (resumed[1] and " > ... > " or "... > ")
+        .. frames(skip + 1)
 end
 
 -- The leaf of each share is a function of its own that works by itself.
@@ -205,7 +210,8 @@ local function tell()
         telling[1] = true
         calls_from_c = version == "5.1" and (share[1] == "meta" or share[1] == "iterator")
         run(share, 1)
-        f:write(share[1], "\t", share[2], "\t", (telling[2]:gsub("> tell >", "> burn >")), " > ...\n")
+        local told_chain = telling[2]:gsub("> tell >", "> burn >")
+        f:write(share[1], "\t", share[2], "\t", told_chain, " > ...\n")
         telling[1], telling[2], telling[3] = nil, nil, nil
     end
     f:close()

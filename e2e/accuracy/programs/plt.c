@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plt: calls into a library of nothing, so that much of the time is the PLT's. Its own library with
- * -DLIBRARY.
+ * plt: calls empty functions of a library, so that much of the time is spent in the PLT. It is the
+ * library itself with -DLIBRARY.
  */
 #include "burn.h"
 

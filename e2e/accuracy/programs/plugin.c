@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin: a library that is opened after sampling has begun; it calls back. Its own library with
+ * plugin: opens a library after sampling has begun, which calls back. It is the library itself with
  * -DLIBRARY.
  */
 #include <dlfcn.h>

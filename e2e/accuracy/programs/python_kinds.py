@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python_kinds.py SECONDS THREADS: goes through the kinds of calls that Python has, in several threads, to be stopped anywhere."""
+"""python_kinds.py SECONDS THREADS: goes through the kinds of calls that Python has, in several
+threads, so that it can be stopped at any of them."""
 import asyncio
 import functools
 import json
@@ -146,7 +147,8 @@ def worker(end):
 
 def main():
     end = time.time() + float(sys.argv[1])
-    threads = [threading.Thread(target=worker, args=(end,), daemon=True) for _ in range(int(sys.argv[2]))]
+    threads = [threading.Thread(target=worker, args=(end,), daemon=True)
+               for _ in range(int(sys.argv[2]))]
     for t in threads:
         t.start()
     worker(end)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python_shares.py TOLD SECONDS: shares of CPU time by the kinds of calls that Python has, told as they were measured."""
+"""python_shares.py TOLD SECONDS: CPU time in each kind of call that Python has, in a known-answer
+program. It writes the shares that it measured to TOLD."""
 import asyncio
 import functools
 import gc
@@ -13,7 +14,12 @@ try:
 except ImportError:
     import _xxsubinterpreters as interpreters
 
-SUB = "def sub_work(n):\n    total = 0\n    for i in range(n):\n        total += i * i\n    return total\n"
+SUB = """def sub_work(n):
+    total = 0
+    for i in range(n):
+        total += i * i
+    return total
+"""
 
 
 def spin(n):
@@ -121,7 +127,8 @@ def collect():
 
 
 def sub():
-    """Its frames are another interpreter's, in this thread; the string's code is freed each time."""
+    """Its frames belong to another interpreter in this thread; the string's code is freed each
+    time."""
     interpreters.run_string(INTERPRETER, "sub_work(300000)")
 
 
@@ -139,7 +146,8 @@ def spend(share, times):
     return time.thread_time_ns() - begin
 
 
-SHARES = [(alpha, 100), (beta, 150), (functools.partial(gamma_, 40), 200), (generate, 100), (coroutine, 100), (callback, 40),
+SHARES = [(alpha, 100), (beta, 150), (functools.partial(gamma_, 40), 200), (generate, 100),
+          (coroutine, 100), (callback, 40),
           (objects, 100), (catcher, 50), (comprehend, 60), (collect, 30), (sub, 1)]
 
 

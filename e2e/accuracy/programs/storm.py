@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""storm.py [MS]: allocates objects that die young; prints each MS milliseconds "rate OBJECTS_A_CPU_SECOND OBJECTS CPU_NS", the last two
-since it began."""
+"""storm.py [MS]: allocates objects that die young. Every MS milliseconds it prints "rate
+OBJECTS_A_CPU_SECOND OBJECTS CPU_NS", the last two since it began."""
 import sys
 import time
 

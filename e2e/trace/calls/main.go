@@ -31,7 +31,8 @@ func (l *labels) OnStart(parent context.Context, s trace.ReadWriteSpan) {
 	c := s.SpanContext()
 	l.parents.Store(c.SpanID(), parent)
 	pprof.SetGoroutineLabels(pprof.WithLabels(parent, pprof.Labels(
-		"trace_id", c.TraceID().String(), "span_id", c.SpanID().String(), "span_name", s.Name())))
+		"trace_id", c.TraceID().String(), "span_id", c.SpanID().String(),
+		"span_name", s.Name())))
 }
 
 func (l *labels) OnEnd(s trace.ReadOnlySpan) {

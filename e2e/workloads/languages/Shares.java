@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Three methods that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is drawn by chance. */
+/**
+ * Three methods that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is
+ * drawn by chance.
+ */
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 

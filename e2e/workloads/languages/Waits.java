@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Known answer in Java: threads that wait and one that allocates, as waits.c of workloads does; prints the same lines. */
+/**
+ * Known answer in Java, as waits.c of workloads: threads that wait and one that allocates. It
+ * prints the same lines.
+ */
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.concurrent.atomic.AtomicLong;
@@ -64,7 +67,8 @@ public class Waits {
             burnt += burns();
             Thread.sleep(90);
             if (n % 10 == 0)
-                System.out.println("known " + System.currentTimeMillis() / 1000 + " naps=" + naps + " waits_for_lock=" + lock + " allocates=" + bytes + " burns=" + burnt);
+                System.out.println("known " + System.currentTimeMillis() / 1000 + " naps=" + naps
+                    + " waits_for_lock=" + lock + " allocates=" + bytes + " burns=" + burnt);
         }
     }
 }

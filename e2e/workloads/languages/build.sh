@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT.tar: a JVM (jlink's, of Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships
-# them (stripped, without frame pointers), and a program with known shares for each but Perl, as the
-# image localhost/podflame-languages:1.
+# build.sh OUT.tar: packs the image localhost/podflame-languages:1. It has a JVM (jlink's, of
+# Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships them (stripped, without frame
+# pointers), and a program with known shares for each but Perl.
 set -euo pipefail
 out=$(realpath -m "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-libraries() { # FILE...: what they need, at the same places
-    ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' | sort -u | while read -r lib; do
-        [ -e "$root$lib" ] || install -D -m 755 "$lib" "$root$lib"
-    done
+libraries() { # FILE...: copies the libraries that they need to the same paths
+    ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3} $1 ~ /^\// && $1 !~ /:$/ {print $1}' |
+        sort -u | while read -r lib; do
+            [ -e "$root$lib" ] || install -D -m 755 "$lib" "$root$lib"
+        done
 }
 program() { install -D -m 755 "$(readlink -f "$1")" "$root/bin/$2"; libraries "$1"; }
 
@@ -23,7 +24,8 @@ program /usr/bin/lua5.4 lua
 program /usr/bin/luajit luajit
 program /usr/bin/perl perl
 jdk=$(dirname "$(dirname "$(readlink -f /usr/lib/jvm/java-17-openjdk-amd64/bin/javac)")")
-"$jdk/bin/jlink" --add-modules java.base,java.management --no-header-files --no-man-pages --output "$root/jre"
+"$jdk/bin/jlink" --add-modules java.base,java.management --no-header-files --no-man-pages \
+    --output "$root/jre"
 libraries "$root/jre/bin/java" "$root"/jre/lib/*.so "$root/jre/lib/server/libjvm.so"
 "$jdk/bin/javac" -g -d "$root/app" "$here"/*.java
 install -m 644 "$here"/*.lua "$here"/*.py "$root/app/"

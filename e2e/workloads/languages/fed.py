@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fed.py PROGRAM ARG...: becomes the program, with a pipe as its input that gets a byte every 25 ms, if it is empty: so
-that a program that gets little CPU waits, too."""
+"""fed.py PROGRAM ARGUMENT...: replaces itself by the program. Its standard input is a pipe that
+gets a byte every 25 ms if it is empty, so that a program that gets little CPU waits, too."""
 import os
 import select
 import sys

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three functions that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is drawn by chance."""
+"""Three functions that take 50, 30 and 20 % of the CPU time, 2 ms at a time, in an order that is
+drawn by chance."""
 import time
 
 
@@ -25,10 +26,12 @@ def share_20():
 
 class Work:
     def run(self):
+        order = (share_50, share_30, share_50, share_20, share_50,
+                 share_30, share_50, share_20, share_50, share_30)
         dice = time.time_ns()
         while True:
             dice = dice * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
-            (share_50, share_30, share_50, share_20, share_50, share_30, share_50, share_20, share_50, share_30)[(dice >> 33) % 10]()
+            order[(dice >> 33) % 10]()
 
 
 Work().run()

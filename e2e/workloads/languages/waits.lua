@@ -56,9 +56,11 @@ while true do
             holds(want)
             collectgarbage()
         end
-        -- what it is not on a CPU, it waits
+        -- it waits for the time that it is not on a CPU
         local waited = (now - began[1] - (os.clock() - began[2])) * 1e6
-        print(string.format("known %d reads_pipe=%.0f reads_pipe_late=%.0f allocates=%.0f leaks=%.0f burns=%.0f holds=%d",
+        print(string.format(
+            "known %d reads_pipe=%.0f reads_pipe_late=%.0f allocates=%.0f leaks=%.0f"
+                .. " burns=%.0f holds=%d",
             now, waited, late() - began[3], allocated, leak, burnt * 1e6, holding * size))
     end
 end

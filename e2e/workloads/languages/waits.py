@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Known answer in Python: threads that wait and one that allocates, as waits.c of workloads does; prints the same lines."""
+"""Known answer in Python, as waits.c of workloads: threads that wait and one that allocates. It
+prints the same lines."""
 import os
 import threading
 import time
@@ -106,5 +107,7 @@ while True:
     burns()
     time.sleep(0.09)
     if n % 10 == 0:
-        print("known", int(time.time()), *(f"{f.__name__}={v}" for f, v in sums.items()), f"burns={(n + 1) * 10000} holds={holding}", flush=True)
+        sums_text = [f"{f.__name__}={v}" for f, v in sums.items()]
+        print("known", int(time.time()), *sums_text, f"burns={(n + 1) * 10000} holds={holding}",
+              flush=True)
     n += 1

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of the page share: a real `podflame local` that profiles a real busy process, a
+// real Chromium, made answers of a hub, and what the page shows. All that they write lies in one
+// directory under /tmp.
+import { spawn, execFileSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve as absolute } from 'node:path';
+import { createRequire } from 'node:module';
+import assert from 'node:assert/strict';
+
+const build = process.env.BUILD ?? 'build';
+const require = createRequire(absolute(build, 'web/package.json'));
+const { chromium } = require('playwright-core');
+const flags = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+const dir = mkdtempSync(join(tmpdir(), 'podflame-page-'));
+const children = [];
+
+function start(command, args, options) {
+  const child = spawn(command, args, options);
+  children.push(child);
+  return child;
+}
+
+export const launch = () =>
+  chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
+
+// Ends what was started here, and removes its files.
+export async function stopAll() {
+  for (const c of children) c.kill('SIGTERM');
+  await new Promise((done) => setTimeout(done, 300));
+  rmSync(dir, { recursive: true, force: true });
+}
+
+// Gives what the promise gives, or an error if that takes longer than so many seconds.
+export function within(seconds, what, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`${what}: no end after ${seconds} s`)),
+      seconds * 1000,
+    );
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+export function buildWorkload() {
+  writeFileSync(join(dir, 'w.c'), `
+    static volatile unsigned long sink;
+    #define FUNCTION __attribute__((noinline)) void
+    FUNCTION hot_function(void) { for (int i = 0; i < 3000000; i++) sink += i; sink++; }
+    FUNCTION cold_function(void) { for (int i = 0; i < 1000000; i++) sink ^= i; sink++; }
+    int main(void) { for (;;) { hot_function(); cold_function(); } }`);
+  execFileSync('gcc', ['-O0', '-o', join(dir, 'pagework'), join(dir, 'w.c')]);
+  start(join(dir, 'pagework'), [], { stdio: 'ignore' });
+}
+
+export function startLocal() {
+  writeFileSync(
+    join(dir, 'c.yaml'),
+    'window: 2s\napi: {port: 0}\nstore: {note: "kept for this test only"}\n' +
+      'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n',
+  );
+  const local = start(
+    join(build, 'podflame'),
+    ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  );
+
+  return within(120, 'the address that podflame local says', new Promise((resolve, reject) => {
+    let said = '';
+    local.stderr.on('data', (d) => {
+      said += d;
+      const m = /http:\/\/127\.0\.0\.1:(\d+)\//.exec(said);
+      if (m) resolve(`http://127.0.0.1:${m[1]}`);
+    });
+    local.on('exit', (code) => reject(new Error(`podflame local ended with ${code}: ${said}`)));
+  }));
+}
+
+// Waits until the page's own query answers with some CPU seconds of the workload, so that shares
+// mean something. The first windows have samples from before the files of the process were read.
+export async function waitForData(origin) {
+  let samples = 0;
+  for (const end = Date.now() + 180_000; Date.now() < end; ) {
+    const now = Math.floor(Date.now() / 1000);
+    const r = await fetch(`${origin}/v1/profile/ProfileTracing`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({
+        profile_event_type: 'on-cpu',
+        profile_language_type: 'eBPF',
+        time_start: now - 600,
+        time_end: now,
+        app_service: 'pagework',
+      }),
+    });
+    const reply = await r.json();
+    samples = reply.summary?.samples ?? 0;
+    if (
+      samples >= 400 &&
+      ['hot_function', 'cold_function'].every((f) =>
+        reply.result.some((n) => n.profile_location_str === f),
+      )
+    )
+      return;
+    await new Promise((done) => setTimeout(done, 500));
+  }
+  throw new Error(`${samples} samples of pagework within 180 s`);
+}
+
+export const names = (page) =>
+  page.$$eval('#chart .d3-flame-graph-label', (all) => all.map((e) => e.textContent));
+export const functionsWithoutFile = (n) => Array.from({ length: n }, () => [-1, 0]);
+export const choicesAre = (page, values) =>
+  page.route('**/v1/profile/values', (r) =>
+    r.fulfill({
+      json: {
+        result: (values[r.request().postDataJSON().tag] ?? []).map((value) => ({
+          value,
+          samples: 1,
+        })),
+      },
+    }),
+  );
+// goto() alone does not load a page again whose address differs only behind the #.
+export const open = async (page, address) => {
+  await page.goto('about:blank');
+  await page.goto(address);
+};
+// An answer of the hub: a process with functions side by side, each with its own value.
+export const replyOf = (functions, { summary = {}, unit = 'microseconds', process = 'p' } = {}) => {
+  const names = Object.keys(functions), values = Object.values(functions);
+  const all = values.reduce((a, b) => a + b, 0);
+  return {
+    OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit, summary: { samples: 9, profiles: 1, ...summary },
+    result: {
+      functions: [process, ...names], function_types: ['P', ...names.map(() => 'A')],
+      node_values: { values: [[0, -1, 0, all], ...values.map((v, i) => [i + 1, 0, v, v])] },
+    },
+  };
+};
+export const answersAre = (page, answer) =>
+  page.route('**/v1/profile/ProfileTracing', (r) =>
+    r.fulfill({ json: answer(r.request().postDataJSON()) }),
+  );
+export const table = (page) =>
+  page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
+export const tableIs = (page, ...names) =>
+  until(async () => (await table(page)).join() === names.join());
+export const isStale = (page) => page.$eval('body', (e) => e.classList.contains('stale'));
+export const until = async (right) => {
+  for (
+    const end = Date.now() + 60_000;
+    !(await right());
+    await new Promise((done) => setTimeout(done, 50))
+  )
+    assert.ok(Date.now() < end, `${right}`);
+};
