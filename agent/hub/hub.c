@@ -267,8 +267,8 @@ static int open_local(struct hub *h, struct field_error *reterr)
 
 	if (!is_loopback(h->conf->api_address))
 		return field_error_set(reterr, "api.address",
-				       "%s: nobody is asked to sign in here, so only a loopback "
-				       "address is served",
+				       "%s: podflame asks nobody to sign in here, so it serves "
+				       "only a loopback address",
 				       h->conf->api_address);
 	r = open_api(h, NULL, reterr);
 	if (!r)

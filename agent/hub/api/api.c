@@ -243,7 +243,8 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 		return;
 	}
 	if (c->route && !streq(c->route->method, in->method))
-		api_call_error(c, "METHOD_NOT_ALLOWED", "another method is needed, see Allow");
+		api_call_error(c, "METHOD_NOT_ALLOWED",
+			       "this path takes other methods: see the header Allow");
 	else if (!a->gate || (c->route && !c->route->right))
 		done(200, "", NULL, c);
 	else

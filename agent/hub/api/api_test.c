@@ -68,7 +68,7 @@ static void health_tells_no_path(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(health_pages); i++) {
 		assert_int_equal(ask(f, "GET", health_pages[i], NULL, NULL), 200);
 		assert_true(str_has_prefix(json_str_at(f->json, "store", ""),
-					   "profiles.sqlite was damaged and is set aside as "
+					   "profiles.sqlite was damaged. The hub renamed it to "
 					   "profiles.sqlite.damaged-"));
 		assert_string_equal(json_str_at(f->json, "status", "?"), "ok");
 		assert_null(strchr(f->body, '/'));

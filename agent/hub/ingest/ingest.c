@@ -187,8 +187,7 @@ static void store(struct ingest_request *q, const struct batch *b)
 	if (latest > now + MAX_AHEAD_NS) {
 		verdict(q, 422,
 			"time_unix_nano: a profile ends %llu s ahead of the hub's clock: one of "
-			"the "
-			"two clocks is wrong",
+			"the two clocks is wrong",
 			(unsigned long long)((latest - now) / NSEC_PER_SEC));
 		return;
 	}
@@ -214,7 +213,8 @@ static struct batch *decode(struct ingest_request *q)
 	if (r == -E2BIG)
 		verdict(q, 413, "body: more than %u bytes when unpacked", OTLP_MAX_BYTES);
 	else if (r < 0)
-		verdict(q, 400, "body: not what Content-Encoding \"%.60s\" says", q->encoding);
+		verdict(q, 400, "body: cannot be unpacked as Content-Encoding \"%.60s\"",
+			q->encoding);
 	if (r < 0)
 		return NULL;
 	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
@@ -273,7 +273,7 @@ static void write_body(struct ingest_request *q)
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
 	if (worker_post(q->ingest->config.writer, &q->job) < 0)
-		end_as(q, 503, "the store is behind");
+		end_as(q, 503, "too many profiles wait for the store");
 }
 
 static void body_lost(void *arg)

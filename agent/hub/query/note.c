@@ -38,7 +38,7 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 	else if (!s->n_profiles)
 		nothing_stored(e, event != EVENT_ON_CPU, ret);
 	else if (e->snapshot)
-		snprintf(ret, REPLY_NOTE_BYTES, "nothing lives of what was seen allocated");
+		snprintf(ret, REPLY_NOTE_BYTES, "nothing that was seen allocated is still in use");
 	else
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "profiles of this selection were stored, but without samples: its %s or "

@@ -568,7 +568,7 @@ static void snapshots_and_estimates_say_so(void **state)
 	ASSERT_HAS(full, "\"notes\":[\"live bytes as of the newest snapshot of each process\"]");
 	empty = answer(nothing, EVENT_MEM_INUSE, RESULT_LIST, &none);
 	ASSERT_HAS(empty, "\"result\":null");
-	ASSERT_HAS(empty, "\"notes\":[\"nothing lives of what was seen allocated\"]");
+	ASSERT_HAS(empty, "\"notes\":[\"nothing that was seen allocated is still in use\"]");
 	query_tree_free(t);
 	query_tree_free(nothing);
 }

@@ -212,7 +212,7 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 	s->time_start_s = json_int_at(body, "time_start", 0);
 	s->time_end_s = json_int_at(body, "time_end", 0);
 	if (s->time_end_s < s->time_start_s)
-		return field_error_set(reterr, "time_end", "time_end lies before time_start");
+		return field_error_set(reterr, "time_end", "time_end is before time_start");
 	return 0;
 }
 

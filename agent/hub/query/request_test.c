@@ -186,7 +186,7 @@ static const struct {
 	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
-	 400, "INVALID_POST_DATA", "time_end lies before time_start"},
+	 400, "INVALID_POST_DATA", "time_end is before time_start"},
 	{"{" WHOLE ",\"result_format\":\"xml\"}", 400, "INVALID_POST_DATA",
 	 "not one of list, flat"},
 	{"{" WHOLE ",\"app_service\":\"a\\u0000b\"}", 400, "INVALID_POST_DATA", "bad JSON"},

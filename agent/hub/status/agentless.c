@@ -112,7 +112,8 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 
 	*ret_waits = !a->begun;
 	if (!a->begun)
-		return a->hurried ? xstrdup("which nodes have no agent is not known yet") : NULL;
+		return a->hurried ? xstrdup("the hub does not know yet which nodes have no agent")
+				  : NULL;
 	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
 		if (!l->error && !waits(l, now))
 			continue;
@@ -126,7 +127,7 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 		return NULL;
 	return xasprintf("not all pods of %u node%s without an agent (%s%s) are known: %s", n,
 			 n == 1 ? "" : "s", nodes.data, n > UNSEEN_NODES ? ", ..." : "",
-			 error ? error : "they have not been looked at yet");
+			 error ? error : "the hub has not listed them yet");
 }
 
 /*
@@ -344,7 +345,7 @@ static void on_listed(void *arg)
 			start_step(a, STEP_NODE);
 			return;
 		}
-		fail_all(a, "there is no room for all namespaces");
+		fail_all(a, "the hub has no room for all namespaces");
 		break;
 	case STEP_NODE:
 		a->object = json_incref((json_t *)kube_watch_get(a->list, a->at->node));
@@ -353,7 +354,7 @@ static void on_listed(void *arg)
 			start_step(a, STEP_PODS);
 			return;
 		}
-		fail_look(a, "the node is not found");
+		fail_look(a, "the API server does not find the node");
 		break;
 	case STEP_PODS:
 		take_pods(a);
@@ -447,7 +448,7 @@ static void next_look(struct agentless *a)
 	a->n_looks++;
 	a->at = l;
 	if (room_for(a, l) < MIN_ROOM_BYTES)
-		fail_look(a, "there is no room for more pods");
+		fail_look(a, "the hub has no room for more pods");
 	else if (!a->namespaces || a->namespaces_ns + LOOK_NS <= now_mono_ns())
 		start_step(a, STEP_NAMESPACES);
 	else

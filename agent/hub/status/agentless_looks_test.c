@@ -115,7 +115,7 @@ static void test_namespaces_that_do_not_fit_are_told(void **state)
 	assert_null(entry_of("n1"));
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) "
-			    "are known: there is no room for all namespaces");
+			    "are known: the hub has no room for all namespaces");
 	pass(75, NULL);
 	assert_null(status_agentless_unseen(a));
 	end();
@@ -198,7 +198,7 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	status_agentless_hurry(a);
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 28 nodes without an agent (n73, n74, n75, ...) are "
-			    "known: they have not been looked at yet");
+			    "known: the hub has not listed them yet");
 	pass(3, NULL);
 	assert_int_equal(n_unseen, 1);
 	pass(1, NULL);
@@ -233,7 +233,7 @@ static void test_nodes_that_wait_for_a_list_are_told(void **state)
 	status_agentless_tick(a, true);
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) are "
-			    "known: they have not been looked at yet");
+			    "known: the hub has not listed them yet");
 	answer_lists(NULL);
 	assert_null(status_agentless_unseen(a));
 	end();
@@ -248,7 +248,7 @@ static void test_a_hub_that_does_not_know_the_nodes_yet(void **state)
 	assert_null(status_agentless_unseen(a));
 	status_agentless_hurry(a);
 	assert_string_equal(status_agentless_unseen(a),
-			    "which nodes have no agent is not known yet");
+			    "the hub does not know yet which nodes have no agent");
 	agents();
 	pass(1, NULL);
 	assert_null(status_agentless_unseen(a));

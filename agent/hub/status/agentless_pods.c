@@ -98,9 +98,9 @@ static char *why(const json_t *node, bool pods_known, const char *pod_says)
 	if (pods_known && pod_says)
 		return xstrdup(pod_says);
 	if (is_virtual(node))
-		return xstrdup("it is a virtual node, and no DaemonSet runs there");
+		return xstrdup("the node is virtual, and no DaemonSet runs there");
 	if ((os && !streq(os, "linux")) || (arch && !streq(arch, ARCH)))
-		return xasprintf("agents run on linux/" ARCH " alone, and it is %.32s/%.32s",
+		return xasprintf("agents run only on linux/" ARCH ", and the node is %.32s/%.32s",
 				 os ? os : "?", arch ? arch : "?");
 	if (!pods_known)
 		return xstrdup("the node has no report, or only an old one, and the hub cannot "

@@ -325,12 +325,12 @@ static const struct {
 	{NODE("", TAINT("a") "," TAINT("b") "," TAINT("c") "," TAINT("d") "," TAINT("e")), NULL,
 	 NULL, "(taints: a=v:NoSchedule, b=v:NoSchedule, c=v:NoSchedule and 2 more)"},
 	{NODE(LINUX("arm64"), ""), NULL, NULL,
-	 "agents run on linux/amd64 alone, and it is linux/arm64"},
+	 "agents run only on linux/amd64, and the node is linux/arm64"},
 	{NODE("\"kubernetes.io/os\": \"windows\", \"kubernetes.io/arch\": \"amd64\"", ""), NULL,
-	 NULL, "agents run on linux/amd64 alone, and it is windows/amd64"},
+	 NULL, "agents run only on linux/amd64, and the node is windows/amd64"},
 	{NODE("\"eks.amazonaws.com/compute-type\": \"fargate\"", ""), NULL, NULL,
-	 "it is a virtual node, and no DaemonSet runs there"},
-	{NODE("\"type\": \"virtual-kubelet\"", ""), NULL, NULL, "it is a virtual node"},
+	 "the node is virtual, and no DaemonSet runs there"},
+	{NODE("\"type\": \"virtual-kubelet\"", ""), NULL, NULL, "the node is virtual"},
 	{"{\"metadata\": 3, \"spec\": {\"taints\": \"x\"}}", NULL, NULL, "has no pod there"},
 	{NODE("", ""), WAITING("ImagePullBackOff", "Back-off pulling image \\\"x:1\\\""), "",
 	 "the agent's pod waits: ImagePullBackOff: Back-off pulling image \"x:1\""},
@@ -403,9 +403,9 @@ static void test_why_where_the_agents_pods_are_not_known(void **state)
 	w->ops.state("HTTP 403: pods is forbidden", w->arg);
 	expect_why(NODE(LINUX("amd64"), TAINT("gpu")), not_known);
 	expect_why(NODE(LINUX("arm64"), ""),
-		   "agents run on linux/amd64 alone, and it is linux/arm64");
+		   "agents run only on linux/amd64, and the node is linux/arm64");
 	expect_why(NODE("\"type\": \"virtual-kubelet\"", ""),
-		   "it is a virtual node, and no DaemonSet runs there");
+		   "the node is virtual, and no DaemonSet runs there");
 	agent("n1", "", "");
 	w->ops.state(NULL, w->arg);
 	expect_why(NODE("", ""), "the agent's pod does not run (Running)");

@@ -162,9 +162,9 @@ static struct computed_verdict no_entries(const struct subject *x)
 			       xstrdup("no agent reports: look at the DaemonSet podflame-agent"));
 	if (x->seen->omitted)
 		return verdict("Unknown", REASON_REPORT_FULL,
-			       xstrdup("no report names it, but some nodes have more targets than "
-				       "a report holds, and it may be one that is left out: "
-				       "whether it is profiled there is not known"));
+			       xstrdup("no report names the target, but some nodes have more "
+				       "targets than their report has room for: the hub does not "
+				       "know whether it is profiled there"));
 	if (g)
 		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
 	if (x->sum->n_groups) /* why pods on nodes without an agent are not to be profiled */
@@ -173,8 +173,9 @@ static struct computed_verdict no_entries(const struct subject *x)
 		"False", REASON_NO_PODS_MATCHED,
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
 			  n_reports, n_reports == 1 ? "" : "s", n_reports == 1 ? "s" : "",
-			  json_at(x->target, "spec.nodeSelector") ? "; there is a nodeSelector too"
-								  : ""));
+			  json_at(x->target, "spec.nodeSelector")
+				  ? "; the target has a nodeSelector, too"
+				  : ""));
 }
 
 /* A reason for which waiting does not help. */
@@ -210,9 +211,9 @@ static const struct group *refused_event(const struct status_sum *s)
 static struct computed_verdict waiting_for_samples(const struct status_sum *s)
 {
 	return verdict("Unknown", REASON_WAITING_FOR_SAMPLES,
-		       s->n_sampled ? xasprintf("the agents sample and have seen nothing of %s yet",
+		       s->n_sampled ? xasprintf("the agents sample and have no sample of %s yet",
 						s->missing)
-				    : xstrdup("the agents sample and have seen nothing yet"));
+				    : xstrdup("the agents sample and have no sample yet"));
 }
 
 static struct computed_verdict waiting_for_store(const struct subject *x)

@@ -749,7 +749,7 @@ static void answer_lists(void)
 /* More nodes than it looks at until it writes what it knows: it writes that this is not all. */
 static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
 {
-	static const char waits[] = "they have not been looked at yet";
+	static const char waits[] = "the hub has not listed them yet";
 	struct status *s = start(true);
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true),
 			      *t2 = NULL;

@@ -352,7 +352,7 @@ static void test_damaged_before_the_start(void **state)
 		damage(p, how);
 		reopen(p);
 		assert_int_equal(counter_get(told), before + 1);
-		assert_non_null(strstr(error_of(p->s), "set aside as " FILE_NAME ".damaged-"));
+		assert_non_null(strstr(error_of(p->s), "renamed it to " FILE_NAME ".damaged-"));
 		assert_int_equal(n_files(p, FILE_NAME ".damaged-"), how + 1);
 		assert_int_equal(n_there(p->s), 0);
 		assert_int_equal(put(p->s, 0), 0);
@@ -383,7 +383,7 @@ static void test_damaged_under_a_reader(void **state)
 	assert_non_null(strstr(e.reason, "damaged"));
 	assert_int_equal(put(p->s, 99), 0);
 	assert_int_equal(n_there(p->s), 1);
-	assert_non_null(strstr(error_of(p->s), "set aside as"));
+	assert_non_null(strstr(error_of(p->s), "renamed it to"));
 	assert_int_equal(put(p->s, 100), 0);
 	assert_int_equal(n_there(p->s), 2);
 }
@@ -402,7 +402,7 @@ static void test_damaged_and_quiet(void **state)
 	assert_int_equal(look(p->s, &n, NULL), -EBADMSG);
 	(void)store_expire(p->s, T0 * NSEC_PER_SEC);
 	assert_int_equal(n_there(p->s), 0);
-	assert_non_null(strstr(error_of(p->s), "set aside as"));
+	assert_non_null(strstr(error_of(p->s), "renamed it to"));
 }
 
 /*

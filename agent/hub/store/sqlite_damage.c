@@ -90,14 +90,14 @@ static int set_aside(struct sqlite_store *s)
 	if (!r)
 		r = move(s->file, name, "");
 	if (r) { /* a file system that is read-only, too */
-		store_sq_set_error(s, FILE_NAME " is damaged and cannot be set aside: %s",
+		store_sq_set_error(s, FILE_NAME " is damaged and cannot be renamed: %s",
 				   strerror(-r));
 		return r;
 	}
 	counter_add(counter("store_damaged_total", NULL, NULL), 1);
 	r = store_sq_connect(s, NULL);
 	snprintf(s->damage_note, sizeof(s->damage_note),
-		 FILE_NAME " was damaged and is set aside as %s; the store began again empty",
+		 FILE_NAME " was damaged. The hub renamed it to %s and began an empty store",
 		 strrchr(name, '/') + 1);
 	store_sq_tell_notes(s);
 	return r;

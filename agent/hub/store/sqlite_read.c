@@ -376,8 +376,9 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 
 	if (e == -EBADMSG)
 		field_error_set(reterr, "store",
-				"the file is damaged; found so again within 10 minutes it is set "
-				"aside at the next write, and the store begins again empty");
+				"the file is damaged; if the hub finds the damage again within 10 "
+				"minutes, it renames the file at the next write and begins an "
+				"empty store");
 	else if (e == -ENOTCONN) {
 		store_sqlite_stats(s, &stats);
 		field_error_set(reterr, "store", "is not open: %s", stats.error);
