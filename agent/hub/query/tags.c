@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tags of tag_filter: DeepFlow's list for profile.in_process (its
- * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and our own. A
- * tag DeepFlow knows and we do not have is accepted and matches nothing.
+ * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and podflame's own. The hub accepts
+ * a tag that DeepFlow knows and podflame does not store; it matches nothing.
  */
 #include "hub/query/query.h"
 
@@ -83,7 +83,7 @@ static const struct tag_info table[] = {
 	NOT_STORED("biz_service.group"),
 };
 
-/* region_id, pod_ns_id, ...: numbers of DeepFlow's resource tables. */
+/* region_id, pod_ns_id, ...: DeepFlow's numbers of resources. */
 static const struct tag_info number = {"_id", NULL, false, false,
 				       "a number of DeepFlow's; podflame keeps names, not numbers"};
 
