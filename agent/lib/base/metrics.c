@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters as Prometheus text, and what each of them means. docs/metrics.md is made of the table:
- * .ci/check-metrics.
+ * Prints counters as Prometheus text, and says what each of them means. .ci/check-metrics makes
+ * docs/metrics.md from the table.
  */
 #include "lib/base/base.h"
 
@@ -12,7 +12,7 @@
 #define PREFIX "podflame_"
 
 static const struct {
-	const char *name; /* as it is printed, without the prefix */
+	const char *name; /* as printed, without the prefix */
 	const char *help;
 } helps[] = {
 	/* the process */
@@ -244,7 +244,7 @@ static void add(const char *name, const char *label, const char *label_value, ui
 
 	GROW(l->items, l->n, l->cap);
 	l->items[l->n++] = (struct metric_line){
-		/* process_ is what every program calls these */
+		/* process_ has no prefix: every program has metrics of these names */
 		.name = xasprintf("%s%.*s%s", str_has_prefix(name, "process_") ? "" : PREFIX,
 				  (int)n, plain,
 				  !is_ns		    ? ""
@@ -275,7 +275,7 @@ static void put_head(struct buf *b, const char *name)
 	buf_printf(b, "# TYPE %s %s\n", name, str_has_suffix(name, "_total") ? "counter" : "gauge");
 }
 
-/* The quotes, backslash and newline of a label value are escaped as in JSON. */
+/* Escapes quotes, backslashes and newlines of a label value as JSON does. */
 static void put_line(struct buf *b, const struct metric_line *l)
 {
 	buf_puts(b, l->name);
