@@ -195,7 +195,7 @@ static void test_code_that_is_not_mapped_from_its_file(void **state)
 	assert_int_equal(count_of(&a, "/memfd:made"), 0);
 	expect(&a, "runtime", false, "code made at run time");
 	expect(&a, "process mem-alloc", true,
-	       "lies in anonymous memory, where no probe can be set");
+	       "is in anonymous memory, where the kernel sets no probe");
 	json_decref(a.checks);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -465,9 +465,10 @@ static void test_compressed_debug_information(void **state)
 		{"dd if=/dev/zero of=zstd conv=notrunc bs=1 seek=$((at + 24)) count=8",
 		 "debug information: a compressed section is damaged"},
 		{"printf '\\3' | dd of=zstd conv=notrunc bs=1 seek=$at",
-		 "debug information: a section is compressed in a way that is not known"},
+		 "debug information: a section is compressed neither by zlib nor by zstd"},
 		{"printf '\\377' | dd of=zstd conv=notrunc bs=1 seek=$((at + 14))",
-		 "debug information: a compressed section is larger than is read"},
+		 "debug information: a compressed section is over 1 GiB, or larger than the "
+		 "child's memory"},
 	};
 
 	(void)state;

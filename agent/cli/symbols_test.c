@@ -284,7 +284,7 @@ static void what_is_not_beside_the_file_is_told(void **state)
 
 	(void)state;
 	assert_int_equal(SYMBOLS(&text, "upload", path), 0);
-	assert_says(text, "lost: its DWARF lies in other files too, which were not read");
+	assert_says(text, "lost: a part of its DWARF is in other files, which were not read");
 }
 
 static void what_cannot_be_uploaded_is_named(void **state)

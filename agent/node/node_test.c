@@ -619,7 +619,7 @@ static void test_loaded_with_a_target(void **state)
 	make_cgroups(f, "v1:memory");
 	start_node(f, false);
 	assert_false(node_ready(&why, f->node));
-	assert_string_equal(why.data, "this node is not known to the API server yet\n");
+	assert_string_equal(why.data, "the API server does not know this node yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
 	proc_containers_apply(f->node->containers, without_pods(testplan(UID, UID, ID_A, true)),

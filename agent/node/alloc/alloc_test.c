@@ -95,7 +95,7 @@ static void a_static_program_without_symbols_says_so(void **state)
 
 	(void)state;
 	assert_int_equal(s->n, 0);
-	assert_non_null(strstr(s->problem, "no function that allocates was found"));
+	assert_non_null(strstr(s->problem, "podflame found no function that allocates"));
 	stop(pid, &p, s);
 }
 
@@ -223,7 +223,7 @@ static void a_program_in_anonymous_memory_is_told_once(void **state)
 	(void)state;
 	assert_int_equal(s->n, 0);
 	assert_string_equal(s->problem,
-			    "code of p lies in anonymous memory, where no probe can be set: "
+			    "code of p is in anonymous memory, where the kernel sets no probe: "
 			    "what its own allocator gives is not seen");
 	stop(pid, &p, s);
 }
@@ -391,7 +391,8 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 		struct alloc_process p;
 		pid_t pid = start(codes[i].source, "-no-pie");
 		struct alloc_sites *s = find(&p, pid);
-		bool told = strstr(s->problem, "code of malloc is not followed to its end");
+		bool told =
+			strstr(s->problem, "podflame did not read the code of malloc to its end");
 
 		if (told != codes[i].told || (!told && *s->problem))
 			fail_msg("%s: %s", codes[i].source, s->problem);

@@ -266,7 +266,7 @@ static int find_program(const struct program *p, unsigned event_mask, struct all
 
 	/* Since 1.18 arguments are in registers, and the version is where this file reads it. */
 	if (!layout_of(p->minor)) {
-		alloc_add_problem(ret, "how Go allocates is known for Go 1.18 to 1.%u; this is %s",
+		alloc_add_problem(ret, "podflame knows how Go 1.18 to 1.%u allocate; this is %s",
 				  NEWEST_MINOR, *p->version ? p->version : "older");
 		return -ENOTSUP;
 	}

@@ -164,8 +164,8 @@ static void tell_not_seen(struct tracked *t)
 
 	if (a->n_lost > 1)
 		follow_heap_set_problem(t, "",
-					"its first thread has ended, and others end soon after: "
-					"not all is seen");
+					"its first thread has ended, and so do the threads that "
+					"take its place: podflame does not see all");
 	else if (a->sites)
 		follow_heap_set_not_seen(t, a->sites, a->looked_mask);
 }
@@ -215,7 +215,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, p->id);
 	_cleanup_free_ char *why =
-		xasprintf("this takes more than %llu s: does the file system of its program or "
+		xasprintf("it takes more than %llu s: does the file system of its program or "
 			  "libraries answer?",
 			  PROBES_LIMIT_NS / NSEC_PER_SEC);
 
@@ -229,7 +229,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 		/* until this job has come back and another has succeeded */
 		t->allocs.refused = true;
 		t->allocs.stuck = p;
-		follow_heap_set_problem(t, "probes are attached or taken away: ", why);
+		follow_heap_set_problem(t, "its probes are being attached or detached: ", why);
 	}
 	work_left_behind(&f->stuck, &f->config.work->probing, job);
 }
@@ -281,7 +281,8 @@ static void refused(struct tracked *t, int result)
 	s->next_ns = now_mono_ns() + again_ns(s, result);
 	s->refused = true;
 	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
-		follow_heap_set_problem(t, "probes cannot be attached: ", strerror(-result));
+		follow_heap_set_problem(t,
+					"the agent cannot attach its probes: ", strerror(-result));
 }
 
 /* ---- watching what is attached: a process may begin to allocate much at any time ---- */

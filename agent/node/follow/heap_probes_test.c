@@ -294,10 +294,10 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	attach_result = -EPERM;
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_told("cannot be attached");
+	assert_told("the agent cannot attach its probes");
 	comes_back(t);
 	assert_true(tracked->allocs.refused);
-	assert_told("cannot be attached");
+	assert_told("the agent cannot attach its probes");
 }
 
 /* The later one is stuck, too: it still is when the first is back. */
@@ -503,10 +503,10 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	attach_anew();
 	/* Once more, soon after that: in between something was missed. */
 	loses_its_thread();
-	assert_told("others end soon");
+	assert_told("take its place");
 	assert_int_equal(n_ended("thread_ended"), before + 2);
 	attach_anew();
-	assert_told("others end soon");
+	assert_told("take its place");
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
@@ -553,11 +553,11 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 		assert_int_equal(tracked->allocs.next_ns - test_clock.stands_ns,
 				 waits_s[i] * NSEC_PER_SEC);
 		assert_true(tracked->allocs.refused); /* until then */
-		assert_told("others end soon");
+		assert_told("take its place");
 		test_clock.stands_ns = tracked->allocs.next_ns;
 		attach_anew();
 		assert_false(tracked->allocs.refused);
-		assert_told("others end soon");
+		assert_told("take its place");
 	}
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
@@ -594,11 +594,11 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 		loses_its_thread();
 		attach_anew();
 	}
-	assert_told("others end soon");
+	assert_told("take its place");
 	tracked->allocs.sites = NULL;
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
-	assert_told("others end soon");
+	assert_told("take its place");
 	tracked->allocs.sites = sites;
 	timer_fire();
 	assert_told(KNOWN);

@@ -100,7 +100,8 @@ static unsigned events_of(struct hosts *h, const char *comm)
 		if (r > 0)
 			mask |= 1u << e;
 		if (r < 0 && !__atomic_exchange_n(&h->told, true, __ATOMIC_RELAXED))
-			log_warn("%s-profile.regex takes too many steps on '%s': left out",
+			log_warn("%s-profile.regex takes too many steps on '%s', "
+				 "so processes of that name are not profiled",
 				 profile_event_info(e)->name, comm);
 	}
 	return mask;

@@ -76,8 +76,9 @@ char *learn_unseen_text(const struct unseen *u)
 {
 	if (!u->told_bytes)
 		return NULL;
-	return xasprintf("its memory grew by %" PRIu64 " MiB, of which the probes saw less than "
-			 "5 %%: it came from mmap or from an allocator that is not known, or was "
-			 "there before them, unused",
-			 u->told_bytes >> 20);
+	return xasprintf(
+		"its memory grew by %" PRIu64 " MiB, of which the probes saw less than "
+		"5 %%: it came from mmap or from an allocator that podflame does not know, or was "
+		"there before them, unused",
+		u->told_bytes >> 20);
 }

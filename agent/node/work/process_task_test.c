@@ -142,8 +142,8 @@ static void a_pod_keeps_one_thread(void **state)
 		assert_true(items[k].refused && !items[k].ran);
 	assert_false(items[0].done);
 	assert_string_equal(told,
-			    "pod-1: container  of pod pod-1: reading files of a process takes "
-			    "more than 5 s: it is left out (process 1000)");
+			    "pod-1: container  of pod pod-1: reading the files of a process takes "
+			    "more than 5 s: the agent goes on without it (process 1000)");
 	post(12, 12, blocks); /* and after */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);

@@ -648,10 +648,11 @@ static void test_too_many_areas_are_told(void **state)
 		v = runtime_process_at(p, 0);
 		assert_non_null(v.learnt->data);
 		assert_int_equal(v.learnt->n_ranges, RUNTIME_RANGES_MAX);
-		assert_string_equal(v.learnt->problem,
-				    i < RUNTIME_RANGES_MAX
-					    ? ""
-					    : "it has more areas of generated code than are told");
+		assert_string_equal(
+			v.learnt->problem,
+			i < RUNTIME_RANGES_MAX
+				? ""
+				: "it has more areas of generated code than podflame keeps");
 		runtime_process_unref(p);
 		proc_mappings_unref(c.maps);
 		free(c.indexes);
