@@ -64,7 +64,7 @@ struct pf_config {
 struct pf_settings {
 	uint32_t generation;
 	uint32_t node_period_us; /* microseconds between ticks: the worth of a tick of Total */
-	uint32_t tables; /* raised after each change of unwind_files: voids rules kept from before */
+	uint32_t tables; /* raised after each change of unwind_files: voids the rules kept */
 	/*
 	 * Raised before memory that tables and processes had is used again. A walk that sleeps may
 	 * have read the old contents: RCU's grace period covers only programs that do not sleep.
