@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid as a user sees it, of real programs. */
+/* Runs podflame doctor --pid on real programs and checks what a user sees. */
 #include "cli/cli.h"
 #include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame query: what its options mean and how answers are printed. */
+/* podflame query: the meaning of its options, and the form of its output. */
 #include "cli/client.h"
 #include "cli/query.h"
 

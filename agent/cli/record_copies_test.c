@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole stacks of programs that have copied their text into memory without a file, built without
- * frame pointers; and where other code has come into its place, a marker. The programs are compiled
- * here; their chain of calls is known. All are recorded at once.
+ * Programs that have copied their text into memory without a file, built without frame pointers.
+ * Their stacks must be whole; if other code has come into the place of the copy, there must be a
+ * marker. The programs are compiled here, so their chain of calls is known. All are recorded at
+ * once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

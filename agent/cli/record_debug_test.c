@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains go on while debug files are read, and their samples get the names: files_debug here is the
- * test's.
+ * Drains must go on while debug files are read, and their samples must get the names. The test
+ * stands in for files_debug.
  */
 #include "cli/record.h"
 

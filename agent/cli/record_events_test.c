@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * podflame record of waits and memory, as a user sees it: known causes, exact bytes, what still
- * lives.
+ * podflame record of waits and memory, as a user sees it: known causes, exact bytes, and memory
+ * that is still in use.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries that come and go at one place: each sample has the names, and the callers, of the
- * library that was there when it was taken, or a marker. The program's own function says which one
- * that was.
+ * Libraries that a process maps and unmaps at one place. Each sample must have the names and
+ * callers of the library that was there at that time, or a marker. The program's own function says
+ * which library it was.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

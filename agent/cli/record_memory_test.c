@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What record tells of memory that its probes did not see. Probes and processes are made up. */
+/*
+ * What record says of memory that its probes did not see. The test stands in for probes and
+ * processes.
+ */
 #include "cli/record.h"
 #include "node/learn/go_heap.h"
 #include "node/learn/sites.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of runtimes that moves, or cannot run for a moment, while podflame record looks: its
- * functions are there, or a marker.
+ * podflame record looks at a runtime while its code moves, or cannot run for a moment. The profile
+ * must have its functions, or a marker.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

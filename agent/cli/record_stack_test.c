@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole stacks of native programs that were built without frame pointers: each way that code gets
- * into a process. The programs are compiled here; their chain of calls is known.
+ * Native programs without frame pointers, with each way in which code gets into a process. Their
+ * stacks must be whole. The programs are compiled here, so their chain of calls is known.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * podflame record of processes whose first thread ends before they are seen, or while they are
- * recorded.
- */
+/* podflame record of processes whose first thread ends before the recording, or during it. */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 #include "node/proc/testliving.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame symbols against a hub of its own: a stripped program's stored frames get their names
- * when its symbols are uploaded. The hub runs in a child; the verbs run as a user would run them.
+ * podflame symbols with a hub of the test. When a user uploads the symbols of a stripped program,
+ * its stored frames must get their names. The hub runs in a child, and the verbs run as a user
+ * would run them.
  */
 #include "cli/symbols.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: `podflame record` run in a child, and what it wrote. */
+/* For tests only: runs `podflame record` in a child, and keeps what it wrote. */
 #pragma once
 
 #include "cli/cli.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages and queries: routes and replies. */
+/* The API's pages and queries: routes and replies. */
 #include "hub/api/testapi.h"
 
 #include <fcntl.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is let in: rights, tokens, an API server that is away; the gate that agents send through. */
+/*
+ * Which requests the hub accepts: rights, tokens, an API server that does not answer, and the check
+ * that agents must pass to send.
+ */
 #include "hub/api/testapi.h"
 
 static void foreign_hosts_are_refused(void **state)

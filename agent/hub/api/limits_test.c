@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callers who leave and queries that are too many; auth_test.c and uploads_test.c have what may
- * wait there.
+ * Callers that leave, and too many queries. auth_test.c and uploads_test.c test the other limits on
+ * what waits.
  */
 #include "hub/api/testapi.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the API only: the API over real HTTP on loopback, with a store, and who asks it. The
- * API server of Kubernetes is a stub of kube_request here. Once a program.
+ * For tests of the API only: the API over real HTTP on loopback, with a store, and a client.
+ * kube_request() is a stub that stands in for the API server of Kubernetes. Include it once per
+ * program.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols that are uploaded: what they name, what is no such file, who may, and how many at a time.
+ * Uploaded symbols: which frames they name, which files are refused, who may upload, and how many
+ * uploads may run at a time.
  */
 #include "hub/api/testapi.h"
 #include "hub/symbols/testindex.h"

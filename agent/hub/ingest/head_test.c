@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is decided by a request's head, before a byte of its body has come; and how much may be on
- * its way at once.
+ * What the hub decides from the head of a request, before it reads the body, and how many bytes may
+ * be on their way at once.
  */
 #include "hub/ingest/ingest.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests over HTTP to a store that counts: what is stored, and what is said when it is not. */
+/*
+ * Requests over HTTP to a store that counts: what is stored, and what the answer says if it is not.
+ */
 #include "hub/ingest/ingest.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies byte for byte. The golden vector's ids and numbers come from the
- * project's reference on DeepFlow (its Go algorithm, re-implemented there); the
- * two ids of the documentation's Total example are DeepFlow's own.
+ * Compares replies byte by byte. The ids and numbers of the expected reply come from the project's
+ * reference on DeepFlow (its Go algorithm, implemented again there). The two ids of the
+ * documentation's Total example are DeepFlow's own.
  */
 #include "hub/query/tree.h"
 

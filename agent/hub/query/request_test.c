@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of the API: what is taken from them, and the words of every refusal. */
+/* Bodies of the API: the values that are read from them, and the text of every refusal. */
 #include "hub/query/query.h"
 
 #include <setjmp.h>

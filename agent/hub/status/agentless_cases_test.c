@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays controller-spec/cases as if their node had no agent: what the hub counts there is what
- * the agent would count, pods that must not be profiled included, and what `withoutAgent` says.
+ * Replays controller-spec/cases as if their node had no agent. The hub must count there what an
+ * agent would count, including the pods that must not be profiled, and set `withoutAgent`.
  */
 #include "hub/status/agentless_pods.h"
 

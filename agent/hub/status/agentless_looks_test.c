@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When nodes without an agent are looked at, what is asked, and what is told where that fails. */
+/*
+ * When the hub looks at nodes without an agent, what it asks the API server, and what it reports if
+ * that fails.
+ */
 #include "hub/status/testagentless.h"
 
 /* ---- looks ---- */

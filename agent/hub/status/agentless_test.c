@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes are without an agent, and why. What targets select there: agentless_cases_test.c. */
+/* Which nodes have no agent, and why. agentless_cases_test.c tests what targets select there. */
 #include "hub/status/testagentless.h"
 
 /* ---- the world ---- */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_compute and status_pending: a table of what nodes say and what a user then sees. */
+/*
+ * status_compute and status_pending: a table of node reports, and the status that a user then sees.
+ */
 #include "hub/status/status.h"
 
 #include <setjmp.h>

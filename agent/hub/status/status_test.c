@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: what it writes, when, and how it takes the answers. Watches,
- * requests and timers are stood in for by the functions below.
+ * The controller: what it writes, when, and what it does with the answers. The functions below
+ * stand in for watches, requests and timers.
  */
 #include "hub/status/status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of agentless only: nodes, agents and their pods. Watches and lists are stood in for,
- * and the clock is the test's.
+ * For tests of agentless only: nodes, agents and their pods. It stands in for watches and lists,
+ * and the test sets the clock.
  */
 #pragma once
 

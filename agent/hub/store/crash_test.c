@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub that is killed while it writes, again and again; a file that is damaged in all places; a
- * disk that is full, and one that is read-only. In a mount namespace of its own, with small file
- * systems of its own.
+ * A hub that is killed again and again while it writes; a file that is damaged at every place; a
+ * full disk; a read-only disk. The test runs in a mount namespace of its own, on small file
+ * systems.
  */
 #include "hub/store/store.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad days: a file that is damaged, a disk that is full, a writer that is killed. crash_test.c has
- * them by the hundred.
+ * A damaged file, a full disk, and a killed writer: one case each. crash_test.c has hundreds of
+ * each.
  */
 #include "hub/store/teststore.h"
 

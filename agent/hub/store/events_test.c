@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events besides on-CPU: waits, what lives in memory, estimates, throttled time. */
+/* Events besides on-CPU: waits, memory in use, estimates, throttled time. */
 #include "hub/store/teststore.h"
 
 static void waits_are_kept_apart(void **state)

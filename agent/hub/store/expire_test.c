@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention: what goes and what stays; a store that has far more to delete than there is time for.
+ * Retention: what the store deletes and what it keeps, and a store that has far more to delete than
+ * it has time for.
  */
 #include "hub/store/teststore.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are years old, and times that nobody should have: row ids beyond 2^31, the second 0,
- * numbers as text.
+ * Files that are years old, and unusual times: row ids beyond 2^31, the second 0, numbers as text.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of other versions. One of version 3, as that version wrote it: its profiles are written
- * anew slice by slice, whatever ends a start.
+ * Files of other versions. A file as version 3 wrote it is converted in slices, and a start that
+ * ends at any point does no harm.
  */
 #include "hub/store/teststore.h"
 

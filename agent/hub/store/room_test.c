@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch that is large beside the disk of a full store. On a small file system of its own. */
+/*
+ * A batch that is large compared with the disk of a full store. The test has a small file system of
+ * its own.
+ */
 #include "hub/store/teststore.h"
 
 #include <sched.h>

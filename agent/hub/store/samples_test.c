@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a profile as a blob, and what is no such blob: every byte string ends, in range.
+ * The samples of a profile as a blob, and blobs that are none: reading any bytes ends, and gives
+ * values in range.
  */
 #include "hub/store/sqlite.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk or memory that fails under SQLite: a batch is in the store once or not at all, and the
- * store goes on.
+ * The disk or memory fails while SQLite uses it. A batch must be in the store once or not at all,
+ * and the store must go on.
  */
 #include "hub/store/store.h"
 #include "lib/base/fault.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the store promises of what is written and read: known answers, nothing twice, nothing of
- * others.
+ * The store gives back what was written: known answers, nothing twice, nothing of other selections.
  */
 #include "hub/store/teststore.h"
 

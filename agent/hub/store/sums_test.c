@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's tables in memory: sums of stacks for a query, what the writer has seen. */
+/*
+ * The store's tables in memory: sums of stacks for a query, and what the writer has stored lately.
+ */
 #include "hub/store/sqlite.h"
 
 #include <setjmp.h>

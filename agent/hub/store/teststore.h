@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of a store only: what is written to it, and what is read from it. */
+/* For tests of a store only: writes to it, and reads from it. */
 #pragma once
 
 #include "hub/store/sqlite.h"

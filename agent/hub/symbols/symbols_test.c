@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploaded files: what is kept, for how long, what is refused, and the names they give. */
+/* Uploaded files: which are kept, for how long, which are refused, and the names that they give. */
 #include "lib/base/testchild.h"
 #include "hub/symbols/symbols.h"
 #include "hub/symbols/testindex.h"

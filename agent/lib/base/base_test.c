@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base: the parts that meet what users write. */
+/* base: the parts that read text of users. */
 #include "lib/base/base.h"
 #include "lib/base/testabort.h"
 

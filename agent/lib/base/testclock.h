@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: the clocks of this process, on any thread; not of what it starts. Once a program.
+ * For tests only: sets the clocks of this process, for all its threads, but not of its children.
+ * Include it once per program.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conf: DeepFlow's own file works; every mistake is told with its place and the range. */
+/*
+ * conf: DeepFlow's own file works, and an error names the place of the mistake and the allowed
+ * range.
+ */
 #include "lib/conf/conf.h"
 
 #include <regex.h>

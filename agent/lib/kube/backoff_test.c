@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a watch waits for a server that always says the same: client.c and the watch with their
- * real times, under a clock of the test, HTTP stood in for by the functions below. Numbers in names
- * are those of docs/watch-cases.md.
+ * How long a watch waits for a server that always gives the same answer. client.c and the watch
+ * have their real times, under a clock of the test. The functions below stand in for HTTP. Numbers
+ * in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>

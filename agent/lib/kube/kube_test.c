@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the server is, who we are, credentials that change, single requests, decoders. */
+/*
+ * The address of the server, the identity of the client, credentials that change, single requests,
+ * decoders.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>

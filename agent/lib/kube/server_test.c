@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A real etcd and a real kube-apiserver (of e2e/cluster), killed, stopped and told to change a
- * kind's versions. Each takes minutes of CPU to build and many seconds to start: LONG=1. Numbers
- * in names are those of docs/watch-cases.md; what runs each time is scripted: testwatch.h.
+ * A real etcd and a real kube-apiserver (of e2e/cluster) that are killed, stopped, and told to
+ * change the versions of a kind. They take minutes of CPU to build and many seconds to start, so
+ * this test needs LONG=1. The tests that always run use a scripted server: testwatch.h. Numbers in
+ * names are those of docs/watch-cases.md.
  */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More objects of a kind than any cluster has: what is beyond the limit is left out and counted. */
+/* More objects of a kind than any cluster has: those beyond the limit are left out and counted. */
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 

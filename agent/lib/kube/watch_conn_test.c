@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server that is away or silent: resets, lost packets, slow answers, other addresses, and all
- * that come back.
+ * A server that is away or silent: resets, lost packets, slow answers, other addresses; and the
+ * recovery from each.
  */
 #include "lib/kube/testwatch.h"
 #include "lib/loop/conn.h"

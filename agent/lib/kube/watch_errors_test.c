@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; what is
- * waited for.
+ * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; and how
+ * long the watch waits after each.
  */
 #include "lib/kube/testwatch.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watch and its lists: versions, pages, what a new list changes. */
+/* The watch and its lists: versions, pages, and the changes that a new list brings. */
 #include "lib/kube/testwatch.h"
 
 #include <malloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes in a stream of events: cut, in pieces, of another form, too large. */
+/* The events of a stream: cut, in pieces, in another form, too large. */
 #include "lib/kube/testwatch.h"
 
 static const struct row rows[] = {

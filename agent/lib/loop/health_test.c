@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process says of itself, asked over HTTP as Prometheus and the kubelet do. */
+/* The answers of /metrics, /healthz and /readyz, as Prometheus and the kubelet ask for them. */
 #include "lib/loop/health.h"
 
 #include <setjmp.h>

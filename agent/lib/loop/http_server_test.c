@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP server: any bytes as requests, heads that decide about bodies; and TLS on both sides. */
+/*
+ * HTTP server: any bytes as requests, heads that decide how the body is read, and TLS on both
+ * sides.
+ */
 
 #include <sys/resource.h>
 

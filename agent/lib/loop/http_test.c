@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP client and server: with each other, and the client with servers that misbehave. */
+/* HTTP client and server with each other, and the client with servers that misbehave. */
 #include <dirent.h>
 
 #include "lib/loop/testhttp.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What users of the loop rely on: order, ownership, limits, threads. */
+/* The properties of the loop that its users rely on: order, ownership, limits, threads. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names and addresses of servers: a resolver that fails, hangs, answers otherwise and recovers,
- * and addresses behind which nobody is. Numbers in names are those of docs/watch-cases.md.
- * One test has glibc's own resolver and a scripted DNS server in a network namespace: run by
- * this program as `names_test real`.
+ * Names and addresses of servers: a resolver that fails, hangs, gives other answers and recovers,
+ * and addresses at which no server listens. Numbers in names are those of docs/watch-cases.md. One
+ * test runs glibc's own resolver against a scripted DNS server in a network namespace: this program
+ * starts itself as `names_test real`.
  */
 #include <fcntl.h>
 #include <sched.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: glibc's own resolver and a DNS server that says what the test wants, in a network
- * and mount namespace of this process. For a program that was started for that: it must not have
- * threads yet. Ends the program when something cannot be had.
+ * For tests only: glibc's own resolver and a scripted DNS server, in a network and mount namespace
+ * of this process. The program must be started for this, and have no threads yet. Ends the program
+ * if something is missing.
  */
 #pragma once
 

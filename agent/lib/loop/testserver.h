@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only, included by them and by nothing else: an HTTP server made of
- * blocking sockets, OpenSSL and a thread a connection, so that it can do what a
- * good server never does: stop in the middle of a byte sequence, stall, reset,
- * lie about lengths. The test's handler writes every byte of the answer.
+ * For tests only: an HTTP server of blocking sockets, OpenSSL and a thread per connection. So it
+ * can do what a good server never does: stop in the middle of a byte sequence, stall, reset, send a
+ * wrong length. The test's handler writes every byte of the answer.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content-Encoding: what comes back, and what is refused. */
+/* Content-Encoding: bytes that are compressed and unpacked again, and bytes that are refused. */
 #include "lib/otlp/otlp.h"
 
 #include <setjmp.h>

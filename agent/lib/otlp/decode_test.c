@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others send: other profilers' messages, and bytes that are none. */
+/* Messages of other profilers, and bytes that are no messages. */
 #include "lib/otlp/internal.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we say on the wire, and that it comes back the same. */
+/* The messages that an agent sends, and that they decode to the same batch. */
 #include "lib/otlp/internal.h"
 
 #include <openssl/sha.h>

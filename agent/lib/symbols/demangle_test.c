@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names as compilers mangle them and as they are shown; and as an attacker would. */
+/* Names as compilers mangle them, with the text that is shown, and names of an attacker. */
 #include "lib/symbols/demangle.c" /* the arena */
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names through the child: what a hostile one costs, a child that dies, and one that has been taken
- * over, in whose place this program is (FAKE_VERB).
+ * Names through the child: the cost of a hostile name, a child that dies, and a child under an
+ * attacker's control, for which this program stands in (FAKE_VERB).
  */
 #include "lib/base/testfolder.h"
 #include "lib/child/child.c" /* its limits */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of a child's answer: exact look-ups, and answers that lie. */
+/* The reader of a child's answer: exact look-ups, and answers with false contents. */
 #include "lib/symbols/format.h"
 
 #include <fcntl.h>

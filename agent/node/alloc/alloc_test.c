@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where processes allocate, of known and of hostile files; without BPF. */
+/* Finds where processes allocate, in known and in hostile files; without BPF. */
 #include "node/alloc/alloc_host.h"
 
 #include <signal.h>

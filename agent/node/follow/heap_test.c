@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is made of a second look at where a process allocates. Workers are this thread. */
+/*
+ * What the agent does with a second look for a process's places of allocation. This thread stands
+ * in for the workers.
+ */
 #include "node/follow/internal.h"
 #include "node/learn/go_heap.h"
 #include "node/limit/limit.h"

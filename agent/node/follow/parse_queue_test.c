@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is looked at next. The worker is this thread; files are numbers. */
+/*
+ * Which file the queue gives to the parser next. This thread is the worker, and files are numbers.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whose memory is read, when, and what becomes of it. Workers are this thread. */
+/*
+ * Of which processes the agent reads the memory size, when, and what it does with the result. This
+ * thread stands in for the workers.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which places are the same, and what is told of those that cannot be seen. */
+/* Which places of allocation are the same, and what is said of places that cannot be probed. */
 #include "node/learn/sites.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a drain becomes: which samples count, in which window, and what they stand for. No kernel,
- * no files.
+ * How a drain becomes windows: which samples count, in which window, and with which values. Without
+ * a kernel and files.
  */
 #include "lib/base/testclock.h"
 #include "node/fold/internal.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is let through: cgroups of either hierarchy, children made later, PID namespaces. */
+/*
+ * Which tasks the filter selects: cgroups of both hierarchies, children made later, PID namespaces.
+ */
 #include "node/probe/cgroups_test.h"
 #include "node/probe/workload_test.h"
 

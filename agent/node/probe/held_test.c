@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What later drains find of earlier ones: for how long, and how much of it. */
+/* What later drains find of earlier ones: for how long, and how many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cgroup paths as runtimes write them, made cgroup trees, and who owns whose samples. */
+/*
+ * Cgroup paths as runtimes write them, cgroup trees made by the test, and the pod to which a sample
+ * belongs.
+ */
 #include "lib/base/testdir.h"
 #include "node/plan/testplan.h"
 #include "node/proc/internal.h"

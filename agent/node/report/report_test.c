@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the report says, and when it is written: the API server and the timers
- * are stood in for by the functions below.
+ * What the report says, and when it is written. The functions below stand in for the API server and
+ * the timers.
  */
 #include "node/report/report.h"
 

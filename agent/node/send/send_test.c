@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hub that is there, is away, refuses, comes back. */
+/* Sending to a hub that answers, is away, refuses, and comes back. */
 #include "node/send/testsend.h"
 
 /* ---- conditions ---- */

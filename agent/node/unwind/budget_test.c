@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables within their budget, a kernel that refuses, and anything in any order. */
+/* Tables within their budget, a kernel that refuses them, and random operations in any order. */
 #include "node/unwind/testunwind.h"
 
 /* ---- budget ---- */
