@@ -115,7 +115,7 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
-/* /proc/TID is there, too, and would be told as if it were the process. */
+/* /proc/TID exists, too, and would be shown as a process. */
 static void test_thread(void **state)
 {
 	_cleanup_free_ char *whose = xasprintf("a thread of process %d", getpid());
@@ -149,8 +149,8 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 }
 
 /*
- * malloc's page of the C library, as programs do that want huge pages; a program in memory, and
- * what is none.
+ * Copies malloc's page of the C library, as programs do that want huge pages. Also a program in
+ * memory, and data in memory that is none.
  */
 static void move_code(void)
 {
@@ -417,7 +417,7 @@ static void test_nginx(void **state)
 	stop(pid, &a);
 }
 
-/* A program to which empty sections are added, until there are n. */
+/* Adds empty sections to a program, until it has n. */
 static void add_sections(const char *program, const char *name, uint16_t n)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name), *file = NULL, *more = NULL;
@@ -453,7 +453,10 @@ static void test_more_sections_than_are_read(void **state)
 	}
 }
 
-/* What of the debug information cannot be read is told: the file's own index lacks nothing. */
+/*
+ * Doctor says which part of the debug information cannot be read; the file's own index lacks
+ * nothing.
+ */
 static void test_compressed_debug_information(void **state)
 {
 	static const char program[] = "#include <unistd.h>\n"

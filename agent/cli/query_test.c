@@ -205,7 +205,7 @@ static void table(void **state)
 	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
 }
 
-/* A host as a whole has no functions: what there is to show are its processes and threads. */
+/* The profile of a whole host has no functions: its rows are processes and threads. */
 static void table_of_total(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(
@@ -228,7 +228,7 @@ static void table_of_total(void **state)
 				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
 }
 
-/* A process can call itself anything: a terminal is not told what to do by it. */
+/* A process can have any name, so control characters must not reach the terminal. */
 static void names_are_text(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(

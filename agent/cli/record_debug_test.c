@@ -97,7 +97,7 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 	cli_record_debug_wait(r, numbered(2, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	wait_begun(); /* the other file: each once, what is no file never */
+	wait_begun(); /* the other file; each is read once, and a mapping without a file never */
 	cli_record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
@@ -150,7 +150,7 @@ static void *let_go_once_it_says(void *arg)
 	return NULL;
 }
 
-/* A large file takes minutes; who is in a hurry asks once more. */
+/* A large file takes minutes. A second signal ends the reading. */
 static void a_second_signal_leaves_the_rest_out(void **state)
 {
 	struct recording *r = *state;

@@ -118,7 +118,7 @@ static pid_t start(const char *mode)
 	return PROGRAM_START(path, mode, first, second);
 }
 
-/* right_percent: of all, at least. */
+/* right_percent: the least share of samples with the right names. */
 static void check(const char *mode, unsigned right_percent)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -130,7 +130,7 @@ static void check(const char *mode, unsigned right_percent)
 	run_begin(&r, pid_text, "997", out);
 	/* The first reading of many mappings is late for the first samples. */
 	wait_cpu(pid, (streq(mode, "many") ? 4 : 2) * NSEC_PER_SEC);
-	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
 	run_stop(&r);
 	program_end(pid);
 	all = folded_sum(out, NULL);
@@ -182,7 +182,7 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 		print_message("skipped: vm.max_map_count is below 61,000 here\n");
 		skip();
 	}
-	check("many", 80); /* 98 on a machine with nothing else to do; 49 without images */
+	check("many", 80); /* 98 on an idle machine; 49 without images */
 }
 
 /* Each time another file, which has to be read: marked until then. */
@@ -201,7 +201,7 @@ static void a_library_that_is_written_over(void **state)
 	check("rewrite", 50);
 }
 
-/* The same program at the same addresses: what was known of it before is not what is there. */
+/* The same program at the same addresses: what was known before the exec does not hold any more. */
 static void a_program_that_starts_itself_anew(void **state)
 {
 	(void)state;
@@ -224,7 +224,7 @@ static void write_over(const char *from, const char *to)
 }
 
 /*
- * The code of alpha.so and betaa.so is the same, with other names: it is written over while it
+ * alpha.so and betaa.so have the same code, with other names. The file is overwritten while it
  * runs, and the program does nothing that the kernel would count.
  */
 static void a_library_that_is_written_over_while_it_runs(void **state)

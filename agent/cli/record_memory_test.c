@@ -160,7 +160,7 @@ static const struct record_options options = {
 	.settings.alloc_sample_bytes = 1,
 };
 
-/* What it says at its end. */
+/* The text that it prints at its end. */
 static char *printed(struct recording *r)
 {
 	int saved = dup(2);

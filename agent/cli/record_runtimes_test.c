@@ -140,7 +140,7 @@ static void begin_with(struct run *r, pid_t pid, const char *out)
 
 static void end_with(struct run *r, pid_t pid)
 {
-	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
 	run_stop(r);
 	run_free(r);
 	program_end(pid);
@@ -183,7 +183,7 @@ static void a_runtime_that_moved_is_found_again(void **state)
 	assert_true(second_named * 100 >= 40 * second);
 }
 
-/* W^X: who called the compiler cannot run while that writes. */
+/* W^X: the function that called the compiler cannot run while the compiler writes. */
 static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("jit.folded"), *map = NULL;

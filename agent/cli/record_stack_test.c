@@ -64,7 +64,7 @@ static int in_memory(const char *path)
 
 struct way {
 	const char *name, *flags, *mode;
-	bool deleted, memfd, told; /* told: SIGUSR1 when the recording has begun */
+	bool deleted, memfd, told; /* told: SIGUSR1 came, so the recording has begun */
 	const char *chain;	   /* of what follows, besides CHAIN */
 	unsigned whole_percent;	   /* of all stacks, at least */
 };

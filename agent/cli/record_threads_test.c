@@ -10,7 +10,7 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-/* Of the workload, in shared memory. */
+/* The workload's counts, in shared memory. */
 static struct {
 	volatile uint64_t allocated, leaked; /* bytes */
 	volatile bool first_ends, probed, maps_library;
@@ -162,7 +162,10 @@ static void await_more(volatile uint64_t *bytes, uint64_t more)
 	}
 }
 
-/* Ends it. bytes: what was allocated, `from` when it began; a little before, too. */
+/*
+ * Ends the recording. bytes: what the workload has allocated in all; `from`: when the recording
+ * began. The profile may also have a little from before.
+ */
 static void assert_bytes(struct recorded *r, const char *function, volatile uint64_t *bytes,
 			 uint64_t from)
 {

@@ -306,7 +306,7 @@ static void what_cannot_be_uploaded_is_named(void **state)
 		_cleanup_free_ char *path = in_dir(cases[i].file);
 		char *text;
 
-		/* the good one beside it is sent all the same */
+		/* the good file beside it is sent all the same */
 		assert_int_equal(SYMBOLS(&text, "upload", path, good), 1);
 		assert_non_null(strstr(text, build_id));
 		assert_says(text, cases[i].why);

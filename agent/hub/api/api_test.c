@@ -60,7 +60,7 @@ static int setup_file(void **state)
 #define IN_FILE(t) cmocka_unit_test_setup_teardown(t, setup_file, teardown)
 #define DAMAGED(t) cmocka_unit_test_setup_teardown(t, setup_damaged, teardown)
 
-/* Anybody may ask: what is wrong is told, the folder is in the log. */
+/* Anybody may ask, so the answer says what is wrong; only the log names the directory. */
 static void health_tells_no_path(void **state)
 {
 	struct fixture *f = *state;
@@ -76,8 +76,8 @@ static void health_tells_no_path(void **state)
 }
 
 /*
- * Everybody may ask: that something is wrong is told, by the sentence that docs/api.md has, and no
- * path.
+ * Anybody may ask, so the answer says that something is wrong, in the sentence of docs/api.md, and
+ * names no path.
  */
 static void info_tells_of_a_damaged_store(void **state)
 {
@@ -231,7 +231,7 @@ static void choices(void **state)
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 }
 
-/* What cannot be read is told in the same words, whoever asks. */
+/* The error of an unreadable store has the same words for every user. */
 static void a_file_that_goes_bad(void **state)
 {
 	struct fixture *f = *state;

@@ -79,14 +79,11 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(ask(f, "GET", "/", NULL, NULL), 200);
 	cluster.down = false; /* and is not remembered */
 	assert_int_equal(query(f, BEARER "viewer"), 200);
-	cluster.down = true; /* what was allowed stays so for a while */
+	cluster.down = true; /* a right is cached for a while */
 	assert_int_equal(query(f, BEARER "viewer"), 200);
 }
 
-/*
- * A token may have been taken back while the machine slept: what was allowed before is asked for
- * again.
- */
+/* A token may have been revoked while the machine was suspended, so its cached right expires. */
 static void what_was_allowed_ages_asleep(void **state)
 {
 	struct fixture *f = *state;
@@ -143,7 +140,8 @@ static void audience_right_and_node(void **state)
 }
 
 /*
- * Equal ones that wait are asked for once; beyond what may wait each is told at once, and counted.
+ * Waiting requests with the same token lead to one question. Requests over the limit are refused at
+ * once, and counted.
  */
 static void few_wait_for_one_sign_in(void **state)
 {

@@ -100,7 +100,7 @@ static inline json_t *review(const char *path, const json_t *body)
 			 "username", token, "groups", "system:authenticated");
 }
 
-/* In place of lib/kube's: answers on the loop, as the real one does. */
+/* Stands in for lib/kube's function: answers on the loop, as the real one does. */
 int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
 		 const json_t *body, kube_done_fn *fn, void *arg)
 {

@@ -120,7 +120,7 @@ static void auth(const char *authorization,
 	done(auth_status, auth_node, auth_status == 200 ? NULL : "because", done_arg);
 }
 
-/* What was stored may be stored again, and is known then. */
+/* A sender may repeat stored profiles, and the store knows them. */
 static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node,
 			uint64_t n_rejected)
 {

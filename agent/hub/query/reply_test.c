@@ -63,7 +63,7 @@ static struct tree *golden_tree(void)
 	add(t, "api", rows[1], 20202, -1);
 	add(t, "api", rows[2], 10101, -1);
 	add(t, "api", rows[0], 10101, -1);
-	t->n_unnamed = 4; /* in samples: the second row stands for two */
+	t->n_unnamed = 4; /* in samples: the second row has two */
 	return t;
 }
 
@@ -290,8 +290,8 @@ static void bad_utf8_and_debug(void **state)
 }
 
 /*
- * More stacks than nodes: the smallest are cut, the root's total stays right, and nothing is kept
- * of what was cut.
+ * There are more stacks than nodes: the smallest are cut, the total of the root stays right, and
+ * the cut stacks take no memory.
  */
 static void node_limit(void **state)
 {
@@ -406,7 +406,7 @@ static void languages_are_told(void **state)
 	query_tree_free(t);
 }
 
-/* A row of an event besides on-CPU: frames root first, what was waited for is the leaf. */
+/* A row of an event besides on-CPU: frames root first; the cause of the wait is the leaf. */
 static void add_row_of(struct tree *t, const struct frame *const *frames, size_t n, enum wait wait,
 		       int64_t value, int max_kernel)
 {
@@ -480,7 +480,8 @@ static void waits_are_leaves(void **state)
 }
 
 /*
- * A marker is no whole stack; what was put together of too many is not counted as one that is not.
+ * A stack with a marker is not whole. The row of the stacks that were too many does not count as
+ * such a stack.
  */
 static void others_are_not_incomplete(void **state)
 {
@@ -524,7 +525,7 @@ static void bytes_are_of_objects(void **state)
 	query_tree_free(t);
 }
 
-/* Who asks for what is off learns how it is turned on. */
+/* A user who asks for an event that is off learns how to turn it on. */
 static void an_empty_answer_says_how_there_is_more(void **state)
 {
 	static const struct {
@@ -596,7 +597,7 @@ static void deepest_wait(void **state)
 	query_tree_free(t);
 }
 
-/* What is inlined never takes the level of a frame that follows. */
+/* Inlined frames never take the level of a frame that follows. */
 static void inlined_names_leave_room(void **state)
 {
 	static const struct frame unknown = {.kind = FRAME_APP, .build_id = "known"};

@@ -203,7 +203,7 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, -1);
 }
 
-/* What the query worker does for a body. */
+/* Does what the query worker does with a body. */
 static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 {
 	struct adding a = {.tree = query_tree_new()};

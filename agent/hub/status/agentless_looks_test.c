@@ -152,7 +152,7 @@ static void test_namespaces_that_are_refused(void **state)
 	end();
 }
 
-/* What hears of it writes every target. */
+/* Each call of ops.changed writes every target, so the calls are few. */
 static void test_refusals_of_many_nodes_are_told_once(void **state)
 {
 	(void)state;
@@ -190,7 +190,7 @@ static void test_a_refusal_of_one_of_many_nodes(void **state)
 	end();
 }
 
-/* More nodes than are looked at until a hub that starts writes what it knows. */
+/* There are more nodes than the hub can look at before it must write what it knows. */
 static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 {
 	(void)state;
@@ -208,7 +208,7 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	assert_int_equal(n_unseen, 2);
 	assert_null(status_agentless_unseen(a));
 	assert_true(status_agentless_settled(a, true));
-	/* from then on a turn that is waited for is nothing to tell of */
+	/* later, a node that waits for its turn is not reported */
 	status_agentless_node(a, "n1", NULL);
 	status_agentless_node(a, "n2", NULL);
 	add_node("n1", 0);

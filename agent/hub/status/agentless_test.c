@@ -41,7 +41,7 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	end();
 }
 
-/* A node that joins, and an agent that is rolled out anew: both take their time. */
+/* A new node and an agent that is rolled out get some time. */
 static void test_a_start_is_no_lack(void **state)
 {
 	(void)state;
@@ -84,7 +84,7 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	end();
 }
 
-/* The report is of the agent before it, and counts no more after a while. */
+/* The report is of the agent before it, and expires. */
 static void test_an_agent_that_never_was_ready(void **state)
 {
 	(void)state;
@@ -99,7 +99,7 @@ static void test_an_agent_that_never_was_ready(void **state)
 	pass(1, NULL);
 	assert_true(status_agentless_is(a, "n1"));
 	assert_true(status_agentless_is(a, "n2"));
-	/* the container of one that worked was started anew */
+	/* the container of an agent that worked was restarted */
 	agent("n3", STARTED, NOT_READY_SINCE("11:59:50"));
 	pass(89, NULL);
 	assert_false(status_agentless_is(a, "n3"));
@@ -204,8 +204,8 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 }
 
 /*
- * Its Role was taken away: what it knew of the pods gets old, and nodes that change are judged by
- * their reports.
+ * The hub has lost its right to watch pods: what it knew expires, and it judges nodes by their
+ * reports.
  */
 static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 {
@@ -243,7 +243,7 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 	end();
 }
 
-/* What was so for long is told at once by a hub that starts, and what is young is not. */
+/* A hub that starts reports at once a node that has long lacked an agent, but not a young one. */
 static void test_a_hub_that_starts(void **state)
 {
 	(void)state;
@@ -289,7 +289,7 @@ static void test_a_node_that_goes(void **state)
 	assert_true(status_agentless_is(a, "n1"));
 	status_agentless_node(a, "n1", NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* and one that goes while it is looked at */
+	/* and a node that is deleted while the hub looks at it */
 	add_node("n2", 1000);
 	for (int i = 0; i < 95; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
@@ -310,7 +310,7 @@ static void test_a_node_that_goes(void **state)
 
 static const struct {
 	const char *node;      /* as listed */
-	const char *container; /* of the agent there; NULL: there is none */
+	const char *container; /* of the agent on that node; NULL: it has none */
 	const char *condition;
 	const char *why;
 } causes[] = {
@@ -389,7 +389,9 @@ static void expect_why(const char *node_text, const char *want)
 		json_str_at(json_array_get(json_object_get(e, "reasons"), 0), "message", ""), want);
 }
 
-/* Then it cannot say either that there is none, or go on saying what one did. */
+/*
+ * Without the agents' pods, the hub can neither say that there is none, nor repeat what one said.
+ */
 static void test_why_where_the_agents_pods_are_not_known(void **state)
 {
 	static const char not_known[] = "the node has no report, or only an old one, and the hub "
@@ -442,7 +444,7 @@ static void test_a_pod_that_is_not_bound_yet(void **state)
 	end();
 }
 
-/* What comes from the API server may be anything. */
+/* The API server may send anything. */
 static void test_odd_agents(void **state)
 {
 	static const char *const odd[] = {

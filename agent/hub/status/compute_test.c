@@ -315,7 +315,7 @@ static void test_a_full_report_proves_nothing(void **state)
 	}
 }
 
-/* What was waited for then was something else. */
+/* The wait before was for another reason. */
 static void test_waiting_begins_when_a_report_names_it(void **state)
 {
 	_cleanup_json_ json_t *s = compute(TARGET("", READY("Unknown", "ReportFull", "01")),
@@ -357,7 +357,7 @@ static void test_counters_and_failures(void **state)
 	assert_string_equal(json_str_at(s, "events", ""), "on-cpu");
 }
 
-/* What a person reads who asks why there is no memory profile. */
+/* The message that answers: why is there no memory profile? */
 static void test_messages_name_the_events(void **state)
 {
 	_cleanup_json_ json_t *part =
@@ -393,7 +393,7 @@ static void assert_message(const json_t *status, const char *type, const char *w
 	assert_string_equal(json_str_at(condition(status, type), "message", ""), want);
 }
 
-/* Each node names its own containers: one of them alone would hide the others. */
+/* Each node names its own containers, and the message has both. */
 static void test_nodes_say_different_things(void **state)
 {
 	_cleanup_json_ json_t *two = compute(
@@ -448,7 +448,7 @@ static void test_long_texts_leave_room_for_each_other(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 2);
 }
 
-/* Names of 20 bytes: of those beside the one that is said in full there is room for 9. */
+/* Names of 20 bytes: beside the reason given in full, there is room for 9 of them. */
 static void test_reasons_without_room_are_numbered(void **state)
 {
 	static const struct {
@@ -467,7 +467,8 @@ static void test_reasons_without_room_are_numbered(void **state)
 		_cleanup_json_ json_t *s = NULL;
 		const char *message;
 
-		for (int k = 0; k < cases[i].n; k++) /* one a node: of a node there are few */
+		/* one reason per node, because a node has room for few */
+		for (int k = 0; k < cases[i].n; k++)
 			buf_printf(&entries,
 				   "%s" NODE("n%d", 1, true, true, SAYS("Reason%014d", "why")),
 				   k ? "," : "[", k, k);
@@ -507,7 +508,7 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	assert_true(strlen(message) <= 1024);
 	assert_non_null(strstr(message, "xxx...: xxx"));
 	assert_true(str_has_suffix(message, "... See failures for Estimated"));
-	/* what stood before a note */
+	/* the message before its note */
 	had = xasprintf(TARGET("", "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\", "
 				   "\"reason\": \"Profiling\", \"message\": \"%s\", "
 				   "\"observedGeneration\": 2}]"),
@@ -537,7 +538,7 @@ static void test_notes(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 0);
 	json_object_set(target, "status", s);
 	had = json_dumps(target, 0);
-	again = compute(had, later, 1); /* an agent that has just started anew */
+	again = compute(had, later, 1); /* an agent that has just started */
 	assert_message(again, "Ready",
 		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
 }
@@ -576,10 +577,7 @@ static void test_nodes_without_agent(void **state)
 	assert_int_equal(json_array_size(json_object_get(failure, "exampleNodes")), 3);
 }
 
-/*
- * Pods that are not known are told of beside everything else, and once no matter how often that is
- * computed.
- */
+/* Unknown pods are noted beside every message, and only once, however often it is computed. */
 static void test_pods_that_are_not_known(void **state)
 {
 	static const char entries[] = "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]";

@@ -38,7 +38,7 @@ void timer_cancel(struct timer *t)
 	}
 }
 
-/* Runs the timers that are armed now: the tick with its second, and what it arms. */
+/* Runs the timers that are set now: the tick with its second, and those that it sets. */
 static void run(bool tick)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
@@ -103,7 +103,7 @@ static void upsert(const char *watch, const char *key, json_t *obj, const json_t
 	w->ops.upsert(key, obj, old, w->arg);
 }
 
-/* A change of the version alone: the watch tells nobody, the object that was delivered has it. */
+/* If only the version changes, the watch reports nothing, but its object has the new version. */
 static void set_version(json_t *obj, const char *rv)
 {
 	json_object_set_new(json_object_get(obj, "metadata"), "resourceVersion", json_string(rv));
@@ -420,7 +420,9 @@ static void test_deleted_target_is_forgotten(void **state)
 	json_decref(answer(404, NULL, NULL));
 	run(true);
 	assert_int_equal(sent.n, 1);
-	/* one of the same name is another target: what was heard of the old one is not its own */
+	/*
+	 * an object of the same name is another target, so reports about the old one do not count
+	 */
 	upsert("/profilingtargets", "app/web", again, NULL);
 	run(false);
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
@@ -481,7 +483,7 @@ static void test_report_of_a_gone_node_is_deleted_once(void **state)
 	refuse(200);
 	run(true);
 	assert_int_equal(sent.n, n);
-	/* until the watch shows that: what it still says counts for nothing */
+	/* until the watch shows that, its old object does not count */
 	upsert("profilingnodereports", "podflame-system/n1", newer, r1);
 	assert_int_equal(nodes_reporting(), 1);
 	removed("profilingnodereports", "podflame-system/n1", newer);
@@ -499,7 +501,7 @@ static void test_report_before_its_node_counts_when_that_comes(void **state)
 	upsert("profilingnodereports", "podflame-system/n3", r3, NULL);
 	run(true);
 	assert_string_equal(sent.path, "/api/v1/nodes/n3");
-	refuse(200); /* there is: only the watch is behind, nothing is deleted */
+	refuse(200); /* the node exists, and only the watch is behind: nothing is deleted */
 	assert_string_equal(sent.method, "GET");
 	upsert("/nodes", "n3", no_object, NULL);
 	assert_int_equal(nodes_reporting(), 3);
@@ -553,7 +555,10 @@ static json_t *agent_pod(const char *node)
 			 "running");
 }
 
-/* A report outlives its agent: it counts until the agent is missed, and again when there is one. */
+/*
+ * A report outlives its agent: it counts until the hub misses the agent, and again when there is
+ * one.
+ */
 static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 {
 	struct status *s = start(true);
@@ -594,7 +599,7 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
 	t3 = answer(200, t2, "12");
 	upsert("/profilingtargets", "app/web", t3, t2);
-	/* what the report says meanwhile counts for nothing */
+	/* the report does not count meanwhile */
 	upsert("profilingnodereports", "podflame-system/n1", r, r);
 	run(true);
 	assert_int_equal(sent.n, 2);
@@ -609,8 +614,8 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 }
 
 /*
- * The hub may not watch the agents' pods any more: that the report is written is all that tells of
- * a new agent.
+ * The hub may no longer watch the agents' pods, so only a new write of the report shows a new
+ * agent.
  */
 static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 {
@@ -640,7 +645,7 @@ static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 	status_free(s);
 }
 
-/* A target that comes later, another one, and one that goes. */
+/* A target that is created later, a second one, and one that is deleted. */
 static void test_targets_of_a_node_without_agent(void **state)
 {
 	struct status *s = start(true);
@@ -668,7 +673,7 @@ static void test_targets_of_a_node_without_agent(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 1);
 	removed("/profilingtargets", "app/web", all);
 	json_decref(answer(404, NULL, NULL));
-	/* what was found for one that is gone is forgotten with it */
+	/* the pods found on a deleted node are forgotten with it */
 	upsert("/namespaces/podflame-system/pods", "podflame-system/a1", agent1, NULL);
 	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
 	upsert("/profilingtargets", "app/web", all, NULL);
@@ -693,7 +698,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
-	assert_int_equal(sent.n, 0); /* what n1 has is not known yet */
+	assert_int_equal(sent.n, 0); /* the pods of n1 are not known yet */
 	run(true);
 	for (w = watches; !w->once; w++)
 		;
@@ -735,7 +740,7 @@ static struct kube_watch *list_under_way(void)
 	return NULL;
 }
 
-/* Of looks: no node has a pod. */
+/* For the looks: no node has a pod. */
 static void answer_lists(void)
 {
 	for (struct kube_watch *w; (w = list_under_way());) {
@@ -746,7 +751,9 @@ static void answer_lists(void)
 	}
 }
 
-/* More nodes than it looks at until it writes what it knows: it writes that this is not all. */
+/*
+ * There are more nodes than the hub can look at before it writes: it writes that some are unknown.
+ */
 static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
 {
 	static const char waits[] = "the hub has not listed them yet";

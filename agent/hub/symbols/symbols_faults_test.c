@@ -57,7 +57,7 @@ static int use(void *arg)
 	return r;
 }
 
-/* What was there before is whole. */
+/* The old file is whole. */
 static void check(void *arg)
 {
 	struct elf_index *index = NULL;

@@ -15,7 +15,7 @@
 static struct {
 	_Atomic uint64_t stands_ns; /* not 0: all clocks say this */
 	_Atomic uint64_t later_ns;  /* all are so far ahead of the machine's */
-	_Atomic uint64_t asleep_ns; /* and so long was it suspended */
+	_Atomic uint64_t asleep_ns; /* the time for which it was suspended */
 } test_clock;
 
 int clock_gettime(clockid_t id, struct timespec *t)

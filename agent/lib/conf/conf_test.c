@@ -98,7 +98,7 @@ struct chart_value {
 	const char *in_chart, *key, *good, *bad;
 };
 
-/* Helm refuses what the agent would; a hub's keys are its own. */
+/* Helm refuses what the agent would refuse; a hub's keys are separate. */
 static const struct chart_value chart_values[] = {
 	{"agent.properties.debuginfodUrl", "symbols: {debuginfod_url: '%s'}",
 	 "|http://d|https://d-1.example:8002/a/b@c|https://[fd00::1]:65535/a/|http://d:1|http://"
@@ -275,7 +275,7 @@ static void test_missing_file(void **state)
 	assert_string_equal(err.path, "/nowhere.yaml");
 }
 
-/* docs/config.md holds the table as it is; UPDATE_DOCS=1 writes it. */
+/* docs/config.md has the table in this form; UPDATE_DOCS=1 writes it. */
 static void test_document_is_fresh(void **state)
 {
 	static const char head[] =

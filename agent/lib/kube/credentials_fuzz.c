@@ -139,7 +139,8 @@ static void use(const struct kube_config *c, const uint8_t *answer, size_t n)
 	check(kube_stream(k, &s, &call) == 0);
 	kube_look_at_ca(k);
 	check(kube_request(k, "PATCH", "/x", NULL, body, answered, &n_answered) == 0);
-	for (size_t i = 0; n && i < 2 && n_answered == 0; i++) { /* 401 is tried once more */
+	/* after a 401, the request is sent once more */
+	for (size_t i = 0; n && i < 2 && n_answered == 0; i++) {
 		const struct http_request r = http.request;
 		int status = statuses[answer[0] % ARRAY_SIZE(statuses)];
 
@@ -187,7 +188,9 @@ static void token(const uint8_t *data, size_t n)
 	close(t.fd);
 }
 
-/* {port}\0{host}: what the kubelet tells a pod; the files are of its service account. */
+/*
+ * {port}\0{host}: as the kubelet gives them to a pod; the files are those of its service account.
+ */
 static void in_cluster(const uint8_t *data, size_t n)
 {
 	_cleanup_free_ char *port = xstrndup((const char *)data, n);

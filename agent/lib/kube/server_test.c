@@ -224,7 +224,7 @@ static void look(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, look, f);
 }
 
-/* Until the watch has seen this; what it saw before is forgotten then. */
+/* Waits until the watch has logged this, and forgets the log up to there. */
 static void await(struct fixture *f, const char *wanted)
 {
 	f->wanted = wanted;
@@ -312,7 +312,7 @@ static void server_45_killed_and_started_again(void **state)
 	f->deadline_ns = now_mono_ns() + STEP_NS;
 	look(f);
 	assert_int_equal(loop_run(f->loop), 0);
-	/* what was there before was neither removed nor told again */
+	/* the old objects were neither removed nor reported again */
 	assert_null(strstr(f->log.data, "default/kept"));
 	assert_non_null(kube_watch_get(f->watch, "default/kept"));
 	end(f);
@@ -324,7 +324,7 @@ static void server_18_stopped_and_continued(void **state)
 
 	(void)state;
 	await(f, "ok ");
-	kill(api, SIGSTOP); /* the kernel goes on to acknowledge what we send */
+	kill(api, SIGSTOP); /* the kernel still acknowledges what the client sends */
 	await(f, "err ");
 	kill(api, SIGCONT);
 	await(f, "ok ");

@@ -243,7 +243,10 @@ static void watch_51_goes_on_without_dns(void **state)
 
 /* ---- 45: an outage ---- */
 
-/* After an outage: whoever finds the server back tells the rest. Their own time is an hour away. */
+/*
+ * After an outage, the first watch that reaches the server wakes the others. Without that, they
+ * would wait for an hour.
+ */
 static const char *const away_paths[] = {"/closed", "/unready", "/forbidden", "/busy"};
 enum { BUSY = 3, N_AWAY };
 
@@ -365,7 +368,7 @@ static void watch_45_all_come_back_with_the_first(void **state)
 	}
 	assert_int_equal(loop_run(o->f->loop), 0);
 	assert_int_equal(total("kube_watch_total", "event", "hurry") - before, N_AWAY - 1);
-	/* who was told to slow down was not meant */
+	/* the one that was told to slow down does not hurry */
 	assert_false(kube_watch_synced(o->watches[BUSY]));
 	end_outage(o);
 }

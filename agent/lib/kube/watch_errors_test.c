@@ -29,7 +29,7 @@ static const struct row rows[] = {
 	 "err(HTTP 500) err(HTTP 503) err(HTTP 504: no time left) synced ok "
 	 "err(HTTP 500: etcd is away) err(HTTP 504: no time left) ok +n/a=11",
 	 .min_backoffs = 5},
-	/* what a head says counts, also where the rest of the answer is lost */
+	/* the status of a head counts, even if the rest of the answer is lost */
 	{"watch_22_refusals_that_are_cut",
 	 {{RAW, "HTTP/1.1 410 X\r\nContent-Length: 9\r\n\r\n{", .expect = {"resourceVersion=0 "}},
 	  {REPLY, LIST("10", ""), .expect = {"!watch=true", "resourceVersion= "}},
@@ -127,7 +127,7 @@ static const struct row rows[] = {
 	 .min_backoffs = 2},
 };
 
-/* What Retry-After says counts when it is longer than the backoff. */
+/* Retry-After counts if it is longer than the backoff. */
 static void watch_21_retry_after_is_waited_for(void **state)
 {
 	static const struct row row = {

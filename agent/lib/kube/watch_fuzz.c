@@ -187,7 +187,7 @@ static void on_state(const char *error, void *arg)
 
 /* ---- the server ---- */
 
-/* Bytes of their own: a step behind them is seen. */
+/* A copy, so that a sanitizer sees a read behind its end. */
 static void give_piece(const char *text, size_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(n + 1);
@@ -198,7 +198,7 @@ static void give_piece(const char *text, size_t n)
 		call.s.on_data(piece, n, call.s.arg);
 }
 
-/* In two pieces, cut anywhere; after the first one the watch may have hung up. */
+/* In two pieces, cut anywhere. The watch may hang up after the first one. */
 static void give(const char *text, size_t n)
 {
 	size_t cut = take() * n / 255;

@@ -207,7 +207,7 @@ static void stall(void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* A callback of 50 ms: whoever else asked before. */
+/* A callback of 50 ms is shown, even if the value was read before. */
 static void the_longest_stall_is_shown(void **state)
 {
 	struct fixture *f = *state;

@@ -230,8 +230,8 @@ static int n_certs(const char *pem)
 }
 
 /*
- * What was accepted works: it knows the key of the CA, and its own, and lacks no certificate of the
- * bundle.
+ * If the load succeeds, the settings work: they have the CA's key and their own, and every
+ * certificate of the bundle.
  */
 static int context(void *arg)
 {

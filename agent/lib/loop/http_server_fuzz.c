@@ -128,10 +128,10 @@ uint64_t conn_last_write_ns(const struct conn *c)
 
 /* ---- the handler ---- */
 
-/* What is not answered yet. */
+/* A request that is not answered yet. */
 static struct owed {
 	struct http_conn *c;
-	bool at_head, told; /* is to be told when the peer is gone */
+	bool at_head, told; /* the handler asked to be told if the peer leaves */
 	bool reading;	    /* its body was accepted, and comes */
 } owed[MAX_OWED];
 
@@ -228,7 +228,7 @@ static void answer(struct owed *o)
 		http_accept_body(c, MAX_BODY);
 		return;
 	}
-	if (accepts) { /* nobody is told from now on */
+	if (accepts) { /* from now on, no handler is told */
 		http_conn_on_gone(c, NULL, NULL);
 		forget(o);
 		http_accept_body(c, MAX_BODY);
@@ -247,7 +247,9 @@ static void step_connect(const struct http_server *s)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	/* libFuzzer's alarm interrupts one in many: what it returns must make no edge. */
+	/*
+	 * libFuzzer's alarm interrupts some of these calls, so their result must not make an edge.
+	 */
 	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
 	if (listener)
 		listener->fn(EPOLLIN, listener->arg);
@@ -320,7 +322,7 @@ static void step_piece(void)
 	give(c, both, strlen(both));
 }
 
-/* The peer takes what was written, all of it or a part. */
+/* The peer reads all bytes written, or a part of them. */
 static void step_take(void)
 {
 	struct conn *c = choose();
@@ -431,7 +433,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	}
 	http_server_free(s);
 	check(!conns && !listener);
-	for (size_t i = 0; i < MAX_OWED; i++) { /* who is not told answers when he can */
+	for (size_t i = 0; i < MAX_OWED; i++) { /* a handler that was not told answers later */
 		check(!owed[i].told);
 		answer(&owed[i]);
 	}

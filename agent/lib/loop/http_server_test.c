@@ -61,7 +61,7 @@ static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_c
 
 static const char half_open[] = "GET / HTTP/1.1\r\nHost: a\r\nX-Half: ";
 
-/* Whoever only holds connections open shuts nobody out. */
+/* A client that only holds connections open keeps no others out. */
 static void half_open_requests_make_room(void **state)
 {
 	struct fixture *f = *state;
@@ -98,11 +98,11 @@ static void idle_connections_make_room(void **state)
 	get(f, "/kept");
 	got = raw_talk(f, text, strlen(text), false);
 	assert_text(got, "HTTP/1.1 200");
-	get(f, "/kept"); /* the client sees nothing of it */
+	get(f, "/kept"); /* the client does not notice */
 	assert_int_equal(f->status, 200);
 }
 
-/* Whoever asks when there is no descriptor left waits until there is one. */
+/* A client that connects while no descriptor is left waits until there is one. */
 static void without_descriptors_connections_wait(void **state)
 {
 	static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -366,7 +366,10 @@ static void a_refused_body_ends_the_connection(void **state)
 	assert_int_equal(f->n_in, 0);
 }
 
-/* The peer leaves while it waits for the word: the word is harmless, and gone is told. */
+/*
+ * The peer leaves while the server waits for the handler's decision. The decision does no harm, and
+ * the handler is told that the peer has left.
+ */
 static void who_waits_for_the_word_may_leave(void **state)
 {
 	struct fixture *f = *state;
@@ -461,7 +464,10 @@ static void tls_wrong_name_refused(void **state)
 	assert_int_equal(f->n_in, 0); /* the request, and a token in it, never left */
 }
 
-/* Each certificate's subject is CN=leaf; OpenSSL takes that for a name where there is no other. */
+/*
+ * The subject of each certificate is CN=leaf. OpenSSL takes that as a host name if there is no
+ * other.
+ */
 static void tls_subject_is_no_name(void **state)
 {
 	struct fixture *f = *state;
@@ -636,8 +642,8 @@ static void tls_material_errors_name_the_part(void **state)
 }
 
 /*
- * Read while it was written: a server that lacks the rest of its chain is refused by those who know
- * only its end.
+ * The file was read while it was being written: clients that know only the CA refuse a server whose
+ * chain lacks a part.
  */
 static void tls_certificate_chain_that_is_cut(void **state)
 {
@@ -710,7 +716,7 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	assert_int_equal(f->status, 200);
 	http_client_free(TAKE_PTR(f->client));
 	tls_unref(TAKE_PTR(f->client_tls));
-	/* known already: counted, not told */
+	/* known already: it is counted, and not logged */
 	buf_reset(&skipped);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
 	assert_int_equal(skipped.len, 0);
@@ -767,8 +773,8 @@ static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 }
 
 /*
- * Read while it was written: wherever it ends within a certificate it is refused, and whoever has
- * another keeps that.
+ * The file was read while it was being written. Wherever it ends within a certificate, it is
+ * refused, and the old settings stay.
  */
 static void tls_ca_bundle_that_is_cut(void **state)
 {

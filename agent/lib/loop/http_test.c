@@ -586,7 +586,7 @@ static void silent_stream_has_no_timeout_but_its_silence_is_known(void **state)
 	http_cancel(f->call);
 }
 
-/* What is no answer yet, and what is none of use, has an end. */
+/* An answer that has not begun, or that is not wanted, has a time limit, too. */
 static void silent_stream_that_was_not_granted_times_out(void **state)
 {
 	static const char *const before[] = {

@@ -31,7 +31,7 @@ void loop_leave(struct loop *l, uint64_t entered_ns);
 struct stalls {
 	uint64_t ever_ns; /* of a callback */
 	struct {
-		uint64_t nr, longest_ns; /* nr: of the clock's half minutes */
+		uint64_t nr, longest_ns; /* nr: the number of the half minute */
 	} recent[N_STALLS];
 };
 void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);

@@ -342,7 +342,7 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
-/* Once it has its time again, and makes no more progress: told again. */
+/* A job that was given more time and makes no progress is reported again. */
 static void give_time_once(struct worker *w, struct job *j, void *arg)
 {
 	struct fixture *f = arg;

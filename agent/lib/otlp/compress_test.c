@@ -80,7 +80,7 @@ static void test_other_encodings(void **state)
 	assert_true(otlp_knows_encoding("GZIP"));
 }
 
-/* Truncated at every byte, and each byte changed: an error, and out keeps what it had. */
+/* Cut at every byte, and with each byte changed: an error, and out is unchanged. */
 static void test_garbage(void **state)
 {
 	(void)state;

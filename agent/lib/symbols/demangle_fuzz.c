@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	const char *text = "";
 	enum demangle_result result, again;
 
-	check(elf_demangle_begin() == 0); /* the driver has a timer of its own, between inputs */
+	check(elf_demangle_begin() == 0); /* libFuzzer uses a timer itself, between inputs */
 	result = elf_demangle(name, &text);
 	check(result < _DEMANGLE_RESULT_MAX);
 	check(strlen(text) <= DEMANGLED_MAX && (result == DEMANGLE_OK) == !!*text);

@@ -44,14 +44,14 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 	assert_true(!again_ns || streq(name, as));
 }
 
-/* For a failure. A busy machine makes any name a slow one. */
+/* For a failure. On a busy machine, any name may be slow. */
 static void assert_not_charged(const struct name_cost *cost)
 {
 	assert_true(cost->spent_ns < SLOW_NAMES_NS / 4);
 	assert_int_equal(cost->slow_until_ns, 0);
 }
 
-/* This program's child; 0: there is none. */
+/* The child of this program; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");
@@ -146,12 +146,12 @@ static void what_slow_names_cost_is_forgiven(void **state)
 	uint64_t again_ns = 0;
 
 	(void)state;
-	/* The file has been left alone for so long that half of it is forgiven. */
+	/* The file was left alone long enough to forgive half of its cost. */
 	cost.forgiven_at_ns = now_mono_ns() - FORGIVEN_PART * SLOW_NAMES_NS / 2;
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_true(cost.spent_ns > 0 && cost.spent_ns < SLOW_NAMES_NS);
-	/* Not at once: its next slow name is the one too many. */
+	/* Not the whole cost is forgiven: one more slow name is too much. */
 	cost.spent_ns = SLOW_NAMES_NS - 1;
 	cost.forgiven_at_ns = now_mono_ns();
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
@@ -236,7 +236,7 @@ enum lie {
 	BYTES,
 	CLOCK,
 	DEATH,
-	SILENCE, /* the last one: it is no lie */
+	SILENCE, /* the last one: it gives no false answer */
 };
 
 static const struct {
@@ -326,7 +326,9 @@ static void lies_cost_the_file_and_the_child(void **state)
 		assert_int_equal(restarts() - before, lies[i].lost ? 2 : 0);
 		if (lies[i].reason) {
 			assert_int_equal(mangled(lies[i].reason), n + 1);
-			/* The file has had what it may have: the next child is not for it. */
+			/*
+			 * The file has used up its share, so the next child gets none of its names.
+			 */
 			assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 			assert_int_equal(mangled("slow_file"), n_file + 1);
 			assert_int_equal(restarts() - before, 2);
@@ -434,7 +436,7 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 	elf_demangler_free(d);
 }
 
-/* Of a patient one, too, which asks two children. */
+/* Also for a patient owner, which asks two children. */
 static void pauses_get_longer(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
@@ -474,7 +476,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 {
 	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
 	_cleanup_free_ char *program = xasprintf("%s/slow", dir), *go = xasprintf("%s/go", dir);
-	/* Until there is "go"; not beyond the tests' end. */
+	/* Waits until the file "go" exists, but not longer than the test. */
 	_cleanup_free_ char *script =
 		xasprintf("#!/bin/sh\n"
 			  "while [ -d %s ] && ! [ -e %s ]; do sleep 0.01; done\n"

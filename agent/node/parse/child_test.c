@@ -269,7 +269,9 @@ static struct subject subject_of(const struct test_kind *k)
 	return s;
 }
 
-/* One damaged file: it may have no index, for a reason, and may cost the child, in its time. */
+/*
+ * A damaged file: the parse may fail for a reason, or cost the child its life, but not much time.
+ */
 static void read_damaged(struct parser *p, const struct test_kind *k, const struct subject *s,
 			 unsigned results[3])
 {

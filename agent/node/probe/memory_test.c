@@ -495,7 +495,7 @@ static void a_span_ends_by_hits_or_time(void **state)
 	assert_int_equal(scene_attach(&s, ALLOC), -EEXIST);
 	await_units(&s.c, 1000);
 	watch_all(s.p, &s.w);
-	assert_true(s.w.alloc.n > n); /* what is attached goes on */
+	assert_true(s.w.alloc.n > n); /* the attached probes still work */
 	probes_attached_wait(s.a, 20 * NSEC_PER_MSEC, UINT64_MAX, &ns, &hits);
 	assert_true(ns >= 20 * NSEC_PER_MSEC);
 	scene_close(&s);

@@ -391,7 +391,7 @@ static const struct pf_image *files_image_of(uint64_t tag)
 	return &kernel.images[tag];
 }
 
-/* What the kernel is told of a file leads to the same rows as a mapping of it. */
+/* The kernel finds the same rows by a file's tag as by a mapping of the file. */
 static void a_tag_leads_to_its_files_rows(void **state)
 {
 	struct unwind *u = start(0);
