@@ -14,7 +14,7 @@
 /* How a container differs from the next one. */
 struct kind {
 	const char *rootfs; /* "static", "musl" */
-	const char *pid_ns; /* ", {...}" of config.json; NULL: one of its own; "": the host's */
+	const char *pid_ns; /* ", {...}" of config.json; NULL: a new namespace; "": the host's */
 	bool user_ns;
 };
 
@@ -206,7 +206,7 @@ static int tear_down_runc(void **state)
 
 /* ---- what runc makes ---- */
 
-#define FOR_LONG "300000" /* ms: it ends by itself, should nobody end it */
+#define FOR_LONG "300000" /* ms: it ends by itself, if the test does not end it */
 
 static void start_runc(struct fixture *f, unsigned k, const struct kind *kind)
 {
@@ -344,7 +344,10 @@ static const char *const shapes[] = {
 	"pod%U/%C/init.scope/system.slice/web.service",
 };
 
-/* Of each shape one that is asked for, and its neighbour that is not; crio's conmon is nobody's. */
+/*
+ * Of each shape, one container is selected, and its neighbour is not. crio's conmon belongs to no
+ * pod.
+ */
 static void check_shapes(struct fixture *f)
 {
 	struct tenant_wish wishes[ARRAY_SIZE(shapes)];
@@ -389,7 +392,7 @@ static bool first_seen(struct fixture *f)
 	return n_of(0, EVENT_ON_CPU) >= 50;
 }
 
-/* No pod has a cgroup yet, nor is there where kubelet would make them. */
+/* No pod has a cgroup yet, and the directory in which kubelet makes them does not exist. */
 static void test_before_kubelet_127(void **state)
 {
 	struct fixture *f = *state;

@@ -29,7 +29,7 @@ struct child {
 	volatile uint32_t *go;
 };
 
-/* Waits on a stack that goes on in the file: the frame pointer leads there. */
+/* Waits on a stack that continues in the file, to which the frame pointer leads. */
 static _Noreturn void wait_below(const char *file, volatile uint32_t *go)
 {
 	char *stack = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE,

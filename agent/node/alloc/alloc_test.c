@@ -203,7 +203,7 @@ static void an_allocator_beside_one_with_names_is_told(void **state)
 	}
 }
 
-/* Its functions have names; there is only no file that a probe could be set in. */
+/* Its functions have names, but there is no file in which to set a probe. */
 static void a_program_in_anonymous_memory_is_told_once(void **state)
 {
 	static const char source[] =
@@ -299,7 +299,7 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
 	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
-	/* As many as there may be, and some that lie in them or beside them. */
+	/* As many pieces as there is room for, and some that are inside of them or beside them. */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
 		alloc_add_inner(&s, i << 30, (i << 30) + 100);
@@ -366,7 +366,7 @@ static const struct {
 } codes[] = {
 	{ASM("malloc: .fill 1000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .fill 10000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), true},
-	/* To free twice is to free. */
+	/* A second free of the same memory counts as a free. */
 	{ASM("malloc: ret\\nfree: .fill 10000,1,0x90; ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},
@@ -403,9 +403,7 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 
 /* ---- hooks before CPython's allocator ---- */
 
-/*
- * As CPython has them: o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS of h come before o.
- */
+/* As in CPython: o, m and r are _PyObject, _PyMem and _PyMem_Raw; o has HOOKS of h before it. */
 static const char hooked[] =
 	"typedef struct { void *c, *(*m)(void *, long), *(*k)(void *, long, long);\n"
 	"void *(*r)(void *, void *, long); void (*f)(void *, void *); } A;\n"

@@ -76,7 +76,7 @@ static void step(struct fuzz *f)
 	case 3:
 		go_set_cycle(&f->image, (uint32_t)take(&f->in, 1), take(&f->in, 1) & 1);
 		break;
-	case 4: /* of what is there, anything */
+	case 4: /* sets any word to any value */
 		*go_word(&f->image, GO_BASE + take(&f->in, 2) % (f->image.used / 8) * 8) =
 			take(&f->in, 8);
 		break;
@@ -86,7 +86,7 @@ static void step(struct fuzz *f)
 	}
 }
 
-/* The process goes on while it is read. */
+/* The process changes its memory while it is read. */
 static void between_reads(struct go_image *i, size_t n_reads)
 {
 	struct fuzz *f = (struct fuzz *)i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A heap profile in memory as Go's runtime keeps it: what is read, also amid changes, or if it is
- * hostile.
+ * A heap profile in memory, as Go's runtime keeps it: what the agent reads, also amid changes, or
+ * if the profile is hostile.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -322,7 +322,7 @@ static void half_counted(void **state)
 	done(&h);
 }
 
-/* Counted twice once: told too much then, and less later. */
+/* Counted twice at first: reports too much once, and less later, so that the sum is right. */
 static void sums_come_right(void **state)
 {
 	struct heap h;

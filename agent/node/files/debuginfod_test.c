@@ -122,7 +122,7 @@ static void await(const char *word, uint64_t n)
 	assert_int_equal(result(word), n);
 }
 
-/* Searches in a cache of its own; name as soon as the search is over. */
+/* Searches with an empty cache; `name` must be known as soon as the search ends. */
 static void assert_answer(struct fixture *f, const char *word, const char *name)
 {
 	uint64_t before = result(word), deadline = now_mono_ns() + WAIT_NS;
@@ -173,7 +173,7 @@ static void what_is_not_there_is_not_asked_for_again(void **state)
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_int_equal(ts_n_requests(f.server), 1);
-	/* Of what a pod made up few are remembered, those of the last. */
+	/* Files that a pod made up: the cache remembers the last ones, and not many. */
 	run("cd %s && seq -f made-up-%%.0f.none 5000 | xargs touch -d '1 minute ago'", f.cache);
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod_none", "(none)");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the names of a hostile file cost. */
+/* The cost of the names of a hostile file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define N_NAMES 60
 
-/* A function each whose name would take libiberty years, and one of another file that does not. */
+/* Functions whose names would take libiberty years, and one of another file that takes no time. */
 static void make_library(const char *name, bool hostile)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s.s", dir, name);

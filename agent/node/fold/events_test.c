@@ -118,7 +118,7 @@ static void test_waits_are_kept_apart(void **state)
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 2, 100, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_RUNQUEUE, 2, 7, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 50, 1002 * S, "f"});
-	/* another event of the same process, and what it says of a wait is nothing */
+	/* another event of the same process, for which the cause of a wait has no meaning */
 	add(f, &p, &(struct added){EVENT_ON_CPU, WAIT_LOCK, 1, 10101, 1002 * S, "f"});
 	b = flush(f, 1010 * S);
 	prof = find(b, EVENT_OFF_CPU, 42);
@@ -133,7 +133,7 @@ static void test_waits_are_kept_apart(void **state)
 	fold_free(f);
 }
 
-/* The newest snapshot is the whole truth: what is not in it any more is gone. */
+/* A snapshot replaces the one before: an allocation that it lacks is gone. */
 static void test_a_snapshot_replaces_the_one_before(void **state)
 {
 	(void)state;
@@ -178,7 +178,7 @@ static void test_nothing_lives(void **state)
 	fold_free(f);
 }
 
-/* Two profiles of one process in a window would be its memory twice. */
+/* Two profiles of one process in a window would count its memory twice. */
 static void test_a_snapshot_is_of_one_owner(void **state)
 {
 	(void)state;
@@ -202,7 +202,9 @@ static void test_a_snapshot_is_of_one_owner(void **state)
 	fold_free(f);
 }
 
-/* Whoever calls malloc(huge) all the time must not make a request that a hub refuses. */
+/*
+ * A process that calls malloc(huge) all the time must not lead to a request that the hub refuses.
+ */
 static void test_values_stop_at_the_greatest(void **state)
 {
 	(void)state;
@@ -324,7 +326,7 @@ static void test_throttled_time_is_a_containers(void **state)
 	fold_free(f);
 }
 
-/* Who looks at one event is told what may have been lost of it. */
+/* A user who looks at one event learns of losses that may concern it. */
 static void test_a_loss_is_of_each_event(void **state)
 {
 	(void)state;

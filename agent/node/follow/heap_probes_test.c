@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes that are being attached: what is reported of jobs that do not come back, or come late.
- * Workers are this thread.
+ * Probes that are being attached: what the agent reports of jobs that do not come back, or come
+ * late. This thread stands in for the workers.
  */
 #include "node/follow/internal.h"
 #include "node/limit/limit.h"
@@ -250,7 +250,7 @@ static uint64_t n_told_stuck(void)
 	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", "stuck"));
 }
 
-/* What the worker's thread is in, and does not come back from. */
+/* The worker's thread is in this job, and does not return. */
 static struct task *gets_stuck(void)
 {
 	struct task *t = posted_take();
@@ -283,7 +283,7 @@ static void what_comes_back_is_told_no_more(void **state)
 	assert_int_equal(n_detached, 1);
 }
 
-/* By another worker, meanwhile: what the late one ends is its own. */
+/* Another worker has done its work meanwhile: the late job ends only its own probes. */
 static void who_comes_late_leaves_what_was_refused_since(void **state)
 {
 	struct task *t;
@@ -451,7 +451,7 @@ static void what_stays_is_tried_again_after_a_minute(void **state)
 
 /* ---- the thread that it is probed by ---- */
 
-/* What is attached is looked at each time the timer fires. */
+/* The timer looks at the attached probes each time. */
 static void attach_and_look_at(void)
 {
 	clock_stands();
@@ -475,7 +475,7 @@ static void loses_its_thread(void)
 	posted_run_all();
 }
 
-/* As follow_heap_advance() does when it is time. */
+/* Does what follow_heap_advance() does when it is time. */
 static void attach_anew(void)
 {
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
@@ -581,8 +581,8 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 }
 
 /*
- * Sites are lent while the heap profile of a Go process is read: what is not seen is told when they
- * are back.
+ * The sites are in use while the heap profile of a Go process is read. When they are back, what is
+ * not seen is reported.
  */
 static void sites_may_be_lent_while_it_is_looked_at(void **state)
 {
@@ -604,7 +604,7 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 	assert_told(KNOWN);
 }
 
-/* What the kernel refuses is tried when its time has come. */
+/* The kernel has refused the probes: the next attempt waits for its time. */
 static void who_cannot_be_probed_anew_waits(void **state)
 {
 	(void)state;

@@ -223,7 +223,7 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	assert_true(a->sites->own_heap);
 	assert_string_equal(a->sites->problem, "no Java objects");
 	assert_string_equal(a->problem, "no Java objects");
-	assert_int_equal(n_forgotten, 1); /* what seemed to be unseen was the JVM's */
+	assert_int_equal(n_forgotten, 1); /* the memory that seemed unseen was the JVM's */
 	assert_int_equal(n_attached, 1);
 	assert_false(a->stale);
 }

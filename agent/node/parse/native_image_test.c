@@ -19,7 +19,7 @@
 #define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
 
 static const char source[] = HEAP ".skip 16,0x90\n"
-	/* At inside - 1, a multiple of 16, stands int3's byte before what is no function. */
+	/* At inside - 1, a multiple of 16, is int3's byte, but no function follows. */
 	FUNCTION "framed: sub $0x38,%rsp\nmov %rdi,%rbp\nmovabs $0x00cc000000000000,%rcx\n"
 				  "inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
 	/* Its table lies behind it. */
@@ -40,7 +40,7 @@ static const char framed_source[] =
 	     "pop %rbp\nret\n" FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n" FUNCTION
 	     "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
 
-/* Its symbols stay in "image"; "stripped" is what is read. */
+/* Its symbols stay in "image"; the test reads "stripped". */
 static struct elf_index *index_of(const char *text, struct elf_tables *ret)
 {
 	_cleanup_free_ char *path = xasprintf("%s/image.S", dir);
@@ -76,7 +76,7 @@ static uint16_t rule_of(const struct elf_tables *t, const char *place)
 	return rule_at(t, address);
 }
 
-/* The frame is so many bytes with the return address. */
+/* The frame has this many bytes, including the return address. */
 static void assert_frame(const struct elf_tables *t, const char *place, int bytes, unsigned fp)
 {
 	uint16_t number = rule_of(t, place);
@@ -159,7 +159,7 @@ struct head {
 	char names[sizeof(section_names)];
 };
 
-/* Functions of so many bytes, each at a multiple of the step, with int3 between them. */
+/* Functions of this many bytes, each at a multiple of the step, with int3 between them. */
 static void put_functions(uint8_t *to, const char *code, size_t n, size_t step)
 {
 	memset(to, 0xcc, STRETCH);

@@ -222,7 +222,9 @@ static int change_to_inuse(void *arg)
 	return change(INUSE, 1);
 }
 
-/* What is attached is what is counted as such, and nothing seems to live whose end nobody sees. */
+/*
+ * The count of links is right, and no allocation counts as in use whose free the probes do not see.
+ */
 static void it_is_consistent(void *arg)
 {
 	(void)arg;
@@ -272,7 +274,7 @@ static int try_return(void *arg)
 
 	(void)arg;
 	assert_int_not_equal(r, -EPERM); /* that a return kills is proven, or not said */
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* who was started has ended */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 	return r;
 }
 

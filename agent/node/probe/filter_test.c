@@ -112,7 +112,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	ids[1] = cgroup_id(child);
 	assert_true(in_kernel_filter(p, ids[1]));
 	cgroup_move(child, c.pid);
-	/* User space has not been told yet: what it wants does not take the child out. */
+	/* User space does not know the child yet, so its selection does not remove the child. */
 	select_cgroups(p, ids, 1);
 	assert_true(in_kernel_filter(p, ids[1]));
 	drain_until(p, &t, 1, 50);
@@ -137,7 +137,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	cgroup_remove(parent);
 }
 
-/* A filter that was made before a drain told of the child comes after it. */
+/* The drain reports the child, but the filter was made before that. */
 static void a_child_that_the_filters_maker_did_not_know_stays(void **state)
 {
 	struct probe_config config = {
@@ -186,7 +186,9 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 
 #define FILTER_KEYS 16384 /* MAX_FILTER_KEYS */
 
-/* More than the table takes is refused as a whole, and what was selected stays. */
+/*
+ * A filter with more rows than the table takes is refused as a whole, and the old selection stays.
+ */
 static void too_many_cgroups_are_refused(void **state)
 {
 	struct probe_config config = {
@@ -265,7 +267,7 @@ static void pods_are_told_strangers_not(void **state)
 	assert_false(in_kernel_filter(p, cgroup_id(child)));
 	cgroup_remove(child);
 	cgroup_remove(dir);
-	/* The other hierarchy's pods are the same pods, and not told twice. */
+	/* The pods of the other hierarchy are the same pods, so they are not reported twice. */
 	hierarchy(true);
 	count_cgroup_records(p);
 	dir = cgroup_make(mount_v2, "kubepods.slice");
@@ -384,7 +386,7 @@ static void body_inner_agent(struct truth *t)
 	kill(inner, SIGKILL);
 }
 
-/* Works as PID 6 of a namespace beside the agent's: a number that means nothing to the agent. */
+/* Works as PID 6 of a namespace beside the agent's: that number means nothing to the agent. */
 static void body_sibling(struct truth *t)
 {
 	for (int i = 0; i < 5; i++) {

@@ -119,7 +119,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	check_stack(d, 100, 3);
 	drain_free(d);
 	h = probes_held_free(h);
-	/* Nor does it go further when nobody asks any more. */
+	/* It does not grow either when nothing asks for it any more. */
 	h = probes_held_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
 	probes_held_pass(h, d, now, false);
@@ -229,7 +229,7 @@ static void the_limit_holds_and_is_counted(void **state)
 		assert_true(probes_held_bytes(h) <= 2000);
 	}
 	assert_true(refused() > before);
-	/* What was there first stays as long as it is in use. */
+	/* What came first stays as long as it is used. */
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);
 
@@ -245,7 +245,7 @@ static void the_limit_holds_and_is_counted(void **state)
 	probes_held_free(h);
 }
 
-/* On-CPU alone: nothing is held, and what was is let go. */
+/* On-CPU alone: nothing is kept, and what was kept is freed. */
 static void nothing_is_kept_unless_asked(void **state)
 {
 	struct held *h = probes_held_new(1 << 20);

@@ -237,7 +237,7 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	child_stop(&c[1]);
 }
 
-/* A CPU keeps the last entries it made out of the others' reach: so all of them make some. */
+/* A CPU keeps the last entries that it made from the other CPUs, so all CPUs make some. */
 static void go_to_cpu(const cpu_set_t *all, unsigned number)
 {
 	cpu_set_t one;
@@ -344,7 +344,8 @@ static void total_counts_all_by_name(void **state)
 
 		nap(200);
 		assert_int_equal(probes_drain(p, true, &d), 0);
-		assert_int_equal(d->n_samples, 0); /* names and numbers only: nobody is selected */
+		/* names and numbers only, because nothing is selected */
+		assert_int_equal(d->n_samples, 0);
 		assert_int_equal(d->n_stacks, 0);
 		for (size_t i = 0; i < d->n_totals; i++) {
 			const struct raw_total *t = &d->totals[i];
@@ -486,7 +487,7 @@ static size_t n_costs(struct probes *p)
 	return n;
 }
 
-/* Of cgroups that are gone; and no more fit in. */
+/* The costs of cgroups that are gone, until no more fit. */
 static void costs_of_who_is_gone_leave_room(void **state)
 {
 	struct counter *full = counter("podflame_usage_full_total", NULL, NULL);
@@ -548,7 +549,7 @@ static void idle_detaches_and_free_unloads(void **state)
 	child_stop(&c);
 }
 
-/* Of which tests: a pattern such as "total*"; all. */
+/* Which tests to run: a pattern such as "total*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -5,7 +5,7 @@
  * often, the tables are as the agent makes them, of rows and rules that the input chooses.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
-#define PF_RECALL /* with notes of what the walk went by */
+#define PF_RECALL /* with notes of the words that decided the walk */
 #include "node/probe/unwind_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -180,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint8_t shape = take(&in, 1);
 	bool made = shape % 4 != 3;
 
-	/* Sizes of their own: whatever is read past an end is seen by the sanitizer. */
+	/* In buffers of their exact size, so that the sanitizer sees a read past an end. */
 	memset(&scratch, made ? 0 : shape, sizeof(scratch));
 	image.n_code = 512;
 	image.n_stack = 4096; /* a page */

@@ -100,7 +100,7 @@ static void test_paths(void **state)
 	(void)state;
 }
 
-/* Paths come from the kernel, names in them from whoever may make cgroups. */
+/* The kernel reports paths. Any process that may make cgroups chooses names in them. */
 static void test_long_names(void **state)
 {
 	char path[8192] = "/kubepods/pod";
@@ -151,7 +151,10 @@ static void test_choose(void **state)
 	static const char view[] =
 		MOUNT("/docker/x", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
 			MOUNT("/", "/host/memory", "cgroup", "rw,memory");
-	/* In a pod: the host's tree over the container's own view, seen from a cgroup namespace. */
+	/*
+	 * In a pod: the host's tree is mounted over the container's own view, seen from a cgroup
+	 * namespace.
+	 */
 	static const char covered[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw")
 		MOUNT("/../../..", "/sys/fs/cgroup", "cgroup2", "ro");
 	/* A container in a container, of a runtime without cgroup namespaces. */
@@ -251,7 +254,9 @@ static uint64_t dropped(const char *reason)
 	return counter_get(counter("podflame_cgroups_dropped_total", "reason", reason));
 }
 
-/* A container that makes up cgroups: there is an end, and it is told; what was seen is known. */
+/*
+ * A container makes many cgroups: the scan ends at a limit and reports it; what was found is used.
+ */
 static void test_scan_limit(void **state)
 {
 	struct cgroup_hierarchy h = {.v2 = true};
@@ -359,7 +364,10 @@ static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret
 	return text;
 }
 
-/* Of a container and all below it; the pod's own cgroup when all of its containers want it. */
+/*
+ * The context is asked for by a container and all below it, and by the pod's own cgroup if all of
+ * its containers ask for it.
+ */
 static void test_trace_context_reaches_the_filter(void **state)
 {
 	(void)state;
@@ -424,10 +432,10 @@ static void test_selected_container(void **state)
 	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 10, &until), "nobody");
 	assert_string_equal(container_of(p, 20, &until), "nobody");
-	/* The same plan again: nothing to write to the kernel. */
+	/* The same plan again: nothing is written to the kernel. */
 	proc_containers_apply(p, testplan(UID, UID, ID, false), 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
-	/* Deselected: what was taken before still has its owner. */
+	/* Deselected: earlier samples still have their owner. */
 	proc_containers_apply(p, NULL, 4 * S);
 	assert_int_equal(n_filter(p, 4 * S, true), 0);
 	assert_string_equal(container_of(p, 11, &until), "main");
@@ -501,14 +509,15 @@ static void test_scanned(void **state)
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
-	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2); /* sandbox: everybody else is named */
+	/* the sandbox, because all other containers of the pod are known by their names */
+	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
 	proc_containers_scanned(p, s, 3 * S);
 	assert_false(proc_containers_wants_scan(p));
 	assert_int_equal(n_filter(p, 3 * S, true), 2);
 	assert_string_equal(container_of(p, 11, &until), "nobody");
 	assert_string_equal(container_of(p, 12, &until), "main");
 	proc_cgroup_scan_free(s);
-	/* What a scan no longer finds is gone, except what was made after it began. */
+	/* A cgroup that a scan no longer finds is gone, unless it was made after the scan began. */
 	proc_containers_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
 	s = make_scan(5 * S);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
@@ -622,7 +631,7 @@ static void test_names_that_are_anothers(void **state)
 	for (uint64_t id = 20; id <= 22; id++)
 		assert_string_equal(container_of(p, id, &until), "nobody");
 	assert_string_equal(container_of(p, 11, &until), "main");
-	/* Also when the other has ended. */
+	/* Also if the other one has ended. */
 	proc_containers_cgroup(p, 11, 10, "", true, 4 * S);
 	proc_containers_cgroup(p, 10, 1, "", true, 4 * S);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 5 * S);
@@ -632,7 +641,7 @@ static void test_names_that_are_anothers(void **state)
 	(void)state;
 }
 
-/* The same of a container that is selected itself: its samples bear its own name. */
+/* The same for a container that is selected itself: its samples have its own name. */
 static void test_names_that_are_anothers_below_a_selected_one(void **state)
 {
 	struct containers *p = make_procs();
@@ -658,7 +667,8 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 }
 
 /*
- * The real one ended before the agent began. Another container of the node shows how deep they lie.
+ * The real container ended before the agent began. Another container of the node shows how deep
+ * they are.
  */
 static void test_names_that_are_anothers_who_had_ended(void **state)
 {
@@ -796,7 +806,7 @@ static void test_keep_off(void **state)
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
-	/* Its plan goes and comes back. */
+	/* Its plan is removed and comes back. */
 	proc_containers_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
 	n_filter(p, 2 * S, true);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 3 * S);
@@ -818,7 +828,10 @@ static void test_keep_off(void **state)
 	(void)state;
 }
 
-/* More containers than may have a limit: what is told of the others is what is done. */
+/*
+ * More containers have a limit than the table takes: the report says what the kernel does for the
+ * others.
+ */
 static void test_full_caps(void **state)
 {
 	struct counter *dropped = counter("podflame_container_limits_dropped_total", NULL, NULL);

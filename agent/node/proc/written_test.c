@@ -87,14 +87,14 @@ static void a_file_that_is_written_in_place(void **state)
 	assert_int_equal(link(path, link_path), 0);
 	proc_mapping_files_look();
 	assert_false(proc_mapping_file_was_written(mapping_of(before, at)));
-	/* Until the clock that the file system takes has gone on. */
+	/* Writes until the file system's clock has moved on. */
 	while (!proc_mapping_file_was_written(mapping_of(before, at))) {
 		if (now_mono_ns() > until_ns)
 			fail_msg("10 s of writing, and it was not noticed");
 		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 		proc_mapping_files_look();
 	}
-	/* Who reads it now knows what is there now. */
+	/* A read from now on gives the present contents. */
 	after = read_own();
 	proc_mapping_files_look();
 	assert_true(proc_mapping_file_was_written(mapping_of(before, at)));

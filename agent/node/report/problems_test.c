@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What targets hear of the problems of several containers. */
+/* What the report tells targets about the problems of several containers. */
 #include "node/report/problems.h"
 
 #include <setjmp.h>

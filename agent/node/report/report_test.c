@@ -28,7 +28,10 @@ static void answer(int status)
 	answer_with(status, NULL);
 }
 
-/* The answer to who the agent's pod belongs to: its node (a static pod has that), a DaemonSet. */
+/*
+ * The answer to the request for the agent's pod: its owners are its node (as for a static pod) and
+ * a DaemonSet.
+ */
 static void answer_pod(void)
 {
 	_cleanup_json_ json_t *pod = json_pack(
@@ -351,7 +354,7 @@ static void test_counts_wait_and_counters_never_write(void **state)
 	assert_true(timer.armed);
 	assert_false(urgent());
 	assert_in_range(timer.delay_ns, HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
-	/* back to what the server has: nothing to write */
+	/* back to what the server has, so nothing is written */
 	t.pods_matched = t.pods_planned = 2;
 	give_plan(r, &t, 1);
 	assert_false(timer.armed);
@@ -366,7 +369,7 @@ static void assert_stacks(const struct report *r, int64_t samples, const char *f
 	assert_string_equal(json_str_at(t, "stacks.finished", "none"), finished);
 }
 
-/* The share is told in steps of a point; that more samples came is no news. */
+/* The share changes in steps of a point; more samples with the same share are no change. */
 static void test_share_of_whole_stacks(void **state)
 {
 	struct report *r = written_report();
@@ -390,7 +393,7 @@ static void test_share_of_whole_stacks(void **state)
 	report_stacks(r, "u1", 1000, 500);
 	assert_true(timer.armed);
 	assert_stacks(r, 11000, "94.9%");
-	/* another spec: nothing is known of it yet */
+	/* another spec, of which nothing is known yet */
 	give_plan(r, &next, 1);
 	assert_stacks(r, 0, "none");
 	report_free(r);
@@ -659,7 +662,7 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 	report_free(r);
 }
 
-/* Who told of it ended with the last container, as when a target is suspended. */
+/* The module that reported it ended with the last container, as when a target is suspended. */
 static void test_no_problem_without_a_container(void **state)
 {
 	struct report *r = new_report();

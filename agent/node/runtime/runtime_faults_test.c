@@ -37,7 +37,7 @@ static void write_map(pid_t pid, int flags)
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
 	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | flags, 0600);
 	if (fd < 0 && errno == ENOENT)
-		return; /* who asked for it has ended, and it was removed */
+		return; /* the process that asked has ended, and the map was removed */
 	if (fd < 0 || write(fd, LINES, strlen(LINES)) != (ssize_t)strlen(LINES))
 		abort();
 	close(fd);
@@ -206,7 +206,7 @@ static void answer(int fd)
 
 	if (read(from, asked, sizeof(asked)) > 0 && is_there(getpid(), "/tmp/perf-%d.map")) {
 		write_map(getpid(), 0);
-		(void)!write(from, "0\n", 2); /* nobody may wait for it */
+		(void)!write(from, "0\n", 2); /* no other thread may wait for it */
 	}
 	close(from);
 }
@@ -230,7 +230,7 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		/* As HotSpot does: a signal of the attempt before may come late, and changes nothing. */
+		/* As HotSpot does: a late signal of the last attempt changes nothing. */
 		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
 		asked_to_listen = 0;

@@ -236,7 +236,7 @@ static void a_state_is_released_once(void **state)
 	assert_int_equal(fakes[0].n_forgets, 1);
 }
 
-/* Its frames from before may still come: there is nobody to ask. */
+/* Frames of before its exec may still come, but that program cannot be asked any more. */
 static void who_is_not_walked_any_more_is_not_asked(void **state)
 {
 	struct runtime_ask a = {.kind = FIRST};
@@ -416,7 +416,7 @@ static void names_are_read_and_clean(void **state)
 	runtime_process_unref(p);
 }
 
-/* What is read at once is kept until it is taken in: long names come in several rounds. */
+/* Names that are read at once are kept until they are taken: long names come in several rounds. */
 static void names_of_a_round_have_a_limit(void **state)
 {
 	enum { N = 12 };

@@ -155,7 +155,7 @@ static bool three_are_left(struct world *w)
 	return n_left() == 3;
 }
 
-/* What is left for the next start is told. */
+/* Files that are left for the next start are counted. */
 static void test_more_files_than_are_taken_over(void **state)
 {
 	struct world *w = *state;
@@ -176,7 +176,7 @@ static void test_more_files_than_are_taken_over(void **state)
 	assert_int_equal(n_files(w, "0") + n_files(w, "corrupt-"), 65536 + 3);
 }
 
-/* A directory that cannot be written: the batch goes out of memory. */
+/* The directory cannot be written: the batch is sent from memory. */
 static void test_spool_that_cannot_be_written(void **state)
 {
 	struct world *w = *state;

@@ -21,14 +21,14 @@
 #define MOST_ITEMS   4
 #define MOST_BATCHES 100000
 
-/* What the agent says: a batch is in the spool, or the bytes that it sends. */
+/* What the agent reports: it has spooled a batch, or sent one, with these bytes. */
 enum said { SAID_PUT, SAID_SENT };
 
 /* ---- the hub ---- */
 
 struct hub {
 	bool stored[MOST_BATCHES];  /* by number */
-	uint8_t accounts[4096][16]; /* ids of accounts that came */
+	uint8_t accounts[4096][16]; /* ids of accounts that the hub got */
 	size_t n_accounts;
 	uint64_t n_stored, n_told;
 };
@@ -160,7 +160,7 @@ static void agent_open(struct agent *a, const char *dir, int fd)
 		a->n_items++;
 }
 
-/* Puts, throws away what is too much, tells of it, sends: in turns, until it is killed. */
+/* Spools, drops what is too much, reports that, sends; in turns, until it is killed. */
 _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 {
 	struct agent a;
@@ -234,7 +234,7 @@ static unsigned n_unfinished(const char *dir)
 	return n;
 }
 
-/* All that is left, as the next agent would send it. */
+/* Sends all that is left, as the next agent would. */
 static void send_rest(struct hub *h, const char *dir)
 {
 	struct agent a;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that publish the call that a thread works on, in the layouts of real compilers and
- * libcs: every way to a thread-local variable, every version of Go that is here. The test reads
- * what is learnt of them as the kernel's part does.
+ * Programs that publish trace contexts, in the layouts of real compilers and libcs: every way to a
+ * thread-local variable, and every version of Go on this machine. The test reads the contexts as
+ * the kernel's part does.
  */
 #include "node/runtime/context/context_host.h"
 
@@ -26,7 +26,10 @@ static char dir[] = "/tmp/podflame-context-XXXXXX";
 
 /* ---- processes ---- */
 
-/* Of words between blanks; both outputs of it go to ret_out's pipe when that is wanted. */
+/*
+ * Runs a command of words between blanks; its output and errors go to ret_out's pipe, if there is
+ * one.
+ */
 static pid_t start(const char *line, int *ret_out)
 {
 	_cleanup_free_ char *copy = xstrdup(line);
@@ -202,7 +205,7 @@ static bool check_program(const char *line)
 	return dynamic;
 }
 
-/* Compiles and checks; dynamic: that the case is what it is meant to be. */
+/* Compiles the case and checks it; with dynamic, also that its library is what the case needs. */
 static void check_case(const char *cc, const char *library_flags, const char *program_flags,
 		       bool dynamic)
 {

@@ -443,7 +443,7 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 	}
 }
 
-/* Red Hat's have a package's version, and each experiment of a build is told. */
+/* Red Hat's versions contain that of the package, and each experiment of a build. */
 static void a_version_may_be_long(void **state)
 {
 #define RED_HAT "go1.24.6 (Red Hat 1.24.6-1.el9_6)"
@@ -476,7 +476,7 @@ static void a_version_may_be_long(void **state)
 	assert_int_equal(runtime_go_minor(RED_HAT " X:strictfips"), 24);
 }
 
-/* Segments are the program's own words: nothing is read but a few MiB, and it ends. */
+/* A hostile program may claim any segments: the search reads a few MiB at most, and ends. */
 static void segments_may_be_anything(void **state)
 {
 	static const struct {

@@ -26,7 +26,7 @@ static uint64_t take(struct input *in, size_t bytes)
 	return v;
 }
 
-/* Of the code cache, of the stack, of other memory, or anything. */
+/* An address in the code cache, the stack or other memory, or anything. */
 static uint64_t take_address(struct input *in)
 {
 	uint8_t kind = take(in, 1);

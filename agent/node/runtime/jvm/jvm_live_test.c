@@ -114,7 +114,7 @@ static void start(struct live *l, const char *java)
 	}
 }
 
-/* After its exec: the descriptor stands for the memory that it has then. */
+/* After its exec the descriptor shows the memory that it has then. */
 static void open_memory(struct live *l)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/mem", l->pid);

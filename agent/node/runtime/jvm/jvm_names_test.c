@@ -243,7 +243,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* Its classes come and go, and have the longest names that there are. */
+/* Its classes are loaded and unloaded, and have the longest possible names. */
 static void what_is_kept_of_a_process_is_limited(void **state)
 {
 	struct image *i = *state;

@@ -25,7 +25,7 @@
 #include "node/runtime/jvm/jvm.h"
 #include "node/runtime/live_host.h"
 
-#define BLOB_STEPS 50u /* instructions that save all registers, when one is gone through: 42 */
+#define BLOB_STEPS 50u /* of the instructions that save all registers, one is stepped through: 42 */
 #define ROUNDS	   12
 #define STEPS	   2500
 #define FRAMES_MAX 64
@@ -131,7 +131,7 @@ static pid_t main_thread(void)
 	return found;
 }
 
-/* Also after a failure, wherever it was. */
+/* Also called after a failure at any place. */
 static void stop(void)
 {
 	int status;
@@ -305,7 +305,7 @@ static void every_instruction_has_its_callers(void **state)
 		print_message("no javac\n");
 		skip();
 	}
-	/* JDK 8 runs in a root of its own. */
+	/* JDK 8 runs in a root directory of its own. */
 	pattern = xasprintf("%s%s/podflame/jdk-[1-9][0-9]/bin/java", cache ? cache : getenv("HOME"),
 			    cache ? "" : "/.cache");
 	if (glob(pattern, 0, NULL, &g) != 0) {

@@ -74,7 +74,7 @@ static int shell(const char *command)
 	return system(command); /* NOLINT: built here, of constants */
 }
 
-/* Lua 5.MINOR linked into a program of its own; false: it is not on this machine. */
+/* Lua 5.MINOR, linked into a program; false: this machine does not have it. */
 static bool build(unsigned minor, const char *flags, const char *name, struct program *ret)
 {
 	_cleanup_free_ char *command = NULL;
@@ -138,7 +138,7 @@ static void assert_found(unsigned minor, const char *flags)
 	}
 	load(&with);
 	assert_int_equal(elf_index_find_mark(with.index, "luaV_execute", &mark), 0);
-	/* By its code, with symbols for nothing but the comparison. */
+	/* By its code; symbols only serve for the comparison. */
 	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &found), 0);
 	assert_int_equal(found.start, mark.address);
 	assert_in_range(found.end, mark.address + mark.size, mark.address + mark.size + 15);

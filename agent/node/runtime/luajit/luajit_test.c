@@ -129,7 +129,7 @@ static void test_leaf(void **unused)
 	assert_over(3, PF_END_ROOT);
 }
 
-/* Where the walk looks up what is mapped, the interpreter's own frame carries its file. */
+/* If the walk looks up mappings, the interpreter's own frame has its file. */
 static void test_file_of_leaf(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
@@ -186,7 +186,7 @@ static void test_around_calls(void **unused)
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &outer_proto, 2);
 	assert_over(2, PF_END_ROOT);
-	/* The same of a function that calls itself. */
+	/* The same for a function that calls itself. */
 	image_frame(state, 3 + 2 + CALL_A, outer, 0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
@@ -208,7 +208,7 @@ static void test_called_c(void **unused)
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
-	/* A C function of the program: not told, its native frames are. */
+	/* A C function of the program is not shown, because its native frames are. */
 	image_frame(state, 20, c_function, inner_proto.bc + 12);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 16, inner);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 8, 8 * 3 + PF_LUAJIT_LINK_VARG);
@@ -378,7 +378,7 @@ static void test_trace(void **unused)
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
 }
 
-/* In saveregs and in what undoes it, the C frame is found by where it stands. */
+/* In saveregs, and in the code that undoes it, the position in that code leads to the C frame. */
 static void test_entry_and_leave(void **unused)
 {
 	static const struct {
@@ -402,7 +402,7 @@ static void test_entry_and_leave(void **unused)
 	}
 }
 
-/* What does not fit is never told. */
+/* Inconsistent data never gives a frame. */
 static void test_troubles(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
@@ -419,7 +419,7 @@ static void test_troubles(void **unused)
 	regs(0x1234, 0x5678);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
-	/* A link that leads nowhere; what was told before it stays. */
+	/* A link that leads nowhere; the frames shown before it stay. */
 	image_frame(state, 3, 0x1234, 8 + PF_LUAJIT_LINK_C);
 	two_frames(outer_proto.bc + 12);
 	put64(stack_of(state) + 8 * 3 - 16, 0x4444);
@@ -457,7 +457,7 @@ static void test_absent_function(void **unused)
 	assert_over(4, PF_END_ROOT);
 }
 
-/* A stack that is deeper than what is kept is not read on. */
+/* If a stack is deeper than the walk keeps, the walk ends. */
 static void test_deep(void **unused)
 {
 	uint32_t slot = 3, frames = PF_MAX_USER_FRAMES + 200;
@@ -585,7 +585,7 @@ static void test_own_names(void **unused)
 
 	(void)unused;
 	assert_name(&frame, NULL, "main chunk", "main.lua", 3);
-	/* Who calls is not told by a frame that was not called by an instruction. */
+	/* A frame that no instruction called does not name its function by the caller. */
 	frame = words_of(&inner_proto, PF_LUAJIT_NO_PC);
 	assert_name(&frame, &caller, "function <main.lua:10>", "main.lua", 0);
 	frame.type = PF_LUAJIT_TRACE;
@@ -596,7 +596,7 @@ static void test_own_names(void **unused)
 	frame = words_of(&p, 1);
 	assert_name(&frame, NULL, "function <[string \"local x = 1\"]:10>",
 		    "[string \"local x = 1\"]", 11);
-	/* The memory is something else's by now. */
+	/* The memory belongs to something else by now. */
 	frame.a ^= 1ull << 50;
 	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
 	frame = words_of(&inner_proto, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names of Python's frames: strings, modules, lines, and objects that are something else by now. */
+/* Names of Python's frames: strings, modules, lines, and objects whose memory was used again. */
 #include <stdlib.h>
 
 #include "node/runtime/python/python_host.h"
@@ -148,7 +148,7 @@ static void another_function_with_the_same_counts_is_no_name(void **state)
 	}
 }
 
-/* Its strings are others, so what was kept of it does not hold. */
+/* Its strings have changed, so what was kept of it is not valid. */
 static void a_function_with_other_strings_is_read_anew(void **state)
 {
 	(void)state;
@@ -296,7 +296,7 @@ static void a_line_table_of_any_size(void **state)
 
 static void lines_of_every_format(void **state)
 {
-	/* 3.9: a line table goes back, too */
+	/* 3.9: a line table may also go back */
 	static const uint8_t lnotab[] = {2, 1, 4, 0xff};
 	/* 3.10: a range without a line */
 	static const uint8_t ranges[] = {2, 1, 4, 0x80, 2, 1};

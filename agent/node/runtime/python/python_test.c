@@ -29,7 +29,7 @@ static void activation(uint64_t sp, uint64_t caller_sp)
 	host_activation(&image.kernel, LOOP_AT + 0x1000, sp, caller_sp);
 }
 
-/* Both activations; up to 3.10 main has one of its own. */
+/* Both activations; up to 3.10, main has one of its own. */
 static void walk(void)
 {
 	host_begin(THREAD_POINTER);
@@ -113,7 +113,7 @@ static void expect_just_entered(unsigned minor)
 	assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
 }
 
-/* Its frame is not the thread's yet, or not any more: it must not get its caller's. */
+/* Its frame is not yet the thread's, or not any longer: it must not get its caller's frame. */
 static void an_activation_that_is_just_entered_has_none(void **state)
 {
 	(void)state;
@@ -186,7 +186,7 @@ static void a_thread_that_python_does_not_know(void **state)
 	}
 }
 
-/* A list that goes in circles, or far beyond what any process has. */
+/* A list that goes in circles, or is far longer than any real one. */
 static void a_search_for_the_thread_ends(void **state)
 {
 	(void)state;
@@ -316,7 +316,9 @@ static void walk_with_one_just_entered(void)
 	activation(OUTER, OUTER_CALLER);
 }
 
-/* It is nobody's yet. Afterwards the state that was at hand goes on where it was. */
+/*
+ * The activation belongs to no thread state yet. After it, the thread state continues where it was.
+ */
 static void an_activation_just_entered_loses_no_others(void **state)
 {
 	(void)state;
@@ -355,7 +357,7 @@ static void what_is_not_in_memory_of_another_interpreter(void **state)
 	}
 }
 
-/* All activations, and one for which there is no frame. */
+/* All activations, and one without a frame. */
 static const char *letters_with_one_more(void)
 {
 	walk();
@@ -468,7 +470,7 @@ static const char *call_of_h(uint64_t previous, uint64_t f_at)
 	uint64_t h = put_stack_frame(f_at + 8 * FRAME_WORDS, "h", -1, previous);
 
 	put_u64(image.thread + k->thread_frame, put_cframe(OUTER + 0x20, h, STACK + 0xe00));
-	put_cframe(STACK + 0xe00, 0, 0); /* the thread's own: nobody calls the first one */
+	put_cframe(STACK + 0xe00, 0, 0); /* the thread's first frame, which no frame calls */
 	host_begin(THREAD_POINTER);
 	activation(OUTER, OUTER_CALLER);
 	return letters();
@@ -487,12 +489,12 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 		/* The memory has an earlier call: main's frame does not end where h's begins. */
 		assert_string_equal(call_of_h(image.main, f_at), "n!");
 		assert_trouble(1, PF_TROUBLE_DAMAGED, image.main);
-		/* h has begun: then it is linked, wherever it lies. */
+		/* h has begun, so it is linked, wherever it is */
 		put_stack_frame(f_at + 8 * FRAME_WORDS, "h", 1, image.main);
 		host_begin(THREAD_POINTER);
 		activation(OUTER, OUTER_CALLER);
 		assert_string_equal(letters(), "nhm");
-		/* A generator lies elsewhere: its caller's end counts. */
+		/* A generator's frame is elsewhere, so the end of its caller's counts. */
 		generator = image_alloc(256);
 		put_stack_frame(generator, "x", 1, f_at);
 		put(generator + k->frame_owner, &(uint8_t){1}, 1);
@@ -573,7 +575,7 @@ static void other_structures_are_found_out(void **state)
 static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 {
 	const uint64_t first = HEAP + 0xa000,
-		       step = 56; /* they overlap, what is read of them does not */
+		       step = 56; /* they overlap, but not in the parts that are read */
 
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
@@ -596,7 +598,7 @@ static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 	}
 }
 
-/* Of a version that nobody has seen only a frame proves that it is so. */
+/* For a version that is not known, only a frame proves the offsets. */
 static void a_later_version_needs_proof(void **state)
 {
 	(void)state;
