@@ -359,7 +359,7 @@ struct pf_site {
 #define PF_SITE_MORE_MAX   63
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
-		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
+		1 << 0, /* a PF_SITE_REALLOC of NULL calls another site, which counts it */
 	/* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC = 1 << 1,
 	/*

@@ -326,7 +326,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	       was->unknown_tag == now.unknown_tag;
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
-	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have told it since */
+	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have reported it since */
 	if (ago < (int64_t)wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
 		return;
 	was->maps_told_ns = now.maps_told_ns;

@@ -79,7 +79,7 @@ enum pf_jvm_place {
 	PF_JVM_SAVING,			 /* its space does not hold the caller's rbp yet */
 };
 
-/* The blob at hand. */
+/* The current blob. */
 struct pf_jvm_code {
 	uint64_t blob, begin,
 		frame;		  /* frame: its bytes with return address and rbp; 0: see rbp */

@@ -258,7 +258,7 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 			       index | (c->status & d->own_mask) << 24 | caller);
 }
 
-/* The lua_State that the loop at hand runs; 0: not known, and the stack says so. */
+/* The lua_State that the current loop runs; 0: not known, and the stack says so. */
 static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lua *d,
 					uint64_t *flags)
 {

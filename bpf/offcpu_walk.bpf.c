@@ -56,7 +56,7 @@ static __always_inline struct pf_scratch *pf_look_scratch(void)
 	return bpf_map_lookup_elem(&look_scratch, &zero);
 }
 
-/* The wait at hand. */
+/* The current wait. */
 static volatile uint64_t look_since_ns;
 static volatile uint32_t look_generation;
 static volatile uint32_t look_reused; /* settings.reused when it began */

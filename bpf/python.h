@@ -101,7 +101,7 @@ struct pf_python_walk {
 	uint8_t tries;	/* other thread states that were tried for the piece of this activation */
 	uint8_t met;	/* an activation before this one */
 	uint16_t looks; /* at thread states, in all searches of this walk */
-	uint8_t check;	/* PF_PYTHON_CHECK_* of the piece at hand */
+	uint8_t check;	/* PF_PYTHON_CHECK_* of the current piece */
 	/*
 	 * The thread state that was current when the search for others began, and the position in
 	 * it.

@@ -38,7 +38,7 @@ struct pf_runtime_walk {
 #define PF_RETURNS_MAX 8
 
 struct pf_walk {
-	/* The frame at hand. */
+	/* The current frame. */
 	uint64_t ip, sp, bp;
 	uint64_t regs[PF_REGS]; /* valid when `exact` */
 	bool exact;		/* ip is the current instruction, not a return address */
@@ -128,7 +128,7 @@ struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
 	uint64_t woke_ns;	 /* when it last woke the reader because of a young process */
-	struct pf_count_key key; /* of the sample at hand */
+	struct pf_count_key key; /* of the current sample */
 	uint64_t value;
 	struct pf_rec_context context;
 	struct pf_labels labels;

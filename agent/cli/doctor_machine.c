@@ -110,7 +110,7 @@ static void check_uprobes(struct doctor *d, struct probes *p)
 	json_t *c;
 
 	if (!works(p, EVENT_MEM_ALLOC))
-		return; /* why is told there */
+		return; /* the check of mem-alloc says why */
 	d->hit_ns = probes_trap_ns(p);
 	text = xasprintf("%s; a hit costs the process about %" PRIu64 " ns", probes_uprobe_form(p),
 			 d->hit_ns);

@@ -191,7 +191,7 @@ static int finish(const struct client *c, const struct client_answer *a,
 		fprintf(stderr,
 			"podflame query: %s: the answer does not come from podflame's API\n",
 			o->hub.url);
-	else if (r && r != -EPIPE) /* who reads has enough */
+	else if (r && r != -EPIPE) /* the reader has closed the pipe */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
 	return r ? 1 : 0;
 }

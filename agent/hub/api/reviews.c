@@ -172,7 +172,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	if (!keep)
 		HASH_DEL(r->kept, v);
 	tell(waiters, &v->verdict);
-	if (!keep) /* and so nobody else's */
+	if (!keep) /* it is not in the cache, so it has no other user */
 		review_free(v);
 }
 

@@ -82,7 +82,7 @@ struct sqlite_store {
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	/* when the file was called damaged and that was not believed; 0: never */
+	/* when a first report of damage was put to a test; 0: never */
 	uint64_t doubted_ns;
 	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
 };

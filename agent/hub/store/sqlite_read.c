@@ -220,12 +220,12 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	store_sums_add(sums,
-		       &(struct stored_sum){.app = app,
-					    .stack = x->stack > 0 ? x->stack
-								  : INT64_MAX, /* no row of ours */
-					    .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-					    .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	store_sums_add(sums, &(struct stored_sum){
+				     .app = app,
+				     .stack = x->stack > 0 ? x->stack
+							   : INT64_MAX, /* an id that no row has */
+				     .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+				     .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
 /* Rows of app, time and a sample. */

@@ -49,7 +49,7 @@ struct worker_look {
 	struct worker_stats stats;
 	uint64_t cpu_ns, running_ns; /* running_ns: the job of now, 0: none */
 	bool stuck;		     /* past its deadline */
-	bool tended;		     /* somebody deals with that: worker_on_stuck */
+	bool tended;		     /* a listener handles that: worker_on_stuck */
 };
 void worker_look(struct worker *w, struct worker_look *ret);
 void loop_add_worker(struct loop *l, struct worker *w);

@@ -28,7 +28,7 @@ static const struct go_layout {
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
-	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it counts no bytes any more */
+	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it no longer counts bytes */
 };
 
 static const struct go_layout *layout_of(unsigned minor)

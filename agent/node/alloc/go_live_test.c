@@ -469,7 +469,7 @@ static void amid_collections(void **state)
 		assert_true(r == 0 || r == -EAGAIN);
 		told += r == 0;
 		assert_true(sum(&s.tallies, "main.freed", false) % 3072 == 0);
-		/* Two cycles of eight goroutines' hundreds, and what hides behind it. */
+		/* at most what eight goroutines make in two cycles of collection */
 		assert_true(sum(&s.tallies, "main.freed", true) <= 64 * 100 * 3072ull);
 	}
 	assert_int_equal(told, 50);

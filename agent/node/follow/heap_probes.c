@@ -2,7 +2,7 @@
 /*
  * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
  * wait for RCU, so they run on the probes worker. This file also watches what is attached, and
- * reports jobs that do not come back. heap.c decides what is attached. Loop thread, but for the
+ * reports jobs that do not come back. heap.c decides what is attached. Loop thread, except for the
  * work on the probes worker.
  */
 #include "node/follow/internal.h"
@@ -16,10 +16,10 @@
 
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
 #define PROBES_NICE	(-15)
-#define LATE_MAX	3.0		    /* at most so many waits more, after a long span */
+#define LATE_MAX	3.0		    /* after a long span, at most three more waits */
 #define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
 #define AGAIN_NS	NSEC_PER_SEC	    /* the same at first, if the reason may pass */
-/* So many -EAGAIN in a row are reported: by then programs are loaded and urgent detaching ended. */
+/* After this many -EAGAIN in a row, programs are loaded and urgent detaching has ended: reports. */
 #define AGAIN_TOLD    4
 #define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
 #define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per process; a look takes 1.3 us, or 4 us */

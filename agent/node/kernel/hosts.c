@@ -3,7 +3,7 @@
  * Host processes whose name matches the regular expression of an event (podflame local). The os
  * worker searches /proc every second, or less often if that would cost more than one per cent of a
  * CPU. A process counts from the look that found it. This file owns the list of these processes.
- * Loop thread, but for the look.
+ * Loop thread, except for the look.
  */
 #include "lib/base/regexp.h"
 #include "node/kernel/internal.h"

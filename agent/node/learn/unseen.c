@@ -8,9 +8,9 @@
 #include <inttypes.h>
 
 #define GROWN_MIN  (64u << 20)
-#define SEEN_SHARE 20 /* reported if the probes saw less than one part in so many of the growth */
+#define SEEN_SHARE 20 /* reported if the probes saw less than 1/20 of the growth */
 /*
- * If the probes saw the growth, there would be at least so many samples on average. It is then
+ * If the probes saw the growth, there would be at least this many samples on average. It is then
  * practically impossible that chance leaves one sample or none.
  */
 #define SAMPLES_MIN 32
