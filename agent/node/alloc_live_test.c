@@ -359,19 +359,19 @@ static void check(const struct scene *s)
 	assert_in_range(s->all_alive, alive - alive_new, alive + NOISE_BYTES);
 }
 
-/* Attached as it still is. */
+/* While the probes are still attached. */
 static void check_end(struct scene *s)
 {
 	pid_t pid = s->pid;
 	uint64_t last_ns = s->snapshot_ns;
 
 	end(s);
-	s->pid = pid; /* whose samples are looked for */
+	s->pid = pid; /* the process whose samples are searched for */
 	probes_live_ask(probes);
 	drain(s, true);
 	s->pid = 0;
 	assert_true(last_ns > 0);
-	assert_int_equal(s->snapshot_ns, last_ns); /* no snapshot has it since */
+	assert_int_equal(s->snapshot_ns, last_ns); /* no later snapshot has it */
 }
 
 static void c_counts_its_bytes(void **state)

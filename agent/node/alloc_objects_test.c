@@ -322,7 +322,7 @@ static void check_java(const char *java)
 		double is = (double)bytes_of(&s, claims[i].name), should = (double)claims[i].bytes;
 
 		print_message("  %-16s %10.0f of %10.0f\n", claims[i].name, is, should);
-		/* A TLAB or two belong to the class before. */
+		/* A TLAB or two may be counted for the class before. */
 		assert_true(is > 0.95 * should && is < 1.05 * should);
 	}
 	close_scene(&s);

@@ -11,7 +11,7 @@
 
 /* ---- runc ---- */
 
-/* How a container differs from the next one. */
+/* In which way a container differs from the next one. */
 struct kind {
 	const char *rootfs; /* "static", "musl" */
 	const char *pid_ns; /* ", {...}" of config.json; NULL: a new namespace; "": the host's */
@@ -49,7 +49,7 @@ static void write_bundle(const struct tenants *t, unsigned k, unsigned start, co
 		_exit(8);
 }
 
-/* runc, with nothing to say. */
+/* Runs runc without output. */
 static bool run_quietly(char *const argv[])
 {
 	pid_t pid = fork();
@@ -114,7 +114,7 @@ static bool compile(const char *compiler, const char *how, const char *path)
 }
 
 /*
- * Such an image has its program under two names or more, and a place to mount /proc. It has no
+ * Such an image has its program under two or more names, and a place to mount /proc. It has no
  * /tmp, no shell, no library.
  */
 static bool make_rootfs(struct tenants *t, const char *name, const char *compiler, const char *how)
@@ -143,7 +143,7 @@ static bool copy_loader(const struct tenants *t)
 	return mkdir(lib, 0755) == 0 && run_quietly(argv);
 }
 
-/* Without runc, or where it cannot make one, is nothing to be seen. */
+/* Why this test cannot run: there is no runc, or it cannot make a container here; NULL: it can. */
 static const char *runc_problem(struct fixture *f)
 {
 	static const struct kind plain = {.rootfs = "static"};
@@ -168,7 +168,7 @@ static const char *runc_problem(struct fixture *f)
 		}                                                                                  \
 	} while (0)
 
-/* It makes cgroups in all hierarchies, and takes away the last directory alone. */
+/* runc makes cgroups in all hierarchies, and leaves the last directory: removes it. */
 static void clear_hierarchies(const struct tenants *t)
 {
 	_cleanup_free_ char *form = xasprintf("/sys/fs/cgroup/*/kubepods-tenants-%u", t->run);

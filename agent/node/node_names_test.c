@@ -193,7 +193,8 @@ static void goes_on(struct world *w, uint64_t ns, const char *when)
 	w->wanted_seen = seen + N_WINDOWS;
 	w->wanted_windows = windows + N_WINDOWS;
 	w->until_ns = now_mono_ns() + ns;
-	w->wanted_end_ns = now_wall_ns() + ns; /* drained since: not only sent */
+	/* windows that were drained after this moment, not only sent */
+	w->wanted_end_ns = now_wall_ns() + ns;
 	w->due_ns = w->until_ns + GUARD_NS;
 	look(w);
 	if (loop_run(w->loop) != 0)

@@ -214,7 +214,7 @@ static void much_is_estimated(void **state)
 
 	begin_often(f);
 	l = look(f);
-	/* One look of few spans: seen on a busy machine, 0.65 to 1.10. */
+	/* A result from few spans: on a busy machine it was 0.65 to 1.10. */
 	assert_true(l.told > 0.4 * l.really && l.told < 2.5 * l.really);
 }
 
@@ -259,7 +259,7 @@ static bool is_without_spans(struct fixture *f)
 }
 
 #define PAUSE_NS (500 * NSEC_PER_MSEC) /* of the process's CPU time */
-#define TICKS_NS (50 * NSEC_PER_MSEC)  /* a process's own clock may be so late while it runs */
+#define TICKS_NS (50 * NSEC_PER_MSEC)  /* by how much a process's own clock may lag while it runs */
 static uint64_t paused_ns;
 
 static bool has_worked_in_pause(struct fixture *f)

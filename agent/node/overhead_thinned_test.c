@@ -62,7 +62,7 @@ static uint32_t kept_of(struct fixture *f, uint64_t id)
 	return keep;
 }
 
-/* Payers are looked at; what follows of their CPU time is not waited for. */
+/* Looks at all payers at once, without waiting for the CPU time of each. */
 static void look_at_owners(struct fixture *f)
 {
 	struct limit *o = f->node->limit;

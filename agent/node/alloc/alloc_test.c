@@ -23,7 +23,7 @@ static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
 	return s;
 }
 
-/* A program that waits, made of this source. */
+/* Compiles this source into a program that waits. */
 static pid_t start(const char *source, const char *flags)
 {
 	_cleanup_free_ char *command = xasprintf(
@@ -99,7 +99,10 @@ static void a_static_program_without_symbols_says_so(void **state)
 	stop(pid, &p, s);
 }
 
-/* Its problem, of a program that has this text, built so. */
+/*
+ * Builds a program that contains `text` with these flags, and returns the problem that alloc
+ * reports about it.
+ */
 static char *problem_with(const char *text, const char *more, const char *flags)
 {
 	_cleanup_free_ char *source =
@@ -137,8 +140,8 @@ static void an_allocator_without_names_is_told(void **state)
 }
 
 /*
- * An allocator's functions are probed; a file that only names one has none; CPython's mimalloc is
- * its own.
+ * If an allocator has names, its functions are probed. A file that only names one has no allocator.
+ * The mimalloc of CPython is CPython's own.
  */
 static void an_allocator_with_names_is_not(void **state)
 {
@@ -154,7 +157,7 @@ static void an_allocator_with_names_is_not(void **state)
 		{jemalloc,
 		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}",
 		 "-static"},
-		/* the plain names are its own */
+		/* these plain names belong to it */
 		{jemalloc, "void *mallocx(unsigned long n, int f) { return 0; }", "-static"},
 		{"TBBmalloc: VERSION",
 		 "void *scalable_malloc(unsigned long n) { return 0; } "
@@ -171,7 +174,7 @@ static void an_allocator_with_names_is_not(void **state)
 	}
 }
 
-/* Rust's code calls it through these, which are probed. */
+/* Rust's code calls it by these names, which are probed. */
 static void an_allocator_behind_rusts_names_is_not(void **state)
 {
 	_cleanup_free_ char *problem =
@@ -379,7 +382,7 @@ static const struct {
 	{ASM("malloc: call 1f; ret; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: jmp 6f; 6: ret"
 	     "\\nfree: ret\\ncalloc: ret"),
 	 true},
-	/* The places that it calls come back to. */
+	/* The called function is followed with each call, as the walk returns behind it. */
 	{ASM("malloc: .rept 16; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 17; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), true},
 };

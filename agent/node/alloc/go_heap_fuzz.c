@@ -48,7 +48,7 @@ static void add(struct fuzz *f)
 		f->buckets[f->n++] = go_bucket(&f->image, stack, n, take(&f->in, 6));
 }
 
-/* One whose depth was not damaged, so that its counts are where they were; 0: none. */
+/* A bucket whose depth is not damaged, so that its counts are at their place; 0: none. */
 static uint64_t some_bucket(struct fuzz *f)
 {
 	uint64_t at = f->n ? f->buckets[take(&f->in, 1) % f->n] : 0;
@@ -98,7 +98,7 @@ static void between_reads(struct go_image *i, size_t n_reads)
 
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
-	static volatile uint64_t sum; /* they are there: read each */
+	static volatile uint64_t sum; /* they are still there: reads each */
 
 	(void)arg;
 	if (r->n_addresses > PF_MAX_USER_FRAMES || !(r->alloc_bytes | r->inuse_bytes))

@@ -178,7 +178,7 @@ static void what_is_not_there_is_not_asked_for_again(void **state)
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod_none", "(none)");
 	run("test $(ls %s | wc -l) = 4096 && test -e %s/%s.none", f.cache, f.cache, f.c.build_id);
-	/* It is there later: the note grows old. */
+	/* The file appears later, when the note of its absence is old. */
 	f.how = GOOD;
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod", "hidden_function");
@@ -219,7 +219,7 @@ static void hostile_servers_cost_their_limits(void **state)
 	assert_answer(&f, "debuginfod_failed", "(none)");
 	f.how = REDIRECT;
 	assert_answer(&f, "debuginfod_failed", "(none)");
-	assert_int_equal(n_cached(&f, ""), 0); /* nothing half done is left */
+	assert_int_equal(n_cached(&f, ""), 0); /* no partial file is left */
 	f.how = GOOD;
 	assert_answer(&f, "debuginfod", "hidden_function");
 	finish(&f);

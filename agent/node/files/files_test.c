@@ -147,7 +147,7 @@ static void who_has_much_pushes_out_his_own(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_CACHED; i++)
 		parse_for(c.files, &c.maps[i], i == 0 ? 1 : 2);
-	assert_true(is_kept(c.files, &c.maps[0])); /* though it was used least recently */
+	assert_true(is_kept(c.files, &c.maps[0])); /* kept, although it was used least recently */
 	assert_false(is_kept(c.files, &c.maps[1]));
 	assert_true(is_kept(c.files, &c.maps[N_CACHED - 1]));
 	cached_done(&c);
@@ -185,7 +185,7 @@ static void equal_files_share_one_index(void **state)
 	assert_int_equal(files_bytes(f), elf_index_bytes(index_a));
 	elf_index_unref(index_a);
 	files_free(f);
-	assert_true(elf_index_n_symbols(index_b) > 0); /* ours as long as we hold it */
+	assert_true(elf_index_n_symbols(index_b) > 0); /* valid as long as the test holds it */
 	elf_index_unref(index_b);
 	close(a.fd);
 	close(b.fd);
@@ -331,7 +331,7 @@ static void what_is_expected_is_not_waited_for(void **state)
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
-	files_expect(f, &m, 0); /* it is there: nothing is to come */
+	files_expect(f, &m, 0); /* it is parsed already: nothing to wait for */
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
@@ -724,7 +724,7 @@ static void who_has_many_memory_files_pushes_out_his_own(void **state)
 		his[i] = memory_file(20 << 20); /* of 64 MiB */
 		parse_for(f, &his[i], 2);
 	}
-	assert_int_equal(bytes_known(f, &other), 0); /* though it was used least recently */
+	assert_int_equal(bytes_known(f, &other), 0); /* kept, although it was used least recently */
 	assert_int_equal(bytes_known(f, &his[0]), -ENOENT);
 	assert_int_equal(bytes_known(f, &his[3]), 0);
 	close(other.fd);

@@ -15,7 +15,7 @@
 #define S	 NSEC_PER_SEC
 #define WINDOW_S 10
 #define DAY_S	 86400
-#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window: drains are that late */
+#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window, because drains are that late */
 
 /* A day in which the clock is set now and then. */
 struct day {
@@ -23,7 +23,7 @@ struct day {
 	uint64_t boot_ns, wall_ns;
 	uint64_t added, found;	     /* samples */
 	uint64_t asleep_ns, told_ns; /* told: as loss */
-	uint64_t windows_ns;	     /* the sum of how long they say they are */
+	uint64_t windows_ns;	     /* the sum of the lengths that they report */
 	uint64_t last_end_ns;
 	unsigned n_windows, n_steps;
 	/* in the open window, so that the next one may overlap the last one */
@@ -64,7 +64,8 @@ static void take(struct day *d, struct batch *b)
 	}
 	assert_true(p->end_ns > p->start_ns);
 	assert_true(p->end_ns - p->start_ns <=
-		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns); /* a drain more: set at its end */
+		    /* one drain more, if the clock was set at its end */
+		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns);
 	if (!d->goes_over)
 		assert_true(p->start_ns >= d->last_end_ns);
 	d->goes_over = d->went_back;
@@ -111,7 +112,7 @@ static double chance(void)
 	return drand48();
 }
 
-/* Half a second and more: less is taken for a slew, and moves the border of a window. */
+/* Half a second and more is a step. Less counts as a slew, and moves the border of a window. */
 static int64_t step(double most_s)
 {
 	double s = 0.6 + chance() * most_s;
@@ -144,7 +145,7 @@ static void begin(struct day *d, long seed)
 	srand48(seed);
 	*d = (struct day){.boot_ns = 1000 * S, .wall_ns = UINT64_C(1763700003) * S + 7};
 	assert_int_equal(fold_new(&config, &d->f), 0);
-	/* from the test's own clock on */
+	/* From here on, the test sets the clock. */
 	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, true, &b), 0);
 	assert_null(b);
 }
@@ -181,13 +182,14 @@ static void test_a_day_of_steps(void **state)
 	assert_in_range(llabs(off_ns), 0, S / 2);
 }
 
-/* CLOCK_BOOTTIME and the wall clock go on, CLOCK_MONOTONIC and all that runs stand. */
+/* CLOCK_BOOTTIME and the wall clock go on; CLOCK_MONOTONIC and all programs stand still. */
 static void sleep_once(struct day *d)
 {
 	uint64_t asleep_ns = S + (uint64_t)(chance() * 3600e9);
 
 	pass(d,
-	     (uint64_t)(chance() * 1e9)); /* of the second in which it falls asleep, and wakes up */
+	     /* nanoseconds of the second at which it falls asleep, and at which it wakes up */
+	     (uint64_t)(chance() * 1e9));
 	pass(d, asleep_ns);
 	d->asleep_ns += asleep_ns;
 	fold_note_sleep(d->f, asleep_ns);

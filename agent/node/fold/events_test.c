@@ -172,7 +172,7 @@ static void test_nothing_lives(void **state)
 	assert_int_equal(find(a, EVENT_MEM_INUSE, 42)->n_samples, 0);
 	assert_string_equal(find(a, EVENT_MEM_INUSE, 42)->app_service, "web");
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1012 * S, NULL});
-	b = flush(f, 1020 * S); /* alone in a window, too */
+	b = flush(f, 1020 * S); /* also if it is alone in a window */
 	assert_int_equal(b->n_profiles, 1);
 	assert_int_equal(b->profiles[0]->n_samples, 0);
 	fold_free(f);
@@ -234,10 +234,10 @@ static void test_value_before(void **state)
 	assert_int_equal(fold_value_before(&s, NULL, 1010 * S), 700000);
 	assert_int_equal(fold_value_before(&s, o, 1011 * S), 1000000);
 	assert_int_equal(fold_value_before(&s, o, 1009 * S), 0);
-	s.value = 3333333; /* one in ten was kept, which lasted a third of a second */
+	s.value = 3333333; /* one wait in ten was kept; this one lasted a third of a second */
 	o->off_keep = UINT32_MAX / 10;
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 333000, 334000);
-	s.first_ns = 1009 * S + 300 * MS; /* many short ones in a second */
+	s.first_ns = 1009 * S + 300 * MS; /* many short waits within a second */
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 2333000, 2334000);
 	s.event = EVENT_MEM_ALLOC;
 	assert_int_equal(fold_value_before(&s, o, 1010 * S), 3333333);
@@ -292,7 +292,7 @@ static void test_errors_are_shared_out(void **state)
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_error, 7);
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_ppm, 1000000);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 0)->estimate_ppm, 0);
-	/* it says nothing of the next window */
+	/* the estimate says nothing about the next window */
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});
 	next = flush(f, 1020 * S);
 	assert_int_equal(find(next, EVENT_MEM_ALLOC, 42)->estimate_ppm, 0);

@@ -535,7 +535,7 @@ static void test_shares_of_a_window(void **state)
 	assert_true(add_large(f, db, 300, mib));
 	b = flush(f, 1010 * S, false);
 	profile_batch_free(b);
-	assert_true(add_large(f, greedy, 1, mib)); /* of the next one again */
+	assert_true(add_large(f, greedy, 1, mib)); /* from the next window's share again */
 	b = flush(f, 1020 * S, true);
 	proc_owner_unref(greedy);
 	proc_owner_unref(web);

@@ -355,7 +355,7 @@ static void newer_mappings_are_looked_at(void **state)
 	assert_int_equal(n_looks, 1); /* nothing is new */
 }
 
-/* Its inode is the same, and no time tells. */
+/* Its inode is the same, and no time shows the change. */
 static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void **state)
 {
 	struct mapping m = {.path = (char *)"/memfd:code", .inode = 5, .memory_file = true};

@@ -234,7 +234,7 @@ static void assert_told(const char *part)
 		fail_msg("%s", tracked->allocs.problem);
 }
 
-/* It has probes, and is about to lose them: that is the worker's next task. */
+/* Its probes are attached; the worker's next task detaches them. */
 static void detach(void)
 {
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
@@ -300,7 +300,7 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	assert_told("the agent cannot attach its probes");
 }
 
-/* The later one is stuck, too: it still is when the first is back. */
+/* The later job is blocked, too, and still is when the first one comes back. */
 static void of_two_that_are_stuck_the_later_is_told(void **state)
 {
 	struct task *first, *later;
@@ -357,7 +357,7 @@ static void who_gets_on_is_not_stuck(void **state)
 	comes_back(t);
 }
 
-/* No thread is to be had for one in its place: it is asked for again. */
+/* No thread can be started to replace the blocked one: it is tried again. */
 static void without_a_thread_it_is_tried_again(void **state)
 {
 	struct task *t;
@@ -383,7 +383,7 @@ static uint64_t n_ended(const char *result)
 	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", result));
 }
 
-/* It is tried; in how many seconds it may be again. */
+/* Attaches, and returns after how many seconds the next attempt may come. */
 static uint64_t seconds_until_next(int result, const char *counted_as)
 {
 	uint64_t before = n_ended(counted_as);
@@ -501,7 +501,7 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	assert_null(tracked->allocs.problem);
 	assert_int_equal(tracked->allocs.next_ns, 0); /* at once */
 	attach_anew();
-	/* Once more, soon after that: in between something was missed. */
+	/* The next thread ended soon after that: the probes missed something in between. */
 	loses_its_thread();
 	assert_told("take its place");
 	assert_int_equal(n_ended("thread_ended"), before + 2);
@@ -527,7 +527,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	outlives = true;
 	attach_and_look_at();
 	assert_int_equal(asked_in(3), 1);
-	n_moves++; /* others' probes were taken away, perhaps */
+	n_moves++; /* as if probes of another process had been detached */
 	assert_int_equal(asked_in(3), 1);
 	test_clock.stands_ns += NSEC_PER_SEC;
 	assert_int_equal(asked_in(3), 1);
@@ -537,7 +537,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	assert_int_equal(asked_in(3), 3);
 }
 
-/* Each time it has no probes for longer, so that other processes get theirs. */
+/* Each time it stays longer without probes, so that other processes get theirs. */
 static void threads_that_end_again_and_again_are_followed_less_and_less_often(void **state)
 {
 	static const unsigned waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};

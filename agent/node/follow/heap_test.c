@@ -207,7 +207,7 @@ static void look_once(void)
 	posted_run_all();
 }
 
-/* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
+/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	const struct allocs *a = &tracked->allocs;

@@ -140,7 +140,7 @@ static void agrees_with_a_stopped_process(void (*program)(void))
 
 	while (program_cpu_ns(pid) < 20 * NSEC_PER_MSEC)
 		usleep(1000);
-	/* The longer, the less does what clocks cannot tell matter. */
+	/* The longer it runs, the less matter errors of the clocks. */
 	for (; !agree_once(pid, work_ns); work_ns *= 2)
 		assert_true(work_ns < 5 * NSEC_PER_SEC);
 	kill(pid, SIGKILL);

@@ -35,7 +35,7 @@ void report_problem(struct report *r, const char *target_uid, enum reason reason
 	snprintf(told, sizeof(told), "%s", text);
 }
 
-/* One round over a container of this limit: what its rate is then. */
+/* Runs one round with a container of this limit. Returns its new rate. */
 static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_tick)
 {
 	enum { N = 1000 };
@@ -158,7 +158,7 @@ static void test_told_as_it_is_asked_for(void **state)
 	ask(60, 0.11); /* 55 would fit, which is too little more to raise the rate */
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told, "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
-	ask(45, 0.1); /* that fits: nothing is lowered */
+	ask(45, 0.1); /* the rate fits, so it is not lowered */
 	assert_int_equal(round_of(1000, 18000), 45);
 	assert_string_equal(told, "");
 }

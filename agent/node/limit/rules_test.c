@@ -45,8 +45,8 @@ static void few_switches_are_all_kept(void **state)
 }
 
 /*
- * Switches in a second of CPU, percent, and whether all are noted: their cost together is the
- * limit.
+ * Switches per second of CPU, the limit in per cent, and whether all are noted: their cost together
+ * is the limit.
  */
 static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 {
@@ -91,7 +91,7 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 	next = limit_off_shares(low, &calm, 2);
 	assert_true(next.note > low.note && share_of(next.note) <= share_of(low.note) * 2.01);
 	assert_true(next.keep > low.keep && share_of(next.keep) <= share_of(low.keep) * 2.01);
-	/* Just inside its limit it stays where it is. */
+	/* A share just inside the limit stays. */
 	storm.hits = 295000;
 	next = limit_off_shares(low, &storm, 2);
 	assert_true(next.note == low.note && next.keep == low.keep);
@@ -184,7 +184,7 @@ static void steady_is_left_when_it_exceeds(void **state)
 	assert_true(limit_exceeded(&storm, &fine, &l));
 }
 
-/* Looked at each 10 ms: it may pay twice its limit, but not a storm. */
+/* A look takes place each 10 ms: a storm may pay twice its limit, but not more. */
 static void a_storm_stalls_not_for_long(void **state)
 {
 	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
@@ -253,7 +253,7 @@ static struct act by_requests(double at_ns)
 	return (struct act){fmod(at_ns, 50e6) < 7e6 ? 0.7 : 0, 1.0 / 2000};
 }
 
-/* Half of a second this, the other half that. */
+/* Half of a second in one phase, the other half in another. */
 static struct act in_phases(double at_ns)
 {
 	return fmod(at_ns, 1e9) < 5e8 ? (struct act){1, 1.0 / 1000} : (struct act){1, 1.0 / 20000};
@@ -356,7 +356,7 @@ static void plan_next(struct told_by *b, const struct limit_spent *x)
 	b->planned.load = limit_load(&b->cost, l.trap_ns);
 }
 
-struct outcome { /* of windows of some spans each */
+struct outcome { /* of windows with some spans each */
 	double told, truth;
 	unsigned n, n_within;
 };

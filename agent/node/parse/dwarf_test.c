@@ -815,7 +815,10 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 
 	(void)state;
 	write_source("n.c", nested);
-	/* So many lines that compression makes them fewer, whatever the folder's name is. */
+	/*
+	 * There are enough lines that compression shortens them, whatever the length of the
+	 * directory's name.
+	 */
 	run("for i in $(seq 50); do echo \"int f$i(int x) { return x + $i; }\"; done >>n.c");
 	for (size_t k = 0; k < ARRAY_SIZE(compressed); k++) {
 		run(compressed[k]);

@@ -93,7 +93,7 @@ static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_
 struct known {
 	const char *name, *cfi;
 	struct pf_rule rule; /* 8 bytes inside */
-	uint16_t special;    /* or this, if not 0 */
+	uint16_t special;    /* or this special rule, if not 0 */
 };
 static const struct known known[] = {
 	{"saved",

@@ -31,7 +31,7 @@ static const char source[] = HEAP ".skip 16,0x90\n"
 	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
 				  "slow: call loops\n.balign 16,0x90\n"
 				  "two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
-	/* It returns nowhere: nothing proves that it is a function. */
+	/* This function never returns, so nothing proves that it is one. */
 	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n" FUNCTION "last: ret\n";
 
 static const char framed_source[] =
@@ -117,7 +117,8 @@ static void what_is_not_proved_is_lost(void **state)
 
 	(void)state;
 	assert_int_equal(rule_of(&t, "loops"), PF_RULE_LOST);
-	assert_int_equal(rule_of(&t, "last"), PF_RULE_LOST); /* where it ends is not known */
+	/* the end of the function is not known */
+	assert_int_equal(rule_of(&t, "last"), PF_RULE_LOST);
 	elf_index_unref(i);
 }
 

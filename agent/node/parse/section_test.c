@@ -272,7 +272,8 @@ static void sizes_that_are_not_true_are_refused(void **state)
 			add_any(&b, type, text, TEXT_SIZE);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,
 				       ELF_INDEX_COMPRESSED_DAMAGED);
-			add_chdr(&b, type, sizes[k]); /* in several: the last one is not right */
+			/* in several frames: the size of the last one is wrong */
+			add_chdr(&b, type, sizes[k]);
 			add_any(&b, type, text, 1);
 			add_any(&b, type, text, TEXT_SIZE - 1);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,

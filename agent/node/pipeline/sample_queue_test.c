@@ -206,7 +206,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* One a time is with the pipeline. */
+/* Runs the queue's tasks: at most one is with the pipeline at a time. */
 static void work(void)
 {
 	while (posted.n) {
@@ -222,7 +222,7 @@ static void assert_fed(size_t n)
 		assert_ptr_equal(fed[i], &drains[i]);
 }
 
-/* Files are being read, and will not be for long. */
+/* Files are being parsed, which takes longer than this test. */
 static void so_many_wait_for_names(void **state)
 {
 	(void)state;

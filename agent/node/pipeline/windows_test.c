@@ -110,7 +110,7 @@ static const struct profile *find(const struct batch *b, enum event e, const cha
 	return NULL;
 }
 
-/* It may overtake the kernel's drain of the window's last second. */
+/* The drain may come before the kernel's drain of the window's last second. */
 static void test_a_whole_drain_ends_no_window(void **state)
 {
 	struct world *w = *state;
@@ -142,8 +142,9 @@ static void test_nobodys_code_waits(void **state)
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_OFF_CPU, 1, 500);
-	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0;	   /* a kernel thread */
-	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1; /* had one: it was lost on its way */
+	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0; /* a kernel thread */
+	/* it had a stack, which was lost on its way */
+	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1;
 	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
 	fold(w);
 	assert_int_equal(counter_get(excluded) - before, 3);
@@ -438,8 +439,8 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
-/* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
-#define NOBODY 5000000 /* no PID is as large */
+/* Processes that never end: one beyond the table's limit is counted, and named by its samples. */
+#define NOBODY 5000000 /* larger than any PID */
 
 static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
 {
@@ -520,7 +521,7 @@ static void test_processes_have_a_limit(void **state)
 	}
 	pipeline_forget_exited(w->p, now);
 	assert_int_equal(HASH_COUNT(w->p->processes),
-			 32768); /* the last samples are on their way */
+			 32768); /* for this time, its last samples may still come */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->id.tgid, NOBODY);
@@ -619,7 +620,7 @@ static void test_files_of_mappings_just_read(void **state)
 	fold(w);
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_unparsed, 1);
-	/* parsed or not: it does not wait for ever */
+	/* parsed or not, the drain waits no longer */
 	w->feed.files_asked = w->answer.files_asked;
 	fold(w);
 	assert_false(w->answer.waits);

@@ -11,7 +11,7 @@
 #define LOOP	  "exec-loop"
 #define PAGE(k)	  (0x10000000ull + (k)*0x100000ull)
 #define PAGE_END  4096
-#define IN_KERNEL 30 /* samples of a process that has no program */
+#define IN_KERNEL 30 /* samples taken while the process has no program */
 #define MISSED	  10 /* one sample in this many comes while the new program has no registers yet */
 
 typedef int exec_fn(const char *path, char *const *argv, char *const *envp);
@@ -156,7 +156,7 @@ static void mappings_are_of_the_program_that_was_told(void **state)
 	r = record_of(p, c[1].pid, RAW_PROC_EXEC);
 	assert_int_not_equal(r.stack, 0);
 	do
-		e = read_of(&r); /* in the middle of an exec it has none */
+		e = read_of(&r); /* in the middle of an exec it has no mappings */
 	while (e != -ESTALE && now_mono_ns() < deadline);
 	assert_int_equal(e, -ESTALE);
 	probes_free(p);

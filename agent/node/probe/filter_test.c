@@ -40,7 +40,9 @@ static void moved(bool v2)
 	assert_int_equal(t[1].n, 0);
 	assert_int_equal(t[3].n, 0);
 	assert_int_equal(t[0].others, t[2].n);
-	/* Out of the cgroup again: not one more, once the drain has the last of before. */
+	/*
+	 * Moves it out of the cgroup: after the drain with the last old samples, no more may come.
+	 */
 	cgroup_move(config.hierarchy.mount, c[0].pid);
 	drain_into(p, t, 4);
 	t[0].n = t[2].n = 0;
@@ -127,7 +129,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	assert_true(drained_cgroup(p, ids[1], false, &made));
 	assert_int_equal(made.parent_id, ids[0]);
 	assert_true(made.armed);
-	/* From now on the caller decides. */
+	/* From now on, the caller decides about the child. */
 	select_cgroups(p, ids, 2);
 	assert_true(in_kernel_filter(p, ids[1]));
 	select_cgroups(p, ids, 1);
@@ -427,7 +429,7 @@ static void pids_are_the_agents_own(void **state)
 	(void)state;
 	hierarchy(false);
 	dir = cgroup_make(mount_v1, "ns");
-	/* One that the inner agent's filter lets through and that it cannot see. */
+	/* A process that the inner agent's filter selects, but that it cannot see. */
 	c = child_start(body_work, NULL);
 	cgroup_move(dir, c.pid);
 	cgroup_move(dir, getpid()); /* so that all children are born there */

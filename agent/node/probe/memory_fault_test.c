@@ -145,7 +145,7 @@ IN_SECTION(pf_loop) static void body_odd(struct truth *t)
 	sigaltstack(&(stack_t){.ss_sp = pool + sizeof(pool) / 2, .ss_size = 1 << 16}, NULL);
 	sigaction(SIGUSR1, &sa, NULL);
 	say_and_wait(t, 1);
-	inside = 1; /* 1000, and 100 * 10 amid it on another stack */
+	inside = 1; /* 1000, and in the middle of it 100 * 10 on another stack */
 	keep[0] = pool_odd(1000);
 	inside = 2;
 	if (!setjmp(out))
@@ -380,7 +380,7 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	snapshots = s.w.snapshots;
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
-	change_refused(&s, INUSE); /* alone: nothing is left to probe */
+	change_refused(&s, INUSE); /* mem-inuse alone, for which nothing can be probed then */
 	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
 	change_refused(&s, ALLOC);
 	go(&s, 5);

@@ -55,7 +55,7 @@ IN_SECTION(pf_loop) static void body_exact(struct truth *t)
 	allocate_every_way();
 	allocate_and_free();
 	say_and_wait(t, 3);
-	/* Freed elsewhere; a child's frees are not ours. */
+	/* Freed by a child; frees of a child do not count. */
 	if (fork() == 0) {
 		free((void *)keep[1]);
 		free((void *)keep[3]);
@@ -381,7 +381,7 @@ static void it_is_one_process_alone(void **state)
 	await_units(&s.c, 1000);
 	n = s.w.alloc.n;
 	watch_all(s.p, &s.w);
-	assert_int_equal(s.w.alloc.n, n); /* the fork's are not its */
+	assert_int_equal(s.w.alloc.n, n); /* allocations of the forked child do not count */
 	s.c.truth->ready = 2;
 	do {
 		watch_all(s.p, &s.w);
@@ -684,7 +684,7 @@ static void attaching_anew_fails(struct scene *s)
 	assert_true(probes_attached_lost(s->a));
 }
 
-/* A round allocates that, and frees it at the beginning of the next one. */
+/* A round allocates memory, and frees it at the start of the next round. */
 static void one_round(struct scene *s, uint32_t step)
 {
 	s->w.alloc = (struct seen){};
@@ -835,7 +835,10 @@ static void a_trap_has_a_price(void **state)
 
 #define LONG_CALL_NS (20 * NSEC_PER_MSEC)
 
-/* The 60th is as one amid which a host took the CPU away, as far as a thread's clock sees it. */
+/*
+ * The 60th allocation takes as long as one during which a host took the CPU away, judged by a
+ * thread's clock.
+ */
 static void one_is_long(void)
 {
 	static unsigned n;

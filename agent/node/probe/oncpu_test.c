@@ -180,7 +180,7 @@ static uint64_t n_reattached(void)
 static void stop_cpu(void)
 {
 	assert_int_equal(ioctl(cpus[cpu].fd, PERF_EVENT_IOC_DISABLE, 0), 0);
-	test_clock.later_ns += NSEC_PER_SEC; /* later it is looked at */
+	test_clock.later_ns += NSEC_PER_SEC; /* the next look is in the future */
 }
 
 static void work(unsigned ms)
@@ -271,7 +271,7 @@ static void a_cpu_that_cannot_be_attached_is_told_of(void **state)
 	assert_true(drain_tells());
 	assert_works(EVENT_ON_CPU);
 
-	/* one that came while all others tick */
+	/* a CPU that comes online while all others tick */
 	stop_cpu();
 	refuse.error = ENOMEM;
 	refuse.n = 2;

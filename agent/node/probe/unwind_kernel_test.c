@@ -172,7 +172,7 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_until(p, &w, &t.in_work, 100);
 	assert_int_equal(t.whole, 0);
 	assert_int_equal(t.pending, t.in_work);
-	assert_int_equal(t.most, 1); /* rbp is spoilt above it */
+	assert_int_equal(t.most, 1); /* the function above has overwritten rbp */
 
 	rows_install(p);
 	key = rows_process(p, &w.proc, exec_pages_of(&w.proc));
@@ -183,9 +183,8 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	assert_int_equal(t.whole, t.in_work);
 	assert_int_equal(t.pending, 0);
 	assert_int_equal(t.least, DEPTH + 1);
-	assert_int_equal(
-		rows_are_verified(p),
-		changes_are_counted(p)); /* and are not looked at again before the next change */
+	assert_int_equal(rows_are_verified(p),
+			 changes_are_counted(p)); /* and that answer holds until the next change */
 
 	assert_int_equal(probes_process_remove(p, &key), 0);
 	assert_int_equal(probes_process_remove(p, &key), 0); /* gone already: as wanted */
@@ -193,7 +192,8 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_drain(p, &w, 1, true);
 	t = (struct rows_tally){};
 	watch_until(p, &w, &t.in_work, 100);
-	assert_int_equal(t.whole, t.in_work); /* its files are known, wherever they are mapped */
+	/* its files are known, at whatever place they are mapped */
+	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	child_stop(&c);
 }
@@ -294,7 +294,7 @@ static void new_code_is_told_of(void **state)
 		watch_drain(p, &w, 1, false);
 	}
 	assert_int_equal(exec_pages_of(&w.proc), pages + 1);
-	/* Nobody answers: rarer and rarer. */
+	/* If user space does not answer, reports become rarer and rarer. */
 	watch_until(p, &w, &w.samples, 1500);
 	assert_in_range(w.maps, 2, times_told(now_mono_ns() - started));
 	/*
@@ -305,7 +305,7 @@ static void new_code_is_told_of(void **state)
 	rows_process(p, &w.proc, pages + 7);
 	watch_until(p, &w, &w.samples, 1500);
 	assert_true(w.maps > told);
-	/* Once user space has them, silence. */
+	/* When user space has given the mappings, no report comes. */
 	rows_process(p, &w.proc, pages + 1);
 	watch_drain(p, &w, 1, true);
 	told = w.maps;
@@ -448,7 +448,8 @@ static void chunks_hold_what_was_written(void **state)
 		x = 1000 + i;
 		assert_int_equal(probes_chunk_write(p, i, 4 * i, &x, 4), 0);
 	}
-	for (uint32_t i = 0; i < CHUNKS; i += 7) { /* back to some, published or not */
+	/* writes again to some chunks, published or not */
+	for (uint32_t i = 0; i < CHUNKS; i += 7) {
 		x = 2000 + i;
 		assert_int_equal(probes_chunk_write(p, i, PF_CHUNK_BYTES - 4, &x, 4), 0);
 	}

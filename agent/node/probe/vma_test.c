@@ -126,7 +126,7 @@ static void take_stack(struct looker *l, const struct raw_stack *stack)
 	if (!x)
 		return;
 	assert_in_range(place, PLACE(0), PLACE(_KINDS) - 1);
-	if (x->n++) { /* always the same of one kind */
+	if (x->n++) { /* samples of one kind always have the same tag */
 		assert_int_equal(x->tag, leaf->tag);
 		assert_int_equal(x->no_file, leaf->no_file);
 	}
@@ -269,8 +269,7 @@ static void samples_say_what_was_mapped(void **state)
 	give_first(&l, tags[FIRST]);
 
 	/*
-	 * Files that are known are, wherever they come to be mapped; not by what became another
-	 * one's place.
+	 * Known files are found wherever they are mapped, but not by a slot that another file got.
 	 */
 	give_image(&l, tags[FIRST], tags[FIRST]);
 	give_image(&l, tags[SECOND], tags[SECOND]);
@@ -446,7 +445,7 @@ static int begin(void **state)
 	first_fd = make_file("first", FIRST);
 	second_fd = make_file("second", SECOND);
 	path = xasprintf("%s/first", dir);
-	close(make_file("first", RENAMED)); /* over the first one, by its name */
+	close(make_file("first", RENAMED)); /* replaces the first file under its name */
 	return first_fd < 0 || second_fd < 0;
 }
 

@@ -589,7 +589,7 @@ static void memory_is_known_by_its_name(void **state)
 	}
 }
 
-/* Whatever a file says of itself. */
+/* Headers of a file with senseless contents. */
 static void headers_that_make_no_sense(void **state)
 {
 	Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},

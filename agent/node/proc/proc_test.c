@@ -468,13 +468,15 @@ static void test_armed_pod(void **state)
 	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 12, &until), "");
 	assert_string_equal(container_of(p, 13, &until), "nobody");
-	/* Named: tags get the container. The sandbox stays unnamed and is dropped after a while. */
+	/*
+	 * The tags get the container's name. The sandbox has no name and is dropped after a while.
+	 */
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 4 * S);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_int_equal(n_filter(p, 40 * S, true), 2);
 	container_of(p, 11, &until);
 	assert_true(until == 40 * S);
-	/* Gone, but late samples have their owner for a minute. */
+	/* The container is gone, but late samples have their owner for a minute. */
 	proc_containers_cgroup(p, 12, 10, "", true, 41 * S);
 	assert_int_equal(n_filter(p, 41 * S, true), 1);
 	assert_string_equal(container_of(p, 12, &until), "main");
@@ -617,7 +619,10 @@ static void test_names_that_are_anothers(void **state)
 	uint64_t until;
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
-	/* It comes before the real one. Until that comes it may be a cluster inside a container. */
+	/*
+	 * The forged cgroup is there before the real one. Until the real one comes, it may be a
+	 * cluster inside a container.
+	 */
 	proc_containers_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
@@ -802,7 +807,7 @@ static void test_keep_off(void **state)
 	assert_int_equal(f[2].off_keep, 2000);
 	assert_int_equal(f[1].off_note, 5000);
 	assert_int_equal(f[2].off_note, 6000);
-	assert_int_equal(f[0].sample_hz, 7); /* one says nothing of the other */
+	assert_int_equal(f[0].sample_hz, 7); /* the limit of one says nothing about the other */
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
@@ -813,7 +818,7 @@ static void test_keep_off(void **state)
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
-	/* How many are noted is the filter's alone. */
+	/* Only the filter decides how many are noted. */
 	proc_containers_keep_off(p, ID, 7000, 1000);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
@@ -884,7 +889,7 @@ static void test_many_ended(void **state)
 	(void)state;
 }
 
-/* Cgroups that nothing ends: beyond the table's end one is counted, and not profiled. */
+/* Cgroups that never end: one beyond the table's limit is counted, and not profiled. */
 static void test_table_full(void **state)
 {
 	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");

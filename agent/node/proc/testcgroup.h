@@ -79,7 +79,7 @@ static inline void own_cgroup_remove(struct own_cgroup *o)
 	}
 }
 
-/* A fifth of a CPU: is there a limit here? */
+/* Limits the cgroup to a fifth of a CPU; false: this machine cannot. */
 static inline bool own_cgroup_limit(const struct own_cgroup *o)
 {
 	if (*o->h.cpu_mount)

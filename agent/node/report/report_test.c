@@ -190,7 +190,7 @@ static void test_events(void **state)
 	give_plan(r, t, 3);
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
 	report_stored(r, "u1", EVENT_ON_CPU, 5);
-	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* did not ask for it */
+	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* this one did not ask for it */
 	o = report_json(r);
 	list = json_at(o, "status.targets");
 	want = json_loads("{\"on-cpu\": {\"sampled\": true, \"stored\": true}, \"off-cpu\": "
@@ -503,7 +503,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	}
 	check_with(r, 404);
 	n = sent.n;
-	report_check(r); /* the write that is due finds out */
+	report_check(r); /* the next write, which is due, finds out */
 	assert_int_equal(sent.n, n);
 	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
@@ -588,14 +588,15 @@ static void test_failures_back_off_and_recover(void **state)
 			answer(failures[i]);
 			if (failures[i] == 404) {
 				answer_pod();
-				answer(404); /* of the create: no CRD or no namespace yet */
+				/* the answer to the create: no CRD, or no namespace yet */
+				answer(404);
 			}
 			assert_true(timer.armed);
 			longest = MAX(longest, timer.delay_ns);
 		}
 	}
 	assert_in_range(longest, 30 * NSEC_PER_SEC, 120 * NSEC_PER_SEC);
-	/* a change while it waits does not hurry it */
+	/* a change while it waits does not shorten the wait */
 	report_sampled(r, "u1", EVENT_ON_CPU, 1);
 	assert_true(timer.delay_ns > NSEC_PER_SEC);
 	timer_fire();

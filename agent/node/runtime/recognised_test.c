@@ -155,7 +155,7 @@ static void dotnet_is_told_once(void **state)
 	live_forget(&l);
 }
 
-/* It has Perl, which is not started: it may be in a moment, or never. */
+/* The program has Perl, which is not started: it may start in a moment, or never. */
 static void what_is_young_is_looked_at_again(void **state)
 {
 	static const char build[] =

@@ -98,7 +98,7 @@ static void put_map(void *arg)
 	write_map(getpid(), O_CREAT);
 }
 
-/* The second time it is known, and read on. */
+/* The second time, it is known, and only the new part is read. */
 static int read_map(void *arg)
 {
 	struct perf_file f = {0};
@@ -252,7 +252,7 @@ static int set_up(void **state)
 	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
 	close(fds[0]);
 	jvm.start_ns = start_ns((uint32_t)jvm.pid);
-	fault_in_children(); /* the one that asks; not that one */
+	fault_in_children(); /* the process that asks, and not another one */
 	return 0;
 }
 

@@ -305,7 +305,7 @@ static void what_does_not_change_is_the_same(void **state)
 	assert_ptr_not_equal(p, q);
 	runtime_process_unref(p);
 	assert_int_equal(fakes[0].n_forgets, 0);
-	/* another program: nothing of the old one counts */
+	/* another program: data of the old one does not count */
 	maps.exec_id = 2;
 	p = learn(q, NULL);
 	assert_false(fakes[0].saw_old);
@@ -410,7 +410,7 @@ static void names_are_read_and_clean(void **state)
 	assert_string_equal(asks[0].names.items[1].file, "f?ile");
 	assert_int_equal(asks[0].names.items[1].line, 42);
 	assert_true(asks[1].names.items[1].inlined);
-	assert_int_equal(asks[2].error, -ESTALE); /* it does not run that */
+	assert_int_equal(asks[2].error, -ESTALE); /* the process does not run that */
 	for (size_t i = 0; i < 3; i++)
 		runtime_names_done(&asks[i].names);
 	runtime_process_unref(p);

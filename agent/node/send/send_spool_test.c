@@ -23,7 +23,7 @@ static void test_restart_takes_over_the_spool(void **state)
 	agent_stop(w);
 	assert_int_equal(n_files(w, "0"), 2);
 	agent_start(w);
-	send_one(w, 3, 3); /* before the old ones are listed: no name is used twice */
+	send_one(w, 3, 3); /* before the old files are listed: no name is used twice */
 	hub_start(w);
 	run_until(w, settled);
 	assert_int_equal(w->n_samples, 6);
@@ -75,7 +75,7 @@ static void test_overflow(void **state)
 	run_until(w, has_failed);
 	send_stats(w->sender, &st);
 	assert_true(st.n_dropped_samples > 0);
-	assert_true(st.spool_bytes <= 10000 + 2000); /* the one on its way is not touched */
+	assert_true(st.spool_bytes <= 10000 + 2000); /* the batch that is being sent stays */
 	hub_start(w);
 	n_wanted = n_sent;
 	run_until(w, accounted);

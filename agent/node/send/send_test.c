@@ -388,7 +388,7 @@ static void test_direct(void **state)
 	assert_int_equal(w->n_direct, 2);
 	assert_int_equal(w->n_samples, 3);
 	assert_int_equal(w->n_requests, 0);
-	send_one(w, 2, 4); /* the last window of a role that ends: stored without the loop */
+	send_one(w, 2, 4); /* the last window of a role that ends is stored without the loop */
 	agent_stop(w);
 	assert_int_equal(w->n_samples, 7);
 }

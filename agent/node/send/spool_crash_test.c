@@ -215,7 +215,7 @@ static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after
 		if (head[0] == SAID_SENT)
 			hub_take(h, data, n);
 		if (after_n-- == 0) {
-			usleep(after_us); /* the moment that chance drew */
+			usleep(after_us); /* a random moment */
 			kill(pid, SIGKILL);
 		}
 	}
@@ -280,7 +280,7 @@ static void test_killed_again_and_again(void **state)
 					 (useconds_t)(drand48() * 2000));
 		close(fds[0]);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSIGNALED(status)); /* it did not fail before */
+		assert_true(WIFSIGNALED(status)); /* it did not fail before that */
 	}
 	send_rest(h, dir);
 	print_message("%llu put, %llu stored, %llu told as lost\n", (unsigned long long)n_put,

@@ -114,7 +114,7 @@ static int put_and_get(void *arg)
 	return r;
 }
 
-/* Put by one agent, found by the next; the file lives as long as it was not sent. */
+/* One agent puts it, and the next one finds it. The file stays until it is sent. */
 static void leave_one(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);

@@ -81,7 +81,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* A thread's, which never changes. */
+/* The ids of a thread, which never change. */
 static uint64_t thread_pointer(pid_t tid)
 {
 	struct user_regs_struct regs;
@@ -311,7 +311,7 @@ static void check_go(const char *line)
 	assert_true(str_has_prefix(d->version, "go1."));
 	print_message("%s\n", d->version);
 	assert_int_equal(d->data_bytes, sizeof(struct pf_golabels));
-	/* While a goroutine is being preempted its thread has none. */
+	/* While its goroutine is being preempted, the thread has no context. */
 	for (unsigned i = 0; i < 500 && r != PF_CALL_FOUND; i++) {
 		usleep(10000 * (i > 0));
 		r = host_context(pid, thread_pointer(tids[0]), PF_RUNTIME_GOLABELS, d->data,

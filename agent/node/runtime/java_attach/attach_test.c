@@ -153,7 +153,7 @@ static int tear_down(void **state)
 {
 	struct fake *f = *state;
 
-	/* Whatever happened, nothing of ours is left. */
+	/* Whatever happened, the agent leaves nothing behind. */
 	assert_int_equal(access(f->trigger, F_OK), -1);
 	unlink(f->socket);
 	unlink(f->map);
@@ -175,7 +175,7 @@ static void listen_there(struct fake *f)
 	assert_int_equal(listen(f->listening, 1), 0);
 }
 
-/* Answers once: with text, then with nothing more. */
+/* The socket answers once with text, and then closes. */
 static pid_t answer(const struct fake *f, const char *text)
 {
 	pid_t pid = fork();
@@ -397,7 +397,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	assert_int_equal(answer.result, ATTACH_REFUSED);
 	assert_int_equal(counter_get(stuck) - before, 1);
 	stop(holder);
-	/* It is there, for its parent to wait for. */
+	/* The child still exists, for its parent to wait for. */
 	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
 	runtime_attach_remove_map(&f->a);
 	assert_int_equal(waitpid(child, NULL, WNOHANG), -1);
@@ -463,7 +463,7 @@ static const char program[] = "public class Spin {\n"
 			      "}\n";
 
 struct jvm {
-	pid_t shell; /* of the namespaces; the JVM is below it */
+	pid_t shell; /* the process that made the namespaces; the JVM is its child */
 	uint32_t tgid;
 	uint64_t start;
 	FILE *out;
@@ -761,7 +761,7 @@ static uint64_t forgotten(void)
 	return counter_get(counter("podflame_java_attach_total", "result", "forgotten"));
 }
 
-/* One more JVM, which lives; all that are waited for now. */
+/* Adds one more JVM, which is alive. Returns all that wait now. */
 static size_t want_one(uint64_t start_s, struct process_id all[300])
 {
 	runtime_java_map_want((struct process_id){start_s * NSEC_PER_SEC, getpid()});

@@ -40,7 +40,7 @@ static uint64_t take_address(struct input *in)
 	return take(in, 8);
 }
 
-/* An offset of a header: mostly one that can be. */
+/* An offset of a header, mostly a possible one. */
 static uint16_t take_offset(struct input *in)
 {
 	uint8_t kind = take(in, 1);

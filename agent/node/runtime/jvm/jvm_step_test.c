@@ -111,7 +111,7 @@ static void tell(void)
 	host_process(d, code, 1);
 }
 
-/* The one that runs main: it is called java, and is not the process's first. */
+/* The thread that runs main: it is named java, and is not the first thread of the process. */
 static pid_t main_thread(void)
 {
 	_cleanup_free_ char *pattern = xasprintf("/proc/%d/task/*/comm", live.pid);
@@ -158,7 +158,7 @@ static int teardown(void **state)
 
 struct stack {
 	struct host_frame frames[FRAMES_MAX];
-	size_t n; /* 0: it did not come to native code */
+	size_t n; /* 0: the walk did not come to native code */
 	uint64_t ip;
 	uint8_t code[8]; /* at ip */
 };
@@ -240,7 +240,7 @@ static void step_round(struct result *r)
 		assert_true(WIFSTOPPED(status));
 		if (WSTOPSIG(status) == SIGTRAP)
 			continue;
-		/* The JVM's own: its handler comes next. */
+		/* A signal of the JVM itself: its handler runs next. */
 		ptrace(PTRACE_SINGLESTEP, live.thread, 0, WSTOPSIG(status));
 		waitpid(live.thread, &status, __WALL);
 		before.n = 0;

@@ -16,7 +16,7 @@
 static struct {
 	uint8_t bytes[0x2000];
 	size_t n_symbols;
-	const char *changed; /* this one has another value */
+	const char *changed; /* the symbol that has another value */
 	uint64_t value;
 } vm;
 

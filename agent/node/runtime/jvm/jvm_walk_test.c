@@ -340,7 +340,7 @@ static void words_pushed_below_a_frame(void **state)
 	}
 }
 
-/* C1 pushes a stub's arguments and drops them; its frame may have old return addresses. */
+/* C1 pushes the arguments of a stub and drops them. The frame may have old return addresses. */
 static void arguments_below_a_frame(void **state)
 {
 	static const char *const codes[] = {"56 53 e8 00 00 00 00 5e 5e 85 f6 90",

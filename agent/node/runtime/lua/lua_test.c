@@ -103,7 +103,7 @@ static void a_state_goes_on_where_it_was_left(void **state)
 	assert_frame(6, "main chunk", 2);
 }
 
-/* A call is there, its caller's page is not. */
+/* The page of a call is in memory, that of its caller is not. */
 static void what_is_absent_stands_where_it_was(void **state)
 {
 	(void)state;
@@ -177,7 +177,7 @@ static void what_cannot_be_told_is_trouble(void **state)
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
 }
 
-/* Freed and used again since the sample was taken. */
+/* The memory was freed and used again since the sample was taken. */
 static void another_function_at_its_place_has_no_name(void **state)
 {
 	struct runtime_words frame;
@@ -308,7 +308,7 @@ static void moves(uint32_t *code, unsigned n)
 	code[at] = image_insn(call[minor], n, 1, 1);
 }
 
-/* Its owner made it so that each name is a long search: the search is limited as reading is. */
+/* A hostile process makes each name a long search. The search has a limit, as reading has. */
 static void a_search_is_limited(void **state)
 {
 	struct lua_reader r = {&names_state, image.l, &image.memory};
@@ -383,7 +383,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 		assert_int_equal(p->n_code, LONG_CODE);
 		assert_true(allocated() < before + (6u << 20));
 	}
-	/* The last one is there still. */
+	/* The last function is still kept. */
 	m.budget_bytes = 1000;
 	assert_int_equal(runtime_lua_proto_get(&r, many(299), &p), 0);
 	assert_int_equal(p->code[LONG_CODE - 1], 0);

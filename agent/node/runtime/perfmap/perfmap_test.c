@@ -155,7 +155,7 @@ static void add_long_names(struct perf_map *m, unsigned n)
 			snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
 }
 
-/* Large maps of a few processes are not the end of the others'. */
+/* Large maps of a few processes leave room for those of others. */
 static void test_large_maps_leave_a_share(void **state)
 {
 	struct perf_map *large[5], *small = runtime_perf_map_new();
@@ -488,7 +488,7 @@ static void test_file_older_than_its_process(void **state)
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 
-/* A JVM is being asked: its map is empty until it writes. What was known stays. */
+/* A JVM is being asked: its map is empty until it writes. The old names stay. */
 static void test_empty_file_takes_nothing_away(void **state)
 {
 	struct place *p = *state;
@@ -533,7 +533,7 @@ static void test_process_is_gone(void **state)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_equal(runtime_perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
-	/* The number is another process's by now. */
+	/* The PID belongs to another process by now. */
 	assert_int_equal(
 		runtime_perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
 		-ESRCH);

@@ -122,7 +122,10 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 		const struct pf_python *k = &image.layout.kernel;
 
 		expect_just_entered(minor);
-		/* Nor is it another interpreter's, where this thread runs nothing now. */
+		/*
+		 * Nor may it get a frame of another interpreter, in which this thread runs nothing
+		 * now.
+		 */
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
 		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
 		put_thread(OTHER_AT, THREAD_POINTER, 0);
@@ -130,7 +133,7 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 	}
 }
 
-/* Code of the loop that was not known as such: its frames come with the next activation. */
+/* Code of the loop that was not known as such: its frames are shown with the next activation. */
 static void frames_of_an_unseen_activation_are_not_lost(void **state)
 {
 	(void)state;
@@ -252,14 +255,17 @@ static void one_thread_in_two_interpreters(void **state)
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
 		if (minor <= 10)
-			continue; /* its GIL is everybody's: the holder is the one that runs */
+			/*
+			 * all interpreters share the GIL: the holder is the thread state that runs
+			 */
+			continue;
 		image_holder(image.thread);
 		walk();
 		assert_string_equal(letters(), "nTnfm");
 	}
 }
 
-/* Its other states are idle, wherever in the list they are: each is asked. */
+/* Its other thread states are idle: each is tried, wherever it is in the list. */
 static void one_thread_in_many_interpreters(void **state)
 {
 	(void)state;
@@ -410,7 +416,7 @@ static void what_is_not_in_memory_is_said(void **state)
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xbeef000 + PF_PYTHON_HASH);
-		put_u64(frame_code, 0xdead000); /* a code object: so, too */
+		put_u64(frame_code, 0xdead000); /* a code object counts, too */
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xdead000 + image.kernel.code_counts);
@@ -502,7 +508,7 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 	}
 }
 
-/* Its cframe is the thread's already, and says what one before it said. */
+/* The thread points to its cframe already, which still has an old value. */
 static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 {
 	(void)state;
@@ -510,7 +516,7 @@ static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 	{
 		const struct pf_python *k = &image.layout.kernel;
 
-		/* It is in order: g is called by f, which the activation before runs. */
+		/* The list is in order: f calls g, and the activation before runs f. */
 		host_begin(THREAD_POINTER);
 		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
 		activation(OUTER, OUTER_CALLER);
@@ -592,7 +598,7 @@ static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, first);
 		assert_int_equal(image_check(), 0);
 		assert_int_equal(image.kernel.holder, holder);
-		/* The main one is looked at. */
+		/* The main interpreter is looked at. */
 		put_u64(image.thread + image.kernel.thread_interpreter, first);
 		assert_int_equal(image_check(), -EBADMSG);
 	}
@@ -651,7 +657,10 @@ static void offsets_that_a_process_tells(void **state)
 	assert_int_equal(runtime_python_layout_read((uint8_t *)w, 100, &l), -EBADMSG);
 }
 
-/* Any word wrong: refused, or it has no bearing; never read outside, nor taken over blindly. */
+/*
+ * Any word may be wrong: the offsets are refused, or the word has no effect; the search reads
+ * nothing outside.
+ */
 static void damaged_offsets(void **state)
 {
 	uint64_t w[OFFSETS_WORDS];
