@@ -5,25 +5,33 @@ import os
 import report
 from slow_peers import LIMIT
 
-INTRO = """# What waits and memory cost who is profiled
+INTRO = """# What waits and memory cost the profiled process
 
-Written by `make events-cost` on {date}, not edited.
-Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it ended{quiet}.
+Who needs this page: people who want to profile waits or memory and ask how much that slows their
+program down.
 
-CPU time of a unit of work under each profiler over that without, medians of {rounds} pairs, least and most. Storms do nothing but what is
-profiled: no program is slowed more. But for the storm of switches and redis, a twin that nobody profiles ran on the same CPU at the same time, and
-how fast the machine was just then is taken out. *Nobody*: how much it differs before a profiler and after;
-what is smaller is not told apart from nothing.
-`podflame record` has no limit: those rows are what the probes themselves cost. *Limit*: what a pod gets, an agent with
-`limits.overheadPercent` {limit}, where a target does not say otherwise; {seconds} s, from 4 s after its first decision on, once; what the program
-paid until then is told beside.
-Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
+`make events-cost` wrote it on {date}.
+Kernel {kernel}, {cpus} CPUs, {system}; the load average was {began} at the beginning and {ended} at the end{quiet}.
+
+A number is the CPU time of a unit of work under a profiler, compared with the time without one: the
+median of {rounds} pairs, with the least and the greatest one. A storm does nothing but what is
+profiled, so no program is slowed down more. Except for the storm of switches and redis, a twin that
+nobody profiles ran on the same CPU at the same time, and the speed of the machine at that moment is
+taken out.
+
+| row | meaning |
+| --- | --- |
+| *nobody* | the difference between before and after a profiler. A smaller number means nothing |
+| `podflame record` | the cost of the probes themselves, because `record` has no limit |
+| *limit* | what a pod gets by default: an agent with `limits.overheadPercent` {limit}, measured once for {seconds} s, beginning 4 s after its first decision. What the program paid before is shown beside it |
+| others | bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20 |
 """
 ENDING = """
 ## What a number here does not say
 
-What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is most of a hit, and differs by a factor of two.
-What a hit, a switch or a walk costs apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
+It does not include the CPU time of podflame itself, and it differs on other machines: most of a hit
+is the trap of the probe, whose cost differs by a factor of two. `probe_bench` and `memory_bench`
+(`make bench`) measure a hit, a switch and a walk by themselves; see [events](events.md).
 """
 
 
