@@ -174,7 +174,7 @@ static inline json_t *say_health(void *arg)
 	return json_pack("{s:s, s:s}", "store", s.error, "certificate", "");
 }
 
-/* Anew, with requests that name the host; NULL: the address. */
+/* Connects again; requests then name this host; NULL: the address. */
 static inline void connect_to(struct fixture *f, const char *host)
 {
 	const struct http_client_config c = {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who we are and where the API server is, from files of any content: the first byte says which
- * (kubeconfig, token, service account). What is taken leads to requests whose head is as long as it
- * says and holds no line that the file has put in; their answers are any bytes too. Fuzzes:
- * lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
+ * The identity of the client and the address of the API server, read from files with any contents.
+ * The first byte chooses the file (kubeconfig, token, service account). Accepted files lead to
+ * requests. The head of a request must have the length that it says, and must not contain a line
+ * that a file has added. The answers have any bytes, too.
+ * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server against clients that say and do anything: the input is a script of connections,
- * bytes of requests in pieces, replies taken or not, ends, time, and of a handler that answers now,
- * later or when nobody listens any more. Every request that the handler got is answered once or
- * told to be gone; nothing is written behind an end; a body is no larger than its limit; nothing
- * leaks. Fuzzes: lib/loop/http_server.c, lib/loop/http_conn.c
+ * The HTTP server with clients that send anything. The input is a script of connections, bytes of
+ * requests in pieces, replies that are read or not, ends, and time, and of a handler that answers
+ * now, later, or when the client has left. Each request that the handler got must be answered once,
+ * or the handler must be told that it is gone. Nothing may be written after an end, no body may be
+ * larger than its limit, and no memory may be lost.
+ * Fuzzes: lib/loop/http_server.c, lib/loop/http_conn.c
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parse child of which a file has taken control: it answers with any bytes and any descriptors,
- * twice or not at all, and dies at any time. The parser returns an index that its reader accepted,
- * or an error and its reason. No descriptor stays open. When a child works again, the next file but
- * one has its index.
+ * A parse child under an attacker's control: it answers with any bytes and any descriptors, twice
+ * or not at all, and dies at any time. The parser must return an index that its reader accepted, or
+ * an error and its reason. No descriptor may stay open. When a child works again, the next file but
+ * one must get its index.
  * Fuzzes: node/parse/parser.c, lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>

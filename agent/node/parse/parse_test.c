@@ -203,7 +203,7 @@ static const char marked[] =
 	"int plain = 7;\n"
 	"static __attribute__((used)) int hidden_one = 1, hidden_two = 2;\n"
 	"__thread long mine = 3;\n"
-	"const char pattern[] = \"\\\"$Version: Thing \";\n" /* one to look for, as below */
+	"const char pattern[] = \"\\\"$Version: Thing \";\n" /* looks like a pattern */
 	"const char text[] = \"$Version: Thing 5.4.6 $ and more\";\n"
 	"char written[] = \"$Version: Thing 9\";\n"
 	"extern int missing __attribute__((weak));\n"

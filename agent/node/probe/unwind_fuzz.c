@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bpf/unwind.h over tables, memory and registers that are anything: it must stay inside of all of
- * them, and end. The first bytes are shape, the rest fills chunks, code and stack in turn; or, more
- * often, the tables are as the agent makes them, of rows and rules that the input chooses.
+ * bpf/unwind.h over any tables, memory and registers: it must stay inside of all of them, and end.
+ * The first bytes of the input give sizes. The rest fills chunks, code and stack in turn; or, more
+ * often, the tables are made as the agent makes them, from rows and rules that the input chooses.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
 #define PF_RECALL /* with notes of the words that decided the walk */

@@ -206,7 +206,10 @@ static void equal_code_has_names(void **state)
 	dlclose(l.handle);
 }
 
-/* A file in memory that is mapped no more cannot be compared; its rows led to the callers. */
+/*
+ * A file in memory that is no longer mapped cannot be compared, and its rows have led to the
+ * callers.
+ */
 static void code_that_is_gone_was_not_compared(void **state)
 {
 	struct library l = copied();
