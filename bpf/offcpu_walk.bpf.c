@@ -175,9 +175,9 @@ static __noinline int pf_look_stacks(struct task_struct *task)
 /* ---- it becomes whole ---- */
 
 /*
- * But not if the wait ended during the walk, or if the tables may have changed before its end. The
- * records of its stacks were sent in the current generation, so counts of this one and of later
- * ones may refer to them.
+ * Makes the wait whole, unless it ended during the walk, or the tables may have changed before its
+ * end. The records of its stacks were sent in the current generation, so counts of this one and of
+ * later ones may refer to them.
  */
 static __noinline int pf_look_end(struct task_struct *task)
 {

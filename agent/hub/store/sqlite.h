@@ -69,7 +69,7 @@ struct sqlite_store {
 	struct seen
 		seen[_SEEN_MAX]; /* the writer's; only what is committed, or in its transaction */
 	uint64_t seen_seeds[2];
-	int64_t data_version;	  /* of the file when seen was made: another writer changes it */
+	int64_t data_version;	  /* the file's, when `seen` was filled; other writers change it */
 	bool unswept;		  /* slices were deleted since the dictionaries were swept */
 	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
 	struct query_limit query_limit; /* of the query under way */

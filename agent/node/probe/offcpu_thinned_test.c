@@ -167,7 +167,7 @@ static void what_is_not_noted_leaves_nothing(void **state)
 	drain(p, &w, 1);
 	assert_int_equal(w.sum, before);
 	assert_int_equal(usage_of(p).hits, hits);
-	/* And it is seen again from its next one on. */
+	/* From the next wait on, it is taken again. */
 	l.off_note = l.off_keep = 0;
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	while (w.sum == before) {
