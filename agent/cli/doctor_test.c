@@ -52,7 +52,7 @@ static struct answer ask(pid_t pid, uid_t uid)
 	return a;
 }
 
-/* The first check whose name begins or ends with a text. */
+/* The first check whose name begins or ends with this text. */
 static const json_t *check_of(const struct answer *a, const char *name)
 {
 	const json_t *c;
@@ -139,7 +139,7 @@ static void test_thread(void **state)
 		close(fds[i]);
 }
 
-/* So many of its bytes; a file in memory. */
+/* The line about so many bytes of its code in memory, in a file there. */
 static bool map_code(const char *name, const void *bytes, size_t n)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC);
@@ -237,7 +237,7 @@ static void test_no_permission(void **state)
 
 static int said[2] = {-1, -1};
 
-/* Runs what ends in an exec; back when it has said something on standard output. */
+/* Runs a program that ends in an exec. Returns when it has written to standard output. */
 static pid_t start_in_shell(const char *line)
 {
 	pid_t pid;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static int begun[2], go[2]; /* a byte each: a file is being read; it may be done */
+static int begun[2], go[2]; /* a byte in each: a file is being read; it may be finished */
 
 void files_debug(struct files *f, const struct mapping *m, int root_fd)
 {
@@ -24,7 +24,7 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 	(void)m;
 	(void)root_fd;
 	if (write(begun[1], &c, 1) == 1)
-		(void)!read(go[0], &c, 1); /* the test's end lets all go */
+		(void)!read(go[0], &c, 1); /* at the end of the test, all readings may finish */
 }
 
 static uint64_t named[16];

@@ -93,7 +93,7 @@ static char *name_of(const struct way *w)
 	return xasprintf("%s%s", w->how, w->has_map ? "-map" : "");
 }
 
-/* Its code is made when it has closed its output. */
+/* Its code is complete when it has closed its output. */
 static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);

@@ -91,7 +91,7 @@ static const char program[] =
 	"		calls_second(put(argv[1], argv[3]));\n"
 	"	}\n"
 	"}\n";
-/* Frames of other sizes in each, so that the other one's rules lead astray. */
+/* The frames of each library have other sizes, so that the rules of another one lead astray. */
 static const char library[] =
 	"#include <string.h>\n"
 	"#define KEEP __attribute__((noinline, noclone))\n"
@@ -141,7 +141,7 @@ static void check(const char *mode, unsigned right_percent)
 		  FOLDED_SUM(out, "calls_second;", "first_") +
 		  FOLDED_SUM(out, "first_leaf", "second_middle") +
 		  FOLDED_SUM(out, "second_leaf", "first_middle");
-	/* Without a caller, and without a marker. */
+	/* Samples without a caller and without a marker. */
 	rootless = folded_sum(out, "_leaf") - FOLDED_SUM(out, "_leaf", ";main;") -
 		   FOLDED_SUM(out, "_leaf", "[unwind: ");
 	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
@@ -173,7 +173,7 @@ static bool may_have_mappings(uint64_t n)
 	return n <= most;
 }
 
-/* Its mappings are too many to be read each time that the libraries do. */
+/* It has too many mappings to read them each time that the libraries change. */
 static void libraries_that_take_turns_among_60000_mappings(void **state)
 {
 	(void)state;
@@ -185,7 +185,7 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 	check("many", 80); /* 98 on an idle machine; 49 without images */
 }
 
-/* Each time another file, which has to be read: marked until then. */
+/* Another file each time, which must be read first: until then there is a marker. */
 static void a_library_that_is_replaced_under_its_name(void **state)
 {
 	(void)state;
@@ -209,7 +209,7 @@ static void a_program_that_starts_itself_anew(void **state)
 	check("exec", 80);
 }
 
-/* All bytes of one file go into another one, which is as long. */
+/* All bytes of one file are copied into another one of the same length. */
 static void write_over(const char *from, const char *to)
 {
 	_cleanup_free_ char *path = file_in_dir(from), *there = file_in_dir(to), *bytes = NULL;

@@ -184,7 +184,7 @@ static void grow(struct recording *r)
 	cli_record_heaps_read(r);
 }
 
-/* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
+/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	struct recording r = {.options = &options};

@@ -50,7 +50,7 @@ static const char plugin[] =
 	"KEEP void plugin_outer(void (*fn)(int)) { plugin_inner(fn); __asm__(\"\"); }\n";
 #define CHAIN "one;two;three"
 
-/* A descriptor of a copy that has no name anywhere. */
+/* A descriptor of a copy that has no name any more. */
 static int in_memory(const char *path)
 {
 	int fd = memfd_create("program", MFD_CLOEXEC);

@@ -58,7 +58,7 @@ static void *allocates(void *arg)
 #define LIBRARY	 "libresolv.so.2"
 #define FUNCTION "__b64_ntop"
 
-/* A library that is mapped when the first thread has ended. */
+/* A library that is mapped after the first thread has ended. */
 static void *maps_and_burns(void *arg)
 {
 	int (*encode)(const uint8_t *from, size_t n, char *to, size_t size);

@@ -172,7 +172,7 @@ static int stop_all(void **state)
 
 static int instead = -1; /* of the pipe that is read: standard output */
 
-/* Exit status; all that it says, by standard output or error, in *ret_text. */
+/* Returns the exit status; *ret_text: its standard output and error. */
 static int run_verb(int (*verb)(int, char **), const char *const *args, char **ret_text)
 {
 	struct buf text = {0};
@@ -242,7 +242,7 @@ static void a_stripped_program_gets_its_names(void **state)
 	assert_int_equal(SYMBOLS(&text, "delete", build_id), 0);
 	free(text);
 	assert_stack(UNNAMED);
-	/* one of several: it is said which */
+	/* one of several: the message says which */
 	assert_int_equal(SYMBOLS(&text, "delete", build_id, "abcd"), 1);
 	assert_non_null(strstr(text, "podflame symbols: abcd: no symbols of this build id"));
 	assert_non_null(strstr(text, build_id));

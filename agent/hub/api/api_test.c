@@ -38,7 +38,7 @@ static void info(void **state)
 
 /* ---- a store whose file is no store ---- */
 
-/* The store's file is no store. */
+/* The store's file is not one of SQLite. */
 static int setup_damaged(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -155,7 +155,7 @@ static void events(void **state)
 	p->samples[0].wait = WAIT_LOCK;
 	add_value(b, p, "take", 200);
 	p->samples[1].wait = WAIT_RUNQUEUE;
-	add_value(b, p, "take", 100); /* none: it is no value, and takes no other one's place */
+	add_value(b, p, "take", 100); /* no value: it counts as none, and as no other value */
 	p->samples[2].n_samples = 5;
 	p = add_event(b, 3, EVENT_MEM_INUSE, T0);
 	add_value(b, p, "cache", 4096);

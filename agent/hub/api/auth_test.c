@@ -50,7 +50,7 @@ static void every_endpoint_wants_the_right(void **state)
 		assert_int_not_equal(f->status, 401);
 		assert_int_not_equal(f->status, 403);
 	}
-	/* one question a token, not one a request */
+	/* one question per token, not per request */
 	assert_int_equal(cluster.n_token, 3);
 	assert_int_equal(cluster.n_access, 2);
 }

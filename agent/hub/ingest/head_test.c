@@ -259,7 +259,7 @@ static void assert_full(struct world *w)
 	hang_up(&p);
 }
 
-/* One that leaves or is answered makes room, of which the hub hears soon. */
+/* A connection that leaves or is answered makes room, which the hub notices soon. */
 static void assert_room(struct world *w)
 {
 	struct peer p;
@@ -292,7 +292,7 @@ static void test_bodies_that_wait_have_a_limit(void **state)
 		hang_up(&peers[i]);
 }
 
-/* A body of no known length may have the most, until it is in. */
+/* A body of unknown length may have the maximum, until it is complete. */
 static void bodies_of_unknown_length_count_as_large(void **state)
 {
 	struct world *w = *state;

@@ -18,7 +18,7 @@
 /* A row from the text form: the kinds of frames come from the prefixes. */
 static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
 {
-	static struct frame frames[1 << 19]; /* each is one for ever, as a tree wants it */
+	static struct frame frames[1 << 19]; /* kept for ever, as a tree expects */
 	static const struct frame *list[600];
 	static size_t n_frames;
 	_cleanup_free_ char *copy = xstrdup(text);
@@ -309,7 +309,7 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one a node */
 	add(t, "api", "[t] w;f0", 3, -1);
 	assert_int_equal(t->n_cut_rows, 102);
-	add(t, "api", "[t] w;f0;f1", 5, -1); /* of functions that are there */
+	add(t, "api", "[t] w;f0;f1", 5, -1); /* indexes of existing functions */
 	assert_int_equal(t->n_cut_rows, 103);
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
 	assert_int_equal(t->nodes[1].self, 4);
@@ -446,7 +446,7 @@ static const struct frame main_frame = {.kind = FRAME_APP, .name = "main"},
 			  new_frame = {.kind = FRAME_LIBRARY, .name = "malloc"},
 			  object = {.kind = FRAME_OBJECT, .name = "java/lang/String"};
 
-/* The cause stays whatever is cut above it, and waits of different causes meet above it. */
+/* The cause stays, whatever is cut above it; waits with different causes meet above it. */
 static void waits_are_leaves(void **state)
 {
 	const struct frame *const frames[] = {&main_frame, &futex, &schedule};

@@ -114,7 +114,7 @@ static void nothing_to_find_is_said(void **state)
 	}
 }
 
-/* One for each tag, also where one's name is within another's, and no tag twice. */
+/* One note per tag, also if the name of one is within that of another, and no tag twice. */
 static void each_tag_has_its_note(void **state)
 {
 	static const char *const notes[] = {"tag_filter: host_ip matches nothing here: ",

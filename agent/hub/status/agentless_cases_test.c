@@ -126,7 +126,7 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 		_cleanup_json_ json_t *entry = target ? entry_of(w, target) : NULL;
 
 		if (!target || !json_bool_at(want, "accepted", true))
-			continue; /* the built-in one; and what agents refuse, which they tell */
+			continue; /* the built-in one, and targets that agents refuse and report */
 		if (same) {
 			expect_the_same(want, entry, at);
 			continue;

@@ -89,7 +89,7 @@ static void test_a_refusal_is_told_and_what_was_known_stays(void **state)
 	pass(75, NULL);
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
-	/* once may be an API server that was away for a moment */
+	/* a single failure may be an API server that was away for a moment */
 	pass(71, "/api/v1/pods");
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
@@ -161,7 +161,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	assert_int_equal(n_changed, 300);
 	assert_int_equal(n_unseen, 1);
 	assert_non_null(strstr(status_agentless_unseen(a), "300 nodes"));
-	/* and where the number changes, too */
+	/* also if the number changes */
 	for (unsigned i = 0; i < 100; i++) {
 		_cleanup_free_ char *name = xasprintf("m%u", i);
 
@@ -174,7 +174,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	end();
 }
 
-/* Those that only wait for their look are not said to be unknown for longer than that. */
+/* Nodes that only wait for their look are reported as unknown no longer than that. */
 static void test_a_refusal_of_one_of_many_nodes(void **state)
 {
 	(void)state;
@@ -290,7 +290,7 @@ static void test_pods_of_all_nodes_have_a_limit(void **state)
 			assert_int_equal(w->max_bytes, 128 << 20);
 		answer_list(w, NULL);
 	}
-	/* the third is not even asked about */
+	/* the third one is not even looked at */
 	assert_int_equal(n_listed, 1 + 2 * 2);
 	assert_non_null(strstr(status_agentless_unseen(a), "(n3)"));
 	assert_non_null(strstr(status_agentless_unseen(a), "no room"));

@@ -65,14 +65,14 @@ static void test_a_start_is_no_lack(void **state)
 	end();
 }
 
-/* Out of reach, or without CPU to spare: what its report says still counts. */
+/* A pod that is unreachable or lacks CPU: its report still counts. */
 static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 {
 	(void)state;
 	start();
 	add_working("n1");
 	agent("n1", STARTED, NOT_READY_SINCE("12:00:01"));
-	/* a hub that starts sees it first so */
+	/* a hub that starts sees this state first */
 	add_node("n2", 1000);
 	status_agentless_report(a, "n2", true);
 	agent("n2", STARTED, NOT_READY_SINCE("12:05:00"));
@@ -110,7 +110,9 @@ static void test_an_agent_that_never_was_ready(void **state)
 	end();
 }
 
-/* Its pod never is: another container was put into it, or a readiness gate. */
+/*
+ * Its pod never becomes ready: another container was injected into it, or it has a readiness gate.
+ */
 static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 {
 	static const char mesh[] = "{\"name\": \"mesh\", \"ready\": false, \"state\": "
@@ -123,7 +125,7 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
 	pass(100, NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* as one that is rolled out, it takes over a node that lacked its agent */
+	/* like an agent that is rolled out, it takes over a node that lacked one */
 	no_agent("n1");
 	pass(100, NULL);
 	assert_true(status_agentless_is(a, "n1"));
@@ -416,7 +418,7 @@ static void test_why_where_the_agents_pods_are_not_known(void **state)
 	end();
 }
 
-/* Before a DaemonSet's pod is bound to its node its affinity says which that is. */
+/* Before a pod of a DaemonSet is bound to its node, its affinity names the node. */
 static void test_a_pod_that_is_not_bound_yet(void **state)
 {
 	_cleanup_json_ json_t

@@ -295,7 +295,7 @@ static void test_table(void **state)
 	}
 }
 
-/* Nobody says that it matches nothing: it may be one of those that a report had no room for. */
+/* No report says that the target matches nothing: it may be one for which a report had no room. */
 static void test_a_full_report_proves_nothing(void **state)
 {
 	static const char *const before[] = {READY("Unknown", "Pending", "20"),
@@ -501,7 +501,7 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	message = json_str_at(condition(alone, "Degraded"), "message", "");
 	assert_int_equal(strlen(message), 1024);
 	assert_true(str_has_suffix(message, "xxx..."));
-	/* the names of nodes are what gives way, not those of reasons */
+	/* names of nodes are cut, not those of reasons */
 	two = xasprintf(LONG_NODES("," SAYS("Estimated", "")), x);
 	beside = compute(TARGET("", ""), two, 3);
 	message = json_str_at(condition(beside, "Degraded"), "message", "");
@@ -521,7 +521,7 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	assert_true(str_has_suffix(message, "xxx.... Note: threads only"));
 }
 
-/* Beside Ready, no matter how often it is computed; and no failure. */
+/* Once beside Ready, however often it is computed; it is no failure. */
 static void test_notes(void **state)
 {
 	static const char entries[] =
@@ -543,7 +543,7 @@ static void test_notes(void **state)
 		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
 }
 
-/* Counts, and names of three nodes, wherever Ready stands. */
+/* Counts, and names of three nodes, whatever Ready says. */
 static void test_nodes_without_agent(void **state)
 {
 	static const char some[] = "[" NODE("n0", 1, true, true, "") "," LACK("n1") "," LACK(
@@ -691,7 +691,7 @@ static void test_transition_times(void **state)
 			    "2026-11-21T12:00:01Z");
 }
 
-/* Waiting for a new spec does not count the time that was waited for the old one. */
+/* A new spec begins the wait anew. */
 static void test_new_generation_waits_anew(void **state)
 {
 	_cleanup_json_ json_t *s = compute(
@@ -732,7 +732,7 @@ static void test_whole_stacks(void **state)
 		      4000, "97.0%");
 	assert_stacks(TARGET("", ""), "[" NODE("n1", 1, true, true, "") "]", 0, "none");
 	assert_stacks(had, "[" NODE("n1", 1, true, true, "") "]", 7, "85.7%");
-	/* a node that says nonsense counts for nothing */
+	/* a node that reports nonsense counts for nothing */
 	assert_stacks(TARGET("", ""),
 		      "[" STACKS("n1", 10, "50.0%") "," STACKS("n2", -5, "x") "," STACKS(
 			      "n3", 10, "700%") "," STACKS("n4", 9, "nan") "]",

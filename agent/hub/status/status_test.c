@@ -254,7 +254,7 @@ static json_t *target_without_pods(void)
 	return t;
 }
 
-/* From the first to the last report that has no room for all of its targets. */
+/* From the first report that has no room for all of its targets, to the last one. */
 static void test_full_reports(void **state)
 {
 	struct status *s = start(true);
@@ -283,7 +283,10 @@ static void test_full_reports(void **state)
 	status_free(s);
 }
 
-/* Whose are missing is known: not of a namespace of which fewer are named than of others. */
+/*
+ * It is known whose targets may be missing: not those of a namespace of which a report names fewer
+ * than of others.
+ */
 static void test_full_of_others(void **state)
 {
 	static const char *const named[] = {"crowd", "crowd", "crowd", "app"};
@@ -440,7 +443,7 @@ static struct status *start_with_two_nodes(json_t *r1, json_t *r2)
 	return s;
 }
 
-/* How many nodes count for a target that comes now. */
+/* How many nodes report for a target that is created now. */
 static int64_t nodes_reporting(void)
 {
 	_cleanup_json_ json_t *t = target("u1", "10", 1);
@@ -713,7 +716,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	status_free(s);
 }
 
-/* A hub that starts waits for what nodes without an agent have, but not for ever. */
+/* A hub that starts waits for the pods of nodes without an agent, but not for ever. */
 static void test_what_cannot_be_known_is_not_waited_for(void **state)
 {
 	struct status *s = start(true);

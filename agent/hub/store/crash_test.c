@@ -238,7 +238,7 @@ static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, us
 	close(fds[1]);
 	while (said < after_n && read(fds[0], &one, 1) == 1)
 		said++;
-	usleep(after_us); /* not for something to happen: it is the moment that chance drew */
+	usleep(after_us); /* no wait for an event, but a random moment */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status)); /* it did not fail before */

@@ -113,7 +113,9 @@ static int64_t count(struct sqlite_store *s, const char *table)
 	return n;
 }
 
-/* Names are read and kept whatever the ids, and memory does not follow the greatest one. */
+/*
+ * Names are read and kept whatever the ids are, and the memory does not depend on the greatest id.
+ */
 static void ids_of_years(void **state)
 {
 	struct sqlite_store *s;

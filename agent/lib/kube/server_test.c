@@ -369,7 +369,7 @@ static void server_42_versions_of_a_kind_change(void **state)
 
 /* ---- set-up ---- */
 
-/* The folder of e2e/cluster's binary, made when it is not there. */
+/* The directory of e2e/cluster's binary; makes the binary if it does not exist. */
 static char *find_testkube(void)
 {
 	char line[512] = "";

@@ -14,7 +14,7 @@ static struct {
 	kube_done_fn *fn; /* NULL once the test has answered */
 	void *arg;
 } sent;
-static bool holds; /* many may wait for their answers, here */
+static bool holds; /* here, many may wait for their answers */
 static struct {
 	kube_done_fn *fn;
 	void *arg;

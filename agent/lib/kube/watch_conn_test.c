@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	  {REPLY, LIST("10", "")},
 	  {CLOSE},
 	  {HOLD, ADD("a", "11"), .expect = {"resourceVersion=10 "}}},
-	 /* the second time it was a kept connection: that is tried again without a word */
+	 /* the second time it was a kept connection, which is tried again without a report */
 	 "err(connection closed without an answer) synced ok +n/a=11",
 	 .min_backoffs = 1},
 	{"watch_46_list_that_stops_coming",
@@ -373,7 +373,7 @@ static void watch_45_all_come_back_with_the_first(void **state)
 	end_outage(o);
 }
 
-/* Until the watch has had its quick tries, and 20 times more. */
+/* Until the watch has used its quick tries, and 20 times more. */
 static void ping_on(void *arg)
 {
 	struct outage *o = arg;

@@ -71,7 +71,7 @@ static const struct row rows[] = {
 	  {HOLD, ADD("b", "21")}},
 	 "+n/a=1 synced ok +n/b=21",
 	 .optional = true},
-	/* its storage is rewritten: other versions of objects that are the same, the stream ends */
+	/* the server rewrites its storage: equal objects get other versions, and the stream ends */
 	{"watch_42_kind_is_stored_in_another_version",
 	 {{REPLY, LIST("10", SAME("a", "1"))},
 	  {STREAM, BOOKMARK("11")},

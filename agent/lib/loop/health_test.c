@@ -19,7 +19,7 @@ struct fixture {
 	struct health_server *health;
 	struct http_client *client;
 	bool ready;
-	atomic_bool gate, began; /* of a held job: teardown opens, whatever failed */
+	atomic_bool gate, began; /* releases a held job: teardown does so, whatever failed */
 	int status;
 	char *body;
 };
@@ -253,7 +253,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* Else a pod whose files block a reader could have the agent restarted. */
+/* Else a pod whose files block a reader could make the kubelet restart the agent. */
 static void a_worker_that_is_looked_after_does_not(void **state)
 {
 	struct fixture *f = *state;

@@ -27,7 +27,7 @@ struct conn {
 	const struct conn_ops *ops;
 	void *arg;
 	int fd;
-	bool reading, ends, ended; /* our side ends once all is written; the peer's has */
+	bool reading, ends, ended; /* this side ends once all is written; the peer's has ended */
 	size_t n_out;		   /* bytes that the peer has not taken */
 	uint64_t last_read_ns, last_write_ns;
 	struct conn *prev, *next;
@@ -244,7 +244,7 @@ static void answer(struct owed *o)
 static void step_connect(const struct http_server *s)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(http_server_port(s))};
-	const struct linger reset = {1, 0}; /* leaves no port waiting behind */
+	const struct linger reset = {1, 0}; /* leaves no port in TIME_WAIT */
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -276,7 +276,7 @@ static void give(struct conn *c, const void *p, size_t n)
 
 	if (!c || !c->reading || c->ended || n == 0)
 		return;
-	copy = xmemdup(p, n); /* whatever is read behind it is seen */
+	copy = xmemdup(p, n); /* so that the sanitizer sees a read behind it */
 	c->last_read_ns = now_mono_ns();
 	c->ops->data(copy, n, c->arg);
 	free(copy);

@@ -488,7 +488,7 @@ static void tls_wrong_ca_refused(void **state)
 	assert_int_equal(f->n_in, 0);
 }
 
-/* Our clock or the server's is wrong, by an hour or a year. */
+/* The clock of this side or of the server is wrong, by an hour or a year. */
 static void tls_59_expired_or_not_yet_valid(void **state)
 {
 	static const struct {
@@ -529,8 +529,8 @@ static void tls_bundle_of_two(void **state)
 }
 
 /*
- * A cluster whose CA was signed by another, which its ca.crt does not hold: kubectl trusts it, and
- * so do we.
+ * A cluster whose CA was signed by another one that its ca.crt does not have: kubectl trusts it,
+ * and so does podflame.
  */
 static void tls_ca_that_another_has_signed(void **state)
 {
@@ -668,7 +668,8 @@ static struct buf skipped;
 static void note_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	assert_true(*why);
-	assert_string_not_equal(why, "nested asn1 error"); /* of all that are no certificate */
+	/* of all blocks that are no certificate */
+	assert_string_not_equal(why, "nested asn1 error");
 	buf_printf(&skipped, "%s %u %s;", bundle, nr, subject);
 }
 
@@ -725,7 +726,10 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	buf_done(&skipped);
 }
 
-/* One bundle's third that cannot be read is not another's, nor is it what stood there before. */
+/*
+ * An unreadable third certificate of one bundle is logged apart from that of another bundle, and
+ * from what was there before.
+ */
 static void tls_ca_bundle_is_named(void **state)
 {
 	_cleanup_free_ char *one = xasprintf("%s" GARBAGE("%%1"), ca.pem),
@@ -743,7 +747,7 @@ static void tls_ca_bundle_is_named(void **state)
 	buf_done(&skipped);
 }
 
-/* A block that does not end takes no other with it, wherever it was cut. */
+/* A block without an end swallows no other block, wherever it was cut. */
 static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 {
 	static const char *const left[] = {

@@ -292,7 +292,7 @@ static void trust_changes_while_a_request_is_answered(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 202);
 	f->hold = false;
-	get(f, "/"); /* not on the connection of before */
+	get(f, "/"); /* not on the old connection */
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
 }
@@ -381,7 +381,7 @@ static void byte_by_byte(struct ts_conn *c, const struct ts_request *r, void *ar
 static void answer_byte_by_byte(void **state)
 {
 	struct fixture *f = *state;
-	struct ts_config c = {.cert = &local_cert}; /* a TLS record a byte */
+	struct ts_config c = {.cert = &local_cert}; /* one TLS record per byte */
 
 	f->ts = ts_start(&c, byte_by_byte, NULL);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, NULL);

@@ -412,10 +412,7 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 
 /* ---- which thread ---- */
 
-/*
- * A job that calls `call`; in the process of assert_aborts, which has no thread of ours but its
- * own.
- */
+/* A job that calls `call`; in the process of assert_aborts, which has only its own thread. */
 struct wrong {
 	struct job job;
 	void (*call)(struct wrong *);

@@ -392,8 +392,8 @@ static void test_events_of_others(void **state)
 }
 
 /*
- * A cause that this version has no name for is "other", and counted; of other events it says
- * nothing.
+ * A cause without a name in this version becomes "other", and is counted. For other events the
+ * attribute is ignored.
  */
 static void test_waits(void **state)
 {
@@ -459,7 +459,7 @@ static void test_bad_estimates(void **state)
 	}
 }
 
-/* Every index that a message holds, one past its table and negative. */
+/* Every index in a message, one past its table and negative. */
 static void test_index_out_of_range(void **state)
 {
 	(void)state;
@@ -523,7 +523,7 @@ static void test_links(void **state)
 	assert_memory_equal(b->links[0].trace_id, trace, sizeof(trace));
 	assert_memory_equal(b->links[0].span_id, span, sizeof(span));
 
-	row.span_id.len = 0; /* a trace alone is one, nothing at all is none */
+	row.span_id.len = 0; /* a trace alone is a link, nothing at all is none */
 	b = profile_batch_free(b);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
 	assert_int_equal(b->n_links, 1);
@@ -763,7 +763,7 @@ static void test_deep_stack_is_cut_with_a_marker(void **state)
 	assert_string_equal(s->frames[s->n - 1]->name, "main.work");
 }
 
-/* No part of a message may be taken for the whole: it is refused, or it is a shorter valid one. */
+/* No part of a message may be taken for the whole: it is refused, or it is a valid shorter one. */
 static void test_truncated_everywhere(void **state)
 {
 	(void)state;

@@ -50,7 +50,7 @@ static void mangled_names(void **state)
 		 "int shop::price<int>(A.Frame) [clone .actor]"},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.Other", NULL},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.", NULL},
-		/* Those that it does not read. */
+		/* Names that it does not read. */
 		{"_ZNK4absl4CordcvNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEEv",
 		 "absl::Cord::operator std::__cxx11::basic_string<char, std::char_traits<char>, "
 		 "std::allocator<char> >() const"},
@@ -318,7 +318,7 @@ static enum demangle_result take(size_t n)
 	return DEMANGLE_OK;
 }
 
-/* Whatever is asked for until it is full, and then. */
+/* Asks for memory until it is full, and then once more. */
 static void nothing_is_given_behind_the_arena(void **state)
 {
 	(void)state;

@@ -110,7 +110,7 @@ static void hostile_names_cost_no_child(void **state)
 	memset(deep, 'Z', MANGLED_MAX);
 	memcpy(deep, "_Z", 2);
 	strcpy(deep + 4000, "1fvE1x");
-#ifndef __SANITIZE_ADDRESS__ /* whose own part of the child does not survive an overflow */
+#ifndef __SANITIZE_ADDRESS__ /* names whose part of the child does not survive an overflow */
 	assert_shown(d, &cost, deep, deep);
 	assert_int_equal(mangled("too_deep"), 1);
 #endif
@@ -214,7 +214,7 @@ static void without_a_child_names_stay_mangled(void **state)
 
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i); /* the first was never started */
-		/* It is no name's fault, and not tried for each. */
+		/* No name is at fault, so it is not tried for each. */
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
 		assert_not_charged(&cost);
@@ -395,11 +395,11 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	asked_ns = time_out(d, &cost);
 	assert_int_equal(restarts(), before + 1);
 	assert_not_charged(&cost);
-	/* It may have been this name: others' need not wait. */
+	/* It may have been this name, so the names of others need not wait. */
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	asked_ns = time_out(d, &other);
 	assert_int_equal(restarts(), before + 2);
-	/* It was not. The caller's lock is not held for yet another child. */
+	/* It was not this name. The caller's lock is not held for yet another child. */
 	assert_true(d->retry_ns >= asked_ns + PAUSE_NS);
 	d->retry_ns = UINT64_MAX;
 	n_none = mangled("no_child");
@@ -489,7 +489,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	(void)state;
 	make_executable(program, script);
 	d = elf_demangler_new(program, true);
-	d->answer_ns = ANSWER_NS; /* it is not what this is about */
+	d->answer_ns = ANSWER_NS; /* the test is not about this name */
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	d->retry_ns = 0;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
@@ -573,7 +573,7 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 	elf_demangler_free(d);
 }
 
-/* The caller holds a lock that every pod's names need. */
+/* The caller holds a lock that the names of all pods need. */
 static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);
