@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store, each on a small
- * file system of its own, in a mount namespace of its own. Each sample is stored once or counted,
- * what is counted is told to the hub, and with room all goes on.
+ * file system of the test, in a mount namespace of its own. Each sample must be stored once, or
+ * counted as lost and reported to the hub. When there is room again, all must go on.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An hour of windows as fast as they go, from what a drain holds to what the hub has stored: drain
- * -> fold -> names -> encode -> spool -> send -> ingest -> store -> query, and what is old is
- * deleted. A container with a new process each window. No memory is left, whatever a window made:
- * 36 windows here, 360 with LONG=1; under AddressSanitizer (make test-asan) LeakSanitizer looks,
- * too. No kernel: samples are made here.
+ * An hour of windows, as fast as they go, from a drain to the store: drain -> fold -> names ->
+ * encode -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. A
+ * container has a new process in each window. After each window, all memory must be free. It runs
+ * 36 windows, or 360 with LONG=1; with AddressSanitizer (make test-asan), LeakSanitizer checks,
+ * too. The kernel has no part: the test makes the samples.
  */
 #include "node/pipeline/internal.h"
 

@@ -139,10 +139,10 @@ struct parts {
 	struct kube *kube;
 	struct hub *hub;
 	struct node *node;
-	struct health_server *health; /* of an agent; a hub's API has these pages */
+	struct health_server *health; /* of an agent; the API of a hub has these pages itself */
 };
 
-/* Why new connections go to an old address, or to none. */
+/* Logs why new connections go to an old address, or to none. */
 static void tell_name(const char *name, const char *error)
 {
 	if (error)
@@ -154,8 +154,8 @@ static void tell_name(const char *name, const char *error)
 }
 
 /*
- * Without this CA certificate a server whose certificate it has signed is refused, and nobody would
- * know why.
+ * Logs a CA certificate that is ignored: a server whose certificate it has signed cannot be
+ * verified.
  */
 static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
@@ -164,8 +164,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const char *subject, c
 }
 
 /*
- * What was read before goes on, until it is too old: then the server refuses us, and nobody would
- * know why.
+ * Logs a file that cannot be used. podflame goes on with what it read before, until that is too
+ * old and the server refuses it. Then only this line says why.
  */
 static void tell_credentials(const char *what, const char *error)
 {
@@ -178,8 +178,8 @@ static void tell_credentials(const char *what, const char *error)
 }
 
 /*
- * The kernel's types are 6 MB, read for a moment, as are symbols. Once such a block was freed glibc
- * would keep room for more of them, and for whatever else is smaller.
+ * The kernel's types take 6 MB for a moment, and so may symbols. By default, glibc raises its
+ * thresholds when such a block is freed, and then keeps as much memory. These thresholds stay.
  */
 static void give_memory_back(void)
 {
@@ -188,7 +188,8 @@ static void give_memory_back(void)
 }
 
 /*
- * Mapped files of profiled processes stay open while those live: the soft limit (1024) is too few.
+ * The agent keeps the mapped files of profiled processes open while these live. The soft limit
+ * (1024) is too low for that.
  */
 static void raise_file_limit(void)
 {
@@ -242,7 +243,7 @@ static int start(struct parts *p, const struct role *role, const struct config *
 	return r;
 }
 
-/* node first: its last window goes to the hub; kube outlives those who watch with it. */
+/* node first, because it sends its last window. kube outlives the modules that watch with it. */
 static void finish(struct parts *p)
 {
 	health_free(p->health);
@@ -319,7 +320,7 @@ int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "--help";
 
-	/* A document that lacks what there was no memory for would be believed. */
+	/* aborts without memory: a document that lacks a part would look complete */
 	json_set_alloc_funcs(xmalloc, free);
 	if (streq(verb, PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
@@ -329,7 +330,7 @@ int main(int argc, char **argv)
 		return usage(argc > 1 ? 0 : 2);
 	tls_on_skipped(tell_skipped);
 	if (!streq(verb, "hub") &&
-	    !streq(verb, "local")) /* their large blocks come again with each query */
+	    !streq(verb, "local")) /* they need large blocks for each query */
 		give_memory_back();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		if (streq(verb, roles[i].verb))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * abi: every byte that crosses between kernel and user space, declared once.
- * Fixed-width types only, no pointers; sizes asserted. Included by the BPF
- * programs and by agent/node/probe/ alone.
+ * abi: declares once every byte that crosses between kernel and user space. Types have a fixed
+ * width, there are no pointers, and sizes are asserted. Only the BPF programs and agent/node/probe/
+ * include it.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #define PF_CPU_ANY	     0xffffffffu
 #define PF_GENERATIONS	     2 /* of counts: one is filled while the other is drained */
 #define PF_KEEP_ALL	     0xffffffffu
-/* /proc/PID/stat tells start times in this grain (USER_HZ 100) */
+/* /proc/PID/stat shows start times in this unit (USER_HZ 100) */
 #define PF_USER_HZ_NS	     10000000ull
 
 /* Event numbers are those of enum event in agent/lib/profile/profile.h. */
@@ -26,10 +26,13 @@ enum pf_event {
 	_PF_EVENT_MAX, /* a power of two */
 };
 
-/* What a thread waited for: pf_count_key.cause of off-cpu; numbers of enum wait in profile.h. */
+/*
+ * What a thread waited for, in pf_count_key.cause of off-cpu. The numbers are those of enum wait in
+ * profile.h.
+ */
 enum pf_wait {
 	PF_WAIT_NONE = 0,
-	PF_WAIT_RUNQUEUE, /* it could have run: from its wake-up until it did */
+	PF_WAIT_RUNQUEUE, /* it could run: from its wake-up until it ran */
 	PF_WAIT_DISK,	  /* uninterruptible */
 	PF_WAIT_LOCK,
 	PF_WAIT_SLEEP,
@@ -41,30 +44,30 @@ enum pf_wait {
 
 /* ---- settings: fixed at load (read-only data of each object: dead branches cost nothing) ---- */
 struct pf_config {
-	uint64_t seed;	      /* of all interning hashes, drawn at load */
+	uint64_t seed;	      /* of all interning hashes; random, chosen at load */
 	uint32_t use_cgroups; /* ask filter_cgroups */
 	uint32_t use_list;    /* ask filter_tgids on a miss */
 	uint32_t total, per_cpu;
-	uint32_t have_hierarchy; /* the three below are set */
+	uint32_t have_hierarchy; /* the three fields below are set */
 	uint32_t v2;
 	uint32_t hierarchy_id; /* cgroup_root.hierarchy_id; 0: v2 */
 	uint32_t subsys_index; /* v1: task->cgroups->subsys[] */
 	uint32_t pid_level;    /* depth of the agent's PID namespace; 0: the initial one */
 	uint32_t pid_ns_inum;
 	uint32_t seen_mask;	  /* slots of `seen` - 1 */
-	uint32_t ring_wake_bytes; /* more unread bytes than this: wake the reader */
+	uint32_t ring_wake_bytes; /* if more bytes are unread, wake the reader */
 	uint64_t tag_seed;	  /* of files' tags: drawn once for the agent's life */
-	uint32_t sees_mappings;	  /* what is mapped at an address can be read here (vma.h) */
+	uint32_t sees_mappings;	  /* BPF can read the mappings of a process (vma.h) */
 	uint32_t pad;
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
 struct pf_settings {
 	uint32_t generation;
-	uint32_t node_period_us; /* of the event as it ticks: what one tick of Total is worth */
-	uint32_t tables; /* raised after every change of unwind_files: looked-up rules are void */
+	uint32_t node_period_us; /* microseconds between ticks: the worth of a tick of Total */
+	uint32_t tables; /* raised after each change of unwind_files: voids the rules kept */
 	/*
-	 * Raised before what tables and processes had is given to others: a walk that sleeps may
-	 * have read anything since. RCU's grace is of programs that do not.
+	 * Raised before memory that tables and processes had is used again. A walk that sleeps may
+	 * have read the old contents: RCU's grace period covers only programs that do not sleep.
 	 */
 	uint32_t reused;
 };
@@ -85,43 +88,45 @@ enum pf_filter_flags {
 struct pf_filter {
 	uint32_t event_mask; /* 1 << enum pf_event */
 	uint32_t flags;
-	/* a tick is kept when prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	/* a tick is kept if prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
 	uint32_t keep;
-	uint32_t period_us; /* what one kept sample is worth: trunc(1e6 / hz) */
+	uint32_t period_us; /* the worth of a kept sample: trunc(1e6 / hz) */
 	/*
-	 * off-cpu: a switch is noted when a random number is <= off_note, and kept when the same
-	 * one is <= off_keep, which is never more; then it counts 2^32 / (off_keep + 1) times,
-	 * found to go on 2^32 / (off_note + 1) times.
+	 * off-cpu: a switch is noted if a random number is <= off_note, and kept if the same number
+	 * is <= off_keep, which is at most off_note. A kept wait counts 2^32 / (off_keep + 1)
+	 * times. If the looker finds it still waiting, it counts 2^32 / (off_note + 1) times.
 	 */
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
 	uint32_t pad;
-	uint64_t off_max_us; /* a wait counts until it is so long */
+	uint64_t off_max_us; /* a longer wait counts up to this length */
 	/*
 	 * mem-*: an allocation of S bytes is taken with probability min(1, S / these) and counts
-	 * max(S, these); 0, 1: each is.
+	 * max(S, these) bytes. 0 and 1: each is taken.
 	 */
 	uint32_t alloc_bytes, inuse_bytes;
 };
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
-	/* of the leader, rounded down to PF_USER_HZ_NS; else another process */
+	/*
+	 * start of the leader, rounded down to PF_USER_HZ_NS; if it differs, it is another process
+	 */
 	uint64_t start_boottime_ns;
 	struct pf_filter filter;
 };
 
 /*
- * Map `unselected`, array by CPU, mmapped: all that a tick of nobody who is selected touches beside
- * its task. A cache line each; filter.h says when what it holds is true.
+ * Map `unselected`, array by CPU, mmapped: all memory beside its task that a tick touches if no
+ * selected process runs. One cache line per CPU. filter.h says when its contents are valid.
  */
 #define PF_UNSELECTED_SETS 4
 struct pf_unselected {
-	uint64_t ticks;			   /* of nobody who is selected */
-	uint64_t additions;		   /* raised after each to filter_cgroups */
-	uint64_t asked;			   /* `additions` before the sets were looked up */
-	uint64_t next;			   /* whose place the next one takes */
-	uint64_t sets[PF_UNSELECTED_SETS]; /* css_sets of cgroups that filter_cgroups has not */
+	uint64_t ticks;			   /* ticks while no selected process ran */
+	uint64_t additions;		   /* raised after each addition to filter_cgroups */
+	uint64_t asked;			   /* `additions` before the look-up of the sets */
+	uint64_t next;			   /* index of the set to replace next */
+	uint64_t sets[PF_UNSELECTED_SETS]; /* css_sets of cgroups that filter_cgroups lacks */
 };
 
 /* ---- counts: kernel -> user, drained ---- */
@@ -133,7 +138,7 @@ struct pf_count_key {
 	uint64_t ctx;		    /* hash of a context record; 0 none */
 	uint64_t ustack;	    /* hash of a PF_REC_STACK record; 0 none */
 	uint64_t kstack;
-	uint32_t tgid; /* agent's PID namespace; 0 when not visible from there */
+	uint32_t tgid; /* agent's PID namespace; 0: not visible there */
 	uint32_t tid;
 	uint32_t cpu; /* or PF_CPU_ANY */
 	uint16_t event;
@@ -160,14 +165,15 @@ struct pf_total {
 /* ---- records: kernel -> user, through the ring ---- */
 
 enum pf_record_type {
-	PF_REC_STACK = 1, /* pf_rec_stack: a stack's first sight in this generation */
+	PF_REC_STACK = 1, /* pf_rec_stack: first use of a stack in this generation */
 	PF_REC_NAMES,	  /* pf_rec_names */
 	PF_REC_PROC,	  /* pf_rec_proc: a selected process's first sample, exec or exit */
 	/*
-	 * pf_rec_cgroup: made or removed, of the chosen hierarchy, below a known or kubepods path
+	 * pf_rec_cgroup: a cgroup of the chosen hierarchy was made or removed, below a known cgroup
+	 * or in a path of kubepods
 	 */
 	PF_REC_CGROUP,
-	PF_REC_CONTEXT, /* pf_rec_context: a call's first sight in this generation */
+	PF_REC_CONTEXT, /* pf_rec_context: first use of a call's ids in this generation */
 };
 
 struct pf_record {
@@ -184,7 +190,8 @@ struct pf_rec_stack {
 	uint16_t n_frames;
 	uint16_t end; /* enum pf_stack_end: why the walk stopped */
 	/*
-	 * With frames of a runtime, of a young process: names must be read before it ends. Else 0.
+	 * If the stack of a young process has frames of a runtime: the names must be read before
+	 * the process ends. Else 0.
 	 */
 	uint64_t young_start_boottime_ns;
 	uint32_t young_tgid;
@@ -194,12 +201,12 @@ struct pf_rec_stack {
 /* Frame header: kind in bits 0..7, payload words in 8..15, what the kind says in 16..63. */
 enum pf_frame_kind {
 	/*
-	 * One word: user address; callers': a return address, or one more than what a signal
-	 * interrupted. What is mapped there nobody has looked at.
+	 * One word: user address. For a caller it is a return address, or one more than the address
+	 * that a signal interrupted. The walk did not look at what is mapped there.
 	 */
 	PF_FRAME_NATIVE = 1,
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
-	/* two words that its runtime knows; runtime in bits 16..23, its type in 24..31 */
+	/* two words that the runtime defines; runtime in bits 16..23, its type in 24..31 */
 	PF_FRAME_RUNTIME = 3,
 	/* two words: user address, tag of the file; offset in the file in bits 16..63 */
 	PF_FRAME_FILE = 4,
@@ -258,7 +265,7 @@ enum pf_proc_what {
 	PF_PROC_SEEN = 1,
 	PF_PROC_EXEC,
 	PF_PROC_EXIT,
-	PF_PROC_MAPS, /* its executable mappings are not those of unwind_procs any more */
+	PF_PROC_MAPS, /* its executable mappings have changed since unwind_procs got them */
 };
 struct pf_rec_proc {
 	struct pf_record h;
@@ -266,23 +273,23 @@ struct pf_rec_proc {
 	uint64_t cgroup_id;
 	uint32_t tgid;	    /* agent's PID namespace */
 	uint32_t tgid_root; /* initial PID namespace */
-	uint32_t tgid_own;  /* the process's own innermost PID namespace */
+	uint32_t tgid_own;  /* in the process's own PID namespace */
 	uint32_t exec_id;   /* task->self_exec_id: mappings' generation */
 	uint32_t what;	    /* enum pf_proc_what */
-	uint32_t stack; /* low half of mm->start_stack, which each exec places anew; 0: not known */
+	uint32_t stack; /* low half of mm->start_stack, which changes by each exec; 0: not known */
 	uint64_t time_ns; /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };
 
-/* A look at what is mapped: vma.h; map `looked`, of the agent itself. */
+/* A look-up of what is mapped: vma.h. Map `looked`: the agent's own mapping. */
 enum pf_vma_found { PF_VMA_FOUND, PF_VMA_NOTHING, PF_VMA_UNSURE };
 struct pf_vma {
 	uint64_t mm, address; /* where */
-	/* What is there: as pf_mapping has it. */
+	/* The mapping, with the fields of pf_mapping. */
 	uint64_t start, end, load, tag;
 	uint32_t sequence;
 	uint32_t runs;	   /* it is executable */
-	uint64_t at;	   /* the node or mapping at hand */
+	uint64_t at;	   /* the node or mapping that the search has reached */
 	uint64_t node[32]; /* its words */
 };
 
@@ -304,15 +311,15 @@ struct pf_usage_key {
 };
 struct pf_usage {
 	/*
-	 * Switches of a selected task, or what those noted stand for; traps of a selected process
-	 * (PF_SITE_MORE).
+	 * How often it happened: switches of a selected task, or those that the noted ones stand
+	 * for; traps of a selected process, more of them for a site with PF_SITE_MORE.
 	 */
 	uint64_t hits;
-	uint64_t taken; /* of these, kept: a stack was taken */
-	uint64_t value; /* what those count for together, in the event's unit */
+	uint64_t taken; /* of these, how many gave a stack */
+	uint64_t value; /* the sum that those stand for, in the event's unit */
 	/*
-	 * sum over the kept ones of (1 - p) * (what it counts for)^2, in units^2 >> 20: the
-	 * estimate's variance
+	 * the variance of the estimate: the sum over the kept ones of (1 - p) * (what it counts
+	 * for)^2, in units^2 >> 20
 	 */
 	uint64_t square;
 };
@@ -321,56 +328,60 @@ struct pf_usage {
 enum pf_site_kind {
 	PF_SITE_ALLOC = 1, /* returns the memory */
 	PF_SITE_REALLOC,   /* frees one, returns one */
-	PF_SITE_OUT, /* argument ptr_arg says where the memory's address is put (posix_memalign) */
+	PF_SITE_OUT, /* argument ptr_arg points to where the address is stored (posix_memalign) */
 	PF_SITE_FREE,
 	PF_SITE_GO,  /* runtime.mallocgc: Go's registers: size rax, type rbx */
 	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*), never freed here */
 	/*
-	 * Inside a function, where the compiler put an allocator's code instead of a call: size_arg
-	 * and count_arg are registers, from 1, by their numbers in instructions (rax, rcx, rdx,
-	 * rbx, rsp, rbp, rsi, rdi, r8 to r15), PF_SITE_FACTOR is a factor and no flags. What it
-	 * returns is not known: mem-alloc alone.
+	 * Within a function into which the compiler inlined an allocator. size_arg and count_arg
+	 * are registers, counted from 1, by their numbers in instructions (rax, rcx, rdx, rbx, rsp,
+	 * rbp, rsi, rdi, r8 to r15). PF_SITE_FACTOR is a factor, and there are no flags. The
+	 * returned address is not known, so only mem-alloc uses it.
 	 */
 	PF_SITE_INSIDE,
 };
 /*
- * The cookie of a uprobe, 8 bytes. Arguments from 1 (rdi); 0: none. Sizes are the product of both.
+ * The cookie of a uprobe, 8 bytes. Arguments count from 1 (rdi); 0: none. The size is the product
+ * of both arguments.
  */
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
-	uint16_t max_bytes; /* only allocations up to it are meant; 0: all */
+	uint16_t max_bytes; /* only for allocations up to this size; 0: for all */
 	uint16_t flags;	    /* enum pf_site_flags or PF_SITE_FACTOR; above them PF_SITE_MORE */
 };
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
 /*
- * A hit costs as much as so many other ones more: the kernel steps over the instruction with a
+ * A hit costs as much as 1 plus this many: the kernel executes the replaced instruction with a
  * second trap.
  */
 #define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
 #define PF_SITE_MORE_MAX   63
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
-		1 << 0, /* PF_SITE_REALLOC of NULL comes by as another call: not counted here */
+		1 << 0, /* a PF_SITE_REALLOC of NULL calls another site, which counts it */
 	/* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC = 1 << 1,
 	/*
-	 * PF_SITE_REALLOC's new memory comes by as another call, for mem-alloc; what becomes of the
-	 * old is told here
+	 * PF_SITE_REALLOC's new memory passes another probed function, which counts it for
+	 * mem-alloc. This site only says what happens to the old memory.
 	 */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
-	/* Fails with a C++ exception, which cannot pass a probed return: std::terminate() */
+	/*
+	 * Fails with a C++ exception. An exception cannot pass a probed return: it would end in
+	 * std::terminate()
+	 */
 	PF_SITE_THROWS = 1 << 3,
 };
-#define PF_MEM_ALIGN 16 /* that every allocation has (MALLOC_ALIGNMENT of glibc) */
-/* Greater ones cannot succeed: more than a process's addresses. */
+#define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
+/* A larger allocation cannot succeed: it is more than a process's addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
 /*
- * Map `mem_procs`, key: struct pf_process_key: a process whose allocations are probed; what it
- * becomes by exec is another one. Code between the bounds is an allocator's own: a hit that returns
- * there is a part of a call that was counted already.
+ * Map `mem_procs`, key: struct pf_process_key: a process whose allocators are probed. After an exec
+ * it is another process. Code between the bounds is an allocator's own: a hit that returns there is
+ * part of a call that is counted already.
  */
-#define PF_MEM_INNER_MAX 12 /* mimalloc has more: those that lie close together become one */
+#define PF_MEM_INNER_MAX 12 /* mimalloc has more: pieces close to each other are joined */
 struct pf_mem_proc {
 	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;
@@ -381,9 +392,9 @@ struct pf_mem_proc {
 	/* The kernel's: */
 	uint64_t cgroup_id; /* of its last hit */
 	uint64_t hits;
-	uint64_t seen_bytes; /* what the taken ones stand for, of one event */
+	uint64_t seen_bytes; /* bytes that the taken ones stand for, of one event */
 };
-/* Map `live`, LRU hash: sampled allocations that were not freed yet. */
+/* Map `live`, LRU hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
 	uint64_t start_boottime_ns; /* of the process */
 	uint32_t tgid_root, exec_id;
@@ -391,28 +402,29 @@ struct pf_live_key {
 };
 struct pf_live {
 	struct pf_count_key key; /* event PF_EVENT_MEM_INUSE */
-	uint64_t value;		 /* bytes that it stands for */
+	uint64_t value;		 /* bytes that it counts for */
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };
 /*
- * Map `pending`, hash: what the entry of a call decided, until it returns. The stack pointer tells
- * calls apart that lie within each other, in a signal's handler for one.
+ * Map `pending`, hash: the decision of a call's entry, until the call returns. Calls may be nested,
+ * for example in a signal handler; the stack pointer tells them apart.
  */
 struct pf_pending_key {
 	uint64_t pid_tgid;
 	uint64_t sp; /* at the entry */
 };
 struct pf_pending {
-	struct pf_live live;  /* value 0: it is not taken */
-	struct pf_live old;   /* what old_address was: back to that when the call fails */
+	struct pf_live live;  /* value 0: not taken */
+	struct pf_live old;   /* the entry of old_address, restored if the call fails */
 	uint64_t old_address; /* 0: none, or not known */
-	uint64_t out;	      /* where the new address will be; 0: it is returned */
+	uint64_t out;	      /* where the new address is stored; 0: it is returned */
 };
 #define PF_MEM_PROCS_MAX 4096
 #define PF_PENDING_MAX	 4096
 #define PF_LIVE_MAX	 65536
 /*
- * Map `live_stats`, per-CPU array of one. Who was added, not removed and is not there was evicted.
+ * Map `live_stats`, per-CPU array of one entry. An allocation that was added, was not removed and
+ * is not in `live` was evicted.
  */
 struct pf_live_stats {
 	uint64_t added, removed;
@@ -420,8 +432,8 @@ struct pf_live_stats {
 
 /* ---- drops: per-CPU array, index = reason ---- */
 /*
- * X(name, text, whether it is a sample that is lost, not a record that is sent again or found by a
- * scan)
+ * X(name, text, whether a sample is lost; else it is a record, which the kernel sends again or a
+ * scan replaces)
  */
 #define PF_DROP_REASONS(X)                                                                         \
 	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again at its next sight */      \
@@ -445,12 +457,12 @@ enum pf_drop {
 
 /* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
 struct pf_stats {
-	uint64_t thinned; /* selected, above its own rate */
-	uint64_t taken;	  /* selected and kept: delivered, or dropped with a reason */
+	uint64_t thinned; /* selected, but above the rate of its target */
+	uint64_t taken;	  /* selected and kept; either delivered or dropped for a reason */
 	uint64_t delivered;
 	uint64_t crossed;	  /* records about processes that went into the ring */
-	uint64_t contexts_unread; /* samples without their context: it was not in memory */
-	uint64_t contexts_cut;	  /* whose ids may be among the labels that were not looked at */
+	uint64_t contexts_unread; /* samples without their context, because it was not in memory */
+	uint64_t contexts_cut;	  /* their ids may be among the labels that were not read */
 	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a record's: of the first event */
 };
 

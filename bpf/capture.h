@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * capture: what happens to a sample that the filter let through. Its stacks and
- * names go out once a generation, the sample itself becomes one more in the
- * counts. Every way to lose something ends in a counter.
+ * capture: what happens to a sample that has passed the filter. Its stacks and names are sent once
+ * per generation, and the sample itself is added to the counts. Every loss is counted.
  */
 #pragma once
 
@@ -19,7 +18,7 @@ struct {
 	__type(value, struct pf_scratch);
 } scratch SEC(".maps");
 
-/* NULL: it is in use; the caller counts what is lost by that. */
+/* NULL: it is in use; the caller counts the loss. */
 static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 {
 	struct pf_scratch *s = bpf_map_lookup_elem(&scratch, &context);
@@ -27,7 +26,7 @@ static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 	return s && !__sync_val_compare_and_swap(&s->busy, 0, 1) ? s : NULL;
 }
 
-/* For one sample of the event. */
+/* For a sample of the event. */
 static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context, uint32_t event)
 {
 	struct pf_scratch *s = pf_scratch_try(context);
@@ -43,12 +42,13 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
 }
 
 /*
- * What a uprobe's program does first and last. Since 6.13 a program of its type may have a stack of
- * the CPU's own, although, since 6.0, another task may run it on that CPU in the middle: its
- * variables change then (seen on 7.3 as a wild pointer, an oops). Where there are no such stacks
- * nothing is done: before 6.15 no global function (PF_ONCE) may be called in between. Until it is
- * alone nothing may lie on that stack, its context neither: so that one is taken from here, and
- * unwind_kernel_test.c looks at what the compiler made of it.
+ * The beginning and end of a uprobe's program. Since 6.13, such a program may have a private stack
+ * per CPU. But since 6.0, another task may run the same program on that CPU in the middle, and then
+ * overwrites its variables (seen on 7.3 as a wild pointer and an oops). So the program disables
+ * preemption, if the kernel has private stacks; else it must not, because before 6.15 no global
+ * function (PF_ONCE) may be called with preemption disabled. Nothing may be on that stack before,
+ * not even the context: so the program takes its context from this function. unwind_kernel_test.c
+ * checks the compiled code.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -66,7 +66,7 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 		bpf_preempt_disable();
 	__asm__ volatile(
 		""
-		: "+r"(ctx)); /* from here on it may be put on the stack, as another variable */
+		: "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
 	return ctx;
 }
 
@@ -78,7 +78,7 @@ static __always_inline void pf_alone_end(void)
 
 /* ---- interning ---- */
 
-/* The slot of a hash, to look whether it was sent and to note that it is now. */
+/* The slot of a hash, which says whether its record was sent in this generation. */
 static __always_inline uint64_t *pf_seen_slot(uint64_t hash)
 {
 	uint32_t slot = hash & pf_config.seen_mask;
@@ -91,7 +91,7 @@ static __always_inline uint64_t pf_seen_word(uint64_t hash, uint32_t generation)
 	return hash ^ (generation + 1) * PF_HASH_K;
 }
 
-/* Records about samples wait for the reader's second, unless the ring fills up before. */
+/* Records about samples wait until the reader comes, once a second, unless the ring fills up. */
 static __always_inline uint64_t pf_ring_flags(void)
 {
 	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > pf_config.ring_wake_bytes
@@ -105,8 +105,8 @@ static __always_inline void pf_ring_full(void)
 }
 
 /*
- * Functions of a runtime's program have their names in the process's memory: one that may end soon
- * has them read within PF_YOUNG_WAKE_NS, not at the generation's end.
+ * The names of functions of a runtime's program are in the process's memory. A young process may
+ * end soon, so its names are read within PF_YOUNG_WAKE_NS, and not at the end of the generation.
  */
 #define PF_YOUNG_NS	 10000000000ull
 #define PF_YOUNG_WAKE_NS 50000000ull
@@ -124,7 +124,7 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* Sends s->stack unless this generation has it already. */
+/* Sends s->stack, unless this generation has it already. */
 PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
 {
 	uint64_t *slot = pf_seen_slot(hash);
@@ -183,8 +183,8 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 }
 
 /*
- * The hash of the call that the thread works on, where that is wanted and its program publishes it;
- * 0: none known.
+ * The hash of the call that the thread works on, if the target asks for it and the program
+ * publishes it; 0: not known.
  */
 PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 {
@@ -217,7 +217,7 @@ PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 
 /* ---- processes ---- */
 
-/* Tells user space of a selected process, at once. Returns whether it went out. */
+/* Reports a selected process to user space, at once. Returns whether the record was sent. */
 static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uint64_t cgroup_id,
 				    uint32_t generation)
 {
@@ -261,10 +261,10 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 }
 
 /*
- * How long after the last word of other mappings there is none. A program that starts maps its
- * libraries within milliseconds, one that runs has JIT code at most: the more it has told, the
- * rarer, up to a second; who has been quiet begins anew. The same pages of the same given mappings
- * may only be on their way: rarer, up to ten.
+ * The time during which a report of changed mappings is not repeated. A program that starts maps
+ * its libraries within milliseconds; one that runs makes JIT code at most. So the time grows with
+ * each report, up to a second, and begins anew after a quiet time. If the number of pages is the
+ * same, user space may already be reading them: then it grows up to ten seconds.
  */
 static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {
@@ -278,9 +278,10 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
 }
 
 /*
- * First sample of a process, or of what it became by exec; later, that its mappings are others
- * than those that user space gave (known: for this exec; exec_pages: of then), or that the walk met
- * a file that is not among them there, one in pf_maps_wait(). After the walk.
+ * Reports the first sample of a process, or the first after an exec. Later it reports that the
+ * mappings differ from those that user space gave (known: for this exec; exec_pages: their pages
+ * then), or that the walk met a file that these lack. At most one report per pf_maps_wait(). To be
+ * called after the walk.
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
@@ -291,7 +292,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		.exec_pages = w->exec_pages,
 		.sampled = 1,
 		.unknown_tag =
-			w->known ? w->unknown_tag : PF_TAG_NONE, /* else all may be on its way */
+			w->known ? w->unknown_tag : PF_TAG_NONE, /* else user space is reading */
 	};
 	uint64_t wait;
 	int64_t ago;
@@ -301,7 +302,9 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	bool same;
 
 	now.given_pages = w->known ? w->process.exec_pages : 0;
-	/* Its exit may have been told already, and its memory is going: nothing to be read. */
+	/*
+	 * Its exit may be reported already, and its memory is going, so there is nothing to read.
+	 */
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
 	was = bpf_map_lookup_elem(&procs, &key);
@@ -311,7 +314,10 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
-	/* Code that cannot run now would be missing from what is read; it can again soon. */
+	/*
+	 * Code that cannot run now, but soon can again, would be missing from what user space
+	 * reads.
+	 */
 	if ((now.given_pages == now.exec_pages || w->halted ||
 	     pf_mm_is_locked(PF_POINTER(task, mm))) &&
 	    !now.unknown_tag)
@@ -320,7 +326,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	       was->unknown_tag == now.unknown_tag;
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
-	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have told it since */
+	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have reported it since */
 	if (ago < (int64_t)wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
 		return;
 	was->maps_told_ns = now.maps_told_ns;
@@ -342,7 +348,7 @@ static __always_inline void pf_count_more(struct pf_count *c, uint64_t n, uint64
 	c->last_ns = now;
 }
 
-/* n samples more of a key. */
+/* Adds n samples to a key. */
 static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, uint64_t value,
 				    uint32_t generation)
 {
@@ -394,7 +400,7 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 	t = bpf_map_lookup_elem(map, &key);
 	if (!t) {
 		err = bpf_map_update_elem(map, &key, &one, BPF_NOEXIST);
-		if (err == -EEXIST) /* another CPU made it this moment */
+		if (err == -EEXIST) /* another CPU has just made it */
 			t = bpf_map_lookup_elem(map, &key);
 		else if (err)
 			pf_drop(PF_EVENT_ON_CPU,

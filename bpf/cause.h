@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * cause: what a thread waits for, told by its state, by the system call that it is in, and, where
- * that reads or writes, by what its descriptor is. Knows x86-64
- * (arch/x86/entry/syscalls/syscall_64.tbl).
+ * cause: the cause of a wait, judged by the thread's state, its system call and, if that reads or
+ * writes, by the kind of its descriptor. For x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
  */
 #pragma once
 
@@ -11,14 +10,14 @@
 #define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 
-#define PF_BY_FD  0x80 /* rows below: the first argument is a descriptor */
-#define PF_NOT_IO 0x40 /* uninterruptible here has nothing to do with a disk */
+#define PF_BY_FD  0x80 /* in the rows below: the first argument is a descriptor */
+#define PF_NOT_IO 0x40 /* an uninterruptible wait in this call has nothing to do with a disk */
 
 #define PF_S_IFMT   0170000
 #define PF_S_IFIFO  0010000
 #define PF_S_IFSOCK 0140000
 
-/* By number; what is not listed is PF_WAIT_OTHER. */
+/* By the number of the system call. One that is not listed is PF_WAIT_OTHER. */
 #define PF_SYSCALLS 456
 static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[0] = PF_BY_FD,			       /* read */
@@ -38,7 +37,7 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[46] = PF_WAIT_SOCKET,		       /* sendmsg */
 	[47] = PF_WAIT_SOCKET,		       /* recvmsg */
 	[48] = PF_WAIT_SOCKET,		       /* shutdown */
-	[56] = PF_WAIT_OTHER | PF_NOT_IO, /* clone, of CLONE_VFORK: until the child has exec'ed */
+	[56] = PF_WAIT_OTHER | PF_NOT_IO, /* clone, for CLONE_VFORK: until the child calls exec */
 	[58] = PF_WAIT_OTHER | PF_NOT_IO,      /* vfork */
 	[65] = PF_WAIT_LOCK,		       /* semop */
 	[73] = PF_WAIT_LOCK,		       /* flock */
@@ -91,14 +90,14 @@ static __noinline uint32_t pf_cause_of_fd(struct task_struct *task, uint64_t fd)
 				    : PF_WAIT_OTHER;
 }
 
-/* state: with which it left its CPU. It has a user side. */
+/* state: the state in which it left its CPU. The task has a user side. */
 static __always_inline uint32_t pf_cause_of(struct task_struct *task, uint32_t state)
 {
 	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	uint64_t number = regs->orig_ax;
 	uint32_t cause = PF_WAIT_OTHER;
 
-	/* Numbers of 32-bit programs are others; of a page fault there is none (-1). */
+	/* A 32-bit program has other numbers; in a page fault there is none (-1). */
 	if (number < PF_SYSCALLS && regs->cs == PF_USER_CS_64)
 		cause = pf_syscalls[number];
 	if (state & TASK_UNINTERRUPTIBLE && !(cause & PF_NOT_IO))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * context: the call that a thread works on, where its program publishes it. A row of PF_CONTEXTS
- * (runtimes.h) each; agent/node/runtime/context/context_<name>.c finds where it lies.
- * docs/trace-context.md.
+ * context: the trace context (the ids of the call that a thread works on), if its program publishes
+ * one. One row of PF_CONTEXTS (runtimes.h) per way to publish;
+ * agent/node/runtime/context/context_<name>.c finds where the ids are. docs/trace-context.md.
  */
 #pragma once
 
@@ -13,14 +13,14 @@
  * record {trace id 16, span id 8, valid 1, ...}, the bytes packed.
  */
 struct pf_otel {
-	int64_t offset;	 /* of the pointer: from the thread pointer, or in its module's block */
-	uint32_t module; /* its number in the thread's DTV; 0: in the static block */
-	uint32_t entry_bytes; /* of the DTV: 16 in glibc, 8 in musl */
+	int64_t offset;	 /* of the pointer: from the thread pointer, or within the module's block */
+	uint32_t module; /* the module's number in the thread's DTV; 0: in the static block */
+	uint32_t entry_bytes; /* size of a DTV entry: 16 in glibc, 8 in musl */
 };
 
 /*
  * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. sched: where a goroutine that
- * does not run stands; sp and pc are its first two words.
+ * does not run will go on; its first two words are sp and pc.
  */
 struct pf_golabels {
 	int64_t g;		  /* from the thread pointer */
@@ -35,16 +35,16 @@ struct pf_golabels {
 #define PF_DTV_AT      8
 #define PF_CALL_NONE   0
 #define PF_CALL_FOUND  1
-#define PF_CALL_UNREAD 2 /* not in memory, or not what it should be */
+#define PF_CALL_UNREAD 2 /* not in memory, or not in the expected form */
 
-/* The block of its module for this thread; *ret 0: the thread has not used it yet. */
+/* The TLS block of its module for this thread. *ret 0: the thread has not used it yet. */
 static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, uint64_t *ret)
 {
 	uint64_t dtv, n, block = 0;
 
 	if (!pf_read(&dtv, sizeof(dtv), tp + PF_DTV_AT))
 		return PF_CALL_UNREAD;
-	/* How many modules this thread's vector has: glibc dtv[-1].counter, musl dtv[0]. */
+	/* The number of entries of this thread's DTV: glibc dtv[-1].counter, musl dtv[0]. */
 	if (!pf_read(&n, sizeof(n), d->entry_bytes == 16 ? dtv - 16 : dtv))
 		return PF_CALL_UNREAD;
 	if (d->module <= n &&
@@ -56,7 +56,7 @@ static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, ui
 
 static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_otel *d)
 {
-	uint64_t *record = s->window; /* free when the walk is over; the BPF stack is short */
+	uint64_t *record = s->window; /* unused once the walk is over; the BPF stack is short */
 	uint64_t at = s->walk.thread_pointer, pointer;
 
 	if (d->module && pf_tls_block(d, at, &at) == PF_CALL_UNREAD)
@@ -86,7 +86,7 @@ static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_ot
 #define PF_BUCKET_ITEMS 8
 #define PF_BUCKET_BYTES 272 /* tophash, keys, values, overflow (runtime/map.go, bmap) */
 
-/* Eight characters as they lie in memory. */
+/* Eight characters as a word in memory. */
 #define PF_TEXT8(a, b, c, d, e, f, g, h)                                                           \
 	((uint64_t)(a) | (uint64_t)(b) << 8 | (uint64_t)(c) << 16 | (uint64_t)(d) << 24 |          \
 	 (uint64_t)(e) << 32 | (uint64_t)(f) << 40 | (uint64_t)(g) << 48 | (uint64_t)(h) << 56)
@@ -98,7 +98,7 @@ static __always_inline bool pf_is_trace_key(const uint64_t key[2])
 			   key[0] == PF_TEXT8('t', 'r', 'a', 'c', 'e', 'i', 'd', 0));
 }
 
-/* profile_id: Grafana's otel-profiling-go called the span's id so. */
+/* profile_id: the name that Grafana's otel-profiling-go used for the span's id. */
 static __always_inline bool pf_is_span_key(const uint64_t key[2])
 {
 	if (key[0] == PF_TEXT8('p', 'r', 'o', 'f', 'i', 'l', 'e', '_'))
@@ -108,7 +108,7 @@ static __always_inline bool pf_is_span_key(const uint64_t key[2])
 			   key[0] == PF_TEXT8('s', 'p', 'a', 'n', 'i', 'd', 0, 0));
 }
 
-/* One label; ends the loop when it cannot be read. Go's strings are {address, bytes}. */
+/* One label. Ends the loop if it cannot be read. A Go string is {address, bytes}. */
 static long pf_label_step(uint32_t i, struct pf_loop *loop)
 {
 	struct pf_scratch *s = loop->s;
@@ -144,7 +144,7 @@ static long pf_label_step(uint32_t i, struct pf_loop *loop)
 	return 0;
 }
 
-/* The labels of the goroutine that runs on this thread; *ret 0: none. */
+/* The labels of the goroutine on this thread. *ret 0: it has none. */
 static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf_golabels *d,
 					uint64_t *ret)
 {
@@ -153,11 +153,11 @@ static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf
 	*ret = 0;
 	if (!pf_read(&at, sizeof(at), w->thread_pointer + d->g))
 		return PF_CALL_UNREAD;
-	if (!at) /* a thread that C made */
+	if (!at) /* a thread that C code made */
 		return PF_CALL_NONE;
 	/*
-	 * g is the scheduler's or the signal handler's at times; m->curg is the goroutine then,
-	 * too.
+	 * g may be the scheduler's or the signal handler's; m->curg is the goroutine in these
+	 * cases, too.
 	 */
 	if (!pf_read(&at, sizeof(at), at + d->m))
 		return PF_CALL_UNREAD;
@@ -174,8 +174,8 @@ static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf
 }
 
 /*
- * Where the labels lie and how many: a slice's head {address, n, capacity}, or a map behind a
- * pointer.
+ * Where the labels are, and how many: the head of a slice {address, n, capacity}, or a pointer to a
+ * map.
  */
 static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_golabels *d,
 				       uint64_t at)
@@ -194,8 +194,8 @@ static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_gol
 		l->n = l->cut ? PF_LABELS_MAX : head[1];
 	} else {
 		/*
-		 * A map: count, {flags, log2 of the buckets, overflow buckets}, buckets. Any place
-		 * of the buckets may be used.
+		 * A map: count, {flags, log2 of the buckets, overflow buckets}, buckets. Any slot
+		 * of a bucket may be used.
 		 */
 		l->at = head[2];
 		l->cut = head[1] & 0xfffffe00;
@@ -249,8 +249,8 @@ static long pf_context_step(uint32_t i, struct pf_loop *loop)
 }
 
 /*
- * Fills s->context from what the process publishes (its row first that has one); s->walk.process is
- * set. PF_CALL_*; s->labels.cut: an id may be missing.
+ * Sets s->context to what the process publishes; the first of its rows that has something wins.
+ * s->walk.process is set. Returns PF_CALL_*. s->labels.cut: an id may be missing.
  */
 static __always_inline int pf_call_context(struct pf_scratch *s)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * core: owns the shared maps, and answers who the agent is: which PID namespace
- * it lives in, at which depth. From inside, /proc does not tell the depth.
+ * core: has the shared maps, and finds the agent's PID namespace and its depth, which /proc does
+ * not show from within.
  */
 #include "capture.h"
 
@@ -22,7 +22,7 @@ int pf_whoami(void *ctx)
 	return 0;
 }
 
-/* Map `looked`: where the agent wants to know what it has mapped itself, and the answer. */
+/* Map `looked`: an address of the agent, and what BPF finds mapped there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -31,9 +31,9 @@ struct {
 } looked SEC(".maps");
 
 /*
- * Run by the agent on itself: what lies at looked.address. Of a file that it has mapped that is the
- * tag that a walk will see in any process: what stat() says of a file may be another layer's
- * (overlayfs), or another device's (btrfs).
+ * The agent runs it on itself: what is mapped at looked.address? For a file that the agent has
+ * mapped, that gives the tag that a walk sees in any process. stat() cannot: it may describe
+ * another layer (overlayfs), or another device (btrfs).
  */
 SEC("raw_tp")
 int pf_look_self(void *ctx)

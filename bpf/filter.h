@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * filter: who is selected. The first statement of every program is a call of
- * pf_filter_task or pf_filter_cgroup; nothing else decides. A miss costs one
- * hash look-up, two with the process list on; a tick's mostly none.
+ * filter: decides whether a task or cgroup is selected. The first statement of every program calls
+ * pf_filter_task or pf_filter_cgroup; nothing else decides. If it is not selected, that costs one
+ * hash look-up, or two with the process list; a tick usually needs none.
  */
 #pragma once
 
@@ -17,14 +17,14 @@ static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 		return 0;
 	if (pf_config.v2)
 		return set->dfl_cgrp->kn->id;
-	/* The index is known to the verifier: a constant of the frozen read-only data. */
+	/* The verifier knows the index: it is a constant of the frozen read-only data. */
 	css = (void *)set + bpf_core_field_offset(set->subsys) +
 	      pf_config.subsys_index * sizeof(void *);
 	return (*css)->cgroup->kn->id;
 }
 
 /*
- * A thread's PID as the agent sees it: its own namespace's level of the number list; 0 if not
+ * A thread's PID as the agent sees it: the number on the level of the agent's namespace; 0: not
  * visible there.
  */
 static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
@@ -48,7 +48,10 @@ static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 	return nr;
 }
 
-/* A thread's and its process's. Most agents see all by their own numbers, which need no read. */
+/*
+ * The PIDs of a thread and of its process. Most agents are in the initial namespace, which needs no
+ * read.
+ */
 static __always_inline uint32_t pf_tid_seen(struct task_struct *task)
 {
 	return pf_config.pid_level ? pf_pid_seen(task) : task->pid;
@@ -72,19 +75,19 @@ static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *t
 }
 
 /*
- * For ticks. A tick comes when nothing is in the caches, and a look-up touches ten lines of memory.
- * So each CPU remembers the last css_sets that belonged to no selected cgroup. Most threads of a
- * cgroup have the same one.
+ * For ticks. When a tick comes, nothing is in the CPU's caches, and a look-up touches ten cache
+ * lines. So each CPU remembers the last css_sets that belonged to no selected cgroup. Most threads
+ * of a cgroup share one css_set.
  *
- * The sets are valid as long as `asked` equals `additions`. `additions` is read before they are
- * looked up, and raised after every addition to the filter (pf_filter_added; filter.c). A removal
- * does not make them wrong. A css_set never changes its cgroup, but its memory may become the
- * css_set of another: of a selected cgroup, if a task is moved or born into it, or moved in another
- * hierarchy; this raises `additions`, too (proc.bpf.c). Three changes are not noticed: a controller
- * that is switched on in cgroup v2, a v1 cpuset that lost its last CPU, and all moves on a kernel
- * without these tracepoints. Their effect ends with PF_ASK_AGAIN.
+ * The remembered sets are valid while `asked` equals `additions`. `additions` is read before their
+ * look-up, and raised after every addition to the filter (pf_filter_added; filter.c). A removal
+ * does not make them wrong. A css_set never changes its cgroup, but its memory may become a css_set
+ * of a selected cgroup: if a task is moved to or forked into that cgroup, or moved in another
+ * hierarchy. That raises `additions`, too (proc.bpf.c). Three changes are not noticed: a controller
+ * that is switched on in cgroup v2, a v1 cpuset that loses its last CPU, and all moves on a kernel
+ * without these tracepoints. Their effect ends after PF_ASK_AGAIN ticks.
  *
- * Only ticks write `asked`, `next` and `sets`, and no tick interrupts another.
+ * Only ticks write `asked`, `next` and `sets`, and a tick does not interrupt another one.
  */
 #define PF_ASK_AGAIN 256 /* ticks of a CPU */
 
@@ -104,14 +107,14 @@ static __always_inline bool pf_is_unselected(struct pf_unselected *u, struct css
 		u->sets[3] == address);
 }
 
-/* One more tick of nobody who is selected. */
+/* Counts a tick at which no selected process ran. */
 static __always_inline void pf_unselected_tick(struct pf_unselected *u)
 {
 	if (++u->ticks % PF_ASK_AGAIN == 0)
 		u->asked = u->additions - 1;
 }
 
-/* It was looked up when `additions` was the one given. */
+/* Remembers a css_set that was looked up while `additions` was the given number. */
 static __always_inline void pf_unselected_note(struct pf_unselected *u, struct css_set *set,
 					       uint64_t additions)
 {
@@ -137,8 +140,8 @@ static __always_inline void pf_filter_added(void)
 }
 
 /*
- * NULL: not selected. *ret_cgroup_id is set when it is. `u`: a tick's, which notes who is not; else
- * NULL.
+ * NULL: not selected. Else *ret_cgroup_id is set. u: for a tick, where css_sets that are not
+ * selected are remembered; else NULL.
  */
 static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
 								 uint32_t event_mask,
@@ -157,7 +160,7 @@ static __always_inline const struct pf_filter *pf_filter_task_by(struct task_str
 		*ret_cgroup_id = id;
 		if (f && !(f->flags & PF_FILTER_LISTED))
 			return f->event_mask & event_mask ? f : NULL;
-		/* The list and Total have to be asked each time. */
+		/* Each tick must look up the process list and Total. */
 		if (!f && u && !pf_config.use_list && !pf_config.total)
 			pf_unselected_note(u, set, additions);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * goroutine: from the scheduler's stack to the goroutine that waits for it. runtime.morestack notes
- * in g.sched where the goroutine stands, and calls runtime.newstack on the scheduler's stack. No
- * register leads back; the thread's g does (g -> m -> curg, as for labels: context.h).
+ * goroutine: leads a walk from the scheduler's stack to the goroutine that waits for the scheduler.
+ * runtime.morestack saves the goroutine's position in g.sched and calls runtime.newstack on the
+ * scheduler's stack. No register leads back, but the thread's g does (g -> m -> curg, as for
+ * labels: context.h).
  */
 #pragma once
 
@@ -18,7 +19,7 @@ static __always_inline const struct pf_golabels *pf_go_program(const struct pf_w
 	return NULL;
 }
 
-/* The goroutine of this thread; 0: the scheduler has left it already. */
+/* The goroutine of this thread; 0: the scheduler has already left it. */
 static __always_inline bool pf_goroutine(const struct pf_walk *w, const struct pf_golabels *d,
 					 uint64_t *ret)
 {
@@ -28,7 +29,7 @@ static __always_inline bool pf_goroutine(const struct pf_walk *w, const struct p
 	       pf_read(&at, sizeof(at), at + d->m) && pf_read(ret, sizeof(*ret), at + d->curg);
 }
 
-/* The walk goes on where the goroutine stands: at its call of runtime.morestack. */
+/* Continues the walk at the goroutine's call of runtime.morestack. */
 PF_ONCE int pf_by_goroutine(struct pf_scratch *s)
 {
 	uint64_t g, bp, sched[2], stack[2]; /* sp, pc; lo, hi */
@@ -45,15 +46,17 @@ PF_ONCE int pf_by_goroutine(struct pf_scratch *s)
 	if (!pf_goroutine(w, d, &g))
 		return pf_end(w, PF_END_READ);
 	/*
-	 * The scheduler has left the preempted goroutine: the stack is the scheduler's own, as
-	 * behind mcall.
+	 * The scheduler has left the preempted goroutine, so the stack is the scheduler's own, as
+	 * after mcall.
 	 */
 	if (!g)
 		return pf_end(w, PF_END_ROOT);
 	if (!pf_read(stack, sizeof(stack), g) || !pf_read(sched, sizeof(sched), g + d->sched) ||
 	    !pf_read(&bp, sizeof(bp), g + d->sched_bp))
 		return pf_end(w, PF_END_READ);
-	/* For an instruction or two of copystack(), stack and sched are of two different stacks. */
+	/*
+	 * For an instruction or two in copystack(), `stack` and `sched` belong to different stacks.
+	 */
 	if (sched[0] <= stack[0] || sched[0] >= stack[1])
 		return pf_end(w, PF_END_GOROUTINE);
 	w->bp = bp;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * hash: names stacks and process names by 64 bits. Seeded at load and by the
- * process, so that no pod can make another's hash: a collision that it could
- * construct would be between two stacks of its own.
+ * hash: 64-bit names of stacks and process names. The seed is random per load and includes the
+ * process, so a pod cannot construct the hash of another one. It could only make two stacks of its
+ * own collide.
  */
 #pragma once
 
@@ -26,8 +26,9 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
 }
 
 /*
- * Mixed into the hashes of a tick's stacks: none is that of a wait's or of memory's, whatever its
- * frames. Those may be referred to much later, and are kept for that; a tick's are not (held.c).
+ * Mixed into the hashes of a tick's stacks, so that they differ from those of waits and memory even
+ * if the frames are equal. The agent keeps the stacks of waits and memory for later references, and
+ * those of ticks not (held.c).
  */
 #define PF_HASH_TICK 1
 

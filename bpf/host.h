@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * host: what unwind.h needs of the kernel, so that it also compiles as a plain program: its tests
- * and its fuzzer run under sanitizers. The includer defines the two functions over an image of a
- * process's memory and over chunks of its own.
+ * host: the parts of the kernel that unwind.h needs, so that it also compiles as a normal program.
+ * Its tests and its fuzzer run under sanitizers. The including file defines the two functions over
+ * an image of a process's memory and over chunks of its own.
  */
 #pragma once
 
@@ -21,11 +21,11 @@
 
 static struct pf_config pf_config = {.seed = 1};
 
-/* What a map is here: only its address counts. */
+/* Here a map only needs an address. */
 static char chunks, unwind_files, images;
 
 static long bpf_probe_read_user(void *to, uint32_t n, const void *address);
-/* chunks: what it returns is a map again, of one value. */
+/* chunks: the look-up returns a map of one value. */
 static void *bpf_map_lookup_elem(void *map, const void *key);
 
 static inline long bpf_loop(uint32_t n, void *step, void *arg, uint64_t flags)

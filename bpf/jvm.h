@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * jvm: HotSpot's part of the walk, JDK 8 to 25. All generated code lies in the code cache: heaps of
- * CodeBlobs, found by a map of segments. A blob's header says how large its frames are. Where in
- * its prologue or epilogue an interrupted method stands is told by the bytes around it, and what
- * was found is checked: who calls Java code is generated code, too. docs/java.md; the facts are of
- * the JDK's share/memory/heap.cpp, share/code/codeBlob.hpp, cpu/x86/frame_x86.hpp and
- * macroAssembler_x86.cpp.
+ * jvm: HotSpot's part of the walk, JDK 8 to 25. All generated code is in the code cache: heaps of
+ * CodeBlobs, found through a map of segments. The header of a blob says how large its frames are.
+ * The bytes around the address of an interrupted method say where in its prologue or epilogue it
+ * stands. Each result is checked: the caller of Java code must be generated code, too.
+ * docs/java.md. The facts are from the JDK's share/memory/heap.cpp, share/code/codeBlob.hpp,
+ * cpu/x86/frame_x86.hpp and macroAssembler_x86.cpp.
  */
 #pragma once
 
@@ -14,51 +14,53 @@
 #define PF_JVM_HEAPS 8
 struct pf_jvm_heap {
 	uint64_t start, end; /* as reserved */
-	uint64_t segmap;     /* a byte a segment: how far back its block begins, in steps */
-	uint32_t shift;	     /* log2 of a segment's bytes */
+	uint64_t segmap;     /* a byte per segment: how many steps back its block begins */
+	uint32_t shift;	     /* log2 of the bytes of a segment */
 	uint32_t pad;
 };
 
-#define PF_JVM_READ 384 /* of a blob's header, an nmethod's included */
-/* Offsets that there are not in this JDK. */
+#define PF_JVM_READ 384 /* of a blob's header, and of an nmethod's */
+/* An offset that this JDK does not have. */
 #define PF_JVM_NONE 0xffff
 
-/* What agent/node/runtime/jvm/jvm.c tells of a process. */
+/* What agent/node/runtime/jvm/jvm.c gives the kernel about a process. */
 struct pf_jvm {
 	struct pf_jvm_heap heaps[PF_JVM_HEAPS];
 	uint64_t low, high;			   /* of all of them */
 	uint64_t interpreter, interpreter_end;	   /* its code */
-	uint64_t entries, entries_end;		   /* in it, where methods' frames are made */
-	uint64_t call_stub;			   /* around it is the stub that calls Java code */
+	uint64_t entries, entries_end;		   /* its part that makes methods' frames */
+	uint64_t call_stub;			   /* its caller is the stub that calls Java code */
 	uint16_t block_bytes;			   /* HeapBlock, before each blob */
 	uint16_t name, size, frame_size, complete; /* CodeBlob; frame_size in words */
 	uint16_t complete_short;		   /* complete is an int16_t, not an int */
-	uint16_t code_begin, code_offset;   /* an address, or from the blob on: one of them */
-	uint16_t compile_id, orig_pc;	    /* nmethod; orig_pc is an offset from rsp */
-	uint16_t deopt_begin, deopt_offset; /* an address, or from the blob on */
-	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same of calls of method handles */
+	uint16_t code_begin, code_offset;   /* either an address, or an offset from the blob */
+	uint16_t compile_id, orig_pc;	    /* of an nmethod; orig_pc is an offset from rsp */
+	uint16_t deopt_begin, deopt_offset; /* an address, or an offset from the blob */
+	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same for calls of method handles */
 	uint16_t method_const,
-		const_method_bytes; /* Method; bytecodes lie behind the ConstMethod */
+		const_method_bytes; /* of Method; the bytecodes are behind the ConstMethod */
 	uint16_t bcp_slot;	    /* words below the frame pointer */
 	uint16_t pad[3];
 };
 _Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
 
-/* Types of its frames; their words: agent/node/runtime/jvm/jvm.h. */
+/* Types of its frames. agent/node/runtime/jvm/jvm.h describes their words. */
 enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_INTERRUPTED };
 
 #ifdef PF_WALKER
 
 _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
-#define PF_JVM_HOPS	   16 /* of the segment map: 254 segments each, fewer after merging */
-#define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one */
-#define PF_JVM_ENTRY_WORDS 24 /* of a ContinuationEntry and what is around it; real ones have 12 */
-#define PF_JVM_LOOP_FRAME  (1 << 20) /* an interpreted method's frame is smaller */
-#define PF_JVM_CALL_STUB   448	     /* bytes of it, and of its like behind it */
-#define PF_JVM_PARAMETERS  (1 << 14) /* and so are its arguments */
+#define PF_JVM_HOPS	   16 /* of the segment map; each leads over up to 254 segments */
+#define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one more */
+#define PF_JVM_ENTRY_WORDS 24 /* of a ContinuationEntry and its surroundings; real: 12 */
+#define PF_JVM_LOOP_FRAME  (1 << 20) /* the frame of an interpreted method is smaller */
+#define PF_JVM_CALL_STUB   448	     /* bytes of a stub, and of those like it behind it */
+#define PF_JVM_PARAMETERS  (1 << 14) /* so are the arguments of a method */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
-/* The barrier of methods' entries pushes it between its return address and its frame (JDK 15+). */
+/*
+ * Since JDK 15, the entry barrier of a method pushes it between the return address and the frame.
+ */
 #define PF_JVM_NO_ADDRESS 0xffffffffffffffffull
 
 /* Registers by their DWARF numbers. */
@@ -74,15 +76,15 @@ enum {
 
 enum pf_jvm_place {
 	PF_JVM_BODY = PF_AFTER_PUSH + 1, /* the frame is complete */
-	PF_JVM_SAVING,			 /* its space is there, the caller's rbp not in it yet */
+	PF_JVM_SAVING,			 /* its space does not hold the caller's rbp yet */
 };
 
-/* The blob at hand. */
+/* The current blob. */
 struct pf_jvm_code {
 	uint64_t blob, begin,
-		frame;		  /* frame: its bytes with return address and rbp; 0: rbp tells */
-	uint64_t text;		  /* its name's first 8 bytes */
-	uint64_t deopt, deopt_mh; /* where returns to a deoptimized frame lead */
+		frame;		  /* frame: its bytes with return address and rbp; 0: see rbp */
+	uint64_t text;		  /* the first 8 bytes of the blob's name */
+	uint64_t deopt, deopt_mh; /* the address to which deoptimized frames return */
 	int32_t complete;
 	uint32_t orig_pc, compile_id;
 	bool method;
@@ -116,8 +118,8 @@ static __always_inline bool pf_jvm_interprets(const struct pf_jvm *d, uint64_t a
 }
 
 /*
- * The eight bytes before an address: they end with a form of call r/m64, by how many bytes its
- * operand has.
+ * The eight bytes before an address, if they end with a form of call r/m64 (judged by the length of
+ * its operand).
  */
 static __always_inline bool pf_jvm_calls_indirectly(uint64_t bytes)
 {
@@ -134,10 +136,7 @@ PF_ONCE bool pf_jvm_behind_call(uint64_t address)
 	       ((bytes >> 24 & 0xff) == 0xe8 || pf_jvm_calls_indirectly(bytes));
 }
 
-/*
- * Java code is called by generated code alone; the interpreter jumps after it has pushed the
- * address.
- */
+/* Only generated code calls Java code; the interpreter pushes the address and then jumps. */
 static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t address)
 {
 	return pf_jvm_generated(d, address) &&
@@ -146,13 +145,13 @@ static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t addr
 
 /* ---- from an address to its blob ---- */
 
-/* A field of the header in s->piece. */
+/* A field of the blob's header in s->piece. */
 static __always_inline uint64_t pf_jvm_field(const struct pf_scratch *s, uint32_t offset)
 {
 	return s->piece[offset / 8 % (PF_PIECE_BYTES / 8)] >> offset % 8 * 8;
 }
 
-/* 0, or 1 + enum pf_trouble. CodeHeap::find_block_for. */
+/* As CodeHeap::find_block_for. Returns 0, or 1 + enum pf_trouble. */
 static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t *ret)
 {
 	uint64_t start = 0, segmap = 0, segment;
@@ -185,13 +184,19 @@ static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t 
 	return 1 + PF_TROUBLE_LONG;
 }
 
-/* The header; a small blob may be the last that there is: what all blobs have. */
+/*
+ * Reads the header. A small blob may be the last one of the heap, so only the part that all blobs
+ * have.
+ */
 static __always_inline bool pf_jvm_read_blob(struct pf_scratch *s, uint64_t blob)
 {
 	return pf_read(s->piece, PF_JVM_READ, blob) || pf_read(s->piece, 128, blob);
 }
 
-/* "nmethod" and "native nmethod": texts of libjvm, so their addresses tell after the first time. */
+/*
+ * "nmethod" and "native nmethod" are texts of libjvm, so after the first time their addresses
+ * suffice.
+ */
 static __always_inline bool pf_jvm_is_method(struct pf_runtime_walk *r, struct pf_jvm_code *c,
 					     uint64_t name)
 {
@@ -215,7 +220,7 @@ static __always_inline uint64_t pf_jvm_either(const struct pf_scratch *s, uint64
 	return offset == PF_JVM_NONE ? 0 : blob + (uint32_t)pf_jvm_field(s, offset);
 }
 
-/* 0, or 1 + enum pf_trouble. */
+/* Returns 0, or 1 + enum pf_trouble. */
 static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 				  struct pf_runtime_walk *r, struct pf_jvm_code *c)
 {
@@ -247,7 +252,7 @@ static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 
 /* ---- the interpreter ---- */
 
-/* The method and where it stands. bcp 0: not known. */
+/* The method of the frame, and its position in it. bcp 0: not known. */
 static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runtime_walk *r,
 					  uint64_t method, uint64_t bcp)
 {
@@ -268,8 +273,8 @@ static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runt
 }
 
 /*
- * Where a method's frame is being made: its caller's rsp is in r13 until bytecodes begin, its
- * Method in rbx, its return address on top or in rax. -1: the frame is complete.
+ * While the frame of a method is being made, r13 has its caller's rsp until bytecodes begin, rbx
+ * its Method, and the return address is on top of the stack or in rax. -1: the frame is complete.
  */
 static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf_jvm *d,
 					   struct pf_runtime_walk *r)
@@ -290,7 +295,7 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 		return -1;
 	if (!pf_word(s, w->sp, &top) || !pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RAX];
-	if (!pf_jvm_generated(d, top)) /* those that are done without a frame leave by rdi or rcx */
+	if (!pf_jvm_generated(d, top)) /* methods that run without a frame return by rdi or rcx */
 		top = w->regs[PF_JVM_RDI];
 	if (!pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RCX];
@@ -302,8 +307,9 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 }
 
 /*
- * Where a method's frame is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks of JDK 24
- * and later between; of native ones leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1: it is there.
+ * After the frame of a method is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks
+ * between these since JDK 24. For native methods: leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1:
+ * the frame is not gone.
  */
 static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_jvm *d, bool native)
 {
@@ -326,7 +332,10 @@ static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_
 	} else if (!native && code != 0xe38b48) { /* mov %rbx,%rsp */
 		sp = w->sp;
 	}
-	/* r13 has a bytecode's pointer else, but for the first few instructions behind a call. */
+	/*
+	 * Elsewhere, r13 has a bytecode's pointer, except in the first few instructions behind a
+	 * call.
+	 */
 	if (!pf_jvm_generated(d, at) || w->ip - at < 64)
 		return -1;
 	w->by_record = false;
@@ -356,8 +365,8 @@ static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *
 	    !pf_word(s, fp - 8, &sender))
 		return pf_end(w, PF_END_READ);
 	/*
-	 * While it runs, the bytecode pointer is in r13; where that is something else it is no
-	 * bytecode's.
+	 * While the method runs, r13 has the bytecode pointer. If r13 is outside of the method's
+	 * bytecodes, it has something else.
 	 */
 	pf_jvm_show_method(d, r, method, w->exact ? bytecode : bcp);
 	if (w->exact && r->own[PF_JVM_B] >> 48 == PF_JVM_BCI_UNKNOWN)
@@ -407,7 +416,7 @@ static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_j
 		return pf_jvm_guess(s, d);
 	}
 	pf_jvm_show_code(s, &c, r);
-	if (w->exact && c.method && !c.frame) /* a method handle's way to its method */
+	if (w->exact && c.method && !c.frame) /* on the way from a method handle to its method */
 		return pf_jvm_by_adapter(s, d);
 	if (w->exact && !c.method)
 		return pf_jvm_by_stub(s, d, &c);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * jvm_code: from a frame of HotSpot's compiled code or of its stubs to the caller's; a part of
- * jvm.h. A blob says how large its frames are once they are complete. Where in its prologue or
- * epilogue an interrupted method stands is told by the bytes around it, as HotSpot's assembler
- * writes them (cpu/x86/x86_64.ad, c1_MacroAssembler_x86.cpp, sharedRuntime_x86_64.cpp); return
+ * jvm_code: leads from a frame of HotSpot's compiled code, or of its stubs, to the caller's frame;
+ * a part of jvm.h. A blob says how large its complete frames are. The bytes around the address of
+ * an interrupted method say where in its prologue or epilogue it stands, as HotSpot's assembler
+ * writes them (cpu/x86/x86_64.ad, c1_MacroAssembler_x86.cpp, sharedRuntime_x86_64.cpp). Return
  * addresses are checked.
  */
 #pragma once
 
 /* ---- from a frame to its caller ---- */
 
-/* The return address lies below cfa, and below it the caller's rbp, when `saved`. */
+/* The return address is below cfa and, if `saved`, the caller's rbp is below that. */
 PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 {
 	struct pf_walk *w = &s->walk;
@@ -38,8 +38,8 @@ PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 }
 
 /*
- * rbp points to a frame record whose return address can be one; that of any generated code, when
- * not strict.
+ * Whether rbp points to a frame record whose return address is possible; when not strict, any
+ * generated code is.
  */
 PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
 {
@@ -55,7 +55,10 @@ PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, boo
 	       (!strict && pf_jvm_generated(d, ra));
 }
 
-/* Nothing is known of this place: a frame record, if there is one, or an honest end. */
+/*
+ * Nothing is known of this place: follows a frame record, if there is one, or ends the walk with a
+ * marker.
+ */
 PF_ONCE int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	if (!s || !d)
@@ -66,8 +69,8 @@ PF_ONCE int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 }
 
 /*
- * Whether the word below cfa is a return address, or, not strictly, any of generated code; -1: it
- * cannot be read.
+ * Whether the word below cfa is a return address or, when not strict, an address of any generated
+ * code; -1: it cannot be read.
  */
 PF_ONCE int pf_jvm_return_below(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
 				bool strict)
@@ -80,8 +83,8 @@ PF_ONCE int pf_jvm_return_below(struct pf_scratch *s, const struct pf_jvm *d, ui
 }
 
 /*
- * cfa, or as many of words above it: code pushes a few now and then, around calls too. 0: no return
- * address is there.
+ * cfa, or some words above it, because code pushes a few words at times, also around calls. 0: no
+ * return address is there.
  */
 PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
 			    uint32_t words)
@@ -97,9 +100,9 @@ PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64
 }
 
 /*
- * Where a virtual thread's frames go on in the heap, its frames here return to a stub
- * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry lies above, and
- * behind it the frame of who runs the thread.
+ * When the frames of a virtual thread continue in the heap, its frames here return to a stub
+ * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry is above it, and
+ * behind that the frame of the code that runs the thread.
  */
 PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -116,7 +119,7 @@ PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 
 #define PF_JVM_BEFORE 32
 #define PF_JVM_BYTES  48
-/* Code around ip, in s->piece: byte k behind it, or before. */
+/* Code around ip in s->piece: byte k, behind ip or before it. */
 #define PF_JVM_AT(k) (((const uint8_t *)s->piece)[PF_JVM_BEFORE + (k)])
 
 static __always_inline uint32_t pf_jvm_u24(const struct pf_scratch *s, int k)
@@ -138,7 +141,10 @@ static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uin
 				: code == 0xec8348 && PF_JVM_AT(k + 3) == n;
 }
 
-/* Whether ip is behind the sub that makes this frame; with saved_late it also has rbp's place. */
+/*
+ * Whether ip is behind the sub that makes this frame; with saved_late, also behind the store of
+ * rbp.
+ */
 PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 {
 	bool made = false;
@@ -151,8 +157,8 @@ PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 }
 
 /*
- * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier], or without a bang
- * sub $n,%rsp; mov %rbp,n-16(%rsp). In front of them the receiver's class is checked.
+ * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier]; or without a bang sub
+ * $n,%rsp; mov %rbp,n-16(%rsp). Before them, the code checks the receiver's class.
  */
 static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
 {
@@ -181,9 +187,9 @@ static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
 }
 
 /*
- * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Polls before JDK 16 read
- * from a page whose address is near, or in r10; since then cmp n(%r15),%rsp; ja. All of them stand
- * before returns alone.
+ * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Before JDK 16, the poll
+ * reads from a page whose address is near, or in r10. Since then it is cmp n(%r15),%rsp; ja. All of
+ * these only come before returns.
  */
 static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 {
@@ -216,7 +222,10 @@ static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 	return PF_JVM_BODY;
 }
 
-/* enum pf_place or enum pf_jvm_place of an interrupted method; code around it is in s->piece. */
+/*
+ * The place in an interrupted method: enum pf_place or enum pf_jvm_place. The code around it is in
+ * s->piece.
+ */
 PF_ONCE uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
 {
 	if (!s)
@@ -225,8 +234,8 @@ PF_ONCE uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologu
 }
 
 /*
- * C1 pushes both arguments of slow_subtype_check, and drops them by two pops of one register
- * (c1_LIRAssembler_x86.cpp, emit_typecheck_helper), which no other code has: pop %r; pop %r.
+ * C1 pushes both arguments of slow_subtype_check, and drops them by two pops of the same register
+ * (c1_LIRAssembler_x86.cpp, emit_typecheck_helper). No other code has pop %r; pop %r.
  */
 static __always_inline bool pf_jvm_drops(uint32_t code)
 {
@@ -234,7 +243,7 @@ static __always_inline bool pf_jvm_drops(uint32_t code)
 	       ((code & 0xf8ff) == 0x5841 && (code & 0xffff) == code >> 16);
 }
 
-/* Bytes of these arguments below an interrupted method's frame. */
+/* The bytes of these arguments on an interrupted method's frame. */
 PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 {
 	if (!s)
@@ -242,7 +251,7 @@ PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 	if ((PF_JVM_AT(0) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 5))) ||
 	    (PF_JVM_AT(-5) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 0))))
 		return 16;
-	/* At the second push or pop, of a register up to rdi, or above. */
+	/* Whether ip is at the second push or pop; of a register up to rdi, or a higher one. */
 	if (PF_JVM_AT(0) == 0x41)
 		return (PF_JVM_AT(2) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 7))) ||
 				       (PF_JVM_AT(-7) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, -2)))
@@ -254,7 +263,7 @@ PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 		       : 0;
 }
 
-/* Whether it stands behind its call: nothing is on its frame yet, or no more. */
+/* Whether the stub is behind its call, where its frame has nothing yet, or no more. */
 PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	uint64_t top;
@@ -264,7 +273,7 @@ PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
 }
 
-/* Frames of compiled methods, and of stubs that know their size. */
+/* Frames of compiled methods, and of stubs whose frame size is known. */
 PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
 			   uint32_t place)
 {
@@ -292,8 +301,8 @@ PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_
 #define PF_JVM_STUBROUTINES 0x74756f5262757453 /* "StubRout" */
 
 /*
- * By the first eight bytes of a blob's name: "I2C/C2I ", "MethodHa", "vtable c", "VtableBl",
- * "InlineCa"
+ * Judged by the first eight bytes of the blob's name: "I2C/C2I ", "MethodHa", "vtable c",
+ * "VtableBl", "InlineCa"
  */
 static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 {
@@ -303,8 +312,8 @@ static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 }
 
 /*
- * Between methods: no frame. Adapters of compiled and interpreted code have the return address in
- * rax while they move arguments, and what rsp was in r13.
+ * Code between methods has no frame. Adapters between compiled and interpreted code keep the return
+ * address in rax while they move arguments, and the old rsp in r13.
  */
 PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -322,10 +331,7 @@ PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
 }
 
-/*
- * A stub without a frame: whoever called it, generated or not, called a place of this blob before
- * ip.
- */
+/* A stub without a frame: its caller, generated or not, called a place of this blob before ip. */
 static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct pf_jvm *d,
 					     const struct pf_jvm_code *c)
 {
@@ -336,15 +342,15 @@ static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct 
 		return false;
 	target = top + ((int64_t)bytes >> 32);
 	if ((bytes >> 24 & 0xff) == 0xe8 &&
-	    ((target >= c->begin && target <= w->ip) || /* libjvm jumps to its stubs, too */
+	    ((target >= c->begin && target <= w->ip) || /* libjvm also jumps to its stubs */
 	     (c->text != PF_JVM_STUBROUTINES && !pf_jvm_generated(d, top))))
 		return true;
 	return pf_jvm_calls_indirectly(bytes);
 }
 
 /*
- * The many stubs of "StubRoutines" make one or leave rbp alone; others begin with push %rbp; mov
- * %rsp,%rbp.
+ * A stub in "StubRoutines" makes a frame record or leaves rbp alone. Other stubs keep a record if
+ * they begin with push %rbp; mov %rsp,%rbp.
  */
 static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 {
@@ -355,8 +361,8 @@ static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 }
 
 /*
- * A sub $n,%rsp shortly before: what was on the stack before is still in there, old return
- * addresses too.
+ * The bytes that a sub $n,%rsp shortly before ip has reserved. They still contain what was on the
+ * stack before, including old return addresses.
  */
 PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 {
@@ -370,7 +376,7 @@ PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 	return room;
 }
 
-/* StubRoutines, runtime stubs: interrupted in them, so nothing is certain but what is checked. */
+/* StubRoutines and runtime stubs: when one is interrupted, only what is checked is certain. */
 static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
 				     const struct pf_jvm_code *c)
 {
@@ -396,15 +402,12 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 	if (place != PF_IN_BODY && pf_word(s, at, &ra) &&
 	    (ra == PF_JVM_NO_ADDRESS || pf_jvm_generated(d, ra) || pf_jvm_behind_call(ra)))
 		return pf_jvm_caller(s, at + 8, place != PF_AT_ENTRY);
-	/* What the stub that calls Java has on top may look like a return address. */
+	/* The words on top of the stub that calls Java may look like a return address. */
 	if (!room && w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, d, c))
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))
 		return pf_jvm_caller(s, w->bp + 16, true);
-	/*
-	 * push %rdx, the address of a throw: the frame at hand is that of the method which jumped
-	 * here.
-	 */
+	/* push %rdx, the address of a throw: this frame belongs to the method that jumped here. */
 	if ((code & 0xff) == 0x52 && pf_jvm_generated(d, w->regs[PF_JVM_RDX]))
 		return pf_caller(w, w->regs[PF_JVM_RDX], w->sp);
 	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8 + room, PF_JVM_BODY);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * kernel: the few members of kernel structures that the programs read, kept by
- * hand. libbpf relocates each access to the running kernel's layout (CO-RE), so
- * neither order nor size matters here; a member that a kernel lacks refuses the
- * program that needs it. Written from the BTF of 6.1 and 6.18.
+ * kernel: the few members of kernel structures that the programs read, declared by hand. libbpf
+ * relocates each access to the layout of the running kernel (CO-RE), so neither order nor size
+ * matters here. If a kernel lacks a member, it refuses the program that needs it. Written from the
+ * BTF of 6.1 and 6.18.
  */
 #pragma once
 
@@ -51,7 +51,7 @@ struct pid {
 };
 
 struct kernfs_node {
-	__u64 id; /* == st_ino of the directory since 5.5 */
+	__u64 id; /* since 5.5 the same as st_ino of the directory */
 };
 struct cgroup;
 struct cgroup_subsys_state {
@@ -82,7 +82,7 @@ struct signal_struct {
 	struct rlimit rlim[16];
 };
 /*
- * Members of include/linux/uprobes.h: whose return addresses a uprobe has replaced, innermost
+ * Members of include/linux/uprobes.h: the return addresses that uprobes have replaced, innermost
  * first.
  */
 struct return_instance {
@@ -94,7 +94,7 @@ struct uprobe_task {
 	struct return_instance *return_instances;
 };
 struct bpf_prog_aux {
-	void *priv_stack_ptr; /* 6.13: a program's own stack on each CPU */
+	void *priv_stack_ptr; /* 6.13: a program's private stack on each CPU */
 };
 struct maple_tree {
 	void *ma_root;
@@ -109,14 +109,14 @@ typedef struct {
 	void *vdso; /* x86-64: where it is mapped */
 } mm_context_t;
 struct mm_struct {
-	unsigned long exec_vm;	   /* pages of code: executable, not writable */
+	unsigned long exec_vm;	   /* number of pages of code: executable, not writable */
 	unsigned long start_code;  /* 0: its program is not loaded yet (fs/binfmt_elf.c) */
 	unsigned long start_stack; /* where argc lies */
 	struct maple_tree mm_mt;   /* 6.1 */
 	struct rw_semaphore mmap_lock;
 	mm_context_t context;
 };
-/* How it counts changes of its mappings: 6.14 and 6.12.y; from 6.4 on. */
+/* The count of changes of its mappings: 6.14 and 6.12.y; other types since 6.4. */
 struct seqcount {
 	unsigned int sequence;
 };
@@ -167,7 +167,7 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 struct thread_struct {
-	unsigned long fsbase; /* x86-64: where thread-local variables are */
+	unsigned long fsbase; /* x86-64: base of thread-local variables */
 };
 struct task_struct {
 	struct thread_struct thread;
@@ -186,7 +186,7 @@ struct task_struct {
 	struct uprobe_task *utask; /* CONFIG_UPROBES */
 };
 
-/* The kernel's names; the uapi structure of the same name has others (x86-64). */
+/* The kernel's own names; the uapi structure of the same name has others (x86-64). */
 struct pt_regs___kernel {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip,
 		sp;
@@ -196,11 +196,11 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 /*
- * A member that is a pointer, as a plain number, which bpf_core_read() follows. Read as what it is
- * it would be typed: to find out how, the verifier searches all types of the kernel up to four
- * times, a millisecond of CPU for each place in a program (btf_nested_type_is_trusted; 6.4 to
- * 6.18). For all but the filter, which runs for everybody. NULL where it cannot be read; what is
- * read through that is zeros.
+ * Reads a pointer member as a plain number, which bpf_core_read() then follows. As a typed pointer
+ * it would be slow to load: the verifier searches all types of the kernel up to four times, a
+ * millisecond of CPU per access (btf_nested_type_is_trusted; 6.4 to 6.18). All programs but the
+ * filter use this; the filter runs for every task, so it reads directly. NULL if it cannot be read;
+ * then reads through it return zeros.
  */
 #define PF_POINTER(p, member)                                                                      \
 	({                                                                                         \
@@ -214,23 +214,20 @@ static __always_inline struct task_struct *pf_leader(struct task_struct *task)
 	return PF_POINTER(task, group_leader);
 }
 
-/*
- * A process's first thread, which leads it: what is known of one is known of the other, and needs
- * no read.
- */
+/* The first thread leads its process: what is read of it is known of its leader. */
 static __always_inline bool pf_is_leader(struct task_struct *task)
 {
 	return task->pid == task->tgid;
 }
 
-/* When its process was made. */
+/* When the task's process was made. */
 static __always_inline uint64_t pf_start_of(struct task_struct *task)
 {
 	struct task_struct *leader;
 	uint64_t start = 0;
 
 	/*
-	 * volatile: clang would make one instruction of this read and that of `start`, which the
+	 * volatile: clang would merge this read and that of `start` into one instruction, which the
 	 * verifier refuses.
 	 */
 	if (pf_is_leader(task))
@@ -241,8 +238,8 @@ static __always_inline uint64_t pf_start_of(struct task_struct *task)
 }
 
 /*
- * A process's number in its own, innermost PID namespace. The pointer is read as a plain number:
- * 6.1 adds nothing that it does not know to a typed one.
+ * The number of a process in its own PID namespace. The pointer is read as a plain number, because
+ * 6.1 adds only constants to a typed pointer.
  */
 static __always_inline struct upid *pf_own_upid(struct task_struct *task, unsigned int *ret_level)
 {

@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * lua: PUC Lua's part of the walk. Each native frame of luaV_execute runs a part of its lua_State's
- * list of calls (struct CallInfo, lstate.h): from the innermost one that no inner loop has run to
- * the one that this loop was entered for. Which lua_State it is its caller knows: docs/lua.md.
+ * list of calls (struct CallInfo, lstate.h): from the innermost call that no inner loop has run, to
+ * the one for which this loop was entered. The caller of the loop knows its lua_State: docs/lua.md.
  */
 #pragma once
 
 #include "tables.h"
 
-/* Where a loop's caller has its lua_State when it gets control back at an address. */
+/* Where the caller of a loop keeps its lua_State while it waits for a return to an address. */
 struct pf_lua_site {
 	uint64_t address;
-	int32_t offset; /* from rsp then, or from rbp */
+	int32_t offset; /* offset from rsp at that time, or from rbp */
 	uint8_t by_rbp;
-	uint8_t outermost; /* of its lua_State: all that is left of the list is this loop's */
+	uint8_t outermost; /* of its lua_State: the rest of the list belongs to this loop */
 	uint8_t pad[2];
 };
 #define PF_LUA_SITES 16
 
-/* What agent/node/runtime/lua/lua.c tells of a process. */
+/* What agent/node/runtime/lua/lua.c gives the kernel about a process. */
 struct pf_lua {
 	uint64_t start;	     /* of luaV_execute */
-	uint64_t settled;    /* from here on its first call is marked as such */
-	uint32_t frame;	     /* bytes of its stack frame, once it is made */
-	uint32_t opcode_5_1; /* not 0: Lua 5.1, whose OP_CALL this is */
+	uint64_t settled;    /* from this address on, the loop's first call is marked as such */
+	uint32_t frame;	     /* bytes of its complete stack frame */
+	uint32_t opcode_5_1; /* not 0: Lua 5.1, with the number of OP_CALL */
 	struct pf_lua_site sites[PF_LUA_SITES];
 	/* lua_State, CallInfo */
 	uint16_t l_ci, ci_func, ci_previous, ci_savedpc, ci_status;
 	/*
-	 * of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames'
+	 * bits of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames'
 	 * words
 	 */
 	uint16_t lua_mask, lua_is, entry_mask, entry_is, own_mask, caller_mask;
-	/* LClosure; Proto: code, and what its cookie is made of (sizecode to lastlinedefined) */
+	/*
+	 * of LClosure; of Proto: code, and the members of its cookie (sizecode to lastlinedefined)
+	 */
 	uint16_t closure_proto, proto_code, proto_sizes, proto_line;
 	uint16_t pad;
 };
@@ -43,11 +45,11 @@ struct pf_lua {
 #define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* its caller's & caller_mask */
 #define PF_LUA_CALLER_IS_LUA (1ull << 56)
 #define PF_LUA_NO_PC	     0xffffff
-/* Lua 5.1 has no callstatus; what stands for it. */
+/* What stands for callstatus in Lua 5.1, which has none. */
 #define PF_LUA_5_1_LUA	1
 #define PF_LUA_5_1_TAIL 2
 
-/* Tells that the memory at a Proto's address is still the same function. */
+/* Shows that the memory at a Proto's address still has the same function. */
 static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t line, uint32_t last)
 {
 	uint64_t x = (code >> 4) + sizecode * 0x9e3779b1ull + line * 0x85ebca6bull +
@@ -57,11 +59,11 @@ static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t 
 }
 
 #ifdef PF_WALKER
-#define PF_LUA_THREAD 8 /* LUA_TTHREAD, lua.h of all versions */
+#define PF_LUA_THREAD 8 /* LUA_TTHREAD in lua.h of all versions */
 
-/* One call of a list. In struct pf_runtime_walk: `at` its CallInfo, own[] the rest. */
+/* One call of a list. In struct pf_runtime_walk, `at` is its CallInfo and own[] has the rest. */
 struct pf_lua_call {
-	uint64_t ci;	/* 0: the list is at its end */
+	uint64_t ci;	/* 0: the list has ended */
 	uint64_t proto; /* 0: a C function */
 	uint64_t savedpc, previous, status;
 };
@@ -71,11 +73,11 @@ struct pf_lua_call {
 #define PF_LUA_OWN_BEFORE 3 /* CallInfo before; 5.1: base_ci */
 #define PF_LUA_OWN_FLAGS  4 /* status, and: */
 #define PF_LUA_OUTERMOST  (1ull << 32)
-#define PF_LUA_ONE	  (1ull << 33) /* the loop has just begun: it has one call */
+#define PF_LUA_ONE	  (1ull << 33) /* the loop has just begun, so it has one call */
 #define PF_LUA_DONE	  (1ull << 34) /* of this loop */
-#define PF_LUA_INNER	  (1ull << 35) /* a Lua function was told */
+#define PF_LUA_INNER	  (1ull << 35) /* a Lua function was shown */
 #define PF_LUA_STATUSES	  0xffffull
-#define PF_LUA_OWN_LEFT	  5 /* {lua_State, CallInfo}, twice: where the walk left those before */
+#define PF_LUA_OWN_LEFT	  5 /* {lua_State, CallInfo}, twice: where the walk left earlier lists */
 
 static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_lua *d,
 					 struct pf_runtime_walk *r)
@@ -86,8 +88,8 @@ static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_l
 }
 
 /*
- * A structure up to the bytes before `end`, into s->piece: a read costs more than all the rest. Its
- * word at an offset of the layout.
+ * Reads a structure, up to the bytes before `end`, into s->piece, because a read costs more than
+ * all the rest. Returns its word at an offset of the layout.
  */
 #define PF_LUA_READ 128
 static __always_inline bool pf_lua_piece(struct pf_scratch *s, uint32_t end, uint64_t address)
@@ -110,7 +112,7 @@ static __always_inline uint32_t pf_lua_end(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-/* Its Proto: of the closure that the value at func is. 0: none. */
+/* The Proto of the closure at func. 0: none. */
 static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct pf_lua *d,
 					     uint64_t func, uint8_t *ret_is_c)
 {
@@ -123,7 +125,7 @@ static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct 
 	return (uint8_t)pf_lua_half(s, 8) == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
 }
 
-/* CallInfo of 5.1: an array. The innermost one's pc is the lua_State's. */
+/* The CallInfos of 5.1 are an array. The pc of the innermost one is in the lua_State. */
 static __always_inline bool pf_lua_read_5_1(struct pf_scratch *s, struct pf_lua_call *c,
 					    const struct pf_lua *d, uint64_t l, bool top)
 {
@@ -170,7 +172,7 @@ static __always_inline bool pf_lua_read_list(struct pf_scratch *s, struct pf_lua
 	return true;
 }
 
-/* Fills the rest of a call. */
+/* Fills the remaining fields of a call. */
 static __noinline bool pf_lua_read(struct pf_scratch *s, struct pf_lua_call *c,
 				   const struct pf_lua *d, uint64_t l, bool top)
 {
@@ -186,8 +188,8 @@ static __always_inline bool pf_lua_is_lua(const struct pf_lua *d, const struct p
 }
 
 /*
- * Whether c is the call that its loop was entered for. 5.1 does not say: its caller calls
- * otherwise.
+ * Whether the loop was entered for call c. 5.1 does not say so: there, the instruction of the
+ * caller is no OP_CALL.
  */
 static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct pf_lua_call *c,
 					    const struct pf_lua_call *caller)
@@ -202,8 +204,8 @@ static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct
 }
 
 /*
- * Loops keep the pc in a register and store it before they call something. It is in one that calls
- * preserve, and tells itself: nothing else points into a function's code.
+ * A loop keeps its pc in a register and stores it before it calls something. The register is one
+ * that calls preserve, and it can be recognised: no other one points into the code of a function.
  */
 static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t code, uint64_t bytes,
 					     uint64_t *pc)
@@ -249,14 +251,14 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 		index = 0;
 	if (index > PF_LUA_NO_PC)
 		index = PF_LUA_NO_PC;
-	/* sizecode is the first; linedefined and lastlinedefined follow each other */
+	/* sizecode comes first; linedefined and lastlinedefined follow each other */
 	cookie = d->proto_line == 20 ? pf_lua_cookie(code, sizes[0], sizes[5], sizes[6])
 				     : pf_lua_cookie(code, sizes[0], sizes[4], sizes[5]);
 	return pf_push_runtime(s, PF_RUNTIME_LUA, 0, c->proto | (uint64_t)cookie << 48,
 			       index | (c->status & d->own_mask) << 24 | caller);
 }
 
-/* Which lua_State the loop at hand runs; 0: not known, and said so. */
+/* The lua_State that the current loop runs; 0: not known, and the stack says so. */
 static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lua *d,
 					uint64_t *flags)
 {
@@ -278,8 +280,8 @@ static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lu
 }
 
 /*
- * The walk goes on in l. True: it was there, at *ret_ci: C had l call what has been told (a loop of
- * events).
+ * Continues the walk in l. True: the walk was there, at *ret_ci; C code had called l again (a loop
+ * of events).
  */
 static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l, uint64_t *ret_ci)
 {
@@ -297,7 +299,7 @@ static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l
 	return last || before;
 }
 
-/* A loop's frame comes up. False: it has nothing to tell. */
+/* The walk has reached the frame of a loop. False: it has no call to show. */
 static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d,
 				    struct pf_runtime_walk *r)
 {
@@ -314,14 +316,14 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 		if (!made)
 			l = w->regs[5]; /* rdi: its first argument */
 	} else if (leaf && !made) {
-		return false; /* it has taken its call off the list, and returns */
+		return false; /* it has removed its call from the list, and returns */
 	}
 	flags |= r->own[PF_LUA_OWN_FLAGS] & (PF_LUA_INNER | PF_LUA_STATUSES);
 	if (l && l == r->own[PF_LUA_OWN_STATE]) {
 		r->own[PF_LUA_OWN_FLAGS] = flags;
 		return true;
 	}
-	if (!l) { /* whichever it was, where its calls go on is not known any more */
+	if (!l) { /* where the other lists continue is not known any more */
 		r->at = r->own[PF_LUA_OWN_LEFT + 1] = r->own[PF_LUA_OWN_LEFT + 3] = 0;
 		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_THREAD, 0);
 		return false;

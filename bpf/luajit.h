@@ -2,12 +2,12 @@
 /*
  * luajit: LuaJIT's part of the walk: 2.1 with GC64, x86-64 (lj_frame.h, lj_obj.h, vm_x64.dasc).
  *
- * Its interpreter is hand-written assembler that runs in one C frame of fixed size, and so do
- * traces (JIT code), a few bytes further down. A Lua thread (lua_State L) keeps a chain of these C
- * frames: L->cframe, then each one's CFRAME_OFS_PREV. Every C frame holds its L. So a frame is
- * certain: the walk takes it only if its L says that it is the next of the chain. Lua's own frames
- * lie in L's stack: slots of 8 bytes; below base[0] the link (a bytecode address or a size, with
- * the type in its low bits), below that the function.
+ * Its interpreter is hand-written assembler that runs in one C frame of fixed size. Traces (JIT
+ * code) run in that frame, too, a few bytes further down. A Lua thread (lua_State L) keeps a chain
+ * of these C frames: L->cframe, then CFRAME_OFS_PREV of each. Every C frame has its L, so the walk
+ * takes a frame only if its L says that it is the next of the chain. Lua's own frames are in L's
+ * stack: slots of 8 bytes. Below base[0] is the link (a bytecode address or a size, with the type
+ * in its low bits), and below that the function.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 #define PF_LUAJIT_QUIETS  4
 
 /*
- * A call in the interpreter's code, by where it returns to. Offsets are from vm_start, 0xffff:
+ * A call in the interpreter's code, named by its return address. Offsets are from vm_start; 0xffff:
  * none.
  */
 struct pf_luajit_call {
@@ -33,17 +33,17 @@ struct pf_luajit_part {
 	uint16_t start, bytes;
 };
 
-/* What agent/node/runtime/luajit/luajit.c tells of a process. */
+/* What agent/node/runtime/luajit/luajit.c gives the kernel about a process. */
 struct pf_luajit {
-	uint64_t vm_start, vm_end;     /* the interpreter, with all that traces call of it */
-	uint64_t exit_start, exit_end; /* of it: lj_vm_exit_handler while rsp is not at a C frame */
+	uint64_t vm_start, vm_end;     /* the interpreter, and what traces call there */
+	uint64_t exit_start, exit_end; /* lj_vm_exit_handler while rsp is not at a C frame */
 	uint32_t frame_bytes;	       /* CFRAME_SIZE */
-	/* r14 - g, and where in g (global_State) or behind it; jit_base 0: no traces */
+	/* r14 - g, and offsets in or behind g (global_State); jit_base 0: no traces */
 	int32_t dispatch, cur_l, jit_base, vmstate, traces;
-	/* where a C frame is made: saveregs, and on to where a program's code is run */
+	/* the code that makes a C frame: from saveregs to the start of a program's code */
 	struct pf_luajit_part entries[PF_LUAJIT_ENTRIES];
-	uint16_t leaves[PF_LUAJIT_LEAVES]; /* where one is undone: add rsp, pops, ret */
-	/* where nothing of the program runs any more */
+	uint16_t leaves[PF_LUAJIT_LEAVES]; /* the code that removes one: add rsp, pops, ret */
+	/* code in which no function of the program runs any more */
 	struct pf_luajit_part quiets[PF_LUAJIT_QUIETS];
 	uint32_t n_calls, pad;
 	struct pf_luajit_call calls[PF_LUAJIT_CALLS]; /* ascending */
@@ -51,12 +51,12 @@ struct pf_luajit {
 
 /* Types of frames. */
 #define PF_LUAJIT_FUNCTION 1 /* a: GCproto and cookie; b: bytecode index, flags */
-#define PF_LUAJIT_TRACE	   2 /* the same of where the trace starts */
-/* b: the index of the instruction at hand in bits 0..31, */
+#define PF_LUAJIT_TRACE	   2 /* the same for the place where the trace begins */
+/* b: the index of the current instruction in bits 0..31, */
 #define PF_LUAJIT_NO_PC	 0xffffffffull
 #define PF_LUAJIT_CALLED (1ull << 32) /* by the instruction of the next frame */
 
-/* GCproto (lj_obj.h), up to what is used here; bytecode follows the whole. */
+/* GCproto (lj_obj.h), up to the last member used here; the bytecode follows it. */
 struct pf_luajit_proto {
 	uint64_t next;
 	uint8_t marked, gct, numparams, framesize;
@@ -77,7 +77,7 @@ struct pf_luajit_proto {
 _Static_assert(sizeof(struct pf_luajit_proto) == 80, "GCproto");
 _Static_assert(sizeof(struct pf_luajit) == 632, "luajit");
 
-/* Tells a GCproto from one that took its place: 16 bits. */
+/* Tells a GCproto from another one that took its place: 16 bits. */
 static inline uint64_t pf_luajit_cookie(const struct pf_luajit_proto *p)
 {
 	uint64_t h = p->chunkname ^ (uint64_t)p->firstline << 20 ^ (uint64_t)p->sizebc << 40 ^
@@ -103,7 +103,7 @@ static __always_inline int pf_luajit_unwind(struct pf_scratch *s, const struct p
 		return pf_end(w, PF_END_FP);
 	w->by_record = false;
 	at += d->frame_bytes - 16;
-	/* rbp is not saved yet where the C frame is just being made. */
+	/* rbp is not saved yet while the C frame is being made. */
 	if (at + 8 != w->sp) {
 		if (!pf_word(s, at, &bp))
 			return pf_end(w, PF_END_READ);
@@ -143,7 +143,7 @@ static __always_inline int pf_luajit_push(struct pf_scratch *s, uint32_t type,
 }
 
 /*
- * The trace that runs, as a frame of its own; its start is where its function stands, as far as is
+ * Shows the running trace as a frame. Its beginning is the function in which it started, if that is
  * known.
  */
 static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luajit *d,
@@ -163,7 +163,7 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 	bc = t->start_proto + PF_LUAJIT_PROTO_BYTES;
 	if (!pf_read(p, sizeof(*p), t->start_proto) || p->gct != PF_LUAJIT_GCT_PROTO)
 		return 0;
-	/* It starts at this instruction, not behind it. */
+	/* It begins at this instruction, not behind it. */
 	r->own[PF_LUAJIT_PC] = t->start_pc + 4;
 	pf_luajit_push(s, PF_LUAJIT_TRACE, p, bc, pf_luajit_index(p, bc, t->start_pc + 4));
 	return 0;
@@ -171,7 +171,10 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 
 #define PF_LUAJIT_CONT_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK: C called it */
 
-/* From r->at to the frame before. 1: that is another C frame's. *ret_flags: of r->at's. */
+/*
+ * Goes from r->at to the frame before. 1: that one belongs to another C frame. *ret_flags: of
+ * r->at.
+ */
 static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 					  const struct pf_luajit_slots *f, uint64_t *ret_flags)
 {
@@ -199,7 +202,7 @@ static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 	return type == PF_LUAJIT_LINK_C;
 }
 
-/* What could not be read of the function in a slot: where reads fail there are zeros. */
+/* A part of the function that could not be read: a failed read gives zeros. */
 static __always_inline uint64_t pf_luajit_absent(struct pf_scratch *s, uint64_t slot)
 {
 	const struct pf_luajit_func *f = &pf_luajit_read(s)->func;
@@ -226,7 +229,10 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 	over = pf_luajit_back(r, f, &flags);
 	if (over < 0)
 		return pf_luajit_lost(s, r, PF_TROUBLE_DAMAGED, at);
-	/* The frame that holds varargs is followed by the same function's own. */
+	/*
+	 * The frame that holds varargs comes before the function's own frame, with the same
+	 * function.
+	 */
 	if ((f->link & 7) == PF_LUAJIT_LINK_VARG) {
 		r->own[PF_LUAJIT_PC] = pc;
 		return 0;
@@ -236,7 +242,7 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 		bc = pf_luajit_read(s)->func.pc;
 		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
 		break;
-	case PF_LUAJIT_NO_FUNC: /* left out, its caller would give its callee a name */
+	case PF_LUAJIT_NO_FUNC: /* else its caller would name its callee */
 		pf_trouble(s, PF_RUNTIME_LUAJIT, PF_TROUBLE_READ, pf_luajit_absent(s, f->func));
 		break;
 	}

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * luajit_state: which C frame LuaJIT's code runs in, and which function of the program it is at.
- * Included by luajit.h alone.
+ * luajit_state: finds the C frame in which LuaJIT's code runs, and the program's function in it.
+ * Only luajit.h includes it.
  */
 #pragma once
 
 /* pf_runtime_walk.own */
 enum {
-	PF_LUAJIT_L,	 /* whose frames; its next frame is r->at, the address of its base[0] */
+	PF_LUAJIT_L,	 /* whose frames are shown; the next is r->at, the address of base[0] */
 	PF_LUAJIT_FRAME, /* its last C frame */
 	/* bytecode address behind the instruction that r->at executes; 0: not known */
 	PF_LUAJIT_PC,
 	PF_LUAJIT_SHOWN, /* native address in the interpreter, to be shown first */
 	PF_LUAJIT_STATE,
-	PF_LUAJIT_TRIES, /* places that pf_luajit_above() has looked at */
+	PF_LUAJIT_TRIES, /* places at which pf_luajit_above() has looked */
 };
 enum {
-	PF_LUAJIT_NOTHING,  /* this C frame runs nothing (yet), or nothing more */
-	PF_LUAJIT_RUNS,	    /* r->at is to be told */
-	PF_LUAJIT_IN_TRACE, /* the same, and before it the trace */
+	PF_LUAJIT_NOTHING,  /* this C frame runs no function yet, or none any more */
+	PF_LUAJIT_RUNS,	    /* r->at is the next frame to show */
+	PF_LUAJIT_IN_TRACE, /* the same, but the trace comes first */
 	PF_LUAJIT_LOST,	    /* what it runs is not known */
 };
 
@@ -32,12 +32,12 @@ enum {
 #define PF_LUAJIT_REG_RBX 3
 #define PF_LUAJIT_REG_R14 14
 
-/* How far below its C frame a trace or the exit handler may stand: spill slots, all registers. */
+/* How far below its C frame a trace or the exit handler may be: spill slots, all registers. */
 #define PF_LUAJIT_BELOW_MAX 1536
-/* Of one walk: a stack can be made so that each frame is found by the last of them. */
+/* Per walk: a hostile stack could make the walk find each frame only at the last place. */
 #define PF_LUAJIT_TRIES_MAX 512
 
-/* lua_State, up to what is used. */
+/* lua_State, up to the last member used. */
 struct pf_luajit_state {
 	uint64_t next;
 	uint8_t marked, gct, ffid, status;
@@ -78,7 +78,7 @@ struct pf_luajit_trace {
 };
 #define PF_LUAJIT_TRACE_START 64
 
-/* What was read last, in s->piece: it would not fit on the stack. */
+/* The structure read last, in s->piece, because the BPF stack has no room. */
 struct pf_luajit_read {
 	struct pf_luajit_state state;
 	struct pf_luajit_proto proto;
@@ -98,7 +98,7 @@ static __always_inline bool pf_luajit_is_pointer(uint64_t v)
 	return v >= PF_USER_PAGE && v < 1ull << 47 && !(v & 7);
 }
 
-/* Address of the function in a slot; 0: it holds none. */
+/* The address of the function in a slot; 0: the slot has none. */
 static __always_inline uint64_t pf_luajit_func_of(uint64_t slot)
 {
 	return slot >> 47 == 0x1ffff - PF_LUAJIT_GCT_FUNC ? slot & ((1ull << 47) - 1) : 0;
@@ -106,11 +106,11 @@ static __always_inline uint64_t pf_luajit_func_of(uint64_t slot)
 
 static __always_inline bool pf_luajit_in_stack(const struct pf_luajit_state *l, uint64_t base)
 {
-	/* LJ_STACK_EXTRA slots lie behind maxstack; a C function may be called there, too. */
+	/* LJ_STACK_EXTRA slots follow maxstack; a C function may be called there, too. */
 	return !(base & 7) && base > l->stack + 8 && base <= l->maxstack + 64 * 8;
 }
 
-/* l is the Lua thread whose next C frame lies at `at`. */
+/* l is the Lua thread whose next C frame is at `at`. */
 static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_runtime_walk *r,
 					 uint64_t at, struct pf_luajit_state *l)
 {
@@ -128,9 +128,9 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 }
 
 /*
- * What a try needs, not what changes from one to the next. Since Linux 7.2 verifiers know ranges
- * that wrap around (kernel/bpf/cnum.c): an address in here that grows is a new one for each try,
- * and they look at each by itself.
+ * What a try needs; what changes between tries is not in here. Since Linux 7.2, verifiers know
+ * ranges that wrap around (kernel/bpf/cnum.c). A growing address in here would make each try a new
+ * state, which they would verify by itself.
  */
 struct pf_luajit_scan {
 	struct pf_scratch *s;
@@ -149,7 +149,7 @@ static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
 	return 1;
 }
 
-/* The C frame that lies somewhere above rsp, while a trace or the exit handler runs. */
+/* The C frame, which is somewhere above rsp while a trace or the exit handler runs. */
 static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   struct pf_luajit_state *l)
 {
@@ -164,8 +164,8 @@ static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runti
 }
 
 /*
- * saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: from rsp to the C frame,
- * modulo 2^64.
+ * saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: the distance from rsp to the C
+ * frame, modulo 2^64.
  */
 static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64_t ip,
 					       uint64_t *ret_above)
@@ -184,7 +184,7 @@ static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64
 	return false;
 }
 
-/* add rsp; pop (r12, r13,) r14, r15, rbx, rbp; ret. */
+/* The end of a C frame: add rsp; pop (r12, r13,) r14, r15, rbx, rbp; ret. */
 static __always_inline bool pf_luajit_in_leave(const struct pf_luajit *d, uint64_t ip,
 					       uint64_t *ret_above)
 {
@@ -221,7 +221,7 @@ static __always_inline bool pf_luajit_in_vm(const struct pf_luajit *d, uint64_t 
 	return pc - d->vm_start < d->vm_end - d->vm_start;
 }
 
-/* The C frame of a trace: it keeps r14, and runs on top of all other C frames of its thread. */
+/* The C frame of a trace. The trace keeps r14, and its C frame is the newest of its thread. */
 static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const struct pf_luajit *d,
 						 struct pf_luajit_state *l)
 {
@@ -237,7 +237,7 @@ static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const str
 	return at - w->sp <= PF_LUAJIT_BELOW_MAX ? at : 0;
 }
 
-/* The C frame at hand of the interpreter's code; 0: none. */
+/* The current C frame of the interpreter's code; 0: none. */
 static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const struct pf_luajit *d,
 						   struct pf_runtime_walk *r,
 						   struct pf_luajit_state *l)
@@ -251,7 +251,10 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 		return w->sp;
 	if (!w->exact || !pf_word(s, w->sp, &top))
 		return 0;
-	/* One of its subroutines, called by itself or by a trace; or on the way into a trace. */
+	/*
+	 * A subroutine of the interpreter, called by itself or by a trace; or code on the way into
+	 * a trace.
+	 */
 	if (pf_luajit_in_vm(d, top))
 		return pf_luajit_certain(s, r, w->sp + 8, l) ? w->sp + 8 : 0;
 	if (pf_luajit_certain(s, r, w->sp + 16, l))
@@ -263,7 +266,7 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 
 enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
 
-/* What function a slot holds: func.pc is its bytecode, a C function's is a stub. */
+/* The function in a slot: func.pc is its bytecode; that of a C function is a stub. */
 PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 {
 	uint64_t at = pf_luajit_func_of(slot);
@@ -284,7 +287,9 @@ PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 		       : PF_LUAJIT_NO_FUNC;
 }
 
-/* base runs the instruction before pc; its first one is at hand when pc is not behind it yet. */
+/*
+ * base runs the instruction before pc. If pc is not behind the first one, the first one is current.
+ */
 PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 {
 	struct pf_luajit_read *k;
@@ -304,7 +309,9 @@ PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 	return false;
 }
 
-/* The frame before base, by a link; *ret_pc: what it executes. 0: there is none. */
+/*
+ * The frame before base, found by a link. *ret_pc: the instruction that it runs. 0: there is none.
+ */
 static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base, uint64_t link,
 					    uint64_t *ret_pc)
 {
@@ -325,7 +332,7 @@ static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base,
 	return base - (link & ~7ull);
 }
 
-/* It holds a function, and its link leads to another. */
+/* The slot has a function, and its link leads to another frame. */
 static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base)
 {
 	uint64_t slots[2], pc; /* function, link */
@@ -336,8 +343,9 @@ static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base
 }
 
 /*
- * In the interpreter itself rdx is base and rbx the bytecode address, but around calls and returns
- * one of them is already, or still, the other function's; behind calls of C, rdx may be anything.
+ * In the interpreter itself, rdx is base and rbx is the bytecode address. But around calls and
+ * returns, one of them is already, or still, that of the other function. Behind a call of C code,
+ * rdx may be anything.
  */
 static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   uint64_t at)
@@ -350,7 +358,7 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 	r->own[PF_LUAJIT_PC] = pc;
 	if (linked && pf_luajit_fits(s, base, pc))
 		return true;
-	/* A call whose frame is not made, or a return whose frame is gone. */
+	/* A call whose frame is not complete, or a return whose frame is gone. */
 	if (!linked && pf_luajit_in_stack(l, base)) {
 		r->at = pf_luajit_before(s, base, pc, &r->own[PF_LUAJIT_PC]);
 		if (r->at && pf_luajit_fits(s, r->at, r->own[PF_LUAJIT_PC]))
@@ -363,17 +371,17 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 	r->at = l->base;
 	if (pf_luajit_fits(s, r->at, pc))
 		return true;
-	/* A metamethod is about to be called. */
+	/* The interpreter is about to call a metamethod. */
 	if (pf_word(s, at + PF_LUAJIT_CF_PC, &r->own[PF_LUAJIT_PC]) &&
 	    pf_luajit_fits(s, r->at, r->own[PF_LUAJIT_PC]))
 		return true;
-	/* Just called, or about to return. */
+	/* A function was just called, or is about to return. */
 	r->at = base;
 	r->own[PF_LUAJIT_PC] = 0;
 	return linked;
 }
 
-/* What is known of the call that returns to ip. */
+/* The known properties of the call that returns to ip. */
 static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, uint64_t ip)
 {
 	uint64_t offset = ip - d->vm_start;
@@ -390,7 +398,7 @@ static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, 
 		       : 0;
 }
 
-/* C code was called from the interpreter. */
+/* The interpreter has called C code. */
 static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struct pf_luajit *d,
 					       struct pf_runtime_walk *r,
 					       const struct pf_luajit_state *l, uint64_t at)
@@ -412,7 +420,8 @@ static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struc
 }
 
 /*
- * Whether the C frame at `at` has frames at all: lj_vm_cpcall calls C first (lj_err.c, err_unwind).
+ * Whether the C frame at `at` has frames of a program: lj_vm_cpcall first calls C code (lj_err.c,
+ * err_unwind).
  */
 static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t at, uint64_t base,
 						 const struct pf_luajit_state *l)
@@ -426,7 +435,7 @@ static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t 
 	return nres >= 0 || base - 8 >= l->stack + (uint32_t)-nres;
 }
 
-/* Where the program's frames of the C frame at `at` begin. */
+/* Finds the first program frame of the C frame at `at`. */
 static __always_inline uint32_t pf_luajit_begin(struct pf_scratch *s, const struct pf_luajit *d,
 						struct pf_runtime_walk *r,
 						const struct pf_luajit_state *l, uint64_t at)
@@ -457,7 +466,7 @@ static __always_inline uint32_t pf_luajit_begin(struct pf_scratch *s, const stru
 	return pf_luajit_in_entry(d, w->ip, &above) ? PF_LUAJIT_NOTHING : PF_LUAJIT_LOST;
 }
 
-/* Finds the C frame at hand and what it runs; 0: not known. */
+/* Finds the current C frame and the function in it; 0: not known. */
 static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct pf_luajit *d,
 					     struct pf_runtime_walk *r)
 {
@@ -479,7 +488,7 @@ static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct 
 			state = PF_LUAJIT_NOTHING;
 		r->own[PF_LUAJIT_L] = l->next;
 		r->own[PF_LUAJIT_FRAME] = at;
-		/* A thread's outer frames are found from its inner ones. */
+		/* The outer frames of a thread are found from its inner ones. */
 		r->own[PF_LUAJIT_STATE] = lost && before == l->next ? PF_LUAJIT_LOST : state;
 		return at;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * maps: all maps that programs share. Every object declares them; core.bpf.c's
- * are the ones that exist, the others are lent them (bpf_map__reuse_fd). Sizes
- * of 1 are set before the load, by the number of CPUs.
+ * maps: all maps that programs share. Every object declares them. Those of core.bpf.c are created;
+ * the other objects get them (bpf_map__reuse_fd). A size of 1 is set before the load, by the number
+ * of CPUs.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 const volatile struct pf_config pf_config = {};
 
-/* Not preallocated where most nodes fill little of the maximum. */
+/* Not preallocated, because most nodes use little of the maximum. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -29,7 +29,9 @@ struct {
 	__type(value, struct pf_listed);
 } filter_tgids SEC(".maps");
 
-/* Mmapped, also for its place: its values begin with a page, so none lies in two cache lines. */
+/*
+ * Mmapped, also for its alignment: its values begin with a page, so no value is in two cache lines.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -39,9 +41,8 @@ struct {
 } unselected SEC(".maps");
 
 /*
- * The counts of generation g lie in slot g % 2. User space raises the generation
- * and waits for RCU (any update of an outer map does); then nobody writes the old
- * one any more.
+ * The counts of generation g are in slot g % 2. User space raises the generation and waits for RCU,
+ * as any update of an outer map does. After that, no program writes to the old one.
  */
 struct counts_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -72,9 +73,9 @@ struct {
 } totals SEC(".maps") = {.values = {&totals_0, &totals_1}};
 
 /*
- * What was sent in which generation: a cache, so it never fills up. A slot holds
- * hash ^ generation * odd constant (one atomic word); whoever is displaced is
- * sent once more.
+ * Which hashes were sent in which generation. It is a cache, so it never fills up: a slot has hash
+ * ^ generation * odd constant (one atomic word), and a hash that another one replaces is sent
+ * again.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -83,7 +84,7 @@ struct {
 	__type(value, uint64_t);
 } seen SEC(".maps");
 
-/* Selected processes that user space was told of. */
+/* Selected processes that were reported to user space. */
 struct pf_proc_key {
 	uint64_t start_boottime_ns;
 	uint64_t tgid_root;
@@ -91,11 +92,11 @@ struct pf_proc_key {
 struct pf_proc_state {
 	uint32_t exec_id;
 	uint32_t sampled;
-	/* When it was first told of, or its mappings were last told to be others, */
+	/* time of the first report, or of the last report of changed mappings */
 	uint64_t maps_told_ns;
 	uint64_t exec_pages;   /* which mm->exec_vm it had then, */
-	uint64_t given_pages;  /* and which the mappings that user space had given; 0: none */
-	uint64_t unknown_tag;  /* the file that it was told for; PF_TAG_NONE: for no file */
+	uint64_t given_pages;  /* and of the mappings that user space had given; 0: none */
+	uint64_t unknown_tag;  /* the file for which it was reported; PF_TAG_NONE: for no file */
 	uint64_t maps_wait_ns; /* pf_maps_wait() */
 };
 struct {
@@ -144,8 +145,8 @@ struct {
 } images SEC(".maps");
 
 /*
- * What events cost and how sure they are: never drained; user space takes a cgroup's away with the
- * cgroup.
+ * The costs of events, and how sure the estimates are. Never drained: user space removes the
+ * entries of a cgroup with the cgroup.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -189,7 +190,10 @@ static __always_inline struct pf_stats *pf_stats_here(void)
 	return bpf_map_lookup_elem(&stats, &zero);
 }
 
-/* One more of a member of struct pf_stats. Atomic: a tick may come between reading and writing. */
+/*
+ * Adds 1 to a member of struct pf_stats. Atomic, because a tick may come between reading and
+ * writing.
+ */
 #define PF_STAT(member)                                                                            \
 	do {                                                                                       \
 		struct pf_stats *here_ = pf_stats_here();                                          \
@@ -218,7 +222,7 @@ static __always_inline const struct pf_settings *pf_settings_now(void)
 	return bpf_map_lookup_elem(&settings, &zero);
 }
 
-/* What a selected task's event is added to; NULL: no room for one more cgroup. */
+/* The counters for an event of a selected task; NULL: no room for another cgroup. */
 static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t event)
 {
 	struct pf_usage_key key = {.cgroup_id = cgroup_id, .event = event};

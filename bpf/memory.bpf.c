@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * memory: what a hit of an allocator's uprobe does. At an entry it is decided whether this
- * allocation is taken, and only then is the stack walked. mem-alloc counts it there and then;
- * mem-inuse keeps it in `pending` until the return tells its address, and in `live` from then until
- * that is freed. Each program exists in two forms: of probes of many places at once, with a session
- * of entry and return where the kernel has it (6.13), and of probes of one place.
+ * memory: the programs of uprobes on allocators. At the entry of a call they decide whether to take
+ * the allocation, and walk the stack only then. mem-alloc counts it at once. mem-inuse keeps it in
+ * `pending` until the return gives its address, and then in `live` until it is freed. Each program
+ * exists in two forms: for probes of many places at once, with a session of entry and return if the
+ * kernel has it (6.13), and for probes of one place.
  */
 #include "memory_live.h"
 #include "memory_sample.h"
@@ -20,7 +20,7 @@ struct {
 	__type(value, struct pf_mem_proc);
 } mem_procs SEC(".maps");
 
-/* Calls of allocators that have not returned yet. */
+/* Calls of allocators that have not returned. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PF_PENDING_MAX);
@@ -30,7 +30,7 @@ struct {
 
 struct pf_mem_cpu {
 	struct pf_mem_points alloc, inuse;
-	/* What an entry decided: whoever has the CPU's scratch has this. */
+	/* The decision at an entry. While it is used, its program owns the CPU's scratch. */
 	uint64_t alloc_value; /* 0: not taken */
 	struct pf_pending pending;
 };
@@ -49,9 +49,9 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 }
 
 /*
- * Nearly all hits are of allocations that are not taken: until that is known nothing is called that
- * can be done without. Where returns are guarded against speculation (retbleed, SRSO) each call
- * costs as much as a look-up.
+ * Nearly all hits are of allocations that are not taken, so the program calls as little as possible
+ * before it knows. On CPUs whose returns are guarded against speculation (retbleed, SRSO), each
+ * call costs as much as a look-up.
  */
 
 /* ---- whose hit it is ---- */
@@ -61,12 +61,13 @@ struct pf_mem_who {
 	const struct pf_filter *filter;
 	struct pf_mem_proc *proc;
 	uint64_t cgroup_id;
-	uint32_t events; /* that want it, of those asked about; 0: nobody's */
+	uint32_t events; /* the wanted ones of those that the caller asks for; 0: none */
 };
 
 /*
- * One hit of a process in 16 is added to `usage`, as 16. Which ones follows from their number, by a
- * multiple of the golden ratio: as even as can be, and in step with no loop of the program.
+ * Adds one hit in 16 of a process to `usage`, and counts it as 16. The number of the hit times the
+ * golden ratio chooses it: so the chosen hits are spread evenly, and keep step with no loop of the
+ * program.
  */
 #define PF_USAGE_EACH	16
 #define PF_GOLDEN_RATIO 0x9e3779b1u
@@ -81,7 +82,7 @@ static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t
 		u->hits += PF_USAGE_EACH * hits;
 }
 
-/* First of every hit. The trap is charged to the first of the events that want it. */
+/* Called first at every hit. The first of the wanted events pays for the trap. */
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
@@ -102,14 +103,17 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	if (!who.events)
 		return who;
 	proc->cgroup_id = who.cgroup_id;
-	/* Each: a span that is tried is decided by a few. */
+	/* Each hit, because a span that is being tried has only few. */
 	number = __sync_fetch_and_add(&proc->hits, hits);
 	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
 		pf_mem_used(who.cgroup_id, who.events, hits);
 	return who;
 }
 
-/* Is it called by the allocator itself? Reads the return address: after all that is cheaper. */
+/*
+ * Whether the allocator itself made the call. Reads the return address; called late, because other
+ * checks are cheaper.
+ */
 static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t kind, uint64_t sp)
 {
 	uint64_t caller;
@@ -126,8 +130,8 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 /* ---- which are taken ---- */
 
 /*
- * (1 - p) * value^2 is value * (value - size) where p = size / value. Of two points in one it is
- * more than there is.
+ * (1 - p) * value^2 is value * (value - size), where p = size / value. If two points are in one
+ * allocation, this is more than the true value.
  */
 static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
 				    uint64_t size)
@@ -146,7 +150,7 @@ static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t
 /* ---- entry ---- */
 
 /*
- * The return of a call that may throw is never seen: the unwinder knows no way past the kernel's
+ * The return of a call that may throw is never probed: the unwinder cannot pass the kernel's
  * trampoline, so an exception would end the process.
  */
 static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
@@ -157,12 +161,12 @@ static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_MAY_THROW);
 }
 
-/* What was decided of a hit. */
+/* The decision about a hit. */
 struct pf_mem_hit {
 	struct pf_mem_who who;
 	struct pf_site site;
 	uint64_t size, alloc, inuse;
-	uint64_t old; /* what a realloc frees: 0, or it lives */
+	uint64_t old; /* the allocation that a realloc frees: 0, or in `live` */
 };
 
 static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *cpu,
@@ -187,7 +191,7 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *
 		s->walk.object_of = 0;
 }
 
-/* It is not a part of another call, and there is something left of it. */
+/* The hit is no part of another call, and an event is left that wants it. */
 static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
 	bool ends;
@@ -206,8 +210,8 @@ static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *
 }
 
 /*
- * Both events are of the same allocations: what one of them takes tells how much this process's
- * probes see.
+ * Both events take the same allocations: the share that one of them takes shows how much this
+ * process's probes see.
  */
 static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 {
@@ -219,8 +223,9 @@ static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 }
 
 /*
- * It is to be taken; NULL: that is not possible, or it needs no more. With the scratch comes
- * pf_mem_cpu_here(). What a realloc frees is removed before it can be another thread's.
+ * Takes an allocation. NULL: it could not, or nothing more is needed. With the scratch comes
+ * pf_mem_cpu_here(). The allocation that a realloc frees is removed here, before another thread can
+ * get its address.
  */
 static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
@@ -257,7 +262,7 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 	return s;
 }
 
-/* Decides about an allocation; NULL: nothing is to be done. */
+/* Decides about an allocation; NULL: nothing is left to do. */
 static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 {
 	struct pf_site site = pf_site_of(ctx);
@@ -289,7 +294,10 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 	return hit.alloc | hit.inuse | hit.old ? pf_mem_take(ctx, &hit) : NULL;
 }
 
-/* Counts it, and notes what its return is to do. Returns whether there is something. */
+/*
+ * Counts the allocation, and notes what to do at its return. Returns whether there is something to
+ * do.
+ */
 static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t generation)
 {
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(), .sp = sp};
@@ -316,7 +324,7 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	return false;
 }
 
-/* generation: that in which it is counted; it may be over meanwhile. */
+/* generation: that in which it is counted; another one may have begun. */
 static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
 					  const struct pf_settings *set, uint32_t generation)
 {
@@ -331,7 +339,7 @@ static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *
 	pf_regs_of_context(&s->walk, ctx);
 }
 
-/* Returns whether the return is to be seen. */
+/* Returns whether the return must be probed. */
 static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 {
 	const struct pf_settings *set = pf_settings_now();
@@ -362,7 +370,7 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 
 static __noinline void pf_mem_leave(struct pt_regs *ctx)
 {
-	/* The return address has been taken from the stack. */
+	/* The return address is off the stack already. */
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
 				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
 	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
@@ -397,8 +405,8 @@ static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 /* ---- programs ---- */
 
 /*
- * A session's: entry, and return unless the entry says 1. Only a return is elsewhere than its
- * function.
+ * A session's program: runs at the entry and, unless the entry returns 1, at the return. Only at a
+ * return, ip is not the function's address.
  */
 SEC("uprobe")
 int pf_mem_session(struct pt_regs *ctx)
@@ -423,7 +431,7 @@ int pf_mem_session(struct pt_regs *ctx)
 		pf_alone_end();                                                                    \
 		return 0;                                                                          \
 	}
-/* The kernel takes a program for one form of probes alone. */
+/* The kernel allows a program only one form of probes. */
 PF_MEM_PROGRAM(pf_mem_entry, pf_mem_enter)
 PF_MEM_PROGRAM(pf_mem_return, pf_mem_leave)
 PF_MEM_PROGRAM(pf_mem_free, pf_mem_freed)

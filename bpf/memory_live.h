@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_live: sampled memory that lives, by address: from the return of the call that made it
- * until it is freed. Who has no room goes unseen by these programs: user space counts who is
- * missing.
+ * memory_live: sampled memory that is in use, by address: from the return of its call until it is
+ * freed. The table evicts entries when it is full; user space counts what is missing.
  */
 #pragma once
 
@@ -39,7 +38,7 @@ static __always_inline struct pf_live_stats *pf_live_stats_here(void)
 	return bpf_map_lookup_elem(&live_stats, &zero);
 }
 
-/* At an address that still seems to live its free was not seen. */
+/* If an address still counts as in use, its free was not seen. */
 static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
@@ -61,7 +60,7 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 	PF_STAT(delivered);
 }
 
-/* What was there goes to *ret_was, if that is wanted. Returns whether something was. */
+/* *ret_was, if not NULL, gets the old entry. Returns whether there was one. */
 static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_sample: which allocations are taken, and what they count for: without bias, for a
- * subtraction a hit.
+ * memory_sample: which allocations are taken, and how many bytes they count for. The estimate is
+ * without bias, and a hit costs a subtraction.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 /* Which bytes of the small allocations on this CPU are taken: see pf_mem_worth(). */
 struct pf_mem_points {
 	uint64_t each;
-	uint64_t next; /* bytes until the next one, */
+	uint64_t next; /* bytes until the next taken one, */
 	uint64_t rest; /* and from there to the end of its stretch */
 };
 
@@ -32,7 +32,7 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 		next = pf_mem_random_below(each);
 		rest = each - next;
 	}
-	/* Less than a stretch: parts of two at most. */
+	/* Less than a stretch, so at most parts of two. */
 	for (int i = 0; i < 2 && next < size; i++) {
 		uint64_t at = pf_mem_random_below(each);
 
@@ -40,17 +40,17 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 		rest = each - at;
 		value += each;
 	}
-	/* Less only where another task ran in between: before 6.10. */
+	/* It is less only if another task ran in between: before 6.10. */
 	p->next = next < size ? 0 : next - size;
 	p->rest = rest;
 	return value;
 }
 
 /*
- * What an allocation counts for; 0: it is not taken. Large ones count for what they are. The bytes
- * of the others are cut into stretches of `each`, and one byte of each stretch is drawn at random:
- * whose it is counts for the stretch. So each byte is drawn with probability 1 / each, whatever the
- * sizes are; who has none of them costs a subtraction.
+ * The bytes for which an allocation counts; 0: it is not taken. A large one counts for itself. The
+ * bytes of the others form stretches of `each`, and one byte of each stretch is chosen at random.
+ * The allocation that has the byte counts for the stretch. So each byte is chosen with probability
+ * 1 / each, whatever the sizes are. An allocation without such a byte costs a subtraction.
  */
 static __always_inline uint64_t pf_mem_worth(struct pf_mem_points *p, uint64_t size, uint64_t each)
 {

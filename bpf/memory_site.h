@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* memory_site: what a hit of an allocator's uprobe is about: struct pf_site over the registers. */
+/*
+ * memory_site: applies struct pf_site to the registers: which memory a hit of an allocator's uprobe
+ * is about.
+ */
 #pragma once
 
 #include "capture.h"
@@ -14,7 +17,7 @@ static __always_inline struct pf_site pf_site_of(struct pt_regs *ctx)
 }
 
 /*
- * All are read before one is chosen: else clang makes one read of it, at a place that the verifier
+ * Reads all of them before it chooses one: else clang makes one read, at a place that the verifier
  * does not know.
  */
 static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, bool go)
@@ -39,13 +42,13 @@ static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, boo
 	return 0;
 }
 
-/* Arguments of a call, from 1: those of C in registers, and Go's. */
+/* The arguments of a call, counted from 1: those of C in registers, and Go's. */
 static __always_inline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
 	return n == 1 && !go ? PF_CONTEXT_REG(ctx, rdi) : pf_mem_other_arg(ctx, n, go);
 }
 
-/* Registers from 1, as PF_SITE_INSIDE has them; 0: none. */
+/* A register, counted from 1 as in PF_SITE_INSIDE; 0: none. */
 static __noinline uint64_t pf_mem_register(struct pt_regs *ctx, uint32_t n)
 {
 #define READ(name) uint64_t name = PF_CONTEXT_REG(ctx, name);
@@ -98,7 +101,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	if (site.kind == PF_SITE_INSIDE) {
 		size = pf_mem_register(ctx, site.size_arg);
 		count = pf_mem_register(ctx, site.count_arg);
-		if (size >> 16 || count >> 16) /* with the factor it is above all that is meant */
+		if (size >> 16 || count >> 16) /* with the factor, it is above the limit */
 			return PF_MEM_SIZE_MAX;
 		return size * count * PF_SITE_FACTOR(site);
 	}
@@ -116,7 +119,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
 }
 
-/* It goes on to another probed entry point, which counts it. */
+/* The call goes on to another probed function, which counts it. */
 static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_site site)
 {
 	if (site.kind == PF_SITE_ALLOC && site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC)
@@ -126,7 +129,7 @@ static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_s
 	return false;
 }
 
-/* mem-alloc hears of it by another call. */
+/* another call counts it for mem-alloc */
 static __always_inline bool pf_mem_is_told(struct pf_site site)
 {
 	return site.kind == PF_SITE_REALLOC && site.flags & PF_SITE_NEW_IS_ALLOC;

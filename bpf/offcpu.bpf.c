@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu: where threads of selected processes wait, and how long. Runs at every switch and every
- * wake-up of the node while somebody is selected, under the lock of a CPU's run queue: so it takes
- * no memory and wakes nobody. docs/events.md.
+ * offcpu: where threads of selected processes wait, and for how long. While a process is selected,
+ * it runs at every switch and every wake-up of the node, under the lock of a CPU's run queue: so it
+ * allocates no memory and wakes no task. docs/events.md.
  */
 #define PF_RECALL
 
@@ -16,20 +16,21 @@ static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 /* ---- counting ---- */
 
 /*
- * Whether a wait was found to go on, and counts whole. Asked for once: it may become so any time.
+ * Whether the looker found the wait still going on, so that it counts whole. Read once, because
+ * that may change at any time.
  */
 static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 {
 	return *(volatile const uint64_t *)&w->whole_since_ns == w->since_ns;
 }
 
-/* The probability with which it counts: so much more it does. */
+/* The inverse of the probability with which it counts. */
 static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
 {
 	return whole ? w->note : w->keep;
 }
 
-/* What a time since the wait's begin counts for: parts of a wait add up to the whole. */
+/* How much time since the beginning of the wait counts. The parts of a wait add up to the whole. */
 static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t keep,
 					   uint64_t at_ns)
 {
@@ -38,7 +39,7 @@ static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t 
 	return keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
 }
 
-/* How many waits this one stands for: right in the mean. */
+/* How many waits this one stands for; random, right on average. */
 static __always_inline uint64_t pf_wait_n(uint32_t keep)
 {
 	uint64_t share = (uint64_t)keep + 1;
@@ -46,7 +47,7 @@ static __always_inline uint64_t pf_wait_n(uint32_t keep)
 	return keep == PF_KEEP_ALL ? 1 : ((1ull << 32) + bpf_get_prandom_u32() % share) / share;
 }
 
-/* From one time of the wait to a later one. */
+/* The time from one moment of the wait to a later one. */
 static __noinline int pf_wait_part(const struct pf_waiting *w, bool whole, uint64_t from_ns,
 				   uint64_t to_ns, uint32_t generation)
 {
@@ -80,7 +81,7 @@ static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t
 	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
 }
 
-/* value^2 in units^2 >> 20, rounded at random: most are smaller than one of them. */
+/* value^2 in units^2 >> 20, rounded at random, because most values are smaller than one unit. */
 static __always_inline uint64_t pf_square(uint64_t value)
 {
 	return value >> 32 ? (value >> 10) * (value >> 10)
@@ -88,8 +89,8 @@ static __always_inline uint64_t pf_square(uint64_t value)
 }
 
 /*
- * from, to: what the wait counts for until then. The estimate's variance is the sum of (1 - p) *
- * value^2 over what waits count for until they are over, or whole.
+ * from, to: what the wait counts for up to these moments. The variance of the estimate is the sum
+ * of (1 - p) * value^2, over the values that waits have when they end or become whole.
  */
 static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t to, uint32_t keep)
 {
@@ -134,7 +135,7 @@ static __noinline int pf_wait_over(struct pf_waiting *w, uint32_t tid)
 	if (from == PF_NOT_WAITING || !(w->taken || whole))
 		return 0;
 	end = pf_wait_end(w, pf_wait_clock());
-	/* Shorter than it has to be; what was counted of it before is long enough. */
+	/* It is too short. A wait of which a part was counted before is long enough. */
 	if (end <= from || (from == w->since_ns && end - from < w->min_us * 1000ull))
 		return 0;
 	pf_wait_count(w, whole, from, end, set->generation);
@@ -158,7 +159,7 @@ static __always_inline bool pf_was_sent(uint64_t hash, uint32_t generation)
 	return slot && *slot == pf_seen_word(hash, generation);
 }
 
-/* The user's part into s->key, by a walk. */
+/* Puts the user part of the stack into s->key, by a walk. */
 static __always_inline void pf_wait_walk(struct pf_scratch *s, struct task_struct *task,
 					 const struct pf_settings *set, bool compat,
 					 struct pf_recall *r)
@@ -187,7 +188,10 @@ static __noinline int pf_wait_kernel(void *ctx, struct pf_scratch *s, struct tas
 	return 0;
 }
 
-/* Its stacks into s->key; false: it has no user side, or io_uring's and vhost's workers. */
+/*
+ * Puts the stacks of the thread into s->key. false: it has no user side, or is a worker of io_uring
+ * or vhost.
+ */
 static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 					   struct task_struct *task, const struct pf_settings *set)
 {
@@ -214,7 +218,7 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	return true;
 }
 
-/* The entry of a thread, made at the first wait of it that is noted. */
+/* The entry of a thread. It is made when a wait of it is first noted. */
 static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
 {
 	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
@@ -261,9 +265,10 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 }
 
 /*
- * Who leaves its CPU has run: its last wait is over. Where no program of ours was run at its end
- * (the kernel leaves one out that is running already on that CPU, and some machines run none in
- * their supervisor's threads) nobody knows when that was: what no drain has counted of it is lost.
+ * A thread that leaves its CPU has run, so its last wait has ended. If the kernel ran no program at
+ * that end, the time of the end is not known: the part that no drain has counted is lost. The
+ * kernel leaves out a program that already runs on that CPU, and some machines run none in the
+ * threads of their supervisor.
  */
 static __always_inline void pf_wait_unseen(struct task_struct *task)
 {
@@ -311,8 +316,8 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 }
 
 /*
- * A preempted thread does not wait, whatever its state; the idle process and kernel threads never
- * do.
+ * A preempted thread does not wait, whatever its state. The idle process and kernel threads never
+ * wait.
  */
 static __always_inline bool pf_may_wait(const struct task_struct *task, bool preempted,
 					uint32_t state)
@@ -334,7 +339,7 @@ int BPF_PROG(pf_switch, bool preempted, struct task_struct *prev, struct task_st
 	return 0;
 }
 
-/* Not sched_waking: that may come before the switch. */
+/* Not sched_waking, because that may come before the switch. */
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(pf_wakeup, struct task_struct *task)
 {
@@ -356,8 +361,9 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 }
 
 /*
- * Who execs is the first thread from then on, and has its number (fs/exec.c, de_thread()): under
- * its old one it never exits. That of the first thread went when it exited.
+ * A thread that calls exec becomes the first thread and gets its number (fs/exec.c, de_thread()).
+ * It never exits under its old number, so the entry of that is removed here. The entry of the old
+ * first thread was removed when it exited.
  */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
@@ -372,8 +378,8 @@ int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
 /* ---- a drain: what goes on is counted up to now ---- */
 
 /*
- * Its stacks were sent when it began; who keeps what is referred to (held.c) forgets them a while
- * later.
+ * Refers to the stacks of a wait that does not count yet. They were sent when it began, and the
+ * agent forgets stacks without a reference after a while (held.c).
  */
 #define PF_REFER_US 10000000
 
@@ -400,8 +406,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	if (!task || !set || !(w = pf_waiting_of(task)))
 		return 0;
 	/*
-	 * Of this wait, if nobody has counted it by the exchange below: the thread may begin its
-	 * next one any time.
+	 * These values are of this wait if no other CPU counts it before the exchange below: the
+	 * thread may begin its next wait at any time.
 	 */
 	from = *(volatile uint64_t *)&w->counted_ns;
 	whole = pf_wait_is_whole(w);
@@ -413,7 +419,7 @@ int pf_waits_now(struct pf_iter_task *ctx)
 		return 0;
 	if (now - wait.since_ns < wait.min_us * 1000ull)
 		return pf_wait_refer(&wait, set->generation);
-	/* It may be whole with the next drain: from its beginning. */
+	/* The next drain may make it whole, from its beginning. */
 	if (wait.keep != PF_KEEP_ALL && !whole && now - wait.since_ns < 2 * PF_LOOK_MIN_NS)
 		return 0;
 	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
@@ -421,8 +427,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 		return 0;
 	}
 	/*
-	 * Else it has just run again: whoever saw that has counted it. What was not kept goes by,
-	 * too: it may be whole from here on.
+	 * Otherwise it has just run again, and the CPU that saw that has counted it. A wait that
+	 * was not kept moves on, too, because it may become whole from here.
 	 */
 	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from && (wait.taken || whole))
 		pf_wait_count(&wait, whole, from, now, set->generation);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu_walk: takes stacks of waits that go on. Of thinned ones (pf_filter.off_keep) most have
- * none; those found waiting here get one, and count whole from then on. It sleeps, to read memory
- * of other processes: nothing here runs in a switch. docs/events.md.
+ * offcpu_walk: takes stacks of waits that go on. Most thinned waits (pf_filter.off_keep) have no
+ * stack. Those that this program finds still waiting get one, and count whole from then on. The
+ * program may sleep, so that it can read the memory of other processes: nothing here runs in a
+ * switch. docs/events.md.
  */
 #include "kernel.h"
 
 /*
- * Since 6.2. A pointer to a task cannot be kept where the walk has its state: so it is asked for
- * each time.
+ * Since 6.2. A pointer to a task cannot be kept in the state of the walk, so each step asks for the
+ * task again.
  */
 extern struct task_struct *bpf_task_from_pid(int32_t pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
 
-/* One walk at a time: user space sees to that. */
+/* User space runs one walk at a time. */
 static volatile int32_t walked_tid;
 
 #define PF_READ(to, n, address)                                                                    \
@@ -36,8 +37,8 @@ static volatile int32_t walked_tid;
 #include "waits.h"
 
 /* Set before each look, */
-volatile uint32_t look_share; /* which part of the waits that go on becomes whole, as off_keep */
-volatile uint32_t look_max;   /* and how many at most */
+volatile uint32_t look_share; /* the share of the waits going on that becomes whole, as off_keep */
+volatile uint32_t look_max;   /* and how many of them at most */
 /* and what it found. */
 volatile uint32_t look_found, look_whole, look_lost;
 
@@ -55,14 +56,14 @@ static __always_inline struct pf_scratch *pf_look_scratch(void)
 	return bpf_map_lookup_elem(&look_scratch, &zero);
 }
 
-/* The wait at hand. */
+/* The current wait. */
 static volatile uint64_t look_since_ns;
 static volatile uint32_t look_generation;
 static volatile uint32_t look_reused; /* settings.reused when it began */
 
 /* ---- which ---- */
 
-/* Whether it is a thinned wait that goes on, and is not whole yet. */
+/* Whether it is a thinned wait that still goes on and is not whole. */
 static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 					   const struct task_struct *task)
 {
@@ -77,7 +78,7 @@ static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 	return age >= PF_LOOK_MIN_NS && age >= w->min_us * 1000ull && age < w->max_ns;
 }
 
-/* Without regard to whether it was kept: so the sum stays unbiased. */
+/* Whether it was kept does not matter, so that the sum stays unbiased. */
 static __always_inline bool pf_look_draw(void)
 {
 	look_found++;
@@ -88,7 +89,7 @@ static __always_inline bool pf_look_draw(void)
 
 enum pf_look { PF_LOOK_NONE, PF_LOOK_KEPT, PF_LOOK_WALK, PF_LOOK_FOUND };
 
-/* NONE: it has no user side. FOUND: there is nothing to walk. */
+/* NONE: it has no user side. FOUND: a walk is not needed. */
 static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct task_struct *task,
 						  const struct pf_settings *set)
 {
@@ -140,7 +141,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	return pf_look_start(s, task, set);
 }
 
-/* What the scheduler has put on top of it is left out by the kernel: stack_trace_save_tsk(). */
+/* The kernel leaves out the scheduler's own frames: stack_trace_save_tsk(). */
 static __always_inline void pf_look_kernel(struct pf_scratch *s, struct task_struct *task)
 {
 	long bytes =
@@ -174,8 +175,8 @@ static __noinline int pf_look_stacks(struct task_struct *task)
 /* ---- it becomes whole ---- */
 
 /*
- * Unless it ended while it was looked at, or the tables may not have been its own to the end. The
- * records of its stacks were sent in the generation that is still filled, so counts of this and of
+ * Makes the wait whole, unless it ended during the walk, or the tables may have changed before its
+ * end. The records of its stacks were sent in the current generation, so counts of this one and of
  * later ones may refer to them.
  */
 static __noinline int pf_look_end(struct task_struct *task)
@@ -200,10 +201,7 @@ static __noinline int pf_look_end(struct task_struct *task)
 	return 0;
 }
 
-/*
- * The walk is called from here, and all else is out of its way: both need all of the stack (512
- * bytes).
- */
+/* A function of its own calls the walk, because both need all of the BPF stack (512 bytes). */
 SEC("iter.s/task")
 int pf_waits_look(struct pf_iter_task *ctx)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * oncpu: one tick of the CPU clock. Runs in the timer interrupt on every CPU
- * that is not idle, as long as somebody is selected.
+ * oncpu: one tick of the CPU clock. While a process is selected, it runs in the timer interrupt of
+ * every CPU that is not idle.
  */
 #include "capture.h"
 
@@ -54,7 +54,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_scratch_put(s);
 }
 
-/* Somebody whose cgroup has to be looked up. */
+/* A task whose cgroup must be looked up. */
 SEC("perf_event")
 int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 {
@@ -66,7 +66,7 @@ int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 
 	if (!u)
 		return 0;
-	/* Before the filter, and only when an admin has switched it on. */
+	/* Before the filter, and only if an administrator has switched it on. */
 	if (pf_config.total && (set = pf_settings_now()))
 		pf_total_add(task, set);
 
@@ -95,9 +95,9 @@ struct {
 } oncpu_next SEC(".maps") = {.values = {(void *)&pf_oncpu_ask}};
 
 /*
- * What is attached. A program of its own, and small: most ticks of most nodes find nobody, and
- * nothing in the caches. With the other one it would have that one's stack (memory of the CPU's own
- * since 6.13) and pf_config to fetch.
+ * The program that is attached. It is small and separate: at most ticks of most nodes no selected
+ * process runs, and nothing is in the caches. As one program with the other, each tick would have
+ * to fetch that one's stack (per-CPU memory since 6.13) and pf_config.
  */
 SEC("perf_event")
 int pf_oncpu(struct bpf_perf_event_data *ctx)

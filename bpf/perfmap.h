@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * perfmap: generated code that no other runtime walks, of a process that writes a perf map (V8,
- * .NET, Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). Such code is
- * walked by frame pointers, which V8 and .NET keep. Words of a frame: address of the instruction,
- * generation.
+ * perfmap: generated code of a process that writes a perf map, if no other runtime walks it (V8,
+ * .NET, Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). The walk follows
+ * frame pointers, which V8 and .NET keep. Words of a frame: address of the instruction, generation.
  */
 #pragma once
 
 #include "tables.h"
 
-/* What agent/node/runtime/perfmap/perfmap.c tells of a process. */
+/* What agent/node/runtime/perfmap/perfmap.c gives the kernel about a process. */
 struct pf_perfmap {
-	uint64_t generation; /* raised when addresses were given to other functions */
-	uint64_t trampolines; /* CPython's are among it (-X perf): they keep no frame pointer */
+	uint64_t generation; /* raised when the runtime has reused addresses for other functions */
+	uint64_t trampolines; /* it has CPython's code (-X perf), which keeps no frame pointer */
 };
 
 #ifdef PF_WALKER
@@ -21,7 +20,7 @@ static __always_inline int pf_runtime_unknown(struct pf_scratch *s);
 /* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
 #define PF_TRAMPOLINE_END 0xc308c48348ull
 
-/* One that has called the evaluation loop. -1: it is other code. */
+/* A frame that has called the evaluation loop. -1: it is other code. */
 static __noinline int pf_perfmap_trampoline(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -40,7 +39,7 @@ static __always_inline int pf_perfmap_unwind(struct pf_scratch *s, const struct 
 	const struct pf_walk *w = &s->walk;
 	int over = -1;
 
-	/* A call's return address may be the first of the next function. */
+	/* The return address of a call may be the first address of the next function. */
 	r->at = w->exact ? w->ip : w->ip - 1;
 	if (d->trampolines && !w->exact)
 		over = pf_perfmap_trampoline(s);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * proc: follows selected processes (exec, exit) and cgroups. A cgroup made below
- * a selected one is selected in the kernel, before its first process exists.
+ * proc: follows exec and exit of selected processes, and their cgroups. If a cgroup is made below a
+ * selected one, this program selects it before its first process exists.
  */
 #include "capture.h"
 
@@ -20,7 +20,9 @@ int BPF_PROG(pf_exec, struct task_struct *task)
 		return 0;
 	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
 		return 0;
-	/* sampled stays 0: its first sample comes when the dynamic linker has mapped more. */
+	/*
+	 * `sampled` stays 0: the first sample comes after the dynamic linker has mapped more files.
+	 */
 	now.exec_id = task->self_exec_id;
 	key = pf_proc_key_of(task);
 	bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
@@ -35,7 +37,7 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	const struct pf_settings *set;
 	struct pf_proc_key key;
 
-	/* do_exit() has counted this thread out already: 0 is the last one. */
+	/* do_exit() has already subtracted this thread: 0 means it was the last one. */
 	if (!f || BPF_CORE_READ(task, signal, live.counter) || !(set = pf_settings_now()))
 		return 0;
 	key = pf_proc_key_of(task);
@@ -45,8 +47,8 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 }
 
 /*
- * A process is told of by its first thread, whose mm it is; once that thread has ended, by any
- * other: which one makes no difference.
+ * The first thread of a process reports it, because it has the mm. If that thread has ended, any
+ * other one does, with the same result.
  */
 static __always_inline bool pf_is_told_by(struct task_struct *task)
 {
@@ -61,9 +63,9 @@ static __always_inline bool pf_is_told_by(struct task_struct *task)
 }
 
 /*
- * Run over all tasks when the agent asks: who is selected and was not told of yet, or a while ago
- * and user space has not given its mappings: who has no samples has nothing else to be read again
- * for.
+ * Runs over all tasks when the agent asks. Reports selected processes that were not reported yet,
+ * and those that were reported a while ago without user space giving their mappings: a process
+ * without samples has no other occasion to be read again.
  */
 SEC("iter/task")
 int pf_announce(struct pf_iter_task *ctx)
@@ -110,7 +112,10 @@ static long pf_path_step(uint32_t i, struct pf_path *p)
 	return p->has_pods || !(word & 0xff);
 }
 
-/* Does the path name a pod's cgroup, anywhere: /kubepods.slice/..., /kubelet/kubepods/...? */
+/*
+ * Whether the path is one of a pod's cgroup, at any place: /kubepods.slice/...,
+ * /kubelet/kubepods/...
+ */
 static __always_inline bool pf_path_has_pods(const char *path)
 {
 	struct pf_path p = {.path = path};
@@ -119,7 +124,7 @@ static __always_inline bool pf_path_has_pods(const char *path)
 	return p.has_pods;
 }
 
-/* Sent when a known cgroup is concerned, or a pod's. */
+/* Sends the record if it concerns a known cgroup, or one of a pod. */
 static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *path, bool removed,
 					   bool known)
 {
@@ -180,12 +185,12 @@ int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 	return 0;
 }
 
-/* The css_set that a task is moved or born into may have an old one's address: filter.h. */
+/* The css_set to which a task is moved or forked may have the address of an old one: filter.h. */
 
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(pf_cgroup_attach, struct cgroup *to)
 {
-	/* a move in another hierarchy makes a css_set of whatever cgroup the task has in ours */
+	/* a move in another hierarchy makes a css_set for the task's cgroup in this one */
 	if (BPF_CORE_READ(to, root, hierarchy_id) != pf_config.hierarchy_id ||
 	    pf_filter_cgroup(BPF_CORE_READ(to, kn, id)))
 		pf_filter_added();

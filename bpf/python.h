@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * python: CPython's part of the walk. A thread's frames are a list, leaf first; each activation of
- * the evaluation loop runs a piece of it. The data that the activation has on the C stack shows
- * where its piece ends, so a piece is never shown with another activation's native frame:
- * - up to 3.10 it is one frame object;
- * - 3.11 and 3.12 have a _PyCFrame there, from which the piece begins; a frame with is_entry ends
- *   it (3.11), a shim frame does (3.12);
- * - from 3.13 on a shim frame there ends it (_PyEval_EvalFrameDefault of each version,
- *   pycore_frame.h).
+ * python: CPython's part of the walk. The frames of a thread are a list, leaf first. Each
+ * activation of the evaluation loop runs a piece of the list. Data of the activation on the C stack
+ * shows where its piece ends, so a piece is never shown with the native frame of another
+ * activation:
+ * - up to 3.10, the piece is one frame object;
+ * - 3.11 and 3.12 have a _PyCFrame there, with which the piece begins; a frame with is_entry ends
+ * it (3.11), or a shim frame (3.12);
+ * - since 3.13, a shim frame there ends it (_PyEval_EvalFrameDefault of each version,
+ * pycore_frame.h).
  */
 #pragma once
 
@@ -21,15 +22,15 @@ enum pf_python_pieces {
 };
 
 #define PF_PYTHON_OUTSIDE_MAX 3
-#define PF_PYTHON_READ	      256 /* what is read of a thread state and of a frame, at most */
+#define PF_PYTHON_READ	      256 /* the most bytes read of a thread state and of a frame */
 
-/* What agent/node/runtime/python/python.c tells of a process. Offsets in bytes. */
+/* What agent/node/runtime/python/python.c gives the kernel about a process. Offsets in bytes. */
 struct pf_python {
-	/* Addresses: the first interpreter; the thread state that has the GIL (0: not known). */
+	/* Addresses: the first interpreter; the thread state that holds the GIL (0: not known). */
 	uint64_t interpreters, holder;
 	/*
-	 * The evaluation loop, and up to 3.10 where in it its frame is not the thread's yet, or any
-	 * more.
+	 * The evaluation loop. Up to 3.10: the parts of it in which its frame is not yet, or no
+	 * longer, the thread's.
 	 */
 	uint64_t eval;
 	struct {
@@ -42,34 +43,35 @@ struct pf_python {
 	uint16_t frame_bytes, frame_code, frame_back, frame_globals;
 	uint16_t frame_last; /* the byte that ends a piece: is_entry, owner */
 	uint16_t frame_instruction;
-	/* co_code_adaptive; 0: f_lasti is a number, of bytes (shift 1) or of code units (0). */
+	/* co_code_adaptive; 0: f_lasti is a number of bytes (shift 1) or of code units (0) */
 	uint16_t code_instructions, instruction_shift;
-	uint16_t code_counts; /* co_argcount's word and what follows: constant while it lives */
+	uint16_t code_counts; /* co_argcount's word and the next: constant while it lives */
 	uint16_t code_name;
 	uint16_t frame_owner;
 	/*
-	 * Words of a frame: so many, and what these ints of the code object say, behind
-	 * code_counts. 0: not known, or no such int.
+	 * Words of a frame: their number, and offsets of further ints of the code object for its
+	 * cookie, behind code_counts. 0: not known, or there is none.
 	 */
 	uint8_t size_words, size_first, size_second;
 };
 _Static_assert(sizeof(struct pf_python) == 96, "python");
 
 /*
- * frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; 3.14 has FRAME_OWNED_BY_INTERPRETER there and CSTACK
- * next
+ * frame.owner: 3.12 FRAME_OWNED_BY_CSTACK; in 3.14 this is FRAME_OWNED_BY_INTERPRETER, and CSTACK
+ * is the next value
  */
 #define PF_PYTHON_OWNER_SHIM 3
 
 /*
- * Words of a frame. a: code object, and a cookie of it, so that another one at its address is told.
- * b: dictionary of its globals, and the code unit it stands at, plus one.
+ * Words of a frame. a: code object and its cookie, which differs if another object gets its
+ * address. b: dictionary of its globals, and the index of the code unit at which it stands, plus
+ * one.
  */
 #define PF_PYTHON_ADDRESS(word) ((word)&0xffffffffffffull)
 #define PF_PYTHON_HIGH(word)	((uint32_t)((word) >> 48))
 #define PF_PYTHON_UNIT_UNKNOWN	0xffffu
-#define PF_PYTHON_COUNTS	4  /* words of a code object that the cookie is made of */
-#define PF_PYTHON_HASH		24 /* PyASCIIObject.hash: of its name, the cookie's other part */
+#define PF_PYTHON_COUNTS	4  /* words of a code object that make the cookie */
+#define PF_PYTHON_HASH		24 /* PyASCIIObject.hash of its name: the cookie's other part */
 
 static inline __attribute__((always_inline)) uint64_t
 pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
@@ -82,30 +84,33 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 }
 
 #ifdef PF_WALKER
-#define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, in one walk */
+#define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, per walk */
 #define PF_PYTHON_TRIES	    16	 /* other thread states of one thread: subinterpreters */
-#define PF_PYTHON_NONE	    1	 /* no thread state, or its frames cannot be read */
+#define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.at: the next frame. */
 struct pf_python_walk {
-	uint64_t thread; /* 0: not looked for yet */
+	uint64_t thread; /* 0: not searched for yet */
 	uint64_t cframe; /* the next activation's */
-	uint64_t code;	 /* of the last frame, with its cookie */
-	/* How all was when the piece at hand was begun. */
+	uint64_t code;	 /* of the last frame, including its cookie */
+	/* The state when the current piece was begun. */
 	uint64_t start, hash;
 	uint16_t n_words, n_frames;
 	uint8_t begin;	/* the next piece is to be begun */
-	uint8_t inner;	/* the piece at hand is of an activation that the native walk has not met */
-	uint8_t tries;	/* other thread states that were asked for this activation's piece */
+	uint8_t inner;	/* the piece is of an activation that the native walk has not met */
+	uint8_t tries;	/* other thread states that were tried for the piece of this activation */
 	uint8_t met;	/* an activation before this one */
 	uint16_t looks; /* at thread states, in all searches of this walk */
-	uint8_t check;	/* PF_PYTHON_CHECK_* of the piece at hand */
-	/* The thread state at hand when the others were begun with, and where in it. */
+	uint8_t check;	/* PF_PYTHON_CHECK_* of the current piece */
+	/*
+	 * The thread state that was current when the search for others began, and the position in
+	 * it.
+	 */
 	uint64_t origin, origin_at;
 };
 _Static_assert(sizeof(struct pf_python_walk) <= sizeof(((struct pf_runtime_walk *)0)->own), "");
 
-/* Where the search for a thread state stands. Not on the stack: docs/unwinding.md. */
+/* The position of the search for a thread state. Not on the BPF stack: docs/unwinding.md. */
 struct pf_python_looks {
 	uint64_t interpreter, thread;
 };
@@ -121,7 +126,7 @@ static __always_inline struct pf_python_walk *pf_python_walk(struct pf_runtime_w
 	return (struct pf_python_walk *)r->own;
 }
 
-/* Up to PF_PYTHON_READ bytes into s->piece; a word and a byte of them. */
+/* Reads up to PF_PYTHON_READ bytes into s->piece; below, a word and a byte of them. */
 static __always_inline bool pf_python_read(struct pf_scratch *s, uint64_t address, uint32_t n)
 {
 	return n <= PF_PYTHON_READ && pf_read(s->piece, n, address);
@@ -144,7 +149,7 @@ static __always_inline struct pf_python_looks *pf_python_looks(struct pf_scratch
 
 /* ---- the thread's state ---- */
 
-/* thread_id is pthread_self(), which is where %fs points to, in glibc and musl. */
+/* thread_id is pthread_self(). In glibc and musl, that is the address in %fs. */
 static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct pf_python *d,
 					      uint64_t thread)
 {
@@ -153,7 +158,8 @@ static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct
 }
 
 /*
- * One thread state of the interpreters' lists; ends at the one that is wanted, or where nothing is.
+ * Reads one thread state of the interpreters' lists. Ends the loop at the one that is wanted, or at
+ * the end of the lists.
  */
 static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 {
@@ -183,8 +189,8 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 }
 
 /*
- * The next thread state of this thread, behind the one that was tried last, that is not x->origin;
- * 0: there is none, or looks ran out.
+ * The next thread state of this thread, behind the last one tried, except x->origin. 0: there is
+ * none, or the limit on looks is reached.
  */
 static __attribute__((noinline)) uint64_t
 pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
@@ -207,7 +213,7 @@ pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runt
 	return at->thread && pf_python_is_mine(s, d, at->thread) ? at->thread : 0;
 }
 
-/* Its thread state was just read: its frames begin with the leaf. */
+/* Its thread state has just been read: its frames begin with the leaf. */
 static __always_inline void pf_python_enter(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -218,8 +224,9 @@ static __always_inline void pf_python_enter(struct pf_scratch *s, const struct p
 }
 
 /*
- * Whoever has the GIL is on a CPU most of the time: one thread state is read then. Else (it waits
- * for the GIL, or has released it around a computation) all are looked at.
+ * A thread that holds the GIL runs on a CPU most of the time, so one read finds its thread state.
+ * Otherwise (the thread waits for the GIL, or has released it around a computation) the walk looks
+ * at all thread states.
  */
 static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct pf_python *d,
 					     struct pf_runtime_walk *r)
@@ -239,8 +246,9 @@ static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
 }
 
 /*
- * The activation at hand is not of this thread state: it has just been entered, or is just being
- * left, or another interpreter's. Where it is none's, the next one may be of the first one again.
+ * The current activation does not belong to this thread state: it was just entered, is just being
+ * left, or belongs to another interpreter. If it belongs to none, the next one may belong to the
+ * first one again.
  */
 PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)
@@ -267,7 +275,7 @@ PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 	}
 	if (other || x->looks >= PF_PYTHON_LOOKS_MAX)
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_LONG, 0);
-	/* Up to 3.10 each state is gone through once, to its end. */
+	/* Up to 3.10, each thread state is read once, to its end. */
 	x->thread = d->pieces == PF_PYTHON_OBJECT ? PF_PYTHON_NONE : x->origin;
 	x->cframe = r->at = x->origin_at;
 	return 1;
@@ -285,7 +293,7 @@ static __always_inline void pf_python_keep(struct pf_walk *w, struct pf_runtime_
 	x->n_frames = w->n_frames;
 }
 
-/* As if this piece had not been begun. */
+/* Restores the state before this piece was begun. */
 static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
@@ -297,8 +305,8 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 }
 
 /*
- * Whether the first activation that is met has no frame of its own: only up to 3.10 it must be told
- * so.
+ * Whether the first activation has no frame of its own at this place of the loop. Only needed up to
+ * 3.10.
  */
 static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
@@ -310,7 +318,7 @@ static __always_inline bool pf_python_outside(const struct pf_scratch *s, const 
 	return false;
 }
 
-/* Whether there is a piece for the activation at hand; r->at 0: one without frames. */
+/* Whether there is a piece for the current activation. r->at 0: one without frames. */
 static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -332,12 +340,15 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 	}
 	x->inner = x->cframe < w->frame_sp;
 	x->cframe = pf_python_word(s, d->cframe_previous);
-	/* What was told with another thread state before is not told again. */
+	/* frames of another thread state that were shown are not shown again */
 	r->at = x->inner && x->tries ? 0 : pf_python_word(s, d->cframe_frame);
 	return true;
 }
 
-/* A piece of a _PyCFrame is over; the activation's own comes after those that were not met. */
+/*
+ * The piece of a _PyCFrame is complete. The piece of the activation itself comes after those of
+ * activations that were not met.
+ */
 static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
@@ -347,7 +358,7 @@ static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 	return !x->inner;
 }
 
-/* From 3.13 on: what has been told belongs to the activation on whose stack this shim is. */
+/* Since 3.13: the frames shown so far belong to the activation on whose stack this shim is. */
 static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_python *d,
 					  struct pf_runtime_walk *r, uint64_t back)
 {
@@ -362,7 +373,10 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 		r->at = back;
 		return 1;
 	}
-	/* Of an activation that the native walk has not met, or that was told before. */
+	/*
+	 * The piece of an activation that the native walk has not met, or whose frames were shown
+	 * before.
+	 */
 	if (pf_python_walk(r)->tries)
 		pf_python_undo(w, r);
 	r->at = back;
@@ -372,7 +386,7 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 
 /* ---- frames ---- */
 
-/* The code unit it stands at, plus one: the word of a frame is in s->piece. */
+/* The word of a frame with the code unit at which it stands, plus one. The frame is in s->piece. */
 static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 					       const struct pf_python *d, uint64_t code)
 {
@@ -388,19 +402,19 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 }
 
 /*
- * 3.11 and 3.12. A call of one Python function by another makes the new frame cframe.current_frame
- * and sets its `previous`, in the order that the compiler likes: in between `previous` is of a
- * frame that was there before. And an activation that begins is tstate->cframe some instructions
- * before its cframe says anything. Both are seen by a thread that stands in the loop itself. So a
- * leaf that has not begun must lie where the frame of its caller ends (that of a generator lies
- * elsewhere: that of the generator's caller), and the piece's last frame must be called by the one
- * that the activation before runs.
+ * 3.11 and 3.12. When one Python function calls another, the loop makes the new frame
+ * cframe.current_frame and sets its `previous`. The compiler chooses the order, so in between
+ * `previous` may be that of an older frame. And a new activation becomes tstate->cframe some
+ * instructions before its cframe has values. Only a thread that stands in the loop itself can be in
+ * these states. So a leaf that has not begun must lie where the frame of its caller ends (a
+ * generator's frame lies elsewhere: then that of the generator's caller counts), and the last frame
+ * of a piece must be called by the frame that the activation before runs.
  */
-#define PF_PYTHON_CHECK_LEAF   1 /* the next frame is the leaf */
-#define PF_PYTHON_CHECK_CALLER 2 /* x->start is to lie at the next one's end */
-#define PF_PYTHON_CHECK_ENTRY  4 /* whose `previous` is to be what the next cframe says */
-#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function: there its cframe is linked */
-#define PF_PYTHON_CHUNK_HEAD   24  /* _PyStackChunk.data: of a piece of the frames' stack */
+#define PF_PYTHON_CHECK_LEAF   1 /* the next frame read is the leaf */
+#define PF_PYTHON_CHECK_CALLER 2 /* x->start must be the end of the next frame */
+#define PF_PYTHON_CHECK_ENTRY  4 /* whose `previous` must be the frame of the next cframe */
+#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function in which it links its cframe */
+#define PF_PYTHON_CHUNK_HEAD   24  /* _PyStackChunk.data: a chunk of the frames' stack */
 
 static __always_inline void pf_python_check_begin(struct pf_scratch *s, const struct pf_python *d,
 						  struct pf_runtime_walk *r)
@@ -416,7 +430,7 @@ static __always_inline void pf_python_check_begin(struct pf_scratch *s, const st
 		x->check |= PF_PYTHON_CHECK_ENTRY;
 }
 
-/* Whether the frame that begins at `next` was pushed when this one was the last. */
+/* Whether the frame at `next` was pushed while this one was the last. */
 static __always_inline bool pf_python_ends_at(const struct pf_python *d, uint64_t frame,
 					      uint64_t code, uint64_t next)
 {
@@ -432,7 +446,7 @@ static __always_inline bool pf_python_ends_at(const struct pf_python *d, uint64_
 	return frame + 8 * ((uint64_t)first + second + d->size_words) == next;
 }
 
-/* The frame at r->at. 1: it cannot be what the one before it says. */
+/* Reads the frame at r->at. 1: it contradicts the frame before it. */
 PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)
 {
@@ -444,7 +458,7 @@ PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 		return 1;
 	x = pf_python_walk(r);
 	if (!pf_python_read(s, r->at, d->frame_bytes))
-		return 0; /* told by who reads it next */
+		return 0; /* the reader of the next frame shows it */
 	code = pf_python_word(s, d->frame_code);
 	back = pf_python_word(s, d->frame_back);
 	started = pf_python_unit(s, d, code);
@@ -466,7 +480,7 @@ PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 	return !pf_python_read(s, x->cframe, 24) || pf_python_word(s, d->cframe_frame) != back;
 }
 
-/* Nothing of the piece is certain, nor what comes behind it. */
+/* Nothing of this piece is certain, nor of those behind it. */
 static __always_inline int pf_python_unlinked(struct pf_scratch *s, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
@@ -480,7 +494,10 @@ static __always_inline int pf_python_unlinked(struct pf_scratch *s, struct pf_ru
 	return 1;
 }
 
-/* The code object with its cookie, into x->code. 0, or the address that could not be read. */
+/*
+ * Puts the code object with its cookie into x->code. Returns 0, or the address that could not be
+ * read.
+ */
 static __always_inline uint64_t pf_python_code(struct pf_scratch *s, const struct pf_python *d,
 					       struct pf_python_walk *x, uint64_t code)
 {
@@ -529,7 +546,7 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 	if (x->check && pf_python_check(s, d, r))
 		return pf_python_unlinked(s, r);
 	if (!pf_python_read(s, at, d->frame_bytes)) {
-		if (x->tries && d->pieces == PF_PYTHON_SHIM) /* whose piece it is is not known */
+		if (x->tries && d->pieces == PF_PYTHON_SHIM) /* the piece's owner is not known */
 			pf_python_undo(&s->walk, r);
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, at);
 		if (x->tries && d->pieces != PF_PYTHON_OBJECT)
@@ -551,7 +568,7 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 	return d->pieces == PF_PYTHON_OBJECT;
 }
 
-/* Only an evaluation loop is Python's code: that is in a file. */
+/* Only an evaluation loop is Python's code, and it is in a file. */
 static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -580,7 +597,7 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 	}
 	if (s->walk.first) {
 		/*
-		 * Up to 3.10 nothing says what was told before: no thread state is gone through
+		 * Up to 3.10, no data says which frames were shown, so no thread state is read
 		 * twice.
 		 */
 		if (d->pieces != PF_PYTHON_OBJECT)

@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * recall: the last stack of a thread, with all words of its memory that the walk went by (pf_note
- * in walk.h). Where a thread stands at the same place and these words are what they were, the walk
- * would come to the same end: so it is not made.
+ * recall: remembers the last stack of a thread, with all words of its memory that decided the walk
+ * (pf_note in walk.h). If the thread stands at the same place again and these words are unchanged,
+ * a walk would give the same stack, so it is left out.
  */
 #pragma once
 
 #include "user.h"
 
 #define PF_RECALL_BYTES                                                                            \
-	8192 /* of the stack, from its pointer up: words above it are not recalled */
+	8192 /* of stack, from its pointer up; no higher words are remembered */
 
 #define PF_RECALL_KERNEL       32   /* return addresses of the kernel's part, */
-#define PF_RECALL_KERNEL_BYTES 4096 /* and how much of its stack they lie in */
+#define PF_RECALL_KERNEL_BYTES 4096 /* and the size of its stack in which they are */
 
 struct pf_recall {
-	uint32_t busy; /* two threads may have one slot */
+	uint32_t busy; /* two threads may share a slot */
 	uint32_t tid;
 	uint64_t start_boottime_ns; /* of the thread */
 	uint64_t mapped;	    /* what is mapped: pf_mapped_state(), */
 	uint32_t exec_id;
-	uint32_t tables; /* and which rules there were */
+	uint32_t tables; /* and the version of the rules */
 	uint64_t ip, sp, bp;
-	bool by_bp; /* the walk went by bp */
+	bool by_bp; /* rbp decided the walk */
 	uint32_t n, bytes;
-	uint64_t ustack; /* 0: there is nothing to recall */
+	uint64_t ustack; /* 0: nothing is remembered */
 	uint64_t value[PF_NOTES_MAX];
 	uint16_t at[PF_NOTES_MAX]; /* 8-byte words from sp */
 	/*
-	 * The kernel's part: its return addresses, in words from where the program's context lies;
-	 * all but the outermost, which is that of the entry: between it and the rest a random
-	 * number of words is left free (add_random_kstack_offset).
+	 * The kernel's part: its return addresses, as distances in words from the program's
+	 * context. The outermost one is left out. It belongs to the entry, and a random number of
+	 * words is free between it and the rest (add_random_kstack_offset).
 	 */
 	uint64_t syscall;
-	uint64_t kstack; /* 0: there is nothing to recall */
+	uint64_t kstack; /* 0: nothing is remembered */
 	uint32_t kernel_n, kernel_bytes;
 	uint64_t kernel_value[PF_RECALL_KERNEL];
 	uint16_t kernel_at[PF_RECALL_KERNEL];
@@ -49,8 +49,8 @@ struct {
 } recall SEC(".maps");
 
 /*
- * As struct pf_loop: it holds no state. s->n_recalled: words that are what they were, or could be
- * kept.
+ * Like struct pf_loop, it holds no state. s->n_recalled: how many words are unchanged, or could be
+ * stored.
  */
 struct pf_recall_loop {
 	struct pf_scratch *s;
@@ -84,7 +84,10 @@ static long pf_recall_check(uint32_t i, struct pf_recall_loop *loop)
 	return 0;
 }
 
-/* The hash of the stack of s->walk.regs, if it is the thread's last one; else 0. Uses s->stack. */
+/*
+ * The hash of the stack of s->walk.regs, if it equals the last one of the thread; else 0.
+ * Overwrites s->stack.
+ */
 static __noinline uint64_t pf_recall_stack(struct pf_scratch *s, struct pf_recall *r,
 					   struct task_struct *task, const struct pf_settings *set)
 {
@@ -130,7 +133,7 @@ static long pf_recall_word(uint32_t i, struct pf_recall_loop *loop)
 	return 0;
 }
 
-/* The walk has come to an end: ustack is the hash of what it found. */
+/* The walk has ended: ustack is the hash of its stack. */
 static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 				     struct task_struct *task, uint64_t ustack)
 {
@@ -141,7 +144,7 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 	r->tid = task->pid;
 	r->start_boottime_ns = task->start_boottime;
 	r->ip = s->leaf_ip;
-	/* Without the tables of its process, the next walk may come further. */
+	/* the process has no tables yet; with them, the next walk may get further */
 	if (!s->walk.exec_pages || !s->walk.known || n > PF_NOTES_MAX ||
 	    s->walk.end == PF_END_CHANGED || s->walk.unknown_tag)
 		return 0;
@@ -162,7 +165,10 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 
 /* ---- the kernel's part ---- */
 
-/* Between these are schedule() and what waits by it: mutex_lock(), do_nanosleep(). */
+/*
+ * Between these addresses are schedule() and the functions that wait by it: mutex_lock(),
+ * do_nanosleep().
+ */
 extern const void __sched_text_start __ksym __weak;
 extern const void __sched_text_end __ksym __weak;
 
@@ -177,7 +183,9 @@ static long pf_recall_sched(uint32_t i, struct pf_recall_loop *loop)
 	return address >= (uint64_t)&__sched_text_start && address < (uint64_t)&__sched_text_end;
 }
 
-/* Leaves out the tracepoint, this program and __schedule(), which end all stacks alike. */
+/*
+ * Leaves out the tracepoint, this program and __schedule(), which end all stacks in the same way.
+ */
 static __always_inline void pf_from_schedule(struct pf_scratch *s)
 {
 	struct pf_recall_loop loop = {.s = s};
@@ -210,8 +218,9 @@ static long pf_recall_kernel_check(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * The hash of the kernel's stack, if it is the thread's last one: the same system call, from the
- * same place, with the same return addresses at the same depth. Else 0. Uses s->stack.
+ * The hash of the kernel's stack, if it equals the last one of the thread: the same system call
+ * from the same place, with the same return addresses at the same depth. Else 0. Overwrites
+ * s->stack.
  */
 static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, struct pf_recall *r,
 					    struct task_struct *task)
@@ -231,9 +240,9 @@ static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, str
 }
 
 /*
- * A word of the kernel's stack. Return addresses come in their order; one that is there twice may
- * be left from an earlier call: then there is nothing to be recalled. Only those next to the free
- * words are surely the lower ones.
+ * One word of the kernel's stack. The return addresses must come in their order. If one is there
+ * twice, it may be left from an earlier call, and nothing is recalled. Only next to the free words,
+ * the lower one is certain.
  */
 static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
 {
@@ -255,7 +264,9 @@ static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
 	return 0;
 }
 
-/* kstack: the hash of s->kernel as it is shown. Uses s->stack. After pf_recall_keep. */
+/*
+ * kstack: the hash of s->kernel as shown. Overwrites s->stack. To be called after pf_recall_keep.
+ */
 static __noinline int pf_recall_kernel_keep(void *ctx, struct pf_scratch *s, struct pf_recall *r,
 					    struct task_struct *task, uint64_t kstack)
 {

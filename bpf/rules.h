@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* rules: from an address to its unwind rule, by the tables of tables.h. */
+/* rules: finds the unwind rule of an address, in the tables of tables.h. */
 #pragma once
 
 #include "walk.h"
@@ -7,7 +7,9 @@
 #ifdef __bpf__
 #include "vma.h"
 #elif !defined(PF_FIND_VMA)
-/* There is no kernel to look into: tests that set sees_mappings list all that they walk over. */
+/*
+ * There is no kernel here. A test that sets sees_mappings lists all mappings that its walk meets.
+ */
 static int pf_find_vma(struct pf_vma *l)
 {
 	(void)l;
@@ -15,12 +17,12 @@ static int pf_find_vma(struct pf_vma *l)
 }
 #endif
 
-/* Whoever sleeps may have seen its table's memory given to another. */
+/* A walk that has slept may have read memory that now belongs to another table. */
 #ifndef PF_MAY_WRITE
 #define PF_MAY_WRITE true
 #endif
 
-/* The bytes of the chunk that a reference names; NULL: not there. */
+/* The bytes of the chunk that a reference names; NULL: it does not exist. */
 static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 {
 	uint32_t chunk = PF_REF_CHUNK(ref), zero = 0;
@@ -29,7 +31,7 @@ static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
 
-/* bytes at an offset of a chunk, for reads of `size`; NULL outside of it. */
+/* The bytes at an offset of a chunk, for reads of `size`; NULL: outside of it. */
 static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
 {
 	PF_BARRIER(offset);
@@ -38,7 +40,7 @@ static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t of
 	return chunk + offset;
 }
 
-/* All ones when a <= b, else 0: searches without branches that nobody can predict. */
+/* All ones if a <= b, else 0: for searches without branches, which no CPU could predict. */
 static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
 {
 	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
@@ -68,7 +70,7 @@ static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_par
 	return m && pc >= m->start && pc < m->end ? (struct pf_mapping *)m : NULL;
 }
 
-/* As user space has listed it; NULL: it has nothing there. */
+/* The mapping in the list of user space; NULL: the list has none there. */
 static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, uint64_t pc)
 {
 	const struct pf_part *part = NULL;
@@ -81,7 +83,7 @@ static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, u
 	return part ? pf_mapping_in_part(part, pc) : NULL;
 }
 
-/* What was found is a file, and nothing is known of what is there in it. */
+/* The kernel has found a file, but nothing is known of the code at this place. */
 static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_vma *l)
 {
 	w->mapping = (struct pf_mapping){
@@ -93,7 +95,7 @@ static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_v
 	};
 }
 
-/* Its mappings are being changed, and whether anything is there could not be seen. */
+/* The process is changing its mappings, and the kernel could not see whether one is there. */
 static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vma *l)
 {
 	w->mapping = (struct pf_mapping){
@@ -104,7 +106,7 @@ static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vm
 	};
 }
 
-/* What was found is a file: by what user space has told of it. */
+/* The kernel has found a file: uses what user space said about that file. */
 static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma *l,
 					  const struct pf_image *known)
 {
@@ -132,7 +134,8 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 }
 
 /*
- * What was found is what is listed, or a part of it. What all of it is holds until the next change.
+ * The kernel has found the listed mapping, or a part of it. If it is all of it, that holds until
+ * the next change.
  */
 static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vma *l,
 					   struct pf_mapping *listed)
@@ -149,7 +152,7 @@ static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vm
 		listed->verified = l->sequence;
 }
 
-/* What was found is a file that is not listed there: the list is to be made anew. */
+/* The kernel has found a file that the list lacks there, so the list must be made anew. */
 static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma *l)
 {
 	uint64_t tag = l->tag;
@@ -158,15 +161,15 @@ static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma 
 	w->unknown_tag = tag;
 	if (known)
 		pf_take_image(w, l, known);
-	/* Its place may have become another image's while it was read. */
+	/* its slot may have got another image while it was read */
 	__asm__ volatile("" : : : "memory");
 	if (!known || *(volatile const uint64_t *)&known->tag != tag)
 		pf_take_unknown(w, l);
 }
 
 /*
- * By what is mapped there now; what is listed holds where it is that, also where it cannot run at
- * this moment: a compiler's caller may lie in a page that the compiler writes to.
+ * Uses what is mapped there now. The list holds if it agrees, even if the code cannot run at this
+ * moment: the caller of a compiler may be in a page to which the compiler writes.
  */
 static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_mapping *listed,
 					      uint64_t pc)
@@ -200,13 +203,13 @@ static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_ma
 	return true;
 }
 
-/* pf_find_mapping's, when it is not the last one. */
+/* The mapping of pf_find_mapping(), if it is not the last one. */
 PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 {
 	struct pf_mapping *listed;
 	const struct pf_file *f;
 	struct pf_walk *w;
-	uint32_t file; /* a key that a helper takes may not lie in memory that is only lent (6.1) */
+	uint32_t file; /* on the stack: 6.1 takes no key in memory of an argument */
 
 	if (!s)
 		return false;
@@ -234,7 +237,7 @@ PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 		w->file.state = PF_FILE_PENDING;
 		return true;
 	}
-	/* The state first: whoever makes it ready has written the rest before. */
+	/* The state first: its writer has written the rest before it. */
 	w->file.state = *(volatile const uint32_t *)&f->state;
 	w->file.first_page = f->first_page;
 	w->file.n_pages = f->n_pages;
@@ -244,7 +247,7 @@ PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 	return true;
 }
 
-/* Makes w->mapping and w->file those of pc; false: there is none of which anything is known. */
+/* Sets w->mapping and w->file to those of pc; false: nothing is known of the place. */
 static __always_inline bool pf_find_mapping(struct pf_scratch *s, uint64_t pc)
 {
 	struct pf_walk *w = &s->walk;
@@ -253,8 +256,8 @@ static __always_inline bool pf_find_mapping(struct pf_scratch *s, uint64_t pc)
 }
 
 /*
- * The rule of an address by the rows of its page. Callers ask for the byte before a return
- * address; but a signal's return goes to the first byte of the stub, which no call precedes.
+ * Finds the rule of an address in the rows of its page. For a caller, the byte before its return
+ * address counts. But a signal returns to the first byte of the stub, which no call precedes.
  */
 static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint32_t low,
 					       bool caller)
@@ -286,7 +289,7 @@ static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint3
 	return row ? row->rule : PF_RULE_GAP;
 }
 
-/* By the file's pages, rows and rules; a special rule as pf_recent has it. */
+/* Searches the pages, rows and rules of the file. For a special rule, pf_recent says so. */
 static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, struct pf_rule *ret)
 {
 	uint64_t n = (address >> PF_PAGE_BITS) - w->file.first_page;
@@ -315,14 +318,14 @@ static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, stru
 		*ret = *rule;
 }
 
-/* An address inside the instruction that the frame at hand stands at: of callers, the call. */
+/* An address inside the current instruction of the frame; for a caller, inside its call. */
 static __always_inline uint64_t pf_pc(const struct pf_walk *w)
 {
 	return w->exact ? w->ip : w->ip - 1;
 }
 
 /*
- * The rule for the frame at hand, whose mapping was looked for; NULL: code without a table,
+ * The rule for the current frame, whose mapping was found; NULL: the code has no table, and
  * no_table says why.
  */
 static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
@@ -341,7 +344,7 @@ static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
 		return NULL;
 	}
 	w->no_table = PF_END_FP;
-	/* A leaf and a caller at one address may have two rules: pf_search_rows. */
+	/* A leaf and a caller at the same address may have different rules: pf_search_rows. */
 	address = (pc - w->mapping.bias) << 1 | w->exact;
 	slot = (address + w->mapping.file) * PF_HASH_K >> (64 - PF_RECENT_BITS);
 	r = &s->recent[slot];

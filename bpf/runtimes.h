@@ -38,8 +38,8 @@
 	X(PERFMAP, perfmap)
 
 /*
- * What tells the call that a thread works on (context.h): data in pf_process.runtimes like theirs,
- * no code.
+ * What gives the ids of the call that a thread works on (context.h). Their data is in
+ * pf_process.runtimes like that of runtimes, but they have no code here.
  */
 #define PF_CONTEXTS(X)                                                                             \
 	X(OTEL, otel)                                                                              \
@@ -60,7 +60,7 @@ static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, ui
 	return pf_push_runtime(s, runtime, PF_TYPE_TROUBLE, trouble, address);
 }
 
-/* Nothing is known of the code at hand but that it may keep frame pointers. */
+/* All that is known of this code is that it may keep frame pointers. */
 static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
 {
 	s->walk.no_table = PF_END_FP;
@@ -77,13 +77,13 @@ static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
 
 #ifdef PF_WALKER
 
-/* Index into the walk's and the process's runtimes of the one at hand. */
+/* The index of the current runtime among those of the walk and the process. */
 static __always_inline uint32_t pf_runtime_slot(const struct pf_walk *w)
 {
 	return ((w->runtime & 0xff) - 1) % PF_RUNTIMES_MAX;
 }
 
-/* size bytes that user space wrote for it; NULL: not there. */
+/* The size bytes that user space wrote for it; NULL: it has none. */
 static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 {
 	const uint8_t *chunk = pf_chunk(ref);
@@ -105,7 +105,7 @@ static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 PF_RUNTIMES(X)
 #undef X
 
-/* Asks the runtime at hand: to unwind (true), or for its next frame. */
+/* Calls the current runtime: to unwind its code (true), or for its next frame. */
 static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 {
 	uint32_t slot = pf_runtime_slot(&s->walk);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tables: unwind tables, as the parse child makes them and the unwinder reads them. Fixed-width
- * types only. A file's text is cut into pages of 64 KiB; a page has rows, a row says which rule
- * holds from its address on, a rule says where the caller's frame is. Rules are kept once a file.
- * Row layout after the field's densest (4 bytes: address within the page, rule).
+ * tables: the unwind tables, which the parse child makes and the unwinder reads. All types have a
+ * fixed width. The text of a file is cut into pages of 64 KiB. A page has rows; a row says which
+ * rule holds from its address on; a rule says where the caller's frame is. Each rule is stored once
+ * per file. A row has 4 bytes: address within the page, and rule. No other layout in the field is
+ * denser.
  */
 #pragma once
 
@@ -14,33 +15,36 @@
 /* ---- one file's table ---- */
 #define PF_PAGE_BITS	 16
 #define PF_PAGE_BYTES	 (1u << PF_PAGE_BITS)
-#define PF_RULES_MAX	 4096  /* of a file; real ones have 8 to 600 */
-#define PF_PAGE_ROWS_MAX 16384 /* of a page: one chunk; real ones have about 1,000 */
+#define PF_RULES_MAX	 4096  /* per file; real files have 8 to 600 */
+#define PF_PAGE_ROWS_MAX 16384 /* per page: one chunk; real pages have about 1,000 */
 
 struct pf_row {
-	uint16_t address; /* low bits of the first address that it holds for */
+	uint16_t address; /* low bits of the first address for which it holds */
 	uint16_t rule;	  /* index into the file's rules, or one of enum pf_rule_special */
 };
 
-/* Ascending by address; the first row of a page has address 0 (what the page before left). */
+/*
+ * Ascending by address. The first row of a page has address 0, with the rule that the page before
+ * ends with.
+ */
 enum pf_rule_special {
-	PF_RULE_GAP = 0xffff,  /* no information: frame pointer, or the code bytes tell */
+	PF_RULE_GAP = 0xffff,  /* no information: a frame pointer or the bytes of the code decide */
 	PF_RULE_ROOT = 0xfffe, /* the outermost frame: its return address is undefined */
 	PF_RULE_UNSUPPORTED =
-		0xfffd,		 /* an expression that we don't evaluate, or over PF_RULES_MAX */
-	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers lie in the ucontext at rsp */
-	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record for certain (Go bodies) */
+		0xfffd,		 /* an expression that the walk cannot use, or over PF_RULES_MAX */
+	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers are in the ucontext at rsp */
+	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record, certainly (Go bodies) */
 	PF_RULE_LOST = 0xfffa, /* native images: rbp points to no record, nothing else is known */
-	/* On the scheduler's stack; the goroutine waits (goroutine.h). */
+	/* on the scheduler's stack, while a goroutine waits (goroutine.h) */
 	PF_RULE_GOROUTINE = 0xfff9,
 	PF_RULE_SPECIAL_MIN = 0xfff0,
 };
 
-/* Where the canonical frame address is. Registers by their DWARF numbers (x86-64 psABI 3.6.2). */
+/* Where the canonical frame address is. Registers have their DWARF numbers (x86-64 psABI 3.6.2). */
 enum pf_cfa {
 	PF_CFA_RSP,	  /* rsp + cfa_offset */
 	PF_CFA_RBP,	  /* rbp + cfa_offset */
-	PF_CFA_REG,	  /* reg + cfa_offset: known in a leaf only */
+	PF_CFA_REG,	  /* reg + cfa_offset: known only in a leaf */
 	PF_CFA_DEREF_RSP, /* *(rsp + cfa_offset) + extra */
 	PF_CFA_DEREF_RBP, /* *(rbp + cfa_offset) + extra (stack realignment) */
 	PF_CFA_DEREF_REG, /* *(reg + cfa_offset) + extra */
@@ -60,7 +64,7 @@ enum pf_fp {
 enum pf_ra {
 	PF_RA_CFA8, /* at cfa - 8 */
 	PF_RA_CFA,  /* at cfa + extra */
-	PF_RA_REG,  /* in reg (vfork): a leaf only */
+	PF_RA_REG,  /* in reg (vfork): only in a leaf */
 	_PF_RA_MAX,
 };
 struct pf_rule {
@@ -71,8 +75,9 @@ struct pf_rule {
 
 /* ---- in the kernel: everything lies in chunks ---- */
 /*
- * Map `chunks`: array of maps; each inner one an array of one value of PF_CHUNK_BYTES, made when
- * needed. A reference is chunk << 14 | byte offset / 4. What it points to lies wholly in its chunk.
+ * Map `chunks`: an array of maps. Each inner map is an array of one value of PF_CHUNK_BYTES, made
+ * when it is needed. A reference is chunk << 14 | byte offset / 4, and everything that it points to
+ * is in that chunk.
  */
 #define PF_CHUNK_BYTES	     65536u
 #define PF_CHUNKS_MAX	     4096u
@@ -82,19 +87,19 @@ struct pf_rule {
 
 struct pf_page {
 	uint32_t rows;	 /* reference to struct pf_row[n_rows] */
-	uint32_t n_rows; /* 0: a gap all over */
+	uint32_t n_rows; /* 0: all of it is a gap */
 };
 
-/* Map `unwind_files`: array, index = slot that mappings name. */
+/* Map `unwind_files`: an array. Mappings name a file by its index here, the slot. */
 #define PF_FILES_MAX	  8192u
-#define PF_FILE_PAGES_MAX 8192u /* one chunk of struct pf_page; larger text takes several slots */
+#define PF_FILE_PAGES_MAX 8192u /* one chunk of struct pf_page; larger text has several slots */
 enum pf_file_state {
-	PF_FILE_PENDING = 0, /* its table is being made */
+	PF_FILE_PENDING = 0, /* the agent is making its table */
 	PF_FILE_READY,
-	/* no table to be had (refused, over the budget): frame pointers, and say so */
+	/* it has no table (refused, or over the budget): walk by frame pointers, and say so */
 	PF_FILE_NONE,
 };
-/* Slots that no file owns: what a mapping names whose file has no table (yet). */
+/* Slots that no file has. The mapping of a file without a table names one of them. */
 enum {
 	PF_SLOT_PENDING,
 	PF_SLOT_NONE,
@@ -102,7 +107,7 @@ enum {
 	PF_SLOT_FIRST
 };
 #define PF_SLOT_UNKNOWN                                                                            \
-	0xffffu /* in a walk only: the kernel's part was told nothing of this file */
+	0xffffu /* only in a walk: the kernel's part knows nothing of this file */
 struct pf_file {
 	uint32_t state;
 	uint32_t first_page, n_pages; /* ELF virtual address >> PF_PAGE_BITS */
@@ -112,9 +117,9 @@ struct pf_file {
 };
 
 /*
- * A tag names a file, and what was in it when it was read: a hash of its inode (vma.h), equal
- * wherever it is mapped. A frame carries it, so that names are those of the file that was mapped
- * when the sample was taken.
+ * A tag names a file and its contents at the time it was read. It is a hash of the inode (vma.h),
+ * and is the same wherever the file is mapped. A frame carries the tag, so its names come from the
+ * file that was mapped when the sample was taken.
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
@@ -122,7 +127,7 @@ struct pf_file {
 #define PF_TAG_FIRST   16ull /* of files */
 
 /*
- * Map `images`: hash, key: a file's tag. What is to be known of it to unwind it wherever it is
+ * Map `images`: hash, key: a file's tag. All that a walk needs to unwind the file wherever it is
  * mapped.
  */
 #define PF_IMAGES_MAX 8192u
@@ -131,20 +136,21 @@ struct pf_piece {
 	uint64_t start, end; /* file offsets */
 	uint64_t delta;	     /* ELF virtual address - file offset, modulo 2^64 */
 	uint32_t file;	     /* slot of unwind_files */
-	uint32_t runtime;    /* not 0: a runtime's, which tells of its frames where it is listed */
+	uint32_t runtime;    /* not 0: of a runtime, which shows its frames if it is listed */
 };
 struct pf_image {
-	uint64_t tag; /* whose it is: the place of an image that goes is another one's at once */
+	uint64_t tag; /* the tag of its file; a slot that becomes free is used again at once */
 	uint32_t n_pieces, pad;
 	/*
-	 * Its text, cut where a slot's part ends, and where the code of a runtime begins and ends.
+	 * Its text, cut at the end of each slot's part, and where the code of a runtime begins and
+	 * ends.
 	 */
 	struct pf_piece pieces[PF_PIECES_MAX];
 };
 
 /*
- * File-backed executable mappings and the code of runtimes, sorted by start, disjoint. Others:
- * frame pointers. A mapping is cut where a runtime's code begins and ends.
+ * A file's executable mapping, or code of a runtime; sorted by start, without overlaps. Other code
+ * is walked by frame pointers. A mapping is cut where the code of a runtime begins and ends.
  */
 struct pf_mapping {
 	uint64_t start, end; /* of the process */
@@ -154,24 +160,24 @@ struct pf_mapping {
 	uint16_t file;	     /* slot of unwind_files */
 	uint16_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
 	/*
-	 * The kernel's: the last mm->mm_lock_seq at which it was found to be so; at first
-	 * PF_UNVERIFIED.
+	 * written by the kernel: the last mm->mm_lock_seq at which it was still right; at first
+	 * PF_UNVERIFIED
 	 */
 	uint32_t verified;
 };
 #define PF_UNVERIFIED 0xffffffffu
 /*
- * Code made at run time: its runtime unwinds it and names it; else its file's rules do, as any
- * code.
+ * Code made at run time, which its runtime unwinds and names. Other code of a runtime is unwound by
+ * the rules of its file.
  */
 #define PF_MANAGED	     0x100u
 #define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48)
 #define PF_PARTS_MAX	     13
 
 #define PF_PROCESSES_MAX 16384u
-/* Map `unwind_procs`: hash. A fork's child that is not in it yet has its parent's. */
+/* Map `unwind_procs`: hash. A forked child that is not in it yet has its parent's entry. */
 struct pf_process_key {
-	uint64_t start_boottime_ns; /* of the thread group leader, exact */
+	uint64_t start_boottime_ns; /* start of the thread group leader, exact */
 	uint32_t tgid;		    /* agent's PID namespace */
 	uint32_t exec_id;	    /* task->self_exec_id */
 };
@@ -180,27 +186,30 @@ struct pf_part {
 	uint32_t mappings; /* reference to struct pf_mapping[n] */
 	uint32_t n;
 };
-/* What a runtime's part (runtimes.h) needs to know of this process. */
+/* What a runtime's part (runtimes.h) needs to know about this process. */
 struct pf_runtime {
 	uint32_t kind; /* enum pf_runtime_kind */
 	uint32_t data; /* reference to its structure, at a multiple of 8 */
 };
 #define PF_RUNTIMES_MAX 4 /* of one process */
 
-/* Type of a frame that stands for what a runtime could not tell: enum pf_trouble, address or 0. */
+/*
+ * The type of a frame in place of those that a runtime could not show: enum pf_trouble, address or
+ * 0.
+ */
 #define PF_TYPE_TROUBLE 0xff
 /*
- * Type of the first frame of an allocation: what was allocated, as its runtime names it (class,
- * type); 0.
+ * The type of the first frame of an allocation: the class or type of the allocated object, as its
+ * runtime names it; 0.
  */
 #define PF_TYPE_OBJECT 0xfe
 /* X(name, text of the marker "[python: text]") */
 #define PF_TROUBLES(X)                                                                             \
-	X(READ, "not_in_memory")     /* a page is not there: user space reads it, and it is */     \
+	X(READ, "not_in_memory")     /* a page is not in memory, until user space reads it */      \
 	X(THREAD, "no_thread_state") /* the runtime does not know the thread (yet) */              \
-	X(DAMAGED, "inconsistent") /* read in the middle of a change, or not what it should be */  \
-	X(LONG, "too_long")	   /* a list or a search over its limit */                         \
-	X(CODE, "unknown_code")	   /* generated code of which nothing is known */
+	X(DAMAGED, "inconsistent") /* read during a change, or not in the expected form */         \
+	X(LONG, "too_long")	   /* a list or search over its limit */                           \
+	X(CODE, "unknown_code")	   /* generated code of which the walk knows nothing */
 enum pf_trouble {
 #define X(name, text) PF_TROUBLE_##name,
 	PF_TROUBLES(X)

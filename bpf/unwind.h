@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind: walks user stacks, one bpf_loop step a frame, by unwind rules and, where code has none,
- * by frame pointers. The one unwinder of all programs. Knows x86-64. docs/unwinding.md.
+ * unwind: walks user stacks by unwind rules and, where code has none, by frame pointers. Each step
+ * of bpf_loop is one frame. All programs use this unwinder. For x86-64. docs/unwinding.md.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 
 /* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
 
-#ifndef PF_READ /* who walks another task reads that one's memory */
+#ifndef PF_READ /* a program that walks another task reads that task's memory */
 #define PF_READ(to, n, address) (!bpf_probe_read_user(to, n, (const void *)(address)))
 #endif
 
@@ -18,7 +18,7 @@ static __always_inline bool pf_read(void *to, uint32_t n, uint64_t address)
 	return PF_READ(to, n, address);
 }
 
-/* A word of the stack; the window moves up with the walk, and never reaches into another page. */
+/* A word of the stack. The window moves up with the walk and never reaches into another page. */
 static __always_inline bool pf_peek(struct pf_scratch *s, uint64_t address, uint64_t *ret)
 {
 	struct pf_walk *w = &s->walk;
@@ -42,7 +42,7 @@ static __always_inline bool pf_peek(struct pf_scratch *s, uint64_t address, uint
 	return true;
 }
 
-/* The same of one that decides where the walk goes. */
+/* The same, for a word that decides where the walk goes. */
 static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint64_t *ret)
 {
 	if (!pf_peek(s, address, ret))
@@ -55,7 +55,7 @@ static __always_inline int pf_caller(struct pf_walk *w, uint64_t ip, uint64_t sp
 {
 	if (!ip)
 		return pf_end(w, PF_END_ROOT);
-	if (ip >> 56 || ip < 4096) /* no address of code on any x86-64 (57 bits at most) */
+	if (ip >> 56 || ip < 4096) /* no code of x86-64 can be there (57 address bits at most) */
 		return pf_end(w, PF_END_BAD_PC);
 	w->ip = ip;
 	w->sp = sp;
@@ -146,9 +146,7 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 		return pf_end(w, PF_END_REGISTER);
 	if (cfa < w->sp + (in_register ? 0 : 8))
 		return pf_end(w, PF_END_STUCK);
-	/*
-	 * rbp first: it lies below the return address, which is in the same piece of memory then.
-	 */
+	/* Reads rbp first. It is below the return address, and so in the same piece of memory. */
 	if (pf_rule_bp(s, r, cfa))
 		return 1;
 	if (in_register) {
@@ -160,19 +158,21 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 	return pf_caller(w, ra, cfa);
 }
 
-/* rbp points to {caller's rbp, return address}. may_switch: the caller's stack may be another. */
+/*
+ * rbp points to {caller's rbp, return address}. may_switch: the caller's stack may be another one.
+ */
 static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t fp = w->bp, bp, ra;
-	/* Whether rbp may be 0 for other reasons than that this is the outermost frame. */
+	/* Whether rbp may be 0 although this is not the outermost frame. */
 	bool unsure = !w->by_record && !may_switch &&
 		      (w->no_table != PF_END_FP || !w->in_file || w->n_frames == 1);
 
 	if (w->bp_lost)
 		return pf_end(w, may_switch ? PF_END_REGISTER : w->no_table);
 	pf_note_bp(s);
-	/* No record: the outermost frame, where frame pointers are kept. */
+	/* There is no record. If the code keeps frame pointers, this is the outermost frame. */
 	if (!fp)
 		return pf_end(w, unsure ? w->no_table : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))
@@ -189,7 +189,7 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	return pf_caller(w, ra, fp + 16);
 }
 
-#define PF_LEAF_BYTES 2048 /* a longer function that never touches the stack has not been seen */
+#define PF_LEAF_BYTES 2048 /* no longer function is known that never touches the stack */
 
 enum pf_place {
 	PF_IN_BODY,   /* rbp points to the frame's record, if it has one */
@@ -198,18 +198,18 @@ enum pf_place {
 };
 
 /*
- * Where in its function code stands that has no table, by the bytes at ip and the one before.
- * Before its frame record is made and after it is gone, rbp is the caller's: following it
- * would lose the caller.
+ * The place in a function without a table, judged by the bytes at ip and the one before. Before the
+ * function's frame record is complete, and after it is removed, rbp is the caller's: to follow it
+ * would skip the caller.
  */
 static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 {
 	uint8_t first = bytes, second = bytes >> 8;
 
-	/* push %rbp, unless it is one of several: then rbp is no frame pointer; endbr64 */
+	/* push %rbp, unless other pushes are around it (then rbp is no frame pointer); endbr64 */
 	if ((first == 0x55 && (before & 0xf8) != 0x50) || bytes == 0xfa1e0ff3)
 		return PF_AT_ENTRY;
-	if (first == 0xcc) /* a uprobe's breakpoint: those are set at entries */
+	if (first == 0xcc) /* a breakpoint of a uprobe: these are set at entries */
 		return PF_AT_ENTRY;
 	if (first == 0xc3 || first == 0xc2 || (first == 0xf3 && second == 0xc3)) /* ret */
 		return PF_AT_ENTRY;
@@ -218,21 +218,22 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 		return PF_AT_ENTRY;
 	if (before == 0x5d && (first == 0xe9 || first == 0xeb)) /* pop %rbp; jmp: a tail call */
 		return PF_AT_ENTRY;
-	/* push %rbp, or a breakpoint in its place; mov %rsp,%rbp in its two encodings */
+	/* push %rbp, or a breakpoint in its place; then mov %rsp,%rbp in one of two encodings */
 	bytes &= 0xffffff;
 	if ((before == 0x55 || before == 0xcc) && (bytes == 0xe58948 || bytes == 0xec8b48))
 		return PF_AFTER_PUSH;
 	return PF_IN_BODY;
 }
 
-/* mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align it, or put one nop before it. */
+/* mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align it, or put a nop before it. */
 static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 {
 	return bytes == 0x0f0000000fc0c748 || (bytes & 0xffffffffffffff) == 0x050f0000000fb8;
 }
 
 /*
- * Words of the kernel's struct sigcontext_64, in struct ucontext at 40, and whose register each is.
+ * For each word of the kernel's struct sigcontext_64 (in struct ucontext at 40), the register in
+ * it.
  */
 /* clang-format off */
 #define PF_SIGCONTEXT(X) \
@@ -240,7 +241,7 @@ static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 	X(8, 5) X(9, 4) X(10, 6) X(11, 3) X(12, 1) X(13, 0) X(14, 2) X(15, 7)
 /* clang-format on */
 
-/* The frame at hand is a signal's: the kernel has put all registers into a ucontext at rsp. */
+/* The current frame is a signal's: the kernel has saved all registers in a ucontext at rsp. */
 static __always_inline int pf_by_signal(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -262,8 +263,8 @@ static __always_inline int pf_by_signal(struct pf_scratch *s)
 }
 
 /*
- * Whether the leaf is a function that never touches the stack (memcpy and the like, written by
- * hand): then [rsp] is behind a call of a place shortly before ip.
+ * Whether the leaf is a function that never touches the stack (such as a memcpy written by hand):
+ * then [rsp] is the return address of a call to a place shortly before ip.
  */
 static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 {
@@ -281,8 +282,8 @@ static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 }
 
 /*
- * So few bytes are left to argc that only start-up code lies between (musl's, without rows: 48 to
- * 56).
+ * So few bytes are left up to argc that only start-up code can use them (musl's, which has no rows:
+ * 48 to 56).
  */
 #define PF_START_BYTES 64
 
@@ -305,7 +306,9 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 		pf_note_other(s);
 	if (w->exact) {
 		pf_read(&before, 1, w->ip - 1);
-		/* Where nothing can be read there is no code: a call that went astray. */
+		/*
+		 * If nothing can be read there, there is no code: a call went to a wrong address.
+		 */
 		if (w->at_entry || !pf_read(&code, sizeof(code), w->ip))
 			place = PF_AT_ENTRY;
 		else
@@ -364,11 +367,12 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 /* ---- one frame after the other ---- */
 
 /*
- * Each frame of a runtime's program may stand between two native ones, and each asks once in vain.
+ * Steps beyond one per frame: each frame of a runtime's program may lie between two native ones,
+ * and each of these takes one step in vain.
  */
 #define PF_STEPS (4 * PF_MAX_USER_FRAMES)
 
-/* address: of the frame at hand, whose mapping was looked for. */
+/* address: of the current frame, whose mapping was found. */
 static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
@@ -385,9 +389,7 @@ static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address
 #define PF_WALKER
 #include "runtimes.h"
 
-/*
- * The frame at hand was found at an address that the kernel has put there: what was there before.
- */
+/* The kernel has replaced a return address, at which the current frame was found: restores it. */
 static __noinline int pf_real_return(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -396,12 +398,12 @@ static __noinline int pf_real_return(struct pf_scratch *s)
 	for (uint32_t i = 0; i < PF_RETURNS_MAX; i++)
 		if (i < w->n_returns && w->returns[i].slot == slot) {
 			w->ip = w->returns[i].address;
-			pf_note_other(s); /* all callers have the same there */
+			pf_note_other(s); /* all callers have the same address there */
 		}
 	return 0;
 }
 
-/* The frame at hand into the stack, and on to its caller. */
+/* Pushes the current frame and goes to its caller. */
 PF_ONCE int pf_native(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -410,24 +412,24 @@ PF_ONCE int pf_native(struct pf_scratch *s)
 	if (!s)
 		return 1;
 	/*
-	 * Who was interrupted did not call: one more, so that the byte before an address is always
-	 * right.
+	 * Interrupted code did not call: adds one, so that the byte before an address is always in
+	 * the right instruction.
 	 */
 	shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
 	if (pf_push_native(s, shown))
 		return pf_end(w, PF_END_DEPTH);
-	/* Its caller is not to be found by rbp alone: its own code may not keep it. */
+	/* rbp alone does not lead to its caller, because its own code may not keep it. */
 	if (w->known && w->found && w->mapping.file == PF_SLOT_UNKNOWN)
 		return pf_end(w, PF_END_CHANGED);
 	return pf_to_caller(s);
 }
 
-/* The runtime's next frame; when it has no more, the native walk goes on. */
+/* Pushes the runtime's next frame. If it has no more, the native walk goes on. */
 static __always_inline int pf_ask(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 
-	/* Of what else there is, however deep, nothing would be kept. */
+	/* The stack has no room for the rest, however deep it is. */
 	if (w->n_frames >= PF_MAX_USER_FRAMES)
 		return pf_end(w, PF_END_DEPTH);
 	w->asking = !pf_runtime_call(s, false);
@@ -495,8 +497,9 @@ static __always_inline uint64_t pf_walk_end(struct pf_scratch *s)
 }
 
 /*
- * Fills s->stack from s->walk: ip, regs, known and process are set. hash_seed from pf_hash_start.
- * at_entry: of a uprobe at a function's first instruction. Returns the stack's hash.
+ * Fills s->stack from s->walk. The caller has set ip, regs, known and process, and hash_seed by
+ * pf_hash_start(). at_entry: a uprobe is at the first instruction of a function. Returns the hash
+ * of the stack.
  */
 static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec_id,
 					     uint64_t hash_seed, bool at_entry, bool compat)

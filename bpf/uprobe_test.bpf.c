@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * uprobe_test: for tests alone, in no product binary: one stack per hit of a function's first
+ * uprobe_test: only for tests, in no product binary. Takes one stack per hit of a function's first
  * instruction, beside the ticks of oncpu, through the same maps.
  */
 #include "capture.h"

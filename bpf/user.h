@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * user: where the walk of a user stack starts from: the registers of each kind of program, and
- * the process's tables; and the kernel's part of a stack. Knows x86-64.
+ * user: where the walk of a user stack begins: the registers, for each kind of program, and the
+ * tables of the process. Also takes the kernel's part of a stack. For x86-64.
  */
 #pragma once
 
@@ -37,9 +37,7 @@ static __always_inline bool pf_context_is_user(const struct pt_regs *regs)
 	return PF_CONTEXT_REG(regs, cs) & 3;
 }
 
-/*
- * Of a program's context: what a tick or a uprobe interrupted. Returns whether it is 32-bit code.
- */
+/* The registers that a tick or a uprobe has interrupted. Returns whether it is 32-bit code. */
 static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct pt_regs *regs)
 {
 #define X(number, name, kernel_name) w->regs[number] = PF_CONTEXT_REG(regs, name);
@@ -49,10 +47,7 @@ static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct p
 	return PF_CONTEXT_REG(regs, cs) != PF_USER_CS_64;
 }
 
-/*
- * In a uprobe's trap, until the kernel has set it back, the address is the one behind the
- * breakpoint.
- */
+/* In the trap of a uprobe, the address is behind the breakpoint until the kernel sets it back. */
 static __noinline void pf_at_breakpoint(struct pf_walk *w)
 {
 	uint64_t at = w->ip - 1;
@@ -68,9 +63,9 @@ static __noinline void pf_at_breakpoint(struct pf_walk *w)
 #define PF_EXECVEAT_32 358
 
 /*
- * In the middle of an exec: the memory is new and empty, the registers are those of the program
- * that is gone. Its last microseconds, when the next one's place is known and the registers are
- * about to be set, cannot be told.
+ * During an exec, the memory is new and empty, but the registers are those of the old program. Its
+ * last microseconds cannot be noticed: the new program's place is known, and its registers are
+ * about to be set.
  */
 static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
 					   struct mm_struct *mm)
@@ -84,7 +79,9 @@ static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
 	return !bpf_core_read(&start, sizeof(start), &mm->start_code) && !start;
 }
 
-/* What the kernel saved when the task entered it; false: it has no user side. */
+/*
+ * The registers that the kernel saved when the task entered it; false: the task has no user side.
+ */
 static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struct *task,
 					    bool *ret_compat)
 {
@@ -115,8 +112,8 @@ static __always_inline const struct pf_process *pf_process_of(uint64_t start_boo
 }
 
 /*
- * Who has just been forked has its parent's mappings until its own are there: self_exec_id is
- * inherited, and raised by every exec (begin_new_exec).
+ * A process that was just forked uses its parent's mappings until it has its own: self_exec_id is
+ * inherited, and every exec raises it (begin_new_exec).
  */
 static __noinline const struct pf_process *pf_process_of_parent(struct task_struct *task,
 								uint64_t exec_pages)
@@ -135,7 +132,7 @@ static __noinline const struct pf_process *pf_process_of_parent(struct task_stru
 }
 
 /*
- * A number that stays while nothing of what is mapped changes; 0: that is not known. After
+ * A number that does not change while no mapping changes; 0: not known. To be called after
  * pf_find_process().
  */
 static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
@@ -145,7 +142,7 @@ static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
 	return w->sequence == PF_UNVERIFIED ? 0 : (uint64_t)w->sequence + 1;
 }
 
-/* Most threads have none, and few of those that have are inside of a probed function. */
+/* Most threads have no such address, because few are inside a probed function. */
 static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *task)
 {
 	struct return_instance *r = NULL;
@@ -166,7 +163,7 @@ static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *ta
 	}
 }
 
-/* What the walk of s->key's process needs to know of it, its mappings among it. */
+/* What the walk needs to know of s->key's process, including its mappings. */
 static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct *task,
 				       const struct pf_settings *set)
 {
@@ -175,7 +172,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	struct mm_struct *mm = PF_POINTER(task, mm);
 	struct pf_walk *w = &s->walk;
 
-	/* 0 without an mm: what cannot be read is filled with zeros. */
+	/* 0 without an mm, because a failed read gives zeros */
 	bpf_core_read(&w->exec_pages, sizeof(w->exec_pages), &mm->exec_vm);
 	bpf_core_read(&w->stack_start, sizeof(w->stack_start), &mm->start_stack);
 	w->mm = (uint64_t)mm;
@@ -185,7 +182,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	w->halted = false;
 	if (!p)
 		p = pf_process_of_parent(task, w->exec_pages);
-	/* Before any table is read: what is looked up may be newer than this says, never older. */
+	/* Before any table is read: the tables may be newer than this says, never older. */
 	w->tables = *(volatile const uint32_t *)&set->tables;
 	w->known = p != NULL;
 	pf_find_returns(w, task);
@@ -207,7 +204,7 @@ static long pf_kernel_step(uint32_t i, struct pf_loop *loop)
 	return pf_push(loop->s, PF_FRAME_KERNEL, loop->s->kernel[i]) ? 1 : 0;
 }
 
-/* Fills s->kernel with the addresses of the kernel's part; false when there is none. */
+/* Fills s->kernel with the addresses of the kernel's part; false: there is none. */
 static __always_inline bool pf_read_kernel(struct pf_scratch *s, void *ctx)
 {
 	long bytes = bpf_get_stack(ctx, s->kernel, PF_MAX_KERNEL_FRAMES * sizeof(uint64_t), 0);
@@ -217,7 +214,7 @@ static __always_inline bool pf_read_kernel(struct pf_scratch *s, void *ctx)
 	return bytes > 0;
 }
 
-/* Fills s->stack with it, from kernel_from on. kind: 0, or PF_HASH_TICK. */
+/* Fills s->stack with these, from kernel_from on. kind: 0, or PF_HASH_TICK. */
 static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s, uint64_t kind)
 {
 	struct pf_loop loop = {.s = s};
@@ -228,7 +225,7 @@ static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s, uint64_t ki
 	return pf_hash_end(s->walk.hash);
 }
 
-/* Fills s->stack with the kernel's part; 0 when there is none. */
+/* Fills s->stack with the kernel's part; returns 0 if there is none. */
 static __noinline uint64_t pf_walk_kernel(struct pf_scratch *s, void *ctx, uint64_t kind)
 {
 	return pf_read_kernel(s, ctx) ? pf_show_kernel(s, kind) : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * vma: what is mapped at an address of a process, read from the kernel's own tree of mappings (a
- * maple tree, since 6.1) without the tree's lock, which cannot be taken in an interrupt. The kernel
- * may free a node or a mapping meanwhile. Reading freed memory is harmless: pf_look_at_vma() takes
- * a mapping only if it is one of the process and has the address.
+ * vma: finds the mapping at an address of a process, in the kernel's own tree of mappings (a maple
+ * tree, since 6.1). It takes no lock, because an interrupt cannot. So the kernel may free a node or
+ * a mapping meanwhile. To read freed memory is harmless: pf_look_at_vma() accepts a mapping only if
+ * it belongs to the process and contains the address.
  */
 #pragma once
 
@@ -14,15 +14,15 @@
 #define PF_NODE_MASK   0xffull
 #define PF_NODE_TYPE   0xf /* bits 3 to 6 of a pointer to a node */
 #define PF_NODE_LEAF   1
-#define PF_NODE_ARANGE 3  /* its gaps are kept, too: fewer places */
-#define PF_NODE_ROOT   2  /* the two lowest bits of the tree's root, if it is a node */
+#define PF_NODE_ARANGE 3  /* with its gaps, so it has fewer slots */
+#define PF_NODE_ROOT   2  /* the two lowest bits of the root of a tree, if it is a node */
 #define PF_TREE_LEVELS 12 /* a tree of 10,000,000 mappings has 9 */
 
 #define PF_VM_EXEC  0x4
 #define PF_BELOW_4G (1ull << 32)
 #define PF_SB_KERNMOUNT                                                                            \
-	(1ul << 22) /* of super_block.s_flags: the kernel's own mounts, where files in memory are */
-#define PF_CTIME_MASK 0x3fffffff /* 6.13 keeps a flag above it, which stat() changes */
+	(1ul << 22) /* of super_block.s_flags: mounts of the kernel, with the files in memory */
+#define PF_CTIME_MASK 0x3fffffff /* 6.13 keeps a flag in a higher bit, which stat() changes */
 
 /* Whether the kernel counts changes of mappings at all. */
 static __always_inline bool pf_mm_counts(void)
@@ -37,8 +37,8 @@ static __always_inline bool pf_mm_counts(void)
 }
 
 /*
- * Somebody is changing a process's mappings (RWSEM_WRITER_LOCKED). Of a lock without a count
- * (PREEMPT_RT) it is not known.
+ * Whether the mappings of a process are being changed (RWSEM_WRITER_LOCKED). A lock without a count
+ * (PREEMPT_RT) does not show that.
  */
 static __always_inline bool pf_mm_is_locked(struct mm_struct *mm)
 {
@@ -58,8 +58,8 @@ static __always_inline uint64_t pf_mm_read(const void *at)
 }
 
 /*
- * The number that changes with every change of a process's mappings; PF_UNVERIFIED: the kernel has
- * none (before 6.4), or they are being changed now.
+ * A number that each change of a process's mappings changes. PF_UNVERIFIED: the kernel has none
+ * (before 6.4), or a change is going on.
  */
 static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 {
@@ -67,23 +67,23 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 	struct mm_struct___numbered *numbered = (void *)mm;
 	uint32_t n = PF_UNVERIFIED;
 
-	/* A seqcount_t (6.14, 6.12.y): odd while a writer is inside. */
+	/* A seqcount_t (6.14, 6.12.y): odd while a change is going on. */
 	if (bpf_core_field_exists(counted->mm_lock_seq.sequence)) {
 		if (bpf_core_read(&n, sizeof(n), &counted->mm_lock_seq.sequence) || n & 1)
 			return PF_UNVERIFIED;
 		return n;
 	}
-	/* Without a count in the lock (PREEMPT_RT) nothing says that a writer is inside. */
+	/* If the lock has no count (PREEMPT_RT), a change going on is not visible. */
 	if (!bpf_core_field_exists(numbered->mm_lock_seq) ||
 	    !bpf_core_field_exists(mm->mmap_lock.count))
 		return PF_UNVERIFIED;
-	/* An int, one more when a writer leaves. */
+	/* An int, raised at the end of each change. */
 	if (pf_mm_is_locked(mm) || bpf_core_read(&n, sizeof(n), &numbered->mm_lock_seq))
 		return PF_UNVERIFIED;
 	return n;
 }
 
-/* One level down from l->at towards the address; 1: l->at is the mapping, if it is anything. */
+/* Goes one level down from l->at towards the address. 1: l->at is the mapping, if it is valid. */
 PF_ONCE int pf_tree_level(struct pf_vma *l)
 {
 	uint64_t at, address, pivot;
@@ -99,8 +99,8 @@ PF_ONCE int pf_tree_level(struct pf_vma *l)
 	if (bpf_probe_read_kernel(l->node, sizeof(l->node), (const void *)(at & ~PF_NODE_MASK)))
 		return -1;
 	/*
-	 * Word 0 is the parent; then the last addresses of all places but the last one; then the
-	 * places.
+	 * Word 0 is the parent. Then come the last addresses of all slots but the last one, then
+	 * the slots.
 	 */
 	n = type == PF_NODE_ARANGE ? 9 : 15;
 	for (i = 0; i < 15; i++) {
@@ -135,11 +135,11 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
 }
 
 /*
- * The file's tag, which names the file and what is in it: a change of the bytes changes the
- * ctime, and an inode number that is used again has another generation. The ctime of files in
- * memory (memfd) is left out: most changes of their bytes leave it, others, such as growth,
- * change it and no code. Code in them is compared instead (stack/compared.c). 0: the inode could
- * not be read.
+ * The tag of a file, which names it and its contents: a change of the bytes changes the ctime, and
+ * an inode number that is used again has another generation. For files in memory (memfd) the ctime
+ * is left out: most changes of their bytes do not change it, and others, such as growth, change it
+ * but no code. The agent compares the code of such files instead (stack/compared.c). 0: the inode
+ * could not be read.
  */
 static __noinline uint64_t pf_tag_of(struct file *file)
 {
@@ -163,7 +163,9 @@ static __noinline uint64_t pf_tag_of(struct file *file)
 
 /* ---- the mapping ---- */
 
-/* Of l->at: 0, or -1 where it is not one of this process that has the address. */
+/*
+ * Checks the mapping at l->at: 0, or -1 if it does not belong to this process or lacks the address.
+ */
 static __noinline int pf_look_at_vma(struct pf_vma *l)
 {
 	struct vm_area_struct *vma = (void *)l->at;
@@ -192,8 +194,8 @@ static __noinline int pf_look_at_vma(struct pf_vma *l)
 }
 
 /*
- * What is mapped at l->address of l->mm: start, end, load, tag, runs. l->sequence: the number that
- * it holds for; PF_UNVERIFIED: for this moment only.
+ * The mapping at l->address of l->mm: start, end, load, tag, runs. l->sequence: the number for
+ * which it holds; PF_UNVERIFIED: it holds only for this moment.
  */
 PF_ONCE int pf_find_vma(struct pf_vma *l)
 {
@@ -206,7 +208,7 @@ PF_ONCE int pf_find_vma(struct pf_vma *l)
 	l->sequence = pf_mm_sequence(mm);
 	l->at = 0;
 	bpf_core_read(&l->at, sizeof(l->at), &mm->mm_mt.ma_root);
-	if ((l->at & 3) != PF_NODE_ROOT) /* a process with a single mapping runs nothing */
+	if ((l->at & 3) != PF_NODE_ROOT) /* a process with a single mapping runs no code */
 		found = -1;
 	for (uint32_t i = 0; i < PF_TREE_LEVELS && !found; i++)
 		found = pf_tree_level(l);
@@ -216,7 +218,7 @@ PF_ONCE int pf_find_vma(struct pf_vma *l)
 		l->sequence = PF_UNVERIFIED;
 	if (found == 1)
 		return PF_VMA_FOUND;
-	/* Without a count the lock tells at least that the tree is being changed now (6.1). */
+	/* Without a count, the lock still shows that the tree is being changed (6.1). */
 	if (pf_mm_counts() ? l->sequence == PF_UNVERIFIED : pf_mm_is_locked(mm))
 		return PF_VMA_UNSURE;
 	return PF_VMA_NOTHING;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking a hub: options, sign-in, one question at a time on a loop of its own. */
+/* Asks a hub: options, sign-in, and one question at a time, on a loop of its own. */
 #include "cli/client.h"
 
 #include "lib/loop/http.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame doctor: what can be profiled on this machine, or in one process, and why not.
+ * podflame doctor: what podflame can profile on this machine, or in one process, and why not more.
  * docs/doctor.md.
  */
 #include "cli/doctor.h"
@@ -89,7 +89,8 @@ int cli_cmd_doctor(int argc, char **argv)
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))
 		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
-	d.checks = machine; /* first: what a probe costs here is told of the process */
+	/* first, because the checks of the process show what a probe costs here */
+	d.checks = machine;
 	if (files)
 		cli_doctor_machine(&d, files);
 	d.checks = process;

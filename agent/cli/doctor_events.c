@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame doctor --pid: which events besides on-cpu can be had of a process, and what of them is
- * not seen.
+ * podflame doctor --pid: which events besides on-cpu a process can have, and what of them podflame
+ * does not see.
  */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define SYMBOLS_SHOWN 3
-#define SITES_TURNS   20 /* of 100 ms, for a process that is just starting */
+#define SITES_TURNS   20 /* of 100 ms each, for a process that is just starting */
 
 /* ---- off-cpu ---- */
 
@@ -28,7 +28,7 @@ static void tell_off_cpu(struct doctor *d, bool go)
 
 /* ---- memory: its allocators ---- */
 
-/* free() alone tells nothing to mem-alloc. */
+/* mem-alloc learns nothing from free() alone. */
 static bool is_shown(const struct alloc_site *s, enum event e)
 {
 	return e == EVENT_MEM_INUSE || s->site.kind != PF_SITE_FREE;
@@ -146,7 +146,7 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	}
 	list = files_of(s, m, e);
 	text = sites_text(d, s, list);
-	/* A part is worth having, and often all that there can be. */
+	/* A part is useful, and often no more is possible. */
 	c = cli_doctor_tell(d, check, s->n || s->go, text);
 	json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
 	json_object_set_new(c, "files", list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid: one mapped file: which names it has, and how stacks go through it. */
+/* podflame doctor --pid: a mapped file: which names it has, and how stacks go through it. */
 #include "cli/doctor.h"
 
 #include <elf.h>
@@ -7,14 +7,14 @@
 #include <unistd.h>
 
 #define SECTIONS_MAX  4096
-#define NAMES_MAX     (1u << 20) /* bytes; told as SECTIONS_MAX is */
+#define NAMES_MAX     (1u << 20) /* bytes; beyond, the check says so, as for SECTIONS_MAX */
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
 /* ---- sections: where names can come from; what the parser makes of them is in the index ---- */
 
 struct sections {
 	bool symtab, dynsym, mini, dwarf; /* .gnu_debugdata is a small .symtab */
-	const char *unknown;		  /* why they were not looked at */
+	const char *unknown;		  /* why the sections could not be read */
 };
 
 static bool read_at(int fd, void *to, size_t n, uint64_t offset)
@@ -24,7 +24,8 @@ static bool read_at(int fd, void *to, size_t n, uint64_t offset)
 
 static void note_section(struct sections *s, const Elf64_Shdr *h, const char *name)
 {
-	if (h->sh_type == SHT_NOBITS) /* a debug file's mark of what the other one has */
+	/* a debug file has this type where the other file has the contents */
+	if (h->sh_type == SHT_NOBITS)
 		return;
 	s->symtab |= h->sh_type == SHT_SYMTAB;
 	s->dynsym |= h->sh_type == SHT_DYNSYM;
@@ -32,7 +33,7 @@ static void note_section(struct sections *s, const Elf64_Shdr *h, const char *na
 	s->dwarf |= streq(name, ".debug_info") || streq(name, ".zdebug_info");
 }
 
-/* NULL, or why they are not known. */
+/* Returns NULL, or why the sections could not be read. */
 static const char *read_sections(int fd, struct sections *ret)
 {
 	_cleanup_free_ Elf64_Shdr *headers = NULL;
@@ -77,7 +78,7 @@ static const struct {
 	{"host_debuglink", "a debug file of the host, by .gnu_debuglink"},
 };
 
-/* NULL: there is none. The search counts what it found. */
+/* NULL: the file has no debug file. The search counts what it found. */
 static const char *find_debug(struct files *files, const struct mapping *m, int root_fd)
 {
 	uint64_t before[ARRAY_SIZE(debug_results)];
@@ -137,8 +138,8 @@ static void tell_lacks(struct buf *out, const struct elf_index *index, const cha
 }
 
 /*
- * Lines and inlined functions, and what is missing. debug_index has its own lacks, even where the
- * debug information lies in the same file.
+ * Adds lines and inlined functions, and what is missing. debug_index has its own lacks, even if the
+ * debug information is in the same file.
  */
 static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug,
 		      const struct elf_index *debug_index)
@@ -170,7 +171,7 @@ static void add_members(json_t *c, const struct elf_index *index, const struct s
 	json_decref(more);
 }
 
-/* The seeds' own check: places inside libjvm where objects are made have no other names. */
+/* The same condition as in alloc: only .symtab names the places inside libjvm that make objects. */
 static void check_libjvm(struct doctor *d, const struct sections *s)
 {
 	cli_doctor_tell(d, "libjvm.so symbol table", s->symtab,

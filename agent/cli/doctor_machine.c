@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor: what this kernel and our own capabilities allow. */
+/* podflame doctor: what this kernel and podflame's own capabilities allow. */
 #include "cli/doctor.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
@@ -16,8 +16,8 @@ static void tell(struct doctor *d, const char *check, bool ok, const char *detai
 }
 
 /*
- * What podflame itself lacks; include/uapi/linux/capability.h. SYS_ADMIN has what was split from
- * it.
+ * The capabilities that podflame lacks; include/uapi/linux/capability.h. SYS_ADMIN includes those
+ * that were split from it.
  */
 static void check_capabilities(struct doctor *d)
 {
@@ -72,7 +72,10 @@ static void check_symbols(struct doctor *d, struct files *files)
 	stacks_free(s);
 }
 
-/* Events are loaded for who asks for them: we do, for a moment and of ourselves. */
+/*
+ * The programs of an event are loaded only for a selected process. So this function selects
+ * podflame itself for a moment.
+ */
 static int try_events(struct probes *p)
 {
 	struct listed_process self = {
@@ -107,7 +110,7 @@ static void check_uprobes(struct doctor *d, struct probes *p)
 	json_t *c;
 
 	if (!works(p, EVENT_MEM_ALLOC))
-		return; /* why is told there */
+		return; /* the check of mem-alloc says why */
 	d->hit_ns = probes_trap_ns(p);
 	text = xasprintf("%s; a hit costs the process about %" PRIu64 " ns", probes_uprobe_form(p),
 			 d->hit_ns);
@@ -134,7 +137,7 @@ static void check_probes(struct doctor *d)
 		return;
 	}
 	if (c.use_list)
-		(void)try_events(p); /* what failed is in what is told of them */
+		(void)try_events(p); /* the list of features says what failed */
 	support = probes_support(p, &n);
 	for (size_t i = 0; i < n; i++)
 		tell(d, support[i].feature, support[i].ok,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid: one process: who it is, what it runs, which files it has mapped. */
+/*
+ * podflame doctor --pid: a process: its identity, the runtimes in it, and the files that it has
+ * mapped.
+ */
 #include "cli/doctor.h"
 
 #include "cli/cli.h"
@@ -11,7 +14,7 @@
 #include <time.h>
 
 #define KERNEL_THREAD 0x00200000 /* PF_KTHREAD, include/linux/sched.h */
-#define LEARN_TURNS   20	 /* of 100 ms, for a runtime that is just starting */
+#define LEARN_TURNS   20	 /* of 100 ms each, for a runtime that is just starting */
 
 /* ---- who it is ---- */
 
@@ -77,7 +80,7 @@ static void tell_process(struct doctor *d, uint64_t start_ns)
 	cli_doctor_tell(d, "process", true, detail);
 }
 
-/* Each line of /proc/PID/cgroup is one hierarchy's: ID:CONTROLLERS:PATH. */
+/* A line of /proc/PID/cgroup is a hierarchy: ID:CONTROLLERS:PATH. */
 static void tell_container(struct doctor *d)
 {
 	_cleanup_free_ char *text = NULL, *detail = NULL, *path = NULL, *raw = NULL;
@@ -86,7 +89,7 @@ static void tell_container(struct doctor *d)
 	char *save = NULL;
 	json_t *c;
 
-	/* cgroup v1 shows none of a thread that has ended. */
+	/* With cgroup v1, a thread that has ended shows no cgroup. */
 	if (proc_open_living(d->pid, &thread_fd) < 0 ||
 	    file_read(thread_fd, "cgroup", 1 << 20, &text, NULL) < 0)
 		return;
@@ -134,7 +137,7 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
 
-/* A runtime that is recognised and not walked. named: a perf map names its functions. */
+/* A runtime that podflame recognises and does not walk. named: a perf map names its functions. */
 static void tell_seen(struct doctor *d, const struct runtime_recognised *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
@@ -244,7 +247,9 @@ static bool is_first(const struct mappings *m, size_t i)
 
 enum unsure { SURE, IN_COPY, IN_MEMORY_FILE };
 
-/* error: of its index. A file in memory that is no program holds code made at run time. */
+/*
+ * error: of the file's index. A file in memory that is no program contains code made at run time.
+ */
 static enum unsure unsure_of(const struct mapping *m, int error)
 {
 	if (m->copy)
@@ -253,8 +258,8 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 }
 
 /*
- * Bytes of the code of the same file that are as the k-th mapping is; *ret_first: no mapping before
- * is.
+ * The bytes of all mappings of the same file and kind as the k-th one. *ret_first: the k-th is the
+ * first of them.
  */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {

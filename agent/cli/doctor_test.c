@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid as a user sees it, of real programs. */
+/* Runs podflame doctor --pid on real programs and checks what a user sees. */
 #include "cli/cli.h"
 #include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"
@@ -52,7 +52,7 @@ static struct answer ask(pid_t pid, uid_t uid)
 	return a;
 }
 
-/* The first check whose name begins or ends with a text. */
+/* The first check whose name begins or ends with this text. */
 static const json_t *check_of(const struct answer *a, const char *name)
 {
 	const json_t *c;
@@ -115,7 +115,7 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
-/* /proc/TID is there, too, and would be told as if it were the process. */
+/* /proc/TID exists, too, and would be shown as a process. */
 static void test_thread(void **state)
 {
 	_cleanup_free_ char *whose = xasprintf("a thread of process %d", getpid());
@@ -139,7 +139,7 @@ static void test_thread(void **state)
 		close(fds[i]);
 }
 
-/* So many of its bytes; a file in memory. */
+/* The line about so many bytes of its code in memory, in a file there. */
 static bool map_code(const char *name, const void *bytes, size_t n)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC);
@@ -149,8 +149,8 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 }
 
 /*
- * malloc's page of the C library, as programs do that want huge pages; a program in memory, and
- * what is none.
+ * Copies malloc's page of the C library, as programs do that want huge pages. Also a program in
+ * memory, and data in memory that is none.
  */
 static void move_code(void)
 {
@@ -195,7 +195,7 @@ static void test_code_that_is_not_mapped_from_its_file(void **state)
 	assert_int_equal(count_of(&a, "/memfd:made"), 0);
 	expect(&a, "runtime", false, "code made at run time");
 	expect(&a, "process mem-alloc", true,
-	       "lies in anonymous memory, where no probe can be set");
+	       "is in anonymous memory, where the kernel sets no probe");
 	json_decref(a.checks);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -237,7 +237,7 @@ static void test_no_permission(void **state)
 
 static int said[2] = {-1, -1};
 
-/* Runs what ends in an exec; back when it has said something on standard output. */
+/* Runs a program that ends in an exec. Returns when it has written to standard output. */
 static pid_t start_in_shell(const char *line)
 {
 	pid_t pid;
@@ -417,7 +417,7 @@ static void test_nginx(void **state)
 	stop(pid, &a);
 }
 
-/* A program to which empty sections are added, until there are n. */
+/* Adds empty sections to a program, until it has n. */
 static void add_sections(const char *program, const char *name, uint16_t n)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name), *file = NULL, *more = NULL;
@@ -453,7 +453,10 @@ static void test_more_sections_than_are_read(void **state)
 	}
 }
 
-/* What of the debug information cannot be read is told: the file's own index lacks nothing. */
+/*
+ * Doctor says which part of the debug information cannot be read; the file's own index lacks
+ * nothing.
+ */
 static void test_compressed_debug_information(void **state)
 {
 	static const char program[] = "#include <unistd.h>\n"
@@ -465,9 +468,10 @@ static void test_compressed_debug_information(void **state)
 		{"dd if=/dev/zero of=zstd conv=notrunc bs=1 seek=$((at + 24)) count=8",
 		 "debug information: a compressed section is damaged"},
 		{"printf '\\3' | dd of=zstd conv=notrunc bs=1 seek=$at",
-		 "debug information: a section is compressed in a way that is not known"},
+		 "debug information: a section is compressed neither by zlib nor by zstd"},
 		{"printf '\\377' | dd of=zstd conv=notrunc bs=1 seek=$((at + 14))",
-		 "debug information: a compressed section is larger than is read"},
+		 "debug information: a compressed section is over 1 GiB, or larger than the "
+		 "child's memory"},
 	};
 
 	(void)state;

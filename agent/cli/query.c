@@ -91,7 +91,7 @@ int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 		v *= NSEC_PER_SEC;
 	else if (time_parse(s, &v))
 		return -EINVAL;
-	/* from the beginning: the API takes 0 as missing */
+	/* the beginning of time, because the API takes 0 as missing */
 	*ret_s = (int64_t)MAX(v / NSEC_PER_SEC, (uint64_t)1);
 	return 0;
 }
@@ -191,7 +191,7 @@ static int finish(const struct client *c, const struct client_answer *a,
 		fprintf(stderr,
 			"podflame query: %s: the answer does not come from podflame's API\n",
 			o->hub.url);
-	else if (r && r != -EPIPE) /* who reads has enough */
+	else if (r && r != -EPIPE) /* the reader has closed the pipe */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
 	return r ? 1 : 0;
 }

@@ -7,7 +7,7 @@
 
 #define MAX_DEPTH 4096
 
-/* The flat form, checked once: every index is inside. */
+/* The flat form. It is checked once, so that every index is valid. */
 struct flat {
 	const json_t *functions, *types, *function_values, *nodes;
 	size_t n_functions, n_nodes;
@@ -118,8 +118,8 @@ static void put_value(struct buf *out, int64_t v, bool bytes)
 }
 
 /*
- * The root, processes and threads are no functions. Total has nothing but them: below its
- * root stand the processes and threads of a host.
+ * The root, processes and threads are no functions. But below the root of Total there are only the
+ * processes and threads of a host.
  */
 static bool is_row(const struct flat *f, size_t i)
 {
@@ -145,7 +145,7 @@ static size_t read_rows(const struct flat *f, struct printed_row *rows)
 	return n;
 }
 
-/* A host as a whole has processes and threads, no stacks. */
+/* The profile of a whole host has processes and threads, but no stacks. */
 static void put_whole(const json_t *reply, const struct flat *f, struct buf *out)
 {
 	const json_t *percent = json_at(reply, "summary.finished_percent");
@@ -189,7 +189,7 @@ int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	return 0;
 }
 
-/* Of what share of what happened, and one standard error of the sum. */
+/* Prints which share the values are estimated from, and the standard error of the sum. */
 static void put_estimated(const json_t *reply, struct buf *out)
 {
 	double share = json_number_value(json_at(reply, "summary.estimated.share"));

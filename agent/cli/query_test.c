@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame query: what its options mean and how answers are printed. */
+/* podflame query: the meaning of its options, and the form of its output. */
 #include "cli/client.h"
 #include "cli/query.h"
 
@@ -49,7 +49,7 @@ static void urls(void **state)
 	}
 }
 
-/* Nobody's terminal or log gets to see it. */
+/* The token must not get into a terminal or a log. */
 static void a_password_is_not_shown(void **state)
 {
 	struct field_error e;
@@ -113,7 +113,7 @@ static void files_that_cannot_be_used_are_named(void **state)
 		assert_string_equal(e.reason, why);
 	}
 	assert_string_equal(file_error_text(-E2BIG),
-			    "File too large"); /* not: Argument list too long */
+			    "File too large"); /* must not fail with "Argument list too long" */
 }
 
 static void a_token_leaves_the_machine_over_tls_only(void **state)
@@ -205,7 +205,7 @@ static void table(void **state)
 	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
 }
 
-/* A host as a whole has no functions: what there is to show are its processes and threads. */
+/* The profile of a whole host has no functions: its rows are processes and threads. */
 static void table_of_total(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(
@@ -228,7 +228,7 @@ static void table_of_total(void **state)
 				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
 }
 
-/* A process can call itself anything: a terminal is not told what to do by it. */
+/* A process can have any name, so control characters must not reach the terminal. */
 static void names_are_text(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(
@@ -248,7 +248,7 @@ static void names_are_text(void **state)
 	assert_string_equal(lines.data, "a [2J;f  1\n");
 }
 
-/* Bytes, and what an answer is to be read with. */
+/* Values in bytes, and the notes of an answer. */
 static void table_of_memory(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(

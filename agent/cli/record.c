@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record: profiles some processes, or a cgroup, once, into a file; needs
- * no hub. One thread: samples are drained, named and merged between two polls; debug
- * files have another (record_debug.c).
+ * podflame record: profiles some processes, or a cgroup, once, into a file. It needs no hub. One
+ * thread drains, names and merges samples between two polls; another one reads debug files
+ * (record_debug.c).
  */
 #include "cli/record.h"
 
@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 #define DRAIN_NS NSEC_PER_SEC
-#define HOLD_NS	 (10 * NSEC_PER_SEC) /* mappings of a process that has ended */
+#define HOLD_NS	 (10 * NSEC_PER_SEC) /* how long the mappings of an ended process are kept */
 
 /* ---- what is profiled ---- */
 
-/* Refuses before anything is recorded; writes nothing yet. */
+/* Refuses a bad path before the recording begins. Writes nothing. */
 static int check_output(const char *path)
 {
 	_cleanup_free_ char *tmp = xasprintf("%s.XXXXXX", path);
@@ -41,7 +41,7 @@ static int check_output(const char *path)
 	return 0;
 }
 
-/* pidfd first: it stands for that very process, whatever becomes of the number. */
+/* Opens the pidfd first, because it stays with this process if the number is used again. */
 static int watch_pid(struct recording *r, uint32_t pid)
 {
 	uint32_t tgid = cli_process_of(pid);
@@ -140,7 +140,10 @@ void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 	proc_mappings_unref(m);
 }
 
-/* Their last samples may wait for debug files: called once it is known whether any are read. */
+/*
+ * The last samples of these processes may wait for debug files, so the caller must have posted
+ * those before.
+ */
 static void hold_exited(struct recording *r, const struct drain *d)
 {
 	uint64_t hold_ns = HOLD_NS + (cli_record_debug_reads(r) ? RECORD_WAIT_NS : 0);
@@ -177,7 +180,7 @@ static void take_losses(struct recording *r, const struct drain *d)
 	add_losses(r, &d->lost_records);
 }
 
-/* Who runs already has unwind tables before its first sample that counts. */
+/* Gives unwind tables to the processes that run already, before the first sample that counts. */
 static int prepare(struct recording *r)
 {
 	int e = probes_announce(r->probes);
@@ -195,7 +198,9 @@ static int prepare(struct recording *r)
 	return e;
 }
 
-/* Something was mapped after the last look (dlopen): once a process and drain is enough. */
+/*
+ * The process has mapped a file after the last look (dlopen). Once per process and drain is enough.
+ */
 static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
 	if (r->last_reread == s->tgid || !u->n || !stacks_misses(r->stacks, process_id_of(s), u))
@@ -219,7 +224,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 		r->n_too_many += s->n;
 }
 
-/* What names need: mappings that have changed, and names of runtimes' functions. */
+/* Reads what names need: mappings that have changed, and names of runtimes' functions. */
 static void read_missing(struct recording *r, const struct drain *d)
 {
 	struct names_wanted **wanted;
@@ -292,7 +297,7 @@ static bool all_ended(const struct recording *r)
 	return r->n_pids > 0;
 }
 
-/* So that the next one can be told from them. */
+/* Forgets the signals up to now, so that a new one is noticed. */
 static void forget_signals(int signal_fd)
 {
 	struct signalfd_siginfo s;
@@ -301,7 +306,7 @@ static void forget_signals(int signal_fd)
 		;
 }
 
-/* Until a signal, the duration's end, or that of the last process. */
+/* Runs until a signal, the end of the duration, or the end of the last process. */
 static int run(struct recording *r, int signal_fd)
 {
 	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS;
@@ -341,7 +346,7 @@ static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_MEM_INUSE] = "allocated memory that is still in use",
 };
 
-/* What the file says in all; of on-cpu the samples say it. */
+/* The sum of the file's values. For on-cpu, the number of samples says as much. */
 static char *total_text(const struct recording *r)
 {
 	enum event event = r->options->event;
@@ -388,7 +393,7 @@ static void summary(const struct recording *r, bool written)
 			r->lost.items[i].reason);
 }
 
-/* Of the event that is asked for: known once it is attached. */
+/* Whether the event works here, which is known once it is attached. */
 static int check_support(const struct recording *r)
 {
 	const char *name = profile_event_info(r->options->event)->name;
@@ -469,7 +474,7 @@ static void recording_done(struct recording *r)
 	free(r->pids);
 }
 
-/* Blocked, so that the parse child, which inherits that, outlives the terminal's Ctrl-C. */
+/* Blocks the signals. The parse child inherits that, and so outlives Ctrl-C in the terminal. */
 static int block_signals(void)
 {
 	sigset_t set;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record --cgroup: from a path to the hierarchy it lies in, and all cgroups below it. */
+/* record --cgroup: finds the hierarchy of a path, and all cgroups below the path. */
 #include "cli/record.h"
 
 #include <fts.h>
@@ -8,7 +8,10 @@
 
 #define MAX_CGROUPS 8192
 
-/* Which mounted hierarchy does this directory belong to? Each is a file system of its own. */
+/*
+ * The mounted hierarchy to which this directory belongs. Each hierarchy is a file system of its
+ * own.
+ */
 static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 {
 	static const char *const forces[] = {"v2",	   "v1:memory", "v1:cpu",     "v1:pids",
@@ -28,7 +31,10 @@ static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 	return -ENOENT;
 }
 
-/* As a directory, else below the hierarchy that tells containers apart. Caller frees the path. */
+/*
+ * Takes path as a directory, else as a path in the hierarchy by which podflame tells containers
+ * apart. The caller frees *ret_dir.
+ */
 static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **ret_dir)
 {
 	struct field_error err;
@@ -42,7 +48,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 		_cleanup_free_ char *dir =
 			xasprintf("%s/%s", ret_h->mount, path + strspn(path, "/"));
 
-		/* ".." may have led out of it, where inodes are no cgroups' ids */
+		/* ".." may have led out of the hierarchy, where inodes are no cgroup ids */
 		if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode) && stat(ret_h->mount, &top) == 0 &&
 		    st.st_dev == top.st_dev) {
 			*ret_dir = TAKE_PTR(dir);
@@ -56,7 +62,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 	return -ENOENT;
 }
 
-/* Same selection for every cgroup below dir, itself included. Caller frees. */
+/* The same selection for dir and every cgroup below it. The caller frees *ret. */
 static int select_below(const char *dir, struct container_filter f, struct container_filter **ret,
 			size_t *ret_n)
 {
@@ -104,7 +110,9 @@ int cli_record_begin_cgroup(struct recording *r, record_open_fn *open)
 	e = open(r, &c);
 	if (e)
 		return e;
-	/* Armed before the walk: a cgroup made during it is selected by the kernel. */
+	/*
+	 * Selects dir before the walk, so the kernel selects a cgroup that is made during the walk.
+	 */
 	e = probes_filter(r->probes, &f, 1);
 	if (!e)
 		e = select_below(dir, f, &all, &n);

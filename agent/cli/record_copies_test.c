@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole stacks of programs that have copied their text into memory without a file, built without
- * frame pointers; and where other code has come into its place, a marker. The programs are compiled
- * here; their chain of calls is known. All are recorded at once.
+ * Programs that have copied their text into memory without a file, built without frame pointers.
+ * Their stacks must be whole; if other code has come into the place of the copy, there must be a
+ * marker. The programs are compiled here, so their chain of calls is known. All are recorded at
+ * once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -109,7 +110,7 @@ static char *name_of(const struct way *w)
 	return xasprintf("%.6s%s", w->how, w->is_static ? "-static" : "");
 }
 
-/* Its text is where it shall be when it has closed its output. */
+/* Its text is at its last place when it has closed its output. */
 static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);
@@ -117,7 +118,7 @@ static pid_t start(const struct way *w, const char *path)
 	return program_ready(path, (const char *const[]){"copies", w->how, name, NULL});
 }
 
-/* Samples of one program whose stacks have the text; NULL: of all. */
+/* Samples of one program whose stacks contain the text; NULL: all of them. */
 static uint64_t sum(const char *out, const struct way *w, const char *text)
 {
 	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);

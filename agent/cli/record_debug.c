@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: debug files. Names alone need them, and a large one takes seconds; so a thread reads
- * them, drains are on time, and their samples wait here until what is being read is known.
+ * record: debug files. Only names need them, and a large one takes seconds to read. So a thread
+ * reads them, and drains stay on time. Samples wait here until the reading ends.
  */
 #include "cli/record.h"
 #include "lib/loop/loop.h"
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define MAX_WAITING_BYTES (64u << 20) /* beyond, and after RECORD_WAIT_NS: named by what is known */
+#define MAX_WAITING_BYTES (64u << 20) /* beyond, samples wait for no more names */
 
 struct waiting {
 	struct drain *d;
@@ -19,10 +19,10 @@ struct waiting {
 };
 
 struct record_debug {
-	struct loop *loop; /* never runs: it owns the thread */
+	struct loop *loop; /* it never runs; it only owns the thread */
 	struct worker *thread;
 	uint64_t n_posted;
-	atomic_bool is_over;	 /* whoever waits is gone: nothing more is read */
+	atomic_bool is_over;	 /* the samples wait no more: read nothing more */
 	struct waiting *waiting; /* oldest first */
 	size_t n_waiting, cap_waiting, bytes;
 };
@@ -83,7 +83,7 @@ void cli_record_debug_read(struct recording *r, struct mappings *m)
 				    .m = proc_mappings_ref(m),
 				    .is_over = &r->debug->is_over};
 	if (worker_post(r->debug->thread, &x->job))
-		read_files(&x->job); /* so many wait that there is no hurry */
+		read_files(&x->job); /* the queue is full, so there is time to read it here */
 	else
 		r->debug->n_posted++;
 }
@@ -137,7 +137,7 @@ void cli_record_debug_wait(struct recording *r, struct drain *d)
 	name(r, n);
 }
 
-/* What one signal ended may take minutes to be named: the next one ends that. */
+/* After the first signal, reading debug files may take minutes. A second signal ends it. */
 static void wait_or_signal(struct recording *r, int signal_fd)
 {
 	struct pollfd p = {.fd = signal_fd, .events = POLLIN};

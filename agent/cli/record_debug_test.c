@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains go on while debug files are read, and their samples get the names: files_debug here is the
- * test's.
+ * Drains must go on while debug files are read, and their samples must get the names. The test
+ * stands in for files_debug.
  */
 #include "cli/record.h"
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static int begun[2], go[2]; /* a byte each: a file is being read; it may be done */
+static int begun[2], go[2]; /* a byte in each: a file is being read; it may be finished */
 
 void files_debug(struct files *f, const struct mapping *m, int root_fd)
 {
@@ -24,7 +24,7 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 	(void)m;
 	(void)root_fd;
 	if (write(begun[1], &c, 1) == 1)
-		(void)!read(go[0], &c, 1); /* the test's end lets all go */
+		(void)!read(go[0], &c, 1); /* at the end of the test, all readings may finish */
 }
 
 static uint64_t named[16];
@@ -97,7 +97,7 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 	cli_record_debug_wait(r, numbered(2, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	wait_begun(); /* the other file: each once, what is no file never */
+	wait_begun(); /* the other file; each is read once, and a mapping without a file never */
 	cli_record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
@@ -150,7 +150,7 @@ static void *let_go_once_it_says(void *arg)
 	return NULL;
 }
 
-/* A large file takes minutes; who is in a hurry asks once more. */
+/* A large file takes minutes. A second signal ends the reading. */
 static void a_second_signal_leaves_the_rest_out(void **state)
 {
 	struct recording *r = *state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * podflame record of waits and memory, as a user sees it: known causes, exact bytes, what still
- * lives.
+ * podflame record of waits and memory, as a user sees it: known causes, exact bytes, and memory
+ * that is still in use.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -118,8 +118,8 @@ static void waits_have_causes(void **state)
 	nap = folded_sum(out, "record_test_nap");
 	locks = folded_sum(out, "record_test_locks");
 	/*
-	 * Of three seconds each waits nearly all, unless the machine is busy: then it is kept from
-	 * running.
+	 * Each thread waits for nearly all of three seconds. If the machine is busy, it may be kept
+	 * from running.
 	 */
 	assert_true(nap > 500000 && locks > 500000);
 	assert_true(folded_sum(out, "[wait: sleep]") > 500000);
@@ -141,7 +141,7 @@ static void bytes_are_exact(void **state)
 	assert_true(leaks > 0 && small > 0);
 	assert_int_equal(small % 100, 0);
 	assert_int_equal(leaks % 3000, 0);
-	/* Each round allocates as much: but for the one that began or ended it. */
+	/* Each round allocates the same amount, except the first and the last one. */
 	assert_in_range(small, leaks - 3000, leaks + 3000);
 }
 

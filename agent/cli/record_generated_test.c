@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that a program makes at run time, with frame pointers, in each kind of memory: its stacks
- * are whole, and a perf map names it. Native code around it has none. The programs are compiled
- * here; their chain of calls is known. All are recorded at once.
+ * Code that a program makes at run time, with frame pointers, in each kind of memory. Its stacks
+ * must be whole, and a perf map must name it. The native code around it has no frame pointers. The
+ * programs are compiled here, so their chain of calls is known. All are recorded at once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -93,7 +93,7 @@ static char *name_of(const struct way *w)
 	return xasprintf("%s%s", w->how, w->has_map ? "-map" : "");
 }
 
-/* Its code is made when it has closed its output. */
+/* Its code is complete when it has closed its output. */
 static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record of a Go program whose goroutines' stacks grow all the time: its samples stand
+ * podflame record of a Go program whose goroutines' stacks grow all the time. The samples must be
  * under the goroutine.
  */
 #include "cli/testrun.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries that come and go at one place: each sample has the names, and the callers, of the
- * library that was there when it was taken, or a marker. The program's own function says which one
- * that was.
+ * Libraries that a process maps and unmaps at one place. Each sample must have the names and
+ * callers of the library that was there at that time, or a marker. The program's own function says
+ * which library it was.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -91,7 +91,7 @@ static const char program[] =
 	"		calls_second(put(argv[1], argv[3]));\n"
 	"	}\n"
 	"}\n";
-/* Frames of other sizes in each, so that the other one's rules lead astray. */
+/* The frames of each library have other sizes, so that the rules of another one lead astray. */
 static const char library[] =
 	"#include <string.h>\n"
 	"#define KEEP __attribute__((noinline, noclone))\n"
@@ -118,7 +118,7 @@ static pid_t start(const char *mode)
 	return PROGRAM_START(path, mode, first, second);
 }
 
-/* right_percent: of all, at least. */
+/* right_percent: the least share of samples with the right names. */
 static void check(const char *mode, unsigned right_percent)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -130,7 +130,7 @@ static void check(const char *mode, unsigned right_percent)
 	run_begin(&r, pid_text, "997", out);
 	/* The first reading of many mappings is late for the first samples. */
 	wait_cpu(pid, (streq(mode, "many") ? 4 : 2) * NSEC_PER_SEC);
-	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
 	run_stop(&r);
 	program_end(pid);
 	all = folded_sum(out, NULL);
@@ -141,7 +141,7 @@ static void check(const char *mode, unsigned right_percent)
 		  FOLDED_SUM(out, "calls_second;", "first_") +
 		  FOLDED_SUM(out, "first_leaf", "second_middle") +
 		  FOLDED_SUM(out, "second_leaf", "first_middle");
-	/* Without a caller, and without a marker. */
+	/* Samples without a caller and without a marker. */
 	rootless = folded_sum(out, "_leaf") - FOLDED_SUM(out, "_leaf", ";main;") -
 		   FOLDED_SUM(out, "_leaf", "[unwind: ");
 	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
@@ -173,7 +173,7 @@ static bool may_have_mappings(uint64_t n)
 	return n <= most;
 }
 
-/* Its mappings are too many to be read each time that the libraries do. */
+/* It has too many mappings to read them each time that the libraries change. */
 static void libraries_that_take_turns_among_60000_mappings(void **state)
 {
 	(void)state;
@@ -182,10 +182,10 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 		print_message("skipped: vm.max_map_count is below 61,000 here\n");
 		skip();
 	}
-	check("many", 80); /* 98 on a machine with nothing else to do; 49 without images */
+	check("many", 80); /* 98 on an idle machine; 49 without images */
 }
 
-/* Each time another file, which has to be read: marked until then. */
+/* Another file each time, which must be read first: until then there is a marker. */
 static void a_library_that_is_replaced_under_its_name(void **state)
 {
 	(void)state;
@@ -201,7 +201,7 @@ static void a_library_that_is_written_over(void **state)
 	check("rewrite", 50);
 }
 
-/* The same program at the same addresses: what was known of it before is not what is there. */
+/* The same program at the same addresses: what was known before the exec does not hold any more. */
 static void a_program_that_starts_itself_anew(void **state)
 {
 	(void)state;
@@ -209,7 +209,7 @@ static void a_program_that_starts_itself_anew(void **state)
 	check("exec", 80);
 }
 
-/* All bytes of one file go into another one, which is as long. */
+/* All bytes of one file are copied into another one of the same length. */
 static void write_over(const char *from, const char *to)
 {
 	_cleanup_free_ char *path = file_in_dir(from), *there = file_in_dir(to), *bytes = NULL;
@@ -224,7 +224,7 @@ static void write_over(const char *from, const char *to)
 }
 
 /*
- * The code of alpha.so and betaa.so is the same, with other names: it is written over while it
+ * alpha.so and betaa.so have the same code, with other names. The file is overwritten while it
  * runs, and the program does nothing that the kernel would count.
  */
 static void a_library_that_is_written_over_while_it_runs(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record --event mem-alloc, mem-inuse: allocators of what is recorded are probed as soon as its
- * files are known; Go's own heap profile is read where it has one.
+ * record --event mem-alloc, mem-inuse: probes the allocators of the recorded processes as soon as
+ * their files are known. Reads Go's own heap profile, if a process has one.
  */
 #include "cli/record.h"
 #include "node/learn/go_heap.h"
@@ -23,8 +23,9 @@ struct record_heap { /* one process */
 	struct attached *attached;
 	bool again; /* it was just starting */
 	uint64_t snapshot_ns;
-	char *problem;	      /* why not all is seen; NULL: all is. Kept at its end */
-	struct unseen unseen; /* whether its memory grew unseen. Kept at its end */
+	/* why not all is seen; NULL: all is. Kept after the process has ended */
+	char *problem;
+	struct unseen unseen; /* whether its memory grew unseen. Kept after the process has ended */
 };
 
 static bool is_memory(const struct recording *r)
@@ -66,7 +67,10 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	return h;
 }
 
-/* Compares its memory with what its probes saw; not of Go and Java, which have their own heaps. */
+/*
+ * Compares the growth of its memory with what its probes saw. Not for Go and Java, which have heaps
+ * of their own.
+ */
 static void look_at_memory(const struct recording *r, struct record_heap *h)
 {
 	struct proc_memory now;
@@ -76,7 +80,7 @@ static void look_at_memory(const struct recording *r, struct record_heap *h)
 			     r->options->settings.alloc_sample_bytes);
 }
 
-/* At its sites; in place of what is attached. */
+/* Attaches probes at its sites, in place of those that are attached. */
 static void attach(struct recording *r, struct record_heap *h)
 {
 	struct site_files f;
@@ -85,7 +89,7 @@ static void attach(struct recording *r, struct record_heap *h)
 
 	if (!h->sites->n) {
 		h->attached = probes_detach(r->probes, h->attached);
-		learn_unseen_begin_anew(&h->unseen); /* the next probes count from 0 */
+		learn_unseen_begin_anew(&h->unseen); /* the new probes count from 0 */
 		return;
 	}
 	learn_site_files(h->sites, h->m, 1u << r->options->event, &f);
@@ -112,7 +116,7 @@ static void take_sites(struct recording *r, struct record_heap *h, struct alloc_
 	const char *why = learn_sites_problem(s, 1u << r->options->event, NULL);
 
 	if (s->own_heap)
-		h->unseen = (struct unseen){0}; /* nothing is compared with that */
+		h->unseen = (struct unseen){0}; /* a heap of its own is not compared */
 	if (h->sites && learn_sites_equal(s, m, h->sites, h->m)) {
 		if (*why && !h->problem)
 			h->problem = xstrdup(why);
@@ -173,7 +177,7 @@ void cli_record_heaps_read(struct recording *r)
 	probes_live_ask(r->probes);
 }
 
-/* Where the thread by which a process is probed has ended, probes the process by another one. */
+/* If the thread by which a process is probed has ended, probes the process by another thread. */
 uint64_t cli_record_heaps_watch(struct recording *r)
 {
 	bool any = false;
@@ -201,7 +205,7 @@ void cli_record_heaps_tick(struct recording *r)
 	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
-	/* A fork that does not exec: it is not known until it is told of. */
+	/* podflame hears of a fork without exec only if the kernel lists the processes again. */
 	(void)probes_announce(r->probes);
 	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
 }

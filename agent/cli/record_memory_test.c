@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What record tells of memory that its probes did not see. Probes and processes are made up. */
+/*
+ * What record says of memory that its probes did not see. The test stands in for probes and
+ * processes.
+ */
 #include "cli/record.h"
 #include "node/learn/go_heap.h"
 #include "node/learn/sites.h"
@@ -157,7 +160,7 @@ static const struct record_options options = {
 	.settings.alloc_sample_bytes = 1,
 };
 
-/* What it says at its end. */
+/* The text that it prints at its end. */
 static char *printed(struct recording *r)
 {
 	int saved = dup(2);
@@ -181,7 +184,7 @@ static void grow(struct recording *r)
 	cli_record_heaps_read(r);
 }
 
-/* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
+/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	struct recording r = {.options = &options};

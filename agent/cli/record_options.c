@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of `record`, checked: what it may be asked for. */
+/* The options of `record`, and their checks. */
 #include "cli/record.h"
 
 #include <argp.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record's samples: merged into profiles while it runs, written as folded text or pprof at the end.
+ * record's samples: merges them into profiles during the recording, and writes them as folded text
+ * or pprof at the end.
  */
 #include "cli/record.h"
 
@@ -16,12 +17,12 @@ struct row_key {
 	struct process_id process;
 	const char *app_service, *thread_comm; /* interned: compared as pointers */
 	uint32_t stack, main_thread;
-	uint32_t wait, pad; /* pad: keys are compared by their bytes */
+	uint32_t wait, pad; /* pad is 0, because keys are compared byte by byte */
 };
 struct record_row {
 	struct row_key key;
 	struct profile *profile;
-	size_t sample; /* index in profile->samples; SIZE_MAX: the profile's own row */
+	size_t sample; /* index in profile->samples; SIZE_MAX: it is the profile itself */
 	UT_hash_handle hh;
 };
 
@@ -45,7 +46,7 @@ static struct record_row *add_row(struct recording *r, const struct row_key *key
 	return row;
 }
 
-/* One profile a process and name: exec makes another one. */
+/* A process has one profile per name, because exec gives it another name. */
 static struct profile *profile_of(struct recording *r, const struct raw_sample *s,
 				  const char *app_service)
 {
@@ -76,7 +77,7 @@ static bool is_of(const struct record_row *row, const struct raw_sample *s)
 	return process_id_equal(row->key.process, process_id_of(s));
 }
 
-/* A newer snapshot of a process takes the place of all that the last one said of it. */
+/* A newer snapshot of a process replaces its older one. */
 static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 {
 	struct record_row *row, *next;
@@ -94,7 +95,10 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 	}
 }
 
-/* A task names itself, in any bytes: pprof takes UTF-8, and a line end would end a folded line. */
+/*
+ * A task may give itself a name of any bytes. pprof takes UTF-8 only, and a newline would end a
+ * folded line.
+ */
 static const char *comm_of(struct recording *r, const char *comm)
 {
 	_cleanup_free_ char *text = elf_text_clean(comm);
@@ -166,7 +170,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(((const struct output_line *)a)->text, ((const struct output_line *)b)->text);
 }
 
-/* A name may hold anything; ';' and line ends mean something in this format. */
+/* Replaces ';' and newlines in a name, which have a meaning in this format. */
 static void put_name(struct buf *b, const char *name)
 {
 	for (; *name; name++)
@@ -222,7 +226,7 @@ static void write_folded(const struct recording *r, struct buf *out)
 	if (n)
 		qsort(lines, n, sizeof(*lines), by_text);
 	for (size_t i = 0; i < n; i++) {
-		/* Processes of one name are one in this form. */
+		/* processes with the same name share a line in this form */
 		if (i + 1 < n && streq(lines[i].text, lines[i + 1].text))
 			lines[i + 1].n += lines[i].n;
 		else
@@ -279,7 +283,7 @@ int cli_record_write(struct recording *r)
 		 : file_write_atomic(r->options->output, out.data ? out.data : "", out.len, 0644);
 }
 
-/* Of names that fail for a reason of their own nobody expects a text. */
+/* Says nothing about names that are mangled for a reason of their own. */
 void cli_record_print_mangled(void)
 {
 	static const char *const reasons[][2] = {

@@ -28,7 +28,7 @@ static pid_t start_node(const char *options)
 	pid_t pid;
 
 	assert_int_equal(file_write_atomic(path, program, strlen(program), 0644), 0);
-	/* V8 writes a log of its own, too */
+	/* V8 also writes a log of its own */
 	command = xasprintf("cd %s && exec node %s %s", dir, options, path);
 	pid = PROGRAM_START("/bin/sh", "-c", command);
 	program_runs(pid, "node");
@@ -146,7 +146,7 @@ static pid_t start_memfd(void)
 	return pid;
 }
 
-/* No file of it is marked: that its code is generated is all that says to look for a map. */
+/* No file in it has a mark, so only its generated code shows that there may be a map. */
 static void code_of_a_memfd_with_a_map(void **state)
 {
 	_cleanup_free_ char *folded = NULL;

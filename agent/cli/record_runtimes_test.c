@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of runtimes that moves, or cannot run for a moment, while podflame record looks: its
- * functions are there, or a marker.
+ * podflame record looks at a runtime while its code moves, or cannot run for a moment. The profile
+ * must have its functions, or a marker.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -140,20 +140,20 @@ static void begin_with(struct run *r, pid_t pid, const char *out)
 
 static void end_with(struct run *r, pid_t pid)
 {
-	kill(pid, SIGSTOP); /* what is there now has not to be read late */
+	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
 	run_stop(r);
 	run_free(r);
 	program_end(pid);
 }
 
-/* Without any function of Lua, and without a marker. */
+/* Samples without a function of Lua and without a marker. */
 static uint64_t lacking(const char *out, const char *phase)
 {
 	return folded_sum(out, phase) - FOLDED_SUM(out, phase, ";hot;") -
 	       FOLDED_SUM(out, phase, "[unwind: ");
 }
 
-/* All pages of code together are as many as before, so that number tells nothing. */
+/* All pages of code together are as many as before, so that their number shows no change. */
 static void a_runtime_that_moved_is_found_again(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("lua.folded");
@@ -177,13 +177,13 @@ static void a_runtime_that_moved_is_found_again(void **state)
 		      first, lacking(out, ";runs_first;"), second, second_named,
 		      lacking(out, ";runs_second;"));
 	assert_true(first > 100 && second > 500);
-	/* A few are between two calls of hot. */
+	/* A few samples are between two calls of hot. */
 	assert_true(lacking(out, ";runs_first;") * 100 <= 3 * first);
 	assert_true(lacking(out, ";runs_second;") * 100 <= 3 * second);
 	assert_true(second_named * 100 >= 40 * second);
 }
 
-/* W^X: who called the compiler cannot run while that writes. */
+/* W^X: the function that called the compiler cannot run while the compiler writes. */
 static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("jit.folded"), *map = NULL;
@@ -206,7 +206,10 @@ static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 	print_message("%" PRIu64 " samples, %" PRIu64 " while it writes, %" PRIu64 " named\n",
 		      folded_sum(out, NULL), writing, named);
 	assert_true(writing > 500);
-	/* All, but after a reading of the mappings that fell into a moment without execution. */
+	/*
+	 * All of them, except after a reading of the mappings at a moment when the page could not
+	 * run.
+	 */
 	assert_true(named * 100 >= writing * 80);
 }
 

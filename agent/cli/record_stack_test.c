@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole stacks of native programs that were built without frame pointers: each way that code gets
- * into a process. The programs are compiled here; their chain of calls is known.
+ * Native programs without frame pointers, with each way in which code gets into a process. Their
+ * stacks must be whole. The programs are compiled here, so their chain of calls is known.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -50,7 +50,7 @@ static const char plugin[] =
 	"KEEP void plugin_outer(void (*fn)(int)) { plugin_inner(fn); __asm__(\"\"); }\n";
 #define CHAIN "one;two;three"
 
-/* A descriptor of a copy that has no name anywhere. */
+/* A descriptor of a copy that has no name any more. */
 static int in_memory(const char *path)
 {
 	int fd = memfd_create("program", MFD_CLOEXEC);
@@ -64,7 +64,7 @@ static int in_memory(const char *path)
 
 struct way {
 	const char *name, *flags, *mode;
-	bool deleted, memfd, told; /* told: SIGUSR1 when the recording has begun */
+	bool deleted, memfd, told; /* told: SIGUSR1 came, so the recording has begun */
 	const char *chain;	   /* of what follows, besides CHAIN */
 	unsigned whole_percent;	   /* of all stacks, at least */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record: unwind tables of what is recorded, and how many stacks came out whole. */
+/* record: the unwind tables of the recorded processes, and the share of whole stacks. */
 #include "cli/record.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ void cli_record_open_tables(struct recording *r)
 		fprintf(stderr, "podflame record: cannot load unwind tables: %s\n", strerror(-e));
 }
 
-/* Files are parsed here, once each; samples wait in the kernel meanwhile. */
+/* Parses each file once. Samples wait in the kernel meanwhile. */
 static bool parse_unknown(struct recording *r, const struct mappings *m, const struct applied *a)
 {
 	struct elf_index *index;
@@ -30,8 +30,8 @@ static bool parse_unknown(struct recording *r, const struct mappings *m, const s
 struct record_process {
 	struct process_id id;
 	struct runtime_process *runtimes;
-	struct mappings *m; /* to be looked at again; NULL: not now */
-	uint32_t exec_id;   /* of the last that were read */
+	struct mappings *m; /* of the mappings to look at again; NULL: none */
+	uint32_t exec_id;   /* of the mappings that were read last */
 	uint64_t rest_ns;   /* of mappings_rest */
 };
 
@@ -67,7 +67,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	bool again = false;
 
 	if (learn_runtimes(r->files, m, p->runtimes, NULL, &found, &again) < 0)
-		return; /* counted; what was known holds */
+		return; /* counted; the runtimes that were found before stay */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
 	proc_mappings_ref(m);
@@ -82,7 +82,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 
 /* ---- tables ---- */
 
-/* What is known at once, so that few samples go without. */
+/* Loads the tables that are known already, so that few samples lack them. */
 static void give_tables(struct recording *r, struct mappings *m)
 {
 	struct record_process *p = get_process(r, m);

@@ -141,7 +141,7 @@ static void pprof_file(void **state)
 	program_end(pid);
 }
 
-/* As if a child had failed: the counters are the recorder's, too. */
+/* As if a child had failed, because the counters are of this process, too. */
 static void names_that_no_child_has_read_are_told(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("m.folded"), *pid_text = NULL;
@@ -165,7 +165,8 @@ static void names_that_no_child_has_read_are_told(void **state)
 }
 
 /*
- * A process calls itself and its threads what it likes: lines stay lines, pprof's text stays UTF-8.
+ * A process may give itself and its threads any name: lines must stay lines, and the text of pprof
+ * UTF-8.
  */
 static void names_of_tasks_are_text(void **state)
 {
@@ -335,7 +336,7 @@ static void what_is_not_there_is_named(void **state)
 	REFUSED(1, "is not a regular file", "-p", self, "-o", directory);
 	REFUSED(1, "is a cgroup", "-c", "/no/such/cgroup", "-o", out);
 	REFUSED(1, "is a cgroup", "-c", "/etc", "-o", out);
-	/* its inode numbers would be taken for cgroup ids */
+	/* its inode numbers would be taken as cgroup ids */
 	REFUSED(1, "is a cgroup", "-c", "/../../../../etc", "-d", "10ms", "-o", out);
 	REFUSED(2, "--cgroup: the path is empty", "-c", "", "-d", "10ms", "-o", out);
 	assert_int_equal(access(out, F_OK), -1);

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * podflame record of processes whose first thread ends before they are seen, or while they are
- * recorded.
- */
+/* podflame record of processes whose first thread ends before the recording, or during it. */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 #include "node/proc/testliving.h"
@@ -13,7 +10,7 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-/* Of the workload, in shared memory. */
+/* The workload's counts, in shared memory. */
 static struct {
 	volatile uint64_t allocated, leaked; /* bytes */
 	volatile bool first_ends, probed, maps_library;
@@ -61,7 +58,7 @@ static void *allocates(void *arg)
 #define LIBRARY	 "libresolv.so.2"
 #define FUNCTION "__b64_ntop"
 
-/* A library that is mapped when the first thread has ended. */
+/* A library that is mapped after the first thread has ended. */
 static void *maps_and_burns(void *arg)
 {
 	int (*encode)(const uint8_t *from, size_t n, char *to, size_t size);
@@ -165,7 +162,10 @@ static void await_more(volatile uint64_t *bytes, uint64_t more)
 	}
 }
 
-/* Ends it. bytes: what was allocated, `from` when it began; a little before, too. */
+/*
+ * Ends the recording. bytes: what the workload has allocated in all; `from`: when the recording
+ * began. The profile may also have a little from before.
+ */
 static void assert_bytes(struct recorded *r, const char *function, volatile uint64_t *bytes,
 			 uint64_t from)
 {

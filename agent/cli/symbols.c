@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame symbols: sends symbols of local files to a hub by build id, lists and deletes them
- * there.
+ * podflame symbols: sends symbols of local files to a hub by build id, and lists and deletes those
+ * that the hub has.
  */
 #include "cli/symbols.h"
 
@@ -15,9 +15,9 @@
 
 #define WHO	       "podflame symbols"
 #define PARSE_NS       (120 * NSEC_PER_SEC)
-#define MAX_INDEX      (256u << 20) /* as the hub takes it */
+#define MAX_INDEX      (256u << 20) /* the limit of the hub */
 #define MAX_COMPRESSED (64u << 20)
-#define BUSY_TRIES     10 /* a second apart: others are uploading */
+#define BUSY_TRIES     10 /* one per second, while the hub is busy with other uploads */
 
 struct symbols_options {
 	struct client_options hub;
@@ -61,8 +61,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 /*
- * A question; again while other uploads keep the hub busy. Says of what and why when the answer is
- * no 200.
+ * Sends a question, and sends it again while the hub is busy with other uploads. If the answer is
+ * no 200, prints what was asked, and why it failed.
  */
 static bool ask(struct client *c, const struct client_question *q, const char *of,
 		struct client_answer *ret)
@@ -87,7 +87,7 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 
 /* ---- upload ---- */
 
-/* It works all the same, with fewer names. */
+/* The upload works all the same, with fewer names. */
 static void tell_lacks(const char *path, const struct elf_index *index)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

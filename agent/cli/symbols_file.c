@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of a local file, as an agent would make it. */
+/* Makes the index of a local file, as an agent does. */
 #include "cli/symbols.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static int open_regular(const char *path, int *ret_fd)
 	return 0;
 }
 
-/* Where the compiler put it, else beside the file. */
+/* Opens the path that the compiler wrote, else a file of that name beside the program. */
 static int open_dwo(const char *path, const char *dwo)
 {
 	const char *slash = strrchr(path, '/'), *name = strrchr(dwo, '/');
@@ -34,7 +34,7 @@ static int open_dwo(const char *path, const char *dwo)
 	return fd;
 }
 
-/* With its .dwo files, if the index wants any; replaces *index when they add something. */
+/* Adds its .dwo files, if the index needs any. Replaces *index if they add something. */
 static void add_dwos(struct parser *p, const char *path, int fd, struct elf_index **index)
 {
 	struct parse_debug_files files = {.main_fd = fd, .debug_fd = -1};
@@ -55,7 +55,7 @@ static void add_dwos(struct parser *p, const char *path, int fd, struct elf_inde
 		closep(&fds[i]);
 }
 
-/* Go's own tables say as much as its DWARF. */
+/* Go's own tables have as many names as its DWARF. */
 static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_index **index)
 {
 	const struct parse_debug_files files = {.main_fd = fd, .debug_fd = -1};

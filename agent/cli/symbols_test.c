@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame symbols against a hub of its own: a stripped program's stored frames get their names
- * when its symbols are uploaded. The hub runs in a child; the verbs run as a user would run them.
+ * podflame symbols with a hub of the test. When a user uploads the symbols of a stripped program,
+ * its stored frames must get their names. The hub runs in a child, and the verbs run as a user
+ * would run them.
  */
 #include "cli/symbols.h"
 
@@ -171,7 +172,7 @@ static int stop_all(void **state)
 
 static int instead = -1; /* of the pipe that is read: standard output */
 
-/* Exit status; all that it says, by standard output or error, in *ret_text. */
+/* Returns the exit status; *ret_text: its standard output and error. */
 static int run_verb(int (*verb)(int, char **), const char *const *args, char **ret_text)
 {
 	struct buf text = {0};
@@ -241,7 +242,7 @@ static void a_stripped_program_gets_its_names(void **state)
 	assert_int_equal(SYMBOLS(&text, "delete", build_id), 0);
 	free(text);
 	assert_stack(UNNAMED);
-	/* one of several: it is said which */
+	/* one of several: the message says which */
 	assert_int_equal(SYMBOLS(&text, "delete", build_id, "abcd"), 1);
 	assert_non_null(strstr(text, "podflame symbols: abcd: no symbols of this build id"));
 	assert_non_null(strstr(text, build_id));
@@ -284,7 +285,7 @@ static void what_is_not_beside_the_file_is_told(void **state)
 
 	(void)state;
 	assert_int_equal(SYMBOLS(&text, "upload", path), 0);
-	assert_says(text, "lost: its DWARF lies in other files too, which were not read");
+	assert_says(text, "lost: a part of its DWARF is in other files, which were not read");
 }
 
 static void what_cannot_be_uploaded_is_named(void **state)
@@ -305,7 +306,7 @@ static void what_cannot_be_uploaded_is_named(void **state)
 		_cleanup_free_ char *path = in_dir(cases[i].file);
 		char *text;
 
-		/* the good one beside it is sent all the same */
+		/* the good file beside it is sent all the same */
 		assert_int_equal(SYMBOLS(&text, "upload", path, good), 1);
 		assert_non_null(strstr(text, build_id));
 		assert_says(text, cases[i].why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: `podflame record` run in a child, and what it wrote. */
+/* For tests only: runs `podflame record` in a child, and keeps what it wrote. */
 #pragma once
 
 #include "cli/cli.h"
@@ -52,7 +52,7 @@ static inline void run_start(struct run *r, const char *const *args)
 	r->fd = fds[0];
 }
 
-/* Reads what it says until there is `text`, or all of it. */
+/* Reads its output until it contains `text`, or to the end. */
 static inline bool run_says(struct run *r, const char *text)
 {
 	char part[512];
@@ -113,7 +113,7 @@ static inline void run_begin(struct run *r, const char *pids, const char *hz, co
 	assert_true(run_says(r, "recording\n"));
 }
 
-/* r->text is what it said; caller frees it by run_free(). */
+/* r->text is the output; the caller frees it by run_free(). */
 static inline void run_stop(struct run *r)
 {
 	kill(r->pid, SIGINT);
@@ -224,8 +224,8 @@ static inline uint64_t folded_sum(const char *path, const char *text)
 }
 
 /*
- * Waits until a process has used so much more CPU time; a loaded machine takes longer, not less.
- * Fails after two minutes, or when there is no such process.
+ * Waits until a process has used that much more CPU time; on a busy machine that takes longer, not
+ * less. Fails after two minutes, or if the process does not exist.
  */
 static inline void wait_cpu(pid_t pid, uint64_t ns)
 {
@@ -247,7 +247,7 @@ static inline void wait_cpu(pid_t pid, uint64_t ns)
 		 (unsigned long long)(ns / NSEC_PER_MSEC));
 }
 
-/* The same of each, which then rests, and leaves the machine to the others. */
+/* The same for each process; it then stops, and leaves the machine to the others. */
 static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 {
 	_cleanup_free_ uint64_t *until_ns = xcalloc(n, sizeof(*until_ns));
@@ -263,7 +263,9 @@ static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 	}
 }
 
-/* Records processes until each has used so much CPU time; then it ends them. As run_stop(). */
+/*
+ * Records processes until each has used that much CPU time, then ends the recording. As run_stop().
+ */
 static inline void run_each(struct run *r, const pid_t *pids, size_t n, uint64_t ns,
 			    const char *out)
 {

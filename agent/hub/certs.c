@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeping the certificate: read the Secret; if it is not usable, make one and
- * write it (another hub may be faster: then read again); publish the CA; look
- * again twice a day. Every failure is retried and shown.
+ * Keeps the hub's certificate. It reads the Secret. If the Secret has no usable certificate, it
+ * makes one and writes it; if another hub has written first, it reads again. Then it publishes the
+ * CA. It checks twice a day. It tries again after each failure, and reports it.
  */
 #include "hub/certs.h"
 
@@ -22,7 +22,7 @@ struct certs {
 	void *arg;
 	struct timer timer;
 	struct cert_pair ca, server;
-	char *resource_version; /* of the Secret that was read; NULL: there is none */
+	char *resource_version; /* of the Secret as read; NULL: there is none */
 	char problem[768];
 };
 
@@ -121,7 +121,7 @@ static void written(int status, const json_t *body, const char *error, void *arg
 	(void)body;
 	if (status == 200 || status == 201)
 		publish(c);
-	else if (status == 409) /* somebody else wrote it: theirs counts */
+	else if (status == 409) /* another hub has written: use its certificate */
 		timer_set(c->loop, &c->timer, 0, check, c);
 	else
 		retry(c, "writing the Secret of the hub's certificate", status, error);
@@ -157,8 +157,8 @@ static void make(struct certs *c)
 			   "tls.key", base64_json(c->server.key_pem), "ca.crt",
 			   base64_json(c->ca.cert_pem), "ca.key", base64_json(c->ca.key_pem));
 	/*
-	 * A patch keeps what others wrote on the Secret; its version makes two hubs notice each
-	 * other.
+	 * A patch keeps the fields of others in the Secret. With the resourceVersion, the second of
+	 * two hubs gets a conflict.
 	 */
 	if (c->resource_version)
 		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,

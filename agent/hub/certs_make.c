@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and judging certificates: openssl calls and nothing else. EC P-256. */
+/* Makes and checks certificates with openssl: EC P-256. */
 #include "hub/certs.h"
 
 #include <arpa/inet.h>
@@ -13,7 +13,7 @@
 #define SERVER_DAYS  365
 #define RENEW_DAYS   30
 #define DAY_S	     86400L
-#define CLOCK_SKEW_S 300L /* peers whose clock is behind ours */
+#define CLOCK_SKEW_S 300L /* for peers whose clock is behind the hub's */
 
 static void free_key(EVP_PKEY **k)
 {

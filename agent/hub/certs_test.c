@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* certs: what is made is usable, and what is not right is told apart. */
+/* certs: a certificate that it makes is usable, and it recognises one that is not. */
 #include "hub/certs.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Composition of the hub; no logic of its own beyond the order of things. */
+/* Puts the hub's modules together, and starts and ends them in order. */
 #include "hub/hub.h"
 
 #include "hub/api/api.h"
@@ -15,10 +15,10 @@
 #define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
 #define QUERY_BYTES	(16u << 20)
-#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* bodies that wait to be written */
+#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* of queued uploads */
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC)
-#define LOOK_NS		(5 * NSEC_PER_SEC) /* at the store's health, for the log */
+#define LOOK_NS		(5 * NSEC_PER_SEC) /* between looks at the store's health, for the log */
 
 struct hub {
 	struct loop *loop;
@@ -37,7 +37,7 @@ struct hub {
 	struct http_server *api_server, *ingest_server;
 	struct timer expire_timer, look_timer;
 	char *ns, *token_hint;
-	char store_error[STORE_ERROR_BYTES]; /* as it was last logged */
+	char store_error[STORE_ERROR_BYTES]; /* as last logged */
 };
 
 /* ---- expiry ---- */
@@ -65,11 +65,11 @@ static void expire(void *arg)
 	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
 				 .store = h->store};
 	if (worker_post(h->writer, &e->job))
-		free(e); /* the writer is behind: the next minute does it */
+		free(e); /* the writer's queue is full: the call of the next minute does it */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
 }
 
-/* A damaged file, a full disk: once, and when it is over. */
+/* Logs a damaged file or a full disk once, and once that it is over. */
 static void look_at_store(void *arg)
 {
 	struct hub *h = arg;
@@ -97,7 +97,7 @@ static void auth(const char *authorization, gate_fn *done, void *done_arg, void 
 
 /* ---- servers ---- */
 
-/* Opens it, or gives it a new certificate. */
+/* Opens the server, or gives it a new certificate. */
 static int serve(struct hub *h, const struct http_server_config *c, struct http_server **server,
 		 struct field_error *reterr)
 {
@@ -168,7 +168,9 @@ static json_t *health(void *arg)
 
 /* ---- life ---- */
 
-/* A POSIX lock: it ends with this process, whatever its children inherited. */
+/*
+ * A POSIX lock: the kernel releases it when this process ends, also if children have the file open.
+ */
 static int lock_data_dir(struct hub *h, struct field_error *reterr)
 {
 	_cleanup_free_ char *path = xasprintf("%s/lock", h->conf->data_dir);
@@ -267,8 +269,8 @@ static int open_local(struct hub *h, struct field_error *reterr)
 
 	if (!is_loopback(h->conf->api_address))
 		return field_error_set(reterr, "api.address",
-				       "%s: nobody is asked to sign in here, so only a loopback "
-				       "address is served",
+				       "%s: podflame asks nobody to sign in here, so it serves "
+				       "only a loopback address",
 				       h->conf->api_address);
 	r = open_api(h, NULL, reterr);
 	if (!r)

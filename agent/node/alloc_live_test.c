@@ -226,7 +226,7 @@ static void find_sites(struct scene *s)
 	assert_int_equal(alloc_sites_find(&look, EVENTS, &s->sites), 0);
 }
 
-/* Runs it to its end, all of it seen. */
+/* Runs the program to its end, and checks that all was seen. */
 static void run(struct scene *s, char *const *argv, const char *preload)
 {
 	char line[256];
@@ -276,7 +276,7 @@ static void close_scene(struct scene *s)
 /* ---- C and C++ ---- */
 
 static const struct variant {
-	const char *title, *compile; /* of sh: %s is what comes of it */
+	const char *title, *compile; /* for sh; %s is the file to make */
 	const char *preload;	     /* in dir */
 } variants[] = {
 #define C "-O1 -g -w -fno-builtin -fno-omit-frame-pointer -xc " SOURCE " -xnone -pthread -o %s "
@@ -331,7 +331,7 @@ static bool is_exact(const struct scene *s, const struct function *f)
 	return false;
 }
 
-/* What an operator new that throws returned is not seen. */
+/* The probes do not see what an operator new that may throw returns. */
 static bool has_throwing(const struct scene *s)
 {
 	for (size_t i = 0; i < s->sites->n; i++)
@@ -359,19 +359,19 @@ static void check(const struct scene *s)
 	assert_in_range(s->all_alive, alive - alive_new, alive + NOISE_BYTES);
 }
 
-/* Attached as it still is. */
+/* While the probes are still attached. */
 static void check_end(struct scene *s)
 {
 	pid_t pid = s->pid;
 	uint64_t last_ns = s->snapshot_ns;
 
 	end(s);
-	s->pid = pid; /* whose samples are looked for */
+	s->pid = pid; /* the process whose samples are searched for */
 	probes_live_ask(probes);
 	drain(s, true);
 	s->pid = 0;
 	assert_true(last_ns > 0);
-	assert_int_equal(s->snapshot_ns, last_ns); /* no snapshot has it since */
+	assert_int_equal(s->snapshot_ns, last_ns); /* no later snapshot has it */
 }
 
 static void c_counts_its_bytes(void **state)
@@ -396,7 +396,7 @@ static void c_counts_its_bytes(void **state)
 	close_scene(s);
 }
 
-/* Through a return probe no exception passes: the program would be ended by it. */
+/* No exception passes a return probe: it would end the program. */
 static void a_failing_new_throws(void **state)
 {
 	static const char *const libraries[] = {"libjemalloc.so.2", "libtcmalloc_minimal.so.4"};
@@ -437,10 +437,7 @@ static int copy_libraries(void)
 
 /* ---- Python ---- */
 
-/*
- * Objects that all have one size. What else the interpreter allocates meanwhile is little beside
- * them.
- */
+/* Objects of one size. The interpreter's other allocations are few beside them. */
 #define PYTHON_SCRIPT                                                                              \
 	"import sys, collections, itertools\n"                                                     \
 	"n = 20000\n"                                                                              \

@@ -243,7 +243,7 @@ static void attach(struct scene *s)
 	free(sites);
 }
 
-/* As far as it may be probed: false: it tells why not. */
+/* Opens the program's sites. false: it may not be probed, and the reason is printed. */
 static bool open_scene(struct scene *s, const char *line)
 {
 	struct runtime_look look;
@@ -283,7 +283,7 @@ struct claim {
 	char name[64];
 	unsigned long bytes;
 };
-/* Lets it work; what it says that it allocated. */
+/* Lets the program work. Returns what it says that it allocated. */
 static size_t work(struct scene *s, struct claim ret[8])
 {
 	char line[256];
@@ -322,7 +322,7 @@ static void check_java(const char *java)
 		double is = (double)bytes_of(&s, claims[i].name), should = (double)claims[i].bytes;
 
 		print_message("  %-16s %10.0f of %10.0f\n", claims[i].name, is, should);
-		/* A TLAB or two belong to the class before. */
+		/* A TLAB or two may be counted for the class before. */
 		assert_true(is > 0.95 * should && is < 1.05 * should);
 	}
 	close_scene(&s);

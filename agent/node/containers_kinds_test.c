@@ -11,10 +11,10 @@
 
 /* ---- runc ---- */
 
-/* How a container differs from the next one. */
+/* In which way a container differs from the next one. */
 struct kind {
 	const char *rootfs; /* "static", "musl" */
-	const char *pid_ns; /* ", {...}" of config.json; NULL: one of its own; "": the host's */
+	const char *pid_ns; /* ", {...}" of config.json; NULL: a new namespace; "": the host's */
 	bool user_ns;
 };
 
@@ -49,7 +49,7 @@ static void write_bundle(const struct tenants *t, unsigned k, unsigned start, co
 		_exit(8);
 }
 
-/* runc, with nothing to say. */
+/* Runs runc without output. */
 static bool run_quietly(char *const argv[])
 {
 	pid_t pid = fork();
@@ -114,7 +114,7 @@ static bool compile(const char *compiler, const char *how, const char *path)
 }
 
 /*
- * Such an image has its program under two names or more, and a place to mount /proc. It has no
+ * Such an image has its program under two or more names, and a place to mount /proc. It has no
  * /tmp, no shell, no library.
  */
 static bool make_rootfs(struct tenants *t, const char *name, const char *compiler, const char *how)
@@ -143,7 +143,7 @@ static bool copy_loader(const struct tenants *t)
 	return mkdir(lib, 0755) == 0 && run_quietly(argv);
 }
 
-/* Without runc, or where it cannot make one, is nothing to be seen. */
+/* Why this test cannot run: there is no runc, or it cannot make a container here; NULL: it can. */
 static const char *runc_problem(struct fixture *f)
 {
 	static const struct kind plain = {.rootfs = "static"};
@@ -168,7 +168,7 @@ static const char *runc_problem(struct fixture *f)
 		}                                                                                  \
 	} while (0)
 
-/* It makes cgroups in all hierarchies, and takes away the last directory alone. */
+/* runc makes cgroups in all hierarchies, and leaves the last directory: removes it. */
 static void clear_hierarchies(const struct tenants *t)
 {
 	_cleanup_free_ char *form = xasprintf("/sys/fs/cgroup/*/kubepods-tenants-%u", t->run);
@@ -206,7 +206,7 @@ static int tear_down_runc(void **state)
 
 /* ---- what runc makes ---- */
 
-#define FOR_LONG "300000" /* ms: it ends by itself, should nobody end it */
+#define FOR_LONG "300000" /* ms: it ends by itself, if the test does not end it */
 
 static void start_runc(struct fixture *f, unsigned k, const struct kind *kind)
 {
@@ -344,7 +344,10 @@ static const char *const shapes[] = {
 	"pod%U/%C/init.scope/system.slice/web.service",
 };
 
-/* Of each shape one that is asked for, and its neighbour that is not; crio's conmon is nobody's. */
+/*
+ * Of each shape, one container is selected, and its neighbour is not. crio's conmon belongs to no
+ * pod.
+ */
 static void check_shapes(struct fixture *f)
 {
 	struct tenant_wish wishes[ARRAY_SIZE(shapes)];
@@ -389,7 +392,7 @@ static bool first_seen(struct fixture *f)
 	return n_of(0, EVENT_ON_CPU) >= 50;
 }
 
-/* No pod has a cgroup yet, nor is there where kubelet would make them. */
+/* No pod has a cgroup yet, and the directory in which kubelet makes them does not exist. */
 static void test_before_kubelet_127(void **state)
 {
 	struct fixture *f = *state;

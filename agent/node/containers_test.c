@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers under stress: storms, PIDs that are used again, every event of each container that is
- * selected, and what is kept of those that have ended. The numbers in the names are those of
- * docs/containers.md.
+ * Containers under stress: storms, PIDs that are used again, every event of each selected
+ * container, and the memory that ended containers leave behind. The numbers in the names are those
+ * of docs/containers.md.
  */
 #include "node/testcontainers.h"
 
@@ -39,7 +39,10 @@ static void fork_storm(struct tenants *t, unsigned k)
 		pause();
 }
 
-/* One container again and again: its cgroup, and its pod's, are made anew under their names. */
+/*
+ * Restarts one container again and again: its cgroup, and its pod's, are made anew under the same
+ * names.
+ */
 static void same_name(struct tenants *t, unsigned k)
 {
 	const struct tenant_work w = {.work = "burn", .amount = "30"};
@@ -67,7 +70,7 @@ static void execs(struct tenants *t, unsigned k)
 	}
 }
 
-/* By turns in its own cgroup and in the next one. */
+/* Moves it to and fro between its own cgroup and the next one. */
 static void hop(struct tenants *t, unsigned k)
 {
 	_cleanup_free_ char *own = tenant_dir(t, k, k, 0), *next = tenant_dir(t, k + 1, k + 1, 0);
@@ -83,8 +86,8 @@ static void hop(struct tenants *t, unsigned k)
 static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
 
 /*
- * 0 to 3 steady, 10 and 12 crash, 14 execs, 16 and 17, 18 hop, 20 forks, 24 comes back; their odd
- * neighbours nobody asked for.
+ * 0 to 3 are steady, 10 and 12 crash, 14 execs, 16 to 18 hop, 20 forks, 24 is restarted. Their odd
+ * neighbours are not selected.
  */
 static const struct tenant_wish storm_wishes[] = {
 	{.k = 0, .pod = 0},
@@ -178,7 +181,7 @@ static void reuse(struct tenants *t, unsigned k)
 		pid = tenant_start(t, k + who, dirs[who], &w);
 		want = pid < 0 ? 0 : pid;
 		if (pid < 0)
-			continue; /* somebody else has that number by now */
+			continue; /* another process has that number by now */
 		tenant_wait(pid);
 		t->shared->ends[k + who]++;
 	}
@@ -225,7 +228,10 @@ static bool events_seen(struct fixture *f)
 	return true;
 }
 
-/* Each event alone, all of them, none, and all of a process that is by turns where nobody asked. */
+/*
+ * Each event alone, all of them, and none; also all events of a process that moves to and from a
+ * cgroup that is not selected.
+ */
 static void test_every_event_120_125(void **state)
 {
 	const struct tenant_work mix = {.work = "mix", .amount = "0"};
@@ -305,7 +311,7 @@ static struct holdings held_now(void)
 	return h;
 }
 
-/* The least that there is while so many containers live and die. */
+/* The least that was held while so many containers lived and died. */
 static struct {
 	unsigned until_ends;
 	struct holdings least;
@@ -347,8 +353,8 @@ static void test_crash_loop_keeps_nothing_92(void **state)
 		      early.n_entries, 2 * n, late.n_fds, late.n_entries);
 	end_and_check(f, true);
 	/*
-	 * What is alive differs by a container or two, of eight descriptors each. If one were kept
-	 * per end, there would be 2 n.
+	 * The number of live containers differs by one or two, with eight descriptors each. If one
+	 * were left per end, there would be 2 n.
 	 */
 	assert_true(late.n_fds <= early.n_fds + n / 2);
 	assert_true(late.n_entries <= early.n_entries + n / 2);

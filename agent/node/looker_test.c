@@ -29,7 +29,7 @@ struct child {
 	volatile uint32_t *go;
 };
 
-/* Waits on a stack that goes on in the file: the frame pointer leads there. */
+/* Waits on a stack that continues in the file, to which the frame pointer leads. */
 static _Noreturn void wait_below(const char *file, volatile uint32_t *go)
 {
 	char *stack = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE,
@@ -70,7 +70,7 @@ static struct child child_start(const char *file)
 	return c;
 }
 
-/* One of its waits is taken by the looker alone. */
+/* Selects the process; only the looker takes one of its waits. */
 static struct probes *watch(const struct child *c)
 {
 	struct probe_config config = {.use_list = true};
@@ -145,7 +145,7 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	slow.silent = true;
 	c = child_start(slow.path);
 	p = watch(&c);
-	assert_int_equal(probes_drain(p, true, &d), 0); /* brings the programs that look */
+	assert_int_equal(probes_drain(p, true, &d), 0); /* loads the programs of the looker */
 	drain_free(d);
 	if (!has_whole_waits(p)) {
 		print_message("skipped: this kernel cannot walk other tasks\n");

@@ -60,11 +60,11 @@ bool node_ready(struct buf *why, void *node)
 	if (n->was_ready)
 		return true;
 	if (n->config.kube && !proc_containers_plan(n->containers))
-		buf_puts(why, "the API server's lists are not in yet\n");
+		buf_puts(why, "the agent has not read all lists of the API server yet\n");
 	else if (!n->started)
-		buf_puts(why, "this node is not known to the API server yet\n");
+		buf_puts(why, "the API server does not know this node yet\n");
 	else if (!kernel_settled(n->kernel))
-		buf_puts(why, "programs or the filter are being put into the kernel\n");
+		buf_puts(why, "the agent is loading its programs and filter into the kernel\n");
 	else
 		n->was_ready = true;
 	return n->was_ready;

@@ -22,10 +22,10 @@
 #include "lib/loop/testserver.h"
 
 #define BUSY	  "nodetest-names"
-#define N_WINDOWS 3 /* and changes that are watched: at least so many, before and in the outage */
+#define N_WINDOWS 3 /* and the least number of watched changes, before the outage and in it */
 #define LOOK_NS	  (20 * NSEC_PER_MSEC)
 #define GUARD_NS  (240 * NSEC_PER_SEC)
-/* Who waits for glibc waits for 30 s. Everything else here waits for a CPU at most. */
+/* A thread that waits for glibc waits for 30 s. All other code here waits for a CPU at most. */
 #define MAX_STALL_NS (8 * NSEC_PER_SEC)
 
 struct world {
@@ -38,7 +38,7 @@ struct world {
 	struct node *node;
 	struct timer look;
 	pid_t busy;
-	atomic_int n_changes; /* told by the API server */
+	atomic_int n_changes; /* sent by the API server */
 	unsigned n_seen;      /* by the watch */
 	unsigned n_windows;   /* at the hub, with samples of BUSY */
 	uint64_t newest_ns;   /* their end */
@@ -184,7 +184,7 @@ static void look(void *arg)
 		timer_set(w->loop, &w->look, LOOK_NS, look, w);
 }
 
-/* At least so long: N_WINDOWS more that began since, and as many changes. */
+/* Runs at least this long, until N_WINDOWS more windows and as many changes have come. */
 static void goes_on(struct world *w, uint64_t ns, const char *when)
 {
 	uint64_t stall_ns;
@@ -193,7 +193,8 @@ static void goes_on(struct world *w, uint64_t ns, const char *when)
 	w->wanted_seen = seen + N_WINDOWS;
 	w->wanted_windows = windows + N_WINDOWS;
 	w->until_ns = now_mono_ns() + ns;
-	w->wanted_end_ns = now_wall_ns() + ns; /* drained since: not only sent */
+	/* windows that were drained after this moment, not only sent */
+	w->wanted_end_ns = now_wall_ns() + ns;
 	w->due_ns = w->until_ns + GUARD_NS;
 	look(w);
 	if (loop_run(w->loop) != 0)

@@ -161,7 +161,10 @@ static void an_hour_asleep(void **state)
 		between_ns = arrived.windows[i].start_ns - arrived.windows[i - 1].end_ns;
 		n_gaps += between_ns > SLEEP_NS / 2;
 	}
-	/* It lies between two windows, and is told once; none is longer than what ran meanwhile. */
+	/*
+	 * The sleep is between two windows, and is reported once; no window is longer than the
+	 * machine ran.
+	 */
 	assert_int_equal(n_gaps, 1);
 	assert_in_range(arrived.told_ns, SLEEP_NS - NSEC_PER_SEC, SLEEP_NS + NSEC_PER_SEC);
 	assert_true(awake_ns <= now_boot_ns() - begin_ns - SLEEP_NS + WINDOW_S * NSEC_PER_SEC);

@@ -68,7 +68,7 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 	}
 }
 
-/* Sleeps 20 ms at a time until killed, and so many times for a moment in between. */
+/* Sleeps 20 ms at a time until killed, and n_short times for a moment in between. */
 static pid_t start_sleeper(const char *name, const char *cgroup, unsigned n_short)
 {
 	pid_t pid = fork();
@@ -109,7 +109,10 @@ static bool compile(const char *dir)
 	       system(command) == 0;
 }
 
-/* Returns when it is in its chain. In a process group of its own: its child ends with it. */
+/*
+ * Returns when the process is in its chain of calls. It has its own process group, so its child
+ * ends with it.
+ */
 static pid_t start_chain(const char *dir, const char *cgroup)
 {
 	_cleanup_free_ char *path = xasprintf("%s/nodetest-chain", dir);
@@ -167,7 +170,7 @@ static struct {
 	struct seen items[256];
 	size_t n;
 	char lost[256];
-	char odd[1024]; /* a whole stack without the chain, of who has one */
+	char odd[1024]; /* a whole stack without the chain, and the name of its process */
 } arrived = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void copy_tag(const struct profile *p, const char *key, char *out, size_t n)
@@ -478,7 +481,10 @@ static void test_waits_by_name(void **state)
 	assert_true(find_seen("nodetest-sleep", NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_OFF_CPU);
 	assert_int_equal(s.waited[WAIT_SLEEP] + s.waited[WAIT_RUNQUEUE], s.value);
-	/* What is not left out takes 10 ms and more, in a part asleep and one in the run queue. */
+	/*
+	 * Waits that are long enough take 10 ms and more, partly asleep and partly in the run
+	 * queue.
+	 */
 	assert_true((uint64_t)s.value >= s.n_samples * 4000);
 	assert_true(find_seen(BUSY, NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_ON_CPU);
@@ -510,7 +516,7 @@ static bool first_window_left(struct fixture *f)
 	return json_int_at(j, "end", 0) > 1000000000;
 }
 
-/* What kill -9 takes with it: the open window, and a loss that was to be told in it. */
+/* kill -9 loses the open window, and a loss that it would have reported. */
 static void test_open_window_is_owed(void **state)
 {
 	struct fixture *f = *state;
@@ -609,7 +615,7 @@ static struct plan *without_pods(struct plan *p)
 	return p;
 }
 
-/* A pod that starts later may be short: loading would take all of its life. */
+/* A pod that starts later may be short-lived: loading the programs would take all of its life. */
 static void test_loaded_with_a_target(void **state)
 {
 	_cleanup_buf_ struct buf why = {0};
@@ -619,7 +625,7 @@ static void test_loaded_with_a_target(void **state)
 	make_cgroups(f, "v1:memory");
 	start_node(f, false);
 	assert_false(node_ready(&why, f->node));
-	assert_string_equal(why.data, "this node is not known to the API server yet\n");
+	assert_string_equal(why.data, "the API server does not know this node yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
 	proc_containers_apply(f->node->containers, without_pods(testplan(UID, UID, ID_A, true)),
@@ -646,7 +652,7 @@ static void hold_ptrace(bool hold)
 	assert_int_equal(capng_apply(CAPNG_SELECT_CAPS), 0);
 }
 
-/* The API server tells of the node every few minutes: it is no news then. */
+/* The API server sends the node object every few minutes: that is no news. */
 static void test_known_once(void **state)
 {
 	struct fixture *f = *state;
@@ -684,13 +690,16 @@ static void by_cgroup(struct fixture *f, const char *force)
 	proc_containers_apply(f->node->containers, testplan(UID, UID, ID_A, true), now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, main_seen, "100 samples of the selected container");
-	/* A container that nobody has named yet, and that lives shorter than a window. */
+	/*
+	 * A container whose pod the API server has not reported yet, and that lives shorter than a
+	 * window.
+	 */
 	assert_true(make_dir(f->short_dir, sizeof(f->short_dir), f->pod, ID_B));
 	f->brief = start_busy("nodetest-short", f->short_dir, 1000);
 	run_until(f, brief_ended, "the end of the short process");
 	remove_cgroup(f->short_dir);
 	run_until(f, short_seen, "the short container");
-	/* Nobody is selected any more: nothing of ours stays in the kernel. */
+	/* No target selects anything any more: the agent leaves nothing in the kernel. */
 	proc_containers_apply(f->node->containers, NULL, now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, is_idle, "unloaded");
@@ -779,7 +788,7 @@ static void test_whole_stacks(void **state)
 	run_until(f, chain_seen, "300 samples of the chain");
 	assert_true(counter_get(counter("podflame_unwind_processes", NULL, NULL)) >= 2);
 	assert_true(counter_get(counter("podflame_unwind_files", "state", "tables")) >= 2);
-	/* Before they end: late in exit a task has no stack of its own. */
+	/* Before the processes end, because a task has no stack of its own late in its exit. */
 	f->node = node_free(f->node);
 	kill(-f->busy, SIGKILL);
 	stop_busy(f);
@@ -816,7 +825,7 @@ static void test_python_functions(void **state)
 	f->busy = start_python(f->main_dir);
 	run_until(f, python_seen, "functions of the Python program");
 	pthread_mutex_lock(&arrived.lock);
-	arrived.n = 0; /* what came before it was learnt has native frames */
+	arrived.n = 0; /* samples from before the runtime was found have native frames */
 	pthread_mutex_unlock(&arrived.lock);
 	run_until(f, python_seen, "100 samples more");
 	stop_busy(f);

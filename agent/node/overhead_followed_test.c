@@ -53,7 +53,7 @@ static void often_and_slow(void)
 	often();
 }
 
-/* Forks, and the child does not exec: nothing tells of it but that it is there. */
+/* Forks, and the child does not exec: only its existence shows it. */
 static void forks(void)
 {
 	if (fork() == 0) {
@@ -83,7 +83,7 @@ static bool is_back(struct fixture *f)
 	return !f->node->follow->stuck.n && t && !t->allocs.problem && spans_go_on(f);
 }
 
-/* Its process is told of, and all others go on. */
+/* The process is reported, and all others go on. */
 static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 {
 	struct fixture *f = *state;
@@ -131,7 +131,7 @@ static bool is_attached_for_both(struct fixture *f)
 }
 
 /*
- * Exactly so much, of all that was allocated. A snapshot may come amid its allocations or its
+ * Exactly this much of all allocated memory is in use. A snapshot may come amid the allocations or
  * frees.
  */
 static bool lives(uint64_t bytes)
@@ -156,7 +156,7 @@ static bool half_of_it_lives(struct fixture *f)
 	return lives(LATE / 2 * BLOCK_BYTES);
 }
 
-/* What it has from before is not known: neither as memory in use nor as some that is freed. */
+/* Memory from before is unknown: it counts neither as in use nor as freed. */
 static void memory_is_asked_for_later(void **state)
 {
 	struct fixture *f = *state;
@@ -211,7 +211,7 @@ static bool is_unread(struct fixture *f)
 	return unread() > unread_before;
 }
 
-/* No sample of it asks for its mappings, as it is not probed without. */
+/* Without probes it has no samples, so no sample asks for its mappings. */
 static void who_could_not_be_read_is_read_again(void **state)
 {
 	struct fixture *f = *state;
@@ -232,7 +232,7 @@ static bool cannot_look(struct fixture *f)
 	return t && t->allocs.problem && strstr(t->allocs.problem, strerror(EMFILE));
 }
 
-/* Its mappings are known since it was sampled: nothing else asks for them again. */
+/* Its mappings are known since it was sampled, so nothing else asks for them again. */
 static void who_could_not_be_looked_at_is_looked_at_again(void **state)
 {
 	struct fixture *f = *state;
@@ -288,7 +288,7 @@ static void a_fork_is_found(void **state)
 	run_until(f, child_seen, "what the child allocates");
 }
 
-/* Of which tests: a pattern such as "a_file*"; all. */
+/* Which tests to run: a pattern such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -13,7 +13,7 @@ static void storm(void)
 		allocate(64);
 }
 
-/* Little, until it is told: then it notes how long each thousand of allocations took. */
+/* Allocates little, until `go`. Then it notes how long each thousand of allocations took. */
 static void bursts(void)
 {
 	while (!truth->go) {
@@ -214,7 +214,7 @@ static void much_is_estimated(void **state)
 
 	begin_often(f);
 	l = look(f);
-	/* One look of few spans: seen on a busy machine, 0.65 to 1.10. */
+	/* A result from few spans: on a busy machine it was 0.65 to 1.10. */
 	assert_true(l.told > 0.4 * l.really && l.told < 2.5 * l.really);
 }
 
@@ -259,7 +259,7 @@ static bool is_without_spans(struct fixture *f)
 }
 
 #define PAUSE_NS (500 * NSEC_PER_MSEC) /* of the process's CPU time */
-#define TICKS_NS (50 * NSEC_PER_MSEC)  /* a process's own clock may be so late while it runs */
+#define TICKS_NS (50 * NSEC_PER_MSEC)  /* by how much a process's own clock may lag while it runs */
 static uint64_t paused_ns;
 
 static bool has_worked_in_pause(struct fixture *f)
@@ -275,8 +275,7 @@ static void work_in_pause(struct fixture *f)
 }
 
 /*
- * All work that spans are told to stand for was done after the pause, however many of them there
- * are by now.
+ * All work that the spans count for was done after the pause, however many spans there are by now.
  */
 static void assert_begins_anew(struct fixture *f)
 {
@@ -308,7 +307,7 @@ static void forget_spans(struct fixture *f)
 	f->node->limit->payers->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
 }
 
-/* As the kernel does, for want of memory or for good. */
+/* As the kernel does, for lack of memory or for good. */
 static void what_the_kernel_refuses_is_not_estimated(void **state)
 {
 	struct fixture *f = *state;
@@ -484,7 +483,7 @@ static void what_go_allocates_in_a_pause_is_not_told(void **state)
 	assert_true(arrived.alloc_bytes < before + 350 * GO_MB);
 }
 
-/* Of which tests: a pattern such as "a_file*"; all. */
+/* Which tests to run: a pattern such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -14,7 +14,7 @@ static void naps(void)
 /* ---- off-cpu: a limit ends with its container. No loop runs: the test reports the cgroups ---- */
 
 #define OFF	  (1u << EVENT_OFF_CPU)
-#define CGROUP	  (1ull << 40) /* and those after it: of nobody here */
+#define CGROUP	  (1ull << 40) /* this and the following ids belong to no cgroup of this machine */
 #define KEPT	  1000
 #define N_THINNED 5000
 
@@ -62,7 +62,7 @@ static uint32_t kept_of(struct fixture *f, uint64_t id)
 	return keep;
 }
 
-/* Payers are looked at; what follows of their CPU time is not waited for. */
+/* Looks at all payers at once, without waiting for the CPU time of each. */
 static void look_at_owners(struct fixture *f)
 {
 	struct limit *o = f->node->limit;
@@ -174,7 +174,7 @@ static bool is_thinned(struct fixture *f)
 	return p && p->off.keep != UINT32_MAX;
 }
 
-/* What is told of it is what is done: each of its switches is looked at. */
+/* The report says what the kernel does: it takes each of its switches. */
 static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 {
 	struct counter *estimated = counter("podflame_containers_estimated", NULL, NULL);
@@ -194,7 +194,7 @@ static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 	run_until(f, is_thinned, "a limit, once there is room");
 }
 
-/* Of which tests: a pattern such as "a_file*"; all. */
+/* Which tests to run: a pattern such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slow_file_test: a file system (FUSE, spoken here) with one file, a copy of another, that can stop
- * answering reads, as NFS does whose server is gone. Nothing of it is cached for a reader; a
- * process that maps it has pages.
- * A thread of the test program serves it, and has descriptors of its own. So the kernel ends the
- * file system with that thread: a program that is killed ends, also while another of its threads
- * waits for an answer.
+ * slow_file_test: a file system (FUSE, implemented here) with one file, a copy of another one. It
+ * can stop answering reads, as NFS does if its server is gone. The kernel caches nothing of it for
+ * read(), but a process that maps the file has pages. A thread of the test program serves it, with
+ * descriptors of its own: so the kernel ends the file system with that thread, and a killed program
+ * ends even while another of its threads waits for an answer.
  */
 #pragma once
 

@@ -38,12 +38,12 @@ struct tally {
 	/* before */
 	unsigned event_mask; /* 0: nobody asked for it */
 	unsigned pod;
-	unsigned guest; /* K of a process that is here by turns */
+	unsigned guest; /* the number of a process that moves between two containers */
 	char program;	/* 't', 'a' */
 	/* after */
 	uint64_t n[_EVENT_MAX], value[_EVENT_MAX], named[_EVENT_MAX];
 	uint64_t unnamed_yet,
-		starts; /* samples before the API server had named it; different ids */
+		starts; /* samples from before the API server named it; different ids */
 	char last_id[CONTAINER_ID_BYTES];
 };
 static struct {
@@ -167,7 +167,7 @@ static inline int take(const void *body, size_t n, void *arg)
 	return testsink_take(body, n, &arrived.lock, check_profile);
 }
 
-/* Samples that say whose they are by themselves. */
+/* Samples that themselves show to whom they belong. */
 static inline uint64_t n_of(unsigned k, enum event e)
 {
 	uint64_t n;
@@ -340,7 +340,7 @@ static inline void poll_fire(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, poll_fire, f);
 }
 
-/* How far each has come. */
+/* How much work each has done. */
 static inline void tell_progress(const struct fixture *f)
 {
 	for (unsigned k = 0; k < TENANTS; k++)

@@ -61,7 +61,7 @@ __attribute__((noinline, noclone)) static void leak(size_t n)
 	__atomic_add_fetch(&truth->leaked, n, __ATOMIC_RELAXED);
 }
 
-#define CALM_NS (20 * NSEC_PER_MSEC) /* of CPU: in a trial's 10 ms are the traps of one or two */
+#define CALM_NS (20 * NSEC_PER_MSEC) /* of CPU: a trial's 10 ms then have one or two traps */
 
 static inline void calm(void)
 {
@@ -166,7 +166,7 @@ struct fixture {
 	uint64_t due_ns;
 	bool reached;
 	pid_t pid, other;
-	struct rlimit files; /* as it was; 0: it was left alone */
+	struct rlimit files; /* as it was; 0: the process was left alone */
 };
 
 static inline int setup(void **state)
@@ -332,7 +332,7 @@ static inline unsigned spans_ended(void)
 	return (unsigned)counter_get(counter("podflame_memory_spans_total", NULL, NULL));
 }
 
-__attribute__((unused)) static unsigned spans_due; /* not by all that include this */
+__attribute__((unused)) static unsigned spans_due; /* not all tests that include this use it */
 
 static inline const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
 {

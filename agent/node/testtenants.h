@@ -262,7 +262,7 @@ static inline void tenant_become(const struct tenants *t, unsigned k, const char
 	_exit(7);
 }
 
-/* -1: the number that is wanted is another one's. */
+/* -1: another process has the wanted number. */
 static inline pid_t tenant_fork(pid_t want)
 {
 	struct clone_args args = {
@@ -284,7 +284,7 @@ static inline pid_t tenant_start(struct tenants *t, unsigned k, const char *dir,
 	return pid;
 }
 
-/* From the test itself; killed in the end. */
+/* Forked by the test itself; killed in the end. */
 static inline pid_t tenant_run(struct tenants *t, unsigned pod, unsigned k,
 			       const struct tenant_work *w)
 {

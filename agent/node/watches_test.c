@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is watched and what is kept of it, and when the agent checks the node's report. The test
- * stands in for all around watches.c.
+ * What the agent watches, what it keeps of each object, and when it checks the node's report. The
+ * test stands in for everything around watches.c.
  */
 #include "node/internal.h"
 

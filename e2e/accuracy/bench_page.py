@@ -10,17 +10,20 @@ import sys
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
 INTRO = """# What podflame costs
 
-Who needs this page: people who ask what podflame costs, beside other tools. `make bench` wrote it
-on {date}, as root, in {minutes} minutes; it is not edited (the numbers are in `performance.json`).
-Commit {commit}. {cpus} CPUs ({cpu}), {memory}, kernel {kernel}, {system}; {versions}.
-Load average {began} when it began, {ended} when it ended. {others} % of the machine's CPU time went
-to other programs and {stolen} % to other machines{quiet}.
+Who needs this page: people who decide whether podflame may run on their nodes, and developers who
+change code that runs often.
 
-Each number is a median of rounds, with the least and the most. Profilers that are compared did the
-same work in the same run, one after another in an order drawn by chance. *Before*: the number of
-the last committed page{before}; a change is shown where the two spreads do not overlap. `—`:
-measured once. `make bench` prints lines that say what each number is, and
-`e2e/accuracy/bench_page.py` which of them are on this page.
+`make bench` wrote it on {date}, as root, in {minutes} minutes; the numbers are in
+`performance.json`.
+Commit {commit}. {cpus} CPUs ({cpu}), {memory}, kernel {kernel}, {system}; {versions}.
+The load average was {began} at the beginning and {ended} at the end. {others} % of the machine's
+CPU time went to other programs and {stolen} % to other machines{quiet}.
+
+A number is the median of several rounds, with the least and the greatest one; `—` means that there
+was one round. Profilers that are compared did the same work in the same run, one after the other in
+random order. *Before* is the last page that was committed{before}. A change is shown if the two
+spreads do not overlap. `make bench` prints what each number is; `e2e/accuracy/bench_page.py`
+chooses those on this page.
 """
 
 

@@ -8,32 +8,40 @@ import subprocess
 
 INTRO = """# Accuracy
 
-Who needs this page: people who ask how far podflame's stacks and shares can be trusted. `make
-accuracy` measured one machine on {date}, and wrote this page and `accuracy.json`; they are not
-edited.
+Who needs this page: people who want to know how far they can trust a stack or a share in a profile,
+and developers of the unwinder.
+
+`make accuracy` wrote it on {date}, from measurements on one machine; the numbers are in
+`accuracy.json`.
 Kernel {kernel}, {cpus} CPUs, {system}; {versions}.
 
-**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) burn CPU in
-functions of planned depth, in steps drawn by chance. They measure with the thread's CPU clock how
-much each function had, while `podflame record` samples them at {hz} Hz. A share is right when it is
-within 3 sigma (binomial) of what the program measured. A stack is *finished* when it has no marker
-(`[unwind: …]`, `[truncated]`) and begins where programs or threads begin. It is *whole* when every
-frame from there to the leaf is the one that the source says, as often as it says. The goals are
-99.5 % of both (Go and Java whole: 95 %; Java finished: 99 %). The shares leave out the making and
-collecting of garbage in Go: it stops and wakes threads thousands of times a second, and no timer
-samples a switch (`perf record -e cpu-clock` lacks the same 2 to 3 % of the samples).
+**Known-answer programs** ([`e2e/accuracy/programs/`](../e2e/accuracy/programs)) use CPU in
+functions at known depths, in random steps. They measure with the thread's CPU clock how much each
+function used, while `podflame record` samples them at {hz} Hz.
 
-**Stopped processes**: real programs under load are stopped at moments drawn by chance.
-`bpf/unwind.h`, compiled for the host, walks all threads with tables that are made as the agent
-makes them, and each address is compared with `eu-stack`'s. Where they differ gdb is asked, too.
+| word | meaning |
+| --- | --- |
+| a share is right | it differs by at most 3 sigma (binomial) from what the program measured |
+| a stack is *finished* | it has no marker (`[unwind: …]`, `[truncated]`) and begins where \
+programs or threads begin |
+| a stack is *whole* | every frame from there to the leaf is the one that the source says, as \
+often as it says |
+
+The goal is 99.5 % for both (Go and Java whole: 95 %; Java finished: 99 %). The shares leave out
+making and collecting garbage in Go: it stops and wakes threads thousands of times a second, and no
+timer samples a switch. `perf record -e cpu-clock` lacks the same 2 to 3 % of the samples.
+
+**Stopped processes**: real programs under load are stopped at random moments. `bpf/unwind.h`,
+compiled for the host, walks all their threads with tables made as the agent makes them. Each
+address is compared with the one that `eu-stack` finds, and if they differ, also with gdb's.
 """
 ENDING = """
 ## What a number here does not say
 
-The programs are small and the machine is shared: the numbers show that nothing is lost or
-misplaced, not what sampling costs (`make bench` does). The error of a share shrinks with the root
-of the number of samples: with 5,000 of them one sigma of a share of 20 % is 0.57 points.
-"""
+The programs are small, and the machine is shared. The numbers show that nothing is lost or
+misplaced, but not what sampling costs: `make bench` measures that. The error of a share shrinks
+with the root of the number of samples. With 5,000 samples, one sigma of a share of 20 % is 0.57
+points. """
 
 
 def version(command):

@@ -5,30 +5,36 @@ import os
 import report
 from slow_peers import LIMIT
 
-INTRO = """# What profiling waits and memory costs programs
+INTRO = """# What waits and memory cost the profiled process
 
-Who needs this page: people who want to profile off-cpu, mem-alloc or mem-inuse in production.
-`make events-cost` wrote it on {date}; it is not edited.
-Kernel {kernel}, {cpus} CPUs, {system}; load average {began} when it began, {ended} when it
-ended{quiet}.
+Who needs this page: people who want to profile waits or memory and ask how much that slows their
+program down.
 
-The numbers are the CPU time of a unit of work under each profiler over that without a profiler:
-medians of {rounds} pairs, the least and the most. Storms do only what is profiled, so no program
-gets slower than they. Except for the storm of switches and redis, a twin that was not profiled ran
-on the same CPU at the same time, and the machine's speed at that moment is taken out. *Nobody*: the
-difference between before and after a profiler; a smaller number cannot be told from zero.
-`podflame record` has no limit: its rows are what the probes themselves cost. *Limit*: what a pod
-gets, an agent with `limits.overheadPercent` {limit}, if its target does not say otherwise;
-{seconds} s, from 4 s after its first decision on, once. The text beside says what the program
-paid until then.
-Others: bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20.
+`make events-cost` wrote it on {date}.
+Kernel {kernel}, {cpus} CPUs, {system}; the load average was {began} at the beginning and
+{ended} at the end{quiet}.
+
+A number is the CPU time of a unit of work under a profiler, compared with the time without one: the
+median of {rounds} pairs, with the least and the greatest one. A storm does nothing but what is
+profiled, so no program is slowed down more. Except for the storm of switches and redis, a twin that
+nobody profiles ran on the same CPU at the same time, and the speed of the machine at that moment is
+taken out.
+
+| row | meaning |
+| --- | --- |
+| *nobody* | the difference between before and after a profiler. A smaller number means nothing |
+| `podflame record` | the cost of the probes themselves, because `record` has no limit |
+| *limit* | what a pod gets by default: an agent with `limits.overheadPercent` {limit}, measured \
+once for {seconds} s, beginning 4 s after its first decision. What the program paid before is \
+shown beside it |
+| others | bcc's libbpf-tools 0.31 (Debian trixie), async-profiler 4.0, memray 1.20 |
 """
 ENDING = """
 ## What a number here does not say
 
-What podflame itself takes meanwhile, and what programs pay on other machines: a probe's trap is
-most of the cost of a hit, and differs by a factor of two. What a hit, a switch or a walk costs
-apart from its program: `probe_bench`, `memory_bench` (`make bench`), [events](events.md).
+It does not include the CPU time of podflame itself, and it differs on other machines: most of a hit
+is the trap of the probe, whose cost differs by a factor of two. `probe_bench` and `memory_bench`
+(`make bench`) measure a hit, a switch and a walk by themselves; see [events](events.md).
 """
 
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Routes and who may use them. In a cluster every route but those that tell
- * nothing of the data asks the API server who is there; without Kubernetes only
- * requests that name this machine as their host are served, so that no web page
- * can read profiles by pointing its own name at 127.0.0.1.
+ * The routes, and the check of each request. In a cluster, the API server says who the user is, on
+ * every route that shows data. Without Kubernetes, the hub answers only requests whose Host is this
+ * machine. So no web page can read profiles by pointing its own name at 127.0.0.1.
  */
 #include "hub/api/api_private.h"
 
@@ -22,7 +21,7 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
 
-	/* that something is wrong with it is on the page, too; /healthz says what */
+	/* the page only says that the store has a problem; /healthz says which */
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
@@ -54,7 +53,7 @@ static const struct route routes[] = {
 
 /* ---- replies ---- */
 
-/* The page is one file with its script and style inside; nothing else is loaded. */
+/* The page is one file that contains its script and style. The browser must load nothing else. */
 static const char *const headers[] = {
 	"Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
 	"style-src 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
@@ -196,7 +195,7 @@ static void checked(int status, const char *node, const char *error, void *arg)
 		       text ? text : error);
 }
 
-/* One with this path; with this method, if there is one. */
+/* A route with this path; the one with this method, if there is one. */
 static const struct route *find_route(const char *path, const char *method)
 {
 	const struct route *found = NULL;
@@ -229,7 +228,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	return c;
 }
 
-/* done, or a refusal: whether this call is for us, and who makes it. */
+/* Calls done, or answers with a refusal: whether the request is for this machine, and from whom. */
 static void check(struct call *c, const struct http_in *in, gate_fn *done)
 {
 	struct api *a = c->api;
@@ -243,7 +242,8 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 		return;
 	}
 	if (c->route && !streq(c->route->method, in->method))
-		api_call_error(c, "METHOD_NOT_ALLOWED", "another method is needed, see Allow");
+		api_call_error(c, "METHOD_NOT_ALLOWED",
+			       "this path takes other methods: see the header Allow");
 	else if (!a->gate || (c->route && !c->route->right))
 		done(200, "", NULL, c);
 	else
@@ -251,7 +251,7 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 			       c->route ? c->route->right : &read_profiles, done, c);
 }
 
-/* Its body is in; from here the number of bytes that wait is what bounds it. */
+/* The body is complete. From here on the limit on bytes in the worker's queue holds. */
 static void end_upload(struct api *a, struct http_conn *conn)
 {
 	for (size_t i = 0; i < MAX_UPLOADS; i++) {

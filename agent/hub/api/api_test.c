@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages and queries: routes and replies. */
+/* The API's pages and queries: routes and replies. */
 #include "hub/api/testapi.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static void info(void **state)
 
 /* ---- a store whose file is no store ---- */
 
-/* The store's file is no store. */
+/* The store's file is not one of SQLite. */
 static int setup_damaged(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -60,7 +60,7 @@ static int setup_file(void **state)
 #define IN_FILE(t) cmocka_unit_test_setup_teardown(t, setup_file, teardown)
 #define DAMAGED(t) cmocka_unit_test_setup_teardown(t, setup_damaged, teardown)
 
-/* Anybody may ask: what is wrong is told, the folder is in the log. */
+/* Anybody may ask, so the answer says what is wrong; only the log names the directory. */
 static void health_tells_no_path(void **state)
 {
 	struct fixture *f = *state;
@@ -68,7 +68,7 @@ static void health_tells_no_path(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(health_pages); i++) {
 		assert_int_equal(ask(f, "GET", health_pages[i], NULL, NULL), 200);
 		assert_true(str_has_prefix(json_str_at(f->json, "store", ""),
-					   "profiles.sqlite was damaged and is set aside as "
+					   "profiles.sqlite was damaged. The hub renamed it to "
 					   "profiles.sqlite.damaged-"));
 		assert_string_equal(json_str_at(f->json, "status", "?"), "ok");
 		assert_null(strchr(f->body, '/'));
@@ -76,8 +76,8 @@ static void health_tells_no_path(void **state)
 }
 
 /*
- * Everybody may ask: that something is wrong is told, by the sentence that docs/api.md has, and no
- * path.
+ * Anybody may ask, so the answer says that something is wrong, in the sentence of docs/api.md, and
+ * names no path.
  */
 static void info_tells_of_a_damaged_store(void **state)
 {
@@ -155,7 +155,7 @@ static void events(void **state)
 	p->samples[0].wait = WAIT_LOCK;
 	add_value(b, p, "take", 200);
 	p->samples[1].wait = WAIT_RUNQUEUE;
-	add_value(b, p, "take", 100); /* none: it is no value, and takes no other one's place */
+	add_value(b, p, "take", 100); /* no value: it counts as none, and as no other value */
 	p->samples[2].n_samples = 5;
 	p = add_event(b, 3, EVENT_MEM_INUSE, T0);
 	add_value(b, p, "cache", 4096);
@@ -231,7 +231,7 @@ static void choices(void **state)
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 }
 
-/* What cannot be read is told in the same words, whoever asks. */
+/* The error of an unreadable store has the same words for every user. */
 static void a_file_that_goes_bad(void **state)
 {
 	struct fixture *f = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sign-in (TokenReview) and the right to do what is asked for (SubjectAccessReview on a
- * resource of podflame.io in all namespaces). Nothing is allowed on an answer that could
- * not be had.
+ * Sign-in (TokenReview), and the right to do what the request wants (SubjectAccessReview on a
+ * resource of podflame.io in all namespaces). Without an answer of the API server, nothing is
+ * allowed.
  */
 #include "hub/api/auth.h"
 
@@ -38,7 +38,7 @@ static bool has_text(const json_t *array, const char *text)
 	return false;
 }
 
-/* An authenticator that knows no audiences answers without any: that is a no. */
+/* An authenticator that knows no audiences answers with none: this function refuses the token. */
 static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 {
 	const char *audience = ((const struct gate *)arg)->config.audience;
@@ -54,7 +54,7 @@ static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 	}
 }
 
-/* The token of a header, or NULL and what is wrong with it. */
+/* The token of a header, or NULL and *ret_error. */
 static const char *bearer(const char *authorization, const char **ret_error)
 {
 	static const char scheme[] = "Bearer ";
@@ -186,7 +186,10 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 {
 	if (!g)
 		return NULL;
-	/* in this order: what ends the first asks nothing of the second any more */
+	/*
+	 * in this order: a waiter on a token asks for access, and no waiter on access asks for a
+	 * token
+	 */
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);
 	free(g);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is let in: rights, tokens, an API server that is away; the gate that agents send through. */
+/*
+ * Which requests the hub accepts: rights, tokens, an API server that does not answer, and the check
+ * that agents must pass to send.
+ */
 #include "hub/api/testapi.h"
 
 static void foreign_hosts_are_refused(void **state)
@@ -47,7 +50,7 @@ static void every_endpoint_wants_the_right(void **state)
 		assert_int_not_equal(f->status, 401);
 		assert_int_not_equal(f->status, 403);
 	}
-	/* one question a token, not one a request */
+	/* one question per token, not per request */
 	assert_int_equal(cluster.n_token, 3);
 	assert_int_equal(cluster.n_access, 2);
 }
@@ -76,14 +79,11 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(ask(f, "GET", "/", NULL, NULL), 200);
 	cluster.down = false; /* and is not remembered */
 	assert_int_equal(query(f, BEARER "viewer"), 200);
-	cluster.down = true; /* what was allowed stays so for a while */
+	cluster.down = true; /* a right is cached for a while */
 	assert_int_equal(query(f, BEARER "viewer"), 200);
 }
 
-/*
- * A token may have been taken back while the machine slept: what was allowed before is asked for
- * again.
- */
+/* A token may have been revoked while the machine was suspended, so its cached right expires. */
 static void what_was_allowed_ages_asleep(void **state)
 {
 	struct fixture *f = *state;
@@ -140,7 +140,8 @@ static void audience_right_and_node(void **state)
 }
 
 /*
- * Equal ones that wait are asked for once; beyond what may wait each is told at once, and counted.
+ * Waiting requests with the same token lead to one question. Requests over the limit are refused at
+ * once, and counted.
  */
 static void few_wait_for_one_sign_in(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callers who leave and queries that are too many; auth_test.c and uploads_test.c have what may
- * wait there.
+ * Callers that leave, and too many queries. auth_test.c and uploads_test.c test the other limits on
+ * what waits.
  */
 #include "hub/api/testapi.h"
 
@@ -42,7 +42,7 @@ static bool await_more(struct fixture *f, const struct counter *c, uint64_t befo
 	return counter_get(c) > before;
 }
 
-/* A query whose caller has left is told to end; the next one is answered. */
+/* A query whose caller has left is ended early, and the next one is answered. */
 static void callers_may_leave(void **state)
 {
 	struct fixture *f = *state;
@@ -72,7 +72,10 @@ static void callers_may_leave(void **state)
 	sem_destroy(&b.release);
 }
 
-/* The mailbox of queries is full: the next is refused at once, counted, and the worker goes on. */
+/*
+ * The mailbox of queries is full: the next one is refused at once and counted, and the worker goes
+ * on.
+ */
 static void too_many_queries_are_refused(void **state)
 {
 	struct fixture *f = *state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /metrics, /healthz and /readyz of the hub: what the process says of itself, and its store and
- * queries.
+ * /metrics, /healthz and /readyz of the hub: the state of the process, its store and its queries.
  */
 #include "hub/api/api_private.h"
 
@@ -47,13 +46,13 @@ void api_handle_metrics(struct call *c)
 	api_call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }
 
-/* Anybody may ask: what it says bears no path. */
+/* Anybody may ask, so the answer has no path. */
 static json_t *detail(const struct api_config *f)
 {
 	return f->health ? f->health(f->health_arg) : json_object();
 }
 
-/* A restart helps when a thread is stuck; it does not help a full disk. */
+/* A restart helps if a thread is blocked. It does not help against a full disk. */
 void api_handle_alive(struct call *c)
 {
 	_cleanup_buf_ struct buf why = {0};
@@ -65,8 +64,8 @@ void api_handle_alive(struct call *c)
 }
 
 /*
- * The store is open, or nobody would listen here: what is wrong with it is said, and old profiles
- * are still there.
+ * The store is open, or the hub would not listen yet. If the store has a problem, the answer says
+ * so; old profiles can still be read.
  */
 void api_handle_ready(struct call *c)
 {

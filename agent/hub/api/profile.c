@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reads the store: each request is one job of the query worker, which reads
- * the body (a filter's regular expressions take a second to compile) and makes the
- * whole reply; the loop only sends it. A full mailbox answers 503.
- * A query ends early when its caller leaves.
+ * The requests that read the store. Each request is one job of the query worker. The job parses the
+ * body (a filter's regular expressions take up to a second to compile) and makes the whole reply;
+ * the loop only sends it. If the queue is full, the answer is 503. If the caller leaves, its query
+ * ends early.
  */
 #include "hub/api/api_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Past it the worker is stuck, for /healthz: longer than the store reads for one query. */
+/* /healthz fails if a query takes longer, which is more than the store allows for one */
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC)
 
 struct query_job {
@@ -170,7 +170,7 @@ static void run_values(struct job *job)
 	if (v->stored) {
 		v->tracing.selection->given_up = &q->given_up;
 		a.limit = v->limit;
-		/* one more tells that there are more; rows without the tag may be one, too */
+		/* one more shows that there are more; another may be the rows without the tag */
 		r = store_values(q->store, v->tracing.selection, v->tag, v->limit + 2, add_value,
 				 &a, &e);
 	}

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of reviews. Keyed by a SHA-256, so no token lies in memory for longer
- * than its request. Bounded twice: how many answers are kept, and how many
- * questions are open, so that a flood of made-up tokens cannot become a flood
- * on the API server.
+ * The cache of reviews. Its key is a SHA-256, so no token stays in memory after its request. The
+ * number of kept answers has a limit, and so has the number of open questions: a flood of made-up
+ * tokens must not become a flood on the API server.
  */
 #include "hub/api/auth.h"
 
@@ -30,7 +29,7 @@ struct review {
 	struct auth_verdict verdict;
 	char *error;
 	json_t *user;
-	uint64_t until_ns; /* CLOCK_BOOTTIME: asleep it gets older, too */
+	uint64_t until_ns; /* CLOCK_BOOTTIME: a suspended machine counts */
 	struct waiter *waiters;
 	unsigned n_waiters;
 	UT_hash_handle hh;
@@ -50,7 +49,7 @@ struct reviews *api_reviews_new(const struct reviews_config *c)
 	return r;
 }
 
-/* A waiter may ask again or end everything: nothing of v is touched after the first of them. */
+/* A waiter may ask again or free everything: this function does not touch v after the first one. */
 static void tell(struct waiter *waiters, const struct auth_verdict *v)
 {
 	_cleanup_free_ char *error = xstrdup(v->error);
@@ -108,7 +107,7 @@ static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 	fn(&v, arg);
 }
 
-/* Room for one more: what is out of date goes, or else the oldest. */
+/* Makes room for one answer: removes all expired ones, or else the oldest. */
 static void make_room(struct reviews *r)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -143,7 +142,7 @@ static void judge(struct review *v, int status, const json_t *body, const char *
 		c->judge(json_object_get(body, "status"), &v->verdict, c->judge_arg);
 	else
 		v->verdict.error = error ? error : "no answer";
-	/* strings of the answer end with it */
+	/* the verdict's strings are freed with the answer */
 	if (v->verdict.status == 503)
 		v->error = xasprintf("the Kubernetes API server cannot be asked (%s): %s", c->path,
 				     v->verdict.error ? v->verdict.error : "no answer");
@@ -173,7 +172,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	if (!keep)
 		HASH_DEL(r->kept, v);
 	tell(waiters, &v->verdict);
-	if (!keep) /* and so nobody else's */
+	if (!keep) /* it is not in the cache, so it has no other user */
 		review_free(v);
 }
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploaded symbol files: each request is one job of the worker that reads and writes them. */
+/*
+ * Requests about uploaded symbol files. Each request is one job of the worker that reads and writes
+ * the files.
+ */
 #include "hub/api/api_private.h"
 
 #include <stdlib.h>
 
-#define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* past it the worker is stuck, for /healthz */
+#define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* a longer one: /healthz fails */
 
 struct symbols_job {
 	struct job job;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the API only: the API over real HTTP on loopback, with a store, and who asks it. The
- * API server of Kubernetes is a stub of kube_request here. Once a program.
+ * For tests of the API only: the API over real HTTP on loopback, with a store, and a client.
+ * kube_request() is a stub that stands in for the API server of Kubernetes. Include it once per
+ * program.
  */
 #pragma once
 
@@ -99,7 +100,7 @@ static inline json_t *review(const char *path, const json_t *body)
 			 "username", token, "groups", "system:authenticated");
 }
 
-/* In place of lib/kube's: answers on the loop, as the real one does. */
+/* Stands in for lib/kube's function: answers on the loop, as the real one does. */
 int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
 		 const json_t *body, kube_done_fn *fn, void *arg)
 {
@@ -173,7 +174,7 @@ static inline json_t *say_health(void *arg)
 	return json_pack("{s:s, s:s}", "store", s.error, "certificate", "");
 }
 
-/* Anew, with requests that name the host; NULL: the address. */
+/* Connects again; requests then name this host; NULL: the address. */
 static inline void connect_to(struct fixture *f, const char *host)
 {
 	const struct http_client_config c = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols that are uploaded: what they name, what is no such file, who may, and how many at a time.
+ * Uploaded symbols: which frames they name, which files are refused, who may upload, and how many
+ * uploads may run at a time.
  */
 #include "hub/api/testapi.h"
 #include "hub/symbols/testindex.h"
@@ -87,7 +88,7 @@ static void uploads_want_their_own_right(void **state)
 	assert_int_equal(ask(f, "POST", TRACING, uploader, STRIPPED_QUERY), 403);
 }
 
-/* Who has no right cannot make the hub take a large body. */
+/* A user without the right cannot make the hub read a large body. */
 static void a_large_body_waits_for_the_right(void **state)
 {
 	struct fixture *f = *state;
@@ -99,7 +100,9 @@ static void a_large_body_waits_for_the_right(void **state)
 	assert_int_equal(ask_bytes(f, "PUT", SYMBOLS, BEARER "uploader", large, 8 << 20), 503);
 }
 
-/* More at a time than there is memory for are told to wait; who leaves makes room. */
+/*
+ * If there is no memory for more uploads, they are told to wait. A client that leaves makes room.
+ */
 static void few_uploads_at_a_time(void **state)
 {
 	struct fixture *f = *state;
@@ -121,7 +124,7 @@ static void few_uploads_at_a_time(void **state)
 	assert_true(counter_get(busy) > n_busy);
 	connect_to(f, NULL);
 	for (int i = 0; i < 200 && upload(f, SYMBOLS, NULL) == 503; i++)
-		; /* until the server has seen that they are gone */
+		; /* until the server has seen that they have left */
 	assert_int_equal(f->status, 200);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is decided by a request's head, before a byte of its body has come; and how much may be on
- * its way at once.
+ * What the hub decides from the head of a request, before it reads the body, and how many bytes may
+ * be on their way at once.
  */
 #include "hub/ingest/ingest.h"
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define N_LARGE	   4 /* as many of OTLP_MAX_BYTES as there is room for: MAX_PENDING_BYTES */
+#define N_LARGE	   4 /* as many bodies of OTLP_MAX_BYTES as MAX_PENDING_BYTES has room for */
 #define PATH	   "POST " OTLP_PATH " HTTP/1.1\r\n"
 #define TYPE	   "Content-Type: " OTLP_CONTENT_TYPE "\r\n"
 #define TOKEN	   "Authorization: Bearer t\r\n"
@@ -169,7 +169,7 @@ static void assert_said(const char *text, const char *begin, const char *part)
 
 /* ---- tests ---- */
 
-/* None of them has sent a byte of the 32 MiB that it announces. */
+/* None of these clients has sent a byte of the 32 MiB that it announces. */
 static void refused_by_the_head(void **state)
 {
 	static const struct {
@@ -214,8 +214,8 @@ static void refused_by_the_sender(void **state)
 }
 
 /*
- * The body may come once the sender is known, who is asked for once a request, on a connection that
- * is kept, too.
+ * The body may come once the sender is known. The hub asks for the sender once per request, also on
+ * a connection that is kept.
  */
 static void a_body_waits_for_its_sender(void **state)
 {
@@ -259,7 +259,7 @@ static void assert_full(struct world *w)
 	hang_up(&p);
 }
 
-/* One that leaves or is answered makes room, of which the hub hears soon. */
+/* A connection that leaves or is answered makes room, which the hub notices soon. */
 static void assert_room(struct world *w)
 {
 	struct peer p;
@@ -275,7 +275,7 @@ static void assert_room(struct world *w)
 	assert_false(full);
 }
 
-/* What is announced is what counts: these have sent nothing, and one byte more is too much. */
+/* The announced length counts: these have sent nothing, and one byte more is too much. */
 static void test_bodies_that_wait_have_a_limit(void **state)
 {
 	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");
@@ -292,7 +292,7 @@ static void test_bodies_that_wait_have_a_limit(void **state)
 		hang_up(&peers[i]);
 }
 
-/* A body of no known length may have the most, until it is in. */
+/* A body of unknown length may have the maximum, until it is complete. */
 static void bodies_of_unknown_length_count_as_large(void **state)
 {
 	struct world *w = *state;
@@ -307,7 +307,7 @@ static void bodies_of_unknown_length_count_as_large(void **state)
 	assert_said(hear(&peers[1]), BAD_BODY, "");
 	say(&peers[2], "no length\r\n");
 	assert_said(hear(&peers[2]), BAD_BODY, ""); /* of the server itself */
-	/* 80 MB beside the 32 MiB of the fourth */
+	/* 80 MB, beside the 32 MiB of the fourth peer */
 	call_large(w, more, "Content-Length: 20000000\r\n");
 	for (size_t i = 0; i < N_LARGE; i++) {
 		hang_up(&peers[i]);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request's way: head checked and sender asked for on the loop, only then its
- * body read; that is unpacked, checked and stored on the writer, answered on the
- * loop. It is answered 200 only when it is stored, so that a sender may forget it.
+ * How the hub takes profiles. On the loop, this file checks the head of a request and asks the API
+ * server about the sender. Only then does it read the body. The writer unpacks, checks and stores
+ * the body, and the loop answers. The hub answers 200 only when the profiles are stored, so that
+ * the sender may forget them.
  */
 #include "hub/ingest/ingest.h"
 
@@ -12,9 +13,9 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#define MAX_PENDING_BYTES (128u << 20) /* bodies, from when they may come until they are answered */
-#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* past it the writer is stuck, for /healthz */
-#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* that a sender's clock may be of the hub's */
+#define MAX_PENDING_BYTES (128u << 20)		     /* of bodies that the hub has let in */
+#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* a longer write: /healthz fails */
+#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* of a sender's clock against the hub's */
 #define RETRY_AFTER	  "Retry-After: 5"
 
 struct ingest {
@@ -32,11 +33,11 @@ struct ingest_request {
 	struct http_conn *conn;	     /* NULL: the peer is gone */
 	char *encoding, *node;
 	char *body;		 /* NULL: not in yet */
-	size_t n;		 /* of body; of one that is coming as much as it may have */
-	uint64_t content_length; /* that was announced; UINT64_MAX: none was */
+	size_t n;		 /* bytes of body; while it comes, the most that it may have */
+	uint64_t content_length; /* as announced; UINT64_MAX: the sender announced none */
 	int status;
 	char message[800];
-	size_t n_skipped; /* of a 200: profiles that were not taken, and why */
+	size_t n_skipped; /* profiles that a 200 did not take, and why */
 	const char *skipped_for;
 };
 
@@ -144,7 +145,7 @@ static void request_end(struct ingest_request *q)
 
 /* ---- on the writer ---- */
 
-/* An agent speaks for its own node only. */
+/* An agent may only send profiles of its own node. */
 static const char *foreign_node(const struct batch *b, const char *node)
 {
 	for (size_t i = 0; i < b->n_profiles; i++) {
@@ -156,7 +157,10 @@ static const char *foreign_node(const struct batch *b, const char *node)
 	return NULL;
 }
 
-/* The latest end, CLOCK_REALTIME: what lies far ahead would outlive all that is stored after it. */
+/*
+ * The latest end of a profile, CLOCK_REALTIME. A profile far ahead would outlive all profiles that
+ * are stored after it.
+ */
 static uint64_t latest_ns(const struct batch *b)
 {
 	uint64_t latest = 0;
@@ -176,8 +180,8 @@ static void store(struct ingest_request *q, const struct batch *b)
 	worker_assert(q->ingest->config.writer);
 	if (foreign) {
 		/*
-		 * not 403, which says that the sender is to be given a right and to wait: these
-		 * never will be taken
+		 * Not 403: a sender that gets 403 waits for somebody to give it a right. The hub
+		 * will never take these profiles.
 		 */
 		verdict(q, 422,
 			"k8s.node.name: the token is of node \"%.100s\", a profile of \"%.100s\"",
@@ -187,8 +191,7 @@ static void store(struct ingest_request *q, const struct batch *b)
 	if (latest > now + MAX_AHEAD_NS) {
 		verdict(q, 422,
 			"time_unix_nano: a profile ends %llu s ahead of the hub's clock: one of "
-			"the "
-			"two clocks is wrong",
+			"the two clocks is wrong",
 			(unsigned long long)((latest - now) / NSEC_PER_SEC));
 		return;
 	}
@@ -214,7 +217,8 @@ static struct batch *decode(struct ingest_request *q)
 	if (r == -E2BIG)
 		verdict(q, 413, "body: more than %u bytes when unpacked", OTLP_MAX_BYTES);
 	else if (r < 0)
-		verdict(q, 400, "body: not what Content-Encoding \"%.60s\" says", q->encoding);
+		verdict(q, 400, "body: cannot be unpacked as Content-Encoding \"%.60s\"",
+			q->encoding);
 	if (r < 0)
 		return NULL;
 	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
@@ -243,7 +247,8 @@ static void peer_gone(void *arg)
 {
 	struct ingest_request *q = arg;
 
-	q->conn = NULL; /* what it sent is stored all the same: it will be sent again and known */
+	/* the hub stores the profiles all the same: if they come again, it knows them */
+	q->conn = NULL;
 }
 
 static bool is_protobuf(const char *type)
@@ -273,7 +278,7 @@ static void write_body(struct ingest_request *q)
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
 	if (worker_post(q->ingest->config.writer, &q->job) < 0)
-		end_as(q, 503, "the store is behind");
+		end_as(q, 503, "too many profiles wait for the store");
 }
 
 static void body_lost(void *arg)
@@ -285,7 +290,7 @@ static void body_lost(void *arg)
 	request_end(q);
 }
 
-/* Room is kept for what was announced: what is let in can also be held. */
+/* Reserves memory for the announced length, so that the hub can hold each body that it lets in. */
 static void read_body(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
@@ -327,7 +332,7 @@ static void sender_checked(int status, const char *node, const char *error, void
 	go_on(q);
 }
 
-/* What its head alone refuses: a status, 0 for none. */
+/* Judges the head alone. Returns the status of a refusal, or 0. */
 static int judge_head(const struct ingest *i, const struct http_in *in, char *why, size_t n_why)
 {
 	if (!streq(in->path, OTLP_PATH)) {
@@ -419,7 +424,7 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 		go_on(q);
 		return;
 	}
-	q = request_new(i, c, in); /* one without a body: nobody was asked yet */
+	q = request_new(i, c, in); /* a request without a body has not been checked yet */
 	if (q) {
 		take_body(q, in);
 		check_sender(q, in->authorization);
@@ -435,7 +440,7 @@ struct write_job {
 	int fd, r;
 };
 
-/* The caller's stack holds the job: nothing of it is touched after the event. */
+/* The job lies on the stack of the caller: this function touches nothing of it after the event. */
 static void write_run(struct job *job)
 {
 	struct write_job *w = (struct write_job *)job;
@@ -454,7 +459,7 @@ static int write_and_wait(struct ingest *i, const struct batch *b)
 	struct write_job w = {.job.run = write_run, .store = i->config.store, .batch = b, .fd = fd};
 	uint64_t value;
 
-	assert_se(!worker_is_current(i->config.writer)); /* it would wait for itself */
+	assert_se(!worker_is_current(i->config.writer)); /* the worker would wait for itself */
 	if (fd < 0)
 		return -errno;
 	if (worker_post(i->config.writer, &w.job) < 0)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request to the ingest of any head and body: the first three bytes choose the head, the sender's
- * rights and what the writer does, the rest is the body, which is read only where the head is
- * accepted. It is answered exactly once unless its sender has gone, refusals say why in JSON, and
- * what is answered 200 is what its sender may send: SQLite takes it, and a second time nothing of
- * it is new; how many of its profiles were left out is in the answer. Fuzzes: hub/ingest/ingest.c,
- * lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c, lib/otlp/attr.c,
- * lib/otlp/wire.c, lib/otlp/answer.c, hub/store/sqlite_write.c
+ * Requests to the ingest with any head and body. The first three bytes choose the head, the
+ * sender's rights, and what the writer does. The rest is the body, which is read only if the head
+ * is accepted. Each request must be answered exactly once, unless its sender has left. A refusal
+ * must give its reason in JSON. Profiles answered with 200 must be of that sender; SQLite must take
+ * them, and a second time none of them may be new. The answer must say how many profiles were left
+ * out.
+ * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
+ * lib/otlp/decode_resource.c, lib/otlp/attr.c, lib/otlp/wire.c, lib/otlp/answer.c,
+ * hub/store/sqlite_write.c
  */
 #include "hub/ingest/ingest.h"
 
@@ -120,7 +122,7 @@ static void auth(const char *authorization,
 	done(auth_status, auth_node, auth_status == 200 ? NULL : "because", done_arg);
 }
 
-/* What was stored may be stored again, and is known then. */
+/* A sender may repeat stored profiles, and the store knows them. */
 static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node,
 			uint64_t n_rejected)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests over HTTP to a store that counts: what is stored, and what is said when it is not. */
+/*
+ * Requests over HTTP to a store that counts: what is stored, and what the answer says if it is not.
+ */
 #include "hub/ingest/ingest.h"
 
 #include <setjmp.h>
@@ -23,7 +25,7 @@ struct world {
 	/* the answer */
 	int status;
 	char body[1024], retry_after[16], authenticate[32], accept[32];
-	/* what auth says; late: of which calls */
+	/* the answer of auth; late: to which calls */
 	int auth_status;
 	const char *auth_node;
 	bool auth_late, until_body;
@@ -361,8 +363,8 @@ static void test_agent_speaks_for_its_node(void **state)
 	w->auth_status = 200;
 	w->auth_node = "node-a";
 	/*
-	 * 422, not 403: an agent drops what it kept of before its node had this name, instead of
-	 * trying for ever
+	 * 422, not 403: the agent drops the profiles from before its node had this name, instead of
+	 * sending them for ever
 	 */
 	post(w, "node-b");
 	assert_int_equal(w->status, 422);
@@ -408,7 +410,7 @@ static void test_far_ahead_of_the_clock(void **state)
 	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 9"));
 	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
 	w->ahead_ns = 0;
-	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* and does not end, so far */
+	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* and has not ended */
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
 	assert_int_equal(n_stored(w), 1);
@@ -425,7 +427,7 @@ static void test_writer_is_behind(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
-/* The peer goes away while its token is looked at: nothing is answered, nothing breaks. */
+/* The peer leaves while its token is checked: nothing is answered, and nothing breaks. */
 static void test_peer_gone(void **state)
 {
 	struct world *w = *state;
@@ -440,7 +442,7 @@ static void test_peer_gone(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
-/* It goes once all it had to say was said: that is stored all the same. */
+/* The peer leaves after it has sent everything: the profiles are stored all the same. */
 static void test_peer_gone_before_its_answer(void **state)
 {
 	struct world *w = *state;
@@ -456,7 +458,7 @@ static void test_peer_gone_before_its_answer(void **state)
 	assert_int_equal(n_stored(w), 1);
 }
 
-/* The hub ends while a request waits: its memory goes with the last of them. */
+/* The hub ends while a request waits: the last request frees the memory. */
 static void test_freed_while_pending(void **state)
 {
 	struct world *w = *state;

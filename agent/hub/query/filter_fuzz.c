@@ -91,7 +91,10 @@ static bool same(const struct predicate *a, const struct predicate *b)
 	return same_here;
 }
 
-/* Brackets are levels too: what is nested to the limit may not fit in words with more of them. */
+/*
+ * Parentheses are levels, too: a filter nested up to the limit may not fit if it is written with
+ * more of them.
+ */
 static void read_again(const struct predicate *p)
 {
 	_cleanup_buf_ struct buf b = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tag_filter: texts to trees, and bad texts to positions a user can find. */
+/* tag_filter: texts become trees, and an error has the position at which a user finds it. */
 #include "hub/query/query.h"
 
 #include <setjmp.h>

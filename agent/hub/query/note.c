@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a reader must know of an answer, most of all of an empty one. */
+/* Notes on an answer: what a reader must know, most of all when the answer is empty. */
 #include "hub/query/tree.h"
 
 static const char *const unseen[_EVENT_MAX] = {
@@ -8,7 +8,7 @@ static const char *const unseen[_EVENT_MAX] = {
 	[EVENT_MEM_ALLOC] = "processes allocated too little to be sampled",
 };
 
-/* How an event is turned on that nobody has without asking. */
+/* How to turn on an event that is off by default. */
 static void nothing_stored(const struct event_info *e, bool asked_for,
 			   char ret[static REPLY_NOTE_BYTES])
 {
@@ -38,7 +38,7 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 	else if (!s->n_profiles)
 		nothing_stored(e, event != EVENT_ON_CPU, ret);
 	else if (e->snapshot)
-		snprintf(ret, REPLY_NOTE_BYTES, "nothing lives of what was seen allocated");
+		snprintf(ret, REPLY_NOTE_BYTES, "nothing that was seen allocated is still in use");
 	else
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "profiles of this selection were stored, but without samples: its %s or "

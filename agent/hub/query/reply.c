@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trees as the JSON of DeepFlow's ProfileTracing: the list form (its v6.3 to
- * v6.5) with UUIDv5 node ids, and the flat form (v6.6 and later). Written
- * straight into a buffer: a reply may have half a million nodes.
+ * Trees as the JSON of DeepFlow's ProfileTracing: the list form (its v6.3 to v6.5) with UUIDv5 node
+ * ids, and the flat form (v6.6 and later). Writes straight into a buffer, because a reply may have
+ * half a million nodes.
  */
 #include "hub/query/tree.h"
 
@@ -86,7 +86,7 @@ static uint32_t walk_next(struct reply_walk *w)
 
 struct frame_ids {
 	EVP_MD *sha1;
-	EVP_MD_CTX *at[MAX_DEPTH]; /* hash of the prefix down to that depth, not finished */
+	EVP_MD_CTX *at[MAX_DEPTH]; /* unfinished hash of the prefix down to each depth */
 	EVP_MD_CTX *last;
 	char text[MAX_DEPTH][37];
 };
@@ -131,7 +131,7 @@ static void uuid_text(const uint8_t digest[20], char out[37])
 	snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
-/* The id of a node at this depth, whose parent's was made before. */
+/* The id of a node at this depth. The id of its parent was made before. */
 static const char *ids_make(struct frame_ids *ids, size_t depth, const char *name)
 {
 	uint8_t digest[EVP_MAX_MD_SIZE];
@@ -180,7 +180,7 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 	return 0;
 }
 
-/* As DeepFlow has it: of memory, what calls nothing is what was allocated. */
+/* As in DeepFlow: in a memory profile, a function that calls nothing is an allocated object. */
 static bool is_object(const struct tree *t, uint32_t function, int64_t self, int64_t total,
 		      enum event event)
 {
@@ -190,7 +190,7 @@ static bool is_object(const struct tree *t, uint32_t function, int64_t self, int
 	return (memory && self == total) || t->functions[function].kind == FRAME_OBJECT;
 }
 
-/* DeepFlow's letter for a row of functions that is no object, from its text. */
+/* DeepFlow's letter for a function that is no object, from its name. */
 static char function_type(uint32_t function, const char *name)
 {
 	static const char *const prefixes = "cklpt";
@@ -207,7 +207,7 @@ static char function_type(uint32_t function, const char *name)
 struct totals {
 	const struct tree *t;
 	int64_t *self, *total;
-	uint32_t *open; /* how often the function is on the path */
+	uint32_t *open; /* how many nodes of the path are of this function */
 };
 
 static void totals_done(struct totals *x)
@@ -224,7 +224,7 @@ static void leave_function(uint32_t node, void *arg)
 	x->open[x->t->nodes[node].function]--;
 }
 
-/* A function that calls itself counts once: only its outermost node adds to its total. */
+/* A recursive function counts once: only its outermost node adds to its total. */
 static void sum_functions(const struct tree *t, struct totals *x)
 {
 	_cleanup_(walk_done) struct reply_walk w = {.leave = leave_function, .arg = x};
@@ -362,7 +362,7 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 }
 
 /*
- * Estimates say that they are, an answer with too many stacks how wrong it may be; off-cpu says
+ * The share and error of estimates; how wrong an answer with too many stacks may be; for off-cpu,
  * what no stack can show.
  */
 static void put_limits(struct buf *b, enum event event, const struct store_summary *s)
@@ -376,7 +376,7 @@ static void put_limits(struct buf *b, enum event event, const struct store_summa
 		buf_printf(b, ",\"throttled_us\":%" PRIu64, s->throttled_us);
 }
 
-/* Per cent of the samples whose stack is whole; null: there are none. */
+/* The per cent of samples whose stack is whole; null: there are no samples. */
 static void put_finished(struct buf *b, uint64_t n, uint64_t n_marked)
 {
 	if (n == 0 || n_marked > n)

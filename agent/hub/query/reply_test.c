@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies byte for byte. The golden vector's ids and numbers come from the
- * project's reference on DeepFlow (its Go algorithm, re-implemented there); the
- * two ids of the documentation's Total example are DeepFlow's own.
+ * Compares replies byte by byte. The ids and numbers of the expected reply come from the project's
+ * reference on DeepFlow (its Go algorithm, implemented again there). The two ids of the
+ * documentation's Total example are DeepFlow's own.
  */
 #include "hub/query/tree.h"
 
@@ -18,7 +18,7 @@
 /* A row from the text form: the kinds of frames come from the prefixes. */
 static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
 {
-	static struct frame frames[1 << 19]; /* each is one for ever, as a tree wants it */
+	static struct frame frames[1 << 19]; /* kept for ever, as a tree expects */
 	static const struct frame *list[600];
 	static size_t n_frames;
 	_cleanup_free_ char *copy = xstrdup(text);
@@ -63,7 +63,7 @@ static struct tree *golden_tree(void)
 	add(t, "api", rows[1], 20202, -1);
 	add(t, "api", rows[2], 10101, -1);
 	add(t, "api", rows[0], 10101, -1);
-	t->n_unnamed = 4; /* in samples: the second row stands for two */
+	t->n_unnamed = 4; /* in samples: the second row has two */
 	return t;
 }
 
@@ -290,8 +290,8 @@ static void bad_utf8_and_debug(void **state)
 }
 
 /*
- * More stacks than nodes: the smallest are cut, the root's total stays right, and nothing is kept
- * of what was cut.
+ * There are more stacks than nodes: the smallest are cut, the total of the root stays right, and
+ * the cut stacks take no memory.
  */
 static void node_limit(void **state)
 {
@@ -309,7 +309,7 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one a node */
 	add(t, "api", "[t] w;f0", 3, -1);
 	assert_int_equal(t->n_cut_rows, 102);
-	add(t, "api", "[t] w;f0;f1", 5, -1); /* of functions that are there */
+	add(t, "api", "[t] w;f0;f1", 5, -1); /* indexes of existing functions */
 	assert_int_equal(t->n_cut_rows, 103);
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
 	assert_int_equal(t->nodes[1].self, 4);
@@ -406,7 +406,7 @@ static void languages_are_told(void **state)
 	query_tree_free(t);
 }
 
-/* A row of an event besides on-CPU: frames root first, what was waited for is the leaf. */
+/* A row of an event besides on-CPU: frames root first; the cause of the wait is the leaf. */
 static void add_row_of(struct tree *t, const struct frame *const *frames, size_t n, enum wait wait,
 		       int64_t value, int max_kernel)
 {
@@ -446,7 +446,7 @@ static const struct frame main_frame = {.kind = FRAME_APP, .name = "main"},
 			  new_frame = {.kind = FRAME_LIBRARY, .name = "malloc"},
 			  object = {.kind = FRAME_OBJECT, .name = "java/lang/String"};
 
-/* The cause stays whatever is cut above it, and waits of different causes meet above it. */
+/* The cause stays, whatever is cut above it; waits with different causes meet above it. */
 static void waits_are_leaves(void **state)
 {
 	const struct frame *const frames[] = {&main_frame, &futex, &schedule};
@@ -480,7 +480,8 @@ static void waits_are_leaves(void **state)
 }
 
 /*
- * A marker is no whole stack; what was put together of too many is not counted as one that is not.
+ * A stack with a marker is not whole. The row of the stacks that were too many does not count as
+ * such a stack.
  */
 static void others_are_not_incomplete(void **state)
 {
@@ -524,7 +525,7 @@ static void bytes_are_of_objects(void **state)
 	query_tree_free(t);
 }
 
-/* Who asks for what is off learns how it is turned on. */
+/* A user who asks for an event that is off learns how to turn it on. */
 static void an_empty_answer_says_how_there_is_more(void **state)
 {
 	static const struct {
@@ -568,7 +569,7 @@ static void snapshots_and_estimates_say_so(void **state)
 	ASSERT_HAS(full, "\"notes\":[\"live bytes as of the newest snapshot of each process\"]");
 	empty = answer(nothing, EVENT_MEM_INUSE, RESULT_LIST, &none);
 	ASSERT_HAS(empty, "\"result\":null");
-	ASSERT_HAS(empty, "\"notes\":[\"nothing lives of what was seen allocated\"]");
+	ASSERT_HAS(empty, "\"notes\":[\"nothing that was seen allocated is still in use\"]");
 	query_tree_free(t);
 	query_tree_free(nothing);
 }
@@ -596,7 +597,7 @@ static void deepest_wait(void **state)
 	query_tree_free(t);
 }
 
-/* What is inlined never takes the level of a frame that follows. */
+/* Inlined frames never take the level of a frame that follows. */
 static void inlined_names_leave_room(void **state)
 {
 	static const struct frame unknown = {.kind = FRAME_APP, .build_id = "known"};

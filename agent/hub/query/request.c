@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bodies of the query API -> selections. Names, types and error texts are those
- * of DeepFlow's server/querier/profile; fields it does not know are ignored, as
- * there. Ours in addition: result_format.
+ * Bodies of the query API -> selections. Names, types and error texts are those of DeepFlow's
+ * server/querier/profile. As there, unknown fields are ignored. podflame adds the field
+ * result_format.
  */
 #include "hub/query/query.h"
 
@@ -10,7 +10,7 @@
 
 #define VALUES_DEFAULT_LIMIT 100
 #define VALUES_MAX_LIMIT     10000
-#define TAG_BYTES	     350 /* shown of a tag's name; of Kubernetes' keys all */
+#define TAG_BYTES	     350 /* of a tag's name in a message; a key of Kubernetes fits */
 
 enum field_type { TEXT, NUMBER, FLAG };
 
@@ -31,7 +31,7 @@ static const struct request_field {
 	{"result_format", NULL, TEXT},
 };
 
-/* DeepFlow's other values of profile_event_type: not an error, but nothing to find. */
+/* Other events of DeepFlow: no error, but there is nothing to find. */
 static const char *const other_events[] = {
 	"on-gpu",
 	"hbm-alloc",
@@ -92,7 +92,7 @@ static bool is_zero(const json_t *j, enum field_type type)
 	return type == TEXT ? !*(json_string_value(j) ?: "") : json_integer_value(j) == 0;
 }
 
-/* Zero and "" count as missing, as in Go; all that is missing is named, a line each. */
+/* As in Go, 0 and "" count as missing. The error names all missing fields, one per line. */
 static int check_required(const json_t *body, struct field_error *reterr)
 {
 	_cleanup_buf_ struct buf text = {0};
@@ -137,7 +137,10 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 	return 0;
 }
 
-/* Once. As many as there may be: one a condition of tag_filter, and two. */
+/*
+ * Adds the note, unless it is there. There are at most as many notes as conditions in tag_filter,
+ * and two.
+ */
 static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
 static void note(struct tracing_request *r, const char *fmt, ...)
 {
@@ -154,7 +157,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	r->notes[r->n_notes++] = xstrdup(text);
 }
 
-/* One note for every tag that can match nothing. */
+/* Adds a note for each tag that can match nothing. */
 static void note_tags(struct tracing_request *r, const struct predicate *p)
 {
 	const struct tag_info *t = p->tag ? query_tag_lookup(p->tag) : NULL;
@@ -212,11 +215,11 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 	s->time_start_s = json_int_at(body, "time_start", 0);
 	s->time_end_s = json_int_at(body, "time_end", 0);
 	if (s->time_end_s < s->time_start_s)
-		return field_error_set(reterr, "time_end", "time_end lies before time_start");
+		return field_error_set(reterr, "time_end", "time_end is before time_start");
 	return 0;
 }
 
-/* What ProfileTracing and values share. The caller has checked the types. */
+/* The fields that ProfileTracing and values share. The caller has checked their types. */
 static int take_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
@@ -288,7 +291,7 @@ int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	return 0;
 }
 
-/* null is as good as absent, as for the other fields. */
+/* null counts as absent, as in the other fields. */
 static bool is_given(const json_t *body, const char *name)
 {
 	const json_t *j = json_object_get(body, name);
@@ -341,7 +344,7 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 
 	if (!e)
 		e = check_types(j, reterr);
-	/* nothing but the tag is required: by default the last hours of everything */
+	/* only the tag is required: by default, the last hours of all events */
 	if (!e && !is_given(j, "profile_event_type"))
 		json_object_set_new(j, "profile_event_type",
 				    json_string(profile_event_info(0)->name));

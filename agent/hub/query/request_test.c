@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of the API: what is taken from them, and the words of every refusal. */
+/* Bodies of the API: the values that are read from them, and the text of every refusal. */
 #include "hub/query/query.h"
 
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static void nothing_to_find_is_said(void **state)
 	}
 }
 
-/* One for each tag, also where one's name is within another's, and no tag twice. */
+/* One note per tag, also if the name of one is within that of another, and no tag twice. */
 static void each_tag_has_its_note(void **state)
 {
 	static const char *const notes[] = {"tag_filter: host_ip matches nothing here: ",
@@ -186,7 +186,7 @@ static const struct {
 	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
-	 400, "INVALID_POST_DATA", "time_end lies before time_start"},
+	 400, "INVALID_POST_DATA", "time_end is before time_start"},
 	{"{" WHOLE ",\"result_format\":\"xml\"}", 400, "INVALID_POST_DATA",
 	 "not one of list, flat"},
 	{"{" WHOLE ",\"app_service\":\"a\\u0000b\"}", 400, "INVALID_POST_DATA", "bad JSON"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where functions are, in which language, which nodes are inlined: ours, beside the flat form of
- * DeepFlow.
+ * Fields that podflame adds to DeepFlow's flat form: where functions are, their languages, and
+ * which nodes are inlined.
  */
 #include "hub/query/tree.h"
 
@@ -41,7 +41,7 @@ static void free_files(struct source_file *files)
 	}
 }
 
-/* What DeepFlow's letters do not tell: "jvm":[3,5],"wait":[7] */
+/* The languages for which DeepFlow has no letter: "jvm":[3,5],"wait":[7] */
 static void put_languages(struct buf *b, const struct tree *t)
 {
 	static const enum frame_kind kinds[] = {FRAME_JVM, FRAME_PYTHON, FRAME_LUA, FRAME_OBJECT,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the hub's store costs, in CPU time of the thread that does it: batches as agents send them
- * into a file under /tmp, then questions as the API gets them, up to the whole reply. ROWS=1e7
- * takes ten times what the goals are of. Two loads: `life`, 20 services of 10 pods each that run
- * the same code; `hard`, 200 processes of 20 programs without a stack in common (100,000, of 37
- * frames), as the peers were measured with.
+ * Measures the hub's store, in CPU time of its thread: it writes batches as agents send them to a
+ * file under /tmp, then queries as the API does, including the reply. The goals hold for the
+ * default; ROWS=1e7 has ten times as many rows. There are two loads. `life` is 20 services of 10
+ * pods each that run the same code. `hard` is 200 processes of 20 programs without a common stack
+ * (100,000 stacks of 37 frames), as in the measurement of other profilers.
  */
 #include "hub/query/query.h"
 #include "lib/base/bench.h"
@@ -203,7 +203,7 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, -1);
 }
 
-/* What the query worker does for a body. */
+/* Does what the query worker does with a body. */
 static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 {
 	struct adding a = {.tree = query_tree_new()};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tags of tag_filter: DeepFlow's list for profile.in_process (its
- * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and our own. A
- * tag DeepFlow knows and we do not have is accepted and matches nothing.
+ * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and podflame's own. The hub accepts
+ * a tag that DeepFlow knows and podflame does not store; it matches nothing.
  */
 #include "hub/query/query.h"
 
@@ -21,7 +21,7 @@ static const struct tag_info table[] = {
 	{"process_id", NULL, true, true, "process id on the host"},
 	{"process_start_time", NULL, true, true, "start of the process, Unix milliseconds"},
 	{"thread", NULL, true, false, "thread name"},
-	{"cpu", NULL, true, true, "CPU, where samples are kept apart by it"},
+	{"cpu", NULL, true, true, "CPU of the sample, if on-cpu-profile.cpu keeps CPUs apart"},
 	{"time", NULL, true, true, "last second of the window, Unix seconds"},
 	{"profile_event_type", NULL, true, false, "on-cpu, off-cpu, mem-alloc, mem-inuse"},
 	{"profile_language_type", NULL, true, false, "always eBPF"},
@@ -32,14 +32,15 @@ static const struct tag_info table[] = {
 	{"profile_id", NULL, true, false, "span of the call, 16 hexadecimal digits"},
 	{"span_id", "profile_id", true, false, "as profile_id"},
 	{"wait", NULL, true, false,
-	 "off-cpu: what was waited for: runqueue, disk, lock, sleep, poll, socket, pipe, other"},
+	 "off-cpu: what the thread waited for: runqueue, disk, lock, sleep, poll, socket, pipe, "
+	 "other"},
 	{"sample_id", NULL, true, false, "stack of the sample: the same in every window of a hub"},
 	{"app_instance", "app_service", true, false, "as app_service"},
 	{"gprocess", "app_service", true, false, "as app_service"},
 	{"comm", "app_service", true, false, "as app_service"},
 	{"auto_instance", "pod", true, false, "as pod"},
 	{"auto_service", "pod_group", true, false, "as pod_group"},
-	{"agent", "pod_node", true, false, "as pod_node: one agent a node"},
+	{"agent", "pod_node", true, false, "as pod_node: a node has one agent"},
 	{"vtap", "pod_node", true, false, "as pod_node"},
 	{"pod_node_hostname", "pod_node", true, false, "as pod_node"},
 #define NOT_STORED(name)                                                                           \
@@ -82,7 +83,7 @@ static const struct tag_info table[] = {
 	NOT_STORED("biz_service.group"),
 };
 
-/* region_id, pod_ns_id, ...: numbers of DeepFlow's resource tables. */
+/* region_id, pod_ns_id, ...: DeepFlow's numbers of resources. */
 static const struct tag_info number = {"_id", NULL, false, false,
 				       "a number of DeepFlow's; podflame keeps names, not numbers"};
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows -> tree. Nodes are equal when the texts of their stacks are, so frames are
- * rendered once here and compared as text. Numbers follow DeepFlow's order of
- * discovery: for each row its new functions and nodes from the leaf up.
+ * Rows -> tree. Two nodes are equal if the texts of their stacks are equal, so each frame is
+ * rendered here once and compared as text. Functions and nodes have numbers in DeepFlow's order:
+ * row by row, the new ones of a row from the leaf up.
  */
 #include "hub/query/tree.h"
 
 #include <stdlib.h>
 
 #define FRAME_LEVELS (STACK_MAX_FRAMES + 2) /* with process and thread */
-#define MAX_LEVELS   (FRAME_LEVELS + 1)	    /* and what was waited for */
+#define MAX_LEVELS   (FRAME_LEVELS + 1)	    /* and one for the cause of a wait */
 #define NO_FUNCTION  UINT32_MAX
 
 static int64_t add_saturated(int64_t a, int64_t b)
@@ -79,7 +79,7 @@ static void grow_names(struct tree *t)
 	t->n_name_slots = n;
 }
 
-/* A function that is not there is made, or with make false told as NO_FUNCTION. */
+/* The number of a function. Without make, a function that the tree does not have is NO_FUNCTION. */
 static uint32_t function_of(struct tree *t, const char *name, size_t n, bool make)
 {
 	size_t at;
@@ -165,9 +165,9 @@ static void grow_children(struct tree *t)
 
 /* ---- rows ---- */
 
-/* Of a row, root first: what each level is the text of. */
+/* A level of a row, and where its text comes from. Root first. */
 struct tree_level {
-	const struct frame *frame; /* NULL: a process or thread, whose text is at start..end */
+	const struct frame *frame; /* NULL: a process or thread; its text is at start..end */
 	bool outermost;
 	size_t start, end;
 };
@@ -197,7 +197,7 @@ static void put_head_level(struct levels *l, const struct stack_head *h)
 
 static void put_head(struct levels *l, const struct stack_head *h)
 {
-	/* profile_stack_render knows the form of a head; ';' between two of them */
+	/* profile_stack_render knows the form of both heads and puts ';' between them */
 	struct stack_head process = {.process_comm = h->process_comm};
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
@@ -210,8 +210,8 @@ static void put_head(struct levels *l, const struct stack_head *h)
 }
 
 /*
- * The function and what is inlined there, with a level left for each of n_after frames; false: no
- * name.
+ * Adds the function and those inlined in it, but leaves a level for each of n_after frames. false:
+ * the frame has no name.
  */
 static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
 {
@@ -239,7 +239,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
 		bool outermost = user && !user_seen;
 
-		/* of what was put together most are whole */
+		/* most stacks that were added up in this row are whole */
 		marked |= f->kind == FRAME_MARKER && !str_equal(f->name, STORE_OTHERS);
 		user_seen |= user;
 		if (!f->name && t->names && put_named(t, l, f, row->n_frames - i - 1))
@@ -253,7 +253,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 	t->n_unnamed += unnamed ? row->n_samples : 0;
 }
 
-/* The cause of a wait is the leaf, so that it has a place and a colour in the graph. */
+/* Puts the cause of a wait at the leaf, so that the graph gives it a place and a colour. */
 static void put_wait(struct levels *l, enum wait wait)
 {
 	const struct frame *f = profile_wait_frame(wait);
@@ -262,7 +262,7 @@ static void put_wait(struct levels *l, enum wait wait)
 		put_level(l, f, false);
 }
 
-/* By its address: a frame is rendered once, however many stacks it is in. */
+/* Finds it by the frame's address, so each frame is rendered once, however many stacks have it. */
 static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
 				  struct buf *scratch)
 {
@@ -295,7 +295,7 @@ static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t
 	return function_of(t, l->text.data + v->start, v->end - v->start, make);
 }
 
-/* From the leaf up: that is the order in which functions are numbered. */
+/* From the leaf up, because functions have numbers in that order. */
 static void make_functions(struct tree *t, const struct levels *l, uint32_t *functions)
 {
 	_cleanup_buf_ struct buf scratch = {0};
@@ -304,7 +304,7 @@ static void make_functions(struct tree *t, const struct levels *l, uint32_t *fun
 		functions[i] = function_of_level(t, l, i, true, &scratch);
 }
 
-/* Distinct and few: a sorted array. */
+/* Keeps the names distinct in a sorted array; there are few. */
 static void add_app(struct tree *t, const char *app)
 {
 	size_t low = 0, high = t->n_apps;
@@ -332,7 +332,10 @@ static void add_app(struct tree *t, const char *app)
 	t->n_apps++;
 }
 
-/* Nodes of a row that exist already, root first; returns how many levels that is. Makes nothing. */
+/*
+ * Finds the nodes of a row that exist already, root first. Returns how many levels that is; makes
+ * no node.
+ */
 static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 {
 	_cleanup_buf_ struct buf scratch = {0};
@@ -351,7 +354,7 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 	return l->n;
 }
 
-/* New nodes for levels from..n-1, numbered from the leaf up. */
+/* Makes nodes for levels from..n-1, with numbers from the leaf up. */
 static void make_path(struct tree *t, const struct levels *l, const uint32_t *functions,
 		      size_t from, size_t n, uint32_t *path)
 {
@@ -368,7 +371,7 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
 	for (size_t i = from; i < n; i++) {
 		if (t->n_nodes * 2 > t->n_child_slots) {
-			grow_children(t); /* enters all nodes, these too */
+			grow_children(t); /* enters all nodes, also the new ones */
 			continue;
 		}
 		t->child_slots[child_slot(t, t->nodes[path[i]].parent, functions[i])] = path[i] + 1;
@@ -432,7 +435,8 @@ static int by_total(const void *a, const void *b, void *arg)
 	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
 
 	if (m->total != n->total)
-		return m->total < n->total ? -1 : 1; /* smallest first: they are pushed in front */
+		/* the smallest first, because each is put in front */
+		return m->total < n->total ? -1 : 1;
 	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }
 

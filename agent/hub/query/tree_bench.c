@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast rows become a tree and a reply: 100,000 stacks of 30 frames, as store_bench has them;
- * then with a frame in each that has no name, and uploaded symbols that do not know it either.
+ * Measures how fast rows become a tree and a reply: 100,000 stacks of 30 frames, as in store_bench.
+ * Then each stack has a frame without a name that uploaded symbols do not know either.
  */
 #include "hub/query/query.h"
 #include "lib/base/bench.h"

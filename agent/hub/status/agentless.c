@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the hub looks at which node. A look lists the namespaces, if the last list of them is more
- * than a minute old, then the node, for its labels and taints, then its pods.
+ * Decides when the hub lists the pods of which node without an agent. Such a look lists the
+ * namespaces (if the last list is older than a minute), then the node, for its labels and taints,
+ * then its pods.
  */
 #include "hub/status/agentless.h"
 
@@ -13,25 +14,25 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-/* an agent's image is pulled, a DaemonSet is rolled out */
+/* time to pull an agent's image, or to roll out a DaemonSet */
 #define GRACE_NS       (90 * NSEC_PER_SEC)
-#define LOOK_NS	       (60 * NSEC_PER_SEC)  /* a node's pods are listed that often at most */
+#define LOOK_NS	       (60 * NSEC_PER_SEC)  /* least time between two lists of a node's pods */
 #define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* of one list */
 #define LOOKS_A_SECOND 8
-#define SAID_A_SECOND  16		   /* looks that failed: each costs all targets */
-#define WAIT_NS	       (10 * NSEC_PER_SEC) /* for its first look: then a node is told of */
-#define MAX_PODS_BYTES (128u << 20) /* of memory, of the pods of all nodes without an agent */
+#define SAID_A_SECOND  16		   /* failed looks: each costs all targets */
+#define WAIT_NS	       (10 * NSEC_PER_SEC) /* for a first look; then the status names the node */
+#define MAX_PODS_BYTES (128u << 20) /* of memory for the pods of all nodes without an agent */
 #define MIN_ROOM_BYTES (64u << 10)
 #define UNSEEN_NODES   3
 #define UNSEEN_BYTES   300
 
 struct lack { /* a node on which no agent works */
 	char *node;
-	uint64_t since_ns, due_ns; /* monotonic; due: of the next look */
+	uint64_t since_ns, due_ns; /* monotonic; due_ns: of the next look */
 	bool told;
-	bool unsaid;	   /* it is told, and ops.changed was not called yet */
+	bool unsaid;	   /* the result is not yet reported by ops.changed */
 	unsigned n_failed; /* looks in a row */
-	char *error;	   /* why not all is known; NULL: it is */
+	char *error;	   /* why some pods are unknown; NULL: all are known */
 	struct agentless_pods pods;
 	UT_hash_handle hh;
 };
@@ -42,18 +43,18 @@ struct agentless {
 	struct agentless_ops ops;
 	void *arg;
 	bool opt_in_required, begun;
-	bool hurried; /* status_agentless_hurry, and not all was known since */
+	bool hurried; /* status_agentless_hurry was called, and some pods have been unknown since */
 	uint64_t begun_ns;
 	struct lack *lacks;
 	size_t bytes; /* of all their pods */
 	char *unseen;
-	bool unseen_waits;  /* nodes that wait for their first look are in it */
-	uint64_t unseen_ns; /* when it was last told */
+	bool unseen_waits;  /* `unseen` counts nodes that wait for their first look */
+	uint64_t unseen_ns; /* when it last changed */
 
-	struct kube_watch *namespaces; /* as last listed; NULL: not yet */
+	struct kube_watch *namespaces; /* of the last list; NULL: not yet listed */
 	uint64_t namespaces_ns;
-	enum step step;		 /* of the look under way */
-	struct lack *at;	 /* the node that it is of */
+	enum step step;		 /* of the look that is running */
+	struct lack *at;	 /* the node of that look */
 	struct kube_watch *list; /* its answer */
 	json_t *object;		 /* the node */
 	uint64_t step_ns;
@@ -99,8 +100,8 @@ static bool waits_long(const struct agentless *a, const struct lack *l, uint64_t
 }
 
 /*
- * Once something is told, the nodes that wait are counted in it: without them its number would
- * change with each look. ret_waits: there are some.
+ * The text why some pods are unknown; NULL: all are known. Once there is a text, it counts the
+ * nodes that wait, too: else its number would change with each look. ret_waits: some nodes wait.
  */
 static char *unseen_text(const struct agentless *a, bool *ret_waits)
 {
@@ -112,7 +113,8 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 
 	*ret_waits = !a->begun;
 	if (!a->begun)
-		return a->hurried ? xstrdup("which nodes have no agent is not known yet") : NULL;
+		return a->hurried ? xstrdup("the hub does not know yet which nodes have no agent")
+				  : NULL;
 	for (const struct lack *l = a->lacks; l; l = l->hh.next) {
 		if (!l->error && !waits(l, now))
 			continue;
@@ -126,12 +128,13 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 		return NULL;
 	return xasprintf("not all pods of %u node%s without an agent (%s%s) are known: %s", n,
 			 n == 1 ? "" : "s", nodes.data, n > UNSEEN_NODES ? ", ..." : "",
-			 error ? error : "they have not been looked at yet");
+			 error ? error : "the hub has not listed them yet");
 }
 
 /*
- * A text that merely changes is told once a minute: it costs a write of every target. One that
- * counts nodes that wait is changed as soon as none waits, too: most of them may be known by then.
+ * A change of the text costs a write of every target, so it changes once a minute at most. But a
+ * text that counts nodes that wait changes as soon as none waits: most of them may be known by
+ * then.
  */
 static bool is_told_later(const struct agentless *a, const char *text, bool waits)
 {
@@ -139,7 +142,7 @@ static bool is_told_later(const struct agentless *a, const char *text, bool wait
 	       now_mono_ns() < a->unseen_ns + LOOK_NS;
 }
 
-/* Logs when pods begin to be unknown and when all are known again, and nothing between. */
+/* Logs when pods become unknown, and when all are known again; not the changes between. */
 static void note_unseen(struct agentless *a)
 {
 	bool waits;
@@ -213,7 +216,10 @@ static void on_works(const char *node, void *arg)
 
 /* ---- looks ---- */
 
-/* Up to 10 s more than a minute later, at random: looks at several nodes at once spread so. */
+/*
+ * The next look is due in a minute, plus up to 10 s at random, so that the looks at several nodes
+ * spread.
+ */
 static void end_turn(struct lack *l)
 {
 	l->due_ns = now_mono_ns() + LOOK_NS + random_below(LOOK_NS / 6);
@@ -224,7 +230,7 @@ static void count_looks(const char *result, unsigned n)
 	counter_add(counter("agentless_looks_total", "result", result), n);
 }
 
-/* error NULL: everything is known. */
+/* error NULL: all pods of the node are known. */
 static void note_look(struct lack *l, const char *error)
 {
 	free(l->error);
@@ -244,8 +250,8 @@ static void finish_look(struct agentless *a, struct lack *l, const char *error)
 }
 
 /*
- * What was known before stays. Where something was known, a single failure is not told to
- * targets: the API server may be away for a moment.
+ * Keeps what was known before. If something was known, a single failure is not reported: the API
+ * server may only be away for a moment.
  */
 static void note_failure(struct lack *l, const char *error)
 {
@@ -268,7 +274,7 @@ static void fail_look(struct agentless *a, const char *error)
 	note_unseen(a);
 }
 
-/* Without the namespaces nothing is known of any node: the looks at all due nodes have failed. */
+/* Without the list of namespaces no look can end, so the looks at all due nodes have failed. */
 static void fail_all(struct agentless *a, const char *error)
 {
 	_cleanup_free_ char *text = xstrdup(error);
@@ -287,7 +293,7 @@ static void fail_all(struct agentless *a, const char *error)
 	note_unseen(a);
 }
 
-/* Of looks that failed, many may have at once: a few are said at a time. */
+/* Many looks may fail at once, so this function reports a few per second. */
 static void say_changed(struct agentless *a)
 {
 	unsigned n = 0;
@@ -344,7 +350,7 @@ static void on_listed(void *arg)
 			start_step(a, STEP_NODE);
 			return;
 		}
-		fail_all(a, "there is no room for all namespaces");
+		fail_all(a, "the hub has no room for all namespaces");
 		break;
 	case STEP_NODE:
 		a->object = json_incref((json_t *)kube_watch_get(a->list, a->at->node));
@@ -353,7 +359,7 @@ static void on_listed(void *arg)
 			start_step(a, STEP_PODS);
 			return;
 		}
-		fail_look(a, "the node is not found");
+		fail_look(a, "the API server does not find the node");
 		break;
 	case STEP_PODS:
 		take_pods(a);
@@ -387,7 +393,7 @@ static void ignore_upsert(const char *key, const json_t *obj, const json_t *old,
 	ignore(key, obj, arg);
 }
 
-/* For its pods, in bytes. */
+/* The bytes of memory that are left for the pods of this node. */
 static size_t room_for(const struct agentless *a, const struct lack *l)
 {
 	size_t others = a->bytes - l->pods.n_bytes;
@@ -447,7 +453,7 @@ static void next_look(struct agentless *a)
 	a->n_looks++;
 	a->at = l;
 	if (room_for(a, l) < MIN_ROOM_BYTES)
-		fail_look(a, "there is no room for more pods");
+		fail_look(a, "the hub has no room for more pods");
 	else if (!a->namespaces || a->namespaces_ns + LOOK_NS <= now_mono_ns())
 		start_step(a, STEP_NAMESPACES);
 	else

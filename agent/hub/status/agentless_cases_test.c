@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays controller-spec/cases as if their node had no agent: what the hub counts there is what
- * the agent would count, pods that must not be profiled included, and what `withoutAgent` says.
+ * Replays controller-spec/cases as if their node had no agent. The hub must count there what an
+ * agent would count, including the pods that must not be profiled, and set `withoutAgent`.
  */
 #include "hub/status/agentless_pods.h"
 
@@ -19,7 +19,7 @@ static void trim_target(json_t *obj)
 	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");
 }
 
-/* The lists of the node's pods and of the namespaces, as they are asked for. */
+/* The lists of the node's pods and of the namespaces, as the hub requests them. */
 static void list_pods(const struct world *w, struct kube_watch *ret)
 {
 	const char *key, *phase, *node = json_str_at(w->settings, "nodeName", "node1");
@@ -44,7 +44,7 @@ static void list_namespaces(const struct world *w, struct kube_watch *ret)
 		keep(ret, json_str_at(ns, "metadata.name", ""), ns);
 }
 
-/* As plan_to_json writes a target. NULL: nothing of it is on this node. New reference. */
+/* The target in the form of plan_to_json. NULL: it selects nothing on this node. New reference. */
 static json_t *entry_of(const struct world *w, const json_t *target)
 {
 	struct kube_watch pods = {0}, namespaces = {0};
@@ -82,7 +82,7 @@ static int64_t pods_of(const json_t *entry, const char *reason)
 	return 0;
 }
 
-/* want: what the agent says of the target. */
+/* want: the agent's entry of the target. */
 static void expect_the_same(const json_t *want, const json_t *entry, const char *at)
 {
 	const json_t *says = json_object_get(want, "says"), *v;
@@ -126,7 +126,7 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 		_cleanup_json_ json_t *entry = target ? entry_of(w, target) : NULL;
 
 		if (!target || !json_bool_at(want, "accepted", true))
-			continue; /* the built-in one; and what agents refuse, which they tell */
+			continue; /* the built-in one, and targets that agents refuse and report */
 		if (same) {
 			expect_the_same(want, entry, at);
 			continue;

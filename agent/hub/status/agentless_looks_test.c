@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When nodes without an agent are looked at, what is asked, and what is told where that fails. */
+/*
+ * When the hub looks at nodes without an agent, what it asks the API server, and what it reports if
+ * that fails.
+ */
 #include "hub/status/testagentless.h"
 
 /* ---- looks ---- */
@@ -86,7 +89,7 @@ static void test_a_refusal_is_told_and_what_was_known_stays(void **state)
 	pass(75, NULL);
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
-	/* once may be an API server that was away for a moment */
+	/* a single failure may be an API server that was away for a moment */
 	pass(71, "/api/v1/pods");
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
@@ -115,7 +118,7 @@ static void test_namespaces_that_do_not_fit_are_told(void **state)
 	assert_null(entry_of("n1"));
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) "
-			    "are known: there is no room for all namespaces");
+			    "are known: the hub has no room for all namespaces");
 	pass(75, NULL);
 	assert_null(status_agentless_unseen(a));
 	end();
@@ -149,7 +152,7 @@ static void test_namespaces_that_are_refused(void **state)
 	end();
 }
 
-/* What hears of it writes every target. */
+/* Each call of ops.changed writes every target, so the calls are few. */
 static void test_refusals_of_many_nodes_are_told_once(void **state)
 {
 	(void)state;
@@ -158,7 +161,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	assert_int_equal(n_changed, 300);
 	assert_int_equal(n_unseen, 1);
 	assert_non_null(strstr(status_agentless_unseen(a), "300 nodes"));
-	/* and where the number changes, too */
+	/* also if the number changes */
 	for (unsigned i = 0; i < 100; i++) {
 		_cleanup_free_ char *name = xasprintf("m%u", i);
 
@@ -171,7 +174,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	end();
 }
 
-/* Those that only wait for their look are not said to be unknown for longer than that. */
+/* Nodes that only wait for their look are reported as unknown no longer than that. */
 static void test_a_refusal_of_one_of_many_nodes(void **state)
 {
 	(void)state;
@@ -187,7 +190,7 @@ static void test_a_refusal_of_one_of_many_nodes(void **state)
 	end();
 }
 
-/* More nodes than are looked at until a hub that starts writes what it knows. */
+/* There are more nodes than the hub can look at before it must write what it knows. */
 static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 {
 	(void)state;
@@ -198,14 +201,14 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	status_agentless_hurry(a);
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 28 nodes without an agent (n73, n74, n75, ...) are "
-			    "known: they have not been looked at yet");
+			    "known: the hub has not listed them yet");
 	pass(3, NULL);
 	assert_int_equal(n_unseen, 1);
 	pass(1, NULL);
 	assert_int_equal(n_unseen, 2);
 	assert_null(status_agentless_unseen(a));
 	assert_true(status_agentless_settled(a, true));
-	/* from then on a turn that is waited for is nothing to tell of */
+	/* later, a node that waits for its turn is not reported */
 	status_agentless_node(a, "n1", NULL);
 	status_agentless_node(a, "n2", NULL);
 	add_node("n1", 0);
@@ -233,7 +236,7 @@ static void test_nodes_that_wait_for_a_list_are_told(void **state)
 	status_agentless_tick(a, true);
 	assert_string_equal(status_agentless_unseen(a),
 			    "not all pods of 2 nodes without an agent (n1, n2) are "
-			    "known: they have not been looked at yet");
+			    "known: the hub has not listed them yet");
 	answer_lists(NULL);
 	assert_null(status_agentless_unseen(a));
 	end();
@@ -248,7 +251,7 @@ static void test_a_hub_that_does_not_know_the_nodes_yet(void **state)
 	assert_null(status_agentless_unseen(a));
 	status_agentless_hurry(a);
 	assert_string_equal(status_agentless_unseen(a),
-			    "which nodes have no agent is not known yet");
+			    "the hub does not know yet which nodes have no agent");
 	agents();
 	pass(1, NULL);
 	assert_null(status_agentless_unseen(a));
@@ -287,7 +290,7 @@ static void test_pods_of_all_nodes_have_a_limit(void **state)
 			assert_int_equal(w->max_bytes, 128 << 20);
 		answer_list(w, NULL);
 	}
-	/* the third is not even asked about */
+	/* the third one is not even looked at */
 	assert_int_equal(n_listed, 1 + 2 * 2);
 	assert_non_null(strstr(status_agentless_unseen(a), "(n3)"));
 	assert_non_null(strstr(status_agentless_unseen(a), "no room"));

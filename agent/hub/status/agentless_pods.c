@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define ARCH	     "amd64" /* the only one that there are agents for; as the chart's affinity */
+#define ARCH	     "amd64" /* agents run on no other, as in the chart's affinity */
 #define TAINTS_SHOWN 3
 
 /* ---- pods ---- */
@@ -63,7 +63,7 @@ static const char *label(const json_t *node, const char *key)
 	return json_string_value(json_object_get(json_at(node, "metadata.labels"), key));
 }
 
-/* As their providers label them. */
+/* By the labels that the providers of virtual nodes set. */
 static bool is_virtual(const json_t *node)
 {
 	return str_equal(label(node, "type"), "virtual-kubelet") ||
@@ -89,7 +89,10 @@ static void list_taints(struct buf *b, const json_t *node)
 		buf_puts(b, "none");
 }
 
-/* What is known of it. A taint need not be the reason: the DaemonSet may tolerate it. */
+/*
+ * Why the node has no agent, as far as the hub knows. A taint need not be the reason, because the
+ * DaemonSet may tolerate it.
+ */
 static char *why(const json_t *node, bool pods_known, const char *pod_says)
 {
 	const char *os = label(node, "kubernetes.io/os"), *arch = label(node, "kubernetes.io/arch");
@@ -98,9 +101,9 @@ static char *why(const json_t *node, bool pods_known, const char *pod_says)
 	if (pods_known && pod_says)
 		return xstrdup(pod_says);
 	if (is_virtual(node))
-		return xstrdup("it is a virtual node, and no DaemonSet runs there");
+		return xstrdup("the node is virtual, and no DaemonSet runs there");
 	if ((os && !streq(os, "linux")) || (arch && !streq(arch, ARCH)))
-		return xasprintf("agents run on linux/" ARCH " alone, and it is %.32s/%.32s",
+		return xasprintf("agents run only on linux/" ARCH ", and the node is %.32s/%.32s",
 				 os ? os : "?", arch ? arch : "?");
 	if (!pods_known)
 		return xstrdup("the node has no report, or only an old one, and the hub cannot "
@@ -141,7 +144,7 @@ struct pods_tally {
 	const struct agentless_pod *example[_REASON_MAX];
 };
 
-/* The first pod of a namespace, or behind it. */
+/* The index of the first pod of the namespace, or where it would be. */
 static size_t first_of(const struct agentless_pods *p, const char *ns)
 {
 	size_t lo = 0, hi = p->n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes are without an agent, and why. What targets select there: agentless_cases_test.c. */
+/* Which nodes have no agent, and why. agentless_cases_test.c tests what targets select there. */
 #include "hub/status/testagentless.h"
 
 /* ---- the world ---- */
@@ -41,7 +41,7 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	end();
 }
 
-/* A node that joins, and an agent that is rolled out anew: both take their time. */
+/* A new node and an agent that is rolled out get some time. */
 static void test_a_start_is_no_lack(void **state)
 {
 	(void)state;
@@ -65,14 +65,14 @@ static void test_a_start_is_no_lack(void **state)
 	end();
 }
 
-/* Out of reach, or without CPU to spare: what its report says still counts. */
+/* A pod that is unreachable or lacks CPU: its report still counts. */
 static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 {
 	(void)state;
 	start();
 	add_working("n1");
 	agent("n1", STARTED, NOT_READY_SINCE("12:00:01"));
-	/* a hub that starts sees it first so */
+	/* a hub that starts sees this state first */
 	add_node("n2", 1000);
 	status_agentless_report(a, "n2", true);
 	agent("n2", STARTED, NOT_READY_SINCE("12:05:00"));
@@ -84,7 +84,7 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	end();
 }
 
-/* The report is of the agent before it, and counts no more after a while. */
+/* The report is of the agent before it, and expires. */
 static void test_an_agent_that_never_was_ready(void **state)
 {
 	(void)state;
@@ -99,7 +99,7 @@ static void test_an_agent_that_never_was_ready(void **state)
 	pass(1, NULL);
 	assert_true(status_agentless_is(a, "n1"));
 	assert_true(status_agentless_is(a, "n2"));
-	/* the container of one that worked was started anew */
+	/* the container of an agent that worked was restarted */
 	agent("n3", STARTED, NOT_READY_SINCE("11:59:50"));
 	pass(89, NULL);
 	assert_false(status_agentless_is(a, "n3"));
@@ -110,7 +110,9 @@ static void test_an_agent_that_never_was_ready(void **state)
 	end();
 }
 
-/* Its pod never is: another container was put into it, or a readiness gate. */
+/*
+ * Its pod never becomes ready: another container was injected into it, or it has a readiness gate.
+ */
 static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 {
 	static const char mesh[] = "{\"name\": \"mesh\", \"ready\": false, \"state\": "
@@ -123,7 +125,7 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
 	pass(100, NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* as one that is rolled out, it takes over a node that lacked its agent */
+	/* like an agent that is rolled out, it takes over a node that lacked one */
 	no_agent("n1");
 	pass(100, NULL);
 	assert_true(status_agentless_is(a, "n1"));
@@ -204,8 +206,8 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 }
 
 /*
- * Its Role was taken away: what it knew of the pods gets old, and nodes that change are judged by
- * their reports.
+ * The hub has lost its right to watch pods: what it knew expires, and it judges nodes by their
+ * reports.
  */
 static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 {
@@ -243,7 +245,7 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 	end();
 }
 
-/* What was so for long is told at once by a hub that starts, and what is young is not. */
+/* A hub that starts reports at once a node that has long lacked an agent, but not a young one. */
 static void test_a_hub_that_starts(void **state)
 {
 	(void)state;
@@ -289,7 +291,7 @@ static void test_a_node_that_goes(void **state)
 	assert_true(status_agentless_is(a, "n1"));
 	status_agentless_node(a, "n1", NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* and one that goes while it is looked at */
+	/* and a node that is deleted while the hub looks at it */
 	add_node("n2", 1000);
 	for (int i = 0; i < 95; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
@@ -310,7 +312,7 @@ static void test_a_node_that_goes(void **state)
 
 static const struct {
 	const char *node;      /* as listed */
-	const char *container; /* of the agent there; NULL: there is none */
+	const char *container; /* of the agent on that node; NULL: it has none */
 	const char *condition;
 	const char *why;
 } causes[] = {
@@ -325,12 +327,12 @@ static const struct {
 	{NODE("", TAINT("a") "," TAINT("b") "," TAINT("c") "," TAINT("d") "," TAINT("e")), NULL,
 	 NULL, "(taints: a=v:NoSchedule, b=v:NoSchedule, c=v:NoSchedule and 2 more)"},
 	{NODE(LINUX("arm64"), ""), NULL, NULL,
-	 "agents run on linux/amd64 alone, and it is linux/arm64"},
+	 "agents run only on linux/amd64, and the node is linux/arm64"},
 	{NODE("\"kubernetes.io/os\": \"windows\", \"kubernetes.io/arch\": \"amd64\"", ""), NULL,
-	 NULL, "agents run on linux/amd64 alone, and it is windows/amd64"},
+	 NULL, "agents run only on linux/amd64, and the node is windows/amd64"},
 	{NODE("\"eks.amazonaws.com/compute-type\": \"fargate\"", ""), NULL, NULL,
-	 "it is a virtual node, and no DaemonSet runs there"},
-	{NODE("\"type\": \"virtual-kubelet\"", ""), NULL, NULL, "it is a virtual node"},
+	 "the node is virtual, and no DaemonSet runs there"},
+	{NODE("\"type\": \"virtual-kubelet\"", ""), NULL, NULL, "the node is virtual"},
 	{"{\"metadata\": 3, \"spec\": {\"taints\": \"x\"}}", NULL, NULL, "has no pod there"},
 	{NODE("", ""), WAITING("ImagePullBackOff", "Back-off pulling image \\\"x:1\\\""), "",
 	 "the agent's pod waits: ImagePullBackOff: Back-off pulling image \"x:1\""},
@@ -389,7 +391,9 @@ static void expect_why(const char *node_text, const char *want)
 		json_str_at(json_array_get(json_object_get(e, "reasons"), 0), "message", ""), want);
 }
 
-/* Then it cannot say either that there is none, or go on saying what one did. */
+/*
+ * Without the agents' pods, the hub can neither say that there is none, nor repeat what one said.
+ */
 static void test_why_where_the_agents_pods_are_not_known(void **state)
 {
 	static const char not_known[] = "the node has no report, or only an old one, and the hub "
@@ -403,9 +407,9 @@ static void test_why_where_the_agents_pods_are_not_known(void **state)
 	w->ops.state("HTTP 403: pods is forbidden", w->arg);
 	expect_why(NODE(LINUX("amd64"), TAINT("gpu")), not_known);
 	expect_why(NODE(LINUX("arm64"), ""),
-		   "agents run on linux/amd64 alone, and it is linux/arm64");
+		   "agents run only on linux/amd64, and the node is linux/arm64");
 	expect_why(NODE("\"type\": \"virtual-kubelet\"", ""),
-		   "it is a virtual node, and no DaemonSet runs there");
+		   "the node is virtual, and no DaemonSet runs there");
 	agent("n1", "", "");
 	w->ops.state(NULL, w->arg);
 	expect_why(NODE("", ""), "the agent's pod does not run (Running)");
@@ -414,7 +418,7 @@ static void test_why_where_the_agents_pods_are_not_known(void **state)
 	end();
 }
 
-/* Before a DaemonSet's pod is bound to its node its affinity says which that is. */
+/* Before a pod of a DaemonSet is bound to its node, its affinity names the node. */
 static void test_a_pod_that_is_not_bound_yet(void **state)
 {
 	_cleanup_json_ json_t
@@ -442,7 +446,7 @@ static void test_a_pod_that_is_not_bound_yet(void **state)
 	end();
 }
 
-/* What comes from the API server may be anything. */
+/* The API server may send anything. */
 static void test_odd_agents(void **state)
 {
 	static const char *const odd[] = {

@@ -14,15 +14,15 @@
 
 enum pod_state {
 	POD_DOWN,
-	POD_STARTING, /* its container runs, and has not been ready since it was started */
-	POD_RUNNING,  /* it was ready, and is not now: its node may have no CPU to spare */
-	POD_READY,    /* it is, or was when its node went out of reach */
+	POD_STARTING, /* its container runs, and has not been ready since its start */
+	POD_RUNNING,  /* its container was ready and is not now: the node may lack CPU */
+	POD_READY,    /* it is ready, or was when its node became unreachable */
 	_POD_STATE_MAX,
 };
 struct agent_node {
 	char *name;
-	uint64_t created_ns;  /* wall time: of the node or of the newest agent on it */
-	uint64_t reported_ns; /* monotonic: when a write of its report was last seen */
+	uint64_t created_ns;  /* wall clock: creation of the node, or of the newest agent on it */
+	uint64_t reported_ns; /* monotonic: when the hub last saw a write of its report */
 	bool exists, reported, lacks;
 	unsigned n_pods[_POD_STATE_MAX];
 	UT_hash_handle hh;
@@ -38,7 +38,7 @@ struct agents {
 	struct kube_watch *watch;
 	struct agent_node *nodes;
 	struct pod *pods;
-	uint64_t failed_ns; /* monotonic: since when the watch fails; 0: it does not */
+	uint64_t failed_ns; /* monotonic: when the watch began to fail; 0: it works */
 	bool begun;
 };
 
@@ -77,12 +77,12 @@ bool status_agents_pods_known(const struct agents *a)
 }
 
 /*
- * While the pods are not known, a report is the only sign of an agent. The report of a node that
- * lacked an agent before may be the old agent's: it counts once an agent has written it again.
+ * Whether an agent works on the node. While the pods are not known, a report is the only sign of an
+ * agent. If the node lacked an agent before, its report may be the old agent's: it counts once an
+ * agent has written it again.
  *
- * An agent that was ready and is not now neither begins to work again nor stops working: so it is
- * on a node without CPU to spare. An agent that never was ready has no plan yet: the report is that
- * of the agent before it.
+ * An agent that was ready and is not now changes nothing: it probably runs on a node that lacks
+ * CPU. An agent that was never ready has no plan yet, so the report is that of the agent before it.
  */
 static bool works(const struct agents *a, const struct agent_node *n)
 {
@@ -124,7 +124,7 @@ static void judge(struct agents *a, struct agent_node *n, uint64_t for_ns)
 		node_free(a, n);
 }
 
-/* Wall time; 0: there is none. */
+/* Wall clock; 0: the object has no such time. */
 static uint64_t time_at(const json_t *obj, const char *path)
 {
 	const char *s = json_str_at(obj, path, NULL);
@@ -176,10 +176,7 @@ bool status_agents_known(const struct agents *a)
 
 /* ---- the agents' pods ---- */
 
-/*
- * A pod of a DaemonSet is meant for one node before it is bound to it: the controller says so in
- * its affinity.
- */
+/* The DaemonSet controller writes the node of a pod into its affinity, before the pod is bound. */
 static const char *meant_for(const json_t *pod)
 {
 	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
@@ -197,7 +194,7 @@ static const char *meant_for(const json_t *pod)
 	return NULL;
 }
 
-/* Where more containers than one were put into the pod, the agent's own. */
+/* The agent's own container, if others were injected into the pod. */
 static const json_t *container_of(const json_t *pod)
 {
 	const json_t *all = json_at(pod, "status.containerStatuses"), *c;
@@ -228,9 +225,9 @@ static uint64_t started_ns(const json_t *pod)
 }
 
 /*
- * The agent's own container says whether the agent is ready. The pod's condition does not: a
- * sidecar or a readiness gate may keep it false. It only tells whether a container that is not
- * ready now was ready before.
+ * Uses the state of the agent's own container. The pod's condition may be false because of a
+ * sidecar or a readiness gate. It only says whether a container that is not ready now was ready
+ * before.
  */
 static enum pod_state state_of(const json_t *pod)
 {
@@ -250,8 +247,8 @@ static char *with_message(const char *text, const char *reason, const char *mess
 }
 
 /*
- * The message of a container that crashes again and again has its pod's name and a time in it, and
- * not why.
+ * The message of a container that crashes again and again contains the name of its pod and a time,
+ * but not the cause.
  */
 static char *waiting_says(const json_t *c)
 {
@@ -307,7 +304,7 @@ static struct pod *find_pod(const struct agents *a, const char *key)
 	return p;
 }
 
-/* Returns the node that it was of. */
+/* Returns the node of the pod. */
 static struct agent_node *forget_pod(struct agents *a, struct pod *p)
 {
 	struct agent_node *n = find(a, p->node);
@@ -377,7 +374,7 @@ static void on_synced(void *arg)
 	judge_all(arg);
 }
 
-/* While the watch fails, nodes are judged by their reports. */
+/* While the watch fails, the hub judges nodes by their reports. */
 static void on_state(const char *error, void *arg)
 {
 	struct agents *a = arg;

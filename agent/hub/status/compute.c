@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The status of one target, as a pure function. Ready is Unknown while there is
- * something to wait for, and its lastTransitionTime says since when; it is False
- * only with a reason that somebody can do something about.
+ * Computes the status of one target; a pure function. Ready is Unknown while there is something to
+ * wait for, and its lastTransitionTime says since when. Ready is False only for a reason that
+ * somebody can remove.
  */
 #include "hub/status/internal.h"
 
 #include <stdlib.h>
 
-#define GRACE_NS      (3 * NSEC_PER_SEC)  /* until the agents have seen a new target */
-#define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for so long */
-#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
-#define MESSAGE_BYTES 1024		  /* of a condition, as in its schema */
-#define NODES_BYTES   200		  /* of their names, beside other reasons' */
+#define GRACE_NS      (3 * NSEC_PER_SEC)  /* until agents have seen a new target */
+#define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers without CPU use for so long are idle */
+#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window has 60 s */
+#define MESSAGE_BYTES 1024		  /* of a condition, as in the CRD */
+#define NODES_BYTES   200		  /* of node names, beside other reasons' */
 #define NAMES_BYTES   200		  /* of other reasons' names */
 #define NOTE_BYTES    600		  /* of what follows it */
 #define NOTE	      ". Note: "
@@ -27,7 +27,7 @@ struct subject {
 	const json_t *target;
 	const struct status_sum *sum;
 	const json_t *ready; /* the condition as it was; NULL: none for this generation */
-	uint64_t waited_ns;  /* in Ready=Unknown of this generation */
+	uint64_t waited_ns;  /* how long Ready has been Unknown for this generation */
 	uint64_t now_ns;
 	const struct status_seen *seen;
 	const char *events;
@@ -88,7 +88,7 @@ static struct computed_verdict group_verdict(const char *status, const struct gr
 	return named_verdict(status, g->reason, g->name, xasprintf("on %s: %s", nodes, text));
 }
 
-/* NULL: wherever pods are to be profiled, there is an agent. */
+/* NULL: each node with pods of the target has an agent. */
 static const struct group *without_agent(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++)
@@ -127,7 +127,7 @@ static uint64_t time_at(const json_t *j, const char *path)
 	return s && time_parse(s, &t) == 0 ? t : 0;
 }
 
-/* When stopAfter is over; 0: never or not started. */
+/* When stopAfter is over; 0: never, or its time has not begun. */
 static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 {
 	const char *after = json_str_at(target, "spec.stopAfter", NULL);
@@ -145,7 +145,7 @@ static struct computed_verdict no_entries(const struct subject *x)
 	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
 		      is(x->ready, "False", REASON_NO_AGENTS) ||
 		      is(x->ready, "Unknown", REASON_REPORT_FULL) ||
-		      /* while the agent was missed, or by an answer before this one */
+		      /* it waited while the hub missed the agent, or before this answer */
 		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", REASON_NONE));
 	unsigned n_reports = x->seen->n_reports;
 
@@ -162,22 +162,23 @@ static struct computed_verdict no_entries(const struct subject *x)
 			       xstrdup("no agent reports: look at the DaemonSet podflame-agent"));
 	if (x->seen->omitted)
 		return verdict("Unknown", REASON_REPORT_FULL,
-			       xstrdup("no report names it, but some nodes have more targets than "
-				       "a report holds, and it may be one that is left out: "
-				       "whether it is profiled there is not known"));
+			       xstrdup("no report names the target, but some nodes have more "
+				       "targets than their report has room for: the hub does not "
+				       "know whether it is profiled there"));
 	if (g)
 		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
-	if (x->sum->n_groups) /* why pods on nodes without an agent are not to be profiled */
+	if (x->sum->n_groups) /* why the pods of nodes without an agent are not to be profiled */
 		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(
 		"False", REASON_NO_PODS_MATCHED,
 		xasprintf("the selectors match no running pod on the %u node%s that report%s%s",
 			  n_reports, n_reports == 1 ? "" : "s", n_reports == 1 ? "s" : "",
-			  json_at(x->target, "spec.nodeSelector") ? "; there is a nodeSelector too"
-								  : ""));
+			  json_at(x->target, "spec.nodeSelector")
+				  ? "; the target has a nodeSelector, too"
+				  : ""));
 }
 
-/* A reason for which waiting does not help. */
+/* A reason that does not go away by waiting. */
 static const struct group *blocking(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++) {
@@ -193,7 +194,7 @@ static const struct group *blocking(const struct status_sum *s)
 	return NULL;
 }
 
-/* Why an event does not come from any of the nodes; what the others bring is not touched by it. */
+/* Why no node provides an event. The events that nodes do provide go on. */
 static const struct group *refused_event(const struct status_sum *s)
 {
 	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
@@ -210,9 +211,9 @@ static const struct group *refused_event(const struct status_sum *s)
 static struct computed_verdict waiting_for_samples(const struct status_sum *s)
 {
 	return verdict("Unknown", REASON_WAITING_FOR_SAMPLES,
-		       s->n_sampled ? xasprintf("the agents sample and have seen nothing of %s yet",
+		       s->n_sampled ? xasprintf("the agents sample and have no sample of %s yet",
 						s->missing)
-				    : xstrdup("the agents sample and have seen nothing yet"));
+				    : xstrdup("the agents sample and have no sample yet"));
 }
 
 static struct computed_verdict waiting_for_store(const struct subject *x)
@@ -261,7 +262,7 @@ static struct computed_verdict waiting(const struct subject *x)
 	if (s->n_sampled < s->n_events && !was_idle && x->waited_ns < IDLE_AFTER_NS &&
 	    !(refused && is(x->ready, "False", refused->reason)))
 		return waiting_for_samples(s);
-	/* waited long enough for those that there is nothing of */
+	/* has waited long enough for the events without a sample */
 	if (s->n_stored < s->n_sampled)
 		return waiting_for_store(x);
 	if (s->n_stored)
@@ -311,8 +312,8 @@ static struct computed_verdict accepted(const struct status_sum *s)
 }
 
 /*
- * The reason that is given in full is the heaviest one, and among these the one of most nodes. The
- * others are only named.
+ * The message gives one reason in full: the one with the most weight, and among equals the one of
+ * the most nodes. It only names the others.
  */
 static struct computed_verdict degraded(const struct status_sum *s)
 {
@@ -356,7 +357,10 @@ static void add_note(struct computed_verdict *v, char *text)
 			   xasprintf("%s%s%s", before, between, note));
 }
 
-/* What profiles alone do not show. A target that is stopped or refused lacks no agent. */
+/*
+ * Adds what profiles alone do not show. A target that is suspended or refused needs no agent, so
+ * nothing is added to it.
+ */
 static void add_notes(struct computed_verdict *v, const struct subject *x, bool stopped)
 {
 	const struct status_sum *s = x->sum;
@@ -396,7 +400,7 @@ static void add_condition(json_t *list, const json_t *target, const char *type,
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 	bool same = is(old, v.status, REASON_NONE);
 
-	/* waiting anew, for a new spec or since a report names it, is waiting since now */
+	/* the wait begins now for a new spec, or when a report names the target */
 	if (streq(v.status, "Unknown") &&
 	    (json_int_at(old, "observedGeneration", -1) != generation ||
 	     (is(old, "Unknown", REASON_REPORT_FULL) && v.reason != REASON_REPORT_FULL)))

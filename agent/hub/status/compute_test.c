@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_compute and status_pending: a table of what nodes say and what a user then sees. */
+/*
+ * status_compute and status_pending: a table of node reports, and the status that a user then sees.
+ */
 #include "hub/status/status.h"
 
 #include <setjmp.h>
@@ -293,7 +295,7 @@ static void test_table(void **state)
 	}
 }
 
-/* Nobody says that it matches nothing: it may be one of those that a report had no room for. */
+/* No report says that the target matches nothing: it may be one for which a report had no room. */
 static void test_a_full_report_proves_nothing(void **state)
 {
 	static const char *const before[] = {READY("Unknown", "Pending", "20"),
@@ -313,7 +315,7 @@ static void test_a_full_report_proves_nothing(void **state)
 	}
 }
 
-/* What was waited for then was something else. */
+/* The wait before was for another reason. */
 static void test_waiting_begins_when_a_report_names_it(void **state)
 {
 	_cleanup_json_ json_t *s = compute(TARGET("", READY("Unknown", "ReportFull", "01")),
@@ -355,7 +357,7 @@ static void test_counters_and_failures(void **state)
 	assert_string_equal(json_str_at(s, "events", ""), "on-cpu");
 }
 
-/* What a person reads who asks why there is no memory profile. */
+/* The message that answers: why is there no memory profile? */
 static void test_messages_name_the_events(void **state)
 {
 	_cleanup_json_ json_t *part =
@@ -376,7 +378,7 @@ static void test_messages_name_the_events(void **state)
 		json_str_at(condition(part, "Ready"), "message", ""),
 		"samples of on-cpu are stored; there are none of mem-alloc: OverBudget");
 	assert_string_equal(json_str_at(condition(early, "Ready"), "message", ""),
-			    "the agents sample and have seen nothing of mem-alloc yet");
+			    "the agents sample and have no sample of mem-alloc yet");
 	assert_string_equal(
 		json_str_at(condition(quiet, "Ready"), "message", ""),
 		"1 container is selected; nothing of on-cpu, mem-alloc has happened there yet");
@@ -391,7 +393,7 @@ static void assert_message(const json_t *status, const char *type, const char *w
 	assert_string_equal(json_str_at(condition(status, type), "message", ""), want);
 }
 
-/* Each node names its own containers: one of them alone would hide the others. */
+/* Each node names its own containers, and the message has both. */
 static void test_nodes_say_different_things(void **state)
 {
 	_cleanup_json_ json_t *two = compute(
@@ -446,7 +448,7 @@ static void test_long_texts_leave_room_for_each_other(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 2);
 }
 
-/* Names of 20 bytes: of those beside the one that is said in full there is room for 9. */
+/* Names of 20 bytes: beside the reason given in full, there is room for 9 of them. */
 static void test_reasons_without_room_are_numbered(void **state)
 {
 	static const struct {
@@ -465,7 +467,8 @@ static void test_reasons_without_room_are_numbered(void **state)
 		_cleanup_json_ json_t *s = NULL;
 		const char *message;
 
-		for (int k = 0; k < cases[i].n; k++) /* one a node: of a node there are few */
+		/* one reason per node, because a node has room for few */
+		for (int k = 0; k < cases[i].n; k++)
 			buf_printf(&entries,
 				   "%s" NODE("n%d", 1, true, true, SAYS("Reason%014d", "why")),
 				   k ? "," : "[", k, k);
@@ -498,14 +501,14 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	message = json_str_at(condition(alone, "Degraded"), "message", "");
 	assert_int_equal(strlen(message), 1024);
 	assert_true(str_has_suffix(message, "xxx..."));
-	/* the names of nodes are what gives way, not those of reasons */
+	/* names of nodes are cut, not those of reasons */
 	two = xasprintf(LONG_NODES("," SAYS("Estimated", "")), x);
 	beside = compute(TARGET("", ""), two, 3);
 	message = json_str_at(condition(beside, "Degraded"), "message", "");
 	assert_true(strlen(message) <= 1024);
 	assert_non_null(strstr(message, "xxx...: xxx"));
 	assert_true(str_has_suffix(message, "... See failures for Estimated"));
-	/* what stood before a note */
+	/* the message before its note */
 	had = xasprintf(TARGET("", "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\", "
 				   "\"reason\": \"Profiling\", \"message\": \"%s\", "
 				   "\"observedGeneration\": 2}]"),
@@ -518,7 +521,7 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	assert_true(str_has_suffix(message, "xxx.... Note: threads only"));
 }
 
-/* Beside Ready, no matter how often it is computed; and no failure. */
+/* Once beside Ready, however often it is computed; it is no failure. */
 static void test_notes(void **state)
 {
 	static const char entries[] =
@@ -535,12 +538,12 @@ static void test_notes(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 0);
 	json_object_set(target, "status", s);
 	had = json_dumps(target, 0);
-	again = compute(had, later, 1); /* an agent that has just started anew */
+	again = compute(had, later, 1); /* an agent that has just started */
 	assert_message(again, "Ready",
 		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
 }
 
-/* Counts, and names of three nodes, wherever Ready stands. */
+/* Counts, and names of three nodes, whatever Ready says. */
 static void test_nodes_without_agent(void **state)
 {
 	static const char some[] = "[" NODE("n0", 1, true, true, "") "," LACK("n1") "," LACK(
@@ -574,10 +577,7 @@ static void test_nodes_without_agent(void **state)
 	assert_int_equal(json_array_size(json_object_get(failure, "exampleNodes")), 3);
 }
 
-/*
- * Pods that are not known are told of beside everything else, and once no matter how often that is
- * computed.
- */
+/* Unknown pods are noted beside every message, and only once, however often it is computed. */
 static void test_pods_that_are_not_known(void **state)
 {
 	static const char entries[] = "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]";
@@ -684,7 +684,7 @@ static void test_transition_times(void **state)
 			    "2026-11-21T12:00:01Z");
 }
 
-/* Waiting for a new spec does not count the time that was waited for the old one. */
+/* A new spec begins the wait anew. */
 static void test_new_generation_waits_anew(void **state)
 {
 	_cleanup_json_ json_t *s = compute(
@@ -725,7 +725,7 @@ static void test_whole_stacks(void **state)
 		      4000, "97.0%");
 	assert_stacks(TARGET("", ""), "[" NODE("n1", 1, true, true, "") "]", 0, "none");
 	assert_stacks(had, "[" NODE("n1", 1, true, true, "") "]", 7, "85.7%");
-	/* a node that says nonsense counts for nothing */
+	/* a node that reports nonsense counts for nothing */
 	assert_stacks(TARGET("", ""),
 		      "[" STACKS("n1", 10, "50.0%") "," STACKS("n2", -5, "x") "," STACKS(
 			      "n3", 10, "700%") "," STACKS("n4", 9, "nan") "]",

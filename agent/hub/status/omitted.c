@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See omitted.h. A node keeps its namespaces' first targets, then their second ones, and so on
- * (plan_share of node/plan): so a namespace of which two fewer are named than of another one is
- * whole.
+ * See omitted.h. A report keeps the first target of each namespace, then the second of each, and so
+ * on (plan_share of node/plan). So if a report names at least two fewer targets of a namespace than
+ * of another one, it names all of that namespace.
  */
 #include "hub/status/omitted.h"
 
@@ -18,7 +18,7 @@ struct omitted {
 	unsigned n_reports;
 	UT_hash_handle hh;
 };
-struct omitted_tally { /* targets that a report names, of a namespace */
+struct omitted_tally { /* how many targets of a namespace a report names */
 	const char *ns;
 	unsigned n;
 	UT_hash_handle hh;
@@ -45,7 +45,7 @@ static bool add(struct omitted **all, const char *ns, int by)
 	return true;
 }
 
-/* Returns the most of one namespace. */
+/* Counts the targets per namespace. Returns the largest count. */
 static unsigned count(const json_t *report, struct omitted_tally **ret)
 {
 	unsigned most = 0;
@@ -91,7 +91,7 @@ static bool add_report(struct omitted **all, const json_t *report, int by)
 
 bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is)
 {
-	/* in this order nothing changes for those who are in both */
+	/* adds before it subtracts, so that a namespace in both reports never reaches 0 */
 	bool more = add_report(all, is, 1), fewer = add_report(all, was, -1);
 
 	return more || fewer;

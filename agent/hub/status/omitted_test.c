@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose targets may be missing in reports that are full. */
+/* Of which namespaces a full report may have left out targets. */
 #include "hub/status/omitted.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See reports.h. A report has the name of its node. */
+/* Deletes the reports of nodes that are gone; see reports.h. A report has the name of its node. */
 #include "hub/status/reports.h"
 
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include <uthash.h>
 
 #define API		  "/apis/podflame.io/v1alpha1/namespaces/"
-#define MAX_REPORTS_BYTES (512 << 20)	      /* agents write them: 5,000 with 20 targets each */
-#define AGAIN_NS	  (60 * NSEC_PER_SEC) /* by then both watches will have caught up */
+#define MAX_REPORTS_BYTES (512 << 20)	      /* 5,000 nodes, 20 targets each; agents write them */
+#define AGAIN_NS	  (60 * NSEC_PER_SEC) /* by then both watches have caught up */
 
 struct orphan { /* hidden from the owner */
 	char *name, *uid;
@@ -26,8 +26,9 @@ struct reports {
 	struct reports_ops ops;
 	void *arg;
 	struct kube_watch *watch, *nodes;
-	struct orphan *orphans; /* also those of nodes that the owner hides */
-	struct query *query;	/* one at a time: a pool of nodes that goes is no burst */
+	struct orphan *orphans; /* also of nodes that the watch does not show */
+	/* one at a time, so that a node pool that goes makes no burst of requests */
+	struct query *query;
 };
 
 /* ---- orphans ---- */
@@ -85,7 +86,7 @@ static void on_deleted(int http, const json_t *body, const char *error, void *ar
 	(void)body;
 	if (http >= 200 && http < 300)
 		log_info("the report of node %s is deleted: the node is gone", q->name);
-	else if (http != 404 && http != 409) /* 409: by now it is another one */
+	else if (http != 404 && http != 409) /* 409: it is another report by now */
 		log_warn("the report of node %s, which is gone, could not be deleted: %s", q->name,
 			 error ? error : "refused");
 	r = query_free(q);
@@ -131,7 +132,7 @@ static void ask(struct reports *r, const struct orphan *o)
 		query_free(r->query);
 }
 
-/* Before the nodes are known, every report counts. */
+/* Until the nodes are known, every report counts. */
 static bool has_node(const struct reports *r, const char *name)
 {
 	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller around status_compute: what each node says about each target is
- * kept by target, a change of a report touches the targets it names and no
- * others, and a status is written (write.c) when it differs from what the server
- * has.
+ * The controller around status_compute. It keeps per target what each node says about it. A change
+ * of a report touches only the targets that the report names. It writes a status (write.c) if it
+ * differs from the one that the server has.
  */
 #include "hub/status/controller.h"
 
@@ -12,9 +11,9 @@
 #define API	       "/apis/podflame.io/v1alpha1"
 #define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* reports of several nodes make one write */
 #define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
-#define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of one target that nobody waits for */
-#define SETTLE_NS      (10 * NSEC_PER_SEC)  /* a hub that starts waits so long at most */
-#define MAX_IN_FLIGHT  16		    /* writes: each may open a connection, on the loop */
+#define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of a target that nobody waits for */
+#define SETTLE_NS      (10 * NSEC_PER_SEC)  /* the longest wait of a hub that starts */
+#define MAX_IN_FLIGHT  16		    /* writes; each may open a connection, on the loop */
 
 /* ---- when ---- */
 
@@ -52,7 +51,7 @@ static bool may_be_omitted(const struct status *s, const struct status_row *t)
 	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
 
-/* What is said of targets that no report names. */
+/* Touches each target for which it has changed whether a full report may have left it out. */
 static void touch_omitted(struct status *s)
 {
 	for (struct status_row *t = s->all; t; t = t->hh.next)
@@ -61,8 +60,9 @@ static void touch_omitted(struct status *s)
 }
 
 /*
- * Before that, a target may look as if it matched nothing. What nodes without an agent have is
- * waited for only for a while, as it may never be known; then targets are told that it is not.
+ * Before the hub has all lists, a target may look as if it matched nothing. The pods of nodes
+ * without an agent may never be known: the hub waits for them only for a while, and then tells
+ * targets that they are unknown.
  */
 static bool is_settled(struct status *s)
 {
@@ -98,7 +98,7 @@ static void on_tick(void *arg)
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
 
-/* The object with the status that it will have once the watch caught up. */
+/* The object with the status that it will have when the watch has caught up. */
 static json_t *as_written(const struct status_row *t)
 {
 	json_t *o = json_copy(t->object);
@@ -144,7 +144,7 @@ static void reconcile(struct status *s, struct status_row *t)
 
 	t->dirty = false;
 	if (t->in_flight)
-		return; /* on_written comes back to it */
+		return; /* on_written tries again */
 	object = as_written(t);
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
@@ -209,7 +209,7 @@ static void ask_about_all(struct status *s, struct status_row *t)
 	status_agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
 }
 
-/* What its report says and what was found there are never heard at once. */
+/* A node has either a report or a list of its pods, so a change of one touches both. */
 static void on_agentless(const char *node, void *arg)
 {
 	struct status *s = arg;
@@ -264,7 +264,7 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 	t = status_row_find_or_add(&s->all, uid);
 	another = json_int_at(obj, "metadata.generation", 0) !=
 		  json_int_at(t->object, "metadata.generation", 0);
-	/* the watch may still tell of what was before our last write */
+	/* the watch may still show the object from before the hub's last write */
 	if (!t->written_rv || another ||
 	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)))
 		status_row_forget_written(t);
@@ -369,7 +369,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 		hear(s, node_of(obj), e);
 }
 
-/* Also when its node goes. */
+/* Also called when its node is deleted. */
 static void on_report_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;
@@ -389,7 +389,7 @@ static void on_synced(void *arg)
 
 /* ---- life ---- */
 
-/* Nobody reads its annotations, and who may edit a namespace may write 80,000. */
+/* Removes annotations: the hub reads none, and a user of a namespace may write 80,000 of them. */
 static void trim_target(json_t *obj)
 {
 	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");

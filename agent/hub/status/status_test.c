@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: what it writes, when, and how it takes the answers. Watches,
- * requests and timers are stood in for by the functions below.
+ * The controller: what it writes, when, and what it does with the answers. The functions below
+ * stand in for watches, requests and timers.
  */
 #include "hub/status/status.h"
 
@@ -38,7 +38,7 @@ void timer_cancel(struct timer *t)
 	}
 }
 
-/* Runs the timers that are armed now: the tick with its second, and what it arms. */
+/* Runs the timers that are set now: the tick with its second, and those that it sets. */
 static void run(bool tick)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
@@ -103,7 +103,7 @@ static void upsert(const char *watch, const char *key, json_t *obj, const json_t
 	w->ops.upsert(key, obj, old, w->arg);
 }
 
-/* A change of the version alone: the watch tells nobody, the object that was delivered has it. */
+/* If only the version changes, the watch reports nothing, but its object has the new version. */
 static void set_version(json_t *obj, const char *rv)
 {
 	json_object_set_new(json_object_get(obj, "metadata"), "resourceVersion", json_string(rv));
@@ -254,7 +254,7 @@ static json_t *target_without_pods(void)
 	return t;
 }
 
-/* From the first to the last report that has no room for all of its targets. */
+/* From the first report that has no room for all of its targets, to the last one. */
 static void test_full_reports(void **state)
 {
 	struct status *s = start(true);
@@ -283,7 +283,10 @@ static void test_full_reports(void **state)
 	status_free(s);
 }
 
-/* Whose are missing is known: not of a namespace of which fewer are named than of others. */
+/*
+ * It is known whose targets may be missing: not those of a namespace of which a report names fewer
+ * than of others.
+ */
 static void test_full_of_others(void **state)
 {
 	static const char *const named[] = {"crowd", "crowd", "crowd", "app"};
@@ -420,7 +423,9 @@ static void test_deleted_target_is_forgotten(void **state)
 	json_decref(answer(404, NULL, NULL));
 	run(true);
 	assert_int_equal(sent.n, 1);
-	/* one of the same name is another target: what was heard of the old one is not its own */
+	/*
+	 * an object of the same name is another target, so reports about the old one do not count
+	 */
 	upsert("/profilingtargets", "app/web", again, NULL);
 	run(false);
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
@@ -438,7 +443,7 @@ static struct status *start_with_two_nodes(json_t *r1, json_t *r2)
 	return s;
 }
 
-/* How many nodes count for a target that comes now. */
+/* How many nodes report for a target that is created now. */
 static int64_t nodes_reporting(void)
 {
 	_cleanup_json_ json_t *t = target("u1", "10", 1);
@@ -481,7 +486,7 @@ static void test_report_of_a_gone_node_is_deleted_once(void **state)
 	refuse(200);
 	run(true);
 	assert_int_equal(sent.n, n);
-	/* until the watch shows that: what it still says counts for nothing */
+	/* until the watch shows that, its old object does not count */
 	upsert("profilingnodereports", "podflame-system/n1", newer, r1);
 	assert_int_equal(nodes_reporting(), 1);
 	removed("profilingnodereports", "podflame-system/n1", newer);
@@ -499,7 +504,7 @@ static void test_report_before_its_node_counts_when_that_comes(void **state)
 	upsert("profilingnodereports", "podflame-system/n3", r3, NULL);
 	run(true);
 	assert_string_equal(sent.path, "/api/v1/nodes/n3");
-	refuse(200); /* there is: only the watch is behind, nothing is deleted */
+	refuse(200); /* the node exists, and only the watch is behind: nothing is deleted */
 	assert_string_equal(sent.method, "GET");
 	upsert("/nodes", "n3", no_object, NULL);
 	assert_int_equal(nodes_reporting(), 3);
@@ -553,7 +558,10 @@ static json_t *agent_pod(const char *node)
 			 "running");
 }
 
-/* A report outlives its agent: it counts until the agent is missed, and again when there is one. */
+/*
+ * A report outlives its agent: it counts until the hub misses the agent, and again when there is
+ * one.
+ */
 static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 {
 	struct status *s = start(true);
@@ -594,7 +602,7 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
 	t3 = answer(200, t2, "12");
 	upsert("/profilingtargets", "app/web", t3, t2);
-	/* what the report says meanwhile counts for nothing */
+	/* the report does not count meanwhile */
 	upsert("profilingnodereports", "podflame-system/n1", r, r);
 	run(true);
 	assert_int_equal(sent.n, 2);
@@ -609,8 +617,8 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 }
 
 /*
- * The hub may not watch the agents' pods any more: that the report is written is all that tells of
- * a new agent.
+ * The hub may no longer watch the agents' pods, so only a new write of the report shows a new
+ * agent.
  */
 static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 {
@@ -640,7 +648,7 @@ static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 	status_free(s);
 }
 
-/* A target that comes later, another one, and one that goes. */
+/* A target that is created later, a second one, and one that is deleted. */
 static void test_targets_of_a_node_without_agent(void **state)
 {
 	struct status *s = start(true);
@@ -668,7 +676,7 @@ static void test_targets_of_a_node_without_agent(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 1);
 	removed("/profilingtargets", "app/web", all);
 	json_decref(answer(404, NULL, NULL));
-	/* what was found for one that is gone is forgotten with it */
+	/* the pods found on a deleted node are forgotten with it */
 	upsert("/namespaces/podflame-system/pods", "podflame-system/a1", agent1, NULL);
 	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
 	upsert("/profilingtargets", "app/web", all, NULL);
@@ -693,7 +701,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
-	assert_int_equal(sent.n, 0); /* what n1 has is not known yet */
+	assert_int_equal(sent.n, 0); /* the pods of n1 are not known yet */
 	run(true);
 	for (w = watches; !w->once; w++)
 		;
@@ -708,7 +716,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	status_free(s);
 }
 
-/* A hub that starts waits for what nodes without an agent have, but not for ever. */
+/* A hub that starts waits for the pods of nodes without an agent, but not for ever. */
 static void test_what_cannot_be_known_is_not_waited_for(void **state)
 {
 	struct status *s = start(true);
@@ -735,7 +743,7 @@ static struct kube_watch *list_under_way(void)
 	return NULL;
 }
 
-/* Of looks: no node has a pod. */
+/* For the looks: no node has a pod. */
 static void answer_lists(void)
 {
 	for (struct kube_watch *w; (w = list_under_way());) {
@@ -746,10 +754,12 @@ static void answer_lists(void)
 	}
 }
 
-/* More nodes than it looks at until it writes what it knows: it writes that this is not all. */
+/*
+ * There are more nodes than the hub can look at before it writes: it writes that some are unknown.
+ */
 static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
 {
-	static const char waits[] = "they have not been looked at yet";
+	static const char waits[] = "the hub has not listed them yet";
 	struct status *s = start(true);
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true),
 			      *t2 = NULL;

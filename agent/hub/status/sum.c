@@ -7,7 +7,7 @@
 
 #define MAX_STACKS 1000000000 /* of a node */
 
-/* What this version does not know, or what no node should report, is a problem. */
+/* A reason that this version does not know, or that no node should report, counts as a problem. */
 static enum reason_weight weigh(enum reason reason)
 {
 	return reason_info(reason)->weight ?: WEIGHT_PROBLEM;
@@ -60,7 +60,7 @@ static void add_reason(struct status_sum *s, const json_t *r, const char *node)
 	g->n_pods += count_at(r, "pods");
 }
 
-/* "99.7%" of so many samples. */
+/* Adds the node's samples, and how many of them "99.7%" are. */
 static void add_stacks(struct status_sum *s, const json_t *stacks)
 {
 	int64_t samples = json_int_at(stacks, "samples", 0);
@@ -100,7 +100,7 @@ static void add_entry(struct status_sum *s, const json_t *e)
 	s->n_profiling += count_at(e, "containers") > 0 && !failed;
 }
 
-/* Of a node without an agent: see status_agentless_entry. */
+/* Adds the pods of a node without an agent: see status_agentless_entry. */
 static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 {
 	const json_t *r;
@@ -117,7 +117,7 @@ static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 	}
 }
 
-/* Whether some node says `what` of an event. */
+/* Whether some node says `what` about the event. */
 static bool is_said(const json_t *const *entries, size_t n, int64_t generation, const char *event,
 		    const char *what)
 {
@@ -158,7 +158,7 @@ static void sum_events(const char *events, const json_t *const *entries, size_t 
 	s->missing = xstrdup(missing.len ? missing.data : "");
 }
 
-/* What only names others comes behind what says something. */
+/* Puts reasons that only name others behind those with a message. */
 static int by_nodes(const void *a, const void *b)
 {
 	const struct group *x = a, *y = b;
@@ -201,7 +201,7 @@ void status_text_ascii(char *text)
 			*c = '?';
 }
 
-/* Of several texts each gets its part of the room. */
+/* Each of several texts gets its share of max_bytes. */
 char *status_group_text(const struct group *g, size_t max_bytes)
 {
 	static const size_t node_bytes = 260, end_bytes = 40;
@@ -232,7 +232,10 @@ void status_sum_done(struct status_sum *s)
 	free(s->missing);
 }
 
-/* Fields are written onCpu, events on-cpu: the hub need not know which there are. */
+/*
+ * Spec fields are onCpu, events on-cpu. Converts the spelling, so that the hub needs no list of
+ * events.
+ */
 char *status_target_events(const json_t *target)
 {
 	const json_t *events = json_at(target, "spec.events");

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a status beside its conditions: counters, failures, how many stacks are whole. */
+/*
+ * The parts of a status beside its conditions: counters, failures, and the share of whole stacks.
+ */
 #include "hub/status/internal.h"
 
 #include <stdlib.h>
 
-/* What the target itself says is no failure of it. */
+/* A reason that the target itself asks for is no failure. */
 static bool is_asked_for(const struct group *g)
 {
 	return g->reason == REASON_SUSPENDED || g->reason == REASON_COMPLETED ||
@@ -22,15 +24,18 @@ static json_t *failure(const struct group *g)
 			 (int)g->n_nodes, "pods", (int)g->n_pods, "exampleNodes", nodes);
 }
 
-/* What nodes say under our own word would be in the list twice, which the API server refuses. */
+/*
+ * A node that reports this reason itself would put it into the list twice, which the API server
+ * refuses.
+ */
 static bool is_failure(const struct group *g)
 {
 	return !is_asked_for(g) && g->weight != WEIGHT_NOTE && g->reason != REASON_FAILURES_OMITTED;
 }
 
 /*
- * The schema has room for STATUS_MAX_FAILURES: the last one names those that are over, as far as
- * they fit.
+ * The schema has room for STATUS_MAX_FAILURES. The last one names those that have no room, as far
+ * as they fit.
  */
 static json_t *omitted(const struct status_sum *s, size_t shown, size_t n)
 {
@@ -71,7 +76,10 @@ json_t *status_summary(const struct status_sum *s)
 			 "nodesProfiling", (int)s->n_profiling, "nodesFailed", (int)s->n_failed);
 }
 
-/* As last told: a node that starts anew says nothing for a while. NULL: nothing was told yet. */
+/*
+ * As last reported, because an agent that starts anew reports none for a while. NULL: none was
+ * reported yet.
+ */
 json_t *status_stacks(const struct status_sum *s, const json_t *target)
 {
 	char share[16];

@@ -82,7 +82,7 @@ bool status_row_hear(struct status_row *t, const char *node, const json_t *entry
 	json_object_set_new(named, "node", json_string(node));
 	HASH_FIND_STR(t->heard, node, h);
 	if (h && json_equal(h->entry, named)) {
-		/* this one shares its members with the report that is kept */
+		/* the copy shares its members with the report that the hub keeps */
 		json_decref(h->entry);
 		h->entry = named;
 		return false;

@@ -14,7 +14,7 @@ struct heard { /* the entry of one node about one target */
 };
 struct status_row {
 	char *uid;
-	char *path;	 /* of its status; NULL: only heard of, the object is not known (yet) */
+	char *path;	 /* of its status; NULL: only reports name it, the object is unknown */
 	json_t *object;	 /* as watched; NULL like path */
 	json_t *written; /* status of the last write, until the watch shows it */
 	char *written_rv;

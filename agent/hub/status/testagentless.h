@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of agentless only: nodes, agents and their pods. Watches and lists are stood in for,
- * and the clock is the test's.
+ * For tests of agentless only: nodes, agents and their pods. It stands in for watches and lists,
+ * and the test sets the clock.
  */
 #pragma once
 
@@ -127,7 +127,7 @@ static inline void add_working(const char *name)
 	agent(name, READY, "");
 }
 
-/* What is listed now, of nodes that are looked at; NULL: nothing. */
+/* The list that is running, of a node's pods; NULL: none. */
 static inline struct kube_watch *list_under_way(void)
 {
 	static const char *const paths[] = {"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a status is written. Writes carry uid and resourceVersion: a stale one is refused, not
- * merged.
+ * How the hub writes a status. Each write carries uid and resourceVersion, so the server refuses a
+ * stale one and merges nothing.
  */
 #include "hub/status/controller.h"
 
@@ -36,11 +36,12 @@ static void write_failed(struct status_row *t, int http, const char *error)
 {
 	bool first = !t->backoff_ns;
 
-	if (http == 409) /* somebody was faster: what the watch shows counts */
+	/* somebody else has written: the object that the watch shows next counts */
+	if (http == 409)
 		status_row_forget_written(t);
 	t->backoff_ns = first ? NSEC_PER_SEC : MIN(t->backoff_ns * 2, BACKOFF_MAX_NS);
 	t->retry_ns = now_mono_ns() + t->backoff_ns / 2 + random_below(t->backoff_ns);
-	t->pending = true; /* the tick comes back to it */
+	t->pending = true; /* the tick tries again */
 	if (first && http != 409)
 		log_warn("status of %s could not be written: %s (status %d)", t->path,
 			 error ? error : "refused", http);
@@ -53,7 +54,7 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	struct status_row *t = s ? status_row_find(s->all, q->uid) : NULL;
 
 	if (s)
-		status_flush_soon(s); /* others may wait for its end */
+		status_flush_soon(s); /* other targets may wait for this write to end */
 	if (!t) {
 		request_free(q);
 		return;
@@ -95,7 +96,7 @@ void status_write(struct status *s, struct status_row *t, json_t *status)
 		q->next->prev = q;
 	s->requests = q;
 	s->n_requests++;
-	status_row_move_last(&s->all, t); /* rows that wait have their turn first */
+	status_row_move_last(&s->all, t); /* rows that wait come first */
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,

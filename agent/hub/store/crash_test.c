@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub that is killed while it writes, again and again; a file that is damaged in all places; a
- * disk that is full, and one that is read-only. In a mount namespace of its own, with small file
- * systems of its own.
+ * A hub that is killed again and again while it writes; a file that is damaged at every place; a
+ * full disk; a read-only disk. The test runs in a mount namespace of its own, on small file
+ * systems.
  */
 #include "hub/store/store.h"
 
@@ -81,7 +81,7 @@ static void reopen(struct place *p)
 		fail_msg("%s: %s", e.path, e.reason);
 }
 
-/* A small disk of its own: a tmpfs at the place. */
+/* Mounts a small tmpfs at the place. */
 static void small_disk(struct place *p, const char *bytes)
 {
 	_cleanup_free_ char *size = xasprintf("size=%s", bytes);
@@ -98,7 +98,7 @@ static void remount(const struct place *p, unsigned long flags)
 	assert_int_equal(mount("none", p->dir, NULL, MS_REMOUNT | flags, "size=" DISK_BYTES), 0);
 }
 
-/* The n-th profile: a stack of its own, and one that all have. */
+/* The n-th profile: one stack of its own, and one that all profiles have. */
 static struct batch *batch_of(uint64_t n)
 {
 	struct batch *b = profile_batch_new();
@@ -133,7 +133,7 @@ static int put(struct store *s, uint64_t n)
 	return store_write(s, b, &n_new);
 }
 
-/* How many profiles there are of the first n: each whole. */
+/* How many of the first n profiles are stored; each must be whole. */
 struct there {
 	uint64_t n_rows, n_samples;
 };
@@ -238,7 +238,7 @@ static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, us
 	close(fds[1]);
 	while (said < after_n && read(fds[0], &one, 1) == 1)
 		said++;
-	usleep(after_us); /* not for something to happen: it is the moment that chance drew */
+	usleep(after_us); /* no wait for an event, but a random moment */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status)); /* it did not fail before */
@@ -264,8 +264,8 @@ static void check_whole(struct place *p)
 }
 
 /*
- * What was said to be stored is there, whole and once, and at most the one whose answer was cut
- * off.
+ * Each acknowledged profile is stored, whole and once; in addition at most the one whose answer was
+ * cut off.
  */
 static void test_killed_again_and_again(void **state)
 {
@@ -289,10 +289,7 @@ static void test_killed_again_and_again(void **state)
 		p->s = store_close(p->s);
 	}
 	check_whole(p);
-	/*
-	 * nothing but the file is left, and what SQLite keeps beside it is gone with the last
-	 * proper end
-	 */
+	/* only the file is left; SQLite has removed its others at the last proper close */
 	assert_int_equal(n_files(p, FILE_NAME), 1);
 	print_message("%u kills, %llu profiles, %u of them stored without an answer\n", n_kills,
 		      (unsigned long long)n, n_most);
@@ -336,7 +333,10 @@ static void damage(const struct place *p, enum damage how)
 		assert_int_equal(truncate(path, how == HALF ? size / 2 / 512 * 512 : 0), 0);
 }
 
-/* Found at the start: told, set aside as it is, and the store goes on. */
+/*
+ * Damage that is found at the start is reported, the file is renamed unchanged, and the store goes
+ * on.
+ */
 static void test_damaged_before_the_start(void **state)
 {
 	struct place *p = *state;
@@ -352,12 +352,12 @@ static void test_damaged_before_the_start(void **state)
 		damage(p, how);
 		reopen(p);
 		assert_int_equal(counter_get(told), before + 1);
-		assert_non_null(strstr(error_of(p->s), "set aside as " FILE_NAME ".damaged-"));
+		assert_non_null(strstr(error_of(p->s), "renamed it to " FILE_NAME ".damaged-"));
 		assert_int_equal(n_files(p, FILE_NAME ".damaged-"), how + 1);
 		assert_int_equal(n_there(p->s), 0);
 		assert_int_equal(put(p->s, 0), 0);
 		assert_int_equal(n_there(p->s), 1);
-		/* the next one begins with none of it */
+		/* after the next start, the error is gone */
 		reopen(p);
 		assert_string_equal(error_of(p->s), "");
 	}
@@ -383,12 +383,12 @@ static void test_damaged_under_a_reader(void **state)
 	assert_non_null(strstr(e.reason, "damaged"));
 	assert_int_equal(put(p->s, 99), 0);
 	assert_int_equal(n_there(p->s), 1);
-	assert_non_null(strstr(error_of(p->s), "set aside as"));
+	assert_non_null(strstr(error_of(p->s), "renamed it to"));
 	assert_int_equal(put(p->s, 100), 0);
 	assert_int_equal(n_there(p->s), 2);
 }
 
-/* Nothing is written any more: the minute's expiry sees to it. */
+/* No profile is written any more, so the expiry of the minute finds the damage. */
 static void test_damaged_and_quiet(void **state)
 {
 	struct place *p = *state;
@@ -402,12 +402,12 @@ static void test_damaged_and_quiet(void **state)
 	assert_int_equal(look(p->s, &n, NULL), -EBADMSG);
 	(void)store_expire(p->s, T0 * NSEC_PER_SEC);
 	assert_int_equal(n_there(p->s), 0);
-	assert_non_null(strstr(error_of(p->s), "set aside as"));
+	assert_non_null(strstr(error_of(p->s), "renamed it to"));
 }
 
 /*
- * What a killed hub left in its -wal and somebody damaged: SQLite takes what is whole of it; the
- * rest cannot be told from a write that was cut off.
+ * The -wal of a killed hub was damaged. SQLite takes its whole part; the rest looks like a write
+ * that was cut off.
  */
 static void test_damaged_wal(void **state)
 {
@@ -445,7 +445,7 @@ static void make_room(const struct place *p)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* Writes until it takes no more; how many there are then. */
+/* Writes until the disk is full. Returns how many profiles are stored then. */
 static uint64_t put_until_full(struct place *p, uint64_t n)
 {
 	int r;
@@ -456,7 +456,10 @@ static uint64_t put_until_full(struct place *p, uint64_t n)
 	return n;
 }
 
-/* Who sent it is told to keep it; what is stored can be read; with room it works by itself. */
+/*
+ * The sender is told to keep its profiles, and stored ones can be read. When there is room, writing
+ * works again without help.
+ */
 static void test_full_disk(void **state)
 {
 	struct place *p = *state;
@@ -488,8 +491,8 @@ static void test_full_disk(void **state)
 }
 
 /*
- * More than the disk holds: the oldest go, what is new is taken, nothing is there twice, and it is
- * told.
+ * More profiles than the disk holds: the oldest are deleted, new ones are stored once, and the
+ * store reports it.
  */
 static void test_disk_smaller_than_the_store(void **state)
 {
@@ -525,7 +528,7 @@ static void test_disk_smaller_than_the_store(void **state)
 		      (unsigned long long)n);
 }
 
-/* What the store keeps for a full disk, too. */
+/* Includes the reserve for a full disk. */
 static void fill_all(const struct place *p)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", p->dir);
@@ -619,12 +622,14 @@ static void fail_disk(const struct place *p)
 	_cleanup_close_ int fd = open(trigger, O_WRONLY | O_CLOEXEC);
 	_cleanup_close_ int dir = open(p->dir, O_RDONLY | O_CLOEXEC);
 
-	/* what is not on the disk by then may be lost, as when the power fails */
+	/* what is not on the disk by then may be lost, as in a power failure */
 	assert_int_equal(syncfs(dir), 0);
 	assert_int_equal(write(fd, "1", 1), 1);
 }
 
-/* A copy: while the store holds the old files, mount would take the old file system again. */
+/*
+ * A copy, because while the store holds the old files, mount would use the old file system again.
+ */
 static void mend_disk(const struct place *p, const char *image)
 {
 	_cleanup_free_ char *copy = xasprintf("%s2", image);
@@ -636,7 +641,10 @@ static void mend_disk(const struct place *p, const char *image)
 	unlink(copy);
 }
 
-/* Told, nothing taken, what is there can be read; after the repair it goes on by itself. */
+/*
+ * The store reports it and writes nothing; stored profiles can be read. After the repair it goes on
+ * without help.
+ */
 static void read_only_while_open(struct place *p, const char *image)
 {
 	reopen(p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bad days: a file that is damaged, a disk that is full, a writer that is killed. crash_test.c has
- * them by the hundred.
+ * A damaged file, a full disk, and a killed writer: one case each. crash_test.c has hundreds of
+ * each.
  */
 #include "hub/store/teststore.h"
 
@@ -12,7 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A file that lacks a stack of a profile: what is there is told, and what is not by its value. */
+/*
+ * The file lacks a stack of a profile: the other stacks are returned, and the lost one only as a
+ * value.
+ */
 static void lost_stacks(void **state)
 {
 	const char *dir = *state;
@@ -85,7 +88,7 @@ static void damaged_file(void **state)
 	}
 }
 
-/* A file that goes bad under a running hub: the write that notices is kept. */
+/* A file that is damaged while the hub runs: the write that notices it is stored. */
 static void damaged_while_open(void **state)
 {
 	const char *dir = *state;
@@ -111,7 +114,7 @@ static void damaged_while_open(void **state)
 	store_close(s);
 }
 
-/* A disk that takes no more: the write says so, nothing is half there, the next one works. */
+/* The disk takes no more: the write fails, no part of it is stored, and the next one works. */
 static void full_disk(void **state)
 {
 	const char *dir = *state;
@@ -144,7 +147,7 @@ static void full_disk(void **state)
 	store_close(s);
 }
 
-/* kill -9 in the middle of writing: what was answered is there, and once. */
+/* kill -9 during a write: acknowledged profiles are stored, once. */
 static void killed_while_writing(void **state)
 {
 	const char *dir = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events besides on-CPU: waits, what lives in memory, estimates, throttled time. */
+/* Events besides on-CPU: waits, memory in use, estimates, throttled time. */
 #include "hub/store/teststore.h"
 
 static void waits_are_kept_apart(void **state)
@@ -37,7 +37,7 @@ static void waits_are_kept_apart(void **state)
 	sel.where = NULL;
 	store_values(s, &sel, "wait", 10, take_value, &v, NULL);
 	assert_string_equal(v.text, "lock=22 runqueue=11 ");
-	/* what does not wait has no such tag */
+	/* a profile of another event has no such tag */
 	write_batch(s, two_services(), 2);
 	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "wait", NULL)), 70);
 }
@@ -59,7 +59,7 @@ static void snapshots_replace(void **state)
 	write_snapshot(s, "db", 11, T0, other);
 	write_snapshot(s, "api", 10, T0 + 10, second);
 	assert_int_equal(live_until(s, T0 - 1, 3), 220);
-	/* "buffer" was freed: it is gone. db said nothing newer. */
+	/* "buffer" was freed, so it is gone; db has sent nothing newer */
 	assert_int_equal(live_until(s, T0 + 9, 2), 190);
 	write_snapshot(s, "api", 10, T0 + 20, nothing);
 	assert_int_equal(live_until(s, T0 + 18, 2), 190);
@@ -81,7 +81,7 @@ static void snapshots_by_process(void **state)
 	char *old[] = {"sh"};
 	_cleanup_(got_done) struct got g = {0};
 
-	/* it is "api" since its exec: what "sh" had is no more */
+	/* since its exec it is "api", so the memory of "sh" is gone */
 	write_snapshot(s, "sh", 10, T0, some);
 	write_snapshot(s, "api", 10, T0 + 10, more);
 	assert_int_equal(live_until(s, T0 + 9, 1), 7);
@@ -93,7 +93,7 @@ static void snapshots_by_process(void **state)
 	/* the same process id, started at another time, and on another node */
 	add_snapshot(b, "api", 10, T0 + 11, some)->process_start_ns = 5 * NSEC_PER_SEC;
 	profile_tag(b, add_snapshot(b, "api", 10, T0 + 12, some), "pod_node", "n2");
-	/* who has no process id is nobody's successor */
+	/* a snapshot without a process id replaces no other one */
 	add_snapshot(b, "x", 0, T0 + 13, more);
 	add_snapshot(b, "y", 0, T0 + 14, more);
 	write_batch(s, b, 4);
@@ -132,7 +132,7 @@ static void snapshots_of_one_second(void **state)
 	add_snapshot(b, "api", 10, T0, second)->id[0] ^= 1;
 	write_batch(s, b, 1);
 	assert_int_equal(live_until(s, T0, 1), 120);
-	/* what only says what was lost replaces nothing */
+	/* a profile that only reports a loss replaces no snapshot */
 	b = profile_batch_new();
 	profile_lose(b, add_snapshot(b, "api", 10, T0, nothing), "live_evicted", 3, 0);
 	b->profiles[0]->id[0] ^= 2;
@@ -216,7 +216,7 @@ static uint64_t throttled(struct store *s, const char *app, const char *ns, stru
 	return us;
 }
 
-/* Time that containers were not let run: beside the waits of the processes in them. */
+/* The time for which a limit held containers back, beside the waits of their processes. */
 static void throttled_time_is_beside(void **state)
 {
 	struct store *s = *state;
@@ -236,7 +236,10 @@ static void throttled_time_is_beside(void **state)
 	assert_int_equal(throttled(s, NULL, NULL, leaf(PRED_EQ, "app_service", "db")), 500);
 	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
 	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
-	/* what one may not see is not told, whatever it says it is of */
+	/*
+	 * a loss in a namespace that the user may not see is not shown, whatever it claims to be
+	 * about
+	 */
 	b = profile_batch_new();
 	add_off_cpu(b, "Throttled", 0, "other", "c1", 7);
 	write_batch(s, b, 1);

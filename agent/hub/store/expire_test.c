@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention: what goes and what stays; a store that has far more to delete than there is time for.
+ * Retention: what the store deletes and what it keeps, and a store that has far more to delete than
+ * it has time for.
  */
 #include "hub/store/teststore.h"
 
@@ -74,7 +75,7 @@ static void retention_by_size(void **state)
 	store_close(s);
 }
 
-/* What tracers make has a budget of its own: oldest go, the profiles stay. */
+/* Links have a budget of their own: the oldest are deleted, and the profiles stay. */
 static void links_have_a_budget(void **state)
 {
 	struct store *s = open_at(":memory:", 0, 8 << 20); /* 1 MiB of links */
@@ -129,7 +130,7 @@ static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes
 	return s;
 }
 
-/* One at each step, each with a stack of its own of value 1. */
+/* Writes a profile at each step, each with a stack of its own with value 1. */
 static void fill_at(struct sqlite_store *s, const char *turn, uint64_t step_ns)
 {
 	struct batch *b = profile_batch_new();
@@ -183,7 +184,7 @@ static uint64_t n_left(struct sqlite_store *s)
 }
 
 /*
- * Without any time each call is one slice: it ends, what is left is whole, and the calls come to an
+ * With no time, a call deletes one slice: it returns, the rest is whole, and the calls come to an
  * end.
  */
 static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
@@ -202,7 +203,10 @@ static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 		assert_int_equal(stats.n_expired, N_PROFILES - left);
 	}
 	assert_true(n_calls > 1);
-	/* nothing is due any more: the names that nothing refers to go, what has its hour stays */
+	/*
+	 * nothing is due any more: names without a reference are deleted, and stacks whose hour is
+	 * not over stay
+	 */
 	assert_int_equal(store_sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
 	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
 	assert_true((uint64_t)n <= left + STACK_GRACE_S + 1);
@@ -243,13 +247,16 @@ static void by_size_within_an_hour(void **state)
 	left = n_left(s);
 	assert_in_range(left, N_PROFILES / 10, N_PROFILES / 2);
 	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &n_stacks), 0);
-	assert_in_range(n_stacks, left, left + left / 8); /* the last tenth was enough by itself */
+	assert_in_range(n_stacks, left, left + left / 8); /* the last tenth was enough */
 	fill_at(s, "2", 100 * NSEC_PER_MSEC);		  /* they are made anew */
 	assert_int_equal(n_left(s), left + N_PROFILES);
 	store_sqlite_sink.close(s);
 }
 
-/* With time one call does all, and nothing of the dictionaries stays but what has its hour. */
+/*
+ * With enough time, one call does everything, and in the dictionaries only the stacks whose hour is
+ * not over stay.
+ */
 static void all_at_once(void **state)
 {
 	struct sqlite_store *s = open_store(100 * NSEC_PER_SEC, 0);

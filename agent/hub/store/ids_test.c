@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are years old, and times that nobody should have: row ids beyond 2^31, the second 0,
- * numbers as text.
+ * Files that are years old, and unusual times: row ids beyond 2^31, the second 0, numbers as text.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"
@@ -69,7 +68,7 @@ static int add_text(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* All that matches, a line each; caller frees. */
+/* All rows that match, one per line; the caller frees it. */
 static char *matches(struct sqlite_store *s, struct predicate *where)
 {
 	const struct selection sel = {.time_end_s = T0 * 2LL, .where = where};
@@ -91,7 +90,7 @@ static void assert_matches(struct sqlite_store *s, struct predicate *where, cons
 	assert_string_equal(got, want);
 }
 
-/* As if as many rows had come and gone. */
+/* As if that many rows had been written and deleted. */
 static void make_old(struct sqlite_store *s)
 {
 	assert_int_equal(
@@ -114,7 +113,9 @@ static int64_t count(struct sqlite_store *s, const char *table)
 	return n;
 }
 
-/* Names are read and kept whatever the ids, and memory does not follow the greatest one. */
+/*
+ * Names are read and kept whatever the ids are, and the memory does not depend on the greatest id.
+ */
 static void ids_of_years(void **state)
 {
 	struct sqlite_store *s;
@@ -129,7 +130,7 @@ static void ids_of_years(void **state)
 	assert_int_equal(store_sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
 	assert_true(least > INT64_C(5000000000));
 	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
-	/* what is out of date goes, and the names that only it had; the others stay */
+	/* old profiles are deleted, with the names that only they had; the others stay */
 	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "web/worker: main web\n");
 	assert_int_equal(count(s, "frames"), 2);
@@ -138,7 +139,7 @@ static void ids_of_years(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
-/* A frame that the file has no more is told; the others of its stack stay. */
+/* A frame that the file lacks is shown as lost; the other frames of its stack stay. */
 static void a_lost_frame(void **state)
 {
 	struct sqlite_store *s;
@@ -236,7 +237,7 @@ static int add_up(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* What names take memory for has a limit: the smallest stacks are put together, and totals stay. */
+/* Names may take limited memory: the smallest stacks are added up, and totals stay right. */
 static void names_of_an_answer_have_a_limit(void **state)
 {
 	const struct selection sel = {.time_end_s = T0 * 2LL};
@@ -256,7 +257,7 @@ static void names_of_an_answer_have_a_limit(void **state)
 	assert_int_equal(sum, 3);
 	assert_int_equal(summary.n_samples, 3);
 	assert_true(summary.truncated);
-	assert_int_equal(summary.short_by, 0); /* what is told of a stack is whole */
+	assert_int_equal(summary.short_by, 0); /* the stacks that are shown are whole */
 	store_summary_done(&summary);
 	s->names_bytes = 1 << 20;
 	assert_matches(s, NULL,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LIKE on tag values. Patterns come from whoever may ask: O(pattern x text). */
+/*
+ * LIKE on tag values. Anybody who may query chooses the pattern, so a match takes at most O(pattern
+ * x text) steps.
+ */
 #include "hub/store/sink.h"
 
 #include <ctype.h>
@@ -9,7 +12,7 @@ static bool is_run(char c)
 	return c == '%' || c == '*';
 }
 
-/* One pattern element against one byte; *ret_next is behind the element. */
+/* Matches one element of the pattern with one byte; *ret_next is behind the element. */
 static bool like_one(const char *p, char c, const char **ret_next)
 {
 	bool literal = *p == '\\' && p[1];
@@ -34,7 +37,7 @@ bool store_match_like(const char *pattern, const char *text)
 		}
 		if (*p && like_one(p, *text, &next)) {
 			p = next;
-			/* '_' is one character: take the rest of a UTF-8 sequence too */
+			/* '_' is one character: skip the rest of a UTF-8 sequence, too */
 			do
 				text++;
 			while (next[-1] == '_' && ((unsigned char)*text & 0xc0) == 0x80);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sink that forgets: counts what it was given, answers nothing. For benchmarks. */
+/* The sink for benchmarks: it counts the profiles that it gets, and stores nothing. */
 #include "hub/store/sink.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of other versions. One of version 3, as that version wrote it: its profiles are written
- * anew slice by slice, whatever ends a start.
+ * Files of other versions. A file as version 3 wrote it is converted in slices, and a start that
+ * ends at any point does no harm.
  */
 #include "hub/store/teststore.h"
 
@@ -119,8 +119,8 @@ static void assert_version_4(const char *dir)
 				     "('before', 'samples')"),
 			 0);
 	/*
-	 * ids stay, so that what is sent again is not taken twice; the whole value is with one of
-	 * two
+	 * ids stay, so that a repeated profile is not stored twice; of two profiles with the same
+	 * key, one has the whole value
 	 */
 	assert_int_equal(number(dir, "SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
 	assert_int_equal(number(dir, "SELECT COUNT(*) FROM profiles WHERE id="
@@ -147,7 +147,9 @@ static void raised(void **state)
 	store_close(s);
 }
 
-/* What is written anew stays so, and the rest is as it was: the next start goes on. */
+/*
+ * Converted profiles stay converted, and the others unchanged: the next start goes on from there.
+ */
 static void ended_in_between(void **state)
 {
 	const char *dir = *state;
@@ -174,13 +176,13 @@ static void ended_in_between(void **state)
 	assert_version_4(dir);
 }
 
-/* Files of the versions before go on as they are, and take what is new. */
+/* Files of older versions are used as they are, and take new profiles. */
 static void older_files(void **state)
 {
 	static const struct live some[] = {{"cache", 100}, {0}};
 	/*
-	 * what made a file of the version after; two profiles of the same process and second were
-	 * added up
+	 * turns it into a file of the next version; two profiles of the same process and second
+	 * were added up
 	 */
 	static const char *const undo[] = {
 		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"

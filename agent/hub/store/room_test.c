@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch that is large beside the disk of a full store. On a small file system of its own. */
+/*
+ * A batch that is large compared with the disk of a full store. The test has a small file system of
+ * its own.
+ */
 #include "hub/store/teststore.h"
 
 #include <sched.h>
@@ -7,7 +10,7 @@
 
 #define DISK	 "size=8m"
 #define APART_S	 4000 /* of windows: stacks are kept for an hour */
-#define N_STACKS 100  /* of a profile, each with a function of its own: half a MiB of the -wal */
+#define N_STACKS 100  /* of a profile, each with a function of its own: half a MiB in the -wal */
 #define N_LARGE	 12   /* profiles */
 #define N_MANY	 500  /* stacks of one profile */
 
@@ -97,14 +100,17 @@ static void a_large_batch_goes_by_profile(void **state)
 	store_stats(s, &stats);
 	assert_false(stats.failed);
 	assert_non_null(strstr(stats.error, "the disk was full"));
-	/* as after a failure within it: what is there is known */
+	/* as after a failure in the middle: the store knows what it has */
 	assert_int_equal(put(s, n, N_LARGE, N_STACKS), 0);
 	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
 	store_close(s);
 	umount2(dir, MNT_DETACH);
 }
 
-/* One that needs more than is made free at first: more goes for it, and not all. */
+/*
+ * A profile that needs more room than is made at first: more profiles are deleted for it, but not
+ * all.
+ */
 static void a_large_profile_makes_its_room(void **state)
 {
 	const char *dir = *state;

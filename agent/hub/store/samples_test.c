@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a profile as a blob, and what is no such blob: every byte string ends, in range.
+ * The samples of a profile as a blob, and blobs that are none: reading any bytes ends, and gives
+ * values in range.
  */
 #include "hub/store/sqlite.h"
 
@@ -39,7 +40,7 @@ static void as_it_was(void **state)
 	assert_ptr_equal(p, end);
 }
 
-/* What a file of before may say of a CPU. */
+/* A CPU number as an old file may have it. */
 static void any_cpu_can_be_put(void **state)
 {
 	static const int64_t cpus[] = {INT64_MIN, -2, INT64_MAX};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite sink: its file and health. Everything that repeats is a row of a dictionary (strings,
- * frames, stacks, tag sets, series); a profile is a row with its samples in a blob, in the order in
- * which they came. A damaged file is set aside, never deleted; the store goes on with an empty one
- * and says so.
+ * The SQLite sink: its file and its health. Whatever repeats is a row of a dictionary (strings,
+ * frames, stacks, tag sets, series). A profile is a row with its samples in a blob. Profiles keep
+ * the order in which they came. If the file is damaged, the store renames it, never deletes it,
+ * goes on with an empty file and says so.
  */
 #include "hub/store/sqlite.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define BUSY_MS 5000
-/* of the minute until the next call; writes wait meanwhile */
+/* of each minute; writes wait meanwhile */
 #define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
 #define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
@@ -137,10 +137,7 @@ void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
-/*
- * What the check says when a page could not be read at all, which is not damage: "... error
- * code=266".
- */
+/* What the check says when it could not read a page, which is no damage: "... error code=266". */
 static int check_failed(const char *text)
 {
 	const char *code = text ? strstr(text, "error code=") : NULL;
@@ -149,7 +146,7 @@ static int check_failed(const char *text)
 	return r ? r : -EBADMSG;
 }
 
-/* Damaged pages are better found now than by the first query. */
+/* It is better to find damaged pages now than in the first query. */
 static int quick_check(sqlite3 *db)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
@@ -165,7 +162,7 @@ static int quick_check(sqlite3 *db)
 	if (r)
 		return r;
 	rc = sqlite3_step(st);
-	if (rc != SQLITE_ROW) /* what could not be read or had no memory is not damaged */
+	if (rc != SQLITE_ROW) /* a read that failed and a lack of memory are no damage */
 		return store_sq_errno(rc) ? store_sq_errno(rc) : -EBADMSG;
 	text = (const char *)sqlite3_column_text(st, 0);
 	return str_equal(text, "ok") ? 0 : check_failed(text);
@@ -182,14 +179,15 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 		r = store_schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
 		r = s->file ? -EBADMSG
-			    : store_schema_make(s->writer); /* a file is whole from its begin */
+			    /* a file has its whole schema from the start */
+			    : store_schema_make(s->writer);
 	else if (!r && version != SCHEMA_VERSION)
 		return field_error_set(reterr, s->file ? s->file : "store",
 				       "written by another version (%lld, this one knows %d)",
 				       (long long)version, SCHEMA_VERSION);
 	else if (!r && !s->checked)
 		r = quick_check(s->writer);
-	s->checked |= !r; /* once a start; after that whoever reads a page finds it */
+	s->checked |= !r; /* once per start; later each read of a page checks that page */
 	if (!r)
 		r = store_sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
 	if (r)
@@ -236,8 +234,9 @@ static void unlink_with(const char *file, const char *suffix)
 }
 
 /*
- * A file appears under its name with its schema, or not at all: so one that is empty is damaged.
- * What a killed predecessor had begun goes; SQLite would apply another file's -wal to this one.
+ * Makes the file under another name and renames it: the store's file has its schema or does not
+ * exist. So an empty file is a damaged one. Removes what a killed predecessor had begun, because
+ * SQLite would apply the -wal of that file to this one.
  */
 static int file_make(const char *file)
 {
@@ -362,9 +361,10 @@ static int open_error(int r, const char *path, struct field_error *reterr)
 }
 
 /*
- * What a query sorts beyond some MB goes to a file: beside the store's, the hub's pod has no other
- * place. It is SQLite's for all of a process, which has one store; where that folder is gone it
- * takes the next. https://www.sqlite.org/c3ref/temp_directory.html
+ * A query that sorts more than some MB needs a temporary file. The pod of the hub has room only
+ * beside the store's file. SQLite has one such directory per process, and a process has one store.
+ * If the directory is gone, SQLite takes its next choice.
+ * https://www.sqlite.org/c3ref/temp_directory.html
  */
 static void temp_files_in(const char *dir)
 {
@@ -372,7 +372,8 @@ static void temp_files_in(const char *dir)
 
 	if (getenv("SQLITE_TMPDIR") || sqlite3_initialize() != SQLITE_OK)
 		return;
-	lock = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_VFS1); /* SQLite reads it under that */
+	/* SQLite holds it while it reads the variable */
+	lock = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_VFS1);
 	sqlite3_mutex_enter(lock);
 	sqlite3_free(sqlite3_temp_directory);
 	sqlite3_temp_directory = sqlite3_mprintf("%s", dir);
@@ -403,7 +404,8 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		r = store_sq_connect(s, reterr);
 	if (r == -EBADMSG)
 		r = store_damage_found(s);
-	if (r == -ENOSPC || r == -EROFS || r == -EIO) { /* not for ever: each write tries again */
+	/* not for ever: each write tries to open it again */
+	if (r == -ENOSPC || r == -EROFS || r == -EIO) {
 		store_sq_set_error(s, FILE_NAME " cannot be opened: %s", strerror(-r));
 		store_sq_set_failed(s, true);
 		r = 0;

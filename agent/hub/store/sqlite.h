@@ -69,7 +69,7 @@ struct sqlite_store {
 	struct seen
 		seen[_SEEN_MAX]; /* the writer's; only what is committed, or in its transaction */
 	uint64_t seen_seeds[2];
-	int64_t data_version;	  /* of the file when seen was made: another writer changes it */
+	int64_t data_version;	  /* the file's, when `seen` was filled; other writers change it */
 	bool unswept;		  /* slices were deleted since the dictionaries were swept */
 	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
 	struct query_limit query_limit; /* of the query under way */
@@ -82,7 +82,7 @@ struct sqlite_store {
 	char damage_note[256], room_note[160];
 	bool checked; /* the file as a whole, since the start */
 	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	/* when the file was called damaged and that was not believed; 0: never */
+	/* when a first report of damage was put to a test; 0: never */
 	uint64_t doubted_ns;
 	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
 };

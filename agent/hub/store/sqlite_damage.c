@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a store does about a damaged file and about a disk that is full or read-only. Damage is set
- * aside under a name that is told, never deleted, and the store goes on with an empty file. A disk
- * that takes nothing is told; the file stays, and each write tries again.
+ * What the store does about a damaged file, and about a disk that is full or read-only. It renames
+ * a damaged file, never deletes it, reports the new name, and goes on with an empty file. If the
+ * disk refuses writes, the store reports that and keeps the file; each write tries again.
  */
 #include "hub/store/sqlite.h"
 
@@ -17,7 +17,8 @@
 #define DOUBT_NS (600 * NSEC_PER_SEC)
 
 /*
- * Whether files can be made beside the store's: a file system that failed says so to nothing less.
+ * Whether the directory takes new files. A file system that has failed refuses nothing less than
+ * that.
  */
 static int takes_files(const char *dir)
 {
@@ -25,7 +26,7 @@ static int takes_files(const char *dir)
 
 	if (fd >= 0)
 		return 0;
-	/* not every file system has nameless files */
+	/* not every file system supports O_TMPFILE */
 	if ((errno == EOPNOTSUPP || errno == EISDIR) && access(dir, W_OK) == 0)
 		return 0;
 	return -errno;
@@ -53,7 +54,7 @@ int store_damage_of_disk(const struct sqlite_store *s, int error)
 	return error;
 }
 
-/* The name it gets; of those in the same second the first that is free. */
+/* The new name of the file: the first free one of those with the same second. */
 static char *aside_name(const char *file)
 {
 	_cleanup_free_ char *first = NULL;
@@ -69,7 +70,7 @@ static char *aside_name(const char *file)
 	return name;
 }
 
-/* -wal and -shm may not exist. */
+/* The files -wal and -shm may not exist. */
 static int move(const char *file, const char *to_file, const char *suffix)
 {
 	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
@@ -78,7 +79,10 @@ static int move(const char *file, const char *to_file, const char *suffix)
 	return rename(from, to) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* The file itself last: a kill in between leaves it to be found damaged once more. */
+/*
+ * Renames the file itself last: if the hub is killed in between, the next start finds the damage
+ * again.
+ */
 static int set_aside(struct sqlite_store *s)
 {
 	_cleanup_free_ char *name = aside_name(s->file);
@@ -89,21 +93,21 @@ static int set_aside(struct sqlite_store *s)
 		r = move(s->file, name, "-shm");
 	if (!r)
 		r = move(s->file, name, "");
-	if (r) { /* a file system that is read-only, too */
-		store_sq_set_error(s, FILE_NAME " is damaged and cannot be set aside: %s",
+	if (r) { /* also if the file system is read-only */
+		store_sq_set_error(s, FILE_NAME " is damaged and cannot be renamed: %s",
 				   strerror(-r));
 		return r;
 	}
 	counter_add(counter("store_damaged_total", NULL, NULL), 1);
 	r = store_sq_connect(s, NULL);
 	snprintf(s->damage_note, sizeof(s->damage_note),
-		 FILE_NAME " was damaged and is set aside as %s; the store began again empty",
+		 FILE_NAME " was damaged. The hub renamed it to %s and began an empty store",
 		 strrchr(name, '/') + 1);
 	store_sq_tell_notes(s);
 	return r;
 }
 
-/* Not while SQLite has it open: to close it would end SQLite's locks. */
+/* Call this while SQLite does not have the file open: a close would release SQLite's locks. */
 static int unreadable(const char *file)
 {
 	_cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -113,9 +117,9 @@ static int unreadable(const char *file)
 }
 
 /*
- * SQLite also says so of what a disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT of
- * SQLITE_IOERR_CORRUPTFS): no reason to begin again empty. So it is believed the second time within
- * DOUBT_NS; the first time the file is opened again.
+ * SQLite also reports damage when the disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT
+ * of SQLITE_IOERR_CORRUPTFS). That is no reason to begin an empty file. So the first time, the
+ * store only opens the file again; it believes the second report within DOUBT_NS.
  */
 int store_damage_found(struct sqlite_store *s)
 {
@@ -123,7 +127,8 @@ int store_damage_found(struct sqlite_store *s)
 	bool again = s->doubted_ns && now_ns < s->doubted_ns + DOUBT_NS;
 	int r;
 
-	atomic_store(&s->damaged, false); /* found by a query, too: of this file, not of the next */
+	/* a query may have found it, too; it concerns this file, not the next */
+	atomic_store(&s->damaged, false);
 	if (!s->file)
 		return -EBADMSG;
 	store_sq_disconnect(s);
@@ -153,11 +158,11 @@ int store_damage_ready(struct sqlite_store *s)
 	_cleanup_free_ char *dir = s->stale ? folder(s) : NULL;
 	int r = dir ? takes_files(dir) : 0;
 
-	if (r) /* what is open can still be read */
+	if (r) /* the store can still read what is open */
 		return r;
 	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;
-	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file */
+	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file open */
 	r = atomic_load(&s->damaged) ? store_damage_found(s) : connect_again(s);
 	sqlite3_mutex_leave(s->read_lock);
 	return r;

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention. The oldest windows go first, by age and then, a tenth of what is there at a time, by
- * size; then dictionary entries nothing refers to; then the pages are given back to the file
- * system. A slice is a transaction, and after some seconds of them the next call goes on. The sweep
- * of the dictionaries is one transaction, however many there are; it waits until no slice is due,
- * or until what it frees decides whether one is. Stacks go when their hour is over, without a look
- * at who refers to them; but where all that there is room for is a few hours, those that nothing
- * refers to go at once, or they would push the profiles out.
+ * Deletes old profiles: first by age, then by size, a tenth of the store at a time, the oldest
+ * windows first. Then it deletes the entries of the dictionaries that nothing refers to, and then
+ * gives free pages back to the file system.
+ *
+ * A slice is a transaction. After some seconds of slices the next call goes on. The sweep of the
+ * dictionaries is one transaction, however many entries there are. It waits until no slice is due,
+ * or until the bytes that it frees decide whether one is due. Stacks are deleted when their hour is
+ * over, without a search for references to them. But if the store has room for a few hours only,
+ * stacks without a reference are deleted at once: else they would push the profiles out.
  */
 #include "hub/store/sqlite.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_ROUNDS    30	   /* tenths: 0.9^30 leaves 4 % */
-#define SLICE	      5000	   /* profiles, and those of the same second */
+#define MAX_ROUNDS    30	   /* each deletes a tenth: 0.9^30 leaves 4 % */
+#define SLICE	      5000	   /* profiles; those of the same second are in the slice, too */
 #define VACUUM_BYTES  (100u << 20) /* a call */
-#define STACK_GRACE_S 3600	   /* last_s of a stack is exact to an hour */
+#define STACK_GRACE_S 3600	   /* last_s of a stack is rounded to an hour */
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-#define MAX_SILENT_S                                                                               \
-	(24 * 3600) /* since the newest profile: later it need not be, whatever the clock says */
-#define LINK_BYTES  192 /* of a row of links with its index, about */
-#define LINKS_SHARE 8	/* of max_bytes: at most 1/8 */
-#define LINKS_BYTES (256ULL << 20)
-#define LINKS_SLICE 100000
+#define MAX_SILENT_S  (24 * 3600) /* "now" is at most this long after the newest profile */
+#define LINK_BYTES    192	  /* of a row of links with its index, roughly */
+#define LINKS_SHARE   8		  /* of max_bytes: at most 1/8 */
+#define LINKS_BYTES   (256ULL << 20)
+#define LINKS_SLICE   100000
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {
@@ -35,7 +36,7 @@ static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 		store_id_set_add(ids, (int64_t)id);
 }
 
-/* Adds every column of a query's rows: integers as they are, blobs as lists of varints. */
+/* Adds every column of a query's rows. An integer is an id, a blob is a list of ids as varints. */
 static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
@@ -55,8 +56,8 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 }
 
 /*
- * Removes what list has and keep has not. list: (?1: all after that id); *last becomes the last id
- * it had.
+ * Removes each id that the query list returns and that is not in keep. list takes ?1 and returns
+ * the ids after it. *last becomes the last id that it returned.
  */
 static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
 		     int64_t *last)
@@ -117,7 +118,7 @@ static int run_with(sqlite3 *db, const char *sql, int64_t value)
 	return store_sq_run(st);
 }
 
-/* The key begins with event and series: one range a series, no scan. */
+/* The key begins with event and series, so this reads one range per series, and not the table. */
 static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
 {
 	char sql[200];
@@ -129,7 +130,7 @@ static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
 	return run_with(db, sql, cut_s);
 }
 
-/* Everything up to and with second cut_s; the caller has begun a transaction. */
+/* Deletes up to second cut_s, inclusive. The caller has begun a transaction. */
 static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 {
 	static const char *const steps[] = {
@@ -180,7 +181,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return 0;
 }
 
-/* The last second of the oldest slice; -1: there is not more than that before cut_s. */
+/* The last second of the oldest slice; -1: fewer profiles than a slice lie before cut_s. */
 static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 {
 	char sql[160];
@@ -203,7 +204,10 @@ static int sweep(struct sqlite_store *s)
 	return r;
 }
 
-/* Whether all that there is are a few hours: then what has its hour still is much of it. */
+/*
+ * Whether the store holds only a few hours. Then the stacks that wait for the end of their hour are
+ * a large part of it.
+ */
 static int is_short_lived(struct sqlite_store *s, bool *ret)
 {
 	int64_t span_s = 0;
@@ -216,7 +220,10 @@ static int is_short_lived(struct sqlite_store *s, bool *ret)
 	return r;
 }
 
-/* Stacks that nothing refers to, whatever their age; so many looked at are a transaction. */
+/*
+ * Deletes stacks without a reference, whatever their age. Each transaction looks at a limited
+ * number of stacks.
+ */
 static int sweep_stacks(struct sqlite_store *s)
 {
 	_cleanup_(store_id_set_done) struct id_set used = {0};
@@ -242,7 +249,7 @@ static int sweep_stacks(struct sqlite_store *s)
 	return r;
 }
 
-/* Slices until cut_s or, at least one, until the time is over: then *ret_more. */
+/* Deletes slices up to cut_s until the deadline, but at least one. *ret_more: some are left. */
 static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reason,
 			uint64_t deadline_ns, bool *ret_more)
 {
@@ -258,7 +265,7 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return r;
 }
 
-/* Of profiles and losses; -1: there are none. */
+/* Of profiles and losses; -1: the store has none. */
 static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *ret_newest_s)
 {
 	int r = store_sq_int(s->writer,
@@ -274,13 +281,16 @@ static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *re
 			   ret_newest_s);
 }
 
-/* A clock that is ahead has nothing deleted but what MAX_SILENT_S makes of it. */
+/* If the clock is ahead, this function deletes only what MAX_SILENT_S allows. */
 static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns,
 		      bool *ret_more)
 {
 	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
 	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC), oldest_s, newest_s, cut_s;
-	/* not row by row: the sweep of the dictionaries wants something to sweep */
+	/*
+	 * not second by second: else the sweep of the dictionaries would find next to nothing each
+	 * time
+	 */
 	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S);
 	int r;
 
@@ -321,8 +331,8 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * By what is left once the dictionaries are swept: they are most of the bytes where stacks are
- * short-lived.
+ * Judges by the bytes that are left after a sweep of the dictionaries: where stacks live short, the
+ * dictionaries are most of the bytes.
  */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
@@ -371,7 +381,8 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 }
 
 /*
- * Links have a budget of their own: what a busy tracer makes does not shorten the profiles' time.
+ * Links have a budget of their own, so that a busy tracer does not shorten the time of the
+ * profiles.
  */
 static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
@@ -427,7 +438,7 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 		r = sweep(s);
 	if (!r)
 		r = store_sq_vacuum(s, VACUUM_BYTES);
-	if (r && store_damage_recover(s, r) == -ENOSPC) /* to delete takes room, too */
+	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting takes room, too */
 		r = store_room_make(s, ROOM_LEAST);
 	if (!r)
 		store_room_keep(s);

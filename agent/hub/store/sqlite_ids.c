@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Row ids: SQLite gives each new row one more than the greatest, so in a file of years they are
- * large, however few rows are left. What is kept by id takes memory by how many there are.
+ * A set of row ids. SQLite gives each new row an id above the greatest one, so after years the ids
+ * are large, however few rows are left. The memory of this set depends on the number of ids, not on
+ * their size.
  */
 #include "hub/store/sqlite.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LIKE, REGEXP and the names of waits in SQL, and when a query must end: one step of SQLite may be
- * a long match.
+ * LIKE, REGEXP and the names of waits in SQL, and the check whether a query must end. SQLite checks
+ * between its steps, but one step may be a long match, so the matches check, too.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/regexp.h"
 
-#define LONG_TEXT 256 /* bytes: LIKE takes up to their square in steps, a look at the clock 40 ns */
+/* bytes: LIKE takes up to their square in steps; reading the clock takes 40 ns */
+#define LONG_TEXT 256
 
 int store_query_must_end(void *limit)
 {
@@ -16,7 +17,7 @@ int store_query_must_end(void *limit)
 	       (l->given_up && atomic_load(l->given_up));
 }
 
-/* Whether the query goes on; else it fails as where SQLite itself asks. */
+/* Whether the query may go on. If not, it fails like one that SQLite's own check ends. */
 static bool goes_on(sqlite3_context *ctx)
 {
 	if (!store_query_must_end(sqlite3_user_data(ctx)))
@@ -36,7 +37,7 @@ static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
 	sqlite3_result_int(ctx, store_match_like(pattern, text));
 }
 
-/* The compiled pattern stays with the statement: it is a bound constant. */
+/* The statement keeps the compiled pattern, because it is a bound constant. */
 static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	const char *pattern = (const char *)sqlite3_value_text(v[0]);
@@ -61,7 +62,7 @@ static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
 }
 
-/* A wait's number in the file -> its name; NULL: none. */
+/* The number of a wait, as in the file -> its name; NULL: there is none. */
 static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	int wait = sqlite3_value_int(v[0]);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading: equal stacks of a selection are added up, greatest first, and handed
- * out with their frames. One read transaction a query, so the
- * dictionaries it sees are those of its rows.
+ * Reading: adds up the equal stacks of a selection and hands them out with their frames, the
+ * greatest first. A query is one read transaction, so its dictionaries fit its rows.
  */
 #include "hub/store/sqlite.h"
 
@@ -11,7 +10,8 @@
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
-#define WORD_BYTES	    48	  /* of a string or frame besides itself: malloc's and the map's */
+/* of memory for a string or frame, beside its bytes: malloc's and the map's */
+#define WORD_BYTES 48
 
 /* Dictionary entries read so far, by row id. */
 struct store_reading {
@@ -20,7 +20,7 @@ struct store_reading {
 	struct id_map strings, frames;
 	size_t bytes; /* of both */
 	const struct frame *list[STACK_MAX_FRAMES];
-	int error; /* of a look into a dictionary */
+	int error; /* of a look-up in a dictionary */
 	struct query_limit *limit;
 	struct store_summary summary;
 };
@@ -35,7 +35,7 @@ static void reading_done(struct store_reading *r)
 	store_summary_done(&r->summary);
 }
 
-/* Whether there is a row; what else there is than that and none is kept in r->error. */
+/* Whether the statement has returned a row. An error is kept in r->error. */
 static bool has_row(struct store_reading *r, sqlite3_stmt *st)
 {
 	int rc = sqlite3_step(st);
@@ -95,7 +95,7 @@ static const struct frame *read_frame(struct store_reading *r, int64_t id)
 
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
 
-/* A stack that the file does not have: its value is told all the same. */
+/* A row whose stack the file does not have. Its value counts all the same. */
 static void put_lost(struct store_reading *r, struct store_row *row)
 {
 	r->list[0] = &lost;
@@ -103,7 +103,9 @@ static void put_lost(struct store_reading *r, struct store_row *row)
 	row->n_frames = 1;
 }
 
-/* Strings "" of a head cannot be told from absent ones; neither has a level. */
+/*
+ * The file has "" for a string that a head lacks. A string that is empty or absent makes no level.
+ */
 static int read_stack(struct store_reading *r, int64_t id, struct store_row *row)
 {
 	sqlite3_stmt *st = r->get_stack;
@@ -156,7 +158,7 @@ static int prepare_dictionaries(struct store_reading *r)
 	return store_sq_errno(rc);
 }
 
-/* A condition on where the samples are. */
+/* Adds a condition on the row that holds the samples. */
 static void of_place(struct where *w, const char *condition)
 {
 	store_where_text(w, w->links ? " AND sa." : " AND p.");
@@ -164,14 +166,14 @@ static void of_place(struct where *w, const char *condition)
 }
 
 /*
- * FROM and WHERE of everything that reads samples, by profile or, as `sa`, each of them; of
- * snapshots those that count.
+ * FROM and WHERE for all that reads samples: a row per profile or, with each, a row per sample
+ * (`sa`). Of snapshots it takes only those that count.
  */
 static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
 	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
 
-	/* who asks for a trace asks among samples that have one */
+	/* a query for a trace reads only the samples that have one */
 	store_where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
 	if (snapshot) {
 		store_where_text(w, w->links ? " CROSS JOIN " : "");
@@ -198,7 +200,11 @@ static void samples_of(struct where *w, const struct selection *sel, bool each, 
 	if (snapshot) {
 		store_where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
-		if (!w->links) /* the last of two that ended in one second: a clock was set back */
+		/*
+		 * two profiles may end in the same second, if a clock was set back: take the last
+		 * one
+		 */
+		if (!w->links)
 			store_where_text(w,
 					 " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
 					 "y.event=p.event AND y.series=p.series AND y.time=p.time "
@@ -214,12 +220,12 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	store_sums_add(sums,
-		       &(struct stored_sum){.app = app,
-					    .stack = x->stack > 0 ? x->stack
-								  : INT64_MAX, /* no row of ours */
-					    .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-					    .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	store_sums_add(sums, &(struct stored_sum){
+				     .app = app,
+				     .stack = x->stack > 0 ? x->stack
+							   : INT64_MAX, /* an id that no row has */
+				     .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+				     .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
 /* Rows of app, time and a sample. */
@@ -236,8 +242,8 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 }
 
 /*
- * Rows of app, time and all samples of a profile: where none is asked for by itself, ten times as
- * fast.
+ * Rows of app, time and all samples of a profile. This is ten times as fast, and is used where the
+ * query needs no single sample.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
@@ -249,7 +255,7 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
 		struct stored_sample x;
 
-		/* SQLite has not much to do for a row of which we have much */
+		/* SQLite takes few steps for such a row, and this function takes many */
 		if (store_query_must_end(r->limit))
 			return -ETIME;
 		while (store_samples_get(&p, end, &x))
@@ -259,7 +265,8 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 }
 
 /*
- * Until their names take too much room: then the rest, which is the smallest, is put together, too.
+ * Hands out stacks until their names take too much memory. It adds up the rest, which are the
+ * smallest, in one row.
  */
 static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
 		    void *arg)
@@ -287,7 +294,7 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 	return e;
 }
 
-/* The rest of an answer that had too many stacks: a row that is none of them. */
+/* The row for the rest of an answer that had too many stacks. */
 static int hand_out_others(struct store_reading *r, const struct sums *sums, store_row_fn *fn,
 			   void *arg)
 {
@@ -334,7 +341,7 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
-/* The reader with a deadline, inside a transaction. Undo with end(). */
+/* Begins a transaction on the reader, with a deadline. end() undoes it. */
 static int begin(struct sqlite_store *s, const struct selection *sel, struct store_reading *r)
 {
 	if (!s->reader)
@@ -345,7 +352,7 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct sto
 		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
 	r->limit->given_up = sel->given_up;
 	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, r->limit);
-	/* in memory there is one connection, and the writer may be inside its transaction */
+	/* a store in memory has one connection, and the writer may be inside its transaction */
 	if (s->file)
 		(void)store_sq_exec(r->db, "BEGIN");
 	return prepare_dictionaries(r);
@@ -376,8 +383,9 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 
 	if (e == -EBADMSG)
 		field_error_set(reterr, "store",
-				"the file is damaged; found so again within 10 minutes it is set "
-				"aside at the next write, and the store begins again empty");
+				"the file is damaged; if the hub finds the damage again within 10 "
+				"minutes, it renames the file at the next write and begins an "
+				"empty store");
 	else if (e == -ENOTCONN) {
 		store_sqlite_stats(s, &stats);
 		field_error_set(reterr, "store", "is not open: %s", stats.error);
@@ -423,7 +431,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	return e ? read_error(s, e, sel, reterr) : 0;
 }
 
-/* Values of a tag of the series need no look at samples. */
+/* The values of a tag of the series are found without reading samples. */
 static void values_where(struct where *w, const struct selection *sel, const char *tag)
 {
 	bool events = streq(tag, "profile_event_type");
@@ -474,7 +482,7 @@ static int read_values(struct store_reading *r, const struct selection *sel, con
 	int rc, e;
 
 	values_where(&w, sel, tag);
-	/* by number: "value" is a column of samples too */
+	/* by number, because "value" is also a column of the samples */
 	store_where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
 	store_where_int(&w, (int64_t)limit);
 	e = store_where_prepare(&w, r->db, &st);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that is full before store.max_bytes are reached. The oldest profiles go, as if what the
- * disk holds were the limit. To delete takes room, too (SQLite writes the pages it changes to its
- * -wal first), so some is kept in a file beside the store's and given up for that.
+ * What the store does when the disk is full before the store has store.max_bytes: it deletes the
+ * oldest profiles, as if the size of the disk were the limit. Deleting takes room, too, because
+ * SQLite first writes the changed pages to its -wal. So the store keeps a file as a reserve beside
+ * its own, and deletes that first.
  */
 #include "hub/store/sqlite.h"
 
@@ -11,16 +12,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define RESERVE_BYTES (64ULL << 20) /* of a large disk, */
-#define RESERVE_SHARE 8		    /* and at most that part of a small one, and of max_bytes */
+#define RESERVE_BYTES (64ULL << 20) /* on a large disk; */
+#define RESERVE_SHARE 8		    /* else 1/8 of the disk or of max_bytes */
 
 static char *reserve_path(const struct sqlite_store *s)
 {
-	/* not called as SQLite's own files are */
+	/* must not be named like a file of SQLite */
 	return xasprintf("%.*s/reserve", (int)(strrchr(s->file, '/') - s->file), s->file);
 }
 
-/* What the file system has for us, and how large a reserve on it is. */
+/* How much the file system has free for the hub, and how large a reserve on it is. */
 static int disk_bytes(const struct sqlite_store *s, uint64_t *ret_free, uint64_t *ret_reserve)
 {
 	struct statvfs disk;
@@ -40,11 +41,11 @@ void store_room_keep(struct sqlite_store *s)
 	uint64_t free_bytes, reserve;
 	int fd;
 
-	/* what a write needs beside it stays free */
+	/* leave free what the next write needs beside the reserve */
 	if (!path || disk_bytes(s, &free_bytes, &reserve) || free_bytes <= reserve + reserve / 2)
 		return;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0) /* it is there; or the disk is worse than full, and the next write says so */
+	if (fd < 0) /* the reserve exists; or the disk is so full that the next write reports it */
 		return;
 	if (posix_fallocate(fd, 0, (off_t)reserve))
 		unlink(path);
@@ -58,15 +59,16 @@ bool store_room_give_up(struct sqlite_store *s)
 	return path && unlink(path) == 0;
 }
 
-/* Pages that wait in the -wal go into the file, and it begins again. */
+/* Writes the pages in the -wal to the file and empties the -wal. */
 static void checkpoint(struct sqlite_store *s)
 {
 	(void)store_sq_exec(s->writer, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
 /*
- * Room for so many reserves, on the disk or in the file: the one that is kept, and the others for
- * what comes. A store that is not larger than two is not what fills the disk: it keeps what it has.
+ * Whether there is no room for n reserves, on the disk or in free pages of the file: one to keep,
+ * the others for the next writes. A store that is not larger than two reserves is not what fills
+ * the disk, so it keeps what it has.
  */
 static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 {
@@ -83,8 +85,8 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * The reserve once more, where the others are left for the write that is tried again; free pages
- * are given back for both, a part at a time: to move them takes room, too.
+ * Makes the reserve again, if room for the others is left: the failed write needs it. For both,
+ * free pages go back to the file system a part at a time, because moving them takes room, too.
  */
 static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t deadline_ns)
 {
@@ -124,7 +126,7 @@ int store_room_make(struct sqlite_store *s, unsigned n_reserves)
 	r = store_expire_tenths(s, is_short, &n_reserves, "disk_full", deadline_ns, &more);
 	if (n_expired != s->stats.n_expired) {
 		tell(s);
-		r = r == -ENOSPC ? 0 : r; /* not all that is wanted, but some */
+		r = r == -ENOSPC ? 0 : r; /* fewer than wanted, but some */
 	}
 	if (!r)
 		keep_again(s, n_reserves, deadline_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a profile as they lie in the file: one blob, four varints for each. A row of a
- * table for each would take three times as long to write and more than ten times as long to add up.
- * In SQL they are the rows of pf_samples(samples, time).
+ * The form of a profile's samples in the file: one blob, with four varints per sample. A table with
+ * a row per sample would take three times as long to write, and more than ten times as long to add
+ * up. In SQL, pf_samples(samples, time) returns them as rows.
  */
 #include "hub/store/sqlite.h"
 
@@ -38,7 +38,7 @@ enum { COLUMN_STACK, COLUMN_CPU, COLUMN_VALUE, COLUMN_N, COLUMN_SAMPLES, COLUMN_
 
 struct sample_cursor {
 	sqlite3_vtab_cursor base; /* first */
-	struct buf samples;	  /* a copy: the argument ends with the call */
+	struct buf samples;	  /* a copy, because the argument ends with the call */
 	const uint8_t *next;
 	struct stored_sample here;
 	int64_t time_s, n;
@@ -67,7 +67,7 @@ static int table_disconnect(sqlite3_vtab *table)
 	return SQLITE_OK;
 }
 
-/* Both arguments, or it is no plan. */
+/* Takes a plan only if it has both arguments. */
 static int table_plan(sqlite3_vtab *table, sqlite3_index_info *info)
 {
 	unsigned have = 0;
@@ -157,7 +157,7 @@ static int cursor_id(sqlite3_vtab_cursor *base, sqlite3_int64 *ret)
 }
 
 static const sqlite3_module table = {
-	.xConnect = table_connect, /* and no xCreate: it is there by its name alone */
+	.xConnect = table_connect, /* without xCreate the table exists without CREATE */
 	.xDisconnect = table_disconnect,
 	.xBestIndex = table_plan,
 	.xOpen = cursor_open,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a file of the store looks like, and how one of a version before becomes one of this.
- * Profiles are written anew in slices, each a transaction: a start that is ended in between goes on
- * where it was.
+ * The schema of the store's file, and how a file of an older version gets this schema. Profiles are
+ * converted in slices, each of them a transaction. If the hub ends in between, the next start goes
+ * on from there.
  */
 #include "hub/store/sqlite.h"
 
-#define RAISE_SLICE "1000" /* profiles of a transaction, and those of the same second */
+#define RAISE_SLICE "1000" /* profiles per transaction; those of the same second are in it, too */
 
-/* Since version 2: samples taken in a call, beside the same ones in `samples`. */
+/* Since version 2: samples that were taken within a call. `samples` has them, too. */
 #define LINKS_SCHEMA                                                                               \
 	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
 	" cpu INT, value INT NOT NULL, n INT NOT NULL,"                                            \
@@ -16,8 +16,8 @@
 	"CREATE INDEX links_time ON links(time);"
 
 /*
- * Since version 3: which profiles are snapshots, also those without samples, and which hold
- * estimates; and what a stack waited for (`wait` of stacks).
+ * Since version 3: which profiles are snapshots (also those without samples), which profiles hold
+ * estimates, and what a stack waited for (`wait` of stacks).
  */
 #define EVENTS_SCHEMA                                                                              \
 	"CREATE TABLE snapshots(event INT, series INT, time INT,"                                  \
@@ -28,8 +28,8 @@
 #define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
 
 /*
- * Since version 4: a profile has its samples, and their whole value; before, each was a row of
- * `samples`.
+ * Since version 4: a profile row has all its samples in a blob, and their sum. Before, each sample
+ * was a row of `samples`.
  */
 #define PROFILES_SCHEMA                                                                            \
 	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
@@ -44,7 +44,10 @@ static const char schema[] =
 	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
 	" address INT, file INT, line INT, kind INT, inlined INT,"
 	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
-	/* last_s: newest use, exact to an hour, so that unused stacks are found without a scan */
+	/*
+	 * last_s: the last use, rounded to an hour, so that unused stacks are found without reading
+	 * all profiles
+	 */
 	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
 	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
 	"NULL, " STACKS_WAIT ");"
@@ -67,7 +70,7 @@ int store_schema_make(sqlite3 *db)
 	int r;
 
 	random_bytes(&seed, sizeof(seed));
-	/* before the first table, or it has no effect */
+	/* this must come before the first table, or it has no effect */
 	r = store_sq_exec(
 		db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
 	if (!r)
@@ -81,20 +84,24 @@ int store_schema_make(sqlite3 *db)
 /* ---- 3 -> 4 ---- */
 
 /*
- * The index of `before` by time has all its columns: in its order nothing is sorted, which could
- * need a file of its own.
+ * The index of `before` by time holds all needed columns. Reading in its order needs no sorting,
+ * which could need a temporary file.
  */
 #define BEFORE_UNTIL                                                                               \
 	"IFNULL((SELECT time FROM before ORDER BY time LIMIT 1 OFFSET " RAISE_SLICE                \
 	"), 9223372036854775807)"
-/* Samples of profiles of one process and window were added up: the first of them has all. */
+/*
+ * Whether it is the first profile of its process and window. The samples of all of them were added
+ * up, and the first one gets them all.
+ */
 #define IS_FIRST                                                                                   \
 	"NOT EXISTS (SELECT 1 FROM before b WHERE b.time=p.time AND b.event=p.event AND "          \
 	"b.series=p.series AND b.id<p.id)"
-#define SAMPLES_OF  "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
-#define WHOLE_VALUE "CAST(MIN(TOTAL(value), 9007199254740992) AS INT)" /* as a write bounds it */
+#define SAMPLES_OF "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
+/* with the limit that a write has, too */
+#define WHOLE_VALUE "CAST(MIN(TOTAL(value), 9007199254740992) AS INT)"
 
-/* The oldest profiles, whole seconds of them. */
+/* Converts the oldest profiles, up to the end of a second. */
 static const char raise_slice[] =
 	"BEGIN IMMEDIATE;"
 	"INSERT INTO profiles(id, time, event, series, n, value, samples)"
@@ -107,7 +114,7 @@ static const char raise_slice[] =
 	"DELETE FROM before WHERE time<=" BEFORE_UNTIL ";"
 	"COMMIT";
 
-/* `before` is there while this is not done. */
+/* The table `before` exists until this is done. */
 static int raise_profiles(sqlite3 *db)
 {
 	int64_t begun = 0, more = 1;
@@ -128,7 +135,7 @@ static int raise_profiles(sqlite3 *db)
 				     "PRAGMA user_version=4; COMMIT");
 }
 
-/* A file of a version before gets what is new. */
+/* Gives a file of an older version what is new. */
 int store_schema_raise(sqlite3 *db, int64_t *version)
 {
 	static const char *const steps[SCHEMA_VERSION] = {

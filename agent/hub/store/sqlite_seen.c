@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the writer has seen lately, so that it need not be looked up in the file: contents by a hash
- * of 128 bits -> row id. The seeds are this process's and never told: nobody can make two contents
- * meet. Two generations: once the young one is full it becomes the old one; what is still used
- * comes back.
+ * What the writer stored lately, so that it need not search in the file: hash of the contents (128
+ * bits) -> row id. The seeds are random per process and never shown, so nobody can make two
+ * contents collide. The table has two generations. If the young one is full, it becomes the old
+ * one, and a new one begins; an entry that is used again moves to the young one.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
 #define SEEN_MIN_SLOTS 1024
-#define SEEN_MAX_SLOTS (1u << 18) /* 8 MiB a generation, half of it used */
+#define SEEN_MAX_SLOTS (1u << 18) /* 8 MiB per generation, half of the slots in use */
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an answer is to be read with: how many profiles made it, what was lost, estimated, or held
- * back by a limit.
+ * What a reader must know beside the stacks: how many profiles the answer is made of, how much was
+ * lost or estimated, and how long CPU limits held containers back.
  */
 #include "hub/store/sqlite.h"
 
 #include <math.h>
 
-/* Runs what w says; its first row, -ENODATA when there is none. */
+/* Runs the statement in w and returns its first row, or -ENODATA. */
 static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 {
 	int e = store_where_prepare(w, db, ret), rc;
@@ -18,7 +18,7 @@ static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : store_sq_errno(rc);
 }
 
-/* What of a table `x` is of the selection's event and time. */
+/* The condition on the event and time of a table `x`. */
 static void of_time(struct where *w, const struct selection *sel)
 {
 	store_where_text(w, "x.event=");
@@ -29,7 +29,7 @@ static void of_time(struct where *w, const struct selection *sel)
 	store_where_int(w, sel->time_end_s);
 }
 
-/* What of a table `x` of profiles counts; series is `se`. */
+/* The condition on a table `x` of profiles, whose series is `se`. */
 static void of_selection(struct where *w, const struct selection *sel)
 {
 	of_time(w, sel);
@@ -50,8 +50,8 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	/*
-	 * a node's loss, as the time without an agent, comes for each event: it is no window of
-	 * anybody's
+	 * a node's loss, such as the time without an agent, has a row for each event: it is no
+	 * window
 	 */
 	store_where_text(
 		&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
@@ -63,7 +63,7 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
-/* Mostly there are none, and a long filter takes its time to compile. */
+/* Most answers have no estimate, and a long filter takes long to compile. */
 static int any_estimate(sqlite3 *db, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event};
@@ -75,7 +75,7 @@ static int any_estimate(sqlite3 *db, const struct selection *sel)
 	return first_row(&w, db, &st);
 }
 
-/* Errors are of processes and windows that know nothing of each other: their squares add up. */
+/* The errors of processes and windows are independent, so their squares add up. */
 static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
@@ -95,7 +95,7 @@ static int read_estimates(sqlite3 *db, const struct selection *sel, struct store
 	return 0;
 }
 
-/* Series of the containers that have some in the selection. */
+/* Adds the condition: a series of one of the containers that the selection has. */
 static void of_its_containers(struct where *w, const struct selection *sel)
 {
 	store_where_tag(w, "container_id");
@@ -122,8 +122,8 @@ static void losses_where(struct where *w, const struct selection *sel)
 	store_where_text(w, " AND ((1");
 	store_where_selection(w, sel);
 	/*
-	 * nobody knows which of a container's processes it was that lost something: each of them is
-	 * told
+	 * nobody knows which process of a container lost the samples, so each of them shows the
+	 * loss
 	 */
 	store_where_text(w, ") OR (se.pid=0");
 	store_where_allowed(w, sel);
@@ -131,7 +131,9 @@ static void losses_where(struct where *w, const struct selection *sel)
 	of_its_containers(w, sel);
 	store_where_text(w, ")");
 	if (sel->n_allowed_namespaces == 0) {
-		/* what a node lost without knowing whose it was touches everyone on it */
+		/*
+		 * a loss whose container the node does not know concerns all containers of the node
+		 */
 		store_where_text(w, " OR (se.pid=0 AND ");
 		store_where_tag(w, "pod_ns");
 		store_where_text(w, " IS NULL AND ");
@@ -174,8 +176,8 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 }
 
 /*
- * Throttled is of containers: of those that the selection's processes are in, and of what it says
- * of containers.
+ * Throttled is a value of a container: select the containers that have a process of the selection,
+ * and what the selection says of containers.
  */
 static void throttled_where(struct where *w, const struct selection *sel)
 {

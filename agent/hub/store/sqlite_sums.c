@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adding up equal stacks of a query: in a table here, which SQLite's sorting of every row for a
- * GROUP BY costs five times as much as. It is bounded: when there are too many stacks the smallest
- * so far are put together, so that totals stay, and what one that comes again has lost by that has
- * a bound.
+ * Adds up the equal stacks of a query in a hash table. SQLite's GROUP BY sorts every row, which
+ * takes five times as long. The table has a limit. When it has too many stacks, it adds up the
+ * smallest in one row. So the totals stay right, and the error of a stack that comes again has a
+ * bound.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
-#define SLACK	  4    /* a quarter more than are kept, */
-#define SLACK_MIN 1024 /* and this: one cut makes room for many */
+#define SLACK	  4    /* the table takes a quarter more than it keeps, */
+#define SLACK_MIN 1024 /* and at least this: one cut makes room for many */
 
 void store_sums_init(struct sums *s, uint64_t max_rows)
 {
@@ -44,7 +44,7 @@ static void grow(struct sums *s)
 	free(old.items);
 }
 
-/* Greatest first; the row ids make it one order. */
+/* The greatest first; the row ids decide between equals. */
 static int by_value(const void *a, const void *b)
 {
 	const struct stored_sum *x = a, *y = b;
@@ -56,7 +56,7 @@ static int by_value(const void *a, const void *b)
 	return x->app < y->app ? -1 : x->app > y->app;
 }
 
-/* Each is at most half of what fits. */
+/* Neither overflows: each is at most half of the type's range. */
 static void add(struct stored_sum *to, const struct stored_sum *from)
 {
 	to->value = MIN(to->value + from->value, SQ_MAX_VALUE);
@@ -70,7 +70,7 @@ void store_sums_sort(struct sums *s)
 	for (size_t i = 0; i < s->cap; i++)
 		if (s->items[i].stack)
 			s->items[n++] = s->items[i];
-	s->cap = n; /* a list from here on */
+	s->cap = n; /* from here on the table is a list */
 	if (n)
 		qsort(s->items, n, sizeof(*s->items), by_value);
 	s->n = n;
@@ -87,7 +87,8 @@ void store_sums_cut(struct sums *s, size_t n)
 }
 
 /*
- * What is put together may come again: then it has lost at most the greatest of that, once a cut.
+ * A stack that a cut removed may come again. Then its sum lacks, per cut, at most the greatest
+ * value that the cut removed.
  */
 static void cut(struct sums *s)
 {

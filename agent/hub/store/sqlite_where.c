@@ -37,7 +37,7 @@ void store_where_str(struct where *w, const char *value)
 	where_bound(w, (struct bound){.s = value});
 }
 
-/* Tags that are columns. The others are rows of `tags`. */
+/* Tags that are columns. All others are rows of `tags`. */
 static const struct {
 	const char *tag, *sql;
 	bool of_sample;
@@ -121,7 +121,7 @@ static void put_value(struct where *w, const struct predicate *p, size_t i)
 		store_where_str(w, p->values[i]);
 }
 
-/* What it is compared as: a tag that is no column is text, of which "9" is greater than "10". */
+/* The type of the comparison: a tag that is no column is text, where "9" is greater than "10". */
 static void put_tag(struct where *w, const struct predicate *p)
 {
 	bool as_number = p->numeric && !is_column(p->tag);
@@ -225,8 +225,8 @@ static unsigned nesting(const struct predicate *p)
 }
 
 /*
- * SQLite's parser keeps 100 symbols, and of all that is left of a nested term three
- * (parenthesis, term, operator). So the deepest child comes first, and costs one.
+ * SQLite's parser has a stack of 100 symbols. Each nested term leaves three of them there
+ * (parenthesis, term, operator). So the deepest child comes first, which leaves one.
  */
 struct ordered {
 	const struct predicate *p;
@@ -248,10 +248,10 @@ static struct ordered deepest_first(const struct predicate *p)
 	return o;
 }
 
-/* Halved, not chained: SQLite takes expressions 1000 levels deep. */
+/* Halves the list instead of chaining it: SQLite takes expressions up to 1000 levels deep. */
 static void put_children(struct where *w, const struct ordered *o, size_t from, size_t to)
 {
-	/* the deepest stands alone: parentheses around it add up from level to level */
+	/* the deepest one stands alone: parentheses around it would add up from level to level */
 	size_t middle = from ? from + (to - from) / 2 : 1;
 
 	if (to - from == 1) {
@@ -303,7 +303,7 @@ bool store_where_wants_samples(const struct selection *sel)
 	return sel->where && has_tag(sel->where, is_sample_tag);
 }
 
-/* The trace that every match has, where the predicate says so at its top; NULL: none. */
+/* The trace that every match must have, if the top of the predicate says so; else NULL. */
 static const char *one_trace(const struct predicate *p)
 {
 	const char *trace = NULL;
@@ -316,8 +316,8 @@ static const char *one_trace(const struct predicate *p)
 }
 
 /*
- * What asks for series only is answered once for each series, not for each row; '+' keeps it
- * from choosing the order of the joins.
+ * A condition on the series only is answered once per series, not per row. The '+' keeps SQLite
+ * from choosing the order of the joins by it.
  */
 static void where_predicate(struct where *w, const struct selection *sel)
 {
@@ -329,7 +329,7 @@ static void where_predicate(struct where *w, const struct selection *sel)
 				 " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
 		store_where_int(w, sel->time_start_s);
 	}
-	if (trace) { /* as the index wants it */
+	if (trace) { /* in the form in which the index has it */
 		store_where_text(w, " AND sa.trace=");
 		store_where_str(w, trace);
 	}
@@ -361,7 +361,7 @@ void store_where_allowed(struct where *w, const struct selection *sel)
 
 void store_where_selection(struct where *w, const struct selection *sel)
 {
-	/* They have no process; a process may bear such a name all the same. */
+	/* They have no process. But a process may have such a name, too. */
 	static const char total[] =
 		"se.app IN (SELECT id FROM strings WHERE s IN ('Total', 'Throttled')))";
 
@@ -379,9 +379,9 @@ void store_where_selection(struct where *w, const struct selection *sel)
 }
 
 /*
- * By process, not by series: one that has another name or label now says nothing under the
- * old one any more. Who has no process id, or no start that tells it from another's, is one of
- * its own.
+ * The newest snapshot per process, not per series: a process that has another name or label now
+ * must not be counted again under its old one. A series without a process id, or without a start
+ * time that tells processes with the same id apart, counts for itself.
  */
 void store_where_newest(struct where *w, const struct selection *sel)
 {
@@ -419,7 +419,7 @@ int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	}
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(st);
-		/* the text is ours: all that is wrong with it is its size */
+		/* the text is made here, so only its size can be wrong */
 		return rc == SQLITE_ERROR ? -E2BIG : store_sq_errno(rc);
 	}
 	*ret = st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionaries of the file, as the writer sees them: text, frames, stacks,
- * tag sets and series to row ids, each looked up once a batch.
+ * The dictionaries of the file as the writer uses them: text, frames, stacks, tag sets and series
+ * -> row ids. Each entry is looked up once per batch.
  */
 #include "hub/store/sqlite.h"
 
@@ -55,7 +55,7 @@ static void known_grow(struct known *k)
 	free(old.words);
 }
 
-/* Its word, made empty when there is none; valid until the next one. */
+/* The word of a pointer; if there is none, it is made empty. Valid until the next call. */
 static struct known_word *known_word(struct known *k, const void *pointer)
 {
 	struct known_word *w;
@@ -69,9 +69,8 @@ static struct known_word *known_word(struct known *k, const void *pointer)
 }
 
 /*
- * SELECT with get; when absent INSERT with put. Both have the same leading
- * parameters, bound by the caller on get and, through the callback's second
- * run, on put.
+ * Runs get (SELECT). If it finds no row, runs put (INSERT). Both begin with the same parameters;
+ * the callback binds them.
  */
 typedef void bind_fn(sqlite3_stmt *st, const void *arg);
 
@@ -275,7 +274,8 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_blob(st, 5, row->frames->data ? row->frames->data : "", (int)row->frames->len,
 			  SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->wait);
-	sqlite3_bind_int64(st, 7, row->time_s); /* ST_STACK_GET has no seventh: ignored */
+	/* ST_STACK_GET has no seventh parameter and ignores it */
+	sqlite3_bind_int64(st, 7, row->time_s);
 }
 
 static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
@@ -287,7 +287,7 @@ static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
 	return store_sq_run(st);
 }
 
-/* Finds the row or makes it: its id and last_s. */
+/* Finds or makes the row, and sets its id and last_s. */
 static int find_stack(struct writing *w, const struct stack_row *row, struct seen_entry *e)
 {
 	sqlite3_stmt *st = w->s->st[ST_STACK_GET];
@@ -376,7 +376,7 @@ static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
 	return r;
 }
 
-/* text: the tags as one blob. */
+/* text: the tags as one blob */
 static int put_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
 		      int64_t *ret_id)
 {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing: one batch, one transaction. A profile whose id is there already is
- * skipped inside the same transaction, so a retry after a lost answer stores
- * nothing twice.
+ * Writing: a batch is a transaction. It skips profiles whose id is stored already, so if a sender
+ * repeats a batch after a lost answer, nothing is stored twice.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
-#define VALUE_MAX (1LL << 53) /* beyond, sums of doubles are not exact; nothing real is */
+#define VALUE_MAX (1LL << 53) /* larger sums of doubles are not exact; no real value is larger */
 
-/* The sample once more, by the call that it was taken in. */
+/* Stores the sample a second time, under the call in which it was taken. */
 static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		    int64_t stack, const struct profile_sample *sample)
 {
@@ -42,7 +41,7 @@ static bool in_range(const struct profile_sample *sample)
 	return ok;
 }
 
-/* To w->samples, and its stack into the file. */
+/* Adds the sample to w->samples, and its stack to the file. */
 static int put_sample(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		      const struct profile_sample *sample)
 {
@@ -58,7 +57,7 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 	return 0;
 }
 
-/* A snapshot without samples is one all the same, but what only says what was lost is none. */
+/* A snapshot without samples counts as one; a profile that only reports losses does not. */
 static int put_snapshot(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
 	sqlite3_stmt *st = w->s->st[ST_SNAPSHOT_PUT];
@@ -123,7 +122,7 @@ static int profile_known(struct writing *w, const struct profile *p, bool *ret)
 	return 0;
 }
 
-/* Its row with its samples. */
+/* Stores the row of the profile with its samples. */
 static int put_samples(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
 	sqlite3_stmt *st = w->s->st[ST_PROFILE_PUT];
@@ -159,7 +158,7 @@ static int put_samples(struct writing *w, const struct profile *p, int64_t serie
 
 static int put_profile(struct writing *w, const struct profile *p)
 {
-	/* a row's time is the last second of its window */
+	/* the time of a row is the last second of its window */
 	int64_t series = 0, time_s = p->end_ns ? (int64_t)((p->end_ns - 1) / NSEC_PER_SEC) : 0;
 	bool known = false;
 	int r = profile_known(w, p, &known);
@@ -199,8 +198,8 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 }
 
 /*
- * The hub's lock keeps others out of its directory; what uses a file without that lock is noticed
- * here.
+ * The hub's lock keeps other hubs out of its directory. Here the writer notices programs that
+ * change the file without that lock.
  */
 static void forget_others(struct sqlite_store *s)
 {
@@ -211,7 +210,7 @@ static void forget_others(struct sqlite_store *s)
 	s->data_version = version;
 }
 
-/* n profiles from the first on, all or none; adds to *n_new. */
+/* Writes n profiles from the first on, all or none. Adds the new ones to *n_new. */
 static int write_some(struct sqlite_store *s, const struct batch *b, size_t first, size_t n,
 		      size_t *n_new)
 {
@@ -226,7 +225,7 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 		r = put_profile(&w, b->profiles[i]);
 	if (!r)
 		r = store_sq_run(s->st[ST_COMMIT]);
-	/* SQLite may have rolled back by itself (full disk); then there is nothing to end */
+	/* SQLite may have rolled back by itself (disk full): then there is nothing to roll back */
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)store_sq_run(s->st[ST_ROLLBACK]);
 	store_words_done(&w);
@@ -244,7 +243,7 @@ static int write_all(struct sqlite_store *s, const struct batch *b, size_t *n_ne
 	return write_some(s, b, 0, b->n_profiles, n_new);
 }
 
-/* For one that needs more room than others, more goes. */
+/* Writes one profile. If it needs more room than others, deletes more old ones. */
 static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, size_t *n_new)
 {
 	int r = write_some(s, b, i, 1, n_new);
@@ -255,9 +254,9 @@ static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, si
 }
 
 /*
- * A batch for which there is no room as a whole, not even after old ones went: until it is
- * committed all of it is in the -wal, a page for each new name. What was written when one fails is
- * known when the batch comes again.
+ * Writes a batch that does not fit as a whole, even after old profiles were deleted: until a
+ * commit, all of it is in the -wal, with a page per new name. If a profile fails, those before it
+ * stay; the hub knows them when the batch comes again.
  */
 static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_new)
 {
@@ -282,7 +281,7 @@ int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 		r = store_room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC && s->writer) /* it is open */
 		r = write_each(s, b, &n_new);
-	if (r == -EBADMSG) /* of the store, not of the batch: it is to be sent again */
+	if (r == -EBADMSG) /* the store failed, not the batch: the sender must send it again */
 		r = -EIO;
 	if (r) {
 		store_sq_set_error(s, "the last write failed: %s", strerror(-r));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front of the store: picks the sink, and owns the words both sides of it share. */
+/* The front of the store: chooses the sink, and has what both sinks share. */
 #include "hub/store/sink.h"
 
 #include <stdlib.h>

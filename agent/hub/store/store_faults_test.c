@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk or memory that fails under SQLite: a batch is in the store once or not at all, and the
- * store goes on.
+ * The disk or memory fails while SQLite uses it. A batch must be in the store once or not at all,
+ * and the store must go on.
  */
 #include "hub/store/store.h"
 #include "lib/base/fault.h"
@@ -58,7 +58,7 @@ static int add_value(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* What the store has of batch n; -errno. */
+/* How much of batch n the store has; -errno. */
 static int64_t value_of(struct store *s, unsigned n)
 {
 	_cleanup_free_ char *app = xasprintf("%u", n);
@@ -113,8 +113,8 @@ static int write_run(void *arg)
 }
 
 /*
- * Another process reads: all of it when the writer said so; else all or nothing, and once more
- * makes it whole.
+ * Another process reads the store: it has all of the batch if the writer said so, else all or
+ * nothing; writing it again makes it whole.
  */
 static void write_check(void *arg)
 {
@@ -133,7 +133,7 @@ static void write_check(void *arg)
 	assert_int_equal(store_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, value ? 0 : 1);
 	assert_int_equal(value_of(s, last.n), N_VALUE);
-	/* nothing of before is set aside for what was no damage */
+	/* a failed read that was no damage has renamed no file */
 	assert_int_equal(value_of(s, 1), N_VALUE);
 	profile_batch_free(b);
 	store_close(s);
@@ -182,8 +182,8 @@ static int expire_run(void *arg)
 }
 
 /*
- * One read that fails, whichever: of an open it is no damage, and nothing is set aside. Each of
- * them, as it is quick.
+ * Each of the reads fails once. For an open that is no damage, and no file is renamed. All of them,
+ * because it is quick.
  */
 static void test_one_read_fails(void **state)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the store promises of what is written and read: known answers, nothing twice, nothing of
- * others.
+ * The store gives back what was written: known answers, nothing twice, nothing of other selections.
  */
 #include "hub/store/teststore.h"
 
@@ -48,7 +47,7 @@ static void bounds_and_services(void **state)
 	sel.n_app_services = 1;
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 1);
-	/* who may see one namespace sees neither Total nor others, whatever the predicate */
+	/* a user who may see one namespace sees neither Total nor others, whatever the predicate */
 	sel.allowed_namespaces = app;
 	sel.n_allowed_namespaces = 1;
 	read_rows(s, &sel, &g);
@@ -62,9 +61,7 @@ static void bounds_and_services(void **state)
 	store_predicate_free(sel.where);
 }
 
-/*
- * A process may call itself Total; the host's Total stays what it is, and the process is not lost.
- */
+/* A process may be named Total. The host's Total stays right, and the process is not lost. */
 static void process_named_total(void **state)
 {
 	struct store *s = *state;
@@ -148,7 +145,9 @@ static void values(void **state)
 	assert_string_equal(v.text, "worker=18 db=7 api=2 ");
 }
 
-/* What a node lost without a name counts for the services on it, not for other nodes'. */
+/*
+ * A loss without a container counts for all services on its node, but not for those of other nodes.
+ */
 static void node_losses(void **state)
 {
 	struct store *s = *state;
@@ -168,8 +167,8 @@ static void node_losses(void **state)
 }
 
 /*
- * That an agent was away says nothing of an event that nobody asked for; that a container's samples
- * were lost does.
+ * The time without an agent concerns only events that a target asked for; lost samples of a
+ * container always count.
  */
 static void node_losses_are_no_profiles(void **state)
 {
@@ -192,7 +191,7 @@ static void node_losses_are_no_profiles(void **state)
 }
 
 /*
- * Lost by a container, nobody knows of which process: told of each of them, and of no other
+ * A container's loss whose process is unknown is shown for each of its processes, and for no other
  * container's.
  */
 static void container_losses(void **state)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store's tables in memory: sums of stacks for a query, what the writer has seen. */
+/*
+ * The store's tables in memory: sums of stacks for a query, and what the writer has stored lately.
+ */
 #include "hub/store/sqlite.h"
 
 #include <setjmp.h>
@@ -56,7 +58,7 @@ static void sums_stay_in_range(void **state)
 	assert_int_equal(s.items[0].value, SQ_MAX_VALUE);
 }
 
-/* However many stacks there are, a bounded number is kept: the greatest, whole, and it is told. */
+/* Only a limited number of stacks is kept: the greatest, whole. The result says so. */
 static void smallest_are_left_out(void **state)
 {
 	_cleanup_(store_sums_done) struct sums s;
@@ -89,7 +91,7 @@ static void smallest_are_left_out(void **state)
 	assert_int_equal(s.others.n_samples, n_all);
 }
 
-/* One that was cut and comes again: what it has lost is in others, and within the bound. */
+/* A stack that was cut comes again: its lost part is in others, and within the bound. */
 static void what_is_cut_has_a_bound(void **state)
 {
 	_cleanup_(store_sums_done) struct sums s;
@@ -117,7 +119,7 @@ static struct seen_key key_of(const struct sqlite_store *s, uint64_t i)
 	return store_seen_key(s, &i, sizeof(i));
 }
 
-/* What is used stays, what is not used for long makes room: memory is bounded. */
+/* Used entries stay, and old ones make room: memory is bounded. */
 static void seen_is_bounded(void **state)
 {
 	struct sqlite_store s = {};

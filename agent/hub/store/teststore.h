@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of a store only: what is written to it, and what is read from it. */
+/* For tests of a store only: writes to it, and reads from it. */
 #pragma once
 
 #include "hub/store/sqlite.h"
@@ -186,7 +186,10 @@ static inline struct predicate *join(enum predicate_op op, struct predicate *a, 
 	return p;
 }
 
-/* As deep as tag_filter allows, NOT and lists in turn, of conditions of the same answer. */
+/*
+ * A predicate as deep as tag_filter allows: NOT and lists in turn, over conditions with the same
+ * answer.
+ */
 static inline struct predicate *nested(const char *tag, const char *value)
 {
 	struct predicate *p = leaf(PRED_EQ, tag, value);
@@ -237,7 +240,7 @@ static inline void got_done(struct got *g)
 	store_summary_done(&g->summary);
 }
 
-/* What sel selects, in place of what g had. */
+/* Reads what sel selects into g, in place of its old rows. */
 static inline void read_rows(struct store *s, const struct selection *sel, struct got *g)
 {
 	struct field_error e = {0};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a filter selects: each operator, as deep as allowed, hostile values, calls of a trace. */
+/*
+ * What a filter selects: each operator, the deepest nesting, hostile values, the calls of a trace.
+ */
 #include "hub/store/teststore.h"
 
 /* All: api has 170 (worker 150, main 20), db 70; only api has the label. */

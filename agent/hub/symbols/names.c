@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names for one query's frames: each address is looked up once, each name made readable once. */
+/*
+ * Names for the frames of one query. Each address is looked up once, and each name demangled once.
+ */
 #include "hub/symbols/symbols.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-struct uploaded_file { /* an index that a frame asked for; NULL: nobody uploaded it */
+struct uploaded_file { /* an index that a frame needs; NULL: nobody has uploaded it */
 	char *build_id;
 	struct elf_index *index;
-	struct symbols_cost *cost; /* NULL: there is no index */
+	struct symbols_cost *cost; /* NULL: no index is uploaded */
 	UT_hash_handle hh;
 };
 
@@ -86,7 +88,7 @@ static struct uploaded_file *file_of(struct symbols_names *n, const char *build_
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
 {
-	uint64_t again_ns; /* the next query asks again */
+	uint64_t again_ns; /* then the next query asks again */
 	struct shown_name *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);

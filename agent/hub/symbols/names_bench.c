@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a query pays for late names: 100,000 addresses in 10,000 functions, looked up once and
+ * Measures what late names cost a query: 100,000 addresses in 10,000 functions, looked up once and
  * again.
  */
 #include "hub/symbols/symbols.h"

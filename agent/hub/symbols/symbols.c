@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files: one DIR/BUILD_ID.pfindex each, written beside and renamed. Those that were
- * used last stay open; an index in use outlives its file.
+ * The uploaded files: DIR/BUILD_ID.pfindex each. A file is written under another name and renamed.
+ * The files that were used last stay open; an index in use stays valid when its file is deleted.
  */
 #include "hub/symbols/symbols.h"
 
@@ -20,7 +20,7 @@
 #define BUILD_ID_MAX	64 /* bytes */
 #define OPEN_MAX	32
 #define PIECE_BYTES	(64u << 10)
-#define ZSTD_WINDOW_LOG 27 /* 128 MiB: what zstd's own tools take */
+#define ZSTD_WINDOW_LOG 27 /* 128 MiB: the most that zstd's own tools take */
 
 struct kept_upload {
 	char build_id[2 * BUILD_ID_MAX + 1];
@@ -28,7 +28,7 @@ struct kept_upload {
 	int64_t uploaded_s;
 	struct elf_index *index; /* NULL: not open */
 	struct symbols_cost *cost;
-	uint64_t used; /* symbols.turn of the last use */
+	uint64_t used; /* symbols.turn at the last use */
 	bool damaged;
 	UT_hash_handle hh;
 };
@@ -124,7 +124,7 @@ static int open_kept(struct symbols *s, struct kept_upload *k)
 	int r = fd < 0 ? -errno : open_index(fd, &k->index);
 
 	if (r < 0 && r != -EBADMSG && r != -ENOENT && r != -EIO)
-		return r; /* of this moment (no descriptor left), not of the file */
+		return r; /* the cause is temporary (no descriptor left), not the file */
 	if (r < 0) {
 		counter_add(counter("symbols_damaged_total", NULL, NULL), 1);
 		k->damaged = true;
@@ -269,7 +269,7 @@ static void dctx_freep(ZSTD_DCtx **d)
 	ZSTD_freeDCtx(*d);
 }
 
-/* Straight into the file: what is inflated may be larger than memory has room for. */
+/* Writes straight to the file, because the text may be larger than memory has room for. */
 static int inflate_to(int fd, const void *data, size_t n)
 {
 	_cleanup_(dctx_freep) ZSTD_DCtx *d = ZSTD_createDCtx();
@@ -296,7 +296,8 @@ static int inflate_to(int fd, const void *data, size_t n)
 			return r;
 		if (left == 0 && in.pos == n)
 			return 0;
-		if (in.pos == before && out.pos == 0) /* no progress: the end is missing */
+		/* no progress: the end of the data is missing */
+		if (in.pos == before && out.pos == 0)
 			return -EBADMSG;
 	}
 }
@@ -333,7 +334,7 @@ static int check_index(int fd, const char *build_id, struct field_error *reterr)
 	return r < 0 ? -EBADMSG : 0;
 }
 
-/* Under its name, if all files together stay within the limit. */
+/* Gives the file its name, if all files together stay within the limit. */
 static int keep(struct symbols *s, const char *build_id, const char *temporary, uint64_t bytes,
 		struct field_error *reterr)
 {
@@ -394,7 +395,7 @@ static int read_entry(struct symbols *s, int dir_fd, const char *name)
 	struct stat st;
 
 	if (str_has_prefix(name, TEMPORARY)) {
-		unlinkat(dir_fd, name, 0); /* of one that was killed meanwhile */
+		unlinkat(dir_fd, name, 0); /* left by a hub that was killed */
 		return 0;
 	}
 	if (!str_has_suffix(name, SUFFIX))

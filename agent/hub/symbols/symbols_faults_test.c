@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that fails while files are uploaded, listed and read: the old file or the new one, and
- * none is given up.
+ * The disk fails while files are uploaded, listed and read. There must be the old file or the new
+ * one, and no file may be deleted as damaged.
  */
 #include "hub/symbols/symbols.h"
 #include "lib/base/fault.h"
@@ -57,7 +57,7 @@ static int use(void *arg)
 	return r;
 }
 
-/* What was there before is whole. */
+/* The old file is whole. */
 static void check(void *arg)
 {
 	struct elf_index *index = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploaded files: what is kept, for how long, what is refused, and the names they give. */
+/* Uploaded files: which are kept, for how long, which are refused, and the names that they give. */
 #include "lib/base/testchild.h"
 #include "hub/symbols/symbols.h"
 #include "hub/symbols/testindex.h"
@@ -93,7 +93,7 @@ static void kept_until_deleted(void **state)
 	assert_int_equal(symbols_delete(f->s, ID), 0);
 	assert_int_equal(symbols_delete(f->s, ID), -ENOENT);
 	assert_int_equal(symbols_delete(f->s, "../../x"), -ENOENT);
-	assert_int_equal(elf_index_n_symbols(index), 1); /* for who still reads it */
+	assert_int_equal(elf_index_n_symbols(index), 1); /* for a reader that still holds it */
 	elf_index_unref(index);
 	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
 	assert_int_equal(n_listed(f), 1);
@@ -222,7 +222,7 @@ static void damage_is_seen(void **state)
 	elf_index_unref(index);
 }
 
-/* More files than stay open at once: all of them answer. */
+/* There are more files than stay open at once: all of them answer. */
 static void many_files(void **state)
 {
 	struct fixture *f = *state;
@@ -321,7 +321,7 @@ static void query_all_slow_names(struct fixture *f)
 	symbols_names_free(n);
 }
 
-/* Not each query: whoever uploads it would stop all of them. */
+/* Not in each query: else an upload could block all of them. */
 static void a_hostile_upload_has_its_time_once(void **state)
 {
 	struct fixture *f = *state;
@@ -338,7 +338,7 @@ static void a_hostile_upload_has_its_time_once(void **state)
 	assert_int_equal(mangled("too_slow"), n_slow);
 }
 
-/* This program's child that demangles; 0: there is none. */
+/* The child of this program that demangles; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a broken assertion does: the program says which one it was and ends; a DaemonSet starts it
- * again.
+ * What happens when an assertion fails: the program logs which one it was and aborts. The DaemonSet
+ * starts it again.
  */
 #include "lib/base/base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files read whole and written at once, with every call of it failing; and that fault_each() sees
- * what it is to see.
+ * Reads and writes whole files while each of the calls fails. Also tests that fault_each() notices
+ * what it must.
  */
 #include "lib/base/fault.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base: the parts that meet what users write. */
+/* base: the parts that read text of users. */
 #include "lib/base/base.h"
 #include "lib/base/testabort.h"
 
@@ -185,7 +185,7 @@ static void test_yaml_types_and_positions(void **state)
 }
 
 /*
- * A long key over many items would else be kept with each of them: a megabyte of text became
+ * Positions are not kept for each item below a long key: else a megabyte of text would take
  * gigabytes.
  */
 static void test_yaml_keeps_no_long_positions(void **state)
@@ -202,7 +202,7 @@ static void test_yaml_keeps_no_long_positions(void **state)
 	yaml_doc_free(d);
 }
 
-/* What lies below it has no position. */
+/* Nothing below it has a position. */
 static void test_yaml_key_above_the_longest_path(void **state)
 {
 	_cleanup_free_ char *text = xasprintf("? \"k%01100000d\"\n: [a, {b: c}]\n", 0);
@@ -243,7 +243,7 @@ static void test_yaml_all(void **state)
 	assert_int_equal(json_array_size(all), 2);
 }
 
-/* Prometheus text: each metric once, with what it means, in base units. */
+/* Prometheus text: each metric once, with its meaning, in base units. */
 static void test_counters_printed(void **state)
 {
 	_cleanup_buf_ struct buf b = {0};
@@ -438,7 +438,7 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 		make_key(i, &keys[i]);
 		HASH_JEN(keys[i].words, sizeof(keys[i].words), hash);
 		first = i ? first : hash;
-		assert_int_equal(hash, first); /* they are what they are meant to be */
+		assert_int_equal(hash, first); /* the test has made them collide */
 		HASH_ADD(hh, table, words, sizeof(keys[i].words), &keys[i]);
 	}
 	for (uint32_t i = 0; i < N_KEYS; i++) {
@@ -452,7 +452,7 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 	free(keys);
 }
 
-/* [{"k0": "v", ...}] with so many members in each: what tenants can make large. */
+/* [{"k0": "v", ...}] with n members each: a tenant can make such an object. */
 static json_t *many(unsigned n, unsigned n_members, json_t *(*value)(void))
 {
 	json_t *list = json_array();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growable bytes with a maximum: the only container for data sized by somebody else. */
+/*
+ * Bytes that grow up to a maximum. All data whose size comes from outside is kept in such a buffer.
+ */
 #include "lib/base/base.h"
 
 #include <stdlib.h>

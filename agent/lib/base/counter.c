@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named counters of the process: one home for "what was lost and why". */
+/* The process's named counters. All losses, and their reasons, are counted here. */
 #include "lib/base/base.h"
 
 #include <pthread.h>
@@ -38,8 +38,10 @@ struct counter *counter(const char *name, const char *label, const char *label_v
 	pthread_mutex_lock(&register_lock);
 	c = find(name, label, label_value);
 	if (!c) {
-		/* The words come from our code, never from outside: running out is a bug,
-		 * and the last slot then counts for all that did not fit. */
+		/*
+		 * All names are constants of the program, so a full table is a bug. Then the last
+		 * counter takes the counts of all names that did not fit.
+		 */
 		c = &counters[MIN(n_counters, (size_t)MAX_COUNTERS - 1)];
 		if (n_counters < MAX_COUNTERS) {
 			*c = (struct counter){xstrdup(name), xstrdup(label), xstrdup(label_value),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every fault of a row, one after another. The calls that fail are in fault_calls.h: the linker
- * takes a program's own definition before a shared library's, for everyone in the process.
- * Threads: one test arms; any thread may be the one whose call fails.
+ * Makes each call of a test row fail, one after another. fault_calls.h lists the calls that can
+ * fail: the linker prefers a program's own definition to a shared library's, for all code of the
+ * process. One test at a time arms a fault; the failing call may be on any thread.
  */
 #include "lib/base/fault.h"
 
@@ -15,8 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FAULT_SHORT (-1) /* no error: half of what was asked for */
-#define FAULT_TRIES 3	 /* what a first failure makes for good (a counter, a cache) is no leak */
+#define FAULT_SHORT (-1) /* no error: the call does half of what was asked for */
+#define FAULT_TRIES 3	 /* a first failure may keep something for good: a counter, a cache */
 
 static const struct {
 	const char *name;
@@ -98,7 +98,7 @@ void fault_in_children(void)
 	atomic_store(&armed->call, -1);
 }
 
-/* The error of this call; 0: it is made. */
+/* The error that this call must fail with; 0: the call must not fail. */
 static int fault(enum fault_call call)
 {
 	unsigned n;
@@ -132,7 +132,7 @@ static long count_fds(void)
 	return n;
 }
 
-/* Of files and of BPF: the allocator's own come and go. */
+/* Counts mappings of files and of BPF. Those of the allocator come and go. */
 static long count_maps(void)
 {
 	_cleanup_free_ char *text = NULL;
@@ -164,7 +164,7 @@ static const char *error_name(int error)
 	return error == FAULT_SHORT ? "short" : strerrorname_np(error);
 }
 
-/* Of the row at work. */
+/* The row that is being tested. */
 static struct {
 	const struct fault_row *row;
 	void *arg;
@@ -194,7 +194,10 @@ static int run_once(const struct fault *f)
 	return r;
 }
 
-/* How many calls failed; -1: not as it must be. */
+/*
+ * Runs the row with the fault and once more without. Returns how many calls failed; -1: a check
+ * failed.
+ */
 static int fail_and_again(const struct fault *f)
 {
 	int r = run_once(f);
@@ -260,7 +263,7 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 {
 	now.row = row;
 	now.arg = arg;
-	/* what only the first time makes */
+	/* make first what only a first run makes */
 	for (unsigned i = 0; i < 2; i++)
 		if (run_once(NULL) != 0)
 			return "fails without a fault";
@@ -270,7 +273,9 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 				struct fault f = {c, *e, 0, more};
 				int n;
 
-				/* interrupted for ever is waited for for ever */
+				/*
+				 * the caller of a call that is always interrupted may wait for ever
+				 */
 				if (more && *e == EINTR)
 					continue;
 				n = each_call(f);

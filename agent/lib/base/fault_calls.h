@@ -130,7 +130,7 @@ CALL(MMAP, void *, MAP_FAILED, mmap64, (void *p, size_t n, int prot, int flags, 
      (p, n, prot, flags, fd, at))
 
 /*
- * Its reads are calls inside the C library, so this reports the error that the stream would report.
+ * It reads by calls inside the C library, so this returns the error that the stream would return.
  */
 ssize_t getline(char **line, size_t *cap, FILE *f)
 {
@@ -274,7 +274,7 @@ static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",
 						"libzstd", "libcrypto",	 "libssl"};
-	struct dl_find_object found; /* dladdr() would look through all names of the library */
+	struct dl_find_object found; /* dladdr() would search all names of the library */
 	const char *name;
 
 	if (atomic_load(&armed->call) != FAULT_MALLOC || _dl_find_object(caller, &found) != 0)

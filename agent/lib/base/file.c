@@ -46,7 +46,7 @@ int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, si
 	return 0;
 }
 
-/* -E2BIG as strerror() has it is about arguments. */
+/* The text of strerror(E2BIG) is about arguments, not files. */
 const char *file_error_text(int error)
 {
 	return strerror(error == -E2BIG ? EFBIG : -error);
@@ -117,7 +117,8 @@ void random_bytes(void *p, size_t n)
 		ssize_t got = getrandom(out, n, 0);
 
 		if (got < 0 && errno != EINTR)
-			abort(); /* getrandom without flags does not fail on a booted system */
+			/* without flags, getrandom does not fail on a system that has booted */
+			abort();
 		if (got > 0) {
 			out += got;
 			n -= (size_t)got;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON of others: look-ups, where absent and of the wrong type look the same, and what is kept of
- * it.
+ * Reads JSON that others wrote. A look-up treats a value that is absent like one of the wrong type.
+ * A copy keeps only the members that are needed.
  */
 #include "lib/base/base.h"
 
@@ -44,7 +44,8 @@ bool json_bool_at(const json_t *j, const char *path, bool def)
 }
 
 /*
- * Made anew: an object from which members are taken keeps the table it had for them. New reference.
+ * Makes a new object, because an object from which members are removed keeps its large table.
+ * Returns a new reference.
  */
 static json_t *kept(json_t *j, const char *words)
 {
@@ -77,7 +78,7 @@ void json_keep(json_t *parent, const char *key, const char *words)
 		json_object_set_new(parent, key, kept(at, words));
 }
 
-/* jansson 2.14 with glibc's malloc() on 64 bits; base_test.c compares. */
+/* The bytes that jansson 2.14 takes with glibc's malloc() on 64 bits; base_test.c compares them. */
 size_t json_memory_bytes(const json_t *j)
 {
 	size_t sum = 0, i;

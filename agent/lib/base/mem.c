@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that aborts when there is none: the kernel ends us anyway, and a DaemonSet starts again.
+ * Allocation that aborts when memory runs out. The kernel would end the process anyway, and the
+ * DaemonSet starts it again.
  */
 #include "lib/base/base.h"
 

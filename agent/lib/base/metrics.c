@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counters as Prometheus text, and what each of them means. docs/metrics.md is made of the table:
- * .ci/check-metrics.
+ * Prints counters as Prometheus text, and says what each of them means. .ci/check-metrics makes
+ * docs/metrics.md from the table.
  */
 #include "lib/base/base.h"
 
@@ -12,7 +12,7 @@
 #define PREFIX "podflame_"
 
 static const struct {
-	const char *name; /* as it is printed, without the prefix */
+	const char *name; /* as printed, without the prefix */
 	const char *help;
 } helps[] = {
 	/* the process */
@@ -26,8 +26,8 @@ static const struct {
 	{"process_resident_memory_bytes", "Memory of this process that is resident."},
 	{"loop_stall_seconds", "Longest time that one callback blocked the event loop: since the "
 			       "start, in the last 10 minutes."},
-	{"unwind_images_cut_total",
-	 "Files whose text has more pieces than a walk can look up by their tag."},
+	{"unwind_images_cut_total", "Files with so many pieces of code that a walk does not find "
+				    "all of them by the file's tag."},
 	{"unwind_images_evicted_total", "Files whose rows a walk cannot look up by their tag any "
 					"more, because there was no room."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
@@ -75,14 +75,14 @@ static const struct {
 	{"drain_failures_total", "Drains of the kernel's maps that failed."},
 	{"drains_skipped_total", "Drains that were skipped or lost."},
 	{"records_dropped_total", "Records about processes, stacks and names that were lost."},
-	{"records_repeated_total", "Records that came twice."},
+	{"records_repeated_total", "Records that the kernel sent twice."},
 	{"samples_dropped_total", "Samples that were lost."},
 	{"samples_excluded_total", "Samples that do not belong to the selection, by reason."},
 	{"samples_folded_total", "Samples that went into a window."},
-	{"samples_late_total", "Samples of a window that had ended."},
+	{"samples_late_total", "Samples that came after their window had ended."},
 	{"samples_total",
 	 "Samples by what the BPF programs did with them. States overlap, so do not add them up."},
-	{"offcpu_looks_total", "Looks at threads whose wait goes on, by outcome."},
+	{"offcpu_looks_total", "Threads that still wait and that the agent looked at, by outcome."},
 	{"usage_full_total",
 	 "Times that the kernel had no room for the cost of another container. Until it has room, "
 	 "overheadPercent does not hold for that container."},
@@ -116,9 +116,10 @@ static const struct {
 	{"code_pages_compared_total",
 	 "Pages of code that may differ from its file, by result of the comparison."},
 	{"debug_files_total", "Separate debug files, by result."},
-	{"demangle_child_restarts_total", "Children that demangle names and failed at one."},
+	{"demangle_child_restarts_total",
+	 "Restarts of the child that demangles names, after it failed at a name."},
 	{"demangle_children_stuck_total",
-	 "Children that demangle names and that the kernel does not end."},
+	 "Killed children that demangled names, which the kernel has not ended yet."},
 	{"inlined_frames_dropped_total", "Inlined frames beyond the limit of a stack."},
 	{"java_attach_stuck_total", "JVMs that did not answer the request for a perf map."},
 	{"java_attach_total", "JVMs that were asked for a perf map, by result. forgotten: too many "
@@ -126,10 +127,11 @@ static const struct {
 	{"java_files_left_total",
 	 "Times that asking a JVM for its perf map may have left a file in its /tmp."},
 	{"memory_files_rewritten_total",
-	 "Files in memory (memfd) that the agent found rewritten and parses again."},
+	 "Files in memory (memfd) that were rewritten, so that the agent parses them again."},
 	{"names_mangled_total", "Names that stay mangled, by reason."},
 	{"parse_child_restarts_total", "Parse children that were killed because of a file."},
-	{"parse_children_stuck_total", "Parse children that the kernel does not end."},
+	{"parse_children_stuck_total",
+	 "Killed parse children, which the kernel has not ended yet."},
 	{"parse_failures_total", "Files that could not be parsed."},
 	{"perf_map_lines_refused_total", "Lines of perf maps that were refused."},
 	{"runtime_frames_unnamed_total", "Frames of runtimes without a name."},
@@ -146,7 +148,7 @@ static const struct {
 	{"runtime_read_bytes_total", "Bytes of processes' memory that were read."},
 	{"stacks_total", "User stacks that were walked."},
 	{"stacks_unfinished_total", "User stacks that do not reach their beginning."},
-	{"symbol_cache_bytes", "Names and tables of files in memory."},
+	{"symbol_cache_bytes", "Memory for names and tables of files."},
 	{"symbol_files_evicted_total", "Files whose names were dropped to make room for others."},
 	{"symbol_files_failed_total", "Files without names, by reason."},
 	{"symbol_files_incomplete_total",
@@ -159,8 +161,9 @@ static const struct {
 	{"unwind_files_evicted_total",
 	 "Files whose unwind tables were dropped to make room for others."},
 	{"unwind_files_refused_total", "Files without unwind tables in the kernel."},
-	{"unwind_mappings", "Mappings in the kernel."},
-	{"unwind_mappings_dropped_total", "Mappings beyond the limit."},
+	{"unwind_mappings", "Mappings of processes that are in the kernel."},
+	{"unwind_mappings_dropped_total",
+	 "Mappings that are not in the kernel, because a limit was reached."},
 	{"unwind_processes", "Processes with unwind tables in the kernel."},
 	{"unwind_processes_refused_total", "Processes without unwind tables in the kernel."},
 	{"unwind_rows_unsupported_total", "Unwind rows that the walk in the kernel cannot use."},
@@ -172,7 +175,7 @@ static const struct {
 	{"memory_sites_refused_total", "Places of allocators that the kernel refused to probe."},
 	{"memory_spans_coarse_total", "Spans whose cost is known only roughly."},
 	{"memory_spans_seconds_total", "Time that probes of allocators were attached for a span."},
-	{"memory_spans_total", "Spans of mem-alloc."},
+	{"memory_spans_total", "Spans of time in which the agent took mem-alloc."},
 	{"memory_stalls_total",
 	 "Spans that ended early because they would have delayed the process too long."},
 	/* windows on their way */
@@ -201,7 +204,8 @@ static const struct {
 	{"store_bytes", "Size of the store."},
 	{"store_damaged_total", "Times that a damaged store was renamed and a new one begun."},
 	{"store_dropped_rows_total", "Rows that were not stored."},
-	{"store_duplicate_profiles_total", "Profiles that came again and had been stored already."},
+	{"store_duplicate_profiles_total",
+	 "Profiles that a sender repeated and that were stored already."},
 	{"store_expire_errors_total", "Failures to delete old profiles."},
 	{"store_expired_profiles_total", "Profiles deleted, by reason: age, size, disk_full."},
 	{"store_healthy", "1: the store works."},
@@ -244,7 +248,7 @@ static void add(const char *name, const char *label, const char *label_value, ui
 
 	GROW(l->items, l->n, l->cap);
 	l->items[l->n++] = (struct metric_line){
-		/* process_ is what every program calls these */
+		/* process_ has no prefix: every program has metrics of these names */
 		.name = xasprintf("%s%.*s%s", str_has_prefix(name, "process_") ? "" : PREFIX,
 				  (int)n, plain,
 				  !is_ns		    ? ""
@@ -275,7 +279,7 @@ static void put_head(struct buf *b, const char *name)
 	buf_printf(b, "# TYPE %s %s\n", name, str_has_suffix(name, "_total") ? "counter" : "gauge");
 }
 
-/* The quotes, backslash and newline of a label value are escaped as in JSON. */
+/* Escapes quotes, backslashes and newlines of a label value as JSON does. */
 static void put_line(struct buf *b, const struct metric_line *l)
 {
 	buf_puts(b, l->name);

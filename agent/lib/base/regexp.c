@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patterns come from whoever may ask, so what they cost is bounded: the length of the pattern, and
- * the steps and the memory of each match; more is an error, never "no match".
+ * Regular expressions of users. Anybody who may query can send one, so its cost has limits: the
+ * length of the pattern, and the steps and memory of each match. A match beyond a limit is an
+ * error, never "no match".
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "lib/base/regexp.h"
@@ -11,10 +12,10 @@
 #include <stdlib.h>
 
 #define MAX_GROUPS 50	  /* within each other */
-#define MAX_STEPS  200000 /* of one match; up to some 0.2 s */
-#define MAX_KIB	   16384  /* of one match: what is to be tried again */
+#define MAX_STEPS  200000 /* of one match: 0.2 s at most, roughly */
+#define MAX_KIB	   16384  /* of one match, for places to try again */
 /*
- * "." is any character; "(...)" only groups, so that there are no back-references by number; \C
+ * "." matches any character. "(...)" only groups, so there are no back-references by number. \C
  * would cut characters.
  */
 #define OPTIONS                                                                                    \
@@ -44,9 +45,10 @@ static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 }
 
 /*
- * PCRE2 counts the steps anew from each place of the text where it begins. As one pattern from the
- * text's begin on they are counted together. It takes nothing that is no pattern by itself, such as
- * "a)|(b"; \E ends a \Q, a new line what (?x) makes a comment.
+ * PCRE2 counts the steps anew for each position of the text at which it begins. This function makes
+ * a pattern that begins at the start of the text, so that all steps are counted together. It first
+ * compiles the pattern alone, so that nothing passes that is no pattern by itself, such as "a)|(b".
+ * \E ends a \Q, and a new line ends a comment of (?x).
  */
 static int compile_searching(const char *pattern, pcre2_code **ret)
 {
@@ -65,7 +67,7 @@ static int compile_searching(const char *pattern, pcre2_code **ret)
 	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
 }
 
-/* What is no escape is one byte; \c takes one more. */
+/* The length of an escape. Anything else is one byte; \c takes one more. */
 static size_t bytes_of_escape(const char *s)
 {
 	if (*s != '\\' || !s[1])
@@ -73,7 +75,9 @@ static size_t bytes_of_escape(const char *s)
 	return s[1] == 'c' && s[2] ? 3 : 2;
 }
 
-/* These see what is around them, too: verbs, and recursion into all of it. */
+/*
+ * Finds elements that depend on the text around them: verbs, and recursion into the whole pattern.
+ */
 static const char *find_outer(const char *pattern)
 {
 	static const char *const outer[] = {"(*", "(?R", "(?0", "\\g"};

@@ -59,7 +59,7 @@ static void syntax(void **state)
 	assert_true(takes(many));
 }
 
-/* What is compiled is the pattern within another. */
+/* The pattern is compiled as a part of a larger one. */
 static void what_is_put_around_a_pattern_changes_nothing(void **state)
 {
 	(void)state;
@@ -79,8 +79,8 @@ static void what_is_put_around_a_pattern_changes_nothing(void **state)
 }
 
 /*
- * Not "no match", and soon: glibc's regcomp() took hours for the first two, and all memory for the
- * third.
+ * An error (not "no match"), and soon: glibc's regcomp() takes hours for the first two, and all
+ * memory for the third.
  */
 static void patterns_take_bounded_time(void **state)
 {

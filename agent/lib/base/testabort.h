@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: whether a call aborts, as a broken assertion does (assert_se). */
+/* For tests only: whether a call aborts, as a failed assertion does (assert_se). */
 #pragma once
 
 #include "lib/base/base.h"

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* This program's child of that name (comm); 0: there is none. */
+/* The child of this program with that name (comm); 0: there is none. */
 static inline pid_t testchild_pid(const char *name)
 {
 	DIR *d = opendir("/proc");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: the clocks of this process, on any thread; not of what it starts. Once a program.
+ * For tests only: sets the clocks of this process, for all its threads, but not of its children.
+ * Include it once per program.
  */
 #pragma once
 
@@ -14,7 +15,7 @@
 static struct {
 	_Atomic uint64_t stands_ns; /* not 0: all clocks say this */
 	_Atomic uint64_t later_ns;  /* all are so far ahead of the machine's */
-	_Atomic uint64_t asleep_ns; /* and so long was it suspended */
+	_Atomic uint64_t asleep_ns; /* the time for which it was suspended */
 } test_clock;
 
 int clock_gettime(clockid_t id, struct timespec *t)

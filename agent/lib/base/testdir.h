@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a folder of a test's own, and its end with all that is in it. */
+/* For tests only: makes a directory for a test, and removes it with its contents. */
 #pragma once
 
 #include "lib/base/base.h"

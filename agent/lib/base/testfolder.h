@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: `dir`, one folder of a program's own, made and removed by cmocka's set-up and
- * tear-down.
+ * For tests only: `dir`, a directory per program, which cmocka's set-up makes and its tear-down
+ * removes.
  */
 #pragma once
 

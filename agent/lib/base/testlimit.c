@@ -37,7 +37,7 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 				   CMFixtureFunction setup, CMFixtureFunction teardown);
 void __wrap_cmocka_set_test_filter(const char *pattern);
 
-static const char *pattern;	       /* of the tests that run */
+static const char *pattern;	       /* of the names of tests that run */
 static const struct CMUnitTest **kept; /* those tests, in the order in which they run */
 static size_t next;
 static const char *volatile current = "the group's setup";
@@ -48,7 +48,7 @@ static char program[4096];
 /* ---- a test takes too long ---- */
 
 /*
- * The functions of this program that the interrupted thread stands in. The program is
+ * Prints the functions of this program in which the interrupted thread is. The program is
  * position-independent.
  */
 static void print_where(void)
@@ -109,7 +109,7 @@ static void on_limit(int signal)
 	DIR *dir;
 
 	(void)signal;
-	alarm(30); /* what follows is not made for a signal handler */
+	alarm(30); /* what follows is not safe in a signal handler */
 	dprintf(2, "[  ERROR   ] --- %s: no end after %u s\n", current, limit_s);
 	print_where();
 	dir = opendir("/proc/self/task");
@@ -161,7 +161,7 @@ static void limit_set_up(void)
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0 ||
 	    timer_create(CLOCK_MONOTONIC, &event, &timer))
 		abort();
-	backtrace(at, 1); /* loads what it needs now, not in the handler */
+	backtrace(at, 1); /* loads now what it would else load in the handler */
 	signal(SIGRTMAX - 1, on_limit);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * testlimit: a test that waits for what never comes fails, with what a reader needs to find out
- * why.
+ * testlimit: a test that waits for ever fails, and the output says what a reader needs to find the
+ * reason.
  */
 #include "lib/base/testdir.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks, and RFC 3339 as the Kubernetes API writes it. */
+/* Clocks, and times in RFC 3339 as the Kubernetes API writes them. */
 #include "lib/base/base.h"
 
 #include <time.h>

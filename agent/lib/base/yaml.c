@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * YAML -> json_t by libyaml's events. Aliases are refused: nothing we read needs
- * them, and they are how a small text becomes a large one. Positions of keys and
- * items are kept by their path, so that an error can name line and column.
+ * YAML -> json_t, with libyaml's events. Aliases are refused: podflame needs none, and with them a
+ * small text becomes a large one. The position of each key and item is kept by its path, so that an
+ * error can name line and column.
  */
 #include "lib/base/base.h"
 
@@ -15,7 +15,7 @@
 #define MAX_DEPTH      64
 #define MAX_NODES      1000000
 #define MAX_PATH_BYTES                                                                             \
-	256 /* of what has a position: a long key is not kept with each item below it */
+	256 /* of a path with a position, so that a long key is not kept with each item below it */
 
 struct position {
 	char *path;
@@ -104,7 +104,7 @@ static void remember(struct yaml_reader *r, yaml_mark_t m)
 						 (unsigned)m.line + 1, (unsigned)m.column + 1};
 }
 
-/* Plain scalars by the core schema of YAML 1.2; quoted ones are strings. */
+/* The value of a plain scalar is that of the core schema of YAML 1.2. A quoted one is a string. */
 static json_t *scalar_value(const yaml_event_t *e)
 {
 	const char *s = (const char *)e->data.scalar.value;
@@ -134,7 +134,7 @@ static json_t *scalar_value(const yaml_event_t *e)
 	return json_stringn(s, e->data.scalar.length);
 }
 
-/* Without data it has failed: a key alone was longer than it may be. */
+/* A buffer without data has failed: a single key was longer than the limit. */
 static void cut_path(struct yaml_reader *r, size_t len)
 {
 	r->path.len = len;

@@ -15,9 +15,9 @@
 
 #define BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
-#define START_NS       (10 * NSEC_PER_SEC) /* until it has given up its rights */
+#define START_NS       (10 * NSEC_PER_SEC) /* until the child has given up its rights */
 #define END_NS	       NSEC_PER_SEC
-/* An impatient owner waits no longer at a time, and comes again. */
+/* An impatient owner waits no longer than this at a time, and calls again. */
 #define IMPATIENT_START_NS (200 * NSEC_PER_MSEC)
 #define IMPATIENT_END_NS   (100 * NSEC_PER_MSEC)
 #define IMPATIENT_AGAIN_NS (100 * NSEC_PER_MSEC)
@@ -28,21 +28,21 @@ struct child {
 	struct counter *n_restarts, *n_stuck;
 	pid_t pid; /* 0: no process */
 	int sock;
-	bool ready;	     /* it has given up its rights */
-	uint64_t started_ns; /* when it became ready; before that, when it was made */
+	bool ready;	     /* the child has given up its rights */
+	uint64_t started_ns; /* when the child became ready; before that, when it was started */
 	uint64_t restarts;
-	pid_t killed; /* the process before, while it has not ended; 0: none */
+	pid_t killed; /* the process before this one, while it has not ended; 0: none */
 	uint64_t killed_ns;
-	uint64_t next_ns; /* CLOCK_MONOTONIC: no process is started before */
-	uint64_t end_ns;  /* it is left behind then */
+	uint64_t next_ns; /* CLOCK_MONOTONIC: start no process before */
+	uint64_t end_ns;  /* when the owner stops waiting for its end */
 	unsigned lost_in_a_row;
 	bool impatient;
 };
 
 /*
- * A killed child ends at once, unless it reads a page of a file system whose server (a pod's FUSE)
- * does not answer: then it stays until that one does. The owner leaves it behind after end_ns.
- * -EAGAIN: an impatient owner comes again before that.
+ * Reaps a killed child. It ends at once, unless it reads a page of a file system whose server (a
+ * pod's FUSE) does not answer; then it stays until the server answers. After end_ns the owner stops
+ * waiting for it. Returns -EAGAIN: an impatient owner must call again before that.
  */
 static int reap(struct child *c, uint64_t wait_ns)
 {
@@ -62,7 +62,7 @@ static int reap(struct child *c, uint64_t wait_ns)
 	return 0;
 }
 
-/* The child is ours and not reaped yet, so its pid cannot be another process's. */
+/* The child is not reaped yet, so no other process can have its pid. */
 static void end_process(struct child *c, uint64_t wait_ns)
 {
 	if (c->pid > 0) {
@@ -117,8 +117,10 @@ static int wait_backoff(const struct child *c)
 	return 0;
 }
 
-/* posix_spawn and not fork: other threads may hold locks. Own process group: a terminal's
- * Ctrl-C is for the recorder, not for its child. */
+/*
+ * posix_spawn and not fork, because other threads may hold locks. The child has its own process
+ * group: Ctrl-C in a terminal ends the recorder, not its child.
+ */
 static int spawn(const struct child *c, int child_sock, pid_t *ret_pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -192,7 +194,7 @@ int child_start(struct child *c)
 	if (c->ready)
 		return 0;
 	if (c->pid) {
-		wait_ns = 0; /* an impatient owner has waited for it before */
+		wait_ns = 0; /* an impatient owner has waited for this child before */
 	} else {
 		r = start_process(c);
 		if (r < 0)
@@ -214,7 +216,9 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 {
 	int r = -EPIPE;
 
-	/* One that died while it had nothing to do is not this question's fault: once more. */
+	/*
+	 * if the child died while it had nothing to do, this question is not the cause: try again
+	 */
 	for (int attempt = 0; r < 0 && attempt < 2; attempt++) {
 		r = child_start(c);
 		if (r < 0)

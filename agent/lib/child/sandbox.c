@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a child gives up before it sees the first hostile byte: capabilities, the file system, new
- * privileges, memory without end, and every system call that its work does not need.
+ * What a child gives up before it reads the first hostile byte: capabilities, the file system, new
+ * privileges, memory beyond a limit, and all system calls that its work does not need.
  */
 #include "lib/child/child.h"
 
@@ -23,7 +23,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
 	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                     \
 	__has_feature(memory_sanitizer)
-/* A sanitizer's run time maps terabytes and calls what it likes: only its own builds go without. */
+/* A sanitizer maps terabytes and makes any system call, so a build with one has no sandbox. */
 #define SANITIZED 1
 #else
 #define SANITIZED 0
@@ -58,7 +58,7 @@ static int set_limits(const struct child_rights *rights)
 	return r;
 }
 
-/* Needs CAP_SYS_CHROOT; without it seccomp alone keeps the child from opening anything. */
+/* Needs CAP_SYS_CHROOT. Without it, seccomp alone keeps the child from opening files. */
 static void leave_file_system(void)
 {
 	if (chroot("/proc/self/fdinfo") == 0)
@@ -68,7 +68,7 @@ static void leave_file_system(void)
 static int drop_capabilities(void)
 {
 	capng_clear(CAPNG_SELECT_ALL);
-	/* The bounding set needs CAP_SETPCAP. Without it exec has nothing to gain, either. */
+	/* Dropping the bounding set needs CAP_SETPCAP. Without it, exec gains nothing either. */
 	(void)capng_apply(CAPNG_SELECT_BOUNDS);
 	if (capng_apply(CAPNG_SELECT_CAPS) != 0)
 		return -EPERM;
@@ -109,7 +109,10 @@ static int give_up_rights(const struct child_rights *rights)
 
 /* ---- its start ---- */
 
-/* 0..2 must not become a pod's file; what else the owner left open is none of our business. */
+/*
+ * A file of a pod must not become descriptor 0, 1 or 2. The child must not have other descriptors
+ * that the owner left open.
+ */
 static void close_others(void)
 {
 	int null = open("/dev/null", O_RDWR);

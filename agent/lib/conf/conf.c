@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of keys, and the one walk that checks a file against it. */
+/* The table of keys, and the function that checks a file against it. */
 #include "lib/base/regexp.h"
 #include "lib/conf/value.h"
 
@@ -162,7 +162,7 @@ static void set_string(struct config *c, const struct key *k, const char *value)
 	*s = xstrdup(value);
 }
 
-/* The first of a CHOICE that is kept as a bool means true. */
+/* For a CHOICE that is kept as a bool, the first choice means true. */
 static void set_choice(struct config *c, const struct key *k, const char *value)
 {
 	if (k->offset == AT(opt_in_required))
@@ -171,7 +171,7 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
-/* Sets a key from its text form; false: not of its type or out of range. */
+/* Sets a key from its text; false: wrong type, or out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
 	uint64_t v;
@@ -247,7 +247,7 @@ static int fail_value(struct conf_walk *w, const struct key *k, const json_t *v)
 	conf_allowed(k, range);
 	conf_describe(k, v, what);
 	if (s && strchr(s, '@'))
-		snprintf(what, sizeof(what), "this"); /* it may hold a password */
+		snprintf(what, sizeof(what), "this"); /* the value may contain a password */
 	if (k->type == REGEX && s && regexp_check(s, &e))
 		snprintf(reason, sizeof(reason), "%s: %.300s; it must be %s", k->path, e.reason,
 			 range);
@@ -285,7 +285,7 @@ static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 	return fail_value(w, k, v);
 }
 
-/* "hub.url: x" is hub's url, too. */
+/* "hub.url: x" and "hub: {url: x}" set the same key. */
 static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	bool *seen = &w->seen[k - keys];
@@ -299,7 +299,7 @@ static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 	return set_json(w, k, v);
 }
 
-/* The row of exactly this path, or (with *ret_inside) whether rows lie below it. */
+/* The row of this path. *ret_inside: there are rows below the path. */
 static const struct key *find_key(const char *path, bool *ret_inside)
 {
 	size_t n = strlen(path);
@@ -367,7 +367,7 @@ void conf_done(struct config *c)
 	}
 }
 
-/* A second document would be read by nobody. */
+/* Refuses a second document, because nothing would read it. */
 static int parse_one(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr)
 {
 	_cleanup_json_ json_t *all = NULL;

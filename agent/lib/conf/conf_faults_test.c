@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A configuration that cannot be read is told, and is no half of one. */
+/* A configuration that cannot be read is an error, and no part of it is used. */
 #include "lib/base/fault.h"
 #include "lib/conf/conf.h"
 

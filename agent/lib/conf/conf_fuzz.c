@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a configuration file: a configuration whose values are in their ranges, or an error
- * with a place in the file and a reason. And as YAML: what is read, written as JSON (which is
- * YAML), reads the same again. Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
+ * Any text as a configuration file gives a configuration with values in their ranges, or an error
+ * with a place in the file and a reason. Any YAML that is read and then written as JSON (which is
+ * YAML) must read as the same.
+ * Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
  */
 #include "lib/conf/conf.h"
 

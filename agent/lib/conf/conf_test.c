@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conf: DeepFlow's own file works; every mistake is told with its place and the range. */
+/*
+ * conf: DeepFlow's own file works, and an error names the place of the mistake and the allowed
+ * range.
+ */
 #include "lib/conf/conf.h"
 
 #include <regex.h>
@@ -95,7 +98,7 @@ struct chart_value {
 	const char *in_chart, *key, *good, *bad;
 };
 
-/* Helm refuses what the agent would; a hub's keys are its own. */
+/* Helm refuses what the agent would refuse; a hub's keys are separate. */
 static const struct chart_value chart_values[] = {
 	{"agent.properties.debuginfodUrl", "symbols: {debuginfod_url: '%s'}",
 	 "|http://d|https://d-1.example:8002/a/b@c|https://[fd00::1]:65535/a/|http://d:1|http://"
@@ -272,7 +275,7 @@ static void test_missing_file(void **state)
 	assert_string_equal(err.path, "/nowhere.yaml");
 }
 
-/* docs/config.md holds the table as it is; UPDATE_DOCS=1 writes it. */
+/* docs/config.md has the table in this form; UPDATE_DOCS=1 writes it. */
 static void test_document_is_fresh(void **state)
 {
 	static const char head[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the text of a value may be. */
+/* Checks the text of a value. */
 #include "lib/base/regexp.h"
 #include "lib/conf/value.h"
 
@@ -53,7 +53,7 @@ int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uin
 	return r;
 }
 
-/* A page of a browser, never javascript: and the like. */
+/* A link is the address of a page. Refuses others, such as javascript:. */
 bool conf_is_link(const char *s)
 {
 	if (!str_has_prefix(s, "http://") && !str_has_prefix(s, "https://"))
@@ -120,7 +120,7 @@ void conf_allowed(const struct key *k, char out[256])
 
 #define SHOWN_BYTES 100
 
-/* A value as a message shows it: one line, not too long. */
+/* A value as a message shows it: on one line, and shortened. */
 static void show(const char *s, char out[SHOWN_BYTES + 4])
 {
 	size_t n = utf8_cut(s, SHOWN_BYTES);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a watch waits for a server that always says the same: client.c and the watch with their
- * real times, under a clock of the test, HTTP stood in for by the functions below. Numbers in names
- * are those of docs/watch-cases.md.
+ * How long a watch waits for a server that always gives the same answer. client.c and the watch
+ * have their real times, under a clock of the test. The functions below stand in for HTTP. Numbers
+ * in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -240,7 +240,7 @@ static void watch_21_error_events_of_429_are_waited_for(void **state)
 	ten_minutes_of(ERROR("429", "TooManyRequests"), false);
 }
 
-/* What is asked for is waited for, up to ten minutes of it. */
+/* The watch waits as long as Retry-After says, but at most ten minutes. */
 static void watch_21_long_retry_after(void **state)
 {
 	(void)state;
@@ -255,8 +255,8 @@ static void watch_21_long_retry_after(void **state)
 }
 
 /*
- * The first may pass; one that comes again comes for what is at that version, and a list goes past
- * it.
+ * The first error event may pass. A second one probably comes from an object at this version, so
+ * the watch lists to get past it.
  */
 static void watch_22_error_event_twice_at_a_version_lists(void **state)
 {
@@ -315,7 +315,7 @@ static void watch_17_streams_that_lead_back_are_waited_for(void **state)
 	}
 }
 
-/* And one that says again what was before, in more than one event. */
+/* A stream that goes back to an old version and forth again brings nothing new. */
 static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **state)
 {
 	(void)state;
@@ -328,7 +328,7 @@ static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **stat
 	}
 }
 
-/* Nor does what they say again make an error one that may pass. */
+/* A step back does not count as progress either, so the second error event leads to a list. */
 static void watch_22_error_event_after_a_step_back_lists(void **state)
 {
 	(void)state;
@@ -340,10 +340,7 @@ static void watch_22_error_event_after_a_step_back_lists(void **state)
 	assert_false(server.watch);
 }
 
-/*
- * What was lost is found by a list, even if the rest of the loss came with an error that needs
- * none.
- */
+/* A lost event leads to a list, even if an error event that needs none came behind it. */
 static void watch_25_loss_with_an_error_event_behind_it_lists(void **state)
 {
 	static const char error[] = "\n" ERROR("429", "TooManyRequests");

@@ -47,11 +47,13 @@ page() {
     cat <<'END'
 # The cases of the watch
 
-Made by `LONG=1 make watch-cases` from `agent/lib/kube/cases.txt` and the tests of `agent/lib/kube`
-and `agent/lib/loop` as they ended; do not edit. A test belongs to the cases whose numbers are in
-its name; one that ends in `_long` or begins with `server_` (a real API server) runs only with
-`LONG=1`.
-What the client does in each: [watching the API server](watch.md).
+Who needs this page: developers who change the watch of the API server, and reviewers who want to
+see which case is tested by what.
+
+`LONG=1 make watch-cases` makes it from `agent/lib/kube/cases.txt` and the results of the tests in
+`agent/lib/kube` and `agent/lib/loop`; do not edit it. A test belongs to the cases whose numbers are
+in its name. A test whose name ends in `_long` or begins with `server_` (a real API server) runs
+only with `LONG=1`. [Watching the API server](watch.md) says what the client does in each case.
 
 | Nr. | Case | Tests | Result |
 | ---: | --- | --- | --- |

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The connection to one API server: its credentials, which rotate on disk, and
- * single requests. Token and CA are files of a few KiB in a tmpfs that the
- * kubelet keeps: reading them on the loop waits on no disk.
+ * The connection to one API server: its credentials, which rotate on disk, and single requests. The
+ * files of token and CA have a few KiB. The kubelet keeps them in a tmpfs, so the loop may read
+ * them: no disk delays it.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 
 #include "lib/kube/kube_private.h"
 
-#define MAX_TOKEN_BYTES	 (48 << 10) /* a request's head has 64 KiB */
+#define MAX_TOKEN_BYTES	 (48 << 10) /* the head of a request has at most 64 KiB */
 #define MAX_ANSWER_BYTES (64 << 20)
-#define MAX_KIND_BYTES	 (128 << 20) /* of memory: tenants make targets, an agent has 1 GiB */
+#define MAX_KIND_BYTES	 (128 << 20) /* of memory: tenants create targets, and an agent has 1 GiB */
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
 
@@ -56,7 +56,7 @@ struct kube {
 	char *token;
 	struct stat token_stat;
 	uint64_t token_read_ns, ca_read_ns, tls_hash;
-	struct field_error token_error, tls_error; /* as told; path "": none */
+	struct field_error token_error, tls_error; /* as reported; path "": none */
 	struct timer ca_timer;
 	struct client_request *requests;
 	struct kube_listener *listeners;
@@ -74,7 +74,10 @@ static void refuse_token(struct kube *k, const char *counted, const char *why)
 	k->token_stat = (struct stat){0};
 }
 
-/* A file that is missing or empty for a moment (the kubelet swaps a link) keeps the last token. */
+/*
+ * Reads the token. The kubelet swaps a link, so the file may be missing or empty for a moment: then
+ * the last token stays.
+ */
 static void read_token(struct kube *k)
 {
 	_cleanup_free_ char *text = NULL;
@@ -132,7 +135,7 @@ static void reload_tls(struct kube *k)
 	kube_tell_credentials(&k->tls_error, r < 0 && r != -EALREADY ? &e : NULL);
 	if (r == -EALREADY)
 		return;
-	if (r < 0) { /* the last good one stays */
+	if (r < 0) { /* keeps the last good one */
 		counter_add(counter("kube_credentials_total", "reason", "ca_unusable"), 1);
 		return;
 	}
@@ -179,7 +182,7 @@ void kube_server_works(struct kube *k)
 
 /* ---- sending ---- */
 
-/* Fills headers (room for 8) and texts to be freed (room for 4). */
+/* The lines of a request's head (up to 8), and texts to free (up to 4). */
 struct head_lines {
 	const char *line[8];
 	char *owned[4];

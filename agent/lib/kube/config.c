@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where the API server is and who we are: the pod's service account, or a
- * kubeconfig file. What we cannot do (plugins, proxies) is refused by name.
+ * Where the API server is, and the identity of this process: the pod's service account, or a
+ * kubeconfig file. An error names what podflame does not support (plugins, proxies).
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -65,12 +65,12 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
 	/*
-	 * an address is not in every API server's certificate, this name is; a provider's name may
-	 * be the only way in
+	 * this name is in every API server's certificate, an address is not; a provider may only
+	 * have a name
 	 */
 	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
-	if (r < 0 && r != -ENOENT) /* another namespace would be worked in */
+	if (r < 0 && r != -ENOENT) /* else podflame would work in another namespace */
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));
 	if (!r)
 		ns[strcspn(ns, " \r\n")] = '\0';
@@ -89,7 +89,7 @@ int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr)
 
 struct config_reading {
 	const json_t *root;
-	char *dir; /* relative file names start here */
+	char *dir; /* relative file names begin here */
 	struct field_error *err;
 	char where[200]; /* "users[2].user" */
 };
@@ -101,7 +101,7 @@ static int bad(struct config_reading *r, const char *field, const char *why)
 	return field_error_set(r->err, path, "%s", why);
 }
 
-/* A file that is named there. */
+/* Checks that the file exists. */
 static int check_file(struct config_reading *r, const char *field, const char *file)
 {
 	_cleanup_free_ char *why = NULL;
@@ -112,7 +112,10 @@ static int check_file(struct config_reading *r, const char *field, const char *f
 	return bad(r, field, why);
 }
 
-/* {clusters: [{name: X, cluster: {...}}]} -> the inner object; r->where names it. */
+/*
+ * Finds X in {clusters: [{name: X, cluster: {...}}]} and returns the inner object. r->where names
+ * it.
+ */
 static int find_named(struct config_reading *r, const char *list, const char *inner,
 		      const char *name, const json_t **ret)
 {
@@ -145,7 +148,7 @@ static int get_string(struct config_reading *r, const json_t *o, const char *fie
 	return 0;
 }
 
-/* field-data (base64, wins as in kubectl) or field (a file's name). */
+/* Reads field-data (base64; it wins, as in kubectl) or field (the name of a file). */
 static int get_pem(struct config_reading *r, const json_t *o, const char *field, char **ret_pem,
 		   char **ret_file)
 {
@@ -171,7 +174,7 @@ static int get_pem(struct config_reading *r, const json_t *o, const char *field,
 	return 0;
 }
 
-/* It goes into the head of each request as it is. */
+/* The value goes into the head of each request unchanged. */
 static bool has_blank(const char *s)
 {
 	for (; *s; s++)

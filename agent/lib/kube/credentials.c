@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * CA, certificate and key of a client, of memory or of files; and who is told of files that cannot
- * be used.
+ * CA, certificate and key of a client, from memory or from files; and the report of files that
+ * cannot be used.
  */
 #include <fcntl.h>
 
@@ -30,7 +30,7 @@ void kube_tell_credentials(struct field_error *told, const struct field_error *n
 		on_credentials(before.path, NULL);
 }
 
-/* PEM text from memory or from its file, which wins. */
+/* PEM text from memory or from its file. The file wins. */
 static int pem_of(const char *file, const char *text, const char *field, char **ret,
 		  struct field_error *reterr)
 {
@@ -46,7 +46,7 @@ static int pem_of(const char *file, const char *text, const char *field, char **
 	return r;
 }
 
-/* What tls_new says of a part of t, as a kubeconfig calls it and with its file. */
+/* Makes an error of tls_new name the field of the kubeconfig, and its file. */
 static int refuse_tls(const struct kube_config *c, const struct field_error *e, int r,
 		      struct field_error *reterr)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who we are and where the API server is, from files of any content: the first byte says which
- * (kubeconfig, token, service account). What is taken leads to requests whose head is as long as it
- * says and holds no line that the file has put in; their answers are any bytes too. Fuzzes:
- * lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
+ * The identity of the client and the address of the API server, read from files with any contents.
+ * The first byte chooses the file (kubeconfig, token, service account). Accepted files lead to
+ * requests. The head of a request must have the length that it says, and must not contain a line
+ * that a file has added. The answers have any bytes, too.
+ * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"
 
@@ -139,7 +140,8 @@ static void use(const struct kube_config *c, const uint8_t *answer, size_t n)
 	check(kube_stream(k, &s, &call) == 0);
 	kube_look_at_ca(k);
 	check(kube_request(k, "PATCH", "/x", NULL, body, answered, &n_answered) == 0);
-	for (size_t i = 0; n && i < 2 && n_answered == 0; i++) { /* 401 is tried once more */
+	/* after a 401, the request is sent once more */
+	for (size_t i = 0; n && i < 2 && n_answered == 0; i++) {
 		const struct http_request r = http.request;
 		int status = statuses[answer[0] % ARRAY_SIZE(statuses)];
 
@@ -187,7 +189,9 @@ static void token(const uint8_t *data, size_t n)
 	close(t.fd);
 }
 
-/* {port}\0{host}: what the kubelet tells a pod; the files are of its service account. */
+/*
+ * {port}\0{host}: as the kubelet gives them to a pod; the files are those of its service account.
+ */
 static void in_cluster(const uint8_t *data, size_t n)
 {
 	_cleanup_free_ char *port = xstrndup((const char *)data, n);

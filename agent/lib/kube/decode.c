@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Bytes of the API server -> texts of single objects: the lines of a watch and
- * the items of a list. Both hold one object at a time, up to a limit; a larger
- * one is skipped and counted, and the stream goes on.
+ * Splits what the API server sends into texts of single objects: the lines of a watch, and the
+ * items of a list. Both parsers hold one object at a time, up to a limit. They skip and count a
+ * larger one, and go on.
  */
 #include "lib/kube/kube_private.h"
 
-#define MAX_SKELETON_BYTES (1 << 20) /* a List without its items: kind and metadata */
+#define MAX_SKELETON_BYTES (1 << 20) /* of a list without its items: kind and metadata */
 #define MAX_KEY_BYTES	   256
 
 static struct counter *oversized_counter(void)
@@ -43,7 +43,7 @@ static bool end_line(struct lines *l, line_fn *fn, void *arg)
 		n--;
 	if (n && !l->skipping)
 		go_on = fn(l->line.data, n, arg);
-	if (go_on) { /* else l may be gone */
+	if (go_on) { /* if not, l may be freed */
 		l->skipping = false;
 		buf_reset(&l->line);
 	}
@@ -96,7 +96,7 @@ static void keep(struct list_split *s, char ch)
 	}
 }
 
-/* A byte inside a string: strings at depth 1 before a colon are the keys. */
+/* A byte inside a string. A string at depth 1 before a colon is a key. */
 static void in_string(struct list_split *s, char ch)
 {
 	keep(s, ch);
@@ -123,7 +123,7 @@ static void open_bracket(struct list_split *s, char ch)
 		keep(s, ch);
 }
 
-/* false: the receiver wants no more */
+/* false: the receiver has ended the stream */
 static bool close_bracket(struct list_split *s, char ch, line_fn *fn, void *arg)
 {
 	bool go_on = true;

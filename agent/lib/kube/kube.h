@@ -47,7 +47,10 @@ struct kube *kube_free(struct kube *k);
 typedef void kube_credentials_fn(const char *what, const char *error);
 void kube_on_credentials(kube_credentials_fn *fn);
 
-/* One request; on_done exactly once. body may be NULL. content_type NULL: application/json. */
+/*
+ * Sends one request and calls on_done exactly once. body may be NULL. content_type NULL:
+ * application/json.
+ */
 typedef void kube_done_fn(int status, const json_t *body, const char *error, void *arg);
 int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
 		 const json_t *body, kube_done_fn *fn, void *arg);

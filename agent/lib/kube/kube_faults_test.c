@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Credentials that cannot be read, and a server that is reached through calls that fail. */
+/* Credentials that cannot be read, and calls that fail on the way to the server. */
 #include "lib/base/fault.h"
 #include "lib/kube/kube_private.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the server is, who we are, credentials that change, single requests, decoders. */
+/*
+ * The address of the server, the identity of the client, credentials that change, single requests,
+ * decoders.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -70,7 +73,7 @@ static void in_cluster_49(void **state)
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
 	kube_config_done(&c);
-	/* what a provider put there leads through a gateway that knows this name alone */
+	/* a provider's name leads through a gateway that knows only this name */
 	setenv("KUBERNETES_SERVICE_HOST", "api.shoot.example.com", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "api.shoot.example.com");
@@ -423,7 +426,7 @@ static void request_and_its_errors(void **state)
 	ask(f, "GET", "/html", NULL);
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "no JSON");
-	/* whoever may annotate an object may write one: the request worked all the same */
+	/* anybody who may annotate an object may write such a text; the request worked */
 	ask(f, "GET", "/nul", NULL);
 	assert_int_equal(f->status, 200);
 	assert_null(f->error);
@@ -597,7 +600,7 @@ static void token_53_links_are_swapped(void **state)
 	finish(f);
 }
 
-/* The file has changed in a way that nobody can see: the 401 makes us look. */
+/* The file has changed without a sign; the 401 makes the client read it again. */
 static void token_54_expired_is_read_again(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
@@ -700,7 +703,7 @@ static void ca_57_rotates(void **state)
 	write_file("ca.crt", both);
 	ask_until(f, 200);
 	write_file("ca.crt", new_ca.pem);
-	ts_set_cert(f->ts, &cert); /* signed by the one that has gone */
+	ts_set_cert(f->ts, &cert); /* signed by the old CA */
 	ask_until(f, 0);
 	assert_text(f->error, "certificate");
 	ts_set_cert(f->ts, &new_cert);
@@ -879,7 +882,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of sorted times: the most that fall into one window, as a share of all. */
+/* The largest share of the times (sorted) that is within one window. */
 static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
 {
 	size_t most = 0;

@@ -22,9 +22,12 @@
 #define N_SHORT	 600
 #define N_LONG	 100000
 #define N_REPORT 10000
-/* Of the heap, however often: the server's connections, and what malloc keeps for each thread. */
+/*
+ * Of the heap, for any number of reconnects: the server's connections, and what malloc keeps per
+ * thread.
+ */
 #define MAX_GROWTH (256 << 10)
-#define MAX_OPEN   8 /* files more than before: what is just being closed */
+#define MAX_OPEN   8 /* more files than before: those that are being closed */
 #define LIST_TEXT                                                                                  \
 	"{\"kind\":\"XList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":["                 \
 	"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}]}"
@@ -184,7 +187,10 @@ static void end(struct fixture *f)
 	ts_stop(f->ts);
 }
 
-/* n times, with what is open and allocated from after the first hundreds to the end. */
+/*
+ * Reconnects n times. Returns how many more files and bytes are in use at the end than after the
+ * first hundreds.
+ */
 static void cycle(int n, int *ret_files, long *ret_bytes)
 {
 	struct fixture f = {0};
@@ -212,7 +218,7 @@ static void run(int n)
 	int files, before;
 	size_t heap;
 
-	cycle(1, &files, &bytes); /* what is made once for the program */
+	cycle(1, &files, &bytes); /* makes what exists once per program */
 	before = n_open_files();
 	heap = mallinfo2().uordblks;
 	cycle(n, &files, &bytes);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A real etcd and a real kube-apiserver (of e2e/cluster), killed, stopped and told to change a
- * kind's versions. Each takes minutes of CPU to build and many seconds to start: LONG=1. Numbers
- * in names are those of docs/watch-cases.md; what runs each time is scripted: testwatch.h.
+ * A real etcd and a real kube-apiserver (of e2e/cluster) that are killed, stopped, and told to
+ * change the versions of a kind. They take minutes of CPU to build and many seconds to start, so
+ * this test needs LONG=1. The tests that always run use a scripted server: testwatch.h. Numbers in
+ * names are those of docs/watch-cases.md.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -223,7 +224,7 @@ static void look(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, look, f);
 }
 
-/* Until the watch has seen this; what it saw before is forgotten then. */
+/* Waits until the watch has logged this, and forgets the log up to there. */
 static void await(struct fixture *f, const char *wanted)
 {
 	f->wanted = wanted;
@@ -311,7 +312,7 @@ static void server_45_killed_and_started_again(void **state)
 	f->deadline_ns = now_mono_ns() + STEP_NS;
 	look(f);
 	assert_int_equal(loop_run(f->loop), 0);
-	/* what was there before was neither removed nor told again */
+	/* the old objects were neither removed nor reported again */
 	assert_null(strstr(f->log.data, "default/kept"));
 	assert_non_null(kube_watch_get(f->watch, "default/kept"));
 	end(f);
@@ -323,7 +324,7 @@ static void server_18_stopped_and_continued(void **state)
 
 	(void)state;
 	await(f, "ok ");
-	kill(api, SIGSTOP); /* the kernel goes on to acknowledge what we send */
+	kill(api, SIGSTOP); /* the kernel still acknowledges what the client sends */
 	await(f, "err ");
 	kill(api, SIGCONT);
 	await(f, "ok ");
@@ -368,7 +369,7 @@ static void server_42_versions_of_a_kind_change(void **state)
 
 /* ---- set-up ---- */
 
-/* The folder of e2e/cluster's binary, made when it is not there. */
+/* The directory of e2e/cluster's binary; makes the binary if it does not exist. */
 static char *find_testkube(void)
 {
 	char line[512] = "";

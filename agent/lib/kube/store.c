@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a watch has delivered: key -> object, and the rule of what is a change.
- * All of a user's callbacks about objects are made here.
+ * The objects that a watch has delivered, by key, and the rule of what counts as a change. Calls
+ * all callbacks about objects.
  */
 #include "lib/kube/kube_private.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_OBJECTS 200000 /* above the 150,000 a kind that Kubernetes supports */
+#define MAX_OBJECTS 200000 /* above the 150,000 per kind that Kubernetes supports */
 
 struct stored_object {
 	char *key;
@@ -22,7 +22,7 @@ struct kube_store {
 	struct stored_object *entries;
 	uint64_t generation;
 	size_t n_bytes,
-		/* n_bytes: of the entries of this generation; the others are about to go */
+		/* n_bytes: of this generation's entries; the others are to be removed */
 		max_bytes;
 	bool muted;
 	const struct kube_watch_ops *ops;
@@ -82,7 +82,7 @@ static size_t counted_bytes(const struct kube_store *s, const struct stored_obje
 	return e && e->generation == s->generation ? e->n_bytes : 0;
 }
 
-/* e is of this generation from now on. */
+/* Moves e to this generation. */
 static void count_bytes(struct kube_store *s, struct stored_object *e, size_t n_bytes)
 {
 	s->n_bytes += n_bytes - counted_bytes(s, e);
@@ -122,7 +122,7 @@ static bool same_content(json_t *a, json_t *b)
 	return same;
 }
 
-/* In place: who holds the object writes with it. */
+/* Changes the object itself, so that all who hold it see the version. */
 static void take_version(json_t *obj, const json_t *from)
 {
 	json_t *rv = json_object_get(json_object_get(from, "metadata"), "resourceVersion");
@@ -167,7 +167,8 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 	if (!key)
 		return -EINVAL;
 	e = find(s, key);
-	if (e && !same_uid(e->obj, obj)) { /* deleted and made again while we did not look */
+	/* the object was deleted and created again while the watch was away */
+	if (e && !same_uid(e->obj, obj)) {
 		remove_entry(s, e);
 		if (s->muted)
 			return 0;

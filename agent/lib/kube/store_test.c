@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More objects of a kind than any cluster has: what is beyond the limit is left out and counted. */
+/* More objects of a kind than any cluster has: those beyond the limit are left out and counted. */
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
@@ -65,7 +65,7 @@ static void too_many_objects_are_left_out(void **state)
 	assert_int_equal(n_told, OBJECTS);
 	assert_int_equal(counter_get(dropped), 0);
 	assert_int_equal(apply(s, OBJECTS), -E2BIG);
-	assert_int_equal(apply(s, 0), 0); /* who is known is not left out */
+	assert_int_equal(apply(s, 0), 0); /* an object that is known is not left out */
 	assert_int_equal(counter_get(dropped), 1);
 	assert_int_equal(n_told, OBJECTS);
 	kube_store_remove(s, first);
@@ -90,10 +90,10 @@ static void too_many_bytes_are_left_out(void **state)
 	assert_int_equal(apply_of(s, C, 21), -E2BIG);
 	assert_int_equal(apply_of(s, A, 60), 0);
 	assert_int_equal(n_told, 2);
-	assert_int_equal(apply_of(s, B, 41), -E2BIG); /* what is kept of it would be wrong */
+	assert_int_equal(apply_of(s, B, 41), -E2BIG); /* the old version of it would be wrong */
 	assert_int_equal(n_told, 1);
 	assert_int_equal(apply_of(s, C, 40), 0);
-	/* a list without A: who came in its place is not refused for what is about to go */
+	/* a list without A: D, which comes in its place, has room because A is to be removed */
 	kube_store_begin(s);
 	assert_int_equal(apply_of(s, C, 40), 0);
 	assert_int_equal(apply_of(s, D, 60), 0);

@@ -14,7 +14,7 @@ static struct {
 	kube_done_fn *fn; /* NULL once the test has answered */
 	void *arg;
 } sent;
-static bool holds; /* many may wait for their answers, here */
+static bool holds; /* here, many may wait for their answers */
 static struct {
 	kube_done_fn *fn;
 	void *arg;
@@ -25,7 +25,7 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 		 const json_t *body, kube_done_fn *fn, void *arg)
 {
 	(void)k;
-	assert_null(sent.fn); /* who writes waits for the answer to the last write */
+	assert_null(sent.fn); /* the caller waits for the answer to its last write */
 	sent.n++;
 	snprintf(sent.method, sizeof(sent.method), "%s", method);
 	snprintf(sent.path, sizeof(sent.path), "%s", path);

@@ -16,7 +16,7 @@
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
-/* what a row does not name is zero */
+/* a field that a row does not name is 0 */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 /* ---- objects ---- */
@@ -275,7 +275,7 @@ static inline void synced(void *arg)
 	buf_puts(&f->log, f->log.len ? " synced" : "synced");
 }
 
-/* Of an error the text after the path is kept. */
+/* For an error, keeps the text after the path, if the row asks for it. */
 static inline void state(const char *error, void *arg)
 {
 	struct fixture *f = arg;
@@ -423,7 +423,7 @@ static inline int free_certs(void **state)
 	return 0;
 }
 
-/* Runs the rows, and what a row cannot say. */
+/* Runs the rows, and tests that cannot be written as a row. */
 static inline int run_rows(const char *group, const struct row *rows, size_t n_rows,
 			   const struct CMUnitTest *more, size_t n_more)
 {

@@ -18,7 +18,7 @@ struct kube_watch {
 	void *arg;
 	struct {
 		char key[64];
-		const json_t *obj; /* NULL: gone; the test has the reference */
+		const json_t *obj; /* NULL: it is deleted; the test has the reference */
 	} *items;
 	size_t n_items, cap_items;
 };

@@ -13,7 +13,7 @@
 
 #define MAX_RETRY_AFTER_S 600
 #define MAX_ERROR_BYTES	  (64 << 10)
-#define MAX_HURRIED	  3 /* what fails while all else works has its own reason */
+#define MAX_HURRIED	  3 /* the most retries in a row that other requests hasten */
 
 static void go_on(void *arg);
 static void really_free(struct kube_watch *w);
@@ -25,7 +25,7 @@ void kube_watch_enter(struct kube_watch *w)
 	w->depth++;
 }
 
-/* true: w is still there */
+/* true: w still exists */
 bool kube_watch_leave(struct kube_watch *w)
 {
 	if (--w->depth == 0 && w->dead) {
@@ -97,10 +97,10 @@ void kube_watch_count(const char *event)
 	counter_add(counter("kube_watch_total", "event", event), 1);
 }
 
-/* What the server asks for counts when it is longer than our own backoff. */
+/* If the server asks for a longer wait than the own backoff, it gets it. */
 void kube_watch_back_off(struct kube_watch *w, bool list)
 {
-	uint64_t ns = kube_backoff_next(&w->backoff, w->times); /* MAX() would call it twice */
+	uint64_t ns = kube_backoff_next(&w->backoff, w->times); /* MAX() would evaluate it twice */
 
 	kube_watch_count("backoff");
 	kube_watch_wait(w, list, MAX(ns, w->retry_after_ns));
@@ -117,7 +117,7 @@ void kube_watch_worked(struct kube_watch *w)
 	w->n_unauthorized = w->n_missing = w->n_hurried = 0;
 }
 
-/* The server is back, as another request has found: no reason to wait for the rest of it. */
+/* Another request has shown that the server is back, so the rest of the wait is cut short. */
 static void on_server_works(void *arg)
 {
 	struct kube_watch *w = arg;
@@ -135,7 +135,7 @@ static void on_server_works(void *arg)
 	timer_set(w->loop, &w->timer, due - now, go_on, w);
 }
 
-/* What will not change within seconds is asked for at a steady slow pace. */
+/* Asks again at a slow steady pace, because this will not change within seconds. */
 static void slow(struct kube_watch *w, bool list)
 {
 	uint64_t ns = w->times->slow_ns + random_below(w->times->slow_ns / 2 + 1);
@@ -176,7 +176,10 @@ bool kube_watch_says_too_large(const char *text)
 	return strstr(text, "Too large resource version") != NULL;
 }
 
-/* The kind is not served. Once may be a server that is still starting. */
+/*
+ * The server does not serve the kind. A server that is still starting may say so, too, so an
+ * optional kind counts as empty only at the second answer.
+ */
 static void on_missing(struct kube_watch *w, const char *text)
 {
 	w->n_missing++;
@@ -197,7 +200,7 @@ static void on_missing(struct kube_watch *w, const char *text)
 	slow(w, true);
 }
 
-/* What the head says counts, also where the rest of the answer does not come. */
+/* The status of the head counts, even if the rest of the answer is lost. */
 bool kube_watch_is_refused(const struct kube_watch *w)
 {
 	return w->status != 0 && w->status != 200;
@@ -222,7 +225,7 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		return;
-	case 403: /* also what a server says that has not read its roles yet */
+	case 403: /* a server that has not read its roles yet says so, too */
 		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		kube_watch_await_server(w);
@@ -231,7 +234,8 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 		on_missing(w, text);
 		return;
 	case 410:
-		if (listing && w->next_page && !w->whole) { /* the page's snapshot is gone */
+		/* the snapshot of the next page has expired */
+		if (listing && w->next_page && !w->whole) {
 			kube_watch_drop_items(w);
 			w->whole = w->quorum = true;
 			kube_watch_start_list(w);
@@ -253,11 +257,12 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 			return;
 		}
 		/*
-		 * what this watch is refused for stays so: the list has another version, or says
-		 * what is wrong
+		 * a refused watch stays refused: a list has another version, or an error that says
+		 * more
 		 */
 		refused = w->status >= 400 && w->status < 500 && w->status != 429;
-		w->rv_useless |= listing && w->status == 400; /* no version of this server's */
+		/* the version is not one of this server's */
+		w->rv_useless |= listing && w->status == 400;
 		kube_watch_tell_state(w, text);
 		kube_watch_back_off(w, listing || refused);
 		if (w->status >= 500)
@@ -289,7 +294,8 @@ void kube_watch_dropped(const char *reason)
 json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 {
 	json_t *j =
-		json_loadb(text, n, JSON_ALLOW_NUL, NULL); /* whoever may annotate may write one */
+		/* users may write such a text into an annotation */
+		json_loadb(text, n, JSON_ALLOW_NUL, NULL);
 
 	if (json_is_object(j))
 		return j;
@@ -299,7 +305,7 @@ json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 	return NULL;
 }
 
-/* Nobody needs them and they are often half of an object. */
+/* Removes managedFields, which nobody needs and which are often half of an object. */
 size_t kube_watch_trim(const struct kube_watch *w, json_t *obj)
 {
 	json_object_del(json_object_get(obj, "metadata"), "managedFields");
@@ -317,7 +323,7 @@ void kube_watch_reset_answer(struct kube_watch *w)
 	buf_reset(&w->error_body);
 }
 
-/* The reason is acted on where it is known. */
+/* The caller knows the reason and acts on it. */
 void kube_watch_hang_up(struct kube_watch *w)
 {
 	if (w->call)

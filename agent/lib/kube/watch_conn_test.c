@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server that is away or silent: resets, lost packets, slow answers, other addresses, and all
- * that come back.
+ * A server that is away or silent: resets, lost packets, slow answers, other addresses; and the
+ * recovery from each.
  */
 #include "lib/kube/testwatch.h"
 #include "lib/loop/conn.h"
@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	  {REPLY, LIST("10", "")},
 	  {CLOSE},
 	  {HOLD, ADD("a", "11"), .expect = {"resourceVersion=10 "}}},
-	 /* the second time it was a kept connection: that is tried again without a word */
+	 /* the second time it was a kept connection, which is tried again without a report */
 	 "err(connection closed without an answer) synced ok +n/a=11",
 	 .min_backoffs = 1},
 	{"watch_46_list_that_stops_coming",
@@ -243,7 +243,10 @@ static void watch_51_goes_on_without_dns(void **state)
 
 /* ---- 45: an outage ---- */
 
-/* After an outage: whoever finds the server back tells the rest. Their own time is an hour away. */
+/*
+ * After an outage, the first watch that reaches the server wakes the others. Without that, they
+ * would wait for an hour.
+ */
 static const char *const away_paths[] = {"/closed", "/unready", "/forbidden", "/busy"};
 enum { BUSY = 3, N_AWAY };
 
@@ -365,12 +368,12 @@ static void watch_45_all_come_back_with_the_first(void **state)
 	}
 	assert_int_equal(loop_run(o->f->loop), 0);
 	assert_int_equal(total("kube_watch_total", "event", "hurry") - before, N_AWAY - 1);
-	/* who was told to slow down was not meant */
+	/* the one that was told to slow down does not hurry */
 	assert_false(kube_watch_synced(o->watches[BUSY]));
 	end_outage(o);
 }
 
-/* Until the watch has had its quick tries, and 20 times more. */
+/* Until the watch has used its quick tries, and 20 times more. */
 static void ping_on(void *arg)
 {
 	struct outage *o = arg;

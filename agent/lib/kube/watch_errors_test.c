@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; what is
- * waited for.
+ * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; and how
+ * long the watch waits after each.
  */
 #include "lib/kube/testwatch.h"
 
@@ -29,7 +29,7 @@ static const struct row rows[] = {
 	 "err(HTTP 500) err(HTTP 503) err(HTTP 504: no time left) synced ok "
 	 "err(HTTP 500: etcd is away) err(HTTP 504: no time left) ok +n/a=11",
 	 .min_backoffs = 5},
-	/* what a head says counts, also where the rest of the answer is lost */
+	/* the status of a head counts, even if the rest of the answer is lost */
 	{"watch_22_refusals_that_are_cut",
 	 {{RAW, "HTTP/1.1 410 X\r\nContent-Length: 9\r\n\r\n{", .expect = {"resourceVersion=0 "}},
 	  {REPLY, LIST("10", ""), .expect = {"!watch=true", "resourceVersion= "}},
@@ -71,7 +71,7 @@ static const struct row rows[] = {
 	  {HOLD, ADD("b", "21")}},
 	 "+n/a=1 synced ok +n/b=21",
 	 .optional = true},
-	/* its storage is rewritten: other versions of objects that are the same, the stream ends */
+	/* the server rewrites its storage: equal objects get other versions, and the stream ends */
 	{"watch_42_kind_is_stored_in_another_version",
 	 {{REPLY, LIST("10", SAME("a", "1"))},
 	  {STREAM, BOOKMARK("11")},
@@ -127,7 +127,7 @@ static const struct row rows[] = {
 	 .min_backoffs = 2},
 };
 
-/* What Retry-After says counts when it is longer than the backoff. */
+/* Retry-After counts if it is longer than the backoff. */
 static void watch_21_retry_after_is_waited_for(void **state)
 {
 	static const struct row row = {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list and watch against a server that says and does anything: the input is a script of what
- * comes (heads, bytes of any kind, events and lists that are well formed, ends, silence, time) and
- * may free the watch in its own callbacks. What is told must add up: nothing new that is known,
- * nothing gone that is not, never two requests at once, never a state twice, and in the end what
- * was told is what the watch has. Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c,
- * lib/kube/watch_stream.c, lib/kube/store.c, lib/kube/decode.c
+ * A list and watch with a server that sends anything. The input is a script of what comes (heads,
+ * any bytes, well-formed events and lists, ends, silence, time), and it may free the watch in the
+ * watch's own callbacks. The reports must be consistent: no known object is new, no unknown object
+ * is deleted, there are never two requests at once, no state is reported twice, and in the end the
+ * watch has the objects that it reported.
+ * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c, lib/kube/store.c,
+ * lib/kube/decode.c
  */
 #include "lib/base/fuzzinput.h"
 #include "lib/kube/watch_private.h"
@@ -187,7 +188,7 @@ static void on_state(const char *error, void *arg)
 
 /* ---- the server ---- */
 
-/* Bytes of their own: a step behind them is seen. */
+/* A copy, so that a sanitizer sees a read behind its end. */
 static void give_piece(const char *text, size_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(n + 1);
@@ -198,7 +199,7 @@ static void give_piece(const char *text, size_t n)
 		call.s.on_data(piece, n, call.s.arg);
 }
 
-/* In two pieces, cut anywhere; after the first one the watch may have hung up. */
+/* In two pieces, cut anywhere. The watch may hang up after the first one. */
 static void give(const char *text, size_t n)
 {
 	size_t cut = take() * n / 255;

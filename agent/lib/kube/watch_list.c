@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The list half of a watch: pages are taken apart while they come, and only a
- * whole list is compared with the store, a slice a turn of the loop.
+ * The list half of a watch. Pages are split while they arrive. Only a complete list is compared
+ * with the store, in slices: one per turn of the loop.
  */
 #include <stdlib.h>
 
 #include "lib/kube/watch_private.h"
 
-#define DELIVER_SLICE 64 /* objects a turn of the loop */
+#define DELIVER_SLICE 64 /* objects per turn of the loop */
 #define MAX_LISTED    200000
 
 static bool on_item(const char *text, size_t n, void *arg)
@@ -45,7 +45,10 @@ static void list_data(const void *p, size_t n, void *arg)
 		buf_add(&w->error_body, p, n);
 }
 
-/* Items of built-in kinds come without kind and apiVersion; watch events have them. */
+/*
+ * The items of a list of a built-in kind lack kind and apiVersion; the objects of watch events have
+ * them.
+ */
 static void complete_type(const struct kube_watch *w, json_t *obj)
 {
 	if (w->list_kind && !json_object_get(obj, "kind"))
@@ -98,7 +101,7 @@ static void list_complete(struct kube_watch *w)
 	deliver(w);
 }
 
-/* The list without its items: is it one, and what comes next? */
+/* Reads the list without its items. Returns an error, if it is no list, and finds the next page. */
 static const char *read_skeleton(struct kube_watch *w)
 {
 	const struct buf *b = &w->split.skeleton;
@@ -150,7 +153,7 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	kube_watch_leave(w);
 }
 
-/* Lists have no end time, only a longest silence. */
+/* A list has no deadline, only a limit for silence. */
 static void watch_list(void *arg)
 {
 	struct kube_watch *w = arg;

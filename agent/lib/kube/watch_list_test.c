@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watch and its lists: versions, pages, what a new list changes. */
+/* The watch and its lists: versions, pages, and the changes that a new list brings. */
 #include "lib/kube/testwatch.h"
 
 #include <malloc.h>
@@ -114,7 +114,7 @@ static const struct row rows[] = {
 					   "\"resourceVersion\":\"3\"}}")},
 	  {HOLD, DEL("a", "11")}},
 	 "+n/a=1 +m/a=2 +a=3 synced ok -n/a=1"},
-	/* asked again where it was it would be refused for ever */
+	/* the same watch would be refused for ever */
 	{"watch_refused_is_followed_by_a_list",
 	 {{REPLY, LIST("10", POD("a", "1"))},
 	  {FAIL, STATUS("400", "Invalid value: 10"), 400, .expect = {"watch=true"}},
@@ -225,7 +225,9 @@ static void watch_36_ten_thousand_objects(void **state)
 	finish(f);
 }
 
-/* What a list or a watch has beyond the bytes of a kind is left out, and the rest goes on. */
+/*
+ * Objects of a list or watch beyond the memory limit of a kind are left out, and the rest goes on.
+ */
 static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 {
 	static const struct row row = {
@@ -247,7 +249,10 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 	finish(f);
 }
 
-/* All pages, again after a refusal, and then nothing more; what did not fit is known. */
+/*
+ * Lists all pages, again after a refusal, and then nothing more. The owner learns how many objects
+ * had no room.
+ */
 static void watch_list_once(void **state)
 {
 	static const struct row row = {
@@ -291,7 +296,7 @@ static void free_when_refused(const char *error, void *arg)
 	free_and_stop(arg);
 }
 
-/* As an owner does it that wants one answer: from within either callback. */
+/* As an owner of a single list does it: from within either callback. */
 static void watch_list_once_is_freed_in_callbacks(void **state)
 {
 	static const struct kube_watch_ops freeing = {upsert, removed, free_when_synced,
@@ -327,7 +332,7 @@ static void drop_note(json_t *obj)
 	json_object_del(obj, "note");
 }
 
-/* What trim takes away is neither kept nor counted, and its change is none. */
+/* A member that trim removes is neither kept nor counted, and a change of it counts as none. */
 static void watch_36_what_is_trimmed_counts_for_nothing(void **state)
 {
 	static const struct row row = {

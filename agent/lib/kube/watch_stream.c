@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * The streaming half of a watch: events, how streams end, and what is done about
- * streams that fall silent.
- */
+/* The streaming half of a watch: events, the end of a stream, and streams that fall silent. */
 #include <stdlib.h>
 
 #include "lib/kube/watch_private.h"
@@ -31,8 +28,8 @@ static void on_error_event(struct kube_watch *w, const json_t *status)
 		kube_watch_back_off(w, true);
 	} else {
 		/*
-		 * once may pass; again at this version may be what is stored there: a list goes
-		 * past it
+		 * one error may pass; a second one may come from an object stored at this version,
+		 * and a list gets past it
 		 */
 		if (code >= 500)
 			w->n_errors++;
@@ -60,7 +57,7 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 		kube_watch_dropped("object_without_name");
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
-	/* of two servers the one that lags leads back to where we were */
+	/* a server that lags behind another one would lead back to an old version */
 	if (!str_equal(next_rv, w->begin_rv) && !is_older(next_rv, w->begin_rv ?: "")) {
 		w->moved = true;
 		w->n_errors = 0;
@@ -68,7 +65,7 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 	kube_watch_set_text(&w->rv, next_rv);
 }
 
-/* false: this stream is over */
+/* false: the stream must end */
 static bool on_event(const char *line, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
@@ -118,15 +115,18 @@ static void watch_data(const void *p, size_t n, void *arg)
 	}
 	kube_watch_enter(w);
 	kube_lines_feed(&w->lines, p, n, on_event, w);
-	/* after it: what was lost and the event that ended the stream may have come together */
+	/*
+	 * read n_lost after the callback: the lost event and the one that ended the stream may have
+	 * come in one piece
+	 */
 	w->event_lost |= w->lines.n_lost != 0;
 	kube_watch_leave(w);
 }
 
 /*
- * The stream ended without a word of error: go on where we are, unless it proves nothing. client-go
- * counts events; one that says the same again, or less, would have us ask without end, where
- * client-go has a limit for all of its requests.
+ * The stream ended without an error: watch again from the last version. But if the stream was short
+ * and brought no newer version, wait first. client-go only counts events, so a server that repeats
+ * itself would be asked without end; client-go has a limit for all of its requests.
  */
 static void watch_ended(struct kube_watch *w, const char *error)
 {
@@ -144,8 +144,8 @@ static void watch_ended(struct kube_watch *w, const char *error)
 }
 
 /*
- * The last line needs no end, as client-go reads objects; half of one is no garbage. false: it
- * ended the stream.
+ * As in client-go, the last line needs no newline. Half an object does not count as garbage. false:
+ * the line ended the stream.
  */
 static bool take_last_line(struct kube_watch *w)
 {

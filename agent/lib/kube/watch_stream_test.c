@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes in a stream of events: cut, in pieces, of another form, too large. */
+/* The events of a stream: cut, in pieces, in another form, too large. */
 #include "lib/kube/testwatch.h"
 
 static const struct row rows[] = {
@@ -53,7 +53,7 @@ static const struct row rows[] = {
 	{"watch_24_garbage_line_stream_goes_on",
 	 {{REPLY, LIST("10", "")},
 	  {STREAM, ADD("a", "11") "{\"type\":\"ADDED\",\"obj\n" ADD("b", "12")},
-	  /* an event may be lost: what is there is looked at again */
+	  /* an event may be lost, so the watch lists again */
 	  {REPLY, LIST("13", POD("a", "11") "," POD("b", "12") "," POD("c", "13")),
 	   .expect = {"!watch=true"}},
 	  {HOLD, ""}},
@@ -64,7 +64,7 @@ static const struct row rows[] = {
 	  {HOLD, "{\"type\":\"ADDED\",\"object\":{\"a\":\"\xff\xfe\"}}\n" ADD("a", "11")}},
 	 "synced ok +n/a=11",
 	 .counter = "garbage"},
-	/* whoever may annotate a pod may write one: it is seen all the same */
+	/* anybody who may annotate a pod may write such a text: the watch reads it */
 	{"watch_25_nul",
 	 {{REPLY, LIST("10", OBJ("a", "u", "9", ",\"x\":\"\\u0000\""))},
 	  {HOLD, EV("MODIFIED", OBJ("a", "u", "11", ",\"x\":\"y\\u0000z\""))}},
@@ -169,7 +169,10 @@ static void freed_inside_a_stream(void **state)
 	finish(f);
 }
 
-/* Who holds what was delivered writes with the newest version, though nothing was told of it. */
+/*
+ * If only the version changes, nothing is reported, but an owner that holds the object has the new
+ * version to write with.
+ */
 static void new_version_alone_reaches_who_holds_the_object(void **state)
 {
 	static const struct row row = {

@@ -13,9 +13,9 @@
 #include "lib/loop/conn.h"
 
 #define READ_BYTES	(64 << 10)
-#define WRITE_PER_EVENT (1 << 20) /* keeps the loop's stall below a few ms with TLS */
+#define WRITE_PER_EVENT (1 << 20) /* more at once would keep the loop busy for some ms with TLS */
 
-/* A peer that is gone without a word is noticed within 30 to 50 s. */
+/* A peer that is gone without closing is noticed after 30 to 50 s. */
 struct conn_liveness conn_liveness = {
 	.idle_s = 20, .interval_s = 10, .count = 3, .user_timeout_ms = 30000};
 
@@ -29,11 +29,11 @@ struct conn {
 	char *host;
 	enum conn_state state;
 	bool reading, end_after_write, ended, ssl_wants_write;
-	bool broken; /* a write failed: nothing more is written */
+	bool broken; /* a write failed: no more writes */
 	struct buf out;
 	size_t out_off;
 	uint64_t last_read_ns, last_write_ns;
-	bool *freed; /* set when a callback frees us */
+	bool *freed; /* set when a callback frees the connection */
 	const struct conn_ops *ops;
 	void *arg;
 };
@@ -61,7 +61,7 @@ static void update_interest(struct conn *c)
 	io_set(&c->io, (want_in ? EPOLLIN : 0) | (want_out ? EPOLLOUT : 0));
 }
 
-/* Tells the owner; true: the conn is still there. */
+/* Tells the owner. true: the connection still exists. */
 static bool report_closed(struct conn *c, bool eof, const char *error)
 {
 	bool freed = false;
@@ -176,8 +176,8 @@ static bool after_drain(struct conn *c)
 }
 
 /*
- * What the peer said before it hung up may explain why: it is read first. It hears no more of us: a
- * peer that is still there would wait for the rest, and we for its answer.
+ * A write failed. The peer may have said why before it closed, so the connection goes on reading.
+ * It stops writing: else the peer would wait for the rest, and the connection for its answer.
  */
 static bool on_write_error(struct conn *c, int err)
 {
@@ -226,7 +226,8 @@ static bool peer_ended(struct conn *c)
 
 static bool do_read(struct conn *c)
 {
-	static char piece[READ_BYTES]; /* one loop thread; handed on before the next read */
+	/* static: there is one loop thread, and the data is handed on before the next read */
+	static char piece[READ_BYTES];
 	bool freed = false;
 	ssize_t n = raw_read(c, piece, sizeof(piece));
 
@@ -347,7 +348,7 @@ static int set_verified_name(SSL *ssl, const char *host)
 
 	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
 		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
-	/* As Go, so kubectl: a subject's common name is no name of a host. */
+	/* As in Go and kubectl, the common name of a subject is no host name. */
 	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
 						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
@@ -369,7 +370,8 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 	SSL_set_connect_state(c->ssl);
 	c->host = xstrdup(host);
 	r = set_verified_name(c->ssl, host);
-	return tls->insecure ? 0 : r; /* without verification the name is a wish only */
+	/* without verification, the name only selects the certificate */
+	return tls->insecure ? 0 : r;
 }
 
 int conn_connect(struct loop *l, const struct sockaddr *sa, socklen_t n, struct tls *tls,
@@ -425,7 +427,7 @@ struct conn *conn_free(struct conn *c)
 		*c->freed = true;
 	io_del(&c->io);
 	if (c->ssl && c->state == OPEN && !c->ended)
-		SSL_shutdown(c->ssl); /* one attempt to say goodbye, nobody waits */
+		SSL_shutdown(c->ssl); /* tries once, and waits for no answer */
 	SSL_free(c->ssl);
 	ERR_clear_error();
 	closep(&c->fd);

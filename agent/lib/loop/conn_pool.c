@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Connections that wait for their next request. One that says anything, ends or
- * grows old leaves by itself.
+ * Idle connections that wait for their next request. A connection that sends anything, ends or
+ * grows old leaves the pool.
  */
 #include <stdlib.h>
 #include <utlist.h>

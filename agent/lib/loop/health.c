@@ -29,7 +29,7 @@ static void add_process(void)
 			    pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-/* One that was left behind has the name of the one that took its place. */
+/* A worker that was left behind has the same name as its replacement. */
 static void add_worker(const struct worker *first, const char *name)
 {
 	struct worker_look sum = {0}, x;
@@ -60,7 +60,7 @@ static void add_worker(const struct worker *first, const char *name)
 
 static void add_loop(struct loop *l)
 {
-	/* it is the loop that runs this */
+	/* this function runs on the loop */
 	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
 	counter_set(counter("loop_stall_ns", "since", "10m"), loop_longest_recent_ns(l));
 	counter_set(counter("loop_stall_ns", "since", "start"), loop_longest_ever_ns(l));

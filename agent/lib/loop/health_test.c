@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process says of itself, asked over HTTP as Prometheus and the kubelet do. */
+/* The answers of /metrics, /healthz and /readyz, as Prometheus and the kubelet ask for them. */
 #include "lib/loop/health.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ struct fixture {
 	struct health_server *health;
 	struct http_client *client;
 	bool ready;
-	atomic_bool gate, began; /* of a held job: teardown opens, whatever failed */
+	atomic_bool gate, began; /* releases a held job: teardown does so, whatever failed */
 	int status;
 	char *body;
 };
@@ -207,7 +207,7 @@ static void stall(void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* A callback of 50 ms: whoever else asked before. */
+/* A callback of 50 ms is shown, even if the value was read before. */
 static void the_longest_stall_is_shown(void **state)
 {
 	struct fixture *f = *state;
@@ -253,7 +253,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* Else a pod whose files block a reader could have the agent restarted. */
+/* Else a pod whose files block a reader could make the kubelet restart the agent. */
 static void a_worker_that_is_looked_after_does_not(void **state)
 {
 	struct fixture *f = *state;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * HTTP/1.1 client: one request a connection at a time, finished connections are
- * kept for a few seconds and used again. Every call ends exactly once, always
- * from the loop and never inside http_send.
+ * HTTP/1.1 client. A connection has one request at a time and is kept for a few seconds, to be used
+ * again. Every call ends exactly once, always from the loop and never inside http_send.
  */
 #include <stdlib.h>
 #include <utlist.h>
@@ -10,7 +9,7 @@
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-#define MAX_REQUEST_BYTES  (65 << 20) /* uploaded symbols are the largest */
+#define MAX_REQUEST_BYTES  (65 << 20) /* the largest are uploads of symbols */
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
 #define MIN_CONNECT_NS	   (2 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
@@ -28,7 +27,7 @@ struct http_client {
 
 struct http_call {
 	struct http_client *client;
-	struct http_request r; /* pointers to the caller's memory are not kept but arg */
+	struct http_request r; /* except arg, no pointer to the caller's memory is kept */
 	struct buf request;
 	size_t max_body_bytes;
 	bool may_retry, head_only;
@@ -103,14 +102,14 @@ static void on_timeout(void *arg)
 
 static void answer_complete(struct http_call *c)
 {
-	/* what set_tls has replaced meanwhile must not serve another request */
+	/* a connection with the old TLS settings must not serve another request */
 	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn) &&
 	    conn_has_tls(c->conn, c->client->tls))
 		conn_pool_put(c->client->idle, TAKE_PTR(c->conn));
 	finish(c, c->msg.status, NULL);
 }
 
-/* Both return true while the call lives. */
+/* Both return true while the call exists. */
 static bool on_head(struct http_call *c)
 {
 	const char *coding = http_header(&c->msg.headers, "Content-Encoding");
@@ -254,8 +253,9 @@ static const struct conn_ops call_ops = {
 	.opened = call_opened, .data = call_data, .closed = call_closed};
 
 /*
- * Each address has its share of the time that is left, but not so little that a lost packet ends
- * it: one that swallows everything must not hide the next. As Go's net.Dialer does it.
+ * Divides the time that is left among the addresses, so that one that answers nothing does not hide
+ * the next. A share is at least so long that a lost packet does not end it. As Go's net.Dialer does
+ * it.
  */
 static uint64_t share_ns(const struct http_call *c)
 {
@@ -382,7 +382,7 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	buf_init(&c->body, r->max_body_bytes ?: DEFAULT_MAX_BODY);
 	http_msg_init(&c->msg, false);
 	c->head_only = streq(r->method, "HEAD");
-	/* a server may drop an idle connection while a request is on its way */
+	/* a server may close an idle connection while a request is on its way */
 	c->may_retry = c->head_only || streq(r->method, "GET") || streq(r->method, "PUT") ||
 		       streq(r->method, "DELETE");
 	err = format_request(c, r);

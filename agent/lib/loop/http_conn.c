@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One connection of the server: collects a request, hands it to the handler,
- * writes the one reply, now or later. What a client sends ahead waits.
+ * One connection of the server. It collects a request, hands it to the handler, and writes the one
+ * reply, now or later. Requests that the client sends ahead wait.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -135,14 +135,14 @@ static void write_reply(struct http_conn *c, int status, const char *content_typ
 void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers, const void *body, size_t n)
 {
-	if (!c->server) { /* the peer went away and nobody asked to be told */
+	if (!c->server) { /* the peer has closed, and the handler did not ask to be told */
 		destroy(c);
 		return;
 	}
 	loop_assert(c->server->loop);
 	assert_se(c->phase == ASKING || c->phase == HANDLING); /* exactly once */
 	c->on_gone = NULL;
-	c->close_after |= c->phase == ASKING; /* the body is still on its way */
+	c->close_after |= c->phase == ASKING; /* the body has not arrived */
 	write_reply(c, status, content_type, headers, body, n);
 }
 
@@ -251,7 +251,7 @@ static void dispatch(struct http_conn *c)
 	c->server->config.handler(c, &c->in, c->server->config.arg);
 }
 
-/* true: go on with the body */
+/* true: read the body */
 static bool accept_body(struct http_conn *c)
 {
 	struct buf b;
@@ -268,7 +268,7 @@ static bool accept_body(struct http_conn *c)
 	return true;
 }
 
-/* The same; or later, with http_accept_body. */
+/* The same, or later, by http_accept_body. */
 static bool ask_head(struct http_conn *c)
 {
 	bool now;
@@ -300,7 +300,7 @@ static bool on_head(struct http_conn *c)
 	return accept_body(c);
 }
 
-/* Consumes what belongs to the current request. */
+/* Consumes the bytes of the current request. */
 static void read_request(struct http_conn *c, const char **p, size_t *n)
 {
 	while (c->phase == IDLE || c->phase == READING) {
@@ -338,7 +338,7 @@ static void on_data(const char *p, size_t n, void *arg)
 		if (c->phase == REPLYING) /* refused */
 			return;
 	}
-	if (n) { /* sent ahead; one read at most, then the kernel keeps it */
+	if (n) { /* sent ahead: keep one read; the rest stays in the kernel */
 		buf_add(&c->ahead, p, n);
 		conn_read_enable(c->conn, false);
 	}
@@ -357,7 +357,7 @@ static void serve_ahead(struct http_conn *c)
 
 void http_accept_body(struct http_conn *c, size_t max_body_bytes)
 {
-	if (!c->server) { /* the peer went away meanwhile */
+	if (!c->server) { /* the peer has closed meanwhile */
 		if (c->on_gone)
 			c->on_gone(c->gone_arg);
 		destroy(c);
@@ -398,9 +398,8 @@ static void on_closed(bool eof, const char *error, void *arg)
 }
 
 /*
- * The peer sends no more. It may only have closed its side and wait for the
- * reply, unless the handler asked to be told: as in Go's net/http that counts as
- * gone then.
+ * The peer sends no more. It may only have closed its side and wait for the reply. But if the
+ * handler asked to be told when the peer leaves, that counts as leaving, as in Go's net/http.
  */
 static void on_ended(void *arg)
 {

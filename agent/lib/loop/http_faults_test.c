@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server with its calls failing: each request that its owner was given ends once, by a
- * reply or by the peer's leaving; the next one after an outage is answered whole.
+ * The HTTP server while its calls fail. Each request that its owner got must end once, by a reply
+ * or because the peer left. After the outage, the next request must get a whole answer.
  */
 #include "lib/base/fault.h"
 #include "lib/loop/conn.h"
@@ -230,8 +230,8 @@ static int n_certs(const char *pem)
 }
 
 /*
- * What was accepted works: it knows the key of the CA, and its own, and lacks no certificate of the
- * bundle.
+ * If the load succeeds, the settings work: they have the CA's key and their own, and every
+ * certificate of the bundle.
  */
 static int context(void *arg)
 {

@@ -126,7 +126,7 @@ static enum http_event parse_field(struct http_msg *m, char *line)
 	return HTTP_HEAD;
 }
 
-/* "5" and, as some proxies merge them, "5, 5". */
+/* Takes "5", and "5, 5", as some proxies merge two headers. */
 static bool parse_length(const char *s, uint64_t *length)
 {
 	while (true) {
@@ -270,7 +270,7 @@ static enum http_event feed_head(struct http_msg *m, const char **p, size_t *n)
 	return parse_head(m);
 }
 
-/* Collects one short line of the chunk framing; true when its LF has come. */
+/* Collects one short line of the chunk framing; true: the line is complete. */
 static bool take_line(struct http_msg *m, const char **p, size_t *n)
 {
 	while (*n) {
@@ -280,7 +280,8 @@ static bool take_line(struct http_msg *m, const char **p, size_t *n)
 		if (ch == '\n')
 			return true;
 		if (m->n_line < sizeof(m->line) - 1)
-			m->line[m->n_line++] = ch; /* beyond it only chunk extensions can lie */
+			/* after that, only chunk extensions can follow */
+			m->line[m->n_line++] = ch;
 		m->n_trailer++;
 	}
 	return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * HTTP/1.1 server: listens, bounds the number of connections, and ends those that
- * take too long. The connections themselves are http_conn.c.
+ * HTTP/1.1 server: listens, limits the number of connections, and ends those that take too long.
+ * http_conn.c has the connections themselves.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,16 +11,16 @@
 
 #define DEFAULT_MAX_BODY	(1 << 20)
 #define DEFAULT_MAX_CONNECTIONS 256
-#define MAX_REFUSING		32 /* connections beyond the maximum that still get a 503 */
+#define MAX_REFUSING		32 /* connections over the maximum that still get a 503 */
 #define ACCEPT_BATCH		16
 #define ACCEPT_PAUSE_NS		(100 * NSEC_PER_MSEC)
 #define TICK_NS			(1 * NSEC_PER_SEC)
-#define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC) /* first byte (or connect) to end of head */
-#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* and to the end of the body, by default */
-#define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* no byte of an unfinished request */
+#define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC) /* from first byte or connect to end of head */
+#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* and by default to the end of the body */
+#define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* without a byte of an unfinished request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
-#define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* no byte of the reply taken */
-#define LINGER_NS		(2 * NSEC_PER_SEC)  /* so that a refused upload sees its reply */
+#define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* without a byte of the reply being taken */
+#define LINGER_NS		(2 * NSEC_PER_SEC)  /* so that a refused upload gets its reply */
 
 static void resume_accept(void *arg)
 {
@@ -30,8 +30,8 @@ static void resume_accept(void *arg)
 }
 
 /*
- * Ends the connection that has waited longest to be of use: its request is not in
- * yet, or it was answered. Who only holds connections open shuts nobody out.
+ * Ends the connection that has waited longest without a complete request, or after its answer. So a
+ * client that only holds connections open keeps no others out.
  */
 static bool make_room(struct http_server *s)
 {
@@ -86,10 +86,10 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	uint64_t rx_idle_ns = now_ns - conn_last_read_ns(c->conn);
 
 	switch (c->phase) {
-	case IDLE: /* a fresh connection has not even shaken hands */
+	case IDLE: /* a new connection that has not finished its TLS handshake */
 		return in_phase_ns > (c->served ? KEEP_ALIVE_NS : HEAD_LIMIT_NS);
 	case READING:
-		/* Who was asked about held reading back, too. */
+		/* While the handler was asked about the head, the connection did not read. */
 		return MIN(in_phase_ns, rx_idle_ns) > RX_IDLE_NS ||
 		       in_phase_ns > c->server->config.max_request_ns ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
@@ -164,8 +164,8 @@ static uint16_t bound_port(int fd)
 }
 
 /*
- * That the address is not one of this machine is the address's, all else (in use, not allowed) the
- * port's.
+ * Says which key is wrong: the address, if it is not one of this machine, else the port (in use,
+ * not allowed).
  */
 static void refuse(const struct http_server_config *c, int error, struct field_error *reterr)
 {

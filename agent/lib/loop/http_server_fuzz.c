@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server against clients that say and do anything: the input is a script of connections,
- * bytes of requests in pieces, replies taken or not, ends, time, and of a handler that answers now,
- * later or when nobody listens any more. Every request that the handler got is answered once or
- * told to be gone; nothing is written behind an end; a body is no larger than its limit; nothing
- * leaks. Fuzzes: lib/loop/http_server.c, lib/loop/http_conn.c
+ * The HTTP server with clients that send anything. The input is a script of connections, bytes of
+ * requests in pieces, replies that are read or not, ends, and time, and of a handler that answers
+ * now, later, or when the client has left. Each request that the handler got must be answered once,
+ * or the handler must be told that it is gone. Nothing may be written after an end, no body may be
+ * larger than its limit, and no memory may be lost.
+ * Fuzzes: lib/loop/http_server.c, lib/loop/http_conn.c
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ struct conn {
 	const struct conn_ops *ops;
 	void *arg;
 	int fd;
-	bool reading, ends, ended; /* our side ends once all is written; the peer's has */
+	bool reading, ends, ended; /* this side ends once all is written; the peer's has ended */
 	size_t n_out;		   /* bytes that the peer has not taken */
 	uint64_t last_read_ns, last_write_ns;
 	struct conn *prev, *next;
@@ -128,10 +129,10 @@ uint64_t conn_last_write_ns(const struct conn *c)
 
 /* ---- the handler ---- */
 
-/* What is not answered yet. */
+/* A request that is not answered yet. */
 static struct owed {
 	struct http_conn *c;
-	bool at_head, told; /* is to be told when the peer is gone */
+	bool at_head, told; /* the handler asked to be told if the peer leaves */
 	bool reading;	    /* its body was accepted, and comes */
 } owed[MAX_OWED];
 
@@ -228,7 +229,7 @@ static void answer(struct owed *o)
 		http_accept_body(c, MAX_BODY);
 		return;
 	}
-	if (accepts) { /* nobody is told from now on */
+	if (accepts) { /* from now on, no handler is told */
 		http_conn_on_gone(c, NULL, NULL);
 		forget(o);
 		http_accept_body(c, MAX_BODY);
@@ -243,11 +244,13 @@ static void answer(struct owed *o)
 static void step_connect(const struct http_server *s)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(http_server_port(s))};
-	const struct linger reset = {1, 0}; /* leaves no port waiting behind */
+	const struct linger reset = {1, 0}; /* leaves no port in TIME_WAIT */
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	/* libFuzzer's alarm interrupts one in many: what it returns must make no edge. */
+	/*
+	 * libFuzzer's alarm interrupts some of these calls, so their result must not make an edge.
+	 */
 	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
 	if (listener)
 		listener->fn(EPOLLIN, listener->arg);
@@ -273,7 +276,7 @@ static void give(struct conn *c, const void *p, size_t n)
 
 	if (!c || !c->reading || c->ended || n == 0)
 		return;
-	copy = xmemdup(p, n); /* whatever is read behind it is seen */
+	copy = xmemdup(p, n); /* so that the sanitizer sees a read behind it */
 	c->last_read_ns = now_mono_ns();
 	c->ops->data(copy, n, c->arg);
 	free(copy);
@@ -320,7 +323,7 @@ static void step_piece(void)
 	give(c, both, strlen(both));
 }
 
-/* The peer takes what was written, all of it or a part. */
+/* The peer reads all bytes written, or a part of them. */
 static void step_take(void)
 {
 	struct conn *c = choose();
@@ -431,7 +434,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	}
 	http_server_free(s);
 	check(!conns && !listener);
-	for (size_t i = 0; i < MAX_OWED; i++) { /* who is not told answers when he can */
+	for (size_t i = 0; i < MAX_OWED; i++) { /* a handler that was not told answers later */
 		check(!owed[i].told);
 		answer(&owed[i]);
 	}

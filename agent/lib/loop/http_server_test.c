@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP server: any bytes as requests, heads that decide about bodies; and TLS on both sides. */
+/*
+ * HTTP server: any bytes as requests, heads that decide how the body is read, and TLS on both
+ * sides.
+ */
 
 #include <sys/resource.h>
 
@@ -58,7 +61,7 @@ static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_c
 
 static const char half_open[] = "GET / HTTP/1.1\r\nHost: a\r\nX-Half: ";
 
-/* Whoever only holds connections open shuts nobody out. */
+/* A client that only holds connections open keeps no others out. */
 static void half_open_requests_make_room(void **state)
 {
 	struct fixture *f = *state;
@@ -95,11 +98,11 @@ static void idle_connections_make_room(void **state)
 	get(f, "/kept");
 	got = raw_talk(f, text, strlen(text), false);
 	assert_text(got, "HTTP/1.1 200");
-	get(f, "/kept"); /* the client sees nothing of it */
+	get(f, "/kept"); /* the client does not notice */
 	assert_int_equal(f->status, 200);
 }
 
-/* Whoever asks when there is no descriptor left waits until there is one. */
+/* A client that connects while no descriptor is left waits until there is one. */
 static void without_descriptors_connections_wait(void **state)
 {
 	static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -363,7 +366,10 @@ static void a_refused_body_ends_the_connection(void **state)
 	assert_int_equal(f->n_in, 0);
 }
 
-/* The peer leaves while it waits for the word: the word is harmless, and gone is told. */
+/*
+ * The peer leaves while the server waits for the handler's decision. The decision does no harm, and
+ * the handler is told that the peer has left.
+ */
 static void who_waits_for_the_word_may_leave(void **state)
 {
 	struct fixture *f = *state;
@@ -458,7 +464,10 @@ static void tls_wrong_name_refused(void **state)
 	assert_int_equal(f->n_in, 0); /* the request, and a token in it, never left */
 }
 
-/* Each certificate's subject is CN=leaf; OpenSSL takes that for a name where there is no other. */
+/*
+ * The subject of each certificate is CN=leaf. OpenSSL takes that as a host name if there is no
+ * other.
+ */
 static void tls_subject_is_no_name(void **state)
 {
 	struct fixture *f = *state;
@@ -479,7 +488,7 @@ static void tls_wrong_ca_refused(void **state)
 	assert_int_equal(f->n_in, 0);
 }
 
-/* Our clock or the server's is wrong, by an hour or a year. */
+/* The clock of this side or of the server is wrong, by an hour or a year. */
 static void tls_59_expired_or_not_yet_valid(void **state)
 {
 	static const struct {
@@ -520,8 +529,8 @@ static void tls_bundle_of_two(void **state)
 }
 
 /*
- * A cluster whose CA was signed by another, which its ca.crt does not hold: kubectl trusts it, and
- * so do we.
+ * A cluster whose CA was signed by another one that its ca.crt does not have: kubectl trusts it,
+ * and so does podflame.
  */
 static void tls_ca_that_another_has_signed(void **state)
 {
@@ -633,8 +642,8 @@ static void tls_material_errors_name_the_part(void **state)
 }
 
 /*
- * Read while it was written: a server that lacks the rest of its chain is refused by those who know
- * only its end.
+ * The file was read while it was being written: clients that know only the CA refuse a server whose
+ * chain lacks a part.
  */
 static void tls_certificate_chain_that_is_cut(void **state)
 {
@@ -659,7 +668,8 @@ static struct buf skipped;
 static void note_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	assert_true(*why);
-	assert_string_not_equal(why, "nested asn1 error"); /* of all that are no certificate */
+	/* of all blocks that are no certificate */
+	assert_string_not_equal(why, "nested asn1 error");
 	buf_printf(&skipped, "%s %u %s;", bundle, nr, subject);
 }
 
@@ -707,7 +717,7 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	assert_int_equal(f->status, 200);
 	http_client_free(TAKE_PTR(f->client));
 	tls_unref(TAKE_PTR(f->client_tls));
-	/* known already: counted, not told */
+	/* known already: it is counted, and not logged */
 	buf_reset(&skipped);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
 	assert_int_equal(skipped.len, 0);
@@ -716,7 +726,10 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	buf_done(&skipped);
 }
 
-/* One bundle's third that cannot be read is not another's, nor is it what stood there before. */
+/*
+ * An unreadable third certificate of one bundle is logged apart from that of another bundle, and
+ * from what was there before.
+ */
 static void tls_ca_bundle_is_named(void **state)
 {
 	_cleanup_free_ char *one = xasprintf("%s" GARBAGE("%%1"), ca.pem),
@@ -734,7 +747,7 @@ static void tls_ca_bundle_is_named(void **state)
 	buf_done(&skipped);
 }
 
-/* A block that does not end takes no other with it, wherever it was cut. */
+/* A block without an end swallows no other block, wherever it was cut. */
 static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 {
 	static const char *const left[] = {
@@ -764,8 +777,8 @@ static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 }
 
 /*
- * Read while it was written: wherever it ends within a certificate it is refused, and whoever has
- * another keeps that.
+ * The file was read while it was being written. Wherever it ends within a certificate, it is
+ * refused, and the old settings stay.
  */
 static void tls_ca_bundle_that_is_cut(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP client and server: with each other, and the client with servers that misbehave. */
+/* HTTP client and server with each other, and the client with servers that misbehave. */
 #include <dirent.h>
 
 #include "lib/loop/testhttp.h"
@@ -292,7 +292,7 @@ static void trust_changes_while_a_request_is_answered(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 202);
 	f->hold = false;
-	get(f, "/"); /* not on the connection of before */
+	get(f, "/"); /* not on the old connection */
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
 }
@@ -381,7 +381,7 @@ static void byte_by_byte(struct ts_conn *c, const struct ts_request *r, void *ar
 static void answer_byte_by_byte(void **state)
 {
 	struct fixture *f = *state;
-	struct ts_config c = {.cert = &local_cert}; /* a TLS record a byte */
+	struct ts_config c = {.cert = &local_cert}; /* one TLS record per byte */
 
 	f->ts = ts_start(&c, byte_by_byte, NULL);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, ca.pem, NULL);
@@ -586,7 +586,7 @@ static void silent_stream_has_no_timeout_but_its_silence_is_known(void **state)
 	http_cancel(f->call);
 }
 
-/* What is no answer yet, and what is none of use, has an end. */
+/* An answer that has not begun, or that is not wanted, has a time limit, too. */
 static void silent_stream_that_was_not_granted_times_out(void **state)
 {
 	static const char *const before[] = {

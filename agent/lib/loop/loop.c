@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop itself: libwebsockets' poll loop, one epoll set for every descriptor,
- * in it one timerfd for the timers, one eventfd for what other threads post, and
- * signals by signalfd.
+ * The loop itself: libwebsockets' poll loop polls one epoll set, which has all descriptors. Among
+ * them are one timerfd for all timers, one eventfd for jobs of other threads, and a signalfd.
  */
 #include <libwebsockets.h>
 #include <fcntl.h>
@@ -34,14 +33,15 @@ struct timer_impl {
 };
 
 struct loop {
-	pthread_t thread; /* whose it is: the one that made it */
+	pthread_t thread; /* the thread that made the loop */
 	struct lws_context *lws;
 	struct lws_vhost *vhost;
 	int epoll_fd;
-	struct io wake; /* the eventfd: something was posted */
-	struct io tick; /* the timerfd: due when the first of these is */
+	struct io wake; /* the eventfd: another thread has posted a job */
+	struct io tick; /* the timerfd, set to the first timer */
 	TAILQ_HEAD(timers, timer_impl) timers;
-	struct epoll_event batch[IO_BATCH]; /* being delivered: io_del clears what is not yet */
+	/* being delivered: io_del removes those that are left */
+	struct epoll_event batch[IO_BATCH];
 	int n_batch;
 
 	pthread_mutex_t lock;
@@ -124,8 +124,7 @@ static void io_deliver(struct loop *l)
 		if (!io)
 			continue;
 		io->fn(l->batch[i].events, io->arg);
-		if (io != &l->tick &&
-		    io != &l->wake) /* each timer and job is measured on its own */
+		if (io != &l->tick && io != &l->wake) /* each timer and job is measured by itself */
 			loop_leave(l, entered_ns);
 	}
 	l->n_batch = 0;
@@ -134,8 +133,8 @@ static void io_deliver(struct loop *l)
 /* ---- timers ---- */
 
 /*
- * Not lws_sul: lws 4.1 waits whole milliseconds, rounded down, and asks poll() again and again
- * within the last one: most of what an idle agent cost.
+ * Not lws_sul: lws 4.1 waits for whole milliseconds, rounded down, and polls again and again within
+ * the last one. That was most of the CPU time of an idle agent.
  */
 static void arm(struct loop *l)
 {
@@ -162,13 +161,13 @@ static void fire(struct loop *l, struct timer_impl *impl)
 static void timers_due(uint32_t events, void *arg)
 {
 	struct loop *l = arg;
-	uint64_t now_ns = now_mono_ns(); /* what is set by those that fire is due later */
+	uint64_t now_ns = now_mono_ns(); /* a timer that a callback sets is due later */
 	struct timer_impl *first;
 
 	(void)events;
 	while ((first = TAILQ_FIRST(&l->timers)) && first->due_ns <= now_ns)
 		fire(l, first);
-	arm(l); /* nothing to read: this ends what was due */
+	arm(l); /* sets the timerfd anew, which also ends its being readable */
 }
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
@@ -182,7 +181,7 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	impl->timer = t;
 	impl->due_ns = now_ns + MIN(MAX(delay_ns, (uint64_t)1), (uint64_t)INT64_MAX - now_ns);
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
-	/* from the end: most are limits of the same length, set anew */
+	/* from the end, because most timers are limits of the same length, set anew */
 	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
 	{
 		if (before->due_ns <= impl->due_ns)
@@ -211,8 +210,8 @@ void timer_cancel(struct timer *t)
 /* ---- from other threads ---- */
 
 /*
- * Not lws_cancel_service(): where lws 4.1 gets no descriptor for that, it goes on without, and
- * nothing is ever heard.
+ * Not lws_cancel_service(): if lws 4.1 gets no descriptor for it, it goes on without one, and never
+ * wakes up.
  */
 static void wake(struct loop *l)
 {
@@ -369,7 +368,7 @@ static int open_lws(struct loop *l)
 		.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
 		.gid = -1,
 		.uid = -1,
-		/* lws sizes its tables by RLIMIT_NOFILE otherwise: 8 MiB at a million */
+		/* else lws sizes its tables by RLIMIT_NOFILE: 8 MiB at a million */
 		.fd_limit_per_thread = 64,
 	};
 	lws_sock_file_fd_type fd;
@@ -379,7 +378,8 @@ static int open_lws(struct loop *l)
 	if (!l->lws)
 		return -EIO;
 	l->vhost = lws_create_vhost(l->lws, &info);
-	fd.filefd = fcntl(l->epoll_fd, F_DUPFD_CLOEXEC, 3); /* lws closes what it adopts */
+	/* lws closes a descriptor that it adopts */
+	fd.filefd = fcntl(l->epoll_fd, F_DUPFD_CLOEXEC, 3);
 	if (fd.filefd < 0)
 		return -errno;
 	if (!l->vhost ||
@@ -418,7 +418,7 @@ int loop_new(struct loop **ret)
 	int r;
 
 	l->thread = pthread_self();
-	sigaction(SIGPIPE, &ignore, NULL); /* a peer that is gone is an error of write(2) */
+	sigaction(SIGPIPE, &ignore, NULL); /* write(2) reports a closed peer as an error */
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;
 	TAILQ_INIT(&l->timers);
@@ -461,7 +461,7 @@ struct loop *loop_free(struct loop *l)
 	while (l->workers)
 		worker_free(l->workers);
 	if (l->lws)
-		run_posted(l); /* what the workers left: each frees itself */
+		run_posted(l); /* the jobs that workers have posted; each frees itself */
 	free_signals(l);
 	lws = l->lws;
 	l->lws = NULL;

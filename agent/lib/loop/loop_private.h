@@ -31,7 +31,7 @@ void loop_leave(struct loop *l, uint64_t entered_ns);
 struct stalls {
 	uint64_t ever_ns; /* of a callback */
 	struct {
-		uint64_t nr, longest_ns; /* nr: of the clock's half minutes */
+		uint64_t nr, longest_ns; /* nr: the number of the half minute */
 	} recent[N_STALLS];
 };
 void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);
@@ -49,7 +49,7 @@ struct worker_look {
 	struct worker_stats stats;
 	uint64_t cpu_ns, running_ns; /* running_ns: the job of now, 0: none */
 	bool stuck;		     /* past its deadline */
-	bool tended;		     /* somebody deals with that: worker_on_stuck */
+	bool tended;		     /* a listener handles that: worker_on_stuck */
 };
 void worker_look(struct worker *w, struct worker_look *ret);
 void loop_add_worker(struct loop *l, struct worker *w);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What users of the loop rely on: order, ownership, limits, threads. */
+/* The properties of the loop that its users rely on: order, ownership, limits, threads. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -342,7 +342,7 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
-/* Once it has its time again, and makes no more progress: told again. */
+/* A job that was given more time and makes no progress is reported again. */
 static void give_time_once(struct worker *w, struct job *j, void *arg)
 {
 	struct fixture *f = arg;
@@ -412,10 +412,7 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 
 /* ---- which thread ---- */
 
-/*
- * A job that calls `call`; in the process of assert_aborts, which has no thread of ours but its
- * own.
- */
+/* A job that calls `call`; in the process of assert_aborts, which has only its own thread. */
 struct wrong {
 	struct job job;
 	void (*call)(struct wrong *);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names and addresses of servers: a resolver that fails, hangs, answers otherwise and recovers,
- * and addresses behind which nobody is. Numbers in names are those of docs/watch-cases.md.
- * One test has glibc's own resolver and a scripted DNS server in a network namespace: run by
- * this program as `names_test real`.
+ * Names and addresses of servers: a resolver that fails, hangs, gives other answers and recovers,
+ * and addresses at which no server listens. Numbers in names are those of docs/watch-cases.md. One
+ * test runs glibc's own resolver against a scripted DNS server in a network namespace: this program
+ * starts itself as `names_test real`.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	const char *answer[2];
-	int error, n_calls; /* error HANGS: until it is something else */
+	int error, n_calls; /* error HANGS: calls wait until it changes */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int fake_search(const char *name, const char *service, const struct addrinfo *hints,
@@ -334,7 +334,7 @@ static void addresses_are_known_for_a_day(void **state)
 	assert_told("[old.example: Temporary failure in name resolution]");
 }
 
-/* What never comes back is given up and asked again, while there are few of them. */
+/* A search that never returns is given up and started again, while there are few of them. */
 static void searches_that_never_end_are_few(void **state)
 {
 	struct fixture *f = begin("stuck.example");
@@ -366,7 +366,7 @@ static void searches_that_never_end_are_few(void **state)
 	assert_told("[stuck.example: the resolver does not answer][stuck.example: answered]");
 }
 
-/* Who asked has gone, and its loop, too, when the answer comes. */
+/* When the answer comes, the caller is gone, and so is its loop. */
 static void an_answer_that_nobody_waits_for(void **state)
 {
 	struct fixture *f = begin("left.example");
@@ -451,7 +451,7 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	dns.last_byte = -1;
 	must_be(f, "two");
 	dns.last_byte = 1;
-	do /* a search may still wait for an answer to what was lost */
+	do /* a search may still wait for the answer to a lost query */
 		get(f);
 	while (f->status == 200 && streq(f->body, "two"));
 	must(f->status == 200 && streq(f->body, "one"), "after the outage");

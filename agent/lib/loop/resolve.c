@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names to addresses. getaddrinfo may wait for the network for minutes, so each runs on a
- * thread of its own, one a name. What a name's last answer was is kept: it stands in while the
- * resolver fails or says nothing.
+ * Host names -> addresses. getaddrinfo may wait minutes for the network, so each search has its own
+ * thread, one per name. The last answer of each name is kept and used while the resolver fails or
+ * does not answer.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -12,7 +12,7 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_NAMES    64 /* they come from the configuration: a handful */
+#define MAX_NAMES    64 /* names come from the configuration: a handful */
 #define MAX_SEARCHES 8	/* threads */
 
 struct resolve_config resolve_config = {
@@ -22,18 +22,22 @@ struct resolve_config resolve_config = {
 	.keep_ns = 24 * 3600 * NSEC_PER_SEC,
 };
 
-/* Never freed. All but the text under the lock. */
+/* Never freed. The lock guards all fields but the text. */
 struct name {
 	char *text;
-	struct addresses good; /* of the last answer; n is 0 when there was none */
+	struct addresses good; /* of the last answer with addresses; n is 0 if there was none */
 	uint64_t good_ns, begun_ns;
-	const char *error; /* of the last search, or that it is late; NULL: answered */
-	bool searching;	   /* since begun_ns */
+	/* of the last search, or that it is late; NULL: the last search succeeded */
+	const char *error;
+	bool searching; /* since begun_ns */
 	struct lookup *waiting;
 	struct name *next;
 };
 
-/* Who waits. In its name's list, or posted to its loop: then the job frees it. */
+/*
+ * One caller that waits. It is in the list of its name, or posted to its loop, where the job frees
+ * it.
+ */
 struct lookup {
 	struct job job;
 	struct name *of;
@@ -136,7 +140,7 @@ static void set_error(struct name *n, const char *error)
 	counter_set(counter("names_failing", NULL, NULL), n_failing);
 }
 
-/* The last answer in place of a new one. */
+/* Answers with the last known addresses instead of new ones. */
 static void stand_in(struct lookup *k, const char *reason)
 {
 	k->found = k->of->good;
@@ -203,13 +207,13 @@ static void *search_main(void *arg)
 		error = r ? search_error(r) : "the name has no address";
 	pthread_mutex_lock(&lock);
 	n_searches--;
-	if (n->begun_ns == s->begun_ns) /* else it was given up for a later one */
+	if (n->begun_ns == s->begun_ns) /* else a later search has replaced this one */
 		found(n, &a, error);
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-/* A search that has not come back after so long never will: another one, while there are few. */
+/* A search that has run for lost_ns will never return: starts another one, unless too many run. */
 static void begin_search(struct name *n)
 {
 	struct resolve_search *s;
@@ -228,8 +232,8 @@ static void begin_search(struct name *n)
 		return;
 	}
 	/*
-	 * Only now: if there is none, an older one may still come back. It waits for the lock, and
-	 * s with it.
+	 * Only now: if the thread did not start, an older search may still return. The new thread
+	 * waits for the lock before it reads s.
 	 */
 	n->begun_ns = s->begun_ns;
 	n_searches++;

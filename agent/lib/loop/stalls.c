@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long callbacks have kept the loop: the longest. On the loop's thread. */
+/* The longest times that callbacks have kept the loop busy. Used on the loop's thread. */
 #include "lib/loop/loop_private.h"
 
 #define HALF_MINUTE_NS (30 * NSEC_PER_SEC)

@@ -69,7 +69,7 @@ static void is_of_the_last_ten_minutes(void **state)
 	shows(l, "start", "3");
 }
 
-/* Whoever asks for the first time in hours is not told what was hours ago. */
+/* The first read after hours does not show a stall of hours ago. */
 static void does_not_wait_for_who_asks(void **state)
 {
 	struct loop *l = *state;

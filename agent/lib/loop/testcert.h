@@ -130,10 +130,7 @@ _test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
 	return bio_text(b);
 }
 
-/*
- * A CA like others, but for its key: the last byte of that object identifier is another, which
- * nobody knows.
- */
+/* A CA like others, but the last byte of its key's object identifier is one that nobody knows. */
 _test_util_ char *test_ca_patched(const char *cn, const unsigned char *oid, size_t oid_bytes)
 {
 	struct test_ca ca;

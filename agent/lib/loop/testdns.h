@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: glibc's own resolver and a DNS server that says what the test wants, in a network
- * and mount namespace of this process. For a program that was started for that: it must not have
- * threads yet. Ends the program when something cannot be had.
+ * For tests only: glibc's own resolver and a scripted DNS server, in a network and mount namespace
+ * of this process. The program must be started for this, and have no threads yet. Ends the program
+ * if something is missing.
  */
 #pragma once
 
@@ -90,9 +90,8 @@ _test_util_ void dns_put_file(const char *dir, const char *name, const char *tex
 }
 
 /*
- * The rest of this process sees a network of its own with lo alone, where 127.0.0.1 is the one
- * resolver; dir: for its files. patient: as long as glibc can be told to wait, 30 s a name, else 1
- * s.
+ * From here on, the process sees a network of its own with only lo, where 127.0.0.1 is the
+ * resolver. dir: for its files. patient: glibc waits as long as it can, 30 s per name; else 1 s.
  */
 _test_util_ void dns_enter(const char *dir, bool patient)
 {
@@ -118,7 +117,7 @@ _test_util_ void dns_enter(const char *dir, bool patient)
 
 #define DNS_OUTAGE_S 600
 
-/* This program once more, as `program real DIR SECONDS`: it calls dns_enter(). */
+/* Runs this program again as `program real DIR SECONDS`; it must call dns_enter(). */
 _test_util_ void dns_run(const char *program, unsigned outage_s)
 {
 	char dir[TESTDIR_BYTES], seconds[16];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only, included by them and by nothing else: an HTTP server made of
- * blocking sockets, OpenSSL and a thread a connection, so that it can do what a
- * good server never does: stop in the middle of a byte sequence, stall, reset,
- * lie about lengths. The test's handler writes every byte of the answer.
+ * For tests only: an HTTP server of blocking sockets, OpenSSL and a thread per connection. So it
+ * can do what a good server never does: stop in the middle of a byte sequence, stall, reset, send a
+ * wrong length. The test's handler writes every byte of the answer.
  */
 #pragma once
 
@@ -29,7 +28,7 @@ struct ts_conn {
 	int fd;
 	SSL *ssl;
 	bool over;  /* the handler wants no further request on this connection */
-	bool ended; /* its thread has nothing more to do */
+	bool ended; /* its thread has ended its work */
 };
 
 struct ts_request {
@@ -71,7 +70,9 @@ struct ts_config {
 	bool forgets;
 };
 
-/* In a thread of the server cmocka can end nothing: the log must say why the program does. */
+/*
+ * cmocka cannot end a test from a thread of the server, so the log must say why the program ends.
+ */
 _test_util_ __attribute__((noreturn)) void ts_fatal(const char *why)
 {
 	fprintf(stderr, "test server: %s\n", why);
@@ -169,7 +170,7 @@ _test_util_ void ts_set_flag(struct test_server *s, int value)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Is there ::1 on this machine? Says so where there is not. */
+/* Whether this machine has ::1. Prints a line if not. */
 _test_util_ bool ts_has_ipv6(void)
 {
 	const struct sockaddr_in6 sa = {.sin6_family = AF_INET6,
@@ -299,7 +300,7 @@ _test_util_ void *ts_conn_main(void *arg)
 	return NULL;
 }
 
-/* Where the next connection goes; with the lock held. */
+/* The handler for the next connection. The caller holds the lock. */
 _test_util_ int ts_free_place(struct test_server *s)
 {
 	for (int i = 0; s->forgets && i < s->n_conns; i++) {
@@ -428,8 +429,10 @@ _test_util_ void ts_end_all(struct test_server *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* on: what comes for the server is lost on the way from now on, as behind a firewall that has
- * forgotten its connections; new connections, too. */
+/*
+ * on: from now on, packets for the server are lost, as behind a firewall that has forgotten its
+ * connections. New connections, too.
+ */
 _test_util_ void ts_lose_packets(struct test_server *s, bool on)
 {
 	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);

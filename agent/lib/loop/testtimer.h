@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: the one timer that is armed, without a loop or time; the test says when it fires.
- * Once a program.
+ * For tests only: the one timer that is set, without a loop or time. The test fires it. Include it
+ * once per program.
  */
 #pragma once
 

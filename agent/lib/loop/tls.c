@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * TLS material -> SSL_CTX. Everything comes from memory, the CA bundle is read
- * whole, and nothing but it is trusted.
+ * TLS material -> SSL_CTX. All of it comes from memory. Only the certificates of the CA bundle are
+ * trusted.
  */
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -10,8 +10,8 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_CA_CERTS 4096 /* the largest system bundles hold a few hundred */
-#define MAX_TOLD     64	  /* certificates that were left out: the counter has them all */
+#define MAX_CA_CERTS 4096 /* the largest bundles of systems hold a few hundred */
+#define MAX_TOLD     64	  /* certificates that were left out and logged; the counter counts all */
 
 static int no_password(char *buf, int n, int rw, void *arg)
 {
@@ -19,7 +19,7 @@ static int no_password(char *buf, int n, int rw, void *arg)
 	(void)n;
 	(void)rw;
 	(void)arg;
-	return 0; /* the default asks on the terminal */
+	return 0; /* OpenSSL's default asks for the password on the terminal */
 }
 
 static const char *ssl_reason(void)
@@ -53,7 +53,7 @@ void tls_on_skipped(tls_skipped_fn *fn)
 	skips.fn = fn;
 }
 
-/* Bundles are read again and again, and the same one by several clients. */
+/* A bundle is read again and again, also by several clients: logs each certificate once. */
 static bool is_news(uint64_t hash)
 {
 	bool news = skips.n < MAX_TOLD;
@@ -65,7 +65,7 @@ static bool is_news(uint64_t hash)
 	return news;
 }
 
-/* what: the bundle's name and the certificate, as one */
+/* what: the hash of the bundle's name and the certificate */
 static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const char *why,
 			 uint64_t what)
 {
@@ -81,8 +81,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const c
 }
 
 /*
- * What was not read for lack of memory is no certificate that cannot be read. OpenSSL's own start
- * says it in its way.
+ * A certificate that was not read for lack of memory is not unreadable. OpenSSL reports that with a
+ * code of its own.
  */
 static bool lacks_memory(void)
 {
@@ -96,8 +96,8 @@ static bool lacks_memory(void)
 }
 
 /*
- * Why a certificate was not read: the first of the reasons, the last being "nested asn1 error". Of
- * some of the memory that it lacks OpenSSL says nothing.
+ * Why OpenSSL could not read a certificate: the first of its reasons, because the last one is
+ * "nested asn1 error". OpenSSL does not report every lack of memory.
  */
 static const char *unread_reason(void)
 {
@@ -126,8 +126,8 @@ static void pem_block_done(struct pem_block *b)
 #define PEM_END	  "\n-----END "
 
 /*
- * The text from the next line that begins a block to the one that begins another. Each is read by
- * itself: a block without an end would take the next one with it. NULL: there is none.
+ * The text from the next line that begins a block to the line that begins another. So each block is
+ * read by itself, and one without an end does not swallow the next. NULL: no block is left.
  */
 static const char *next_piece(const char *text, size_t *ret_n)
 {
@@ -144,7 +144,7 @@ static const char *next_piece(const char *text, size_t *ret_n)
 	return p;
 }
 
-/* By its first line, which may be cut. */
+/* Judges by the first line, which may be cut. */
 static bool is_certificate(const char *piece, size_t n)
 {
 	static const char *const labels[] = {PEM_BEGIN PEM_STRING_X509 "-",
@@ -167,8 +167,9 @@ static bool is_whole(const char *piece, size_t n)
 }
 
 /*
- * NULL: trusted from now on; else why not. *ret is the caller's in both cases, and may be NULL. A
- * certificate is read even if its key is not: nothing it signed would verify.
+ * NULL: the certificate is trusted now; else the reason why not. The caller owns *ret in both
+ * cases; it may be NULL. A certificate whose key cannot be read is trusted: nothing that it signed
+ * would verify.
  */
 static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
 {
@@ -193,16 +194,16 @@ static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X
 	if (!b || !PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n))
 		return unread_reason();
 	why = trust(store, &block, ret);
-	if (why) /* for lack of memory a key is left out without a word: twice */
+	if (why) /* if memory lacks, OpenSSL leaves a key out without an error: read it again */
 		why = trust(store, &block, ret);
 	return why;
 }
 
 /*
- * As Go's AppendCertsFromPEM: each is trusted by itself. What cannot be read is left out, so that
- * one certificate of a kind that this OpenSSL does not know takes no other away. A bundle of which
- * nothing can be read is refused, and one that ends within a certificate: more of it is still being
- * written.
+ * As Go's AppendCertsFromPEM: reads each certificate by itself. One that cannot be read is left
+ * out, so that a kind which this OpenSSL does not know does not disable the others. A bundle
+ * without a readable certificate is refused. So is one that ends within a certificate, because it
+ * is still being written.
  */
 static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field_error *reterr)
 {
@@ -235,7 +236,7 @@ static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field
 	if (n_trusted == 0)
 		return field_error_set(reterr, "ca", "no certificate of %u can be read: %s", n,
 				       why);
-	/* a cluster's CA may be one that another has signed, which its ca.crt need not hold */
+	/* the CA of a cluster may be signed by another one, which its ca.crt need not hold */
 	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
 	return 0;
 }
@@ -252,7 +253,7 @@ static int load_chain(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	X509_free(x);
 	while (ok && (x = PEM_read_bio_X509(b, NULL, no_password, NULL)))
 		ok = SSL_CTX_add0_chain_cert(ctx, x);
-	/* the end of the text, not of a certificate that is still being written */
+	/* the text ends, and no certificate is cut */
 	ok = ok && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
 	return ok ? 0 : field_error_set(reterr, "certificate", "%s", ssl_reason());
 }
@@ -296,7 +297,7 @@ static int configure(SSL_CTX *ctx, const struct tls_config *c, bool server,
 	SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
 	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 				      SSL_MODE_RELEASE_BUFFERS);
-	/* HTTP's own framing tells a cut message from a whole one */
+	/* HTTP's framing tells a cut message from a complete one */
 	SSL_CTX_set_options(ctx, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_verify(

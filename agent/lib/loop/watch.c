@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor that its owner may close while it is watched: the loop has one of its own for it. */
+/* Watches a descriptor that its owner may close meanwhile: the loop has a duplicate of it. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

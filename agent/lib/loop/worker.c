@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Worker threads behind bounded mailboxes. The mailbox is the only thing that a
- * worker and the others share; a job belongs to one side at a time. A thread
- * that is stuck in the kernel cannot be ended: worker_free leaves it behind and
- * the thread frees the worker if it ever returns.
+ * Worker threads with bounded mailboxes. A worker shares only its mailbox with other threads, and a
+ * job belongs to one side at a time. A thread that is blocked in the kernel cannot be ended. So
+ * worker_free leaves it behind; if it ever returns, the thread frees the worker.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -18,7 +17,7 @@
 
 struct worker {
 	struct loop *loop;
-	uint64_t line; /* a number of its own, or of the one in whose place it is */
+	uint64_t line; /* a number of its own, or that of the worker it replaces */
 	char name[16];
 	size_t max_bytes;
 	pthread_t thread;
@@ -31,12 +30,13 @@ struct worker {
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
 	struct job *queue, **queue_tail;
-	struct job *running; /* NULL also while a job without done runs: it frees itself */
-	uint64_t started_ns, due_ns, allowed_ns; /* 0: as long as it likes */
+	/* also NULL while a job without done runs, because that job frees itself */
+	struct job *running;
+	uint64_t started_ns, due_ns, allowed_ns; /* 0: no deadline */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	uint64_t cpu_ns;	/* as it was last read: an ended thread has no clock */
-	uint64_t cpu_before_ns; /* of those in whose place it is */
+	uint64_t cpu_ns;	/* as last read, because a thread that has ended has no clock */
+	uint64_t cpu_before_ns; /* of the workers that it replaces */
 };
 
 struct worker *worker_next(const struct worker *w)
@@ -49,7 +49,7 @@ void worker_set_next(struct worker *w, struct worker *next)
 	w->next = next;
 }
 
-/* Of the worker whose thread this is; 0: of none. */
+/* The number of this thread's worker; 0: no worker. */
 static _Thread_local uint64_t current_line;
 
 bool worker_is_current(const struct worker *w)
@@ -64,7 +64,7 @@ static void destroy(struct worker *w)
 	free(w);
 }
 
-/* Called and left with the lock held. */
+/* The caller holds the lock. This function returns with it held. */
 static void run_one(struct worker *w, struct job *j)
 {
 	void (*done)(struct job *) = j->done;
@@ -101,11 +101,11 @@ static void run_one(struct worker *w, struct job *j)
 	pthread_mutex_lock(&w->lock);
 }
 
-/* One that was replaced and is back: what it counted goes to the one in its place. */
+/* A replaced worker whose thread has returned. Its replacement takes over its counts. */
 struct leaving_worker {
 	struct job job;
 	struct loop *loop;
-	struct worker *w; /* gone, if it is not in the loop's list */
+	struct worker *w; /* freed, if the loop's list does not have it */
 };
 
 static void hand_over(struct worker *from, struct worker *to)
@@ -292,7 +292,7 @@ static void look_for_stuck(void *arg)
 	j = w->running;
 	pthread_mutex_unlock(&w->lock);
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
-	/* j cannot go away meanwhile: its done runs on this thread */
+	/* j cannot be freed meanwhile, because its done runs on this thread */
 	if (stuck)
 		w->on_stuck(w, j, w->stuck_arg);
 }
@@ -314,7 +314,7 @@ void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
 }
 
-/* What is queued, in its order; nothing is refused. */
+/* Moves the queued jobs in their order, and refuses none. */
 static void move_queue(struct worker *from, struct worker *to)
 {
 	pthread_mutex_lock(&from->lock);
@@ -350,7 +350,10 @@ int worker_replace(struct worker *stuck, struct worker **ret)
 	return 0;
 }
 
-/* Joins; true: the thread was past a job's deadline, did not come, and keeps w. */
+/*
+ * Joins the thread. true: its job is past the deadline and it did not end, so the thread owns w
+ * now.
+ */
 static bool join_or_abandon(struct worker *w)
 {
 	struct timespec until;
@@ -363,7 +366,7 @@ static bool join_or_abandon(struct worker *w)
 			return false;
 		pthread_mutex_lock(&w->lock);
 		stuck = w->abandoned = w->busy && w->due_ns && now_mono_ns() > w->due_ns;
-		if (stuck) /* from the unlock on w may be gone */
+		if (stuck) /* after the unlock, the thread may free w */
 			pthread_detach(w->thread);
 		pthread_mutex_unlock(&w->lock);
 	} while (!stuck);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: tags <-> OpenTelemetry semantic conventions (k8s.*, container.*,
- * process.*, profile.frame.type), events and units of other profilers, and text that
- * is valid UTF-8.
+ * Tables of names: tags <-> OpenTelemetry's semantic conventions (k8s.*, container.*, process.*,
+ * profile.frame.type), and the events and units of other profilers. Also makes text valid UTF-8.
  */
 #include "lib/otlp/internal.h"
 
@@ -21,7 +20,10 @@ static const struct attr_name names[] = {
 	{"container_pid", "process.vpid", true},
 };
 
-/* In order: a pod of a Deployment may carry its ReplicaSet too, of a CronJob its Job. */
+/*
+ * The first one present counts: a pod of a Deployment may have its ReplicaSet, too, and one of a
+ * CronJob its Job.
+ */
 static const struct {
 	const char *kind, *attr;
 } owners[] = {
@@ -81,7 +83,7 @@ const char *otlp_frame_type_of(enum frame_kind k)
 	return frame_types[k];
 }
 
-/* go, rust, ruby, php, dotnet, v8js ... are all code of the application. */
+/* go, rust, ruby, php, dotnet, v8js ... all count as application code. */
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 {
 	if (str_equal(type, "kernel"))
@@ -97,9 +99,10 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 }
 
 /*
- * Other profilers' names: OpenTelemetry's eBPF profiler says samples/count for on-CPU and
- * events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), events/count for probes
- * that we have not; alloc_space and inuse_space are pprof's of Go (runtime/pprof/protomem.go).
+ * What other profilers call their events. OpenTelemetry's eBPF profiler says samples/count for
+ * on-CPU and events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), and events/count
+ * for probes that podflame lacks. alloc_space and inuse_space are those of Go's pprof
+ * (runtime/pprof/protomem.go).
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 {

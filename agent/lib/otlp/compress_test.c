@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content-Encoding: what comes back, and what is refused. */
+/* Content-Encoding: bytes that are compressed and unpacked again, and bytes that are refused. */
 #include "lib/otlp/otlp.h"
 
 #include <setjmp.h>
@@ -80,7 +80,7 @@ static void test_other_encodings(void **state)
 	assert_true(otlp_knows_encoding("GZIP"));
 }
 
-/* Truncated at every byte, and each byte changed: an error, and out keeps what it had. */
+/* Cut at every byte, and with each byte changed: an error, and out is unchanged. */
 static void test_garbage(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ExportProfilesServiceRequest as a batch: checks the messages, reads profiles
- * and samples. Written for any OTLP profiler: what is missing has a default.
+ * An ExportProfilesServiceRequest -> a batch: checks the messages, and reads profiles and samples.
+ * Takes requests of any OTLP profiler; a missing field has a default.
  */
 #include "lib/otlp/decode.h"
 
@@ -14,13 +14,16 @@
 #define MAX_LOSSES	 500000
 #define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the year 2116 */
 
-/* One profile of the request: samples of several processes make several of ours. */
+/*
+ * One profile of the request. If it has samples of several processes, it becomes several profiles
+ * of the batch.
+ */
 struct otlp_reading {
 	struct decoder *d;
 	const struct decode_resource *resource;
 	const Otlp__Profile *in;
 	const char *path;
-	struct profile base; /* without samples: what each of ours starts with */
+	struct profile base; /* without samples: the start of each profile of the batch */
 	double to_unit;	     /* value -> the event's unit; 0: values are counts of samples */
 	struct ids processes;
 	struct profile *unsplit;
@@ -81,7 +84,10 @@ static int skip_profile(struct otlp_reading *rd, const char *reason)
 	return 1;
 }
 
-/* 1: an event that this version has not, or no unit; the profile is left out and counted. */
+/*
+ * 1: this version does not know the event, or the profile has no unit. The profile is left out and
+ * counted.
+ */
 static int read_event(struct otlp_reading *rd)
 {
 	const char *type, *unit, *name = rd->d->attr_event;
@@ -117,7 +123,7 @@ static int read_time(struct otlp_reading *rd)
 	return 0;
 }
 
-/* Of the whole request's bytes, once. */
+/* A hash of all bytes of the request, computed once. */
 static const char *request_digest(struct decoder *d)
 {
 	uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -129,7 +135,10 @@ static const char *request_digest(struct decoder *d)
 	return d->digest;
 }
 
-/* Without an id: of the request and the place in it, so that a retry is still a repeat. */
+/*
+ * A profile without an id gets one from the request and its place there, so that a repeated request
+ * gives the same id.
+ */
 static void read_id(struct otlp_reading *rd)
 {
 	const ProtobufCBinaryData *id = &rd->in->profile_id;
@@ -199,7 +208,7 @@ static int read_profile_attrs(struct otlp_reading *rd)
 
 /* ---- samples ---- */
 
-/* What the attributes of one sample say; process, exe and container choose its profile. */
+/* The attributes of one sample. Process, exe and container choose its profile. */
 struct sample_attrs {
 	const char *thread, *process_comm, *exe, *container, *wait;
 	uint32_t pid;
@@ -277,7 +286,10 @@ static struct profile *unsplit_profile(struct otlp_reading *rd)
 	return rd->unsplit;
 }
 
-/* OpenTelemetry's eBPF profiler puts the process on the sample: one profile of ours a process. */
+/*
+ * OpenTelemetry's eBPF profiler names the process in each sample. Returns the profile of that
+ * process.
+ */
 static struct profile *profile_of(struct otlp_reading *rd, const struct sample_attrs *s)
 {
 	char key[2 * MAX_TAG_BYTES + 16], hex[33];
@@ -305,7 +317,7 @@ static struct profile *profile_of(struct otlp_reading *rd, const struct sample_a
 	return p;
 }
 
-/* In the event's unit. Without values each timestamp stands for one. */
+/* The value in the event's unit. Without values, each timestamp counts as one. */
 static bool sample_value(const struct otlp_reading *rd, const Otlp__Sample *in, int64_t *ret)
 {
 	int64_t sum = in->n_values ? 0 : (int64_t)in->n_timestamps_unix_nano;
@@ -336,7 +348,7 @@ static uint64_t sample_count(const struct otlp_reading *rd, const struct sample_
 	return in->n_timestamps_unix_nano ? in->n_timestamps_unix_nano : value > 0;
 }
 
-/* What a newer or another agent says: "other", counted. */
+/* A cause that this version does not know counts as "other", and is counted. */
 static enum wait sample_wait(const struct otlp_reading *rd, const struct sample_attrs *a)
 {
 	enum wait wait = WAIT_NONE;
@@ -384,7 +396,7 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 	out->stack = stack;
 	out->value = value;
 	out->n_samples = sample_count(rd, &s, in, value);
-	out->thread_comm = s.thread; /* interned, as all texts of attributes are */
+	out->thread_comm = s.thread; /* the texts of all attributes are interned */
 	out->process_comm = s.process_comm;
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of a request: every index is checked once, strings are made
- * valid UTF-8, stacks are turned around (root first) when a sample asks for one.
- * Texts and frames are interned once, so that what refers to a long one costs no more.
+ * The dictionary of a request. Each index is checked once, strings are made valid UTF-8, and a
+ * stack is reversed (root first) when a sample refers to it. Texts and frames are interned once, so
+ * a long one costs the same however often it is used.
  */
 #include "lib/otlp/decode.h"
 
 #define STACK_TODO	  (STACK_NONE - 1)
-#define MAX_FRAMES	  20000000 /* of all stacks together: bounds the time of one request */
-#define MAX_MAPPING_ATTRS 64	   /* read again for each location in it */
+#define MAX_FRAMES	  20000000 /* of all stacks together: limits the time of one request */
+#define MAX_MAPPING_ATTRS 64	   /* they are read again for each location of the mapping */
 
 static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,
 		       const char *table)
@@ -23,7 +23,7 @@ int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const
 {
 	int r;
 
-	if (index == 0) { /* "" also where there is no table */
+	if (index == 0) { /* "" also if the request has no table */
 		*ret = profile_batch_str(d->batch, "");
 		return 0;
 	}
@@ -45,7 +45,7 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 	return 0;
 }
 
-/* Interned; NULL: memory, or more of it than a batch may have. */
+/* Interns the text; NULL: no memory, or the batch has reached its limit. */
 static const char *read_text(struct decoder *d, const char *s)
 {
 	d->pool.failed |= profile_batch_bytes(d->batch) > BATCH_MAX_BYTES;
@@ -70,7 +70,7 @@ int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *pa
 		ret->is_bool = true;
 		ret->number = v->bool_value;
 		return 0;
-	default: /* a type that none of our attributes has */
+	default: /* no attribute that is used here has this type */
 		return 0;
 	}
 }
@@ -173,7 +173,7 @@ static int check_locations(struct decoder *d)
 		char path[80];
 
 		snprintf(path, sizeof(path), "dictionary.location_table[%zu]", i);
-		if (l->mapping_index) /* 0: none, also where there is no table */
+		if (l->mapping_index) /* 0: none, also if the request has no table */
 			r = check_index(d, l->mapping_index, d->dict->n_mapping_table, path,
 					"mapping_table");
 		for (size_t j = 0; j < l->n_lines && r >= 0; j++)
@@ -209,7 +209,7 @@ static int check_stacks(struct decoder *d)
 	return r;
 }
 
-/* An id may be missing. */
+/* A link may lack an id. */
 static int check_links(struct decoder *d)
 {
 	int r = 0;
@@ -259,7 +259,7 @@ static void frame_attr(const struct attr *a, const char **type, struct frame *f,
 		f->inlined = a->number;
 }
 
-/* What all lines of a location have in common. */
+/* The part that all lines of a location share. */
 static struct frame location_frame(const struct decoder *d, const Otlp__Location *l)
 {
 	struct frame f = {.address = l->address};
@@ -298,7 +298,10 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 	return f;
 }
 
-/* One a line, at least one; the last is the caller of the rest. NULL: memory. */
+/*
+ * The frames of a location: one per line, but at least one. The last one is the caller of the
+ * others. NULL: no memory.
+ */
 static const struct frame **location_frames(struct decoder *d, int32_t index)
 {
 	const Otlp__Location *l = d->dict->location_table[index];
@@ -327,8 +330,8 @@ static const struct frame *truncated(struct decoder *d)
 }
 
 /*
- * Frames leaf first into out; of a stack that is too deep the root end is cut
- * and a marker stands for it. After a failure d->pool.failed is set.
+ * Puts the frames into out, leaf first. If the stack is too deep, cuts its root end and puts a
+ * marker there. After a failure d->pool.failed is set.
  */
 static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out)
 {
@@ -404,7 +407,7 @@ int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_
 	const Otlp__Link *row;
 	int r;
 
-	if (index == 0) { /* "none" also where there is no table */
+	if (index == 0) { /* "none" also if the request has no table */
 		*ret = 0;
 		return 0;
 	}

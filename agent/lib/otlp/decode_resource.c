@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attributes of a resource as tags: who was profiled. Attributes without a
- * meaning here are ignored; of several owners the workload counts.
+ * The attributes of a resource as tags: which pod and process was profiled. Attributes without a
+ * meaning here are ignored. Of several owners, the workload counts.
  */
 #include "lib/otlp/decode.h"
 
@@ -27,7 +27,7 @@ static void put_owner(struct decode_resource *r, const char *kind, unsigned rank
 	put_tag(r, "pod_group_type", kind);
 }
 
-/* A text, or an integer in decimal; NULL for other types. */
+/* The value as text; an integer in decimal; NULL for other types. */
 static const char *value_text(struct decoder *d, const struct attr *a)
 {
 	char number[24];
@@ -55,7 +55,7 @@ static const char *tag_key(struct decoder *d, const char *attr)
 					      : NULL;
 }
 
-/* Limits hold for what is kept: a command line of any length does no harm. */
+/* The limits hold for what is kept: a long command line does no harm, because it is not kept. */
 static int put_checked(struct decoder *d, struct decode_resource *r, const char *tag,
 		       const char *text, const char *path)
 {
@@ -76,7 +76,7 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	unsigned rank;
 
 	if (!a->text && !a->is_number)
-		return 0; /* before a look at the key, which may be long */
+		return 0; /* before the key is read, which may be long */
 	kind = otlp_owner_of_attr(key, &rank);
 	if (!service && !kind)
 		tag = tag_key(d, key);
@@ -97,7 +97,8 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	else if (kind)
 		put_owner(r, kind, rank, text);
 	else
-		(void)time_parse(text, &r->process_start_ns); /* untouched by a bad one */
+		/* a bad time leaves the value as it is */
+		(void)time_parse(text, &r->process_start_ns);
 	return 0;
 }
 

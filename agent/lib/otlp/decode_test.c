@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others send: other profilers' messages, and bytes that are none. */
+/* Messages of other profilers, and bytes that are no messages. */
 #include "lib/otlp/internal.h"
 
 #include <fcntl.h>
@@ -285,10 +285,7 @@ unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 	return EVP_Digest(p, n, ret, NULL, EVP_sha256(), NULL) ? ret : NULL;
 }
 
-/*
- * Each profile without an id has one of its own, and what that costs does not grow with their
- * number.
- */
+/* Each profile without an id gets one, and the cost per profile does not grow with their number. */
 static void test_many_without_an_id(void **state)
 {
 	(void)state;
@@ -370,7 +367,7 @@ static void test_events_of_others(void **state)
 		{TEXT_ALLOC_SPACE, TEXT_BYTES, true, EVENT_MEM_ALLOC, 7000},
 		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_MEM_INUSE, 7000},
 		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},	 /* a probe's hits */
-		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* its period would make no time of it */
+		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* with its period, it would be no time */
 		{TEXT_INUSE_SPACE, TEXT_COUNT, false, 0, 0},
 	};
 	int64_t values[] = {3000, 4000};
@@ -395,8 +392,8 @@ static void test_events_of_others(void **state)
 }
 
 /*
- * A cause that this version has no name for is "other", and counted; of other events it says
- * nothing.
+ * A cause without a name in this version becomes "other", and is counted. For other events the
+ * attribute is ignored.
  */
 static void test_waits(void **state)
 {
@@ -462,7 +459,7 @@ static void test_bad_estimates(void **state)
 	}
 }
 
-/* Every index that a message holds, one past its table and negative. */
+/* Every index in a message, one past its table and negative. */
 static void test_index_out_of_range(void **state)
 {
 	(void)state;
@@ -526,7 +523,7 @@ static void test_links(void **state)
 	assert_memory_equal(b->links[0].trace_id, trace, sizeof(trace));
 	assert_memory_equal(b->links[0].span_id, span, sizeof(span));
 
-	row.span_id.len = 0; /* a trace alone is one, nothing at all is none */
+	row.span_id.len = 0; /* a trace alone is a link, nothing at all is none */
 	b = profile_batch_free(b);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
 	assert_int_equal(b->n_links, 1);
@@ -564,7 +561,9 @@ static void test_bad_values(void **state)
 	assert_refused(&f, profile);
 }
 
-/* The last time that there is, and one later; a sample's only where the profile has none. */
+/*
+ * The latest time allowed, and one later. The time of a sample counts only if the profile has none.
+ */
 static void test_times_have_a_limit(void **state)
 {
 	(void)state;
@@ -590,7 +589,10 @@ static void test_times_have_a_limit(void **state)
 	}
 }
 
-/* What is kept is bounded, and the answer names what is not; the rest may be long. */
+/*
+ * What is kept has limits, and the answer names the value over one. The rest of a request may be
+ * long.
+ */
 static void test_long_texts(void **state)
 {
 	(void)state;
@@ -641,7 +643,7 @@ XXH64_hash_t XXH3_64bits_withSeed(const void *p, size_t n, XXH64_hash_t seed)
 	return XXH64(p, n, seed);
 }
 
-/* What refers to a text again and again costs no look at its bytes. */
+/* A text is read once, however often it is used. */
 static void test_long_names_of_many_frames(void **state)
 {
 	(void)state;
@@ -761,7 +763,7 @@ static void test_deep_stack_is_cut_with_a_marker(void **state)
 	assert_string_equal(s->frames[s->n - 1]->name, "main.work");
 }
 
-/* No part of a message may be taken for the whole: it is refused, or it is a shorter valid one. */
+/* No part of a message may be taken for the whole: it is refused, or it is a valid shorter one. */
 static void test_truncated_everywhere(void **state)
 {
 	(void)state;
@@ -786,7 +788,7 @@ static void test_truncated_everywhere(void **state)
 	assert_true(n_refused >= bytes.len - 2); /* whole at 0 bytes and without the dictionary */
 }
 
-/* Any byte changed: never a crash, an error is said, and what is accepted can be used. */
+/* With any byte changed, there is no crash; an error is returned, or the result is usable. */
 static void test_any_byte_changed(void **state)
 {
 	(void)state;
@@ -842,7 +844,7 @@ static void test_nested_without_end(void **state)
 	assert_string_equal(err.reason, "messages are nested too deeply");
 }
 
-/* Two bytes a message: 32 MiB of them would be gigabytes. */
+/* With two bytes per message, 32 MiB would become gigabytes. */
 static void test_many_empty_messages(void **state)
 {
 	(void)state;

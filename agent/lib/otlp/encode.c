@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batch as an ExportProfilesServiceRequest: one ResourceProfiles a process and
- * set of tags, everything that repeats in the dictionary.
+ * A batch -> an ExportProfilesServiceRequest: one ResourceProfiles per process and set of tags.
+ * Whatever repeats is in the dictionary.
  */
 #include "lib/otlp/encode.h"
 
@@ -105,7 +105,7 @@ static Otlp__ScopeProfiles *put_resource(struct encoder *e, const struct profile
 
 /* ---- profiles ---- */
 
-/* Samples a reader works out from value and period need not be said. */
+/* Whether a reader can compute the number of samples from value and period: then it is not sent. */
 static bool count_derivable(const struct profile *p, const struct profile_sample *s)
 {
 	int64_t total_ns;
@@ -125,7 +125,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
-	out->link_index = (int32_t)s->link; /* row 0 of the table is "none", too */
+	out->link_index = (int32_t)s->link; /* row 0 of the table means "none", too */
 	if (s->thread_comm)
 		attrs[n++] = otlp_put_attr(e, ATTR_THREAD, s->thread_comm, NULL);
 	if (s->main_thread)
@@ -205,7 +205,7 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 	return out;
 }
 
-/* The array of a scope doubles: its memory is the pool's. */
+/* Doubles the array of a scope when it is full; its memory is the pool's. */
 static void scope_add(struct encoder *e, Otlp__ScopeProfiles *s, Otlp__Profile *p)
 {
 	size_t n = s->n_profiles;

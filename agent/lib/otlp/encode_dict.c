@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of a request: texts, attributes, mappings, functions, locations
- * and stacks, each said once. Row 0 of each table is the empty one, as the message
- * definition demands.
+ * The dictionary of a request: texts, attributes, mappings, functions, locations and stacks, each
+ * sent once. Row 0 of each table is the empty one, as the message definition demands.
  */
 #include "lib/otlp/encode.h"
 
@@ -13,7 +12,7 @@ int32_t otlp_put_string(struct encoder *e, const char *s)
 	if (!s || !*s)
 		return 0;
 	id = otlp_ids_get(&e->strings, &e->pool, s, strlen(s));
-	if (!id->row) { /* not copied: the batch lives longer */
+	if (!id->row) { /* no copy, because the batch lives longer */
 		const char *text = otlp_text_utf8(&e->pool, s);
 
 		id->row = text == s ? otlp_pool_str(&e->pool, s) : (char *)text;
@@ -109,7 +108,10 @@ static int32_t put_function(struct encoder *e, const struct frame *f)
 	return id->index;
 }
 
-/* Frames of one address that a compiler inlined share a location: lines, innermost first. */
+/*
+ * Frames that a compiler inlined at one address share a location, with one line each, innermost
+ * first.
+ */
 static bool same_location(const struct frame *caller, const struct frame *f)
 {
 	return f->inlined && f->name && caller->name && f->kind == caller->kind &&
@@ -141,7 +143,7 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 	if (!derivable)
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
-	if (f->inlined) /* alone: its caller is not in this stack */
+	if (f->inlined) /* an inlined frame whose caller is not in this stack */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
 	return n;
 }
@@ -199,7 +201,7 @@ int32_t otlp_put_stack(struct encoder *e, uint32_t index)
 			next++;
 		out[n++] = put_location(e, &s->frames[i], next - i);
 	}
-	for (size_t i = 0; i < n / 2; i++) { /* the wire has the leaf first */
+	for (size_t i = 0; i < n / 2; i++) { /* on the wire, the leaf comes first */
 		int32_t swap = out[i];
 
 		out[i] = out[n - 1 - i];
@@ -222,7 +224,7 @@ void **otlp_encode_rows(struct encoder *e, const struct ids *t, void *row0, size
 	return rows;
 }
 
-/* Rows are the batch's links in their order. */
+/* The rows are the links of the batch, in their order. */
 static Otlp__Link **make_links(struct encoder *e, size_t *ret_n)
 {
 	const struct batch *b = e->batch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What we say on the wire, and that it comes back the same. */
+/* The messages that an agent sends, and that they decode to the same batch. */
 #include "lib/otlp/internal.h"
 
 #include <openssl/sha.h>
@@ -31,7 +31,7 @@ static const struct frame main_frames[] = {
 	{.kind = FRAME_KERNEL, .name = "do_syscall_64", .module = "[kernel]"},
 };
 
-/* One process of a pod, two samples of it, one loss. */
+/* One process of a pod, with two samples and one loss. */
 static struct batch *small_batch(void)
 {
 	static const struct tag tags[] = {
@@ -286,10 +286,7 @@ static void test_round_trip_random(void **state)
 	}
 }
 
-/*
- * What a process's memory is when nothing of it lives: a report all the same, or the last one would
- * stay.
- */
+/* A snapshot of a process that uses no memory is sent, too: else the last one would stay. */
 static void test_an_empty_snapshot_arrives(void **state)
 {
 	(void)state;
@@ -326,7 +323,10 @@ static const char *resource_text(const Otlp__Resource *r, const char *key)
 	return NULL;
 }
 
-/* What another OTLP consumer finds: names of the semantic conventions, leaf first, row 0 empty. */
+/*
+ * Checks what another OTLP consumer reads: names of the semantic conventions, leaf first, row 0
+ * empty.
+ */
 static void test_says_what_collectors_read(void **state)
 {
 	(void)state;
@@ -439,8 +439,8 @@ static void test_links_are_rows_of_the_dictionary(void **state)
 }
 
 /*
- * The same bytes were read by pdata/pprofile v0.150.0 (see docs/otlp.md): another
- * hash means another wire form, or another version of the messages.
+ * pdata/pprofile v0.150.0 has read the same bytes (see docs/otlp.md). Another hash means another
+ * wire form, or another version of the messages.
  */
 static void test_known_answer(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of one request and tables of indexes within it. */
+/* The memory of one request, and tables of indexes in it. */
 #include "lib/otlp/internal.h"
 
 #include <stdlib.h>

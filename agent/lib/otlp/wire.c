@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A walk over protobuf bytes by a message's description: depth, number of
- * messages, wire types and lengths, with the path of the first wrong field.
- * Wire format: protobuf.dev/programming-guides/encoding.
+ * Checks protobuf bytes against a message's description: depth, number of messages, wire types and
+ * lengths. Reports the path of the first wrong field. Wire format:
+ * protobuf.dev/programming-guides/encoding.
  */
 #include "lib/otlp/internal.h"
 
@@ -22,7 +22,7 @@ struct wire_walk {
 struct token {
 	uint32_t number;
 	enum wire_type type;
-	const uint8_t *payload, *end; /* of the value; the next field begins at end */
+	const uint8_t *payload, *end; /* payload: of the value; end: where the next field begins */
 };
 
 static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
@@ -41,12 +41,12 @@ static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-/* NULL, or what is wrong. */
+/* NULL, or the error. */
 static const char *read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
 {
 	uint64_t tag, n = 0;
 
-	ret->number = 0; /* also for an error: whose it is */
+	ret->number = 0; /* an error names this field, too */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
@@ -99,7 +99,7 @@ static bool type_fits(const ProtobufCFieldDescriptor *f, enum wire_type t)
 	}
 }
 
-/* The how-many-th of its kind the field of a level is: looked up only when something is wrong. */
+/* The index of the field among those of its kind. Computed only for an error. */
 static size_t index_of(const struct wire_level *l)
 {
 	size_t index = 0;
@@ -170,7 +170,7 @@ static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d
 		l->field = protobuf_c_message_descriptor_get_field(d, t.number);
 		if (problem)
 			return wrong(w, -EBADMSG, problem);
-		if (l->field) /* an unknown field is a newer version's: skipped */
+		if (l->field) /* an unknown field comes from a newer version: skip it */
 			r = walk_field(w, l->field, &t, &seen, (unsigned)(l->field - d->fields));
 		if (r < 0)
 			return r;

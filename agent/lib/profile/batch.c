@@ -94,7 +94,7 @@ static void table_grow(struct batch_arena *a, struct batch_table *t)
 	free(old.hashes);
 }
 
-/* The entry equal to key, or NULL and the slot to put it in. */
+/* The entry that equals key, or NULL and the slot for it. */
 static void *table_find(struct batch_arena *a, struct batch_table *t, uint64_t hash,
 			equal_fn *equal, const void *key, size_t n, size_t *ret_slot)
 {
@@ -199,7 +199,7 @@ const char *profile_batch_str(struct batch *b, const char *s)
 	return s ? profile_batch_strn(b, s, strlen(s)) : NULL;
 }
 
-/* Both frames hold interned strings: equal strings are the same pointer. */
+/* Both frames hold interned strings, so equal strings have the same pointer. */
 static bool frame_equal(const void *entry, const void *key, size_t n)
 {
 	(void)n;
@@ -332,7 +332,7 @@ struct profile *profile_batch_profile(struct batch *b)
 	return p;
 }
 
-/* Where key is or belongs. */
+/* The index of key, or where it must be inserted. */
 static size_t tag_slot(const struct tags *t, const char *key)
 {
 	size_t lo = 0, hi = t->n;
@@ -402,7 +402,7 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
 	buf_init(&b, 0);
 	for (size_t i = 0; i < n; i++)
 		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
-	/* an id of chance would be taken for a window that is known, or for none */
+	/* if the hash failed, a random id could be taken for a known window, or for none */
 	if (!SHA256((const uint8_t *)b.data, b.len, digest))
 		out_of_memory();
 	memcpy(ret, digest, 16);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of events and of what threads wait for: a new event is one row here, one probe and one
- * BPF program.
+ * The tables of events and of causes of waits. A new event needs a row here, a probe and a BPF
+ * program.
  */
 #include "lib/profile/profile.h"
 

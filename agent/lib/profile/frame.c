@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames as text: the only place that makes prefixes and the forms of unresolved names. */
+/* Frames as text. Only this file makes prefixes and the text of frames without a name. */
 #include "lib/profile/profile.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ int profile_frame_kind_from_name(const char *s, enum frame_kind *ret)
 	return -ENOENT;
 }
 
-/* ';' separates frames, so it cannot be in one (as DeepFlow does it). */
+/* ';' separates frames, so it is replaced within a name, as DeepFlow does. */
 static void replace_separators(struct buf *out, size_t from)
 {
 	for (size_t i = from; i < out->len; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batch as pprof. The message is flat and small, so it is written field by
- * field; format: github.com/google/pprof, proto/profile.proto. Uncompressed.
+ * A batch -> pprof, uncompressed. The message is flat and small, so its fields are written one by
+ * one. Format: github.com/google/pprof, proto/profile.proto.
  */
 #include "lib/profile/profile.h"
 
@@ -47,7 +47,7 @@ static void put_message(struct buf *b, unsigned field, struct buf *m)
 	buf_reset(m);
 }
 
-/* Pointers of interned things -> numbers, in order of first use. */
+/* Pointers to interned things -> numbers, in the order of first use. */
 struct numbers {
 	const void **keys;
 	uint64_t *values;
@@ -84,7 +84,7 @@ struct writer {
 	struct buf message, nested;
 	struct numbers strings, locations, functions, mappings;
 	uint64_t n_strings, n_locations, n_functions, n_mappings;
-	struct batch *words; /* interns texts that the batch itself does not hold */
+	struct batch *words; /* interns texts that the batch itself does not have */
 };
 
 static uint64_t string_index(struct writer *w, const char *s)
@@ -102,7 +102,7 @@ static uint64_t string_index(struct writer *w, const char *s)
 	return *v;
 }
 
-/* Of one path or name are several. */
+/* One path or name may have several. */
 static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char *name,
 				const char *of)
 {
@@ -125,15 +125,15 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 		put_int(&w->message, 1, *v);
 		put_int(&w->message, 5, file);
 		put_int(&w->message, 6, id);
-		put_int(&w->message, 7, 1); /* has functions: nothing left to symbolize */
+		put_int(&w->message, 7, 1); /* has functions: no tool needs to symbolize it */
 		put_message(w->out, PROFILE_MAPPING, &w->message);
 	}
 	return *v;
 }
 
 /*
- * A frame's line is the one that its function is declared in: two of one name in a file are two
- * functions.
+ * The line of a function is that of its declaration. Two functions of one name in a file differ by
+ * it.
  */
 static uint64_t function_id(struct writer *w, const struct frame *f)
 {
@@ -233,7 +233,7 @@ int profile_write_pprof(const struct batch *b, struct buf *out)
 	const struct event_info *e =
 		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
 
-	put_bytes(out, PROFILE_STRINGS, "", 0); /* index 0 is "" by definition */
+	put_bytes(out, PROFILE_STRINGS, "", 0); /* index 0 must be "" */
 	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
 	put_value_type(&w, PROFILE_SAMPLE_TYPE, e->name, e->unit);
 	for (size_t i = 0; i < b->n_profiles; i++) {

@@ -199,7 +199,7 @@ struct batch {
 	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
 	size_t n_skipped;		/* the input had more profiles than this batch */
-	const char *skipped_for;	/* static: why the first was not taken */
+	const char *skipped_for;	/* why the first was left out; a constant */
 	struct batch_arena *arena;
 };
 struct batch *profile_batch_new(void);

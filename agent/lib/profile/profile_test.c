@@ -254,8 +254,8 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 }
 
 /*
- * Of one name are many: Python's "<module>" of each file, lambdas of one; of one path, programs of
- * many containers.
+ * Different functions may have one name: Python's "<module>" of each file, lambdas. Different
+ * programs may have one path: in several containers.
  */
 static void test_pprof_keeps_places_apart(void **state)
 {

@@ -32,11 +32,11 @@ static void names_are_camel_case(void **state)
 
 		assert_in_range(name[0], 'A', 'Z');
 		assert_int_equal(n, strlen(name));
-		assert_in_range(n, 1, 64); /* messages show so much of a name */
+		assert_in_range(n, 1, 64); /* messages show that many bytes of a name */
 	}
 }
 
-/* Also: no two reasons have one name. */
+/* Also checks that no two reasons have the same name. */
 static void a_name_finds_its_reason(void **state)
 {
 	(void)state;

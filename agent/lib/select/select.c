@@ -9,7 +9,10 @@ bool select_takes_node(const struct target_selection *s, const json_t *labels)
 	return labels && select_selector_matches(s->nodes, labels);
 }
 
-/* An unknown namespace still has its name: k8s.io/apimachinery gives every one this label. */
+/*
+ * A namespace that is not known yet still has the label with its name: Kubernetes gives it to every
+ * namespace.
+ */
 bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {
 	_cleanup_json_ json_t *named = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the cases in controller-spec/ do not say: what is not known or odd matches nothing. The rest
- * they say (plan_test.c).
+ * Cases that controller-spec/ does not have (plan_test.c replays those): an unknown or odd value
+ * matches nothing.
  */
 #include "lib/select/select.h"
 

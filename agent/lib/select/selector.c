@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Label selectors with the semantics of k8s.io/apimachinery: all requirements
- * must hold; NotIn also holds where the label is missing.
+ * Label selectors with the semantics of k8s.io/apimachinery: a label set must satisfy all
+ * requirements. NotIn is also satisfied if the label is missing.
  */
 #include "lib/select/select.h"
 
@@ -32,10 +32,7 @@ static bool expression_holds(const json_t *e, const json_t *labels)
 	return streq(op, "DoesNotExist") && !label;
 }
 
-/*
- * A member that this version does not know may narrow the selector: such a selector matches
- * nothing.
- */
+/* A selector with an unknown member matches nothing, because the member may narrow it. */
 static bool has_only(const json_t *obj, const char *const *words, size_t n)
 {
 	size_t found = 0;

@@ -169,7 +169,7 @@ static json_t *make_node(const json_t *in)
 
 #define CASES_MAX 512
 
-/* What is kept of an object must be enough. */
+/* The part of an object that the agent keeps must be enough. */
 struct case_trims {
 	void (*target)(json_t *), (*pod)(json_t *), (*named)(json_t *), (*node)(json_t *);
 };
@@ -289,7 +289,7 @@ static void expect(const json_t *want, const json_t *got, const char *where)
 	fail_msg("%s: wanted %s, got %s", where, a, b);
 }
 
-/* json_str_at would split the key at its dots. */
+/* json_str_at would split the key at its dots */
 static const char *text_at(const json_t *obj, const char *key)
 {
 	const char *s = json_string_value(json_object_get(obj, key));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Demangles names by libiberty (Rust; C++ in the form that GNU tools show) and, for the C++ that
- * libiberty cannot read, by LLVM's libc++abi. A short hostile name may stand for gigabytes of text,
- * nest without end, or take years. So the work has limits of output, memory, stack and time. A
- * signal handler may leave it anywhere, since all its memory is on the stack or in the arena below:
- * demanglers.sh makes the demanglers call our malloc().
+ * Demangles names with libiberty (Rust, and C++ in the form that GNU tools show). C++ names that
+ * libiberty cannot read go to LLVM's libc++abi. A short hostile name may stand for gigabytes of
+ * text, nest without end, or take years. So output, memory, stack and time have limits. A signal
+ * handler may leave the work at any point, because all its memory is on the stack or in the arena
+ * below: demanglers.sh makes the demanglers call the malloc() of this file.
  */
 #include "lib/symbols/demangle.h"
 
@@ -14,9 +14,9 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#define ARENA_BYTES	 ((size_t)1 << 20) /* a name of 3 KiB that clang has written takes 60 KB */
+#define ARENA_BYTES	 ((size_t)1 << 20) /* a name of 3 KiB made by clang takes 60 KB */
 #define STACK_BYTES	 (1 << 20)	   /* of the thread */
-#define TICK_US		 10000 /* of CPU time; a name has one to two; real ones take microseconds */
+#define TICK_US		 10000 /* of CPU time; one or two per name; real ones take microseconds */
 #define SIGNAL_STACK	 (64 << 10)
 #define ALIGNMENT	 16
 #define RUST_HASH_LENGTH 20 /* 17h<16 hex>E */
@@ -38,7 +38,7 @@ static void stop(enum demangle_result why)
 
 /* ---- demanglers.sh: the demanglers, and what they call ---- */
 
-/* Of libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
+/* From libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
 #define GNU_VERBOSE	   (1 << 3)
 #define GNU_WITH_ARGUMENTS (1 << 0 | 1 << 1)
 
@@ -79,10 +79,10 @@ void *elf_demangle_realloc(void *p, size_t n)
 
 void elf_demangle_free(void *p)
 {
-	(void)p; /* all at once, before the next name */
+	(void)p; /* freed all at once, before the next name */
 }
 
-/* What they would need of a C++ library if they threw, caught or deleted. */
+/* Functions of a C++ library that the demanglers would need to throw, catch or delete. */
 #define NEVER(name)                                                                                \
 	void name(void);                                                                           \
 	void name(void)                                                                            \
@@ -108,7 +108,10 @@ static void on_tick(int signal)
 		stop(DEMANGLE_TOO_SLOW);
 }
 
-/* Below where the work began nothing but the stack is mapped, unless it has grown to its limit. */
+/*
+ * Below the stack on which the work began, nothing is mapped but that stack, until it has reached
+ * its limit.
+ */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
 	const char *at = info->si_addr;
@@ -116,13 +119,13 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	(void)context;
 	if (work.running && at < work.stack && work.stack - at < 2 * STACK_BYTES)
 		stop(DEMANGLE_TOO_DEEP);
-	/* It comes again, and ends the process. */
+	/* The signal comes again, and ends the process. */
 	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 /*
- * A tick may come when the stack is full to the last KiB. gcc's AddressSanitizer loses a jump out
- * of a handler that has a stack of its own: there such a name costs the child.
+ * The tick may come when the stack is full to the last KiB, so the handler has its own stack. gcc's
+ * AddressSanitizer cannot jump out of such a handler: in that build, such a name ends the child.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define TICK_STACK 0
@@ -133,7 +136,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 int elf_demangle_begin(void)
 {
 	static char signal_stack[SIGNAL_STACK];
-	/* The jump leaves the mask as it is. */
+	/* The jump does not restore the signal mask. */
 	struct sigaction tick = {.sa_handler = on_tick,
 				 .sa_flags = SA_RESTART | TICK_STACK | SA_NODEFER};
 	struct sigaction fault = {.sa_sigaction = on_fault,
@@ -178,7 +181,7 @@ static bool starts_clone(const char *s)
 	return s[0] == '.' && strchr("abcdefghijklmnopqrstuvwxyz_0123456789", s[1]) && s[1];
 }
 
-/* ".part.0.cold" -> " [clone .part.0] [clone .cold]", as libiberty has it. */
+/* ".part.0.cold" -> " [clone .part.0] [clone .cold]", as libiberty writes it. */
 static bool append_clones(const char *s)
 {
 	while (starts_clone(s)) {
@@ -196,8 +199,8 @@ static bool append_clones(const char *s)
 }
 
 /*
- * libc++abi shows what follows a name as " (.part.0.cold)". A '.' may also be inside of a name:
- * gcc's coroutines have such types.
+ * libc++abi writes such an ending as " (.part.0.cold)". A '.' may also be inside a name: gcc's
+ * coroutines have such types.
  */
 static bool by_llvm(const char *name)
 {
@@ -219,13 +222,12 @@ static bool by_llvm(const char *name)
 }
 
 /*
- * libc++abi does not know what a template parameter stands for in a local class, nor where a
- * constraint names a parameter of the class around it. Then the parameter's own name, T or T0, is
- * shown, as libc++abi itself does behind "requires". For that this function makes "T_" and "T0_"
- * types of that name: "1\1" and "2\1" "0" are as long as before, and the caller turns the mark \1
- * into T. "T_" may also be a part of another name: 7vect_T_ -> 7vect_1\1. The caller sees that by
- * the digit before the mark. Behind a digit, "T_" may be the beginning of a name (2T_): then this
- * function gives up.
+ * In a local class, libc++abi does not know what a template parameter stands for; nor, in a
+ * constraint, a parameter of the class around it. Then the name shows the parameter itself, T or
+ * T0, as libc++abi does behind "requires". This function replaces "T_" and "T0_" by types of that
+ * name: "1\1" and "2\1" "0" are as long, and the caller turns the mark \1 into T. "T_" may also be
+ * part of another name: 7vect_T_ -> 7vect_1\1. The caller sees that by the digit before the mark.
+ * Behind a digit, "T_" may begin a name (2T_): then this function gives up.
  */
 #define LETTER_MARK '\1'
 static bool name_parameters(const char *name, char *ret)
@@ -273,7 +275,10 @@ static bool by_any(const char *name)
 {
 	size_t n = strlen(name);
 
-	/* The hash stays, as DeepFlow shows it; in v0 names the same would add the crates'. */
+	/*
+	 * Keeps the hash, as DeepFlow does. In v0 names, libiberty would also add the hashes of the
+	 * crates.
+	 */
 	if (is_rust_legacy(name, n) && demangle_rust(name, GNU_VERBOSE, append, NULL))
 		return true;
 	work.len = 0;

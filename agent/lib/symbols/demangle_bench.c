@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a name costs, once a function: the real names of testdata/names.tsv through the child,
- * beside the demanglers alone in this process, and libiberty, which reads fewer of them. And what
- * the child costs: its start, and a hostile file's names.
+ * Measures the cost of a name, once per function: the real names of testdata/names.tsv through the
+ * child; the demanglers alone in this process; and libiberty alone, which reads fewer names. Also
+ * measures the start of the child and the names of a hostile file.
  */
 #include "lib/base/bench.h"
 #include "lib/symbols/demangle.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child that demangles: one name in, one text out, for ever. A name over a limit stays mangled,
- * and the child goes on. A name at which a demangler fails ends the child; the owner starts
- * another.
+ * The child that demangles: reads a name, answers with a text, for ever. A name over a limit stays
+ * mangled, and the child goes on. If a demangler fails at a name, the child ends, and the owner
+ * starts another one.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"

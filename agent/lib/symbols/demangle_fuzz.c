@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a mangled name: a text or a reason, within the limits, the same again, and nothing
- * of it left for the next name. The demanglers are not ours to instrument: what their texts look
- * like stands for edges.
+ * Any bytes as a mangled name give a text or a reason, within the limits; the same again for the
+ * same bytes; and no state may be left for the next name. The demanglers are built without
+ * instrumentation, so the shapes of their texts serve as edges.
  * Fuzzes: lib/symbols/demangle.c, lib/symbols/text.c
  */
 #include "lib/base/fuzzinput.h"
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	const char *text = "";
 	enum demangle_result result, again;
 
-	check(elf_demangle_begin() == 0); /* the driver has a timer of its own, between inputs */
+	check(elf_demangle_begin() == 0); /* libFuzzer uses a timer itself, between inputs */
 	result = elf_demangle(name, &text);
 	check(result < _DEMANGLE_RESULT_MAX);
 	check(strlen(text) <= DEMANGLED_MAX && (result == DEMANGLE_OK) == !!*text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names as compilers mangle them and as they are shown; and as an attacker would. */
+/* Names as compilers mangle them, with the text that is shown, and names of an attacker. */
 #include "lib/symbols/demangle.c" /* the arena */
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* NULL: it stays as it is. */
+/* NULL: it stays mangled. */
 static const char *shown(const char *name)
 {
 	const char *text = NULL;
@@ -50,7 +50,7 @@ static void mangled_names(void **state)
 		 "int shop::price<int>(A.Frame) [clone .actor]"},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.Other", NULL},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.", NULL},
-		/* Those that it does not read. */
+		/* Names that it does not read. */
 		{"_ZNK4absl4CordcvNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEEv",
 		 "absl::Cord::operator std::__cxx11::basic_string<char, std::char_traits<char>, "
 		 "std::allocator<char> >() const"},
@@ -69,7 +69,7 @@ static void mangled_names(void **state)
 		/* Rust, v0 */
 		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function"},
 		{"_RNvMs_CsHhX5_3barNtB4_3Foo3new", "<bar::Foo>::new"},
-		/* What its parameters stand for is known to neither. */
+		/* Neither demangler knows what its parameters stand for. */
 		{"_ZN4shop3BoxIiE6memberITkSt14convertible_toIT_EiEEiS4_Q6NumberIS4_E",
 		 "int shop::Box<int>::member<int>(T) requires Number<T>"},
 		{"_ZZN4shop7lambdasEiENH3$_3clIS0_EEiT_i",
@@ -144,7 +144,7 @@ static char *nested_pairs(unsigned n)
 	return buf_steal(&name);
 }
 
-/* A name of 255 bytes that stands for a gigabyte. */
+/* A name of 255 bytes that expands to a gigabyte. */
 static void names_that_explode_stay_mangled(void **state)
 {
 	_cleanup_free_ char *two = nested_pairs(1), *billion = nested_pairs(30);
@@ -205,11 +205,11 @@ static void names_that_take_long_stay_mangled(void **state)
 	/* The lifetimes of an impl's path, which is not shown, and of one that holds memory. */
 	assert_int_equal(result_of("_RMIC1aFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
-	/* It leaves nothing behind that would end the next. */
+	/* It leaves no state behind that would harm the next name. */
 	assert_string_equal(shown("_ZN3foo3barEi"), "foo::bar(int)");
 }
 
-/* Of n times what nests, between a head and n ends. */
+/* A name with n nested parts between a head and n ends. */
 static char *nested(const char *head, const char *begin, const char *inner, const char *end,
 		    unsigned n)
 {
@@ -226,8 +226,8 @@ static char *nested(const char *head, const char *begin, const char *inner, cons
 }
 
 /*
- * libiberty counts how deep it is, libc++abi does not: what compilers write fits into the stack all
- * the same.
+ * libiberty counts its depth, libc++abi does not. But names that compilers write fit into the
+ * stack.
  */
 static void names_that_nest_deeply_stay_mangled(void **state)
 {
@@ -318,7 +318,7 @@ static enum demangle_result take(size_t n)
 	return DEMANGLE_OK;
 }
 
-/* Whatever is asked for until it is full, and then. */
+/* Asks for memory until it is full, and then once more. */
 static void nothing_is_given_behind_the_arena(void **state)
 {
 	(void)state;

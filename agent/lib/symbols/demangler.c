@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the child that demangles: asks, and checks length and bytes of the answers.
+ * The owner's side of the child that demangles: sends names, and checks length and bytes of the
+ * answers.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"
@@ -9,27 +10,27 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The child ends by itself what takes 20 ms of CPU time. */
+/* The child itself ends if a name takes 20 ms of CPU time. */
 #define ANSWER_NS	    (2 * NSEC_PER_SEC)
 #define IMPATIENT_ANSWER_NS (300 * NSEC_PER_MSEC)
-/* of an impatient one, after two timeouts in a row */
+/* of an impatient owner, after two timeouts in a row */
 #define PAUSE_NS	  (3 * NSEC_PER_SEC)
 #define RETRY_NS	  (10 * NSEC_PER_SEC)  /* after a child that could not be started */
-#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)  /* after a file's first timeout */
-#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* then twice as long each time */
-#define CALM_NS		  NSEC_PER_SEC /* a child that lived so long is no sign of an attack */
+#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)  /* after the first timeout at a file */
+#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* doubled by each further timeout */
+#define CALM_NS		  NSEC_PER_SEC /* a child that lived longer was not ended by an attack */
 #define SLOW_NAME_NS	  (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS	  (200 * NSEC_PER_MSEC)
 #define SLOW_FILE_NS	  (300 * NSEC_PER_SEC)
-#define FORGIVEN_PART	  500 /* of the time that passes: 2 ms each second */
+#define FORGIVEN_PART	  500 /* of the elapsed time: 2 ms per second */
 
 struct demangler {
-	pthread_mutex_t lock; /* of the callers' struct name_cost, too */
+	pthread_mutex_t lock; /* also of the callers' struct name_cost */
 	bool impatient;
 	bool late; /* the last child that was asked did not answer in time */
 	uint64_t answer_ns;
 	struct child *child;
-	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: no child is asked before */
+	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: ask no child before */
 	struct demangle_request request;
 	struct demangle_reply reply;
 	char text[DEMANGLED_MAX + 1];
@@ -84,7 +85,7 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-/* There was no child to ask: that says nothing of the name. */
+/* There was no child to ask, which says nothing about the name. */
 static const char *no_child(struct demangler *d, int error)
 {
 	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
@@ -99,8 +100,8 @@ static void answered(struct demangler *d)
 }
 
 /*
- * One late answer may be the name's fault. If the next child, which has another file's name, is
- * late, too, the machine is too busy, and an impatient owner asks no child for a while.
+ * One late answer may be the name's fault. If the next child, which has a name of another file, is
+ * late, too, the machine is too busy. Then an impatient owner asks no child for a while.
  */
 static const char *timed_out(struct demangler *d)
 {
@@ -110,7 +111,7 @@ static const char *timed_out(struct demangler *d)
 	return "timeout";
 }
 
-/* NULL: there is an answer; else why there is none. */
+/* NULL: there is an answer; else the reason why there is none. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
 	size_t n_reply = 0;
@@ -134,7 +135,7 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 	return r && r != -EBADMSG ? "child_died" : "answer_refused";
 }
 
-/* A file whose names take too long is left alone for a while, and then begins anew. */
+/* A file whose names take too long is left alone for a while. Then its account begins anew. */
 static void spend(struct name_cost *cost, uint64_t ns)
 {
 	cost->spent_ns += ns;
@@ -144,7 +145,7 @@ static void spend(struct name_cost *cost, uint64_t ns)
 	cost->slow_until_ns = now_mono_ns() + SLOW_FILE_NS;
 }
 
-/* The hub asks for the same names in each query: what they have cost is forgiven by and by. */
+/* The hub asks for the same names in each query, so a file's cost is forgiven as time passes. */
 static void forgive(struct name_cost *cost)
 {
 	uint64_t now = now_mono_ns(), forgiven_ns = (now - cost->forgiven_at_ns) / FORGIVEN_PART;
@@ -154,9 +155,9 @@ static void forgive(struct name_cost *cost)
 }
 
 /*
- * A child has failed at one of the file's names. Where it did not answer in time, the machine may
- * have been too busy: the file's names are asked for later, but each time after a longer pause.
- * before: what they had cost before this question, for which the pause gets longer once only.
+ * A child has failed at one of the file's names. If it did not answer in time, the machine may have
+ * been too busy: the file's names are asked for later, after a pause that grows each time. before:
+ * the file's cost before this question; the pause grows only once for it.
  */
 static void charge(struct name_cost *cost, const struct name_cost *before, const char *reason)
 {
@@ -170,8 +171,8 @@ static void charge(struct name_cost *cost, const struct name_cost *before, const
 }
 
 /*
- * Asks a second child where the first one failed, which may have had another reason than this name.
- * An impatient demangler does not wait twice. *ret_again_ns: as of elf_demangler_text.
+ * Asks a second child if the first one failed, which may have had another reason than the name. An
+ * impatient owner does not wait twice. *ret_again_ns: see elf_demangler_text.
  */
 static const char *ask_twice(struct demangler *d, const char *name, size_t n,
 			     struct name_cost *cost, uint64_t *ret_again_ns)
@@ -202,7 +203,7 @@ static void pay(struct name_cost *cost, uint64_t cpu_ns)
 {
 	if (cpu_ns > SLOW_NAME_NS)
 		spend(cost, MIN(cpu_ns, SLOW_NAMES_NS));
-	/* That long after the last pause, the next one is the first again. */
+	/* That long after the last pause, pauses begin short again. */
 	if (now_mono_ns() >= cost->next_ns + cost->pause_ns)
 		cost->pause_ns = 0;
 }

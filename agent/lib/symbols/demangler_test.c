@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names through the child: what a hostile one costs, a child that dies, and one that has been taken
- * over, in whose place this program is (FAKE_VERB).
+ * Names through the child: the cost of a hostile name, a child that dies, and a child under an
+ * attacker's control, for which this program stands in (FAKE_VERB).
  */
 #include "lib/base/testfolder.h"
 #include "lib/child/child.c" /* its limits */
@@ -44,14 +44,14 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 	assert_true(!again_ns || streq(name, as));
 }
 
-/* For a failure. A busy machine makes any name a slow one. */
+/* For a failure. On a busy machine, any name may be slow. */
 static void assert_not_charged(const struct name_cost *cost)
 {
 	assert_true(cost->spent_ns < SLOW_NAMES_NS / 4);
 	assert_int_equal(cost->slow_until_ns, 0);
 }
 
-/* This program's child; 0: there is none. */
+/* The child of this program; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");
@@ -110,7 +110,7 @@ static void hostile_names_cost_no_child(void **state)
 	memset(deep, 'Z', MANGLED_MAX);
 	memcpy(deep, "_Z", 2);
 	strcpy(deep + 4000, "1fvE1x");
-#ifndef __SANITIZE_ADDRESS__ /* whose own part of the child does not survive an overflow */
+#ifndef __SANITIZE_ADDRESS__ /* names whose part of the child does not survive an overflow */
 	assert_shown(d, &cost, deep, deep);
 	assert_int_equal(mangled("too_deep"), 1);
 #endif
@@ -146,12 +146,12 @@ static void what_slow_names_cost_is_forgiven(void **state)
 	uint64_t again_ns = 0;
 
 	(void)state;
-	/* The file has been left alone for so long that half of it is forgiven. */
+	/* The file was left alone long enough to forgive half of its cost. */
 	cost.forgiven_at_ns = now_mono_ns() - FORGIVEN_PART * SLOW_NAMES_NS / 2;
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_true(cost.spent_ns > 0 && cost.spent_ns < SLOW_NAMES_NS);
-	/* Not at once: its next slow name is the one too many. */
+	/* Not the whole cost is forgiven: one more slow name is too much. */
 	cost.spent_ns = SLOW_NAMES_NS - 1;
 	cost.forgiven_at_ns = now_mono_ns();
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
@@ -214,7 +214,7 @@ static void without_a_child_names_stay_mangled(void **state)
 
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i); /* the first was never started */
-		/* It is no name's fault, and not tried for each. */
+		/* No name is at fault, so it is not tried for each. */
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
 		assert_not_charged(&cost);
@@ -236,7 +236,7 @@ enum lie {
 	BYTES,
 	CLOCK,
 	DEATH,
-	SILENCE, /* the last one: it is no lie */
+	SILENCE, /* the last one: it gives no false answer */
 };
 
 static const struct {
@@ -326,7 +326,9 @@ static void lies_cost_the_file_and_the_child(void **state)
 		assert_int_equal(restarts() - before, lies[i].lost ? 2 : 0);
 		if (lies[i].reason) {
 			assert_int_equal(mangled(lies[i].reason), n + 1);
-			/* The file has had what it may have: the next child is not for it. */
+			/*
+			 * The file has used up its share, so the next child gets none of its names.
+			 */
 			assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 			assert_int_equal(mangled("slow_file"), n_file + 1);
 			assert_int_equal(restarts() - before, 2);
@@ -393,11 +395,11 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	asked_ns = time_out(d, &cost);
 	assert_int_equal(restarts(), before + 1);
 	assert_not_charged(&cost);
-	/* It may have been this name: others' need not wait. */
+	/* It may have been this name, so the names of others need not wait. */
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	asked_ns = time_out(d, &other);
 	assert_int_equal(restarts(), before + 2);
-	/* It was not. The caller's lock is not held for yet another child. */
+	/* It was not this name. The caller's lock is not held for yet another child. */
 	assert_true(d->retry_ns >= asked_ns + PAUSE_NS);
 	d->retry_ns = UINT64_MAX;
 	n_none = mangled("no_child");
@@ -434,7 +436,7 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 	elf_demangler_free(d);
 }
 
-/* Of a patient one, too, which asks two children. */
+/* Also for a patient owner, which asks two children. */
 static void pauses_get_longer(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
@@ -474,7 +476,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 {
 	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
 	_cleanup_free_ char *program = xasprintf("%s/slow", dir), *go = xasprintf("%s/go", dir);
-	/* Until there is "go"; not beyond the tests' end. */
+	/* Waits until the file "go" exists, but not longer than the test. */
 	_cleanup_free_ char *script =
 		xasprintf("#!/bin/sh\n"
 			  "while [ -d %s ] && ! [ -e %s ]; do sleep 0.01; done\n"
@@ -487,7 +489,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	(void)state;
 	make_executable(program, script);
 	d = elf_demangler_new(program, true);
-	d->answer_ns = ANSWER_NS; /* it is not what this is about */
+	d->answer_ns = ANSWER_NS; /* the test is not about this name */
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	d->retry_ns = 0;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
@@ -571,7 +573,7 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 	elf_demangler_free(d);
 }
 
-/* The caller holds a lock that every pod's names need. */
+/* The caller holds a lock that the names of all pods need. */
 static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);

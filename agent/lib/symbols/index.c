@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reader of an index. Whoever wrote it read a hostile file and may be hostile by
- * now: seals and every bound are checked once at the start, and sealed bytes stay.
+ * Reads an index. The process that wrote it has read a hostile file, and may be hostile itself. So
+ * this file checks the seals and every bound once, at the start; sealed bytes cannot change after
+ * that.
  */
 #include "lib/symbols/format.h"
 
@@ -16,7 +17,7 @@ struct elf_index {
 	atomic_uint refs;
 	const void *data;
 	size_t bytes;
-	void (*release)(void *arg); /* NULL: data is our own mapping */
+	void (*release)(void *arg); /* NULL: data is this process's own mapping */
 	void *arg;
 	const struct index_header *header;
 #define X(name, type, most) const type *name;
@@ -85,25 +86,28 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		 {"unwind_cut", "its unwind information is damaged or over a limit"}},
 		{ELF_INDEX_CODE_CUT,
 		 {"code_cut",
-		  "it has more code without unwind information than is followed (64 MiB, 1 MiB a "
-		  "function)"}},
+		  "it has more code without unwind information than podflame follows (64 MiB, "
+		  "1 MiB per function)"}},
 		{ELF_INDEX_DWARF_CUT,
 		 {"inlines_cut", "its inlined functions are damaged, missing or over a limit"}},
 		{ELF_INDEX_DWO,
-		 {"split_dwarf", "its DWARF lies in other files too, which were not read"}},
-		{ELF_INDEX_DWP, {"dwp", "its DWARF is in a .dwp package, which is not read"}},
+		 {"split_dwarf", "a part of its DWARF is in other files, which were not read"}},
+		{ELF_INDEX_DWP,
+		 {"dwp", "its DWARF is in a .dwp package, which podflame does not read"}},
 		{ELF_INDEX_NAMES_CUT,
 		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},
 		{ELF_INDEX_MARKS_CUT,
-		 {"marks_cut", "it has more symbols that runtimes are told by than are kept"}},
+		 {"marks_cut", "it has too many of the symbols by which podflame finds runtimes"}},
 		{ELF_INDEX_BUILD_ID_CUT,
-		 {"build_id_cut", "its build id is over a limit: no debug file is found by it"}},
+		 {"build_id_cut",
+		  "its build id is longer than 64 bytes: podflame finds no debug file by it"}},
 		{ELF_INDEX_COMPRESSED_UNKNOWN,
-		 {"compressed_unknown", "a section is compressed in a way that is not known"}},
+		 {"compressed_unknown", "a section is compressed neither by zlib nor by zstd"}},
 		{ELF_INDEX_COMPRESSED_DAMAGED,
 		 {"compressed_damaged", "a compressed section is damaged"}},
 		{ELF_INDEX_COMPRESSED_LARGE,
-		 {"compressed_large", "a compressed section is larger than is read"}},
+		 {"compressed_large",
+		  "a compressed section is over 1 GiB, or larger than the child's memory"}},
 	};
 	size_t n = 0;
 
@@ -151,7 +155,7 @@ static bool place_sections(struct elf_index *i)
 	return !i->strings[0] && !i->strings[h->string_bytes - 1];
 }
 
-/* Whoever looks a name up takes it whole: so each is as long as a writer makes it. */
+/* A look-up returns a name as a whole, so a name has the length limit that writers keep. */
 static bool strings_valid(const struct elf_index *i)
 {
 	const char *s = i->strings, *end = s + i->header->string_bytes, *nul;
@@ -245,7 +249,7 @@ static bool rows_valid(const struct pf_row *rows, uint32_t n, uint32_t n_rules)
 static bool tables_valid(const struct elf_index *i)
 {
 	uint32_t n_rows = i->header->n[INDEX_rows], n_rules = i->header->n[INDEX_rules];
-	uint32_t next = 0; /* pages have rows of their own, one after the other */
+	uint32_t next = 0; /* the rows of a page follow those of the page before */
 
 	for (uint32_t k = 0; k < i->header->n[INDEX_pages]; k++) {
 		const struct elf_page *p = &i->pages[k];
@@ -330,7 +334,7 @@ int elf_index_open(int memfd, struct elf_index **ret)
 
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address)
 {
-	/* Data segments may repeat a page of the text in the file: text first. */
+	/* A data segment may repeat a page of the text in the file, so the text comes first. */
 	for (int executable = 1; executable >= 0; executable--) {
 		for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
 			const struct index_segment *s = &i->segments[k];
@@ -345,7 +349,7 @@ int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t 
 	return -ENOENT;
 }
 
-/* The loader maps each segment by itself, from the start of the page that it begins in. */
+/* The loader maps each segment by itself, from the start of its first page. */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address)
 {
@@ -382,7 +386,7 @@ bool elf_index_text(const struct elf_index *i, size_t k, struct elf_text *ret)
 	return false;
 }
 
-/* The last item that starts at or before address, among items that begin with their address. */
+/* The last item that starts at or before address. Each item begins with its address. */
 static const void *last_before(const void *items, uint32_t n, size_t stride, uint64_t address)
 {
 	const char *base = items;

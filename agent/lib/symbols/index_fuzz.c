@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* With a size that fits, which is seldom found by chance. */
+/* Sets a size that fits, which a fuzzer seldom finds by chance. */
 static void make_plausible(uint8_t *bytes, size_t n)
 {
 	struct index_header h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of a child's answer: exact look-ups, and answers that lie. */
+/* The reader of a child's answer: exact look-ups, and answers with false contents. */
 #include "lib/symbols/format.h"
 
 #include <fcntl.h>
@@ -231,7 +231,9 @@ static void what_is_missing_is_said(void **state)
 	elf_index_unref(i);
 }
 
-/* As lld lays files out: the text begins inside a page whose first bytes are another segment's. */
+/*
+ * As lld lays out files: the text begins inside a page whose first bytes belong to another segment.
+ */
 static void text_inside_a_page(void **state)
 {
 	struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and paths of pods hold any bytes; what leaves this module is text that JSON and protobuf
+ * Names and paths of pods may contain any bytes. This module makes them text that JSON and protobuf
  * take.
  */
 #include "lib/symbols/symbols.h"

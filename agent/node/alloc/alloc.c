@@ -58,7 +58,7 @@ bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct a
 	name = elf_text_clean(base ? base + 1 : m->path);
 	alloc_add_problem(
 		ret,
-		"code of %.100s lies in anonymous memory, where no probe can be set: what "
+		"code of %.100s is in anonymous memory, where the kernel sets no probe: what "
 		"its own allocator gives is not seen",
 		name);
 	return true;
@@ -138,10 +138,11 @@ static void join_closest(struct alloc_sites *s)
 		    s->inner[best + 1].start - s->inner[best].end)
 			best = k;
 	if (s->inner[best + 1].start - s->inner[best].end > GAP_MAX)
-		alloc_add_problem(s,
-				  "its allocators have more than %d pieces of code: what the code "
-				  "between two of them allocates is not seen",
-				  PF_MEM_INNER_MAX);
+		alloc_add_problem(
+			s,
+			"its allocators have more than %d pieces of code, so two were joined: "
+			"what code between them allocates is not seen",
+			PF_MEM_INNER_MAX);
 	join_inner(s, best);
 }
 
@@ -190,10 +191,11 @@ void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol)
 {
-	alloc_add_problem(s,
-			  "code of %s is not followed to its end: what it allocates may be counted "
-			  "twice",
-			  symbol);
+	alloc_add_problem(
+		s,
+		"podflame did not read the code of %s to its end: what it allocates may be "
+		"counted twice",
+		symbol);
 }
 
 struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
@@ -216,7 +218,7 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 
 		starts |= r == -EAGAIN;
 		if (r < 0 && r != -EAGAIN && r != -ENOENT)
-			alloc_add_problem(s, "where it allocates (%s) cannot be found: %s",
+			alloc_add_problem(s, "podflame cannot find where it allocates (%s): %s",
 					  finders[i]->name,
 					  r == -E2BIG ? "it is over a limit" : strerror(-r));
 	}
@@ -225,8 +227,8 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 		return -EAGAIN;
 	}
 	if (!s->n && !s->go && !s->copied)
-		alloc_add_problem(s, "no function that allocates was found: a static program "
-				     "without symbols, or an allocator that is not known");
+		alloc_add_problem(s, "podflame found no function that allocates: a static program "
+				     "without symbols, or an allocator that it does not know");
 	sort_sites(s);
 	*ret = s;
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where processes allocate, of known and of hostile files; without BPF. */
+/* Finds where processes allocate, in known and in hostile files; without BPF. */
 #include "node/alloc/alloc_host.h"
 
 #include <signal.h>
@@ -23,7 +23,7 @@ static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
 	return s;
 }
 
-/* A program that waits, made of this source. */
+/* Compiles this source into a program that waits. */
 static pid_t start(const char *source, const char *flags)
 {
 	_cleanup_free_ char *command = xasprintf(
@@ -95,11 +95,14 @@ static void a_static_program_without_symbols_says_so(void **state)
 
 	(void)state;
 	assert_int_equal(s->n, 0);
-	assert_non_null(strstr(s->problem, "no function that allocates was found"));
+	assert_non_null(strstr(s->problem, "podflame found no function that allocates"));
 	stop(pid, &p, s);
 }
 
-/* Its problem, of a program that has this text, built so. */
+/*
+ * Builds a program that contains `text` with these flags, and returns the problem that alloc
+ * reports about it.
+ */
 static char *problem_with(const char *text, const char *more, const char *flags)
 {
 	_cleanup_free_ char *source =
@@ -137,8 +140,8 @@ static void an_allocator_without_names_is_told(void **state)
 }
 
 /*
- * An allocator's functions are probed; a file that only names one has none; CPython's mimalloc is
- * its own.
+ * If an allocator has names, its functions are probed. A file that only names one has no allocator.
+ * The mimalloc of CPython is CPython's own.
  */
 static void an_allocator_with_names_is_not(void **state)
 {
@@ -154,7 +157,7 @@ static void an_allocator_with_names_is_not(void **state)
 		{jemalloc,
 		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}",
 		 "-static"},
-		/* the plain names are its own */
+		/* these plain names belong to it */
 		{jemalloc, "void *mallocx(unsigned long n, int f) { return 0; }", "-static"},
 		{"TBBmalloc: VERSION",
 		 "void *scalable_malloc(unsigned long n) { return 0; } "
@@ -171,7 +174,7 @@ static void an_allocator_with_names_is_not(void **state)
 	}
 }
 
-/* Rust's code calls it through these, which are probed. */
+/* Rust's code calls it by these names, which are probed. */
 static void an_allocator_behind_rusts_names_is_not(void **state)
 {
 	_cleanup_free_ char *problem =
@@ -203,7 +206,7 @@ static void an_allocator_beside_one_with_names_is_told(void **state)
 	}
 }
 
-/* Its functions have names; there is only no file that a probe could be set in. */
+/* Its functions have names, but there is no file in which to set a probe. */
 static void a_program_in_anonymous_memory_is_told_once(void **state)
 {
 	static const char source[] =
@@ -223,7 +226,7 @@ static void a_program_in_anonymous_memory_is_told_once(void **state)
 	(void)state;
 	assert_int_equal(s->n, 0);
 	assert_string_equal(s->problem,
-			    "code of p lies in anonymous memory, where no probe can be set: "
+			    "code of p is in anonymous memory, where the kernel sets no probe: "
 			    "what its own allocator gives is not seen");
 	stop(pid, &p, s);
 }
@@ -299,7 +302,7 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
 	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
-	/* As many as there may be, and some that lie in them or beside them. */
+	/* As many pieces as there is room for, and some that are inside of them or beside them. */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
 		alloc_add_inner(&s, i << 30, (i << 30) + 100);
@@ -366,7 +369,7 @@ static const struct {
 } codes[] = {
 	{ASM("malloc: .fill 1000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .fill 10000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), true},
-	/* To free twice is to free. */
+	/* A second free of the same memory counts as a free. */
 	{ASM("malloc: ret\\nfree: .fill 10000,1,0x90; ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},
@@ -379,7 +382,7 @@ static const struct {
 	{ASM("malloc: call 1f; ret; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: jmp 6f; 6: ret"
 	     "\\nfree: ret\\ncalloc: ret"),
 	 true},
-	/* The places that it calls come back to. */
+	/* The called function is followed with each call, as the walk returns behind it. */
 	{ASM("malloc: .rept 16; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 17; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), true},
 };
@@ -391,7 +394,8 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 		struct alloc_process p;
 		pid_t pid = start(codes[i].source, "-no-pie");
 		struct alloc_sites *s = find(&p, pid);
-		bool told = strstr(s->problem, "code of malloc is not followed to its end");
+		bool told =
+			strstr(s->problem, "podflame did not read the code of malloc to its end");
 
 		if (told != codes[i].told || (!told && *s->problem))
 			fail_msg("%s: %s", codes[i].source, s->problem);
@@ -402,9 +406,7 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 
 /* ---- hooks before CPython's allocator ---- */
 
-/*
- * As CPython has them: o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS of h come before o.
- */
+/* As in CPython: o, m and r are _PyObject, _PyMem and _PyMem_Raw; o has HOOKS of h before it. */
 static const char hooked[] =
 	"typedef struct { void *c, *(*m)(void *, long), *(*k)(void *, long, long);\n"
 	"void *(*r)(void *, void *, long); void (*f)(void *, void *); } A;\n"

@@ -28,7 +28,7 @@ static const struct go_layout {
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
-	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it counts no bytes any more */
+	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it no longer counts bytes */
 };
 
 static const struct go_layout *layout_of(unsigned minor)
@@ -266,7 +266,7 @@ static int find_program(const struct program *p, unsigned event_mask, struct all
 
 	/* Since 1.18 arguments are in registers, and the version is where this file reads it. */
 	if (!layout_of(p->minor)) {
-		alloc_add_problem(ret, "how Go allocates is known for Go 1.18 to 1.%u; this is %s",
+		alloc_add_problem(ret, "podflame knows how Go 1.18 to 1.%u allocate; this is %s",
 				  NEWEST_MINOR, *p->version ? p->version : "older");
 		return -ENOTSUP;
 	}

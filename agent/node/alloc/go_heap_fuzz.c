@@ -48,7 +48,7 @@ static void add(struct fuzz *f)
 		f->buckets[f->n++] = go_bucket(&f->image, stack, n, take(&f->in, 6));
 }
 
-/* One whose depth was not damaged, so that its counts are where they were; 0: none. */
+/* A bucket whose depth is not damaged, so that its counts are at their place; 0: none. */
 static uint64_t some_bucket(struct fuzz *f)
 {
 	uint64_t at = f->n ? f->buckets[take(&f->in, 1) % f->n] : 0;
@@ -76,7 +76,7 @@ static void step(struct fuzz *f)
 	case 3:
 		go_set_cycle(&f->image, (uint32_t)take(&f->in, 1), take(&f->in, 1) & 1);
 		break;
-	case 4: /* of what is there, anything */
+	case 4: /* sets any word to any value */
 		*go_word(&f->image, GO_BASE + take(&f->in, 2) % (f->image.used / 8) * 8) =
 			take(&f->in, 8);
 		break;
@@ -86,7 +86,7 @@ static void step(struct fuzz *f)
 	}
 }
 
-/* The process goes on while it is read. */
+/* The process changes its memory while it is read. */
 static void between_reads(struct go_image *i, size_t n_reads)
 {
 	struct fuzz *f = (struct fuzz *)i;
@@ -98,7 +98,7 @@ static void between_reads(struct go_image *i, size_t n_reads)
 
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
-	static volatile uint64_t sum; /* they are there: read each */
+	static volatile uint64_t sum; /* they are still there: reads each */
 
 	(void)arg;
 	if (r->n_addresses > PF_MAX_USER_FRAMES || !(r->alloc_bytes | r->inuse_bytes))

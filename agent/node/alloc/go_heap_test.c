@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A heap profile in memory as Go's runtime keeps it: what is read, also amid changes, or if it is
- * hostile.
+ * A heap profile in memory, as Go's runtime keeps it: what the agent reads, also amid changes, or
+ * if the profile is hostile.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -97,7 +97,7 @@ static void a_life_of_a_profile(void **state)
 		go_set_cycle(&h.image, 4, true);
 		go_count(&h.image, a, 0, 10, 4);
 		assert_int_equal(read_heap(&h), 0);
-		assert_int_equal(h.told.alloc[0], 10 * 1024); /* it is new since the read before */
+		assert_int_equal(h.told.alloc[0], 10 * 1024); /* new since the read before */
 		assert_int_equal(h.told.live[0], 6 * 1024);
 		assert_int_equal(h.told.objects[0], 6);
 		/* Allocated: not live as of the last collection. */
@@ -109,7 +109,7 @@ static void a_life_of_a_profile(void **state)
 		assert_int_equal(h.told.alloc[1], 300);
 		assert_int_equal(h.told.live[0], 6 * 1024);
 		assert_int_equal(h.told.live[1], 0);
-		/* Two collections later it is, in the time before it is flushed, too. */
+		/* Two collections later the object is live, even before the cycle is flushed. */
 		go_set_cycle(&h.image, 6, false);
 		for (unsigned flushed = 0; flushed < 2; flushed++) {
 			assert_int_equal(read_heap(&h), 0);
@@ -147,7 +147,7 @@ static void what_was_before_is_nobody_s(void **state)
 	done(&h);
 }
 
-/* Nobody asked for a while. */
+/* No target asked for a while. */
 static void what_was_meanwhile_is_nobody_s(void **state)
 {
 	struct heap h;
@@ -231,7 +231,7 @@ static void flush_once(struct go_image *i, size_t n_reads)
 		go_flush(i, changed, 3);
 }
 
-/* At whichever read: each object is live once. */
+/* Whichever read sees the flush, each object is live once. */
 static void a_flush_while_it_is_read(void **state)
 {
 	struct heap h;
@@ -258,7 +258,7 @@ static void sweep_once(struct go_image *i, size_t n_reads)
 		go_flush(i, swept[k], 3 + 1);
 }
 
-/* runtime.GC() ends with making frees active that were not: of all stacks, or of none. */
+/* runtime.GC() ends by making past frees active: of all stacks, or of none. */
 static void a_sweep_while_it_is_read(void **state)
 {
 	struct heap h;
@@ -306,7 +306,7 @@ static void no_snapshot_of_what_always_changes(void **state)
 	done(&h);
 }
 
-/* Objects are counted before their bytes: read between the two. */
+/* Go counts objects before their bytes: a read between the two. */
 static void half_counted(void **state)
 {
 	struct heap h;
@@ -322,7 +322,7 @@ static void half_counted(void **state)
 	done(&h);
 }
 
-/* Counted twice once: told too much then, and less later. */
+/* Counted twice at first: reports too much once, and less later, so that the sum is right. */
 static void sums_come_right(void **state)
 {
 	struct heap h;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Heap profiles of real Go programs, of every form and version: what the agent reads from their
- * memory is what they themselves read (runtime.MemProfile), stack by stack, and what their
+ * Heap profiles of real Go programs, of every form and version. What the agent reads from their
+ * memory must equal what they read themselves (runtime.MemProfile), stack by stack, and what their
  * functions are known to have allocated.
  */
 #include <setjmp.h>
@@ -181,7 +181,7 @@ static uint64_t scaled(uint64_t objects, uint64_t bytes, double rate)
 	return (uint64_t)((double)bytes / (1 - exp(-(double)bytes / (double)objects / rate)));
 }
 
-/* What the program says of itself. */
+/* What the program reports of itself. */
 static void ask(struct child *c, const char *what, double rate, struct tallies *ret)
 {
 	static char line[65536], stack[65536];
@@ -244,7 +244,7 @@ static void forget(struct seen *s)
 	proc_mappings_unref(s->maps);
 }
 
-/* As runtime.Frame has it: without the types of generic functions. */
+/* As in runtime.Frame: without the types of generic functions. */
 static void add_name(const char *name, struct buf *b)
 {
 	const char *types = strchr(name, '['), *end = types ? strrchr(name, ']') : NULL;
@@ -351,7 +351,8 @@ static void check_every_object(void)
 	assert_non_null(s.sites.go);
 	assert_int_equal(s.sites.n, 0);
 	assert_int_equal(look_again(&s), 0);
-	assert_int_equal(sum(&s.tallies, "", false), 0); /* of what was before it says nothing */
+	/* allocations from before are not reported */
+	assert_int_equal(sum(&s.tallies, "", false), 0);
 	assert_true(sum(&s.tallies, "", true) > 1 << 20);
 	assert_int_equal(sum(&s.tallies, "main.held", true), 0);
 	ask(&c, "work", 1, &own);
@@ -441,7 +442,10 @@ static void every_version(void **state)
 	}
 }
 
-/* Eight goroutines collect garbage as fast as they can: what is told is consistent, and adds up. */
+/*
+ * Eight goroutines collect garbage as fast as they can: the reported values are consistent, and add
+ * up.
+ */
 static void amid_collections(void **state)
 {
 	struct tallies own = {0};
@@ -465,7 +469,7 @@ static void amid_collections(void **state)
 		assert_true(r == 0 || r == -EAGAIN);
 		told += r == 0;
 		assert_true(sum(&s.tallies, "main.freed", false) % 3072 == 0);
-		/* Two cycles of eight goroutines' hundreds, and what hides behind it. */
+		/* at most what eight goroutines make in two cycles of collection */
 		assert_true(sum(&s.tallies, "main.freed", true) <= 64 * 100 * 3072ull);
 	}
 	assert_int_equal(told, 50);

@@ -89,7 +89,7 @@ static void tell(const struct runtime_look *look, struct alloc_sites *s, unsigne
 	else if (r < 0)
 		alloc_add_problem(s, "Java objects are not seen: %s", strerror(-r));
 	else if (event_mask & 1u << PF_EVENT_MEM_ALLOC && refills_itself(look))
-		alloc_add_problem(s, "some Java objects are not seen, of code that C1 compiled: "
+		alloc_add_problem(s, "some Java objects that code of C1 allocates are not seen: "
 				     "start this Java with -XX:-FastTLABRefill");
 	else if (inuse)
 		alloc_add_problem(s, "mem-inuse has no Java objects, which the collector moves and "

@@ -112,7 +112,7 @@ static void what_is_not_seen_is_said(void **state)
 		{NAMES, "", "-s", ALLOC, "libjvm.so has no .symtab: "},
 		{NAMES, "", "-s", INUSE, "mem-inuse has no Java objects"},
 		{NAMES, "", "", ALLOC | INUSE, "mem-inuse has no Java objects"},
-		{NAMES, "char FastTLABRefill = 1;", "", ALLOC, "some Java objects are not seen"},
+		{NAMES, "char FastTLABRefill = 1;", "", ALLOC, "some Java objects that code of C1"},
 		{NAMES, "char FastTLABRefill = 0;", "", ALLOC, ""},
 	};
 

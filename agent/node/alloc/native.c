@@ -242,8 +242,8 @@ static int judge_rust(struct allocator_found *f, const struct candidate *c, stru
 		return 0;
 	if (w.cut)
 		alloc_add_not_followed(ret, c->symbol);
-	alloc_add_problem(ret, "this Rust program has an allocator of its own: where the compiler "
-			       "put it into its callers it is not seen");
+	alloc_add_problem(ret, "this Rust program has an allocator of its own: calls of it that "
+			       "the compiler inlined are not seen");
 	r = alloc_add_site(f->look, c->address, c->symbol, c->row->site, ret);
 	if (r == 0)
 		add_inner(c, &w, ret);
@@ -267,8 +267,8 @@ static int find_all(struct allocator_found *f, struct alloc_sites *ret)
 		r = judge_rust(f, &f->items[i], ret);
 	if (f->full)
 		alloc_add_problem(ret,
-				  "its allocators have more than %d functions: what the others "
-				  "allocate is not seen, what they free seems to live",
+				  "its allocators have more than %d functions: allocations of "
+				  "the others are not seen, and what they free counts as in use",
 				  CANDIDATES_MAX);
 	if (r == 0 && !f->n)
 		r = f->loader ? -EAGAIN : -ENOENT;

@@ -298,9 +298,9 @@ static void tell_copies(const struct python_copies *x, unsigned event_mask)
 			 x->n_unknown, x->n);
 	if (inuse)
 		alloc_add_problem(x->sites,
-				  "mem-inuse of Python objects up to %d bytes: the compiler "
-				  "spread their allocator over this CPython; larger are seen%s%s",
-				  SMALL_BYTES, *places ? "; mem-alloc lacks " : "", places);
+				  "mem-inuse lacks Python objects up to %d bytes, because the "
+				  "compiler inlined their allocator in this CPython%s%s",
+				  SMALL_BYTES, *places ? "; mem-alloc of them lacks " : "", places);
 	else if (*places)
 		alloc_add_problem(x->sites, "Python objects up to %d bytes: %s are not seen",
 				  SMALL_BYTES, places);
@@ -342,7 +342,7 @@ static int find_sites(struct python *p, unsigned event_mask, struct alloc_sites 
 	    find_table(p, "PyMem_RawMalloc", "PyMem_RawFree", &raw) < 0) {
 		alloc_add_problem(ret,
 				  "Python objects up to %d bytes are not seen: the code of "
-				  "PyObject_Malloc is not as it is known",
+				  "PyObject_Malloc has a form that podflame does not know",
 				  SMALL_BYTES);
 		return 0;
 	}
@@ -354,7 +354,7 @@ static int find_sites(struct python *p, unsigned event_mask, struct alloc_sites 
 	if (r == -E2BIG)
 		alloc_add_problem(ret,
 				  "Python objects up to %d bytes are not seen: more than %d hooks "
-				  "stand before their allocator",
+				  "are before their allocator",
 				  SMALL_BYTES, HOOKS_MAX);
 	/* The program's own allocator, or malloc alone: the functions that they call are seen. */
 	if (r < 0 || object.malloc == raw.malloc)

@@ -26,7 +26,7 @@ static void found(const struct python_copy *c, void *arg)
 	f->last = *c;
 }
 
-/* A file of these bytes again and again, up to `from` of something else. */
+/* A file that repeats these bytes; from byte `from` on it has others. */
 static int look_through(const uint8_t *text, size_t n, size_t from, struct found *ret)
 {
 	static const uint64_t functions[] = {FUNCTION, FUNCTION + 64, FUNCTION + 128};
@@ -63,12 +63,12 @@ static void a_copy_is_found(void **state)
 	assert_true(f.last.address == START + BYTES - sizeof(copy));
 	assert_int_equal(f.last.registers[6].kind, PYTHON_REGISTER);
 	assert_int_equal(f.last.registers[6].value, 6);
-	/* More than any CPython has, each some instructions. */
+	/* More copies than any CPython has; each takes some instructions. */
 	assert_int_equal(look_through(copy, sizeof(copy), BYTES - 1000 * sizeof(copy), &f), 0);
 	assert_int_equal(f.n, 1000);
 }
 
-/* cmp $function,%rax; jne; so many nops; the call */
+/* cmp $function,%rax; jne; that many nops; the call */
 static void a_call_far_away_is_of_unknown_size(void **state)
 {
 	uint8_t text[2 * sizeof(copy) + 24];
@@ -87,7 +87,10 @@ static void a_call_far_away_is_of_unknown_size(void **state)
 	}
 }
 
-/* Bytes that are the function's address wherever one looks: it takes no more than so many looks. */
+/*
+ * Bytes that are the function's address at every place: the search ends after a limited number of
+ * looks.
+ */
 static void code_made_of_addresses_is_given_up(void **state)
 {
 	static const uint8_t address[] = {0x20},

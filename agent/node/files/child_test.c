@@ -43,7 +43,7 @@ static uint64_t cpu_of(bool debug, int fd)
 	return start;
 }
 
-/* What the tests of one blow expect. */
+/* The expected result of a blow. */
 struct outcome {
 	const char *word; /* in the counters */
 	int error;

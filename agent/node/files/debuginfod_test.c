@@ -122,7 +122,7 @@ static void await(const char *word, uint64_t n)
 	assert_int_equal(result(word), n);
 }
 
-/* Searches in a cache of its own; name as soon as the search is over. */
+/* Searches with an empty cache; `name` must be known as soon as the search ends. */
 static void assert_answer(struct fixture *f, const char *word, const char *name)
 {
 	uint64_t before = result(word), deadline = now_mono_ns() + WAIT_NS;
@@ -173,12 +173,12 @@ static void what_is_not_there_is_not_asked_for_again(void **state)
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_int_equal(ts_n_requests(f.server), 1);
-	/* Of what a pod made up few are remembered, those of the last. */
+	/* Files that a pod made up: the cache remembers the last ones, and not many. */
 	run("cd %s && seq -f made-up-%%.0f.none 5000 | xargs touch -d '1 minute ago'", f.cache);
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod_none", "(none)");
 	run("test $(ls %s | wc -l) = 4096 && test -e %s/%s.none", f.cache, f.cache, f.c.build_id);
-	/* It is there later: the note grows old. */
+	/* The file appears later, when the note of its absence is old. */
 	f.how = GOOD;
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod", "hidden_function");
@@ -219,7 +219,7 @@ static void hostile_servers_cost_their_limits(void **state)
 	assert_answer(&f, "debuginfod_failed", "(none)");
 	f.how = REDIRECT;
 	assert_answer(&f, "debuginfod_failed", "(none)");
-	assert_int_equal(n_cached(&f, ""), 0); /* nothing half done is left */
+	assert_int_equal(n_cached(&f, ""), 0); /* no partial file is left */
 	f.how = GOOD;
 	assert_answer(&f, "debuginfod", "hidden_function");
 	finish(&f);

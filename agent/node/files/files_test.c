@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of files, and for how long. The test program is its own parse child. */
+/* What the agent knows of files, and for how long. The test program is its own parse child. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -77,10 +77,10 @@ static void tags_have_a_limit(void **state)
 	for (m.tag = 100; m.tag < 107; m.tag++)
 		files_tagged(f, &m);
 	m.tag = 100;
-	files_tagged(f, &m); /* seen again: not the oldest any more */
+	files_tagged(f, &m); /* seen again, so it is not the oldest any more */
 	assert_int_equal(counter_get(evicted), before);
 	m.tag = 107;
-	files_tagged(f, &m); /* with what else each takes, the eighth is too much */
+	files_tagged(f, &m); /* each takes other memory, too, so the eighth does not fit */
 	assert_int_equal(counter_get(evicted), before + 1);
 	assert_false(files_knows_tag(f, 101));
 	assert_true(files_of_tag(f, 100, &found));
@@ -91,7 +91,7 @@ static void tags_have_a_limit(void **state)
 	files_free(f);
 }
 
-/* As a queue does for a cgroup. */
+/* As a queue does for a cgroup: parses the file. */
 static void parse_for(struct files *f, const struct mapping *m, uint64_t owner)
 {
 	struct elf_index *index;
@@ -114,7 +114,7 @@ static bool is_kept(struct files *f, const struct mapping *m)
 enum { N_CACHED = 6 };
 struct cached {
 	struct mapping maps[N_CACHED];
-	struct files *files; /* all but one byte of them have room */
+	struct files *files; /* with room for all but one byte */
 };
 
 static struct cached cached_new(void)
@@ -147,13 +147,13 @@ static void who_has_much_pushes_out_his_own(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_CACHED; i++)
 		parse_for(c.files, &c.maps[i], i == 0 ? 1 : 2);
-	assert_true(is_kept(c.files, &c.maps[0])); /* though it was used least recently */
+	assert_true(is_kept(c.files, &c.maps[0])); /* kept, although it was used least recently */
 	assert_false(is_kept(c.files, &c.maps[1]));
 	assert_true(is_kept(c.files, &c.maps[N_CACHED - 1]));
 	cached_done(&c);
 }
 
-/* Of many who are gone each had little. */
+/* Of many containers that are gone, each had little. */
 static void who_is_gone_leaves_room(void **state)
 {
 	struct cached c = cached_new();
@@ -185,7 +185,7 @@ static void equal_files_share_one_index(void **state)
 	assert_int_equal(files_bytes(f), elf_index_bytes(index_a));
 	elf_index_unref(index_a);
 	files_free(f);
-	assert_true(elf_index_n_symbols(index_b) > 0); /* ours as long as we hold it */
+	assert_true(elf_index_n_symbols(index_b) > 0); /* valid as long as the test holds it */
 	elf_index_unref(index_b);
 	close(a.fd);
 	close(b.fd);
@@ -216,7 +216,7 @@ static void failed_files_are_counted_once(void **state)
 	files_free(f);
 }
 
-/* Its bytes are not those that the mapping was read of: neither rows nor names are made of them. */
+/* Its bytes have changed since the mapping was read, so neither rows nor names are made of them. */
 static void a_file_that_was_rewritten_since_is_not_parsed(void **state)
 {
 	struct counter *replaced =
@@ -312,7 +312,7 @@ static void what_is_known_needs_no_parser(void **state)
 	files_free(f);
 }
 
-/* Names do not wait for a file that somebody else will parse. */
+/* Names do not wait for a file that another thread will parse. */
 static void what_is_expected_is_not_waited_for(void **state)
 {
 	struct files *f = make(0);
@@ -331,7 +331,7 @@ static void what_is_expected_is_not_waited_for(void **state)
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
-	files_expect(f, &m, 0); /* it is there: nothing is to come */
+	files_expect(f, &m, 0); /* it is parsed already: nothing to wait for */
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
@@ -374,7 +374,9 @@ static void many_threads_parse_a_file_once(void **state)
 	close(m.fd);
 }
 
-/* Our only child: the parser of main indexes; it is stopped as a hostile file would keep it. */
+/*
+ * The only child of this program: the parser of main indexes. It is stopped, as by a hostile file.
+ */
 static void others_do_not_wait_for_a_parse(void **state)
 {
 	struct mapping known = copy_of_program("a"), slow = map_of("/bin/sh");
@@ -406,7 +408,7 @@ static void others_do_not_wait_for_a_parse(void **state)
 
 /* ---- debug files ---- */
 
-/* What a container with these debug files gives, in a cache of its own. */
+/* Searches in a container with these debug files, with an empty cache. */
 static void assert_search(const struct container *c, const char *word, const char *name)
 {
 	struct files *f = make(0);
@@ -441,7 +443,7 @@ static void debug_files_are_found(void **state)
 	debug_dir = xasprintf("%s/usr/lib/debug", c.root);
 	put_by_build_id(&c, debug_dir, "cp prog.debug");
 	assert_search(&c, "build_id", "hidden_function");
-	/* A link leads to where it would lead inside the container. */
+	/* A link is followed within the container's root. */
 	run("mkdir %s/opt && cp %s/prog.debug %s/opt/", c.root, dir, c.root);
 	put_by_build_id(&c, debug_dir, "ln -sf /opt/prog.debug");
 	assert_search(&c, "build_id", "hidden_function");
@@ -462,7 +464,7 @@ static void debug_files_that_do_not_belong_are_refused(void **state)
 	assert_search(&c, "wrong_crc", "(none)");
 	run("rm %s/app/prog.debug", c.root);
 	put_by_build_id(&c, debug_dir, out);
-	assert_search(&c, "none", "(none)"); /* out of the root: there is nothing */
+	assert_search(&c, "none", "(none)"); /* it leads out of the root: nothing is found */
 	put_by_build_id(&c, debug_dir, "rm");
 	put_by_build_id(&c, debug_dir, "mkfifo");
 	assert_search(&c, "not_a_file", "(none)");
@@ -654,7 +656,7 @@ static void other_file_systems_are_not_entered(void **state)
 	container_done(&c);
 }
 
-/* A memfd of a program, so many bytes long: zeros behind what the program has. */
+/* A memfd with a program, n bytes long: zeros follow the program. */
 static struct mapping memory_file(off_t bytes)
 {
 	struct mapping m = copy_of_program("in_memory");
@@ -722,7 +724,7 @@ static void who_has_many_memory_files_pushes_out_his_own(void **state)
 		his[i] = memory_file(20 << 20); /* of 64 MiB */
 		parse_for(f, &his[i], 2);
 	}
-	assert_int_equal(bytes_known(f, &other), 0); /* though it was used least recently */
+	assert_int_equal(bytes_known(f, &other), 0); /* kept, although it was used least recently */
 	assert_int_equal(bytes_known(f, &his[0]), -ENOENT);
 	assert_int_equal(bytes_known(f, &his[3]), 0);
 	close(other.fd);
@@ -731,7 +733,7 @@ static void who_has_many_memory_files_pushes_out_his_own(void **state)
 	files_free(f);
 }
 
-/* What was parsed, not what the file is now. */
+/* The answer is what was parsed, not what the file has now. */
 static void memory_files_have_the_bytes_that_were_parsed(void **state)
 {
 	struct files *f = make(0);

@@ -21,7 +21,7 @@ static int copy(void *arg)
 	(void)arg;
 	r = files_memory_file_copy(file, &fd, &n);
 	fault_disarm();
-	if (r < 0 || fd < 0) { /* it could not be seen what it is: the parser says so */
+	if (r < 0 || fd < 0) { /* its type could not be read; the parser finds out */
 		assert_true(r < 0 ? fd == -7 && n == 7 : fd == -1 && n == 0);
 		return r ? r : -EIO;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the names of a hostile file cost. */
+/* The cost of the names of a hostile file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define N_NAMES 60
 
-/* A function each whose name would take libiberty years, and one of another file that does not. */
+/* Functions whose names would take libiberty years, and one of another file that takes no time. */
 static void make_library(const char *name, bool hostile)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s.s", dir, name);
@@ -144,7 +144,7 @@ static void who_is_patient_gets_names_of_a_slow_child(void **state)
 	files_free(f);
 }
 
-/* Nobody asks a child for the names of a function that is only to be measured. */
+/* A function that is only measured needs no name from the child. */
 static void a_function_is_measured_without_its_names(void **state)
 {
 	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");
@@ -220,7 +220,7 @@ static void names_of_who_has_a_queue_parse_nothing(void **state)
 	elf_index_unref(index);
 	assert_false(is_named(f, &a, &unparsed));
 	assert_true(unparsed);
-	/* One that failed is not missing, until it is to be tried again. */
+	/* A file that failed is not missing, until it may be tried again. */
 	assert_int_equal(files_index(f, &text, &index), -ENOEXEC);
 	assert_false(is_named(f, &text, &unparsed));
 	assert_false(unparsed);

@@ -45,7 +45,7 @@ _test_util_ void run(const char *fmt, ...)
 	assert_int_equal(shell(command, STDERR_FILENO), 0);
 }
 
-/* The first line of what it prints. */
+/* The first line of the command's output. */
 _test_util_ char *line_of(const char *fmt, ...) _printf_(1, 2);
 _test_util_ char *line_of(const char *fmt, ...)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clock that is set and a machine that sleeps: a day of windows by a clock of the test's own.
- * Each sample is there once, windows are as long as the time that passed, and none lies over
- * another unless the clock went back. The moments come from a seed, which is printed.
+ * A clock that is set, and a machine that sleeps: a day of windows, by a clock of the test. Each
+ * sample must be counted once. Windows must be as long as the time that passed, and must not
+ * overlap unless the clock went back. The moments come from a seed, which is printed.
  */
 #include "node/fold/fold.h"
 
@@ -15,22 +15,23 @@
 #define S	 NSEC_PER_SEC
 #define WINDOW_S 10
 #define DAY_S	 86400
-#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window: drains are that late */
+#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window, because drains are that late */
 
-/* Of a day in which the clock is set now and then. */
+/* A day in which the clock is set now and then. */
 struct day {
 	struct fold *f;
 	uint64_t boot_ns, wall_ns;
 	uint64_t added, found;	     /* samples */
 	uint64_t asleep_ns, told_ns; /* told: as loss */
-	uint64_t windows_ns;	     /* the sum of how long they say they are */
+	uint64_t windows_ns;	     /* the sum of the lengths that they report */
 	uint64_t last_end_ns;
 	unsigned n_windows, n_steps;
-	bool went_back, goes_over; /* in the open window; so the next may lie over the last one */
-	uint64_t late_ns;	   /* a drain came so much later than it should */
+	/* in the open window, so that the next one may overlap the last one */
+	bool went_back, goes_over;
+	uint64_t late_ns; /* how late the next drain comes */
 };
 
-/* The one profile that has some, if any; the others tell of sleeps. */
+/* The one profile with samples, or NULL. The others report sleeps. */
 static const struct profile *samples_of(struct day *d, const struct batch *b)
 {
 	const struct profile *found = NULL;
@@ -63,7 +64,8 @@ static void take(struct day *d, struct batch *b)
 	}
 	assert_true(p->end_ns > p->start_ns);
 	assert_true(p->end_ns - p->start_ns <=
-		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns); /* a drain more: set at its end */
+		    /* one drain more, if the clock was set at its end */
+		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns);
 	if (!d->goes_over)
 		assert_true(p->start_ns >= d->last_end_ns);
 	d->goes_over = d->went_back;
@@ -75,7 +77,7 @@ static void take(struct day *d, struct batch *b)
 	profile_batch_free(b);
 }
 
-/* What the pipeline does with a drain: its samples, then the look at the clocks. */
+/* Does what the pipeline does with a drain: adds its samples, then checks the clocks. */
 static void drain(struct day *d)
 {
 	const struct fold_process process = {.id = {1, 42}, .comm = "web"};
@@ -110,7 +112,7 @@ static double chance(void)
 	return drand48();
 }
 
-/* Half a second and more: less is taken for a slew, and moves the border of a window. */
+/* Half a second and more is a step. Less counts as a slew, and moves the border of a window. */
 static int64_t step(double most_s)
 {
 	double s = 0.6 + chance() * most_s;
@@ -118,7 +120,10 @@ static int64_t step(double most_s)
 	return (int64_t)((chance() < 0.5 ? -s : s) * 1e9);
 }
 
-/* One second: mostly nothing; now and then NTP slews, NTP steps, somebody sets the clock. */
+/*
+ * One second. Mostly nothing happens; now and then NTP slews or steps the clock, or an
+ * administrator sets it.
+ */
 static void second(struct day *d)
 {
 	pass(d, S - d->wall_ns % S + (uint64_t)(chance() * 5e6));
@@ -140,7 +145,7 @@ static void begin(struct day *d, long seed)
 	srand48(seed);
 	*d = (struct day){.boot_ns = 1000 * S, .wall_ns = UINT64_C(1763700003) * S + 7};
 	assert_int_equal(fold_new(&config, &d->f), 0);
-	/* from the test's own clock on */
+	/* From here on, the test sets the clock. */
 	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, true, &b), 0);
 	assert_null(b);
 }
@@ -173,24 +178,25 @@ static void test_a_day_of_steps(void **state)
 	print_message(
 		"%u windows, the clock was set %u times; they are %.3f s longer than the day\n",
 		d.n_windows, d.n_steps, (double)off_ns / 1e9);
-	/* what 4,000 slews of a millisecond at most, to either side, come to */
+	/* the sum of 4,000 slews of at most a millisecond, to either side */
 	assert_in_range(llabs(off_ns), 0, S / 2);
 }
 
-/* CLOCK_BOOTTIME and the wall clock go on, CLOCK_MONOTONIC and all that runs stand. */
+/* CLOCK_BOOTTIME and the wall clock go on; CLOCK_MONOTONIC and all programs stand still. */
 static void sleep_once(struct day *d)
 {
 	uint64_t asleep_ns = S + (uint64_t)(chance() * 3600e9);
 
 	pass(d,
-	     (uint64_t)(chance() * 1e9)); /* of the second in which it falls asleep, and wakes up */
+	     /* nanoseconds of the second at which it falls asleep, and at which it wakes up */
+	     (uint64_t)(chance() * 1e9));
 	pass(d, asleep_ns);
 	d->asleep_ns += asleep_ns;
 	fold_note_sleep(d->f, asleep_ns);
 	drain(d);
 }
 
-/* Windows are as long as the machine was awake, to the nanosecond, and each sleep is told once. */
+/* Windows are exactly as long as the machine was awake, and each sleep is reported once. */
 static void test_suspend(void **state)
 {
 	const uint64_t begin_ns = 1000 * S;
@@ -211,7 +217,7 @@ static void test_suspend(void **state)
 	assert_in_range(d.n_windows, 100, 1 + 100 + 100 * 25 / WINDOW_S);
 }
 
-/* No drain came for a while: the window that was open gets all of it, and is as long as that. */
+/* No drain came for a while: the open window gets all of it, and is that long. */
 static void test_a_late_drain(void **state)
 {
 	struct day d;
@@ -228,7 +234,7 @@ static void test_a_late_drain(void **state)
 		drain(&d);
 		assert_int_equal(d.n_windows, n_windows + 1);
 		assert_int_equal(d.last_end_ns, d.wall_ns - d.wall_ns % (S * WINDOW_S));
-		/* nothing lies between it and the one before */
+		/* it begins where the last one ended */
 		assert_int_equal(d.windows_ns - before_ns, d.last_end_ns - begin_ns);
 	}
 	end(&d);

@@ -118,7 +118,7 @@ static void test_waits_are_kept_apart(void **state)
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 2, 100, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_RUNQUEUE, 2, 7, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 50, 1002 * S, "f"});
-	/* another event of the same process, and what it says of a wait is nothing */
+	/* another event of the same process, for which the cause of a wait has no meaning */
 	add(f, &p, &(struct added){EVENT_ON_CPU, WAIT_LOCK, 1, 10101, 1002 * S, "f"});
 	b = flush(f, 1010 * S);
 	prof = find(b, EVENT_OFF_CPU, 42);
@@ -133,7 +133,7 @@ static void test_waits_are_kept_apart(void **state)
 	fold_free(f);
 }
 
-/* The newest snapshot is the whole truth: what is not in it any more is gone. */
+/* A snapshot replaces the one before: an allocation that it lacks is gone. */
 static void test_a_snapshot_replaces_the_one_before(void **state)
 {
 	(void)state;
@@ -172,13 +172,13 @@ static void test_nothing_lives(void **state)
 	assert_int_equal(find(a, EVENT_MEM_INUSE, 42)->n_samples, 0);
 	assert_string_equal(find(a, EVENT_MEM_INUSE, 42)->app_service, "web");
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1012 * S, NULL});
-	b = flush(f, 1020 * S); /* alone in a window, too */
+	b = flush(f, 1020 * S); /* also if it is alone in a window */
 	assert_int_equal(b->n_profiles, 1);
 	assert_int_equal(b->profiles[0]->n_samples, 0);
 	fold_free(f);
 }
 
-/* Two profiles of one process in a window would be its memory twice. */
+/* Two profiles of one process in a window would count its memory twice. */
 static void test_a_snapshot_is_of_one_owner(void **state)
 {
 	(void)state;
@@ -202,7 +202,9 @@ static void test_a_snapshot_is_of_one_owner(void **state)
 	fold_free(f);
 }
 
-/* Whoever calls malloc(huge) all the time must not make a request that a hub refuses. */
+/*
+ * A process that calls malloc(huge) all the time must not lead to a request that the hub refuses.
+ */
 static void test_values_stop_at_the_greatest(void **state)
 {
 	(void)state;
@@ -232,10 +234,10 @@ static void test_value_before(void **state)
 	assert_int_equal(fold_value_before(&s, NULL, 1010 * S), 700000);
 	assert_int_equal(fold_value_before(&s, o, 1011 * S), 1000000);
 	assert_int_equal(fold_value_before(&s, o, 1009 * S), 0);
-	s.value = 3333333; /* one in ten was kept, which lasted a third of a second */
+	s.value = 3333333; /* one wait in ten was kept; this one lasted a third of a second */
 	o->off_keep = UINT32_MAX / 10;
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 333000, 334000);
-	s.first_ns = 1009 * S + 300 * MS; /* many short ones in a second */
+	s.first_ns = 1009 * S + 300 * MS; /* many short waits within a second */
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 2333000, 2334000);
 	s.event = EVENT_MEM_ALLOC;
 	assert_int_equal(fold_value_before(&s, o, 1010 * S), 3333333);
@@ -290,7 +292,7 @@ static void test_errors_are_shared_out(void **state)
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_error, 7);
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_ppm, 1000000);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 0)->estimate_ppm, 0);
-	/* it says nothing of the next window */
+	/* the estimate says nothing about the next window */
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});
 	next = flush(f, 1020 * S);
 	assert_int_equal(find(next, EVENT_MEM_ALLOC, 42)->estimate_ppm, 0);
@@ -324,7 +326,7 @@ static void test_throttled_time_is_a_containers(void **state)
 	fold_free(f);
 }
 
-/* Who looks at one event is told what may have been lost of it. */
+/* A user who looks at one event learns of losses that may concern it. */
 static void test_a_loss_is_of_each_event(void **state)
 {
 	(void)state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows by a clock of the test's own: what merges, what is kept apart, what is counted. */
+/*
+ * Windows, by a clock of the test: which samples are added up, which are kept apart, and what is
+ * counted.
+ */
 #include "node/fold/fold.h"
 
 #include <setjmp.h>
@@ -243,7 +246,7 @@ static void test_window_is_aligned_to_wall_time(void **state)
 	fold_free(f);
 }
 
-/* The same process in the next window: another id, the same start time. */
+/* The same process in the next window has another id and the same start time. */
 static void test_next_window(void **state)
 {
 	(void)state;
@@ -263,7 +266,7 @@ static void test_next_window(void **state)
 	fold_free(f);
 }
 
-/* By the clock of before: the hub knows a process by it. */
+/* By the clock before it was set, because the hub knows the process by that time. */
 static void test_start_by_the_clock_of_before(void **state)
 {
 	struct fold_config c = config;
@@ -309,7 +312,7 @@ static void test_clock_step_starts_a_new_window(void **state)
 	fold_free(f);
 }
 
-/* ntpd slows the clock by a millisecond: the next window is the next one all the same. */
+/* ntpd slows the clock by a millisecond: that makes no gap between windows. */
 static void test_slewed_clock(void **state)
 {
 	(void)state;
@@ -443,7 +446,7 @@ static void test_losses(void **state)
 	fold_free(f);
 }
 
-/* Nothing is lost silently: samples added plus samples lost is what came in. */
+/* Nothing is lost without a count: samples added and samples lost make up all that came in. */
 static void test_full_window(void **state)
 {
 	(void)state;
@@ -489,7 +492,7 @@ static void test_full_window(void **state)
 	fold_free(f);
 }
 
-/* A sample of o with a stack whose one name is of so many bytes; false: it is lost. */
+/* Adds a sample of o, with a stack whose one name has n_bytes; false: it is lost. */
 static bool add_large(struct fold *f, struct owner *o, uint32_t n, size_t n_bytes)
 {
 	_cleanup_free_ char *name = xmalloc(n_bytes);
@@ -511,7 +514,7 @@ static bool add_large(struct fold *f, struct owner *o, uint32_t n, size_t n_byte
 	return ok;
 }
 
-/* A container's names take half of what the others leave: the others' samples are there. */
+/* The names of a container may take half of the free memory: the samples of others have room. */
 static void test_shares_of_a_window(void **state)
 {
 	(void)state;
@@ -532,7 +535,7 @@ static void test_shares_of_a_window(void **state)
 	assert_true(add_large(f, db, 300, mib));
 	b = flush(f, 1010 * S, false);
 	profile_batch_free(b);
-	assert_true(add_large(f, greedy, 1, mib)); /* of the next one again */
+	assert_true(add_large(f, greedy, 1, mib)); /* from the next window's share again */
 	b = flush(f, 1020 * S, true);
 	proc_owner_unref(greedy);
 	proc_owner_unref(web);

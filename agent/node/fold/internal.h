@@ -67,7 +67,7 @@ struct fold {
 	uint64_t window_ns;
 	bool per_cpu;
 	uint64_t first_offset_ns; /* for start times of processes; the same in every window */
-	char run[24];		  /* this run of the agent, in ids */
+	char run[24];		  /* of this run of the agent; a part of profile ids */
 	uint64_t n_profiles;	  /* of this run, in ids */
 
 	struct batch *batch;

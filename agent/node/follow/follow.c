@@ -3,7 +3,7 @@
  * Loads unwind tables for the processes that were seen. What is known of a process's files goes to
  * the kernel at once, and the rest when it is parsed. After that, workers search for debug files.
  * This file owns the followed processes, and reports to the targets which files have no tables.
- * Loop thread, but for what runs on the os worker.
+ * Loop thread, except for what runs on the os worker.
  */
 #include "node/follow/internal.h"
 

@@ -139,7 +139,7 @@ void follow_runtimes_reset(struct tracked *t)
 	t->runs.due = false;
 }
 
-/* What else follow.c tells, or asks for, of a process: nothing here. */
+/* Other functions of follow: these do nothing. */
 #define NOTHING(name, arg)                                                                         \
 	void name(arg x)                                                                           \
 	{                                                                                          \
@@ -281,7 +281,7 @@ static void it_is_looked_at_when_its_files_are_known(void **state)
 	assert_int_equal(n_looks, 1);
 }
 
-/* A setting that began before knows nothing of it: the next one decides. */
+/* A setting that began earlier does not include the file: the next one does. */
 static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 {
 	struct task *setting;
@@ -299,7 +299,7 @@ static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 	assert_int_equal(n_looks, 1);
 }
 
-/* Nobody tells of it: the tick asks. */
+/* No message comes for it, so the tick looks at it. */
 static void what_found_no_place_in_the_queue_is_looked_at(void **state)
 {
 	(void)state;
@@ -355,7 +355,7 @@ static void newer_mappings_are_looked_at(void **state)
 	assert_int_equal(n_looks, 1); /* nothing is new */
 }
 
-/* Its inode is the same, and no time tells. */
+/* Its inode is the same, and no time shows the change. */
 static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void **state)
 {
 	struct mapping m = {.path = (char *)"/memfd:code", .inode = 5, .memory_file = true};

@@ -128,8 +128,8 @@ static void later(struct tracked *t)
 	bool soon = t->allocs.n_again++ < AGAIN_MAX;
 
 	if (!soon && !t->allocs.refused)
-		follow_heap_set_problem(
-			t, "where it allocates is not known: ", "it has no allocator yet");
+		follow_heap_set_problem(t, "podflame does not know where it allocates: ",
+					"it has no allocator yet");
 	timer_set(t->follow->config.work->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS,
 		  look_again, t);
 }
@@ -144,8 +144,8 @@ static void take_sites(struct tracked *t, struct looking *l)
 		return;
 	a->n_again = 0;
 	if (l->result < 0 && !a->refused)
-		follow_heap_set_problem(t,
-					"where it allocates is not known: ", strerror(-l->result));
+		follow_heap_set_problem(
+			t, "podflame does not know where it allocates: ", strerror(-l->result));
 	else if (!a->refused)
 		follow_heap_set_not_seen(t, l->sites, l->event_mask);
 	if (l->result < 0)

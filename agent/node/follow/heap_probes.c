@@ -2,7 +2,7 @@
 /*
  * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
  * wait for RCU, so they run on the probes worker. This file also watches what is attached, and
- * reports jobs that do not come back. heap.c decides what is attached. Loop thread, but for the
+ * reports jobs that do not come back. heap.c decides what is attached. Loop thread, except for the
  * work on the probes worker.
  */
 #include "node/follow/internal.h"
@@ -16,10 +16,10 @@
 
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
 #define PROBES_NICE	(-15)
-#define LATE_MAX	3.0		    /* at most so many waits more, after a long span */
+#define LATE_MAX	3.0		    /* after a long span, at most three more waits */
 #define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
 #define AGAIN_NS	NSEC_PER_SEC	    /* the same at first, if the reason may pass */
-/* So many -EAGAIN in a row are reported: by then programs are loaded and urgent detaching ended. */
+/* After this many -EAGAIN in a row, programs are loaded and urgent detaching has ended: reports. */
 #define AGAIN_TOLD    4
 #define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
 #define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per process; a look takes 1.3 us, or 4 us */
@@ -164,8 +164,8 @@ static void tell_not_seen(struct tracked *t)
 
 	if (a->n_lost > 1)
 		follow_heap_set_problem(t, "",
-					"its first thread has ended, and others end soon after: "
-					"not all is seen");
+					"its first thread has ended, and so do the threads that "
+					"take its place: podflame does not see all");
 	else if (a->sites)
 		follow_heap_set_not_seen(t, a->sites, a->looked_mask);
 }
@@ -215,7 +215,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, p->id);
 	_cleanup_free_ char *why =
-		xasprintf("this takes more than %llu s: does the file system of its program or "
+		xasprintf("it takes more than %llu s: does the file system of its program or "
 			  "libraries answer?",
 			  PROBES_LIMIT_NS / NSEC_PER_SEC);
 
@@ -229,7 +229,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 		/* until this job has come back and another has succeeded */
 		t->allocs.refused = true;
 		t->allocs.stuck = p;
-		follow_heap_set_problem(t, "probes are attached or taken away: ", why);
+		follow_heap_set_problem(t, "its probes are being attached or detached: ", why);
 	}
 	work_left_behind(&f->stuck, &f->config.work->probing, job);
 }
@@ -281,7 +281,8 @@ static void refused(struct tracked *t, int result)
 	s->next_ns = now_mono_ns() + again_ns(s, result);
 	s->refused = true;
 	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
-		follow_heap_set_problem(t, "probes cannot be attached: ", strerror(-result));
+		follow_heap_set_problem(t,
+					"the agent cannot attach its probes: ", strerror(-result));
 }
 
 /* ---- watching what is attached: a process may begin to allocate much at any time ---- */

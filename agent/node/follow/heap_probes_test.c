@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes that are being attached: what is reported of jobs that do not come back, or come late.
- * Workers are this thread.
+ * Probes that are being attached: what the agent reports of jobs that do not come back, or come
+ * late. This thread stands in for the workers.
  */
 #include "node/follow/internal.h"
 #include "node/limit/limit.h"
@@ -234,7 +234,7 @@ static void assert_told(const char *part)
 		fail_msg("%s", tracked->allocs.problem);
 }
 
-/* It has probes, and is about to lose them: that is the worker's next task. */
+/* Its probes are attached; the worker's next task detaches them. */
 static void detach(void)
 {
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
@@ -250,7 +250,7 @@ static uint64_t n_told_stuck(void)
 	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", "stuck"));
 }
 
-/* What the worker's thread is in, and does not come back from. */
+/* The worker's thread is in this job, and does not return. */
 static struct task *gets_stuck(void)
 {
 	struct task *t = posted_take();
@@ -283,7 +283,7 @@ static void what_comes_back_is_told_no_more(void **state)
 	assert_int_equal(n_detached, 1);
 }
 
-/* By another worker, meanwhile: what the late one ends is its own. */
+/* Another worker has done its work meanwhile: the late job ends only its own probes. */
 static void who_comes_late_leaves_what_was_refused_since(void **state)
 {
 	struct task *t;
@@ -294,13 +294,13 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	attach_result = -EPERM;
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_told("cannot be attached");
+	assert_told("the agent cannot attach its probes");
 	comes_back(t);
 	assert_true(tracked->allocs.refused);
-	assert_told("cannot be attached");
+	assert_told("the agent cannot attach its probes");
 }
 
-/* The later one is stuck, too: it still is when the first is back. */
+/* The later job is blocked, too, and still is when the first one comes back. */
 static void of_two_that_are_stuck_the_later_is_told(void **state)
 {
 	struct task *first, *later;
@@ -357,7 +357,7 @@ static void who_gets_on_is_not_stuck(void **state)
 	comes_back(t);
 }
 
-/* No thread is to be had for one in its place: it is asked for again. */
+/* No thread can be started to replace the blocked one: it is tried again. */
 static void without_a_thread_it_is_tried_again(void **state)
 {
 	struct task *t;
@@ -383,7 +383,7 @@ static uint64_t n_ended(const char *result)
 	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", result));
 }
 
-/* It is tried; in how many seconds it may be again. */
+/* Attaches, and returns after how many seconds the next attempt may come. */
 static uint64_t seconds_until_next(int result, const char *counted_as)
 {
 	uint64_t before = n_ended(counted_as);
@@ -451,7 +451,7 @@ static void what_stays_is_tried_again_after_a_minute(void **state)
 
 /* ---- the thread that it is probed by ---- */
 
-/* What is attached is looked at each time the timer fires. */
+/* The timer looks at the attached probes each time. */
 static void attach_and_look_at(void)
 {
 	clock_stands();
@@ -475,7 +475,7 @@ static void loses_its_thread(void)
 	posted_run_all();
 }
 
-/* As follow_heap_advance() does when it is time. */
+/* Does what follow_heap_advance() does when it is time. */
 static void attach_anew(void)
 {
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
@@ -501,12 +501,12 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	assert_null(tracked->allocs.problem);
 	assert_int_equal(tracked->allocs.next_ns, 0); /* at once */
 	attach_anew();
-	/* Once more, soon after that: in between something was missed. */
+	/* The next thread ended soon after that: the probes missed something in between. */
 	loses_its_thread();
-	assert_told("others end soon");
+	assert_told("take its place");
 	assert_int_equal(n_ended("thread_ended"), before + 2);
 	attach_anew();
-	assert_told("others end soon");
+	assert_told("take its place");
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
@@ -527,7 +527,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	outlives = true;
 	attach_and_look_at();
 	assert_int_equal(asked_in(3), 1);
-	n_moves++; /* others' probes were taken away, perhaps */
+	n_moves++; /* as if probes of another process had been detached */
 	assert_int_equal(asked_in(3), 1);
 	test_clock.stands_ns += NSEC_PER_SEC;
 	assert_int_equal(asked_in(3), 1);
@@ -537,7 +537,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	assert_int_equal(asked_in(3), 3);
 }
 
-/* Each time it has no probes for longer, so that other processes get theirs. */
+/* Each time it stays longer without probes, so that other processes get theirs. */
 static void threads_that_end_again_and_again_are_followed_less_and_less_often(void **state)
 {
 	static const unsigned waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
@@ -553,11 +553,11 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 		assert_int_equal(tracked->allocs.next_ns - test_clock.stands_ns,
 				 waits_s[i] * NSEC_PER_SEC);
 		assert_true(tracked->allocs.refused); /* until then */
-		assert_told("others end soon");
+		assert_told("take its place");
 		test_clock.stands_ns = tracked->allocs.next_ns;
 		attach_anew();
 		assert_false(tracked->allocs.refused);
-		assert_told("others end soon");
+		assert_told("take its place");
 	}
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
@@ -581,8 +581,8 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 }
 
 /*
- * Sites are lent while the heap profile of a Go process is read: what is not seen is told when they
- * are back.
+ * The sites are in use while the heap profile of a Go process is read. When they are back, what is
+ * not seen is reported.
  */
 static void sites_may_be_lent_while_it_is_looked_at(void **state)
 {
@@ -594,17 +594,17 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 		loses_its_thread();
 		attach_anew();
 	}
-	assert_told("others end soon");
+	assert_told("take its place");
 	tracked->allocs.sites = NULL;
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
-	assert_told("others end soon");
+	assert_told("take its place");
 	tracked->allocs.sites = sites;
 	timer_fire();
 	assert_told(KNOWN);
 }
 
-/* What the kernel refuses is tried when its time has come. */
+/* The kernel has refused the probes: the next attempt waits for its time. */
 static void who_cannot_be_probed_anew_waits(void **state)
 {
 	(void)state;

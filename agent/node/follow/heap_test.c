@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is made of a second look at where a process allocates. Workers are this thread. */
+/*
+ * What the agent does with a second look for a process's places of allocation. This thread stands
+ * in for the workers.
+ */
 #include "node/follow/internal.h"
 #include "node/learn/go_heap.h"
 #include "node/limit/limit.h"
@@ -204,7 +207,7 @@ static void look_once(void)
 	posted_run_all();
 }
 
-/* Its C library is there first, its JVM later; and mem-inuse has no places in that. */
+/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	const struct allocs *a = &tracked->allocs;
@@ -220,7 +223,7 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	assert_true(a->sites->own_heap);
 	assert_string_equal(a->sites->problem, "no Java objects");
 	assert_string_equal(a->problem, "no Java objects");
-	assert_int_equal(n_forgotten, 1); /* what seemed to be unseen was the JVM's */
+	assert_int_equal(n_forgotten, 1); /* the memory that seemed unseen was the JVM's */
 	assert_int_equal(n_attached, 1);
 	assert_false(a->stale);
 }

@@ -255,7 +255,7 @@ static void tried_again_a_few_times(void **state)
 	assert_int_equal(posted.n, 0);
 }
 
-/* Whose files do not answer is told, and is asked again once they did. */
+/* A JVM whose files do not answer is reported, and is asked again once they do. */
 static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The queue of files that a worker has yet to read: see internal.h. It owns the queue and what each
- * cgroup has cost. It does not parse: files_index() does. Loop thread, but for the job on the
+ * cgroup has cost. It does not parse: files_index() does. Loop thread, except for the job on the
  * worker.
  */
 #include "node/follow/internal.h"

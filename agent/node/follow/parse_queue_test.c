@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is looked at next. The worker is this thread; files are numbers. */
+/*
+ * Which file the queue gives to the parser next. This thread is the worker, and files are numbers.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 
@@ -125,7 +127,7 @@ static void a_file_is_looked_at_once_for_all(void **state)
 	follow_queue_free(q);
 }
 
-/* One pod's files are made to take long: another's large file does not wait for all of them. */
+/* Files of one pod take long on purpose: another pod's large file does not wait for all of them. */
 static void who_cost_much_waits(void **state)
 {
 	struct follow_queue *q = start(false);
@@ -138,7 +140,7 @@ static void who_cost_much_waits(void **state)
 	add(q, 100, 1 << 20, 1, 1); /* while the second is looked at */
 	work(10);
 	assert_order((const uint64_t[]){1, 3, 100, 5, 7}, 5);
-	/* a file that both want goes by the one who cost least */
+	/* a file that both want takes its turn from the one that cost less */
 	n_looked_at = 0;
 	add(q, 200, 10, 66, 6);
 	add(q, 202, 20, 66, 6);
@@ -149,7 +151,7 @@ static void who_cost_much_waits(void **state)
 	follow_queue_free(q);
 }
 
-/* What one container has for a file says nothing to another's processes. */
+/* The debug files of one container say nothing about the processes of another. */
 static void debug_files_belong_to_a_root(void **state)
 {
 	struct follow_queue *q = start(true);
@@ -171,7 +173,7 @@ static void debug_files_belong_to_a_root(void **state)
 	proc_mappings_unref(m);
 }
 
-/* Files without anyone who waits; returns how many of them are wanted now. */
+/* Adds files for which nobody waits. Returns how many of them the queue took. */
 static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
 {
 	size_t added = 0;
@@ -206,7 +208,7 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	follow_queue_free(q);
 }
 
-/* Many pods that each make up files: what is wanted of all has an end, too. */
+/* Many pods each make up files: the queue has a limit for all together. */
 static void the_queue_has_an_end(void **state)
 {
 	struct counter *skipped =

@@ -2,7 +2,7 @@
 /*
  * Finds the runtimes of the processes that are followed. The files worker looks when a process's
  * files or mappings are new, and again while a runtime is just starting. The result goes to the
- * pipeline, which reads names, and to the kernel. Loop thread, but for the look.
+ * pipeline, which reads names, and to the kernel. Loop thread, except for the look.
  */
 #include "node/follow/internal.h"
 

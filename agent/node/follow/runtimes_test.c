@@ -182,7 +182,7 @@ static void what_is_found_goes_to_both_sides(void **state)
 	assert_ptr_equal(looked_with, &python);
 	assert_int_equal(n_told, 2); /* the pipeline may have lost it */
 	assert_int_equal(n_sets, 1);
-	/* its library was closed: that is looked at even though nothing is likely now */
+	/* its library was closed: it is looked at although no runtime is likely now */
 	next.found = NULL;
 	tracked->runs.due = true;
 	follow_runtimes_look(tracked, &second, false);

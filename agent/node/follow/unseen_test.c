@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whose memory is read, when, and what becomes of it. Workers are this thread. */
+/*
+ * Of which processes the agent reads the memory size, when, and what it does with the result. This
+ * thread stands in for the workers.
+ */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
 
@@ -94,7 +97,7 @@ static void tick(void)
 	posted_run_all();
 }
 
-/* As if the next look were due. */
+/* Makes the next look due. */
 static void tick_later(void)
 {
 	follow.unseen_ns = 0;
@@ -114,7 +117,7 @@ static void what_grows_unseen_is_told(void **state)
 	assert_non_null(strstr(tracked->allocs.unseen_text, "grew by 100 MiB"));
 	follow_unseen_forget(tracked);
 	assert_null(tracked->allocs.unseen_text);
-	tick(); /* at once: nothing is known of it */
+	tick(); /* reads at once, because it knows nothing of the process */
 	assert_int_equal(n_reads, 3);
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lengths of instructions against objdump, and what the decoder says of single ones. */
+/*
+ * Compares the lengths of instructions with objdump, and checks what the decoder says of single
+ * ones.
+ */
 #include "node/insn/insn.h"
 
 #include <setjmp.h>
@@ -28,7 +31,10 @@ static bool is_data(const char *text)
 	return false;
 }
 
-/* Lines of `objdump -d`: address, bytes, and the instruction; what it does not know is left out. */
+/*
+ * Lines of `objdump -d`: address, bytes, and the instruction. Instructions that objdump does not
+ * know are left out.
+ */
 static size_t compare_lengths(const char *path, size_t *ret_different)
 {
 	_cleanup_free_ char *command = xasprintf("objdump -d -w %s", path);

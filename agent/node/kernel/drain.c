@@ -3,7 +3,7 @@
  * Drains, which fetch what the programs in the kernel recorded. There is a full one every second of
  * wall time, so that a window gets the samples of its own time, and a quick one when the kernel
  * reports a new process or cgroup. It owns no samples: kernel_ops.drained takes the drain. Loop
- * thread, but for what runs on the os worker.
+ * thread, except for what runs on the os worker.
  */
 #include "node/kernel/internal.h"
 

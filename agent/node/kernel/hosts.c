@@ -3,7 +3,7 @@
  * Host processes whose name matches the regular expression of an event (podflame local). The os
  * worker searches /proc every second, or less often if that would cost more than one per cent of a
  * CPU. A process counts from the look that found it. This file owns the list of these processes.
- * Loop thread, but for the look.
+ * Loop thread, except for the look.
  */
 #include "lib/base/regexp.h"
 #include "node/kernel/internal.h"
@@ -100,7 +100,8 @@ static unsigned events_of(struct hosts *h, const char *comm)
 		if (r > 0)
 			mask |= 1u << e;
 		if (r < 0 && !__atomic_exchange_n(&h->told, true, __ATOMIC_RELAXED))
-			log_warn("%s-profile.regex takes too many steps on '%s': left out",
+			log_warn("%s-profile.regex takes too many steps on '%s', "
+				 "so processes of that name are not profiled",
 				 profile_event_info(e)->name, comm);
 	}
 	return mask;

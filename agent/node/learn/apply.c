@@ -156,9 +156,9 @@ static const char *why_text(const char *why)
 	} texts[] = {
 		{"budget", "the tables of all files do not fit into unwind.table_bytes"},
 		{"too_large", "its table is larger than a quarter of unwind.table_bytes"},
-		{"too_spread", "its code lies too far apart"},
-		{"slots", "too many different files are in use"},
-		{"kernel", "the kernel did not give the memory"},
+		{"too_spread", "its code is spread over too many addresses for a table"},
+		{"slots", "the kernel holds the tables of too many files"},
+		{"kernel", "the kernel had no memory for its table"},
 		{"memory", "the names of all files take more than three times unwind.table_bytes"},
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a process's files to tables, and what is said of a file that has none. */
+/* From the files of a process to tables, and the text about a file that has none. */
 #include "lib/base/testfolder.h"
 #include "node/learn/learn.h"
 
@@ -146,7 +146,7 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(a.n_unknown, 0);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);
-	/* what is no program has no tables by its nature; the name is a pod's own */
+	/* a file that is no program never has tables; the pod chose the name */
 	assert_non_null(a.missing);
 	assert_non_null(strstr(a.missing, "/srv/bro?ken: "));
 	learn_applied_done(&a);
@@ -173,9 +173,7 @@ static struct probes *load(void)
 	return p;
 }
 
-/*
- * What that costs counts as reading the mappings, which is done the more rarely the more it costs.
- */
+/* The cost of this counts as reading mappings, which happens the more rarely the more it costs. */
 static void mappings_of_one_file_have_one_tag(void **state)
 {
 	const struct files_config fc = {0};
@@ -202,7 +200,10 @@ static void mappings_of_one_file_have_one_tag(void **state)
 	close(items[1].fd);
 }
 
-/* The tag is of what it has now, ctime_ns of what it had: its names would be of other bytes. */
+/*
+ * The tag is of the present contents, ctime_ns of the old ones: the names would be those of other
+ * bytes.
+ */
 static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 {
 	const struct files_config fc = {0};

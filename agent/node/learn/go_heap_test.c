@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a Go program's heap profile becomes: a drain, read from this process's own memory. */
+/* How a Go program's heap profile becomes a drain: the profile is in this process's own memory. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void nothing_lives(void **state)
 }
 
 /*
- * Go records at most so many frames of a stack: one stack that is as long, and one with one frame
+ * Go records a limited number of frames per stack: one stack is as long, and one has one frame
  * more.
  */
 static void deep_heap_stacks_are_cut_visibly(void **state)

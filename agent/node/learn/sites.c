@@ -93,16 +93,17 @@ const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask
 				const struct probes_refused *refused)
 {
 	if (refused && refused->too_many)
-		return "not all is seen: it allocates in more places than can be probed one at a "
-		       "time, which is needed on an old kernel or once its first thread has ended";
+		return "not all is seen: it allocates in too many places for probes with one place "
+		       "each, "
+		       "which podflame needs on an old kernel or if its first thread has ended";
 	if (refused && refused->inuse && event_mask & 1u << EVENT_MEM_INUSE)
 		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
-		       "so all of it would seem to live";
+		       "so all of it would count as in use";
 	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
 		return s->problem;
 	for (size_t i = 0; i < s->n; i++)
 		if (throws(&s->items[i].site))
 			return "mem-inuse does not see what the allocator's own operator new "
-			       "returns: its exceptions could not pass a probe";
+			       "returns: its exceptions cannot pass a probe of its return";
 	return "";
 }

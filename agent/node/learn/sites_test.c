@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which places are the same, and what is told of those that cannot be seen. */
+/* Which places of allocation are the same, and what is said of places that cannot be probed. */
 #include "node/learn/sites.h"
 
 #include <setjmp.h>
@@ -32,8 +32,8 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	assert_string_equal(learn_sites_problem(&s, INUSE, NULL), "another");
 	assert_string_equal(learn_sites_problem(&s, ALLOC, &frees), "another");
 	assert_non_null(
-		strstr(learn_sites_problem(&s, ALLOC | INUSE, &frees), "would seem to live"));
-	assert_non_null(strstr(learn_sites_problem(&s, ALLOC, &many), "one at a time"));
+		strstr(learn_sites_problem(&s, ALLOC | INUSE, &frees), "would count as in use"));
+	assert_non_null(strstr(learn_sites_problem(&s, ALLOC, &many), "too many places"));
 }
 
 static void the_same_places_are_equal(void **state)

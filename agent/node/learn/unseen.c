@@ -8,9 +8,9 @@
 #include <inttypes.h>
 
 #define GROWN_MIN  (64u << 20)
-#define SEEN_SHARE 20 /* reported if the probes saw less than one part in so many of the growth */
+#define SEEN_SHARE 20 /* reported if the probes saw less than 1/20 of the growth */
 /*
- * If the probes saw the growth, there would be at least so many samples on average. It is then
+ * If the probes saw the growth, there would be at least this many samples on average. It is then
  * practically impossible that chance leaves one sample or none.
  */
 #define SAMPLES_MIN 32
@@ -76,8 +76,9 @@ char *learn_unseen_text(const struct unseen *u)
 {
 	if (!u->told_bytes)
 		return NULL;
-	return xasprintf("its memory grew by %" PRIu64 " MiB, of which the probes saw less than "
-			 "5 %%: it came from mmap or from an allocator that is not known, or was "
-			 "there before them, unused",
-			 u->told_bytes >> 20);
+	return xasprintf(
+		"its memory grew by %" PRIu64 " MiB, of which the probes saw less than "
+		"5 %%: it came from mmap or from an allocator that podflame does not know, or was "
+		"there before them, unused",
+		u->told_bytes >> 20);
 }

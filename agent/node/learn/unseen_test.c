@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When memory counts as not seen: tables of a process's memory and of what its probes saw, one look
- * after the other.
+ * When memory counts as not seen: tables of a process's memory and of what its probes saw, look by
+ * look.
  */
 #include "node/learn/unseen.h"
 
@@ -84,7 +84,7 @@ static void few_samples_are_no_proof(void **state)
 	assert_true(learn_unseen(&u, &m, 0, 4 * MIB));
 }
 
-/* Attached anew the probes begin at 0; what was told is true still. */
+/* After new probes, counts begin at 0; the reported text still holds. */
 static void attached_anew(void **state)
 {
 	struct proc_memory m = {0, 0, 1};

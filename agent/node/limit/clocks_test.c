@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The clocks of a process's threads: what they tell between a process's ticks. */
+/*
+ * The clocks of a process's threads: the CPU time that they show between two ticks of the process.
+ */
 #include "node/limit/clocks.h"
 #include "lib/base/testprogram.h"
 
@@ -104,8 +106,8 @@ static uint64_t stolen_ns(void)
 }
 
 /*
- * Whether both clocks tell the same of so much work, as far as they can: stolen time is in one and
- * not in the other, and a thread that is on its way out when its process is stopped still runs.
+ * Whether both clocks show the same amount of work, as far as they can. Stolen time is in one of
+ * them only, and a thread that exits while its process is being stopped still runs.
  */
 static bool agree_once(pid_t pid, uint64_t work_ns)
 {
@@ -138,7 +140,7 @@ static void agrees_with_a_stopped_process(void (*program)(void))
 
 	while (program_cpu_ns(pid) < 20 * NSEC_PER_MSEC)
 		usleep(1000);
-	/* The longer, the less does what clocks cannot tell matter. */
+	/* The longer it runs, the less matter errors of the clocks. */
 	for (; !agree_once(pid, work_ns); work_ns *= 2)
 		assert_true(work_ns < 5 * NSEC_PER_SEC);
 	kill(pid, SIGKILL);

@@ -16,7 +16,7 @@
 #define SETTLED_SPANS 3			   /* spans that are needed before `steady` is allowed */
 #define TRIALS	      3			   /* trials that are needed before the event is refused */
 #define IDLE_CPU_NS   NSEC_PER_MSEC	   /* a first span with less CPU time does not count */
-#define IDLE_SPANS    4			   /* but only for so many spans */
+#define IDLE_SPANS    4			   /* and at most this many spans */
 
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p)
 {

@@ -21,9 +21,9 @@
  * cost ten times as much.
  */
 #define NOTE_PART 0.5
-/* 10 ns a wait; with less, one long wait would stand for too many */
+/* 10 ns per wait. With a smaller share, one long wait would count for too many. */
 #define NOTE_MIN     (1.0 / 32)
-#define KEEP_MIN     (1.0 / 1024) /* 3 ns a wait */
+#define KEEP_MIN     (1.0 / 1024) /* 3 ns per wait */
 #define SHARE_RAISE  2.0	  /* a share grows at most by this factor in a round */
 #define SHARE_INSIDE 1.2	  /* a share grows only if this much would fit */
 #define MIN_SWITCHES 100	  /* fewer say nothing */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rate that a limit leaves: by what ticks cost, whatever other events cost beside them. */
+/* The rate that a limit leaves: it depends on the cost of a tick, whatever other events cost. */
 #include "lib/base/testclock.h"
 #include "node/limit/limit.h"
 #include "node/plan/testplan.h"
@@ -13,7 +13,7 @@
 #define C8(c) #c #c #c #c #c #c #c #c
 #define ID    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
 
-/* In the place of plan/owners.c and report.c. */
+/* Stands in for plan/owners.c and report.c. */
 static char told[256];
 
 void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
@@ -35,7 +35,7 @@ void report_problem(struct report *r, const char *target_uid, enum reason reason
 	snprintf(told, sizeof(told), "%s", text);
 }
 
-/* One round over a container of this limit: what its rate is then. */
+/* Runs one round with a container of this limit. Returns its new rate. */
 static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_tick)
 {
 	enum { N = 1000 };
@@ -105,7 +105,7 @@ static void ask(unsigned hz, double percent)
 	proc_containers_apply(config.containers, plan, 1);
 }
 
-/* Ten seconds with so many samples of so much; what the container's rate is then. */
+/* Ten seconds with n samples at this cost. Returns the container's new rate. */
 static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 {
 	struct raw_sample sample = {.event = EVENT_ON_CPU, .n = n};
@@ -155,15 +155,15 @@ static void test_told_as_it_is_asked_for(void **state)
 	ask(80, 0.1);
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told, "50 instead of 80 Hz"));
-	ask(60, 0.11); /* 55 fit, too little more to raise it */
+	ask(60, 0.11); /* 55 would fit, which is too little more to raise the rate */
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told, "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
-	ask(45, 0.1); /* that fits: nothing is lowered */
+	ask(45, 0.1); /* the rate fits, so it is not lowered */
 	assert_int_equal(round_of(1000, 18000), 45);
 	assert_string_equal(told, "");
 }
 
-/* It sleeps for a round: what a sample costs has not changed. */
+/* The container sleeps for a round: the cost of a sample has not changed. */
 static void test_pause(void **state)
 {
 	(void)state;
@@ -177,7 +177,7 @@ static void test_pause(void **state)
 
 #define MAX_CAPS 4096
 
-/* Too many others are held back: what is told of it is what is done. */
+/* The table of limits is full: the report must say what the kernel does. */
 static void test_no_room(void **state)
 {
 	char id[CONTAINER_ID_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a container's limit allows of off-cpu and memory events, for what it paid. */
+/* How much of off-cpu and memory events a container's limit allows, given their measured cost. */
 #include "node/limit/rules.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ static void few_switches_are_all_kept(void **state)
 }
 
 /*
- * Switches in a second of CPU, percent, and whether all are noted: their cost together is the
- * limit.
+ * Switches per second of CPU, the limit in per cent, and whether all are noted: their cost together
+ * is the limit.
  */
 static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 {
@@ -70,7 +70,7 @@ static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 	}
 }
 
-/* What only passes by may be more than the limit alone. */
+/* Switches that are only counted may cost more than the limit alone. */
 static void some_are_kept_however_many(void **state)
 {
 	struct off_shares x = settle(OFF_SHARES_ALL, 10000000, NSEC_PER_SEC, 1);
@@ -91,7 +91,7 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 	next = limit_off_shares(low, &calm, 2);
 	assert_true(next.note > low.note && share_of(next.note) <= share_of(low.note) * 2.01);
 	assert_true(next.keep > low.keep && share_of(next.keep) <= share_of(low.keep) * 2.01);
-	/* Just inside its limit it stays where it is. */
+	/* A share just inside the limit stays. */
 	storm.hits = 295000;
 	next = limit_off_shares(low, &storm, 2);
 	assert_true(next.note == low.note && next.keep == low.keep);
@@ -149,7 +149,7 @@ static void check(const struct memory_case *c)
 	assert_int_equal(span.max_hits, 20000);
 	assert_true((double)span.span_ns / (double)span.wait_ns <= c->duty * 1.001);
 	assert_true((double)span.span_ns / (double)span.wait_ns >= c->duty / 10);
-	/* What it costs altogether is within the limit. */
+	/* the total cost is within the limit */
 	assert_true((double)span.span_ns / (double)span.wait_ns * limit_load(&t, l.trap_ns) <=
 		    c->percent / 100 * 1.001);
 }
@@ -184,7 +184,7 @@ static void steady_is_left_when_it_exceeds(void **state)
 	assert_true(limit_exceeded(&storm, &fine, &l));
 }
 
-/* Looked at each 10 ms: it may pay twice its limit, but not a storm. */
+/* A look takes place each 10 ms: a storm may pay twice its limit, but not more. */
 static void a_storm_stalls_not_for_long(void **state)
 {
 	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
@@ -204,7 +204,7 @@ static void a_storm_stalls_not_for_long(void **state)
 	l.percent = 100;
 	assert_false(limit_stalls(&stall_ns, 1000000, 10 * NSEC_PER_MSEC, 1, &l));
 	l.percent = 1;
-	/* What comes then costs no more than the limit, either. */
+	/* A later burst costs no more than the limit, either. */
 	assert_int_equal(span.max_hits, 20000);
 	assert_int_equal(span.wait_ns, 2 * NSEC_PER_SEC);
 }
@@ -224,8 +224,8 @@ static double random_unit(void)
 }
 
 /*
- * What the process does at a moment: the share of a CPU that it wants, and how often it allocates
- * in a ns of its work.
+ * What the process does at a moment: the share of a CPU that it wants, and how many allocations it
+ * makes per ns of its work.
  */
 struct act {
 	double cpus, each_ns;
@@ -253,7 +253,7 @@ static struct act by_requests(double at_ns)
 	return (struct act){fmod(at_ns, 50e6) < 7e6 ? 0.7 : 0, 1.0 / 2000};
 }
 
-/* Half of a second this, the other half that. */
+/* Half of a second in one phase, the other half in another. */
 static struct act in_phases(double at_ns)
 {
 	return fmod(at_ns, 1e9) < 5e8 ? (struct act){1, 1.0 / 1000} : (struct act){1, 1.0 / 20000};
@@ -310,7 +310,7 @@ static struct limit_spent look(struct running *r, const struct limit_span *span)
 	return x;
 }
 
-/* What overhead.c knows of it. */
+/* What the limit knows of it. */
 struct told_by {
 	struct running r;
 	struct limit_span span;
@@ -356,7 +356,7 @@ static void plan_next(struct told_by *b, const struct limit_spent *x)
 	b->planned.load = limit_load(&b->cost, l.trap_ns);
 }
 
-struct outcome { /* of windows of some spans each */
+struct outcome { /* of windows with some spans each */
 	double told, truth;
 	unsigned n, n_within;
 };
@@ -403,7 +403,7 @@ static struct outcome tell(const struct model *m)
 	return out;
 }
 
-/* What a trap costs is known; where it is not, the error that is told has that, too. */
+/* The cost of a trap is known; if it is not, the reported error includes that. */
 static void spans_stand_for_the_whole(void **state)
 {
 	(void)state;
@@ -453,7 +453,7 @@ static void what_is_less_sure_is_told_so(void **state)
 	assert_in_range(even.ppm, 99000, 101000);
 	assert_in_range(even.error_ppm, 250000, 300000); /* there could have been one less */
 	assert_in_range(uneven.error_ppm, 900000, 1200000);
-	/* More of them are surer. */
+	/* More spans give a smaller error. */
 	assert_in_range(of_spans(2000, 10, 4, 0).error_ppm, uneven.error_ppm / 2 - 2,
 			uneven.error_ppm / 2 + 2);
 	/* Half of its time was in traps: what these cost matters. */

@@ -11,7 +11,7 @@
 #define SHARE_WEIGHT 0.5  /* the same for the rest, which changes with each span */
 /* of the time from one span to the next, which is 0.5 to 1.5 times its mean */
 #define WAIT_VARIANCE  (1.0 / 12)
-#define TRAP_UNCERTAIN 0.3 /* a hit costs so much more if caches are cold */
+#define TRAP_UNCERTAIN 0.3 /* the share by which a hit costs more if caches are cold */
 #define MAX_ERROR_PPM  4000000000.0
 
 static double work(double cpu_ns, double traps_ns)

@@ -61,13 +61,13 @@ static const char *refusal_text(enum refusal why)
 {
 	switch (why) {
 	case REFUSAL_SNAPSHOT:
-		return "live memory cannot be found by looking at a part of the time";
+		return "live memory cannot be estimated from a part of the time";
 	case REFUSAL_DISTORTED:
-		return "while it is looked at it would do hardly anything else";
+		return "while its probes are attached it would do hardly anything else";
 	case REFUSAL_SHORT:
-		return "maxStall allows too short a look";
+		return "maxStall allows only spans that are too short";
 	case REFUSAL_RARE:
-		return "the limit allows too rare a look";
+		return "the limit allows too few spans";
 	case REFUSAL_NONE:
 		break;
 	}
@@ -80,8 +80,8 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
 	uint64_t hit_ns = limit_hit_ns(o, p);
 
-	return xasprintf("%.0f hits of its probes a second, %llu ns each, are %.3g %% of its CPU "
-			 "time, and overheadPercent allows %.3g; %s",
+	return xasprintf("its probes are hit %.0f times a second, at %llu ns each: %.3g %% of its "
+			 "CPU time, and overheadPercent allows %.3g; %s",
 			 per_s, (unsigned long long)hit_ns, limit_load(&a->cost, hit_ns) * 100,
 			 limit_percent(p), refusal_text(a->why));
 }
@@ -106,7 +106,7 @@ static char *estimated_text(enum event e, uint32_t ppm)
 	double percent = ppm / 1e4;
 
 	if (e == EVENT_OFF_CPU)
-		return xasprintf("%.3g %% of its waits are looked at, chosen at random", percent);
+		return xasprintf("profiles have %.3g %% of its waits, chosen at random", percent);
 	return xasprintf("%.3g %% duty: probes are attached for short spans at random times",
 			 percent);
 }

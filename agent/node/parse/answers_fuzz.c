@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parse child of which a file has taken control: it answers with any bytes and any descriptors,
- * twice or not at all, and dies at any time. The parser returns an index that its reader accepted,
- * or an error and its reason. No descriptor stays open. When a child works again, the next file but
- * one has its index.
+ * A parse child under an attacker's control: it answers with any bytes and any descriptors, twice
+ * or not at all, and dies at any time. The parser must return an index that its reader accepted, or
+ * an error and its reason. No descriptor may stay open. When a child works again, the next file but
+ * one must get its index.
  * Fuzzes: node/parse/parser.c, lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>
@@ -58,7 +58,7 @@ static int sleep_for(const struct timespec *want);
 
 #define N_FDS 64 /* that are looked at */
 
-static bool is_good; /* the child does what it should */
+static bool is_good; /* the child works as it should */
 
 /* Readable at once, as of a process that has ended. */
 static int child_ended(void)
@@ -117,7 +117,7 @@ static int some_fd(void)
 		return open("/dev/zero", O_RDWR | O_CLOEXEC);
 	case 2:
 		return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	case 3: /* more than was allowed, and nothing of it there */
+	case 3: /* more than allowed, with nothing in it */
 		fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 		check(ftruncate(fd, (off_t)1 << 40) == 0);
 		return fd;
@@ -197,7 +197,7 @@ static int child_begins(pid_t *ret_pid, int sock)
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
 	bad_answers(sock, next_sequence);
 	if (take() % 2)
-		check(dup2(sock, N_FDS + 8) >= 0); /* it hangs; else it has died */
+		check(dup2(sock, N_FDS + 8) >= 0); /* the child hangs; else it has died */
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 #include "node/parse/testkinds.h"
 
 #define TIMEOUT_NS (300 * NSEC_PER_MSEC)
-#define HEAP_SLACK 16384 /* what malloc keeps counts as used; an index is more */
+#define HEAP_SLACK 16384 /* memory that malloc keeps counts as used; an index is larger */
 #define CUTS	   20
 #define FLIPS	   200
 #define TRIES	   20 /* to hit the child before it is done, on a busy machine */
@@ -52,7 +52,7 @@ static uint64_t failures(const char *word)
 	return counter_get(counter("podflame_parse_failures_total", "reason", word));
 }
 
-/* What the kind's reader has found: not nothing. */
+/* How many items the reader of this kind has found; at least one. */
 static size_t assert_found(const struct test_kind *k, struct elf_index *i)
 {
 	struct elf_tables tables;
@@ -70,7 +70,7 @@ static size_t assert_found(const struct test_kind *k, struct elf_index *i)
 	return n;
 }
 
-/* As before, whatever happened. A busy machine may need longer than the timeout. */
+/* The child works as before. A busy machine may need longer than the timeout. */
 static void assert_works(struct parser *p, const struct test_kind *k, const struct test_files *t,
 			 size_t found)
 {
@@ -127,8 +127,8 @@ static struct owned owned_now(void)
 }
 
 /*
- * The answer for a file whose child is hit after ns, by a parser of its own; -EAGAIN: the blow came
- * too late each time.
+ * Hits the child at this file after ns, with a new parser. Returns the parser's answer; -EAGAIN:
+ * the blow came too late each time.
  */
 static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enum test_blow blow,
 	       struct parser **ret)
@@ -220,7 +220,7 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 /* ---- damaged ---- */
 
 #define RANGES_MAX 64
-struct subject { /* bytes that a test may write, in a file of its own */
+struct subject { /* bytes that a test may write, in a private file */
 	struct test_files files;
 	int fd;
 	char *data;
@@ -269,7 +269,9 @@ static struct subject subject_of(const struct test_kind *k)
 	return s;
 }
 
-/* One damaged file: it may have no index, for a reason, and may cost the child, in its time. */
+/*
+ * A damaged file: the parse may fail for a reason, or cost the child its life, but not much time.
+ */
 static void read_damaged(struct parser *p, const struct test_kind *k, const struct subject *s,
 			 unsigned results[3])
 {

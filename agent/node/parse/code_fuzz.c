@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a function without unwind rows (the first byte: whether its size is known). What is
- * emitted lies inside the function, in order, and is a rule that the unwinder accepts.
+ * Any bytes as a function without unwind rows (the first byte: whether its size is known). Each row
+ * that it gives must be inside the function, in order, and have a rule that the unwinder accepts.
  * Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/insn/insn.c
  */
 #include "node/parse/code.h"

@@ -134,7 +134,7 @@ static void read_file(struct elf_build *b, int fd)
 	}
 }
 
-/* FDEs as the symbols that a file would have that is not stripped. */
+/* The symbols that a file would have if it were not stripped, made from its FDEs. */
 static void add_fdes_as_symbols(struct compare *c)
 {
 	struct elf_build *b = c->b;
@@ -222,9 +222,9 @@ static void print_outcomes(const struct compare *c, const char *how)
 }
 
 /*
- * What is not equal, each looked at: hand-written assembly whose FDE does not follow its own pushes
- * (glibc 2.36-9+deb12u14: __mpn_mul_1 and its like, 450 bytes), 0 elsewhere. With room for other
- * builds of the same files.
+ * The states that differ, each of which was examined: hand-written assembly whose FDE does not
+ * follow its own pushes (glibc 2.36-9+deb12u14: __mpn_mul_1 and similar ones, 450 bytes); elsewhere
+ * none. The limit leaves room for other builds of the same files.
  */
 static const struct {
 	const char *path;

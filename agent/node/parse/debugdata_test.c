@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stripped program with .gnu_debugdata, made as distributions do; a section that lies; a bomb. */
+/*
+ * A stripped program with .gnu_debugdata, made as distributions do; a section with false contents;
+ * a decompression bomb.
+ */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"
 #include "node/parse/parse.h"

@@ -145,7 +145,7 @@ static void assert_cut(struct elf_index *i, bool cut)
 
 /* ---- names ---- */
 
-/* Its name is known, what file and line it has is said by the last of n DIEs. */
+/* Its name is known; the last of n DIEs says its file and line. */
 static void check_hops(size_t n, bool cut)
 {
 	struct elf_inline inlined;
@@ -209,7 +209,7 @@ static void scopes_over_the_limit_are_told(void **state)
 	check_scopes(SCOPES_MAX + 1, true);
 }
 
-/* Where the scopes are too long together, the name stands alone. */
+/* If the scopes together are too long, the name is shown without them. */
 static void scopes_that_are_too_long_are_told(void **state)
 {
 	_cleanup_free_ char *scope = xcalloc(1, INDEX_NAME_MAX);

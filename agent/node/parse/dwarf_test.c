@@ -500,7 +500,7 @@ static void a_function_without_symbol_has_its_name(void **state)
 	assert_true(s.file[0] == '/');
 	assert_int_equal(elf_index_symbol(i, outer + s.size, &s), -ENOENT);
 	elf_index_unref(i);
-	/* With its symbol, the symbol has file and line. */
+	/* a function with a symbol has file and line from it */
 	i = index_of_file("n");
 	assert_int_equal(elf_index_symbol(i, outer + 1, &s), 0);
 	assert_string_equal(s.name, "outer");
@@ -815,7 +815,10 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 
 	(void)state;
 	write_source("n.c", nested);
-	/* So many lines that compression makes them fewer, whatever the folder's name is. */
+	/*
+	 * There are enough lines that compression shortens them, whatever the length of the
+	 * directory's name.
+	 */
 	run("for i in $(seq 50); do echo \"int f$i(int x) { return x + $i; }\"; done >>n.c");
 	for (size_t k = 0; k < ARRAY_SIZE(compressed); k++) {
 		run(compressed[k]);
@@ -831,7 +834,7 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 	}
 }
 
-/* Else it would be looked for elsewhere. */
+/* Else the reader would search for it elsewhere. */
 static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
 {
 	static const struct {

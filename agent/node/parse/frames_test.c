@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* Time does not pass, however slow the machine; but so much with each look at a clock. */
+/* The clocks stand still, however slow the machine, but each read adds a fixed time. */
 static uint64_t cpu_ns, cpu_look_ns, mono_ns = NSEC_PER_SEC, mono_look_ns;
 
 int clock_gettime(clockid_t id, struct timespec *t)
@@ -93,7 +93,7 @@ static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_
 struct known {
 	const char *name, *cfi;
 	struct pf_rule rule; /* 8 bytes inside */
-	uint16_t special;    /* or this, if not 0 */
+	uint16_t special;    /* or this special rule, if not 0 */
 };
 static const struct known known[] = {
 	{"saved",
@@ -167,7 +167,7 @@ static const struct known known[] = {
 	/* breg7 8; breg9 0; lit8; mul; plus; deref */
 	{"scaled", ".cfi_escape 0xf,8,0x77,8,0x79,0,0x38,0x1e,0x22,6", {0}, PF_RULE_UNSUPPORTED},
 	{"sp_moved", ".cfi_register rsp,r8", {0}, PF_RULE_UNSUPPORTED},
-	/* glibc's: CFA, rbp and rip lie in the ucontext; breg7 160; deref and so on */
+	/* glibc's: CFA, rbp and rip are in the ucontext; breg7 160; deref and so on */
 	{"restore_rt",
 	 ".cfi_signal_frame\n.cfi_escape 0xf,4,0x77,0xa0,1,6\n"
 	 ".cfi_escape 0x10,6,3,0x77,0xf8,0\n.cfi_escape 0x10,16,3,0x77,0xa8,1",
@@ -188,7 +188,7 @@ static void assert_known(const struct elf_tables *t, const char *file)
 	}
 }
 
-/* All known functions in one file, with what comes before them. */
+/* A file with all known functions, behind the text `before`. */
 static void assemble_known(const char *before, const char *name, const char *flags)
 {
 	_cleanup_buf_ struct buf source = {0};
@@ -384,7 +384,7 @@ static void instructions_over_the_limit_are_told(void **state)
 	elf_index_unref(i);
 }
 
-/* On a machine that takes a second for so few. */
+/* As on a machine that takes a second for each of these. */
 static void following_ends_in_time(void **state)
 {
 	uint64_t *const clocks[] = {&cpu_look_ns, &mono_look_ns};
@@ -403,7 +403,7 @@ static void following_ends_in_time(void **state)
 	}
 }
 
-/* Of n functions of so many bytes, which are no instructions. */
+/* Whether the index of n functions of this many bytes, which are no instructions, is cut. */
 static bool is_cut(size_t n, size_t bytes)
 {
 	_cleanup_buf_ struct buf source = {0};

@@ -26,7 +26,7 @@
 #define CUT	      (ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT)
 
 struct made {
-	size_t n_functions; /* all but the first one are none */
+	size_t n_functions; /* all but the first one have none */
 	/* inlined calls, each inside the one before: call k is at byte k of the code */
 	uint8_t n_calls;
 	size_t n_decoys; /* pointers to the table before its moduledata */
@@ -205,7 +205,7 @@ static void check(struct made m, size_t n_inlined, unsigned flags)
 	elf_index_unref(i);
 }
 
-/* What parse_go_table_find needs of it. */
+/* The parts that parse_go_table_find needs. */
 static void open_build(struct elf_build *b, int fd)
 {
 	elf_version(EV_CURRENT);

@@ -9,13 +9,14 @@
 
 /* What holds after the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
-	SWITCH_NONE,	  /* there is none */
-	SWITCH_FRAME,	  /* rbp leads to the caller, on the other stack if the stack was changed */
-	SWITCH_ROOT,	  /* a stack begins here, and the goroutine before does not wait for it */
-	SWITCH_GOROUTINE, /* the goroutine before waits for it, and has stored its position */
-	SWITCH_LOST,	  /* neither rsp nor rbp leads to a caller */
-	WHOLE_ROOT,	  /* the whole function is the outermost frame */
-	WHOLE_SIGNAL,	  /* rt_sigreturn */
+	SWITCH_NONE,  /* there is none */
+	SWITCH_FRAME, /* rbp leads to the caller, on the other stack if the stack was changed */
+	SWITCH_ROOT,  /* a stack begins here, and the goroutine before does not wait for it */
+	/* the scheduler's stack: the goroutine waits, and has saved its position */
+	SWITCH_GOROUTINE,
+	SWITCH_LOST,  /* neither rsp nor rbp leads to a caller */
+	WHOLE_ROOT,   /* the whole function is the outermost frame */
+	WHOLE_SIGNAL, /* rt_sigreturn */
 };
 
 struct special {

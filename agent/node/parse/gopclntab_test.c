@@ -226,7 +226,9 @@ static void check_inlines(const struct elf_index *i, bool lines)
 
 /* ---- rows: binutils' reading of .debug_frame, which Go's linker writes by itself ---- */
 
-/* What the runtime's table cannot say, and .debug_frame says wrongly, see gopclntab_rows.c. */
+/*
+ * The runtime's table cannot express this, and .debug_frame is wrong there: see gopclntab_rows.c.
+ */
 static bool is_explained(const char *name)
 {
 	static const char *const names[] = {

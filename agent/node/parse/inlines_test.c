@@ -182,7 +182,10 @@ static void odd_arguments_do_no_harm(void **state)
 #define SPACE 96
 #define SOME  24
 
-/* The same answer the slow way: of the ranges around each address, the deepest, latest, first. */
+/*
+ * Computes the same answer in a slow way: of the ranges around each address, the deepest, the
+ * latest, the first.
+ */
 struct slow {
 	uint64_t start[SOME], end[SOME];
 	uint32_t node[SOME], parent[SOME], depth[SOME];

@@ -19,7 +19,7 @@
 #define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
 
 static const char source[] = HEAP ".skip 16,0x90\n"
-	/* At inside - 1, a multiple of 16, stands int3's byte before what is no function. */
+	/* At inside - 1, a multiple of 16, is int3's byte, but no function follows. */
 	FUNCTION "framed: sub $0x38,%rsp\nmov %rdi,%rbp\nmovabs $0x00cc000000000000,%rcx\n"
 				  "inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
 	/* Its table lies behind it. */
@@ -31,7 +31,7 @@ static const char source[] = HEAP ".skip 16,0x90\n"
 	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
 				  "slow: call loops\n.balign 16,0x90\n"
 				  "two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
-	/* It returns nowhere: nothing proves that it is a function. */
+	/* This function never returns, so nothing proves that it is one. */
 	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n" FUNCTION "last: ret\n";
 
 static const char framed_source[] =
@@ -40,7 +40,7 @@ static const char framed_source[] =
 	     "pop %rbp\nret\n" FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n" FUNCTION
 	     "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
 
-/* Its symbols stay in "image"; "stripped" is what is read. */
+/* Its symbols stay in "image"; the test reads "stripped". */
 static struct elf_index *index_of(const char *text, struct elf_tables *ret)
 {
 	_cleanup_free_ char *path = xasprintf("%s/image.S", dir);
@@ -76,7 +76,7 @@ static uint16_t rule_of(const struct elf_tables *t, const char *place)
 	return rule_at(t, address);
 }
 
-/* The frame is so many bytes with the return address. */
+/* The frame has this many bytes, including the return address. */
 static void assert_frame(const struct elf_tables *t, const char *place, int bytes, unsigned fp)
 {
 	uint16_t number = rule_of(t, place);
@@ -117,7 +117,8 @@ static void what_is_not_proved_is_lost(void **state)
 
 	(void)state;
 	assert_int_equal(rule_of(&t, "loops"), PF_RULE_LOST);
-	assert_int_equal(rule_of(&t, "last"), PF_RULE_LOST); /* where it ends is not known */
+	/* the end of the function is not known */
+	assert_int_equal(rule_of(&t, "last"), PF_RULE_LOST);
 	elf_index_unref(i);
 }
 
@@ -159,7 +160,7 @@ struct head {
 	char names[sizeof(section_names)];
 };
 
-/* Functions of so many bytes, each at a multiple of the step, with int3 between them. */
+/* Functions of this many bytes, each at a multiple of the step, with int3 between them. */
 static void put_functions(uint8_t *to, const char *code, size_t n, size_t step)
 {
 	memset(to, 0xcc, STRETCH);

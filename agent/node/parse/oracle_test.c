@@ -89,7 +89,7 @@ static const char *const register_names[] = {"rax", "rdx", "rcx", "rbx", "rsi", 
 					     "rbp", "rsp", "r8",  "r9",	 "r10", "r11",
 					     "r12", "r13", "r14", "r15", "ra"};
 
-/* A rule as readelf would print it. */
+/* A rule as readelf prints it. */
 static void render(const struct pf_rule *r, struct expected *ret)
 {
 	unsigned base = r->cfa == PF_CFA_RSP ? 7 : r->cfa == PF_CFA_RBP ? 6 : r->reg;
@@ -426,7 +426,7 @@ static bool elfutils_agrees(Dwarf_Frame *frame, const struct pf_rule *r, uint64_
 	return r->fp == PF_FP_UNKNOWN || elfutils_register(frame, &m, 6, fp, in_memory);
 }
 
-/* Expressions depend on their inputs: several of them. */
+/* Expressions depend on their inputs, so several inputs are tried. */
 static void compare_elfutils(struct file *f, const struct expected *e)
 {
 	uint16_t number = our_rule(f, e->at);

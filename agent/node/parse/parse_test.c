@@ -203,7 +203,7 @@ static const char marked[] =
 	"int plain = 7;\n"
 	"static __attribute__((used)) int hidden_one = 1, hidden_two = 2;\n"
 	"__thread long mine = 3;\n"
-	"const char pattern[] = \"\\\"$Version: Thing \";\n" /* one to look for, as below */
+	"const char pattern[] = \"\\\"$Version: Thing \";\n" /* looks like a pattern */
 	"const char text[] = \"$Version: Thing 5.4.6 $ and more\";\n"
 	"char written[] = \"$Version: Thing 9\";\n"
 	"extern int missing __attribute__((weak));\n"
@@ -255,14 +255,14 @@ static void marks_are_found_where_they_are(void **state)
 	assert_false(find_mark(i, "plain").thread_local);
 	m = find_mark(i, "mine");
 	assert_true(m.thread_local);
-	assert_int_equal(m.address, 0); /* the only one of its image */
+	assert_int_equal(m.address, 0); /* thread-local: offset 0 in its image */
 	assert_int_equal(m.size, sizeof(long));
 	m = find_mark(i, "\"$Version: Thing ");
 	assert_int_equal(m.address, nm_address(in_dir("marked"), "text"));
 	assert_int_equal(m.size, strlen("$Version: Thing 5.4.6 $ and more"));
 	assert_int_equal(elf_index_find_mark(i, "missing", &m), -ENOENT);
 	assert_int_equal(elf_index_find_mark(i, "printf", &m), -ENOENT);
-	/* not one twice, and none of data that may change */
+	/* none twice, and no data that may change */
 	assert_int_equal(elf_index_n_marks(i), 6);
 	assert_false(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
 	elf_index_unref(i);

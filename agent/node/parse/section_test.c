@@ -15,7 +15,7 @@
 #define ZLIB	  1
 #define ZSTD	  2
 #define LIMIT	  (1u << 30)
-#define TEXT_SIZE 3000 /* bytes of what is compressed here */
+#define TEXT_SIZE 3000 /* of the text that is compressed here */
 
 static uint8_t text[TEXT_SIZE];
 
@@ -56,7 +56,10 @@ static void add_zstd(struct buf *b, const void *data, size_t n)
 	buf_add(b, out, bytes);
 }
 
-/* As a stream whose length is not known in advance: no size in the frame, but a checksum. */
+/*
+ * As a stream whose length is not known in advance: without a size in the frame, but with a
+ * checksum.
+ */
 static void add_zstd_stream(struct buf *b, const void *data, size_t n)
 {
 	uint8_t bytes[2 * TEXT_SIZE];
@@ -203,7 +206,7 @@ static void zstd_is_decompressed(void **state)
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
 }
 
-/* As mold writes one of each piece, and ld -r of each input. */
+/* mold writes one frame per piece, and ld -r one per input */
 static void several_frames_are_one_section(void **state)
 {
 	struct buf b;
@@ -217,7 +220,7 @@ static void several_frames_are_one_section(void **state)
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
 }
 
-/* The most that a byte can stand for: no size is refused that can be true. */
+/* The highest ratio of compression: a size that can be true is not refused. */
 static void much_of_the_same_is_decompressed(void **state)
 {
 	const uint32_t types[] = {ZLIB, ZSTD};
@@ -255,7 +258,7 @@ static void add_any(struct buf *b, uint32_t type, const void *data, size_t n)
 		add_zstd(b, data, n);
 }
 
-/* Of a size that can be true: more comes out than the header says, or less. */
+/* The size can be true, but decompression gives more or less than the header says. */
 static void sizes_that_are_not_true_are_refused(void **state)
 {
 	const uint64_t sizes[] = {0, 1, TEXT_SIZE - 1, TEXT_SIZE + 1, 2 * TEXT_SIZE};
@@ -269,7 +272,8 @@ static void sizes_that_are_not_true_are_refused(void **state)
 			add_any(&b, type, text, TEXT_SIZE);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,
 				       ELF_INDEX_COMPRESSED_DAMAGED);
-			add_chdr(&b, type, sizes[k]); /* in several: the last one is not right */
+			/* in several frames: the size of the last one is wrong */
+			add_chdr(&b, type, sizes[k]);
 			add_any(&b, type, text, 1);
 			add_any(&b, type, text, TEXT_SIZE - 1);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,

@@ -84,7 +84,7 @@ static inline int testelf_memfd(const struct test_section *s, uint16_t type)
 	return fd;
 }
 
-/* The lowest n bytes of it. */
+/* Its lowest n bytes. */
 static inline void testelf_uint(struct buf *b, uint64_t value, size_t n)
 {
 	buf_add(b, &value, n);

@@ -22,7 +22,7 @@
 
 struct test_kind {
 	const char *name;
-	const char *tool;    /* that may lack on a machine; NULL: none */
+	const char *tool;    /* a tool that a machine may lack; NULL: none */
 	const char *section; /* what its sections' names begin with; "": the whole file */
 	int copies;	     /* of the object that a big file is linked from */
 	bool debug;	     /* read by parse_debug */
@@ -152,7 +152,7 @@ _test_kind_ bool test_shell(const char *command)
 	return status == 0;
 }
 
-/* copies: 1: as small as it can be. Skips the test where a tool lacks. */
+/* copies: 1 makes the smallest file. Skips the test if a tool is missing. */
 _test_kind_ struct test_files test_kind_make(const struct test_kind *k, const char *folder,
 					     int copies)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long the node was not profiled, from the file that an agent left: in this boot, in an earlier
- * one, and after the clock was set.
+ * How long no agent ran on the node, from the file that the last one left: in this boot, in an
+ * earlier one, and after the clock was set.
  */
 #include "node/pipeline/internal.h"
 
@@ -18,7 +18,10 @@
 
 static struct pipeline *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
-/* An agent that finds such a file. It writes none: that is a worker's, and there is none here. */
+/*
+ * An agent that finds such a file. It writes none, because a worker would do that, and there is
+ * none here.
+ */
 static struct pipeline *node_after(const char *form, ...)
 {
 	struct pipeline *n = xcalloc(1, sizeof(*n));
@@ -53,7 +56,7 @@ static long long boot_ms(void)
 	return (long long)(now_boot_ns() / NSEC_PER_MSEC);
 }
 
-/* What is told of the gap before; a slow machine's own time comes to it. */
+/* Checks the reported downtime; a slow machine may add to it. */
 static void assert_told(struct pipeline *n, uint64_t seconds)
 {
 	uint64_t ns = pipeline_downtime_take(n);
@@ -66,8 +69,8 @@ static void assert_told(struct pipeline *n, uint64_t seconds)
 }
 
 /*
- * The machine was started anew: CLOCK_BOOTTIME began again, and only the wall clock shows how long
- * that took.
+ * The machine was rebooted: CLOCK_BOOTTIME began again, and only the wall clock shows how long that
+ * took.
  */
 static void test_another_boot_128(void **state)
 {
@@ -118,7 +121,7 @@ static struct pipeline *node_after_a_kill(void)
 			  BOOT, boot_ms() - AGO_S * 1000);
 }
 
-/* Until somebody is profiled the gap goes on, and no moment of it is told twice. */
+/* The downtime goes on until a process is profiled, and no moment of it is reported twice. */
 static void test_gap_lasts_until_active(void **state)
 {
 	struct pipeline *n = node_after_a_kill();
@@ -150,7 +153,10 @@ static void test_kernel_refuses(void **state)
 			(AGO_S + 120) * NSEC_PER_SEC);
 	pipeline_downtime_note(n, false, false, true);
 	assert_int_equal(pipeline_downtime_take(n), 0);
-	/* it takes them after all: who was not profiled meanwhile was told why */
+	/*
+	 * the programs load after all: the targets know the reason for which nothing was profiled
+	 * meanwhile
+	 */
 	pipeline_downtime_note(n, true, false, false);
 	assert_int_equal(pipeline_downtime_take(n), 0);
 	free(n);
@@ -165,7 +171,7 @@ static void assert_offset(struct pipeline *n, uint64_t want_ns, uint64_t apart_n
 }
 
 /*
- * For the next agent of this boot a process has the same start time as for the first one, even if
+ * A process must have the same start time for the next agent of this boot as for this one, even if
  * the clock was set.
  */
 static void test_processes_keep_their_start(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads mappings and the names of runtimes' functions from processes, on the files worker, and
- * passes them to the pipeline worker and to follow. Loop thread, but for the reading itself.
+ * passes them to the pipeline worker and to follow. Loop thread, except for the reading itself.
  */
 #include "node/pipeline/internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains that wait for names: how long, how many, in which order, and at the node's end. Workers
- * are this thread.
+ * Drains that wait for names: how long, how many, in which order, and at the end of the node. This
+ * thread stands in for the workers.
  */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
@@ -212,7 +212,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* One a time is with the pipeline. */
+/* Runs the queue's tasks: at most one is with the pipeline at a time. */
 static void work(void)
 {
 	while (posted.n) {
@@ -228,7 +228,7 @@ static void assert_fed(size_t n)
 		assert_ptr_equal(fed[i], &drains[i]);
 }
 
-/* Files are being read, and will not be for long. */
+/* Files are being parsed, which takes longer than this test. */
 static void so_many_wait_for_names(void **state)
 {
 	(void)state;
@@ -238,7 +238,7 @@ static void so_many_wait_for_names(void **state)
 	assert_int_equal(posted.n, 0);
 	pipeline_queue_add(queue, &drains[MAX_WAITING], true);
 	work();
-	assert_fed(1); /* the oldest, with the names there are; the others wait on */
+	assert_fed(1); /* the oldest goes on with the names known so far; the others wait */
 	pipeline_queue_add(queue, &drains[MAX_WAITING + 1], true);
 	work();
 	assert_fed(2);
@@ -248,7 +248,7 @@ static void so_many_wait_for_names(void **state)
 	assert_fed(MAX_WAITING + 2);
 }
 
-/* What was read of a heap waits in the same queue, and puts no samples of the kernel off. */
+/* A heap profile waits in the same queue, and does not delay samples of the kernel. */
 static void what_is_not_of_the_kernel_does_not_count(void **state)
 {
 	(void)state;
@@ -281,14 +281,14 @@ static void mappings_are_waited_for(void **state)
 	assert_fed(2);
 }
 
-/* Names are found missing by the pipeline: it comes again, before what came later. */
+/* The pipeline finds that names are missing: the drain comes again, before later ones. */
 static void a_second_pass_keeps_its_place(void **state)
 {
 	(void)state;
 	names_are_missing = true;
 	pipeline_queue_add(queue, &drains[0], true);
 	pipeline_queue_add(queue, &drains[1], true);
-	under_way = true; /* what the first pass asked for */
+	under_way = true; /* the names that the first pass asked for */
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_told, 0);
@@ -302,7 +302,7 @@ static void a_second_pass_keeps_its_place(void **state)
 	assert_int_equal(n_freed, 2);
 }
 
-/* Whose it is is known by its sample, where nothing else has told of it. */
+/* The sample says to which container the process belongs, if nothing else has. */
 static void mappings_are_read_for_their_container(void **state)
 {
 	(void)state;
@@ -340,7 +340,10 @@ static void files_without_names_are_parsed(void **state)
 	assert_int_equal(n_told, 1);
 }
 
-/* Whoever waits goes on with what is known: nothing is lost, nobody comes twice. */
+/*
+ * At the end, waiting drains go on with the names known so far: none is lost, and none is counted
+ * twice.
+ */
 static void who_waits_at_the_end_goes_on(void **state)
 {
 	(void)state;

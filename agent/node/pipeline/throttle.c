@@ -3,7 +3,7 @@
  * Measures how long CPU limits held containers back, if off-cpu is asked for. No thread waits for
  * anything then, so the scheduler's events do not show it. The os worker reads it from the cgroups
  * (cpu.stat) every two seconds, and the difference goes to the pipeline with the next drain. Loop
- * thread, but for the reading itself.
+ * thread, except for the reading itself.
  */
 #include "node/pipeline/internal.h"
 

@@ -30,7 +30,7 @@ static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
 }
 
-/* With one container, whose cgroup is our own. */
+/* With one container, whose cgroup is this program's. */
 static void make_node(struct fixture *n, const struct own_cgroup *o)
 {
 	struct plan *plan = testplan(UID, UID, ID, false);
@@ -51,7 +51,7 @@ static void node_done(struct fixture *n)
 	work_free(n->work);
 }
 
-/* All that is told until something is, and then for another reading. */
+/* Reads until a throttled time is reported, and once more. Returns the sum. */
 static uint64_t told_us(struct fixture *n, bool *ret_named)
 {
 	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS, us = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a drain becomes: which samples count, in which window, and what they stand for. No kernel,
- * no files.
+ * How a drain becomes windows: which samples count, in which window, and with which values. Without
+ * a kernel and files.
  */
 #include "lib/base/testclock.h"
 #include "node/fold/internal.h"
@@ -110,7 +110,7 @@ static const struct profile *find(const struct batch *b, enum event e, const cha
 	return NULL;
 }
 
-/* It may overtake the kernel's drain of the window's last second. */
+/* The drain may come before the kernel's drain of the window's last second. */
 static void test_a_whole_drain_ends_no_window(void **state)
 {
 	struct world *w = *state;
@@ -142,8 +142,9 @@ static void test_nobodys_code_waits(void **state)
 
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_OFF_CPU, 1, 500);
-	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0;	   /* a kernel thread */
-	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1; /* had one: it was lost on its way */
+	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0; /* a kernel thread */
+	/* it had a stack, which was lost on its way */
+	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1;
 	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
 	fold(w);
 	assert_int_equal(counter_get(excluded) - before, 3);
@@ -166,7 +167,7 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	begin(w, w->end_ns + 400 * MS);
 	s = add(w, EVENT_OFF_CPU, 1, 1000000);
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
-	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of it after the end */
+	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of the drain is after the end */
 	s->wait = WAIT_DISK;
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
 	fold(w);
@@ -204,7 +205,7 @@ static void test_a_drain_that_is_late(void **state)
 	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 700000);
-	/* the clocks are read anew */
+	/* the clocks are read again */
 	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(w->answer.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
@@ -256,7 +257,7 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	}
 }
 
-/* Thinned ones stand for many: for more, in sum, than the machine was awake. */
+/* A thinned wait counts for many: together for more time than the machine was awake. */
 static void test_a_suspend(void **state)
 {
 	static const struct {
@@ -382,8 +383,7 @@ static void test_dropped_samples_are_told_once(void **state)
 }
 
 /*
- * Each event reports what it lost. A loss of no known event may be of all events that samples were
- * taken for.
+ * Each event reports its losses. A loss of an unknown event may concern all events that were taken.
  */
 static void test_a_loss_is_told_where_it_belongs(void **state)
 {
@@ -489,8 +489,8 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
-/* Processes that never end: beyond the table's end one is counted; it has a name of its samples. */
-#define NOBODY 5000000 /* no PID is as large */
+/* Processes that never end: one beyond the table's limit is counted, and named by its samples. */
+#define NOBODY 5000000 /* larger than any PID */
 
 static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
 {
@@ -504,7 +504,9 @@ static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns
 	free(d.procs);
 }
 
-/* Whose mappings nobody keeps any more than the caller, after he was asked to keep them. */
+/*
+ * Mappings that only the caller holds, after the reader was asked to keep them. true: it refused.
+ */
 static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns)
 {
 	struct mappings *m = xcalloc(1, sizeof(*m));
@@ -569,7 +571,7 @@ static void test_processes_have_a_limit(void **state)
 	}
 	pipeline_forget_exited(w->p, now);
 	assert_int_equal(HASH_COUNT(w->p->processes),
-			 32768); /* the last samples are on their way */
+			 32768); /* for this time, its last samples may still come */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->id.tgid, NOBODY);
@@ -578,7 +580,7 @@ static void test_processes_have_a_limit(void **state)
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
 
-/* What it was before an exec is not read any more: that would be the next program's. */
+/* The mappings from before an exec are not read any more: they would be the next program's. */
 static void test_mappings_of_what_it_was(void **state)
 {
 	struct raw_proc r = {.what = RAW_PROC_SEEN,
@@ -607,8 +609,8 @@ static void test_mappings_of_what_it_was(void **state)
 }
 
 /*
- * What its names took of the window: the container that took it loses what follows, and nothing of
- * that counts as sampled.
+ * The names of a container have used up its share of the window: its further samples are lost, and
+ * none of these counts as sampled.
  */
 static void test_a_container_has_its_share(void **state)
 {
@@ -636,7 +638,7 @@ static void test_a_container_has_its_share(void **state)
 	assert_int_equal(b->profiles[0]->losses[0].n_samples, 3);
 }
 
-/* A process's first samples wait for its mappings, then for the files of these. */
+/* The first samples of a process wait for its mappings, then for the files of these. */
 static void test_files_of_mappings_just_read(void **state)
 {
 	const struct files_config fc = {.queued = true};
@@ -668,7 +670,7 @@ static void test_files_of_mappings_just_read(void **state)
 	fold(w);
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_unparsed, 1);
-	/* parsed or not: it does not wait for ever */
+	/* parsed or not, the drain waits no longer */
 	w->feed.files_asked = w->answer.files_asked;
 	fold(w);
 	assert_false(w->answer.waits);

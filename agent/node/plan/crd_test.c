@@ -201,7 +201,7 @@ static void test_events_of_the_schema_are_those_of_the_program(void **state)
 	}
 }
 
-/* Some that a format allows, and some beside them. */
+/* Some values that a format allows, and some that it does not. */
 static const char *const words[] = {
 	"",
 	"a",

@@ -104,7 +104,7 @@ static json_t *target_of(const char *ns, const char *uid)
 			 "podSelector");
 }
 
-/* Who has few does not give way to who has many. */
+/* A namespace with few targets does not make room for one with many. */
 static void test_targets_are_refused_fairly(void **state)
 {
 	static json_t *targets[PLAN_MAX_TARGETS + 2];
@@ -136,7 +136,10 @@ static unsigned hz_of(struct plan_world *w, const json_t *target)
 	return hz;
 }
 
-/* Who changes an object in place, which nobody does, sees what was kept of it. */
+/*
+ * If a caller changed an object in place (none does), the plan would use the decoded copy that it
+ * keeps.
+ */
 static void test_a_target_is_decoded_once(void **state)
 {
 	_cleanup_json_ json_t *t = target(0), *one = pod(0, 1), *next = NULL;

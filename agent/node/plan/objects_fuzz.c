@@ -34,7 +34,7 @@ static size_t objects(const json_t *world, const char *name, bool reverse, const
 	return n;
 }
 
-/* Found by name: uids that are there twice leave the order of what they name open. */
+/* Found by name, because a uid that two objects have leaves their order open. */
 static bool have_own_names(const json_t *const *items, size_t n, const char *path)
 {
 	for (size_t i = 0; i < n; i++)

@@ -37,7 +37,7 @@ static void assert_targets(const struct plan *p, const char *id, const char *pod
 	assert_string_equal(b.data ? b.data : "", want);
 }
 
-/* Samples of a sidecar say nothing of who asked for a container that has not started. */
+/* Samples of a sidecar do not show which targets select a container that has not started. */
 static void test_whose_container(void **state)
 {
 	struct plan *p = testplan(UID, UID, ID_A, true);

@@ -73,7 +73,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* All that was probed is counted still: of two that are made one lives. */
+/* All probed allocations still count: one of the two is in use. */
 static int end(void **state)
 {
 	struct memory_watch *w = &scene.w;
@@ -222,7 +222,9 @@ static int change_to_inuse(void *arg)
 	return change(INUSE, 1);
 }
 
-/* What is attached is what is counted as such, and nothing seems to live whose end nobody sees. */
+/*
+ * The count of links is right, and no allocation counts as in use whose free the probes do not see.
+ */
 static void it_is_consistent(void *arg)
 {
 	(void)arg;
@@ -271,8 +273,9 @@ static int try_return(void *arg)
 	int r = probes_uprobe_try_return(mode_at_most);
 
 	(void)arg;
-	assert_int_not_equal(r, -EPERM); /* that a return kills is proven, or not said */
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* who was started has ended */
+	/* it either proves that a probed return kills, or does not claim so */
+	assert_int_not_equal(r, -EPERM);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 	return r;
 }
 
@@ -280,7 +283,7 @@ static void trying_returns_fails(void **state)
 {
 	const struct fault_row row = {
 		.name = "uprobe_try_return",
-		/* not what its child calls, of which this process does not know */
+		/* without READ: the child's reads are not those of this process */
 		.calls = (MANY_CALLS | FAULT(FD) | FAULT(START) | FAULT(WRITE)) & ~FAULT(READ),
 		.run = try_return,
 	};

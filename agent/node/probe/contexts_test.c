@@ -22,7 +22,7 @@ static uint64_t failed(const char *reason)
 	return counter_get(counter("podflame_contexts_failed_total", "reason", reason));
 }
 
-/* What samples of this context get. */
+/* The link that samples of this context get. */
 static void check(const struct pf_rec_context *r, const struct profile_link *want)
 {
 	struct drain d = {0};

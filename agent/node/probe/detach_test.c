@@ -42,7 +42,7 @@ static struct slow slow_new(void)
 	assert_int_equal(fcntl(s.fd, F_SETFL, O_NONBLOCK), 0);
 	while (write(s.fd, bytes, sizeof(bytes)) > 0)
 		;
-	assert_int_equal(fcntl(s.fd, F_SETFL, 0), 0); /* else close does not wait */
+	assert_int_equal(fcntl(s.fd, F_SETFL, 0), 0); /* else close() does not wait */
 	return s;
 }
 

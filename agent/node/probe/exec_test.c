@@ -11,9 +11,8 @@
 #define LOOP	  "exec-loop"
 #define PAGE(k)	  (0x10000000ull + (k)*0x100000ull)
 #define PAGE_END  4096
-#define IN_KERNEL 30 /* samples of a process that has no program */
-#define MISSED                                                                                     \
-	10 /* one of so many: when its program is loaded, but does not have the registers yet */
+#define IN_KERNEL 30 /* samples taken while the process has no program */
+#define MISSED	  10 /* one sample in this many comes while the new program has no registers yet */
 
 typedef int exec_fn(const char *path, char *const *argv, char *const *envp);
 
@@ -31,7 +30,7 @@ static _Noreturn void become_the_next(unsigned k, char **envp)
 	_exit(2);
 }
 
-/* Before main(): the less there is between two of them, the more there are. */
+/* Before main(): the shorter the program, the more execs per second. */
 __attribute__((constructor)) static void go_on(int argc, char **argv, char **envp)
 {
 	if (argc == 2 && !strcmp(argv[0], LOOP))
@@ -78,7 +77,7 @@ static uint64_t wrong(const struct seen *t)
 	return MIN(t->of[0][0], t->of[0][1]) + MIN(t->of[1][0], t->of[1][1]);
 }
 
-/* It would be shown as whatever the next program has at that address. */
+/* An address of the old program would be shown as the code that the new one has there. */
 static void the_program_before_is_no_part_of_the_next(void **state)
 {
 	struct probes *p =
@@ -157,7 +156,7 @@ static void mappings_are_of_the_program_that_was_told(void **state)
 	r = record_of(p, c[1].pid, RAW_PROC_EXEC);
 	assert_int_not_equal(r.stack, 0);
 	do
-		e = read_of(&r); /* in the middle of an exec it has none */
+		e = read_of(&r); /* in the middle of an exec it has no mappings */
 	while (e != -ESTALE && now_mono_ns() < deadline);
 	assert_int_equal(e, -ESTALE);
 	probes_free(p);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is let through: cgroups of either hierarchy, children made later, PID namespaces. */
+/*
+ * Which tasks the filter selects: cgroups of both hierarchies, children made later, PID namespaces.
+ */
 #include "node/probe/cgroups_test.h"
 #include "node/probe/workload_test.h"
 
@@ -38,7 +40,9 @@ static void moved(bool v2)
 	assert_int_equal(t[1].n, 0);
 	assert_int_equal(t[3].n, 0);
 	assert_int_equal(t[0].others, t[2].n);
-	/* Out of the cgroup again: not one more, once the drain has the last of before. */
+	/*
+	 * Moves it out of the cgroup: after the drain with the last old samples, no more may come.
+	 */
 	cgroup_move(config.hierarchy.mount, c[0].pid);
 	drain_into(p, t, 4);
 	t[0].n = t[2].n = 0;
@@ -110,7 +114,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	ids[1] = cgroup_id(child);
 	assert_true(in_kernel_filter(p, ids[1]));
 	cgroup_move(child, c.pid);
-	/* User space has not been told yet: what it wants does not take the child out. */
+	/* User space does not know the child yet, so its selection does not remove the child. */
 	select_cgroups(p, ids, 1);
 	assert_true(in_kernel_filter(p, ids[1]));
 	drain_until(p, &t, 1, 50);
@@ -125,7 +129,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	assert_true(drained_cgroup(p, ids[1], false, &made));
 	assert_int_equal(made.parent_id, ids[0]);
 	assert_true(made.armed);
-	/* From now on the caller decides. */
+	/* From now on, the caller decides about the child. */
 	select_cgroups(p, ids, 2);
 	assert_true(in_kernel_filter(p, ids[1]));
 	select_cgroups(p, ids, 1);
@@ -135,7 +139,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	cgroup_remove(parent);
 }
 
-/* A filter that was made before a drain told of the child comes after it. */
+/* The drain reports the child, but the filter was made before that. */
 static void a_child_that_the_filters_maker_did_not_know_stays(void **state)
 {
 	struct probe_config config = {
@@ -184,7 +188,9 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 
 #define FILTER_KEYS 16384 /* MAX_FILTER_KEYS */
 
-/* More than the table takes is refused as a whole, and what was selected stays. */
+/*
+ * A filter with more rows than the table takes is refused as a whole, and the old selection stays.
+ */
 static void too_many_cgroups_are_refused(void **state)
 {
 	struct probe_config config = {
@@ -263,7 +269,7 @@ static void pods_are_told_strangers_not(void **state)
 	assert_false(in_kernel_filter(p, cgroup_id(child)));
 	cgroup_remove(child);
 	cgroup_remove(dir);
-	/* The other hierarchy's pods are the same pods, and not told twice. */
+	/* The pods of the other hierarchy are the same pods, so they are not reported twice. */
 	hierarchy(true);
 	count_cgroup_records(p);
 	dir = cgroup_make(mount_v2, "kubepods.slice");
@@ -382,7 +388,7 @@ static void body_inner_agent(struct truth *t)
 	kill(inner, SIGKILL);
 }
 
-/* Works as PID 6 of a namespace beside the agent's: a number that means nothing to the agent. */
+/* Works as PID 6 of a namespace beside the agent's: that number means nothing to the agent. */
 static void body_sibling(struct truth *t)
 {
 	for (int i = 0; i < 5; i++) {
@@ -423,7 +429,7 @@ static void pids_are_the_agents_own(void **state)
 	(void)state;
 	hierarchy(false);
 	dir = cgroup_make(mount_v1, "ns");
-	/* One that the inner agent's filter lets through and that it cannot see. */
+	/* A process that the inner agent's filter selects, but that it cannot see. */
 	c = child_start(body_work, NULL);
 	cgroup_move(dir, c.pid);
 	cgroup_move(dir, getpid()); /* so that all children are born there */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What later drains find of earlier ones: for how long, and how much of it. */
+/* What later drains find of earlier ones: for how long, and how many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void found_while_something_refers_to_it(void **state)
 	(void)state;
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 120; i++) {
-		/* Others come and go, so that sorting has to do something. */
+		/* Others come and go, so that sorting has work. */
 		struct drain *d = drain_of(1000 - i, 2, &s, 1);
 
 		probes_held_pass(h, d, now, true);
@@ -112,7 +112,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	for (int i = 0; i < 60; i++) {
 		d = drain_of(0, 0, empty, 2);
 		probes_held_pass(h, d, now, true);
-		/* An empty snapshot of memory is one. */
+		/* An empty snapshot of memory counts as a sample. */
 		assert_int_equal(d->n_samples, 1);
 		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
 		now += NSEC_PER_SEC;
@@ -124,7 +124,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	check_stack(d, 100, 3);
 	drain_free(d);
 	h = probes_held_free(h);
-	/* Nor does it go further when nobody asks any more. */
+	/* It does not grow either when nothing asks for it any more. */
 	h = probes_held_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
 	probes_held_pass(h, d, now, false);
@@ -174,7 +174,7 @@ static void forgotten_when_nothing_has(void **state)
 	probes_held_free(h);
 }
 
-/* Ticks are counted where they are taken: nothing comes later. */
+/* Ticks are counted at once, so no later drain refers to their stacks. */
 static void what_only_ticks_refer_to_is_not_held(void **state)
 {
 	struct held *h = probes_held_new(1 << 20);
@@ -235,7 +235,7 @@ static void the_limit_holds_and_is_counted(void **state)
 	}
 	assert_true(refused() > before);
 	assert_int_equal(n_lost, refused() - before);
-	/* What was there first stays as long as it is in use. */
+	/* What came first stays as long as it is used. */
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);
 
@@ -244,14 +244,14 @@ static void the_limit_holds_and_is_counted(void **state)
 		now += NSEC_PER_SEC;
 		drain_free(d);
 	}
-	/* And the others have given their room back. */
+	/* The other items have given their room back. */
 	before = refused();
 	pass(h, &now, 5000, NULL);
 	assert_int_equal(refused(), before);
 	probes_held_free(h);
 }
 
-/* On-CPU alone: nothing is held, and what was is let go. */
+/* On-CPU alone: nothing is kept, and what was kept is freed. */
 static void nothing_is_kept_unless_asked(void **state)
 {
 	struct held *h = probes_held_new(1 << 20);

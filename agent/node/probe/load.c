@@ -178,9 +178,10 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 		return field_error_set(reterr, "bpf", "cannot open: %s", strerror(errno)), -errno;
 	r = core_config(p, btf);
 	if (r)
-		return field_error_set(reterr, "cgroup",
-				       "this kernel's types tell no place of controller %s: %s",
-				       p->config.hierarchy.controller, strerror(-r)),
+		return field_error_set(
+			       reterr, "cgroup",
+			       "this kernel's types (BTF) do not say where controller %s is: %s",
+			       p->config.hierarchy.controller, strerror(-r)),
 		       r;
 	core_sizes(p);
 	p->core->rodata->pf_config = p->bpf_config;
@@ -427,8 +428,8 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	if (btf__find_by_name_kind(btf, "bpf_task_from_pid", BTF_KIND_FUNC) < 0)
 		probes_feature_missing(
 			p, FEATURE_WHOLE_WAITS,
-			"this kernel has no bpf_task_from_pid (6.2): thinned waits that "
-			"last have a larger error");
+			"this kernel has no bpf_task_from_pid (6.2): long waits have a larger "
+			"error when only a part of the waits is taken");
 	last_warning[0] = 0;
 	return proc_load(p, btf, reterr);
 }
@@ -444,7 +445,7 @@ int probes_objects_load(struct probes *p, struct field_error *reterr)
 		r = load_all(p, btf, reterr);
 	} else {
 		r = -errno;
-		field_error_set(reterr, "bpf", "this kernel tells no types (BTF): %s",
+		field_error_set(reterr, "bpf", "this kernel has no type information (BTF): %s",
 				strerror(-r));
 	}
 	p->types = probes_kernel_types_free(p->types);

@@ -39,11 +39,11 @@ int probes_memory_missing(struct probes *p)
 const char *probes_uprobe_form(const struct probes *p)
 {
 	static const char *const forms[] = {
-		[UPROBE_NONE] = "none: not permitted, or not in this kernel",
+		[UPROBE_NONE] = "none: not permitted, or this kernel has none",
 		[UPROBE_SINGLE] =
-			"a perf event a place (before 6.6): at most 128 places of a process",
-		[UPROBE_MULTI] = "a link for many places of a file (6.6)",
-		[UPROBE_SESSION] = "a link for many places, with their returns (6.13)",
+			"one perf event per place (before 6.6): at most 128 places per process",
+		[UPROBE_MULTI] = "one link for many places of a file (6.6)",
+		[UPROBE_SESSION] = "one link for many places and their returns (6.13)",
 	};
 	const struct memory_probes *m = p->events[EVENT_MEM_ALLOC].own;
 
@@ -181,7 +181,7 @@ static int inuse_attach(struct probes *p, struct event_probe *e)
 	else
 		probes_feature_missing(
 			p, EVENT_MEM_INUSE,
-			"whether probed returns are safe here could not be tried: %s",
+			"podflame could not try whether probed returns are safe on this kernel: %s",
 			strerror(-r));
 	return -EOPNOTSUPP;
 }

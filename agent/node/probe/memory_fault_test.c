@@ -35,7 +35,8 @@ int clock_gettime(clockid_t id, struct timespec *t)
 
 static char pool[1 << 20];
 static size_t pool_at;
-static struct truth *truth; /* short_ns: calls; long_ns: of them with the kernel's return address */
+/* short_ns: calls; long_ns: how many of them saw the kernel's return address */
+static struct truth *truth;
 
 IN_SECTION(pf_short) static void *pool_new(size_t n)
 {
@@ -67,7 +68,7 @@ static void body_new(struct truth *t)
 	say_and_wait(t, 3);
 }
 
-/* Of two that have the same file, and a child of each. */
+/* Two processes with the same file, and a child of each. */
 static void check_returns(struct pf_site site, unsigned events, unsigned n_probed)
 {
 	struct scene a = {}, b = {};
@@ -104,7 +105,7 @@ static void who_throws_returns_untouched(void **state)
 	assert_int_equal(lost("may_throw") - before, 10);
 	check_returns((struct pf_site){PF_SITE_GO, 4, 0, 5, 0, 0}, ALLOC | INUSE, 0);
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, ALLOC, 0);
-	/* That is what would be seen; a perf event keeps to its process. */
+	/* Else the child's calls would count; a perf event belongs to one process. */
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, INUSE,
 		      mode_at_most == UPROBE_SINGLE ? 10 : 20);
 }
@@ -144,11 +145,11 @@ IN_SECTION(pf_loop) static void body_odd(struct truth *t)
 	sigaltstack(&(stack_t){.ss_sp = pool + sizeof(pool) / 2, .ss_size = 1 << 16}, NULL);
 	sigaction(SIGUSR1, &sa, NULL);
 	say_and_wait(t, 1);
-	inside = 1; /* 1000, and 100 * 10 amid it on another stack */
+	inside = 1; /* 1000, and in the middle of it 100 * 10 on another stack */
 	keep[0] = pool_odd(1000);
 	inside = 2;
 	if (!setjmp(out))
-		keep[0] = pool_odd(20000); /* never returns: nobody has it */
+		keep[0] = pool_odd(20000); /* does not return, so its memory has no user */
 	inside = 3;
 	keep[2] = pool_odd(300000); /* twice returned, once ours */
 	if (inside == 3)
@@ -223,7 +224,7 @@ static void who_sleeps_in_an_allocator_returns_still(void **state)
 	asleep_s = later_s = 0;
 }
 
-/* What it tells is the time that the process may have run in. */
+/* The report gives the time in which the process could run. */
 static void a_span_is_as_long_as_the_machine_was_awake(void **state)
 {
 	uint64_t ns = 0, hits = 0;
@@ -277,7 +278,7 @@ IN_SECTION(pf_loop) static void body_steps(struct truth *t)
 	}
 }
 
-/* A library with an allocator of its own comes, and goes. */
+/* A library with an allocator of its own is loaded, and unloaded. */
 static void what_lives_stays_when_files_change(void **state)
 {
 	struct probed other = {};
@@ -320,7 +321,7 @@ static void events_come_and_go(void **state)
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 10000);
 	change(&s, NULL, INUSE);
-	go(&s, 5); /* frees what was there before */
+	go(&s, 5); /* frees the memory from before */
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 20000);
 	change(&s, NULL, ALLOC);
@@ -362,7 +363,7 @@ static void attach_refused(struct scene *s, unsigned events)
 	assert_true(refused.inuse);
 }
 
-/* All of it would seem to live. */
+/* All of it would count as in use. */
 static void who_frees_unseen_has_no_inuse(void **state)
 {
 	struct scene s = {};
@@ -379,7 +380,7 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	snapshots = s.w.snapshots;
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
-	change_refused(&s, INUSE); /* alone: nothing is left to probe */
+	change_refused(&s, INUSE); /* mem-inuse alone, for which nothing can be probed then */
 	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
 	change_refused(&s, ALLOC);
 	go(&s, 5);
@@ -597,7 +598,7 @@ static void it_may_leave_at_any_moment(void **state)
 		k.c = child_start(body_leaves, NULL);
 		k.w = (struct memory_watch){.pid = k.c.pid};
 		want(&k, ALLOC | INUSE, 1);
-		for (int n = 0; !k.w.known && n < 10; n++) { /* it may be gone before */
+		for (int n = 0; !k.w.known && n < 10; n++) { /* it may have ended before */
 			assert_int_equal(probes_announce(s.p), 0);
 			watch_drain(s.p, &k.w, false);
 		}
@@ -644,13 +645,13 @@ static void probes_come_and_go_many_times(void **state)
 
 #define MANY 12
 
-/* Of single probes the kernel takes away one after the other. */
+/* The kernel removes single probes one after the other. */
 static size_t how_many(void)
 {
 	return mode_at_most == UPROBE_SINGLE ? 2 : MANY;
 }
 
-/* All are started before one is attached: who is forked has the links, too. */
+/* All are started before one is attached: a forked child also holds the links. */
 static void open_many(struct scene s[static MANY])
 {
 	for (size_t i = 0; i < how_many(); i++) {
@@ -785,7 +786,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
-/* Of which tests: a pattern such as "calls*"; all. */
+/* Which tests to run: a pattern such as "calls*"; default: all. */
 int main(int argc, char **argv)
 {
 	int failed;

@@ -166,7 +166,7 @@ static inline void want(struct scene *s, unsigned events, uint64_t bytes)
 	assert_int_equal(probes_list(s->p, &l, 1), 0);
 }
 
-/* Who it is, exactly: told by the kernel. */
+/* Waits until the kernel reports the process, with its exact key. */
 static inline void get_known(struct scene *s)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -213,7 +213,7 @@ static inline struct probes *scene_probes(void)
 	return shared_probes;
 }
 
-/* Of sites in s->probed, if there are some, else of the C library. */
+/* With the sites in s->probed, if there are any, else those of the C library. */
 static inline void scene_open(struct scene *s, body_fn *body, unsigned events, uint64_t bytes)
 {
 	need_mode();

@@ -55,7 +55,7 @@ IN_SECTION(pf_loop) static void body_exact(struct truth *t)
 	allocate_every_way();
 	allocate_and_free();
 	say_and_wait(t, 3);
-	/* Freed elsewhere; a child's frees are not ours. */
+	/* Freed by a child; frees of a child do not count. */
 	if (fork() == 0) {
 		free((void *)keep[1]);
 		free((void *)keep[3]);
@@ -141,7 +141,7 @@ static void leaks_stay_and_the_rest_goes(void **state)
 	assert_int_equal(s.w.empty, 0);
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.bytes, 0);
-	assert_true(s.w.empty > 0); /* who has nothing says so */
+	assert_true(s.w.empty > 0); /* a process without allocations reports an empty snapshot */
 	scene_close(&s);
 }
 
@@ -202,9 +202,9 @@ static void sums_of_samples_have_no_bias(void **state)
 
 #define BURSTS	   20
 #define BURST	   2000
-#define BURST_LEFT 8 /* one in so many lives on */
+#define BURST_LEFT 8 /* one in this many stays in use */
 
-/* long_ns: bytes that live; short_ns: the variance that samples of them have. */
+/* long_ns: bytes in use; short_ns: the variance of samples of them. */
 IN_SECTION(pf_long) static void burst(struct truth *t, void **blocks)
 {
 	unsigned seed = (unsigned)t->long_ns;
@@ -239,7 +239,7 @@ static void body_bursts(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* Asked for alone: in bursts most memory is gone before a snapshot has seen it. */
+/* mem-inuse alone: in bursts, most memory is freed before a snapshot. */
 static void bursts_leave_what_lives(void **state)
 {
 	uint64_t lost_before = lost("live_evicted") + lost("pending_full");
@@ -360,7 +360,7 @@ static void body_fork_storm(struct truth *t)
 	      NULL);
 }
 
-/* Neither others, nor a fork's child, nor what it becomes by exec. */
+/* Probes do not concern other processes, a forked child, or the process after an exec. */
 static void it_is_one_process_alone(void **state)
 {
 	const void *at = dlsym(RTLD_DEFAULT, "malloc");
@@ -372,7 +372,8 @@ static void it_is_one_process_alone(void **state)
 
 	(void)state;
 	need_mode();
-	other = child_start(body_fork_storm, NULL); /* before: it would hold the links, too */
+	/* before the probes, because a forked child would hold the links, too */
+	other = child_start(body_fork_storm, NULL);
 	scene_open(&s, body_fork_storm, ALLOC | INUSE, 1);
 	assert_int_equal(byte_of(s.c.pid, at), 0xcc);
 	assert_int_equal(byte_of(other.pid, at), own);
@@ -381,7 +382,7 @@ static void it_is_one_process_alone(void **state)
 	await_units(&s.c, 1000);
 	n = s.w.alloc.n;
 	watch_all(s.p, &s.w);
-	assert_int_equal(s.w.alloc.n, n); /* the fork's are not its */
+	assert_int_equal(s.w.alloc.n, n); /* allocations of the forked child do not count */
 	s.c.truth->ready = 2;
 	do {
 		watch_all(s.p, &s.w);
@@ -496,7 +497,7 @@ static void a_span_ends_by_hits_or_time(void **state)
 	assert_int_equal(scene_attach(&s, ALLOC), -EEXIST);
 	await_units(&s.c, 1000);
 	watch_all(s.p, &s.w);
-	assert_true(s.w.alloc.n > n); /* what is attached goes on */
+	assert_true(s.w.alloc.n > n); /* the attached probes still work */
 	probes_attached_wait(s.a, 20 * NSEC_PER_MSEC, UINT64_MAX, &ns, &hits);
 	assert_true(ns >= 20 * NSEC_PER_MSEC);
 	scene_close(&s);
@@ -556,7 +557,7 @@ static void body_inside(struct truth *t)
 	for (int i = 0; i < 10; i++) {
 		pf_emulated(1, 0);
 		pf_stepped(1, 2);
-		pf_stepped(2, 2); /* larger than what is meant */
+		pf_stepped(2, 2); /* larger than the limit of the site */
 	}
 	say_and_wait(t, 3);
 }
@@ -660,8 +661,7 @@ static void attach_anew(struct scene *s)
 }
 
 /*
- * What cannot be changed stays as it was: probed by the thread that has ended, and to be probed by
- * another one.
+ * If the probes cannot be moved to another thread, the old ones stay, and the next try moves them.
  */
 static void attaching_anew_fails(struct scene *s)
 {
@@ -672,7 +672,10 @@ static void attaching_anew_fails(struct scene *s)
 	assert_true(free_fd >= 0);
 	close(free_fd);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	/* Finding a thread takes 4 for a moment; each place takes one, and there are more. */
+	/*
+	 * Finding a thread takes 4 descriptors for a moment, and each place takes one; there are
+	 * more places.
+	 */
 	few = (struct rlimit){(rlim_t)free_fd + 4, old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	assert_int_equal(
@@ -682,7 +685,7 @@ static void attaching_anew_fails(struct scene *s)
 	assert_true(probes_attached_lost(s->a));
 }
 
-/* A round allocates that, and frees it at the beginning of the next one. */
+/* A round allocates memory, and frees it at the start of the next round. */
 static void one_round(struct scene *s, uint32_t step)
 {
 	s->w.alloc = (struct seen){};
@@ -795,7 +798,7 @@ static void its_first_thread_has_ended_before_it_is_seen(void **state)
 	munmap(ends, 4096);
 }
 
-/* Where each place is a probe of its own only so many are. */
+/* If each place is a probe of its own, there is a limit on places. */
 static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 {
 	struct probes_refused refused = {};
@@ -833,7 +836,10 @@ static void a_trap_has_a_price(void **state)
 
 #define LONG_CALL_NS (20 * NSEC_PER_MSEC)
 
-/* The 60th is as one amid which a host took the CPU away, as far as a thread's clock sees it. */
+/*
+ * The 60th allocation takes as long as one during which a host took the CPU away, judged by a
+ * thread's clock.
+ */
 static void one_is_long(void)
 {
 	static unsigned n;
@@ -882,7 +888,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
-/* Of which tests: a pattern such as "bytes*"; all. */
+/* Which tests to run: a pattern such as "bytes*"; default: all. */
 int main(int argc, char **argv)
 {
 	int failed;

@@ -177,7 +177,8 @@ static int may_load(struct probes *p)
 		return 0;
 	probes_feature_missing(
 		p, EVENT_OFF_CPU,
-		"not tried, because a kernel that refuses on-cpu (before 6.1) could lock up: %s",
+		"podflame does not try it, because a kernel that refuses on-cpu (before 6.1) could "
+		"lock up: %s",
 		p->reasons[EVENT_ON_CPU] ?: "on-cpu is not loaded");
 	return -EOPNOTSUPP;
 }

@@ -109,15 +109,18 @@ static long preempted(pid_t pid)
 	return strtol(strchr(at, ':') + 1, NULL, 10);
 }
 
-/* As long as it was. Beside it, it may be preempted, or stand at a page or a lock for a moment. */
+/*
+ * One wait of the right length. Beside it, the thread may be preempted, or wait for a page or a
+ * lock for a moment.
+ */
 static void assert_one_wait(const struct waits *w, const struct known *k)
 {
 	assert_in_range(w->sum - w->us[WAIT_RUNQUEUE], 45000, k->us[WAIT_SLEEP] + 1000);
 }
 
 /*
- * false: the test's own doing did not come to pass. The thread lost its CPU meanwhile, which a
- * program saw and which ended the wait, or the kernel left out the program that tells of it.
+ * false: the test's own part failed: the thread lost its CPU meanwhile, a program saw that and
+ * ended the wait, or the kernel left out the program that reports it.
  */
 static bool try_unseen_end(void)
 {
@@ -140,7 +143,7 @@ static bool try_unseen_end(void)
 	n_preempted = preempted(c.pid);
 	n = unsee_the_end(p, number_in_table(p, (uint32_t)c.pid));
 	k->wake = 1;
-	while (!k->done) { /* no drain, which counts what goes on */
+	while (!k->done) { /* no drain, because a drain counts waits that go on */
 		assert_true(now_mono_ns() < deadline);
 		nap(1);
 	}
@@ -245,7 +248,10 @@ static void body_execs_beside(struct truth *t)
 	pthread_join(thread, NULL);
 }
 
-/* A thread that execs goes on under its process's number: of its own nothing is kept. */
+/*
+ * A thread that calls exec goes on under its process's number: the entry of its old number is
+ * removed.
+ */
 static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
 {
 	struct child c = child_start(body_execs_beside, NULL);
@@ -374,7 +380,7 @@ static void threads_beyond_the_table_are_counted(void **state)
 	child_stop(&c);
 }
 
-/* Of which tests: a pattern such as "an_end*"; all. */
+/* Which tests to run: a pattern such as "an_end*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

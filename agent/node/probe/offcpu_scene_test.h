@@ -88,7 +88,7 @@ static inline struct probes *watch(const struct child *c, struct event_settings 
 
 /* ---- workloads: they begin when told, and then only run ---- */
 
-/* Microseconds that a workload knows of, by its own clock: at least what the kernel saw. */
+/* Microseconds that a workload measured with its own clock: at least as much as the kernel saw. */
 struct known {
 	struct truth base;
 	volatile uint32_t go, wake, done;
@@ -128,7 +128,7 @@ static inline void until_done(struct probes *p, struct known *k, struct waits *w
 	drain(p, w, n);
 }
 
-/* It waits, and goes on waiting. */
+/* The workload waits, and goes on waiting. */
 static inline void until_counted(struct probes *p, struct waits *w)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -150,7 +150,7 @@ static inline uint64_t now_us(void)
 	return now_mono_ns() / 1000;
 }
 
-/* What /proc says of it in `file` behind `name`. */
+/* The number in /proc/PID/`file` behind `name`. */
 static inline char *proc_field(pid_t pid, const char *file, const char *name)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/%s", pid, file), *text = NULL;

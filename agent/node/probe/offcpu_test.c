@@ -79,8 +79,9 @@ static void body_causes(struct truth *t)
 }
 
 /*
- * All but a few waits are there, and none is longer than it took. The rest is time in run queues,
- * waiting or preempted, as the kernel counts it. n: a thread that was awake in time did not wait.
+ * All but a few waits are counted, and none is longer than it took. The rest of the time was spent
+ * in run queues, waiting or preempted, as the kernel counts it. n: waits that should be there; a
+ * thread that was awake in time did not wait.
  */
 static void check_cause(const struct waits *w, const struct known *k, enum wait cause)
 {
@@ -175,7 +176,7 @@ static void pin(pid_t pid)
 	assert_int_equal(sched_setaffinity(pid, sizeof(set), &set), 0);
 }
 
-/* Holds its CPU for a while, whoever else wants it. */
+/* Keeps its CPU busy, whichever task wants it. */
 static void body_bully(struct truth *t)
 {
 	(void)t;
@@ -216,7 +217,10 @@ static void the_run_queue_is_told_apart(void **state)
 		print_message("no real-time priority here: the bully is a usual process\n");
 	until_done(p, k, &w, 1);
 	assert_true(k->run_delay_ns > 10 * NSEC_PER_MSEC);
-	/* What it waited for a CPU after being preempted is no wait; little, as it hardly runs. */
+	/*
+	 * The time in the run queue after a preemption is no wait; it is short, as the thread
+	 * hardly runs.
+	 */
 	assert_true(w.us[WAIT_RUNQUEUE] * 1000 <= k->run_delay_ns + k->run_delay_ns / 20);
 	assert_true(w.us[WAIT_RUNQUEUE] * 1000 >= k->run_delay_ns / 2);
 	assert_true(w.us[WAIT_SLEEP] >= 100 * 950);
@@ -233,7 +237,7 @@ static uint64_t preemptions(pid_t pid)
 	return strtoull(n, NULL, 10);
 }
 
-/* Rule one: who was preempted does not wait. */
+/* Rule one: a preempted thread does not wait. */
 static void a_preempted_thread_does_not_wait(void **state)
 {
 	struct child bully = child_start(body_bully, NULL), c = child_start(body_work, NULL);
@@ -435,10 +439,7 @@ static void a_long_wait_appears_as_it_passes(void **state)
 		nap(200);
 		asked = now_us();
 		drain(p, &w, 1);
-		/*
-		 * All of it that has passed up to this drain; each part is rounded down to
-		 * microseconds.
-		 */
+		/* All the time up to this drain; each part is rounded down to microseconds. */
 		assert_true(w.sum - first + i >= asked - since);
 		assert_true(w.sum <= now_us() - started);
 	}
@@ -484,7 +485,7 @@ static void a_wait_that_counts_late_has_its_stacks(void **state)
 	child_stop(&c);
 }
 
-static int never[2]; /* a pipe that nobody writes to */
+static int never[2]; /* a pipe to which no process writes */
 
 /*
  * From one place, it reads what costs CPU time, and then what never comes. So a tick in the kernel
@@ -579,7 +580,10 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 	close(never[1]);
 }
 
-/* What is going on when the last target goes is counted, too, and starts anew with the next. */
+/*
+ * When the last target goes, waits that go on are counted; with the next target, counting begins
+ * anew.
+ */
 static void waits_are_counted_while_somebody_asks(void **state)
 {
 	struct child c = child_start(body_until_woken, NULL);
@@ -611,7 +615,7 @@ static void waits_are_counted_while_somebody_asks(void **state)
 	child_stop(&c);
 }
 
-/* Of which tests: a pattern such as "waits*"; all. */
+/* Which tests to run: a pattern such as "waits*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

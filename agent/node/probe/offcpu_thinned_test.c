@@ -91,7 +91,7 @@ static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double ke
 	assert_int_equal(whole.taken, whole.hits);
 	assert_int_equal(whole.value, w.sum);
 	assert_int_equal(u.value, v.sum);
-	/* Those noted stand for the others. */
+	/* The noted waits count for all. */
 	assert_near("hits", u.hits / (double)whole.hits, 1,
 		    0.02 + 5 * root((1 / noted - 1) / whole.hits));
 	assert_near("kept", u.taken / (double)whole.hits, kept,
@@ -128,7 +128,10 @@ static void body_many_naps(struct truth *t)
 	}
 }
 
-/* Its entry is there, of a wait that was noted: it says nothing of those that are not. */
+/*
+ * Its thread has an entry from a wait that was noted. That entry says nothing of waits that are
+ * not.
+ */
 static void what_is_not_noted_leaves_nothing(void **state)
 {
 	struct child c = child_start(body_many_naps, NULL);
@@ -164,7 +167,7 @@ static void what_is_not_noted_leaves_nothing(void **state)
 	drain(p, &w, 1);
 	assert_int_equal(w.sum, before);
 	assert_int_equal(usage_of(p).hits, hits);
-	/* And it is seen again from its next one on. */
+	/* From the next wait on, it is taken again. */
 	l.off_note = l.off_keep = 0;
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	while (w.sum == before) {
@@ -216,7 +219,7 @@ static void body_depths(struct truth *t)
 {
 	struct known *k = known_of(t);
 
-	/* Its process is told of by its first wait; then it waits to be given its tables. */
+	/* The process is reported at its first wait. Then it waits until it has its tables. */
 	while (!k->go)
 		usleep(1000);
 	for (int i = 0; i < 800; i++)
@@ -267,7 +270,7 @@ static void body_long_and_short(struct truth *t)
 	pthread_t threads[LASTING];
 	unsigned seed = 1;
 
-	/* Its process is told of by its first wait; then it waits to be given its tables. */
+	/* The process is reported at its first wait. Then it waits until it has its tables. */
 	while (!k->go)
 		usleep(1000);
 	offcpu_nap = (struct timespec){1, 300000000};
@@ -476,7 +479,7 @@ static void whole_waits_stand_for_those_not_noted(void **state)
 	drain(all, &w, 1);
 	told = root(usage_of(some).square * (double)(1 << 20));
 	print_message("all %lu us; 1 in 4 noted: %lu us +- %.0f\n", w.sum, v.sum, told);
-	/* sqrt(3 / 256) of it, and sqrt(63 / 256) if they were counted by what is kept. */
+	/* sqrt(3 / 256) of it; if they counted by the kept ones it would be sqrt(63 / 256) */
 	assert_in_range(told, w.sum / 25, w.sum * 35 / 100);
 	assert_near("sum", (double)v.sum, (double)w.sum, 5 * told);
 	assert_int_equal(v.lost, 0);
@@ -546,7 +549,7 @@ static void stacks_are_whole_and_their_own(void **state)
 	child_stop(&c);
 }
 
-/* Of which tests: a pattern such as "long*"; all. */
+/* Which tests to run: a pattern such as "long*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

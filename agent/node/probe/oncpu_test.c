@@ -180,7 +180,7 @@ static uint64_t n_reattached(void)
 static void stop_cpu(void)
 {
 	assert_int_equal(ioctl(cpus[cpu].fd, PERF_EVENT_IOC_DISABLE, 0), 0);
-	test_clock.later_ns += NSEC_PER_SEC; /* later it is looked at */
+	test_clock.later_ns += NSEC_PER_SEC; /* the next look is in the future */
 }
 
 static void work(unsigned ms)
@@ -239,7 +239,7 @@ static void a_cpu_that_stopped_ticks_again(void **state)
 	}
 }
 
-/* As in a machine that was paused: clocks jump, but events go on. */
+/* As after a pause of the machine: clocks jump, but events go on. */
 static void a_cpu_that_ticks_is_left_alone(void **state)
 {
 	uint64_t n = n_reattached();
@@ -271,7 +271,7 @@ static void a_cpu_that_cannot_be_attached_is_told_of(void **state)
 	assert_true(drain_tells());
 	assert_works(EVENT_ON_CPU);
 
-	/* one that came while all others tick */
+	/* a CPU that comes online while all others tick */
 	stop_cpu();
 	refuse.error = ENOMEM;
 	refuse.n = 2;
@@ -284,7 +284,7 @@ static void a_cpu_that_cannot_be_attached_is_told_of(void **state)
 	assert_true(is_sampled());
 }
 
-/* By on-cpu's programs one sees whether off-cpu's are safe, whoever asks for what. */
+/* Whether on-cpu's programs load shows whether off-cpu's are safe, whatever targets ask for. */
 static void a_kernel_that_refuses_on_cpu_has_no_off_cpu(void **state)
 {
 	unsigned n_links;

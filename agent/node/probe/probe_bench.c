@@ -209,8 +209,8 @@ static void rows_work(void)
 }
 
 /*
- * Its mappings change all the time, as those of a program do that allocates: so what is mapped
- * where it runs is looked up for each sample anew. Of 60,000 mappings in the second case.
+ * Its mappings change all the time, like those of a program that allocates. So the walk looks up
+ * the mapping for each sample anew. In the second case there are 60,000 mappings.
  */
 static void rows_work_changing(void)
 {
@@ -225,7 +225,7 @@ static void rows_work_changing(void)
 
 static void rows_work_in_60000(void)
 {
-	for (int i = 0; i < 60000; i++) /* no two of them become one */
+	for (int i = 0; i < 60000; i++) /* so that the kernel does not merge two of them */
 		(void)mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
 	rows_work_changing();
@@ -350,7 +350,7 @@ static void bench_slowdown(struct probes *p, struct container_filter nobody)
 		ratio[i] = (off / on - 1) * 100;
 	}
 	stop(busy);
-	bench_median(ratio, PAIRS); /* sorts: least to most would be others' work */
+	bench_median(ratio, PAIRS); /* sorts the ratios; the extremes are the work of others */
 	bench_rounds("probe.unselected_slowdown_199hz", ratio + PAIRS / 4, PAIRS / 2 + 1, "percent",
 		     "", "no target, paired windows, their middle half");
 }
@@ -392,7 +392,7 @@ static void bench_memory(void)
 	probes_free(p);
 }
 
-/* Those of an event are loaded when somebody first wants it. */
+/* The programs of an event are loaded when a target first wants it. */
 static void bench_programs(struct probes *p)
 {
 	struct container_filter all = {
@@ -405,7 +405,7 @@ static void bench_programs(struct probes *p)
 	bench_verified(p->proc->obj);
 }
 
-/* "verified" alone: what the verifier of this kernel looked at (e2e/kernels). */
+/* "verified" alone: how much the verifier of this kernel has looked at (e2e/kernels). */
 int main(int argc, char **argv)
 {
 	struct container_filter own,

@@ -101,7 +101,7 @@ static void a_moment_without_memory_takes_nothing_away(void **state)
 		struct probes *p = NULL;
 		int r;
 
-		if (n) /* first as it is without */
+		if (n) /* first without a fault */
 			fault_arm(FAULT_BPF, ENOMEM, n, false);
 		r = probes_new(&c, &p, &e);
 		n_failed = n ? fault_disarm() : 1;
@@ -378,7 +378,7 @@ static const struct support *support_of(enum event e)
 	return &s[e];
 }
 
-/* What attaching says of a process without a place to probe. */
+/* The text about a process that has no place to probe. */
 static int attach_nothing(void)
 {
 	struct pf_mem_proc proc = {.event_mask = 1u << EVENT_MEM_ALLOC};

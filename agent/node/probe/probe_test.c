@@ -39,7 +39,7 @@ static void known_shares_and_nobody_else(void **state)
 	assert_near("value / CPU time", t.value * 1e3 / cpu, 1, 0.1);
 	assert_int_equal(t.lost + t.nameless, 0);
 
-	/* The other one ran as much and is nowhere. */
+	/* The other process ran as much, and has no samples. */
 	assert_int_equal(t.others, 0);
 	assert_int_equal(t.seen, 1);
 	assert_int_equal(probes_stats(p, &s), 0);
@@ -229,7 +229,7 @@ static void processes_are_followed(void **state)
 		drain_into(p, &t, 1);
 	}
 	assert_int_equal(t.execs, 1);
-	/* Once more when a tick falls into the exec itself. */
+	/* Reported once more if a tick comes during the exec. */
 	assert_in_range(t.seen, 2, 3);
 	assert_int_equal(t.exits, 1);
 	assert_true(t.last_proc.exec_id > before);
@@ -245,7 +245,7 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	struct tally t[2] = {{.pid = c[1].pid}, {.pid = c[0].pid}};
 
 	(void)state;
-	c[0].start_ns += PF_USER_HZ_NS; /* the agent listed one that has lived before */
+	c[0].start_ns += PF_USER_HZ_NS; /* the agent's list has a process that lived earlier */
 	list_pids(p, 2, c, (unsigned[]){999, 999});
 	drain_until(p, t, 2, 200);
 	assert_int_equal(t[1].n, 0);
@@ -254,7 +254,7 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	child_stop(&c[1]);
 }
 
-/* A CPU keeps the last entries it made out of the others' reach: so all of them make some. */
+/* A CPU keeps the last entries that it made from the other CPUs, so all CPUs make some. */
 static void go_to_cpu(const cpu_set_t *all, unsigned number)
 {
 	cpu_set_t one;
@@ -304,11 +304,11 @@ static void who_made_room_is_told_of_again(void **state)
 		if (n % 256 == 0)
 			go_to_cpu(&cpus, n / 256);
 		assert_true(n++ < 256 * room);
-		for (int i = 0; i < 2; i++) /* seen again, as it was */
+		for (int i = 0; i < 2; i++) /* as if the process had been seen again */
 			assert_int_equal(bpf_map_update_elem(procs, &other, value, BPF_ANY), 0);
 	}
 	assert_int_equal(sched_setaffinity(0, sizeof(cpus), &cpus), 0);
-	assert_true(n > room / 2); /* not before there was no room */
+	assert_true(n > room / 2); /* there was no room any earlier */
 	kill(c.pid, SIGCONT);
 	while (t.seen < 2 && now_mono_ns() < deadline) {
 		nap(50);
@@ -361,7 +361,8 @@ static void total_counts_all_by_name(void **state)
 
 		nap(200);
 		assert_int_equal(probes_drain(p, true, &d), 0);
-		assert_int_equal(d->n_samples, 0); /* names and numbers only: nobody is selected */
+		/* names and numbers only, because nothing is selected */
+		assert_int_equal(d->n_samples, 0);
 		assert_int_equal(d->n_stacks, 0);
 		for (size_t i = 0; i < d->n_totals; i++) {
 			const struct raw_total *t = &d->totals[i];
@@ -507,7 +508,7 @@ static size_t n_costs(struct probes *p)
 	return n;
 }
 
-/* Of cgroups that are gone; and no more fit in. */
+/* The costs of cgroups that are gone, until no more fit. */
 static void costs_of_who_is_gone_leave_room(void **state)
 {
 	struct counter *full = counter("podflame_usage_full_total", NULL, NULL);
@@ -569,7 +570,7 @@ static void idle_detaches_and_free_unloads(void **state)
 	child_stop(&c);
 }
 
-/* Of which tests: a pattern such as "total*"; all. */
+/* Which tests to run: a pattern such as "total*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -47,7 +47,10 @@ extern const char pf_rows_ret[], __start_pf_rows[], __stop_pf_rows[];
 #define ROWS_FILE  7
 #define ROWS_CHUNK 0 /* 4 chunks: pages, rows, rules, mappings */
 
-/* Where the beginning of this program's file would lie, by the mapping that has pf_rows. */
+/*
+ * The address at which the beginning of this program's file would be, judged by the mapping of
+ * pf_rows.
+ */
 static inline uint64_t rows_load(void)
 {
 	uint64_t at = (uintptr_t)__start_pf_rows, start, end, offset;
@@ -75,8 +78,8 @@ static inline uint64_t rows_tag(void)
 }
 
 /*
- * Nothing is known of what this process has mapped but pf_rows, which has a table: so it is told of
- * each file.
+ * Of the mappings of this process only pf_rows is known, which has a table: so the kernel reports
+ * each other file.
  */
 static inline void rows_images(struct probes *p)
 {
@@ -174,7 +177,7 @@ static inline uint32_t parse_rows_add(struct pf_mapping *to, uint32_t n, const s
 	return n + 1;
 }
 
-/* What this process has mapped of files; that section alone has rows. */
+/* All mapped files of this process; only that section has rows. */
 static inline uint32_t rows_list(struct pf_mapping *to)
 {
 	const uint64_t start = (uintptr_t)__start_pf_rows, end = (uintptr_t)__stop_pf_rows;

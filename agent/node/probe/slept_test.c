@@ -103,7 +103,7 @@ static void test_who_is_preempted_did_not_sleep(void **state)
 			pass(NSEC_PER_SEC);
 			assert_int_equal(probes_slept_now(&s), 0);
 		}
-	/* nor is a sleep forgotten for it, but for as long as that took */
+	/* the sleep still counts, but only for as long as it lasted */
 	what.at = 2;
 	(void)probes_slept_now(&s);
 	boot_ns += 60 * NSEC_PER_SEC;

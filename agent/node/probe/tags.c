@@ -107,18 +107,18 @@ static int try_out(const char **ret_problem)
 	void *at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	int r;
 
-	*ret_problem = "the agent's own program cannot be mapped";
+	*ret_problem = "the agent cannot map its own program";
 	if (at == MAP_FAILED)
 		return -errno;
-	*ret_problem = "the agent's own mapping is not found";
+	*ret_problem = "the agent does not find its own mapping";
 	r = look_at(at, &v);
 	munmap(at, bytes);
 	if (r < 0)
 		return r;
-	*ret_problem = "the agent's own mapping reads otherwise than it is";
+	*ret_problem = "the kernel reports the agent's own mapping wrongly";
 	if ((uintptr_t)at < v.start || (uintptr_t)at >= v.end || v.runs)
 		return -EPROTO;
-	*ret_problem = "files cannot be told apart";
+	*ret_problem = "the tags of files do not work";
 	r = probes_file_tag(fd, &tag);
 	if (!r)
 		r = probes_file_tag(fd, &again);
@@ -144,9 +144,9 @@ int probes_tags_open(struct probes *p)
 		return r;
 	probes_feature_missing(
 		p, FEATURE_MAPPINGS,
-		"what a process has mapped cannot be read on this kernel: %s; the agent "
-		"notices new code in the place of old code only where the size differs, "
-		"and stacks through it may be wrong until then",
+		"on this kernel, BPF programs cannot read the mappings of a process: %s; the agent "
+		"notices new code in the place of old code only if its size differs, and until "
+		"then stacks through it may be wrong",
 		problem);
 	return 0;
 }

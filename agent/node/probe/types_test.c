@@ -133,7 +133,10 @@ static int look_for_ambiguity(enum libbpf_print_level level, const char *fmt, va
 	return 0;
 }
 
-/* Both are in the file, each as it is; what loading an object that names them says. */
+/*
+ * Both structs are in the file, each unchanged. Checks the error of loading an object that names
+ * them.
+ */
 static int load_with_two(const char *member)
 {
 	struct kernel_types *t = probes_kernel_types_new(with_another_pid(member));

@@ -27,7 +27,7 @@ static void runs_for(pid_t pid, uint64_t ns)
 		nap(5);
 }
 
-/* Of somebody whom the ticks know as not selected until `select` is called. */
+/* Ticks know the process as not selected until `select` is called. */
 static bool is_sampled_at_once(struct probes *p, struct child *c,
 			       void (*select)(struct probes *p, struct child *c,
 					      const char *dirs[2]),

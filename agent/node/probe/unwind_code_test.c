@@ -87,10 +87,11 @@ static void a_leaf_that_never_touches_the_stack(void **state)
 	memcpy(code + (at(0x3011b) - CODE_BASE), call, 5);
 	stack_words[2] = at(0x30120);
 	stack_words[3] = at(START + 1);
-	put_record(8, 0, at(START + 1)); /* rbp may be good, too: it would lose the caller */
+	/* rbp may be valid, too, but following it would lose the caller */
+	put_record(8, 0, at(START + 1));
 	walk(at(0x30020), stack_at(2), stack_at(8));
 	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(0x30120), at(START + 1));
-	/* A call of something else: what lies there is no return address of this function. */
+	/* A call of another function: the word on top is no return address of this one. */
 	to_leaf -= 0x4000;
 	memcpy(code + (at(0x3011c) - CODE_BASE), &to_leaf, 4);
 	walk(at(0x30020), stack_at(2), stack_at(8));
@@ -171,8 +172,8 @@ static void lost_code_has_no_frame_pointer(void **state)
 }
 
 /*
- * A number in rbp may be an address, with 0 where a return address would be: that is no outermost
- * frame.
+ * rbp may be a number that is an address, with 0 in the place of a return address: that is no
+ * outermost frame.
  */
 static void a_number_in_rbp_is_no_end(void **state)
 {
@@ -189,7 +190,7 @@ static void a_number_in_rbp_is_no_end(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30100));
 }
 
-/* What lies on the stack of the image: g of the scheduler, m, g of the goroutine. */
+/* The image's stack contains the scheduler's g, m, and the goroutine's g. */
 #define G0     1000
 #define M      1100
 #define G      1200
@@ -248,7 +249,7 @@ static void the_goroutine_that_waits_goes_on(void **state)
 	/* It may be in morestack itself, behind its switch. */
 	walk(at(0x30088), stack_at(1), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30088), at(0x30110), at(0x30210), at(START + 1));
-	/* What it ran is not known: said so. */
+	/* The goroutine is not known, and the stack says so. */
 	put_word(G, SCHED, stack_at(600)); /* not on its stack: in the middle of a change */
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bpf/unwind.h over tables, memory and registers that are anything: it must stay inside of all of
- * them, and end. The first bytes are shape, the rest fills chunks, code and stack in turn; or, more
- * often, the tables are as the agent makes them, of rows and rules that the input chooses.
+ * bpf/unwind.h over any tables, memory and registers: it must stay inside of all of them, and end.
+ * The first bytes of the input give sizes. The rest fills chunks, code and stack in turn; or, more
+ * often, the tables are made as the agent makes them, from rows and rules that the input chooses.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
-#define PF_RECALL /* with notes of what the walk went by */
+#define PF_RECALL /* with notes of the words that decided the walk */
 #include "node/probe/unwind_image.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -180,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint8_t shape = take(&in, 1);
 	bool made = shape % 4 != 3;
 
-	/* Sizes of their own: whatever is read past an end is seen by the sanitizer. */
+	/* In buffers of their exact size, so that the sanitizer sees a read past an end. */
 	memset(&scratch, made ? 0 : shape, sizeof(scratch));
 	image.n_code = 512;
 	image.n_stack = 4096; /* a page */

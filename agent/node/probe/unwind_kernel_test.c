@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The unwinder in the kernel: tables of hand-written code, their way into the maps, what the
- * kernel tells of mappings, and uprobes and ticks on one CPU. What each rule does: unwind_test.c.
+ * The unwinder in the kernel: tables of hand-written code, their way into the maps, the mappings
+ * that the kernel reports, and uprobes and ticks on one CPU. unwind_test.c tests each rule.
  */
 #include "node/probe/workload_test.h"
 
@@ -147,7 +147,7 @@ static bool changes_are_counted(struct probes *p)
 	return v.sequence != PF_UNVERIFIED;
 }
 
-/* What the walk has found out of the mappings that rows_process has given. */
+/* The mappings that the walk has found and that rows_process did not give. */
 static bool rows_are_verified(struct probes *p)
 {
 	_cleanup_free_ struct pf_mapping *m = xmalloc(PF_CHUNK_BYTES);
@@ -172,7 +172,7 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_until(p, &w, &t.in_work, 100);
 	assert_int_equal(t.whole, 0);
 	assert_int_equal(t.pending, t.in_work);
-	assert_int_equal(t.most, 1); /* rbp is spoilt above it */
+	assert_int_equal(t.most, 1); /* the function above has overwritten rbp */
 
 	rows_install(p);
 	key = rows_process(p, &w.proc, exec_pages_of(&w.proc));
@@ -183,9 +183,8 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	assert_int_equal(t.whole, t.in_work);
 	assert_int_equal(t.pending, 0);
 	assert_int_equal(t.least, DEPTH + 1);
-	assert_int_equal(
-		rows_are_verified(p),
-		changes_are_counted(p)); /* and are not looked at again before the next change */
+	assert_int_equal(rows_are_verified(p),
+			 changes_are_counted(p)); /* and that answer holds until the next change */
 
 	assert_int_equal(probes_process_remove(p, &key), 0);
 	assert_int_equal(probes_process_remove(p, &key), 0); /* gone already: as wanted */
@@ -193,12 +192,13 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_drain(p, &w, 1, true);
 	t = (struct rows_tally){};
 	watch_until(p, &w, &t.in_work, 100);
-	assert_int_equal(t.whole, t.in_work); /* its files are known, wherever they are mapped */
+	/* its files are known, at whatever place they are mapped */
+	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	child_stop(&c);
 }
 
-/* Forks a child when told; says its PID in long_ns. */
+/* Forks a child when told, and puts its PID into long_ns. */
 IN_SECTION(pf_loop) static void body_fork(struct truth *t)
 {
 	pid_t pid;
@@ -236,7 +236,7 @@ static void a_fork_has_its_parents_tables(void **state)
 	list_pids(p, 2, c, (unsigned[]){999, 999});
 	w = (struct watch){.pid = c[1].pid, .each = tally_rows, .arg = &t};
 	watch_until(p, &w, &t.in_work, 200);
-	assert_int_equal(w.seen, 1); /* its own are asked for all the same */
+	assert_int_equal(w.seen, 1); /* user space is still asked for the child's own mappings */
 	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	kill(c[1].pid, SIGKILL);
@@ -259,7 +259,7 @@ static void body_maps(struct truth *t)
 	}
 }
 
-/* The same again: after half a second, then twice as much later each time. */
+/* The same report again: after half a second, then after twice the time. */
 static unsigned times_told(uint64_t ns)
 {
 	unsigned n = 1;
@@ -294,18 +294,18 @@ static void new_code_is_told_of(void **state)
 		watch_drain(p, &w, 1, false);
 	}
 	assert_int_equal(exec_pages_of(&w.proc), pages + 1);
-	/* Nobody answers: rarer and rarer. */
+	/* If user space does not answer, reports become rarer and rarer. */
 	watch_until(p, &w, &w.samples, 1500);
 	assert_in_range(w.maps, 2, times_told(now_mono_ns() - started));
 	/*
-	 * Mappings that changed once more while they were read are wrong, too: the agent reads them
-	 * again soon, not in seconds.
+	 * If mappings changed once more while they were read, they are wrong, too: the agent reads
+	 * them again soon, not after seconds.
 	 */
 	told = w.maps;
 	rows_process(p, &w.proc, pages + 7);
 	watch_until(p, &w, &w.samples, 1500);
 	assert_true(w.maps > told);
-	/* Once user space has them, silence. */
+	/* When user space has given the mappings, no report comes. */
 	rows_process(p, &w.proc, pages + 1);
 	watch_drain(p, &w, 1, true);
 	told = w.maps;
@@ -351,7 +351,7 @@ static void who_sleeps_is_announced(void **state)
 	child_stop(&other);
 }
 
-/* As if so much time had passed since then. */
+/* As if the last report had been that long ago. */
 static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_ns)
 {
 	int map = bpf_map__fd(p->core->maps.procs);
@@ -371,7 +371,10 @@ static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_
 	assert_int_equal(bpf_map_update_elem(map, &key, &state, BPF_ANY), 0);
 }
 
-/* Nobody has come to read it: a process that has no samples may have nothing else to tell of it. */
+/*
+ * User space has not read its mappings: a process without samples may have nothing else that
+ * reports it.
+ */
 static void who_is_not_known_is_announced_again(void **state)
 {
 	struct child c = child_start(body_sleep, NULL);
@@ -432,7 +435,7 @@ static uint32_t map_id(int fd)
 	return info.id;
 }
 
-enum { CHUNKS = 150 }; /* more than the outer map is told of at once */
+enum { CHUNKS = 150 }; /* more than one update of the outer map takes */
 
 static void chunks_hold_what_was_written(void **state)
 {
@@ -445,7 +448,8 @@ static void chunks_hold_what_was_written(void **state)
 		x = 1000 + i;
 		assert_int_equal(probes_chunk_write(p, i, 4 * i, &x, 4), 0);
 	}
-	for (uint32_t i = 0; i < CHUNKS; i += 7) { /* back to some, published or not */
+	/* writes again to some chunks, published or not */
+	for (uint32_t i = 0; i < CHUNKS; i += 7) {
 		x = 2000 + i;
 		assert_int_equal(probes_chunk_write(p, i, PF_CHUNK_BYTES - 4, &x, 4), 0);
 	}
@@ -551,7 +555,7 @@ static void tally_signal(const struct raw_sample *s, const struct raw_stack *sta
 	t->through += body ? s->n : 0;
 }
 
-/* The handler runs on its own stack; who was interrupted, and that one's caller, are behind it. */
+/* The handler runs on its own stack. The interrupted function and its caller are behind it. */
 static void stacks_go_through_signal_handlers(void **state)
 {
 	struct child c = child_start(body_signal, NULL);
@@ -813,7 +817,10 @@ static void tally_inside(const struct raw_sample *s, const struct raw_stack *sta
 {
 	struct inside *t = arg;
 
-	/* In the kernel it is amid the probe's trap: registers and stack are half changed. */
+	/*
+	 * While the kernel handles the probe's trap, half of the registers and the stack has
+	 * changed.
+	 */
 	for (size_t i = 0; (int)s->event == EVENT_ON_CPU && !s->kstack && stack && i + 1 < stack->n;
 	     i++) {
 		if (!IN_RANGE(stack->frames[i].address, pf_short))
@@ -940,7 +947,10 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 		watch_drain(p, &w, 1, true);
 	}
 	watch_drain(p, &w, 1, true);
-	/* One that a drain cuts is told in two parts; who is preempted on the way does not wait. */
+	/*
+	 * A wait that a drain cuts is reported in two parts. A thread that is preempted on the way
+	 * does not wait.
+	 */
 	assert_in_range(t.of[0], NAPS * 9 / 10, NAPS * 11 / 10);
 	assert_in_range(t.of[1], NAPS * 9 / 10, NAPS * 11 / 10);
 	assert_int_equal(t.others, 0);
@@ -950,7 +960,7 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 	probes_free(p);
 }
 
-/* Of which tests: a pattern such as "uprobes*"; all. */
+/* Which tests to run: a pattern such as "uprobes*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

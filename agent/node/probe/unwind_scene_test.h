@@ -122,7 +122,7 @@ static inline void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_
 	hash = walk_once(ip, sp, bp, at_entry);
 	assert_true(hash != 0);
 	assert_true(scratch.walk.window_bytes <= sizeof(scratch.window));
-	/* Again, by what was just looked up. */
+	/* Walks again, with the rules of the last look-up. */
 	memcpy(scratch.walk.regs, regs, sizeof(regs));
 	assert_true(walk_once(ip, sp, bp, at_entry) == hash);
 }

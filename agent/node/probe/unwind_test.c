@@ -38,7 +38,7 @@ static void a_caller_is_looked_up_before_its_return_address(void **state)
 	stack_words[3] = at(START + 1);
 	walk(at(0x30200), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30200), at(0x30200), at(START + 1));
-	/* Across pages: the byte before the first of page 1 lies in page 0. */
+	/* Across pages: the byte before the first byte of page 1 is in page 0. */
 	row(1, 0, r8);
 	pages[0].n_rows--;
 	stack_words[0] = at(0x40000);
@@ -53,7 +53,7 @@ static void rbp_is_restored_from_wherever_it_is(void **state)
 	static const struct {
 		uint8_t fp;
 		int32_t offset;
-		size_t word; /* of the stack where it lies, from sp */
+		size_t word; /* of the stack, counted from sp */
 	} cases[] = {{PF_FP_CFA, -16, 2}, {PF_FP_CFA, -24, 1}, {PF_FP_AT_RSP, 8, 1}};
 	uint16_t by_bp;
 
@@ -217,7 +217,7 @@ static void a_signal_frame_gives_all_registers(void **state)
 	row(0, 0x110, by_r15);
 	row_start();
 	stack_words[UCONTEXT - 1] = at(0x30100);
-	/* The handler ran on another stack, above: the interrupted one lies lower. */
+	/* The handler ran on another stack, above; the interrupted function's stack is below. */
 	put_ucontext(at(0x30110), stack_at(20), 0);
 	stack_words[UCONTEXT + 5 + 4] = stack_at(31); /* r12 */
 	stack_words[30] = at(START + 1);
@@ -229,7 +229,7 @@ static void a_signal_frame_gives_all_registers(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30110) + 1, at(START + 1));
 }
 
-/* Each of them, by its DWARF number: struct sigcontext_64 of asm/sigcontext.h has its own order. */
+/* Each register by its DWARF number: struct sigcontext_64 of asm/sigcontext.h has another order. */
 static void a_signal_frame_gives_each_register(void **state)
 {
 	static const uint8_t order[15] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2};
@@ -351,7 +351,7 @@ static void depth_ends_at_512(void **state)
 	}
 }
 
-/* Memory is read in pieces, which end with their page: whatever lies behind it. */
+/* Memory is read in pieces, which end with their page, whatever is behind it. */
 static void stacks_at_the_end_of_memory(void **state)
 {
 	enum { PAGE = 4096, WORDS = PAGE / 8 };
@@ -421,7 +421,7 @@ static void the_right_row_of_many(void **state)
 
 #define TAG (PF_TAG_FIRST + 1)
 
-/* All code lies in a file, executable, at its place; the list has it. */
+/* All code is in a file, mapped executable at its listed place. */
 static void see_mappings(void)
 {
 	pf_config.sees_mappings = 1;
@@ -478,7 +478,7 @@ static void what_is_listed_and_mapped_is_walked(void **state)
 	assert_false(scratch.walk.halted);
 }
 
-/* A compiler has taken execution away from the page that its caller lies in. */
+/* A compiler has made the page of its caller not executable. */
 static void what_is_listed_may_not_run_now(void **state)
 {
 	(void)state;
@@ -489,7 +489,7 @@ static void what_is_listed_may_not_run_now(void **state)
 	assert_int_equal(scratch.walk.n_frames, 3);
 	assert_frame(1, PF_FRAME_FILE, TAG);
 	assert_int_equal(mappings[0].verified, PF_UNVERIFIED);
-	assert_true(scratch.walk.halted); /* so nobody reads the mappings now */
+	assert_true(scratch.walk.halted); /* so user space does not read the mappings now */
 	/* Generated code: no file. */
 	image.mapped.tag = mappings[0].tag = PF_TAG_NONE;
 	walk_seen();
@@ -501,7 +501,9 @@ static void what_is_listed_may_not_run_now(void **state)
 	assert_int_not_equal(scratch.walk.n_frames, 3);
 }
 
-/* The same file, but not where it is listed: walked, and the list is asked for again. */
+/*
+ * The same file at another place than listed: it is walked, and user space is asked for the list.
+ */
 static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 {
 	struct pf_image known = {
@@ -519,14 +521,14 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	assert_int_equal(scratch.walk.n_frames, 3);
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
 	/*
-	 * A runtime would have told frames of its program there; the last frame is in the other
+	 * A runtime could have shown frames of its program there. The last frame is in the other
 	 * piece.
 	 */
 	known.pieces[0].runtime = 1;
 	walk_seen();
 	assert_int_equal(scratch.walk.end, PF_END_RUNTIME);
 	assert_int_equal(scratch.walk.n_frames, 3);
-	/* Of a piece that the walk does not meet it does not matter. */
+	/* A piece that the walk does not meet does not matter. */
 	known.pieces[0] = (struct pf_piece){0, 0x100, ELF_TEXT, 1, 0};
 	known.pieces[1] = (struct pf_piece){0x100, 0xe000, ELF_TEXT, 1, 1};
 	known.pieces[2] = (struct pf_piece){0xe000, TEXT_SIZE, ELF_TEXT, 1, 0};
@@ -555,9 +557,7 @@ static void an_image_that_became_anothers_is_not_used(void **state)
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
 }
 
-/*
- * Its mappings are being changed: that nothing was found there does not say that there is nothing.
- */
+/* Its mappings are being changed: if nothing was found, there may still be something. */
 static void what_could_not_be_seen_is_no_file_s(void **state)
 {
 	(void)state;

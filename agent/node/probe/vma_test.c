@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sample says what was mapped when it was taken. One page of a process is now this file, now that
- * one, now none; which of them runs is told by where in the page it runs, so each sample has its
- * known answer.
+ * A sample says what was mapped when it was taken. A page of a process has one file, another file,
+ * or none in turn. The offset at which it runs in the page shows which, so each sample has a known
+ * answer.
  */
 #include "node/probe/workload_test.h"
 
@@ -14,7 +14,7 @@
 
 #define PAGE 4096ul
 
-/* What is mapped at the page, and where in it that runs. */
+/* What is mapped at the page, and the offset at which that runs. */
 enum kind { FIRST, SECOND, ANONYMOUS, MOVED, RENAMED, _KINDS };
 #define PLACE(kind) (64 * ((kind) + 1))
 
@@ -65,9 +65,7 @@ static bool map_moved(void)
 	       mremap(at, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
 }
 
-/*
- * Another file under the first one's name, which the first one still has as far as it is concerned.
- */
+/* Another file under the name of the first one, which the list still has for the first one. */
 static bool map_renamed(void)
 {
 	_cleanup_free_ char *path = xasprintf("%s/first", dir);
@@ -107,7 +105,7 @@ static void body_maps(struct truth *t)
 /* ---- what samples say ---- */
 
 struct seen {
-	unsigned n, changed; /* samples; of them, that ended with that marker */
+	unsigned n, changed; /* samples; how many of them ended with that marker */
 	uint64_t tag, offset;
 	bool no_file;
 };
@@ -128,7 +126,7 @@ static void take_stack(struct looker *l, const struct raw_stack *stack)
 	if (!x)
 		return;
 	assert_in_range(place, PLACE(0), PLACE(_KINDS) - 1);
-	if (x->n++) { /* always the same of one kind */
+	if (x->n++) { /* samples of one kind always have the same tag */
 		assert_int_equal(x->tag, leaf->tag);
 		assert_int_equal(x->no_file, leaf->no_file);
 	}
@@ -176,7 +174,7 @@ static void look(struct looker *l)
 	}
 }
 
-/* What was read of the process: the first file, for ever. */
+/* The list that user space gives: the first file, for ever. */
 static void give_first(struct looker *l, uint64_t tag)
 {
 	struct pf_process_key key = {l->proc.start_boottime_ns, l->proc.tgid, l->proc.exec_id};
@@ -242,15 +240,15 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_not_equal(tags[FIRST], tags[RENAMED]);
 	list_pids(l.p, 1, &l.c, (unsigned[]){999});
 
-	/* Nothing is known of it. */
+	/* Nothing is known of the file. */
 	look(&l);
 	check_tags(&l, tags);
 	for (enum kind k = FIRST; k < _KINDS; k++)
 		assert_int_equal(l.seen[k].changed, 0);
 
 	/*
-	 * The first file is what was read there. Of the others nothing is known; anonymous code has
-	 * no rules anyway.
+	 * The list has the first file. The others are not known; anonymous code has no rules
+	 * anyway.
 	 */
 	rows_images(l.p);
 	give_first(&l, tags[FIRST]);
@@ -262,7 +260,7 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_equal(l.seen[MOVED].changed, l.seen[MOVED].n);
 	assert_int_equal(l.seen[RENAMED].changed, l.seen[RENAMED].n);
 
-	/* A file that the agent could not open may be any: none that is there is taken for it. */
+	/* The agent could not open the file, so it may be any: no mapped file is taken for it. */
 	give_first(&l, PF_TAG_UNKNOWN);
 	look(&l);
 	check_tags(&l, tags);
@@ -271,8 +269,7 @@ static void samples_say_what_was_mapped(void **state)
 	give_first(&l, tags[FIRST]);
 
 	/*
-	 * Files that are known are, wherever they come to be mapped; not by what became another
-	 * one's place.
+	 * Known files are found wherever they are mapped, but not by a slot that another file got.
 	 */
 	give_image(&l, tags[FIRST], tags[FIRST]);
 	give_image(&l, tags[SECOND], tags[SECOND]);
@@ -290,7 +287,7 @@ static void samples_say_what_was_mapped(void **state)
 
 /* ---- while they are being changed ---- */
 
-/* In this program's own code, which so is the leaf. */
+/* Inlined, so that this program's own code is the leaf. */
 static inline long change(long number, uint64_t at, uint64_t bytes, long protection)
 {
 	register long flags __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -322,7 +319,8 @@ static void body_changes(struct truth *t)
 extern const char __executable_start[], etext[];
 
 /*
- * Frames of this program's own code, which is mapped all the time, and of them those that deny it.
+ * Frames of this program's own code, which is always mapped, and how many of them say that it is
+ * not.
  */
 struct own {
 	unsigned n, denied, unseen;
@@ -342,8 +340,8 @@ static void take_own(struct own *own, const struct raw_stack *stack, unsigned n)
 }
 
 /*
- * A tick amid a change of the kernel's tree may not find what is there: then it does not say that
- * nothing is.
+ * A tick amid a change of the kernel's tree may find no mapping: then it does not say that there is
+ * none.
  */
 static void a_change_hides_no_code(void **state)
 {
@@ -394,7 +392,7 @@ static void what_is_in_a_file_is_a_part_of_its_tag(void **state)
 	assert_int_equal(probes_file_tag(fd, &tag), -EOPNOTSUPP);
 }
 
-/* Not so of files in memory: whoever uses their code compares it. */
+/* Not for files in memory, whose code the agent compares. */
 static void files_in_memory_keep_their_tags(void **state)
 {
 	struct probes *p =
@@ -420,7 +418,7 @@ static bool is_mapped_here(const char *name)
 	return strstr(maps, name) != NULL;
 }
 
-/* Also where the machine has no huge page to give. */
+/* Also if the machine has no huge page left. */
 static void huge_pages_are_looked_at_and_left_alone(void **state)
 {
 	struct probes *p =
@@ -447,7 +445,7 @@ static int begin(void **state)
 	first_fd = make_file("first", FIRST);
 	second_fd = make_file("second", SECOND);
 	path = xasprintf("%s/first", dir);
-	close(make_file("first", RENAMED)); /* over the first one, by its name */
+	close(make_file("first", RENAMED)); /* replaces the first file under its name */
 	return first_fd < 0 || second_fd < 0;
 }
 

@@ -34,7 +34,7 @@ SECTION_BOUNDS(pf_short);
 SECTION_BOUNDS(pf_long);
 SECTION_BOUNDS(pf_loop);
 
-/* What the workload knows of itself; shared memory. */
+/* What the workload has counted; in shared memory. */
 struct truth {
 	volatile uint64_t short_ns, long_ns;
 	volatile uint32_t ready;
@@ -64,7 +64,7 @@ IN_SECTION(pf_long) static void work_long(unsigned n)
 	spin(n);
 }
 
-/* Random lengths: fixed ones would beat against the timer. About 1 : 3. */
+/* Random lengths, because fixed ones could keep step with the timer. About 1 : 3. */
 IN_SECTION(pf_loop) static void work(struct truth *t, volatile bool *stop)
 {
 	unsigned seed = getpid();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory limits as both versions of cgroups tell them. */
+/* Memory limits as both cgroup versions show them. */
 #include "lib/base/testfolder.h"
 #include "node/proc/proc.h"
 

@@ -64,7 +64,7 @@ static bool no_pods(const char *mount)
 	return mount[0] && strlen(mount) % 2;
 }
 
-/* mountinfo \0 /proc/cgroups \0 what is wanted */
+/* mountinfo \0 /proc/cgroups \0 the wanted hierarchy */
 static void choose(const char *mountinfo, const char *end)
 {
 	static const char none[] = "";

@@ -83,7 +83,7 @@ static struct image map_image(void *at)
 	return map_image_of(at, -1);
 }
 
-/* Reserved, so that nothing else lies beside it. */
+/* Reserves addresses, so that nothing else is mapped beside it. */
 static uint8_t *reserve(void)
 {
 	void *p = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -102,7 +102,10 @@ static void release(const struct image *i)
 	munmap(i->base - (1u << 20), ROOM);
 }
 
-/* Fresh memory for n bytes of code at `to`, with what is there. fd -1: flags say which. */
+/*
+ * Maps new memory for n bytes of code at `to`, with the same contents. fd -1: anonymous, with these
+ * flags.
+ */
 static void copy_over(uint8_t *to, size_t n, int flags, int fd)
 {
 	_cleanup_free_ uint8_t *bytes = xmemdup(to, n);
@@ -152,7 +155,7 @@ static void assert_copy(const struct mappings *m, const struct image *i, size_t 
 	assert_int_equal(x->file_bytes, st.st_size);
 }
 
-/* What the kernel has mapped there. fd -1: no file. */
+/* The kernel's mapping at this place. fd -1: no file. */
 static void assert_backing(const struct mappings *m, const uint8_t *start, int fd, uint64_t offset)
 {
 	const struct mapping *x = at(m, start);
@@ -306,7 +309,7 @@ static void the_middle_of_text(void **state)
 	release(&i);
 }
 
-/* iodlr: the text's own mapping lies elsewhere meanwhile. */
+/* iodlr moves the mapping of the text to another place for a moment. */
 static void text_that_was_moved_away(void **state)
 {
 	struct image i = image();
@@ -332,7 +335,7 @@ static void text_that_was_moved_away(void **state)
 	release(&i);
 }
 
-/* What is left of the file lies behind its text; and the memory begins before it. */
+/* The rest of the file is behind its text, and the memory begins before the text. */
 static void memory_that_is_more_than_the_text(void **state)
 {
 	struct image i = image();
@@ -353,7 +356,7 @@ static void memory_that_is_more_than_the_text(void **state)
 	release(&i);
 }
 
-/* All that lies before and behind in the file is gone, but its headers. */
+/* All other mappings of the file before and behind are gone, except its headers. */
 static void only_what_lies_before_is_left(void **state)
 {
 	struct image i = image();
@@ -400,8 +403,8 @@ static void two_libraries_side_by_side(void **state)
 }
 
 /*
- * Some functions were replaced since. The rest is the file's, and the differences are found where
- * samples lie.
+ * Some functions were replaced after the copy. The rest is the file's, and samples find the
+ * differences.
  */
 static void a_copy_with_other_code_in_it(void **state)
 {
@@ -421,10 +424,7 @@ static void a_copy_with_other_code_in_it(void **state)
 
 /* ---- what is none ---- */
 
-/*
- * A library that was never anywhere else: its code belongs to its own file, in which probes can be
- * set.
- */
+/* A library that was never copied: its code belongs to its own file, in which probes can be set. */
 static void a_file_in_memory_is_no_copy_of_itself(void **state)
 {
 	int fd = memfd_create("library", MFD_CLOEXEC);
@@ -488,7 +488,7 @@ static void generated_code_beside_a_file(void **state)
 	release(&i);
 }
 
-/* The same bytes at another place are another code: its calls lead elsewhere. */
+/* The same bytes at another place are other code, because its calls lead elsewhere. */
 static void text_that_lies_elsewhere(void **state)
 {
 	struct image i = image();
@@ -519,7 +519,7 @@ static int made_file(const Elf64_Ehdr *e, const Elf64_Phdr *h, size_t n)
 	return fd;
 }
 
-/* A file whose code is zeros, and memory that nobody has written yet. */
+/* A file whose code is zeros, and memory that was never written. */
 static void zeros_are_no_code(void **state)
 {
 	static const Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
@@ -589,7 +589,7 @@ static void memory_is_known_by_its_name(void **state)
 	}
 }
 
-/* Whatever a file says of itself. */
+/* Headers of a file with senseless contents. */
 static void headers_that_make_no_sense(void **state)
 {
 	Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
@@ -645,7 +645,7 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 
 	(void)state;
 	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	for (size_t k = 0; k < n; k++) /* with gaps, else they become one */
+	for (size_t k = 0; k < n; k++) /* with gaps, else the kernel merges them */
 		assert_int_equal(mprotect(room + 2 * k * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
 	m = read_own();
 	assert_no_copy(m, i.base + i.text);
@@ -678,7 +678,7 @@ static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 	fd = made_file(&e, h, N_HEADERS);
 	assert_ptr_equal(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), at);
 	at -= n_pages == 1 ? 1u << 20 : 0;
-	for (size_t i = 1; i <= n; i++) /* with gaps, else they become one */
+	for (size_t i = 1; i <= n; i++) /* with gaps, else the kernel merges them */
 		assert_int_equal(mprotect(at - i * (n_pages + 1) * PAGE, n_pages * PAGE,
 					  PROT_READ | PROT_EXEC),
 				 0);
@@ -719,7 +719,7 @@ static size_t open_descriptors(void)
 	return n;
 }
 
-/* Also of files that were looked at and have no code here. */
+/* Also for files that were looked at and have no code here. */
 static void descriptors_are_given_back(void **state)
 {
 	struct image i = image();

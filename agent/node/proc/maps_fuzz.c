@@ -51,7 +51,7 @@ static void read_again(const struct mapping *m)
 	free(again.path);
 }
 
-/* As the kernel writes it, of a process that calls itself so. */
+/* As the kernel writes the line of a process with this name. */
 static void parse_named(const char *name, uint64_t ticks)
 {
 	_cleanup_free_ char *text = xasprintf("7 (%s) S 1 2 3 0 -1 %" PRIu64

@@ -242,7 +242,7 @@ static void one_file_has_one_descriptor(void **state)
 	close(fd);
 }
 
-/* Whoever may write a file may also give it its old mtime. */
+/* A process that may write a file may also restore its old mtime. */
 static void changed_file_is_another_one(void **state)
 {
 	static const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -285,7 +285,7 @@ static void processes_share_descriptors(void **state)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-/* A shell that waits on a pipe, from a copy of the program that is gone. */
+/* A shell that waits on a pipe. It runs a copy of the program, which is deleted. */
 static void deleted_program(void **state)
 {
 	char path[] = "/tmp/podflame-maps-XXXXXX";
@@ -347,7 +347,10 @@ static void wrong_process(void **state)
 	assert_int_equal(proc_mappings_read((struct process_id){0, UINT32_MAX}, 0, &m), -ESRCH);
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_true(start <= now_boot_ns());
-	/* BPF's value lies within the tick that stat shows; a second away is another process. */
+	/*
+	 * BPF's start time is within the tick that stat shows; if it differs by a second, it is
+	 * another process.
+	 */
 	assert_int_equal(proc_mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m),
 			 0);
 	proc_mappings_unref(m);
@@ -409,7 +412,7 @@ static void the_first_thread_has_ended(void **state)
 
 /* ---- a file of a container's image that is written over ---- */
 
-/* Of an image's layer and the one above it; false: none can be mounted here. */
+/* Mounts an overlay of an image's layer and one above it; false: this machine cannot mount one. */
 static bool mount_overlay(const char *at)
 {
 	static const char *const names[] = {"lower", "upper", "work", "merged"};
@@ -568,7 +571,7 @@ static void a_thread_that_lives(void **state)
 	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
 	assert_false(proc_thread_lives((uint32_t)pid, tid));
 	assert_false(proc_opened_thread_lives(fd));
-	assert_true(proc_has_ended((uint32_t)pid)); /* nobody has waited for it yet */
+	assert_true(proc_has_ended((uint32_t)pid)); /* its parent has not waited for it */
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	waitpid(pid, NULL, 0);
 	assert_false(proc_opened_thread_lives(first_fd));
@@ -579,7 +582,7 @@ static void a_thread_that_lives(void **state)
 	assert_true(proc_thread_lives((uint32_t)getpid(), (uint32_t)getpid()));
 }
 
-/* Its entry in /proc is there, with its start time; what was read before it ended stays good. */
+/* It still has an entry in /proc, with its start time; what was read before its end stays valid. */
 static void ended_process(void **state)
 {
 	struct mappings *m;
@@ -597,7 +600,7 @@ static void ended_process(void **state)
 }
 
 /*
- * However many files are mapped and however many roots there are, half of the descriptors stay
+ * However many files are mapped, and however many roots there are, half of the descriptors stay
  * free.
  */
 static void descriptors_are_left(void **state)

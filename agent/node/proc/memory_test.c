@@ -19,7 +19,7 @@
 #define BYTES (40u << 20)
 #define SLACK (4u << 20) /* the C library's own, and what the kernel has not added up yet */
 
-static int in[2], out[2]; /* a letter says what is to be done; one comes back when it is */
+static int in[2], out[2]; /* a letter is a command; one comes back when it is done */
 
 static void touch(int flags)
 {

@@ -51,7 +51,7 @@ static int scan(void *arg)
 	return r;
 }
 
-/* A copy of code of the C library is that, or nobody's. */
+/* A copy of code of the C library is found as that, or not at all. */
 static void check_mappings(const struct mappings *m)
 {
 	const struct mapping *copy = proc_mappings_find(m, (uint64_t)qsort);

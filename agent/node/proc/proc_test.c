@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cgroup paths as runtimes write them, made cgroup trees, and who owns whose samples. */
+/*
+ * Cgroup paths as runtimes write them, cgroup trees made by the test, and the pod to which a sample
+ * belongs.
+ */
 #include "lib/base/testdir.h"
 #include "node/plan/testplan.h"
 #include "node/proc/internal.h"
@@ -97,7 +100,7 @@ static void test_paths(void **state)
 	(void)state;
 }
 
-/* Paths come from the kernel, names in them from whoever may make cgroups. */
+/* The kernel reports paths. Any process that may make cgroups chooses names in them. */
 static void test_long_names(void **state)
 {
 	char path[8192] = "/kubepods/pod";
@@ -148,7 +151,10 @@ static void test_choose(void **state)
 	static const char view[] =
 		MOUNT("/docker/x", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
 			MOUNT("/", "/host/memory", "cgroup", "rw,memory");
-	/* In a pod: the host's tree over the container's own view, seen from a cgroup namespace. */
+	/*
+	 * In a pod: the host's tree is mounted over the container's own view, seen from a cgroup
+	 * namespace.
+	 */
 	static const char covered[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw")
 		MOUNT("/../../..", "/sys/fs/cgroup", "cgroup2", "ro");
 	/* A container in a container, of a runtime without cgroup namespaces. */
@@ -248,7 +254,9 @@ static uint64_t dropped(const char *reason)
 	return counter_get(counter("podflame_cgroups_dropped_total", "reason", reason));
 }
 
-/* A container that makes up cgroups: there is an end, and it is told; what was seen is known. */
+/*
+ * A container makes many cgroups: the scan ends at a limit and reports it; what was found is used.
+ */
 static void test_scan_limit(void **state)
 {
 	struct cgroup_hierarchy h = {.v2 = true};
@@ -356,7 +364,10 @@ static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret
 	return text;
 }
 
-/* Of a container and all below it; the pod's own cgroup when all of its containers want it. */
+/*
+ * The context is asked for by a container and all below it, and by the pod's own cgroup if all of
+ * its containers ask for it.
+ */
 static void test_trace_context_reaches_the_filter(void **state)
 {
 	(void)state;
@@ -421,10 +432,10 @@ static void test_selected_container(void **state)
 	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 10, &until), "nobody");
 	assert_string_equal(container_of(p, 20, &until), "nobody");
-	/* The same plan again: nothing to write to the kernel. */
+	/* The same plan again: nothing is written to the kernel. */
 	proc_containers_apply(p, testplan(UID, UID, ID, false), 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
-	/* Deselected: what was taken before still has its owner. */
+	/* Deselected: earlier samples still have their owner. */
 	proc_containers_apply(p, NULL, 4 * S);
 	assert_int_equal(n_filter(p, 4 * S, true), 0);
 	assert_string_equal(container_of(p, 11, &until), "main");
@@ -457,13 +468,15 @@ static void test_armed_pod(void **state)
 	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 12, &until), "");
 	assert_string_equal(container_of(p, 13, &until), "nobody");
-	/* Named: tags get the container. The sandbox stays unnamed and is dropped after a while. */
+	/*
+	 * The tags get the container's name. The sandbox has no name and is dropped after a while.
+	 */
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 4 * S);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_int_equal(n_filter(p, 40 * S, true), 2);
 	container_of(p, 11, &until);
 	assert_true(until == 40 * S);
-	/* Gone, but late samples have their owner for a minute. */
+	/* The container is gone, but late samples have their owner for a minute. */
 	proc_containers_cgroup(p, 12, 10, "", true, 41 * S);
 	assert_int_equal(n_filter(p, 41 * S, true), 1);
 	assert_string_equal(container_of(p, 12, &until), "main");
@@ -498,14 +511,15 @@ static void test_scanned(void **state)
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
-	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2); /* sandbox: everybody else is named */
+	/* the sandbox, because all other containers of the pod are known by their names */
+	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
 	proc_containers_scanned(p, s, 3 * S);
 	assert_false(proc_containers_wants_scan(p));
 	assert_int_equal(n_filter(p, 3 * S, true), 2);
 	assert_string_equal(container_of(p, 11, &until), "nobody");
 	assert_string_equal(container_of(p, 12, &until), "main");
 	proc_cgroup_scan_free(s);
-	/* What a scan no longer finds is gone, except what was made after it began. */
+	/* A cgroup that a scan no longer finds is gone, unless it was made after the scan began. */
 	proc_containers_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
 	s = make_scan(5 * S);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
@@ -605,7 +619,10 @@ static void test_names_that_are_anothers(void **state)
 	uint64_t until;
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
-	/* It comes before the real one. Until that comes it may be a cluster inside a container. */
+	/*
+	 * The forged cgroup is there before the real one. Until the real one comes, it may be a
+	 * cluster inside a container.
+	 */
 	proc_containers_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 2 * S);
@@ -619,7 +636,7 @@ static void test_names_that_are_anothers(void **state)
 	for (uint64_t id = 20; id <= 22; id++)
 		assert_string_equal(container_of(p, id, &until), "nobody");
 	assert_string_equal(container_of(p, 11, &until), "main");
-	/* Also when the other has ended. */
+	/* Also if the other one has ended. */
 	proc_containers_cgroup(p, 11, 10, "", true, 4 * S);
 	proc_containers_cgroup(p, 10, 1, "", true, 4 * S);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 5 * S);
@@ -629,7 +646,7 @@ static void test_names_that_are_anothers(void **state)
 	(void)state;
 }
 
-/* The same of a container that is selected itself: its samples bear its own name. */
+/* The same for a container that is selected itself: its samples have its own name. */
 static void test_names_that_are_anothers_below_a_selected_one(void **state)
 {
 	struct containers *p = make_procs();
@@ -655,7 +672,8 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 }
 
 /*
- * The real one ended before the agent began. Another container of the node shows how deep they lie.
+ * The real container ended before the agent began. Another container of the node shows how deep
+ * they are.
  */
 static void test_names_that_are_anothers_who_had_ended(void **state)
 {
@@ -789,18 +807,18 @@ static void test_keep_off(void **state)
 	assert_int_equal(f[2].off_keep, 2000);
 	assert_int_equal(f[1].off_note, 5000);
 	assert_int_equal(f[2].off_note, 6000);
-	assert_int_equal(f[0].sample_hz, 7); /* one says nothing of the other */
+	assert_int_equal(f[0].sample_hz, 7); /* the limit of one says nothing about the other */
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
-	/* Its plan goes and comes back. */
+	/* Its plan is removed and comes back. */
 	proc_containers_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
 	n_filter(p, 2 * S, true);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 3 * S);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
-	/* How many are noted is the filter's alone. */
+	/* Only the filter decides how many are noted. */
 	proc_containers_keep_off(p, ID, 7000, 1000);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
@@ -815,7 +833,10 @@ static void test_keep_off(void **state)
 	(void)state;
 }
 
-/* More containers than may have a limit: what is told of the others is what is done. */
+/*
+ * More containers have a limit than the table takes: the report says what the kernel does for the
+ * others.
+ */
 static void test_full_caps(void **state)
 {
 	struct counter *dropped = counter("podflame_container_limits_dropped_total", NULL, NULL);
@@ -868,7 +889,7 @@ static void test_many_ended(void **state)
 	(void)state;
 }
 
-/* Cgroups that nothing ends: beyond the table's end one is counted, and not profiled. */
+/* Cgroups that never end: one beyond the table's limit is counted, and not profiled. */
 static void test_table_full(void **state)
 {
 	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");

@@ -18,7 +18,7 @@ struct own_cgroup {
 	char name[64];
 	const char *mounts[3]; /* where it is made */
 	size_t n_mounts;
-	pid_t pid; /* who runs in it; 0: nobody */
+	pid_t pid; /* the process in it; 0: none */
 };
 
 static inline int own_cgroup_put(const char *mount, const char *name, const char *file,
@@ -74,11 +74,12 @@ static inline void own_cgroup_remove(struct own_cgroup *o)
 		_cleanup_free_ char *path = xasprintf("%s/%s", o->mounts[i], o->name);
 
 		for (unsigned k = 0; k < 1000 && rmdir(path) < 0 && errno == EBUSY; k++)
-			usleep(10000); /* the dead child is taken out of it a moment later */
+			/* the kernel removes the dead child from it a moment later */
+			usleep(10000);
 	}
 }
 
-/* A fifth of a CPU: is there a limit here? */
+/* Limits the cgroup to a fifth of a CPU; false: this machine cannot. */
 static inline bool own_cgroup_limit(const struct own_cgroup *o)
 {
 	if (*o->h.cpu_mount)

@@ -51,7 +51,7 @@ static inline void testliving_await_end(pid_t tid)
 	}
 }
 
-/* One whose first thread has ended. before: what it does until then; NULL: nothing. */
+/* A process whose first thread has ended. before: what it does until then; NULL: nothing. */
 static inline pid_t testliving_start(void (*before)(void))
 {
 	pid_t pid = fork();

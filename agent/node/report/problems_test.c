@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What targets are told of several containers' problems. */
+/* What the report tells targets about the problems of several containers. */
 #include "node/report/problems.h"
 
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static void one_container(void **state)
 	assert_int_equal(n_removed, 0);
 }
 
-/* The second one is not silent, nor the ninth. */
+/* Neither the second nor the ninth problem is silent. */
 static void several_containers(void **state)
 {
 	static const struct problem inuse = {"mem-inuse", "is off", NULL};

@@ -380,7 +380,7 @@ void report_plan(struct report *r, const struct plan *p)
 /* The feature that has the name of an event says whether the event works. */
 static void note_event(struct report *r, const struct support *s)
 {
-	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot";
+	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot provide it";
 	enum event e;
 
 	if (profile_event_from_name(s->feature, &e) == 0)

@@ -53,8 +53,8 @@ static int create(const json_t *body)
 }
 
 /*
- * What the server does with the request, and answers unless the answer is a fault: a lost request
- * may have been done.
+ * Does what the server does with the request, and gives the server's answer unless the answer is a
+ * fault: a lost request may have been done.
  */
 static void serve(int fault, bool done)
 {
@@ -112,7 +112,10 @@ struct fault {
 	unsigned n, n_faults;
 };
 
-/* Of the agent's pod: whoever may not ask for it makes a report all the same, without an owner. */
+/*
+ * The request for the agent's pod: if the agent may not read it, the report is written all the
+ * same, without an owner.
+ */
 static bool is_final(int status)
 {
 	return status >= 400 && status < 500 && status != 401 && status != 429;
@@ -136,7 +139,7 @@ static bool write_with(const struct fault *f, bool exists)
 			continue;
 		}
 		server.n_requests++;
-		if (server.n_requests == f->n) /* what it is told meanwhile is not forgotten */
+		if (server.n_requests == f->n) /* changes that come meanwhile are not forgotten */
 			report_sampled(r, UID, EVENT_ON_CPU, 1);
 		if (server.n_requests >= f->n && server.n_requests < f->n + f->n_faults) {
 			met = true;

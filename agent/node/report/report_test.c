@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the report says, and when it is written: the API server and the timers
- * are stood in for by the functions below.
+ * What the report says, and when it is written. The functions below stand in for the API server and
+ * the timers.
  */
 #include "node/report/report.h"
 
@@ -28,7 +28,10 @@ static void answer(int status)
 	answer_with(status, NULL);
 }
 
-/* The answer to who the agent's pod belongs to: its node (a static pod has that), a DaemonSet. */
+/*
+ * The answer to the request for the agent's pod: its owners are its node (as for a static pod) and
+ * a DaemonSet.
+ */
 static void answer_pod(void)
 {
 	_cleanup_json_ json_t *pod = json_pack(
@@ -188,7 +191,7 @@ static void test_events(void **state)
 	give_plan(r, t, 3);
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
 	report_stored(r, "u1", EVENT_ON_CPU, 5);
-	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* did not ask for it */
+	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* this one did not ask for it */
 	o = report_json(r);
 	list = json_at(o, "status.targets");
 	want = json_loads("{\"on-cpu\": {\"sampled\": true, \"stored\": true}, \"off-cpu\": "
@@ -352,7 +355,7 @@ static void test_counts_wait_and_losses_never_write(void **state)
 	assert_true(timer.armed);
 	assert_false(urgent());
 	assert_in_range(timer.delay_ns, HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
-	/* back to what the server has: nothing to write */
+	/* back to what the server has, so nothing is written */
 	t.pods_matched = t.pods_planned = 2;
 	give_plan(r, &t, 1);
 	assert_false(timer.armed);
@@ -367,7 +370,7 @@ static void assert_stacks(const struct report *r, int64_t samples, const char *f
 	assert_string_equal(json_str_at(t, "stacks.finished", "none"), finished);
 }
 
-/* The share is told in steps of a point; that more samples came is no news. */
+/* The share changes in steps of a point; more samples with the same share are no change. */
 static void test_share_of_whole_stacks(void **state)
 {
 	struct report *r = written_report();
@@ -391,7 +394,7 @@ static void test_share_of_whole_stacks(void **state)
 	report_stacks(r, "u1", 1000, 500);
 	assert_true(timer.armed);
 	assert_stacks(r, 11000, "94.9%");
-	/* another spec: nothing is known of it yet */
+	/* another spec, of which nothing is known yet */
 	give_plan(r, &next, 1);
 	assert_stacks(r, 0, "none");
 	report_free(r);
@@ -501,7 +504,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	}
 	check_with(r, 404);
 	n = sent.n;
-	report_check(r); /* the write that is due finds out */
+	report_check(r); /* the next write, which is due, finds out */
 	assert_int_equal(sent.n, n);
 	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
@@ -586,14 +589,15 @@ static void test_failures_back_off_and_recover(void **state)
 			answer(failures[i]);
 			if (failures[i] == 404) {
 				answer_pod();
-				answer(404); /* of the create: no CRD or no namespace yet */
+				/* the answer to the create: no CRD, or no namespace yet */
+				answer(404);
 			}
 			assert_true(timer.armed);
 			longest = MAX(longest, timer.delay_ns);
 		}
 	}
 	assert_in_range(longest, 30 * NSEC_PER_SEC, 120 * NSEC_PER_SEC);
-	/* a change while it waits does not hurry it */
+	/* a change while it waits does not shorten the wait */
 	report_sampled(r, "u1", EVENT_ON_CPU, 1);
 	assert_true(timer.delay_ns > NSEC_PER_SEC);
 	timer_fire();
@@ -660,7 +664,7 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 	report_free(r);
 }
 
-/* Who told of it ended with the last container, as when a target is suspended. */
+/* The module that reported it ended with the last container, as when a target is suspended. */
 static void test_no_problem_without_a_container(void **state)
 {
 	struct report *r = new_report();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runtimes keep of one process has a limit, and of all together. */
+/* The memory that runtimes may keep has a limit for one process, and one for all together. */
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void thousands_have_a_limit(void **state)
 	for (size_t i = 0; i < 8; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);
 	assert_int_equal(all, 64 * MIB);
-	/* Others have it all: it has what it needs, and no more. */
+	/* Others use it all: this process gets what it needs, and no more. */
 	assert_in_range(fill(&late, PIECE, 8 * MIB), MIB, 4 * MIB);
 	for (size_t i = 8; i < MANY; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);

@@ -109,7 +109,7 @@ static void a_process_is_read(void **state)
 	strcpy(page + 4096 - 8, "seven b");
 	munmap(page + 4096, 4096);
 	pid = child_with(page);
-	memset(page, 0, 4096); /* here; the child keeps its own */
+	memset(page, 0, 4096); /* in this process; the child keeps its own value */
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
 	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), 0);
 	assert_int_equal(runtime_process_memory(p)->budget_bytes, MEMORY_BUDGET);
@@ -154,7 +154,7 @@ static void the_first_thread_has_ended(void **state)
 	assert_int_equal(runtime_perf_file_root(&f, &root), 0);
 	close(root);
 	runtime_perf_file_done(&f);
-	/* All of them: nothing is left of it but its number. */
+	/* All threads: only its number is left. */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
 	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), -ESRCH);

@@ -70,7 +70,8 @@ void runtime_ranges_cut(struct runtime_learnt *l, const char *what)
 {
 	counter_add(counter(LEARN_FAILURES, "reason", runtime_error_word(-E2BIG)), 1);
 	if (!*l->problem)
-		snprintf(l->problem, sizeof(l->problem), "it has more %s than are told", what);
+		snprintf(l->problem, sizeof(l->problem), "it has more %s than podflame keeps",
+			 what);
 }
 
 int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,

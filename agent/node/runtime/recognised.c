@@ -110,7 +110,7 @@ static const struct recognised_row rows[] = {
 	 NULL,
 	 0},
 };
-_Static_assert(ARRAY_SIZE(rows) <= RUNTIME_RECOGNISED_MAX, "all may be in one process");
+_Static_assert(ARRAY_SIZE(rows) <= RUNTIME_RECOGNISED_MAX, "one process may have all of them");
 
 size_t runtime_recognised_marks(const char **ret, size_t max)
 {

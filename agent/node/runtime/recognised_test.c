@@ -43,7 +43,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* Names of what is recognised in it, with commas; a new string. */
+/* Names of the runtimes recognised in it, with commas; a new string. */
 static char *seen_in(pid_t pid)
 {
 	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX];
@@ -131,7 +131,7 @@ static void signs_decide(void **state)
 	}
 }
 
-/* Its row says what works: nothing else has words of its own for it. */
+/* Its row says what works; no other code has a text about it. */
 static void dotnet_is_told_once(void **state)
 {
 	static const char build[] =
@@ -155,7 +155,7 @@ static void dotnet_is_told_once(void **state)
 	live_forget(&l);
 }
 
-/* It has Perl, which is not started: it may be in a moment, or never. */
+/* The program has Perl, which is not started: it may start in a moment, or never. */
 static void what_is_young_is_looked_at_again(void **state)
 {
 	static const char build[] =

@@ -37,7 +37,7 @@ static void write_map(pid_t pid, int flags)
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", pid);
 	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | flags, 0600);
 	if (fd < 0 && errno == ENOENT)
-		return; /* who asked for it has ended, and it was removed */
+		return; /* the process that asked has ended, and the map was removed */
 	if (fd < 0 || write(fd, LINES, strlen(LINES)) != (ssize_t)strlen(LINES))
 		abort();
 	close(fd);
@@ -98,7 +98,7 @@ static void put_map(void *arg)
 	write_map(getpid(), O_CREAT);
 }
 
-/* The second time it is known, and read on. */
+/* The second time, it is known, and only the new part is read. */
 static int read_map(void *arg)
 {
 	struct perf_file f = {0};
@@ -206,7 +206,7 @@ static void answer(int fd)
 
 	if (read(from, asked, sizeof(asked)) > 0 && is_there(getpid(), "/tmp/perf-%d.map")) {
 		write_map(getpid(), 0);
-		(void)!write(from, "0\n", 2); /* nobody may wait for it */
+		(void)!write(from, "0\n", 2); /* no other thread may wait for it */
 	}
 	close(from);
 }
@@ -230,7 +230,7 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		/* As HotSpot does: a late signal of the attempt before changes nothing. */
+		/* As HotSpot does: a late signal of the last attempt changes nothing. */
 		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
 		asked_to_listen = 0;
@@ -252,7 +252,7 @@ static int set_up(void **state)
 	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
 	close(fds[0]);
 	jvm.start_ns = start_ns((uint32_t)jvm.pid);
-	fault_in_children(); /* the one that asks; not that one */
+	fault_in_children(); /* the process that asks, and not another one */
 	return 0;
 }
 

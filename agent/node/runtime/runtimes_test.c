@@ -237,7 +237,7 @@ static void a_state_is_released_once(void **state)
 	assert_int_equal(fakes[0].n_forgets, 1);
 }
 
-/* Its frames from before may still come: there is nobody to ask. */
+/* Frames of before its exec may still come, but that program cannot be asked any more. */
 static void who_is_not_walked_any_more_is_not_asked(void **state)
 {
 	struct runtime_ask a = {.kind = FIRST};
@@ -306,7 +306,7 @@ static void what_does_not_change_is_the_same(void **state)
 	assert_ptr_not_equal(p, q);
 	runtime_process_unref(p);
 	assert_int_equal(fakes[0].n_forgets, 0);
-	/* another program: nothing of the old one counts */
+	/* another program: data of the old one does not count */
 	maps.exec_id = 2;
 	p = learn(q, NULL);
 	assert_false(fakes[0].saw_old);
@@ -411,13 +411,13 @@ static void names_are_read_and_clean(void **state)
 	assert_string_equal(asks[0].names.items[1].file, "f?ile");
 	assert_int_equal(asks[0].names.items[1].line, 42);
 	assert_true(asks[1].names.items[1].inlined);
-	assert_int_equal(asks[2].error, -ESTALE); /* it does not run that */
+	assert_int_equal(asks[2].error, -ESTALE); /* the process does not run that */
 	for (size_t i = 0; i < 3; i++)
 		runtime_names_done(&asks[i].names);
 	runtime_process_unref(p);
 }
 
-/* What is read at once is kept until it is taken in: long names come in several rounds. */
+/* Names that are read at once are kept until they are taken: long names come in several rounds. */
 static void names_of_a_round_have_a_limit(void **state)
 {
 	enum { N = 12 };

@@ -103,7 +103,7 @@ static void frames_have_a_limit(void **state)
 	drain_free(d);
 }
 
-/* What a missing free() leaves behind, test-asan finds. */
+/* test-asan finds memory that a missing free() leaves. */
 static void all_that_it_owns_is_freed(void **state)
 {
 	struct drain *d = drain_of_each();

@@ -430,7 +430,8 @@ int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	if (r == 0) {
 		r = send_job_post(j, 0);
 		if (r < 0)
-			field_error_set(reterr, "spool", "the os worker takes no job");
+			field_error_set(reterr, "spool",
+					"the worker os refuses the job that reads the spool");
 	}
 	if (r < 0) {
 		send_job_free(j);

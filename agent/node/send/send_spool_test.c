@@ -23,7 +23,7 @@ static void test_restart_takes_over_the_spool(void **state)
 	agent_stop(w);
 	assert_int_equal(n_files(w, "0"), 2);
 	agent_start(w);
-	send_one(w, 3, 3); /* before the old ones are listed: no name is used twice */
+	send_one(w, 3, 3); /* before the old files are listed: no name is used twice */
 	hub_start(w);
 	run_until(w, settled);
 	assert_int_equal(w->n_samples, 6);
@@ -81,7 +81,7 @@ static void test_overflow(void **state)
 	}
 	run_until(w, has_failed_and_dropped);
 	send_stats(w->sender, &st);
-	assert_true(st.spool_bytes <= 10000 + 2000); /* the one on its way is not touched */
+	assert_true(st.spool_bytes <= 10000 + 2000); /* the batch that is being sent stays */
 	hub_start(w);
 	n_wanted = n_sent;
 	run_until(w, accounted);
@@ -161,7 +161,7 @@ static bool three_are_left(struct world *w)
 	return n_left() == 3;
 }
 
-/* What is left for the next start is told. */
+/* Files that are left for the next start are counted. */
 static void test_more_files_than_are_taken_over(void **state)
 {
 	struct world *w = *state;
@@ -182,7 +182,7 @@ static void test_more_files_than_are_taken_over(void **state)
 	assert_int_equal(n_files(w, "0") + n_files(w, "corrupt-"), 65536 + 3);
 }
 
-/* A directory that cannot be written: the batch goes out of memory. */
+/* The directory cannot be written: the batch is sent from memory. */
 static void test_spool_that_cannot_be_written(void **state)
 {
 	struct world *w = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hub that is there, is away, refuses, comes back. */
+/* Sending to a hub that answers, is away, refuses, and comes back. */
 #include "node/send/testsend.h"
 
 /* ---- conditions ---- */
@@ -91,7 +91,7 @@ static void test_token_is_read_again(void **state)
 	assert_int_equal(w->n_lost, 0);
 }
 
-/* A process with a name of so many bytes, as long names of many functions are. */
+/* A process with a name of n_bytes, as long as many names of functions. */
 static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_bytes)
 {
 	_cleanup_free_ char *name = xmalloc(n_bytes + 1);
@@ -191,7 +191,7 @@ static void test_missing_token_waits(void **state)
 	run_until(w, seen_wanted);
 }
 
-/* What the hub will never take is told as loss, and does not stop the others. */
+/* A batch that the hub will never take is counted as lost, and does not stop the others. */
 static void test_refused_batch(void **state)
 {
 	struct world *w = *state;
@@ -247,7 +247,7 @@ static void test_partial_success(void **state)
 	assert_int_equal(w->n_told, 3);
 }
 
-/* Also the account is refused: that is the end of it, not a loop. */
+/* The account of losses is refused, too: that ends it, and there is no loop. */
 static void test_everything_refused(void **state)
 {
 	struct world *w = *state;
@@ -388,7 +388,7 @@ static void test_direct(void **state)
 	assert_int_equal(w->n_direct, 2);
 	assert_int_equal(w->n_samples, 3);
 	assert_int_equal(w->n_requests, 0);
-	send_one(w, 2, 4); /* the last window of a role that ends: stored without the loop */
+	send_one(w, 2, 4); /* the last window of a role that ends is stored without the loop */
 	agent_stop(w);
 	assert_int_equal(w->n_samples, 7);
 }

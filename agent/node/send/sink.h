@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to send: sinks, which take an encoded batch. A new sink is one file and one row in
- * sink.c. Loop thread, but for refresh and deliver.
+ * sink.c. Loop thread, except for refresh and deliver.
  */
 #pragma once
 

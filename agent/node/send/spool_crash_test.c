@@ -21,14 +21,14 @@
 #define MOST_ITEMS   4
 #define MOST_BATCHES 100000
 
-/* What the agent says: a batch is in the spool, or the bytes that it sends. */
+/* What the agent reports: it has spooled a batch, or sent one, with these bytes. */
 enum said { SAID_PUT, SAID_SENT };
 
 /* ---- the hub ---- */
 
 struct hub {
 	bool stored[MOST_BATCHES];  /* by number */
-	uint8_t accounts[4096][16]; /* ids of accounts that came */
+	uint8_t accounts[4096][16]; /* ids of accounts that the hub got */
 	size_t n_accounts;
 	uint64_t n_stored, n_told;
 };
@@ -160,7 +160,7 @@ static void agent_open(struct agent *a, const char *dir, int fd)
 		a->n_items++;
 }
 
-/* Puts, throws away what is too much, tells of it, sends: in turns, until it is killed. */
+/* Spools, drops what is too much, reports that, sends; in turns, until it is killed. */
 _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 {
 	struct agent a;
@@ -215,7 +215,7 @@ static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after
 		if (head[0] == SAID_SENT)
 			hub_take(h, data, n);
 		if (after_n-- == 0) {
-			usleep(after_us); /* the moment that chance drew */
+			usleep(after_us); /* a random moment */
 			kill(pid, SIGKILL);
 		}
 	}
@@ -234,7 +234,7 @@ static unsigned n_unfinished(const char *dir)
 	return n;
 }
 
-/* All that is left, as the next agent would send it. */
+/* Sends all that is left, as the next agent would. */
 static void send_rest(struct hub *h, const char *dir)
 {
 	struct agent a;
@@ -280,7 +280,7 @@ static void test_killed_again_and_again(void **state)
 					 (useconds_t)(drand48() * 2000));
 		close(fds[0]);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSIGNALED(status)); /* it did not fail before */
+		assert_true(WIFSIGNALED(status)); /* it did not fail before that */
 	}
 	send_rest(h, dir);
 	print_message("%llu put, %llu stored, %llu told as lost\n", (unsigned long long)n_put,

@@ -90,7 +90,7 @@ static uint64_t take_item(struct spool *s, struct spool_item *i)
 	return n;
 }
 
-/* A window goes into the spool and out of it. */
+/* Puts a window into the spool and takes it out. */
 static int put_and_get(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -114,7 +114,7 @@ static int put_and_get(void *arg)
 	return r;
 }
 
-/* Put by one agent, found by the next; the file lives as long as it was not sent. */
+/* One agent puts it, and the next one finds it. The file stays until it is sent. */
 static void leave_one(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -131,7 +131,7 @@ static void leave_one(void *arg)
 	send_spool_free(s);
 }
 
-/* Windows that nobody has looked at: they wait for the next run. */
+/* Counts windows that the spool has not looked at: they wait for the next run. */
 static uint64_t left_behind(void)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -148,7 +148,7 @@ static uint64_t left_behind(void)
 	return n;
 }
 
-/* The next agent puts one more: it must not be written over what is there. */
+/* The next agent adds a window, which must not overwrite the old ones. */
 static int find(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -172,7 +172,10 @@ static int find(void *arg)
 		}
 		fault_disarm();
 		if (counted("unreadable") + counted("corrupt") == bad)
-			/* more: what was sent could not be removed; the hub knows it by its id */
+			/*
+			 * more: a window that was sent could not be removed; the hub knows it by
+			 * its id
+			 */
 			assert_true(n + left_behind() >= 3 * N_SAMPLES);
 	}
 	profile_batch_free(b);
@@ -192,7 +195,7 @@ static void test_spool(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-/* No descriptor is left: that is no fault of the window, which is sent once there are some. */
+/* No descriptor is left. That is no fault of the window; it is sent once there are some. */
 static void test_no_descriptors(void **state)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -216,7 +219,7 @@ static void test_no_descriptors(void **state)
 	send_spool_free(s);
 }
 
-/* What goes for room and cannot be read any more is counted all the same. */
+/* A window that is dropped to make room and cannot be read any more is counted all the same. */
 static void test_drop_of_what_cannot_be_read(void **state)
 {
 	struct counter *dropped =
@@ -263,7 +266,7 @@ static uint64_t found_by_the_next(void)
 	return n;
 }
 
-/* The account is on disk when it is to be sent: a full disk takes it from there no more. */
+/* The account must be on disk before it is sent: on a full disk it may not be written then. */
 static void test_account_survives_a_full_disk_and_a_kill(void **state)
 {
 	struct spool *s = send_spool_new(spool_dir, true);

@@ -33,7 +33,7 @@ struct world {
 
 	/* what the hub does */
 	int status;	       /* answer */
-	unsigned n_fails;      /* so many times, then 200 */
+	unsigned n_fails;      /* this many times, then 200 */
 	const char *new_token; /* written to the token file at the first failure */
 	bool rejects;	       /* 200, but for 2 profiles that it does not take */
 	/* what the hub got */

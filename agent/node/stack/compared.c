@@ -21,7 +21,7 @@
 #define PAGES_MAX      4096   /* of a process, between two drains */
 #define ALL_PAGES_MAX  131072 /* of all processes, older ones included */
 #define MAPS_MAX       64     /* pages of a process that have `differs` */
-#define KEPT_ROUNDS    16     /* a page that no stack was in for so long is forgotten */
+#define KEPT_ROUNDS    16     /* a page without a stack for this many rounds is forgotten */
 #define KEPT_DOUBTED   600    /* the same for a doubted page */
 #define DOUBT_ROUNDS   30     /* a page is doubted until it was equal so many times in a row */
 #define WRITTEN_ROUNDS 3      /* the same for a page with mapping.written, before its first name */
@@ -162,7 +162,7 @@ static const struct mapping *unsure_mapping(struct stacks *s, const struct exec 
 	return m;
 }
 
-/* If the file's names come from a newer parse than the kernel's rows, the rows are not believed. */
+/* If the file's names come from a newer parse than the kernel's rows, the rows are not used. */
 static void distrust(struct stacks *s, struct stacks_process *p, struct exec *e,
 		     const struct mapping *m)
 {

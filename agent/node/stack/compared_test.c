@@ -22,8 +22,8 @@
 #include "node/stack/internal.h"
 
 #define PAGE	  4096u
-#define LATER	  (11 * NSEC_PER_SEC) /* than a memory file may be parsed again */
-#define WRITTEN	  3 /* times that a file must be equal which the process can write */
+#define LATER	  (11 * NSEC_PER_SEC) /* longer than until a memory file may be parsed again */
+#define WRITTEN	  3 /* how often in a row a file that the process can write must be equal */
 #define COMPARED  "podflame_code_pages_compared_total"
 #define NOT_YET	  "[unwind: code_not_compared]"
 #define DIFFERENT "[unwind: code_differs_from_file]"
@@ -206,7 +206,10 @@ static void equal_code_has_names(void **state)
 	dlclose(l.handle);
 }
 
-/* A file in memory that is mapped no more cannot be compared; its rows led to the callers. */
+/*
+ * A file in memory that is no longer mapped cannot be compared, and its rows have led to the
+ * callers.
+ */
 static void code_that_is_gone_was_not_compared(void **state)
 {
 	struct library l = copied();
@@ -396,7 +399,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 	stacks_free(s);
 }
 
-/* Then all of such a page counts as another: none of its functions has a name. */
+/* Then the whole page counts as changed: none of its functions has a name. */
 static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 {
 	const size_t n = 64 + 8; /* MAPS_MAX is 64 */
@@ -577,7 +580,7 @@ static void a_memory_file_that_is_written(void **state)
 }
 
 /*
- * A process's own copy of a page, as an inline hook makes it: neither other copies nor the file
+ * The process has a page of its own, as an inline hook makes it: neither other copies nor the file
  * changed.
  */
 static void a_process_that_changes_its_own_copy(void **state)
@@ -674,7 +677,7 @@ static void a_memory_file_that_is_no_program(void **state)
 	assert_int_equal(files_index(files, proc_mappings_find(m, (uintptr_t)code), &index),
 			 -ENOEXEC);
 	proc_mappings_unref(m);
-	for (int i = 0; i < 3; i++) { /* it is not asked for again and again */
+	for (int i = 0; i < 3; i++) { /* the agent does not ask for it again and again */
 		assert_shown(&f, STACK(USER(code), USER(l.first + 2)),
 			     "[l] first;[/memfd:generated]");
 		test_clock.later_ns += 60 * NSEC_PER_SEC;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as /proc/kallsyms, in memory and, where that is whole lines, as a file: the same. And
- * as text to clean.
+ * Any bytes as /proc/kallsyms, in memory and, if they are whole lines, as a file: both must give
+ * the same. Also any bytes as text to clean.
  * Fuzzes: node/stack/kallsyms.c, lib/symbols/text.c
  */
 #include "lib/symbols/symbols.h"

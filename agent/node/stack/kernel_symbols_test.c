@@ -35,7 +35,7 @@ static void kernel_symbols_end_at_holes(void **state)
 	assert_kernel(k, 0xffffffff81000300, NULL); /* past the text */
 	assert_kernel(k, 0xffffffff82000000, NULL); /* data */
 	assert_kernel(k, 0xffffffffc0001150, "nf_last");
-	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last of its module */
+	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last symbol of its module */
 	assert_kernel(k, 0xffffffffc0301010, "bpf_prog_6deef7357e7b4530_on_cpu");
 	assert_kernel(k, UINT64_MAX, NULL);
 	assert_int_equal(stacks_kernel_symbols_count(k), 9);
@@ -100,7 +100,7 @@ static void hidden_addresses_are_a_problem_with_a_reason(void **state)
 	assert_non_null(strstr(stacks_kernel_problem(f.s), "CAP_SYSLOG"));
 	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false,
 			"[k] [unknown] 0xffffffff81000110");
-	/* The administrator grants it: the next refresh sees that. */
+	/* The administrator allows it: the next refresh succeeds. */
 	write_kallsyms(kallsyms);
 	assert_int_equal(stacks_refresh_kernel(f.s), 0);
 	assert_string_equal(stacks_kernel_problem(f.s), "");

@@ -126,7 +126,7 @@ static void what_was_allocated_comes_before_the_leaf(void **state)
 	assert_rendered(&f, u, NULL, false,
 			"[unwind: runtime_pending];known_function;known_function;f7;g");
 	assert_false(stacks_misses(f.s, f.id, u));
-	/* It does not tell that its program's functions are there. */
+	/* The process does not show that the functions of its program are in it. */
 	assert_string_equal(stacks_end(f.s, f.id, u), "runtime_pending");
 	done(&f);
 }
@@ -171,7 +171,7 @@ static void names_are_asked_for_again(void **state)
 	done(&f);
 }
 
-/* The reader's mailbox was full, say: that is no answer. */
+/* As if the reader's mailbox had been full: that is no answer. */
 static void names_that_nobody_read_are_not_known(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -368,7 +368,7 @@ static void long_names_make_room_for_others(void **state)
 	stacks_named_free(n);
 }
 
-/* Nor do places without names add up for ever: of many programs each has its share. */
+/* Places without names have a limit, too, and each program has its share of it. */
 static void places_of_many_programs_make_room(void **state)
 {
 	enum { PROGRAMS = 40, PLACES = 16384 /* that one may have */ };

@@ -2,7 +2,7 @@
 /*
  * stack: turns raw addresses into frames with names. It owns the kernel's symbols and the mappings
  * of each process; files owns the symbols of files. It reads no process's memory itself. Pipeline
- * worker only (record: the main thread), but for stacks_wanted_read().
+ * worker only (record: the main thread), except for stacks_wanted_read().
  */
 #pragma once
 

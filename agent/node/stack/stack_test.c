@@ -88,7 +88,7 @@ static void add_tagged_mappings(struct fixture *f)
 	proc_mappings_unref(m);
 }
 
-/* A frame that was sampled in the file that has this address now. */
+/* A frame whose sample says which file had this address. */
 static struct raw_frame in_file(const struct fixture *f, const void *address)
 {
 	struct mappings *m;
@@ -104,7 +104,7 @@ static struct raw_frame in_file(const struct fixture *f, const void *address)
 	return r;
 }
 
-/* Whatever is mapped at the address when names are asked for. */
+/* A frame of whatever is mapped at the address when its name is asked for. */
 static void names_are_those_of_the_file_that_was_sampled(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -149,7 +149,10 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 	done(&f);
 }
 
-/* Its mappings were just being changed: nothing says that it was the file which is there now. */
+/*
+ * Its mappings were just being changed, so it is not known whether it was the file that is there
+ * now.
+ */
 static void a_frame_whose_file_could_not_be_seen_has_no_name(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -172,7 +175,7 @@ static void what_is_not_known_is_said(void **state)
 	const struct frame *r;
 
 	(void)state;
-	/* It ended well, but where the process has no code. */
+	/* It ended regularly, but at a place where the process has no code. */
 	assert_rendered(&f, STACK(NULL, USER(0x1234), USER(0x5678)), NULL, false,
 			"[unwind: bad_address];[unknown start_thread?];"
 			"[unknown] 0x0000000000001234");
@@ -226,7 +229,7 @@ static void misses_ask_for_mappings_once_a_second(void **state)
 	done(&f);
 }
 
-/* Its present mappings are another program's. */
+/* Its present mappings belong to another program. */
 static void a_past_program_is_not_read_again(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -289,7 +292,7 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	files_free(queued);
 }
 
-/* One with very many files leaves others their place. */
+/* A process with very many files leaves room for others. */
 static void a_process_tells_few_files_at_once(void **state)
 {
 	struct files_config fc = {.queued = true};
@@ -378,7 +381,7 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 							.address = (uintptr_t)known_function})),
 			NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, u, NULL, false, "known_function");
-	/* Told of the end after that. */
+	/* The end was reported after that. */
 	stacks_exited(f.s, f.id, 1, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables within their budget, a kernel that refuses, and anything in any order. */
+/* Tables within their budget, a kernel that refuses them, and random operations in any order. */
 #include "node/unwind/testunwind.h"
 
 /* ---- budget ---- */
@@ -222,7 +222,7 @@ static void refusing_kernel(void **state)
 	(void)state;
 	map(p, 0x400000, 0x60000, 0, a);
 	assert_int_equal(put(u, p), 0);
-	/* another program's tables are worse than none */
+	/* the tables of another program are worse than none */
 	kernel.fail = -ENOMEM;
 	p->indexes[0] = b;
 	assert_int_equal(put(u, p), -ENOMEM);
@@ -250,7 +250,7 @@ static void random_runtimes(struct proc *p)
 {
 	p->runtimes = runtime_process_unref(p->runtimes);
 	for (size_t n = random_below(PF_RUNTIMES_MAX + 1); n > 0; n--) {
-		/* all processes' together fit into what tables leave: nothing here is refused */
+		/* the tables of all processes fit, so nothing is refused here */
 		struct runtime_learnt l = {.data_bytes = 8 + 8 * random_below(100),
 					   .n_ranges = random_below(8)};
 

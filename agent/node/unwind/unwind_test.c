@@ -70,7 +70,7 @@ static void equal_files_are_written_once(void **state)
 	elf_index_unref(a); /* held */
 	assert_mapping(q, 0, 4099);
 	assert_mapping(r, 0, 4099);
-	/* the same again changes nothing */
+	/* setting the same again changes nothing */
 	written = kernel.n_written;
 	q->m.exec_pages = 99;
 	kernel.fail = -ENOMEM;
@@ -293,7 +293,7 @@ static void runtimes_cut_mappings(void **state)
 	runs(p, PF_RUNTIME_JVM, 0x3344, 0x702000, 0x703000, true);
 	runs(p, PF_RUNTIME_PERFMAP, 0, 0x801000, 0x802000, false);
 	assert_int_equal(put(u, p), 0);
-	assert_mapping(p, 0, 29); /* its rules hold as before */
+	assert_mapping(p, 0, 29); /* its rules are valid as before */
 	assert_int_equal(runtime_at(p, 0x410000), 0);
 	assert_int_equal(runtime_at(p, 0x410001), 1);
 	assert_int_equal(runtime_at(p, 0x411fff), 1);
@@ -391,7 +391,7 @@ static const struct pf_image *files_image_of(uint64_t tag)
 	return &kernel.images[tag];
 }
 
-/* What the kernel is told of a file leads to the same rows as a mapping of it. */
+/* The kernel finds the same rows by a file's tag as by a mapping of the file. */
 static void a_tag_leads_to_its_files_rows(void **state)
 {
 	struct unwind *u = start(0);
@@ -418,7 +418,7 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	assert_int_equal(m->load - piece->delta, m->bias);
 	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_PENDING);
 
-	/* It is parsed, and turns out to be no program. */
+	/* The file is parsed, and turns out to be no program. */
 	p->pending[1] = false;
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_NONE);
@@ -431,8 +431,8 @@ static void a_tag_leads_to_its_files_rows(void **state)
 }
 
 /*
- * Where a process was found to run a runtime's code, the kernel's part knows of every other one,
- * too.
+ * If a process was found to run a runtime's code, the kernel's part also knows that code in other
+ * processes.
  */
 static void an_image_says_where_a_runtimes_code_is(void **state)
 {

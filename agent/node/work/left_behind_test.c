@@ -19,7 +19,7 @@
 
 struct item {
 	struct job job;
-	int pipe[2]; /* it ends when something is written */
+	int pipe[2]; /* it ends when a byte is written */
 	bool done;
 };
 

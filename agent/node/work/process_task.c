@@ -79,9 +79,9 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 
 	if (!o)
 		return;
-	what.problem = problem =
-		xasprintf("reading files of a process takes more than %llu s: it is left out",
-			  WORK_READ_LIMIT_NS / NSEC_PER_SEC);
+	what.problem = problem = xasprintf("reading the files of a process takes more than %llu s: "
+					   "the agent goes on without it",
+					   WORK_READ_LIMIT_NS / NSEC_PER_SEC);
 	what.detail = process = xasprintf("process %u", p->tgid);
 	report_problems_add(now, proc_containers_plan(w->containers), o, &what);
 	proc_owner_unref(o);
@@ -129,8 +129,9 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 	(void)files;
 	if (!j)
 		return;
-	log_warn("reading files of process %u takes more than %llu s: it is left out", p->tgid,
-		 WORK_READ_LIMIT_NS / NSEC_PER_SEC);
+	log_warn("reading the files of process %u takes more than %llu s: the agent goes on "
+		 "without it",
+		 p->tgid, WORK_READ_LIMIT_NS / NSEC_PER_SEC);
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
 	p->late = p->task.done;
 	p->task.done = late_done;

@@ -64,7 +64,7 @@ struct item {
 	unsigned k;
 };
 static struct {
-	int pipe[2]; /* it ends when something is written */
+	int pipe[2]; /* it ends when a byte is written */
 	bool ran, done, refused;
 } items[16];
 
@@ -132,7 +132,7 @@ static void a_pod_keeps_one_thread(void **state)
 	(void)state;
 	post(0, 10, blocks);
 	for (unsigned k = 1; k < 10; k++)
-		post(k, k % 2 ? 11 : 10, blocks); /* posted before it was known */
+		post(k, k % 2 ? 11 : 10, blocks); /* posted before the block was known */
 	post(10, 20, runs);
 	post(11, 0, runs);
 	wait_for(11);
@@ -142,12 +142,12 @@ static void a_pod_keeps_one_thread(void **state)
 		assert_true(items[k].refused && !items[k].ran);
 	assert_false(items[0].done);
 	assert_string_equal(told,
-			    "pod-1: container  of pod pod-1: reading files of a process takes "
-			    "more than 5 s: it is left out (process 1000)");
+			    "pod-1: container  of pod pod-1: reading the files of a process takes "
+			    "more than 5 s: the agent goes on without it (process 1000)");
 	post(12, 12, blocks); /* and after */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);
-	/* It is back: its pod is read again. */
+	/* Its job is back: files of its pod are read again. */
 	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
 	wait_for(0);
 	work_tick(work);

@@ -2,7 +2,7 @@
 /*
  * Owns the node's workers and the list of tasks. A task is a job that holds a reference to struct
  * work, so it may end after the node. If a task's thread is stuck when the node ends, the memory of
- * struct work is never freed. Loop thread, but for on_run().
+ * struct work is never freed. Loop thread, except for on_run().
  */
 #include "node/work/internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: a process's memory, in which an ELF file's dynamic section, relocations, symbols and
- * slots are looked for. The input is what lies at BASE; it begins with the file's program headers.
+ * Searches a process's memory for an ELF file's dynamic section, relocations, symbols and slots.
+ * The input is the memory from BASE on; it begins with the file's program headers.
  * Fuzzes: node/runtime/context/context_tls.c, node/runtime/loaded_elf.c
  */
 #include "node/runtime/context/context.h"

@@ -100,8 +100,8 @@ static int learn_program(const struct loaded_elf *e, const struct elf_index *ind
 	v = version_of(runtime_go_minor(ret->version));
 	if (!v) {
 		snprintf(ret->problem, sizeof(ret->problem),
-			 "where labels are is known for Go 1.18 to 1.%u; this is %s", NEWEST_MINOR,
-			 *ret->version ? ret->version : "older");
+			 "podflame knows where Go 1.18 to 1.%u keep labels; this is %s",
+			 NEWEST_MINOR, *ret->version ? ret->version : "older");
 		return 0;
 	}
 	r = find_g(e, index, &g);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that publish the call that a thread works on, in the layouts of real compilers and
- * libcs: every way to a thread-local variable, every version of Go that is here. The test reads
- * what is learnt of them as the kernel's part does.
+ * Programs that publish trace contexts, in the layouts of real compilers and libcs: every way to a
+ * thread-local variable, and every version of Go on this machine. The test reads the contexts as
+ * the kernel's part does.
  */
 #include "node/runtime/context/context_host.h"
 
@@ -26,7 +26,10 @@ static char dir[] = "/tmp/podflame-context-XXXXXX";
 
 /* ---- processes ---- */
 
-/* Of words between blanks; both outputs of it go to ret_out's pipe when that is wanted. */
+/*
+ * Runs a command of words between blanks; its output and errors go to ret_out's pipe, if there is
+ * one.
+ */
 static pid_t start(const char *line, int *ret_out)
 {
 	_cleanup_free_ char *copy = xstrdup(line);
@@ -78,7 +81,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* A thread's, which never changes. */
+/* The ids of a thread, which never change. */
 static uint64_t thread_pointer(pid_t tid)
 {
 	struct user_regs_struct regs;
@@ -202,7 +205,7 @@ static bool check_program(const char *line)
 	return dynamic;
 }
 
-/* Compiles and checks; dynamic: that the case is what it is meant to be. */
+/* Compiles the case and checks it; with dynamic, also that its library is what the case needs. */
 static void check_case(const char *cc, const char *library_flags, const char *program_flags,
 		       bool dynamic)
 {
@@ -308,7 +311,7 @@ static void check_go(const char *line)
 	assert_true(str_has_prefix(d->version, "go1."));
 	print_message("%s\n", d->version);
 	assert_int_equal(d->data_bytes, sizeof(struct pf_golabels));
-	/* While a goroutine is being preempted its thread has none. */
+	/* While its goroutine is being preempted, the thread has no context. */
 	for (unsigned i = 0; i < 500 && r != PF_CALL_FOUND; i++) {
 		usleep(10000 * (i > 0));
 		r = host_context(pid, thread_pointer(tids[0]), PF_RUNTIME_GOLABELS, d->data,

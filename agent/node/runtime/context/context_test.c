@@ -74,7 +74,7 @@ static int read_labels(uint64_t labels, bool is_map)
 	g = (struct g){.m = (uintptr_t)&m, .labels = labels};
 	g0 = (struct g){.m = (uintptr_t)&m};
 	m.curg = (uintptr_t)&g;
-	thread.g = (uintptr_t)&g0; /* on the system's stack: the goroutine is still the one */
+	thread.g = (uintptr_t)&g0; /* on the system's stack, with the same goroutine */
 	return host_context(getpid(), (uintptr_t)&thread.pointer, PF_RUNTIME_GOLABELS, &d,
 			    sizeof(d));
 }
@@ -109,7 +109,7 @@ static void every_name_of_an_id(void **state)
 
 			assert_int_equal(read_slice(l, 4), PF_CALL_FOUND);
 			assert_ids(TRACE, SPAN);
-			/* Grafana's otel-profiling-go gives the span alone. */
+			/* Grafana's otel-profiling-go only sets the span. */
 			assert_int_equal(read_slice(l, 2), PF_CALL_FOUND);
 			assert_ids(NULL, SPAN);
 		}
@@ -176,8 +176,7 @@ static void maps_before_go_1_24(void **state)
 	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
 	assert_ids(TRACE, SPAN);
 	assert_false(host.labels.cut);
-	b[3].keys[0] =
-		b[1].keys[7]; /* neither a third bucket nor one behind another is looked at */
+	b[3].keys[0] = b[1].keys[7]; /* neither a third bucket nor an overflow bucket is read */
 	b[3].values[0] = b[1].values[7];
 	b[1].keys[7] = (struct text){0};
 	h.log2 = 2;
@@ -278,7 +277,7 @@ static void a_valid_record_is_one(void **state)
 	assert_int_equal(read_otel(&d), PF_CALL_UNREAD);
 }
 
-/* It has ids, whatever the labels of its Go are that were not looked at. */
+/* It has ids, whatever the unread labels of its Go part are. */
 static void a_record_behind_too_many_labels(void **state)
 {
 	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};
@@ -443,7 +442,7 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 	}
 }
 
-/* Red Hat's have a package's version, and each experiment of a build is told. */
+/* Red Hat's versions contain that of the package, and each experiment of a build. */
 static void a_version_may_be_long(void **state)
 {
 #define RED_HAT "go1.24.6 (Red Hat 1.24.6-1.el9_6)"
@@ -476,7 +475,7 @@ static void a_version_may_be_long(void **state)
 	assert_int_equal(runtime_go_minor(RED_HAT " X:strictfips"), 24);
 }
 
-/* Segments are the program's own words: nothing is read but a few MiB, and it ends. */
+/* A hostile program may claim any segments: the search reads a few MiB at most, and ends. */
 static void segments_may_be_anything(void **state)
 {
 	static const struct {

@@ -18,7 +18,7 @@ struct attach {
 	int pidfd, tmp_fd;		       /* tmp_fd: O_PATH of /tmp in its root */
 	char trigger[32], socket[32], map[32]; /* names in that /tmp */
 	uint64_t listener_ns, reply_ns;	       /* how long to wait */
-	uint64_t spare_ns; /* what the child gets in addition; and how long its end may take */
+	uint64_t spare_ns; /* for the child beyond these; also for its end */
 };
 /* ret_text: the reason of an error, for a user. */
 int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES]);

@@ -169,7 +169,7 @@ static int tear_down(void **state)
 {
 	struct fake *f = *state;
 
-	/* Whatever happened, nothing of ours is left. */
+	/* Whatever happened, the agent leaves nothing behind. */
 	assert_int_equal(access(f->trigger, F_OK), -1);
 	unlink(f->socket);
 	unlink(f->map);
@@ -191,7 +191,7 @@ static void listen_there(struct fake *f)
 	assert_int_equal(listen(f->listening, 1), 0);
 }
 
-/* Answers once: with text, then with nothing more. */
+/* The socket answers once with text, and then closes. */
 static pid_t answer(const struct fake *f, const char *text)
 {
 	pid_t pid = fork();
@@ -292,7 +292,7 @@ static void test_agreed_but_no_map(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* Somebody's own file, or a trap: it stays as it is. */
+/* A file of another program, or a trap: it stays unchanged. */
 static void test_map_is_there(void **state)
 {
 	struct fake *f = *state;
@@ -322,7 +322,10 @@ static void *ask_there(void *arg)
 	return NULL;
 }
 
-/* What the agent closes while a child waits for the pod is closed: its probes end by that alone. */
+/*
+ * A descriptor that the agent closes while a child waits for the pod is closed at once: its probes
+ * end by that alone.
+ */
 static void test_child_holds_nothing_of_the_agent(void **state)
 {
 	struct fake *f = *state;
@@ -342,7 +345,7 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 	assert_int_equal(poll(&p, 1, 20000), 1); /* it waits for 60 s */
 	assert_int_equal(read(fds[0], &(char){0}, 1), 0);
 	assert_int_equal(write(fd, "1\nno\n", 5), 5);
-	/* no close yet: with what was asked not read, it would take the answer back */
+	/* no close yet: because the question was not read, close() would withdraw the answer */
 	assert_int_equal(shutdown(fd, SHUT_WR), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	close(fd);
@@ -350,7 +353,10 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 	close(fds[0]);
 }
 
-/* Who answers holds the child: traced, it has no end for its parent; stopped, it does not go on. */
+/*
+ * Stops the child that waits for an answer. A traced child shows its parent no end; a stopped one
+ * does not go on.
+ */
 static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 {
 	struct ucred peer;
@@ -372,7 +378,7 @@ static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 		_exit(1);
 	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
 		_exit(1);
-	if (traced) /* ends the reply; close() would drop it, as the question was not read */
+	if (traced) /* ends the reply; close() would drop it, because the question was not read */
 		shutdown(fd, SHUT_WR);
 	for (;;)
 		pause();
@@ -407,7 +413,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	assert_int_equal(answer.result, ATTACH_REFUSED);
 	assert_int_equal(counter_get(stuck) - before, 1);
 	stop(holder);
-	/* It is there, for its parent to wait for. */
+	/* The child still exists, for its parent to wait for. */
 	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
 	runtime_attach_remove_map(&f->a);
 	assert_int_equal(waitpid(child, NULL, WNOHANG), -1);
@@ -415,7 +421,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	close(fd);
 }
 
-/* The child is killed, and could not remove its file: expect() says that it is gone. */
+/* The child was killed and could not remove its file: expect() checks that the file is gone. */
 static void test_stuck_child_leaves_no_file(void **state)
 {
 	struct fake *f = *state;
@@ -441,8 +447,8 @@ static void put_map(const struct fake *f, const char *text, bool old)
 }
 
 /*
- * Files that a killed agent or a program that is gone has left are replaced; those of a living
- * program are not.
+ * Files that a killed agent or an ended program has left are replaced; those of a live program are
+ * not.
  */
 static void test_leftover_is_replaced(void **state)
 {
@@ -473,7 +479,7 @@ static const char program[] = "public class Spin {\n"
 			      "}\n";
 
 struct jvm {
-	pid_t shell; /* of the namespaces; the JVM is below it */
+	pid_t shell; /* the process that made the namespaces; the JVM is its child */
 	uint32_t tgid;
 	uint64_t start;
 	FILE *out;
@@ -487,7 +493,7 @@ static uint32_t child_of(uint32_t pid)
 	return (uint32_t)atoi(text);
 }
 
-/* As a container has it: its own PIDs, /tmp and user. */
+/* As in a container: its own PIDs, /tmp and user. */
 static void start_jvm(const char *java, const char *option, const char *dir, struct jvm *ret)
 {
 	_cleanup_free_ char *command =
@@ -523,7 +529,7 @@ static void stop_jvm(struct jvm *j)
 	fclose(j->out);
 }
 
-/* Of the attaching: the socket is the JVM's own. */
+/* The reason of the attach: the socket is the JVM's own. */
 static void assert_nothing_left(const struct jvm *j)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/root/tmp", j->tgid);
@@ -589,7 +595,7 @@ static struct runtime_process *learn_alone(const struct jvm *j, struct parser *p
 	return p;
 }
 
-/* A file at its map's place that is no map of its: it is to be asked all the same. */
+/* The file at the place of its map is no map of it: the JVM is asked all the same. */
 static void assert_wanted_with(const struct jvm *j, struct parser *parser, const char *text,
 			       const char *problem)
 {
@@ -792,7 +798,7 @@ static uint64_t forgotten(void)
 	return counter_get(counter("podflame_java_attach_total", "result", "forgotten"));
 }
 
-/* One more JVM, which lives; all that are waited for now. */
+/* Adds one more JVM, which is alive. Returns all that wait now. */
 static size_t want_one(uint64_t start_s, struct process_id all[JAVA_REQUESTS_MAX])
 {
 	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()});
@@ -815,7 +821,7 @@ static void test_who_is_forgotten_is_counted(void **state)
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
 	runtime_java_map_want(requests, (struct process_id){NSEC_PER_SEC, ended});
-	/* who has ended, and who has been asked, make room */
+	/* JVMs that have ended, or that have been asked, make room */
 	assert_int_equal(want_one(256, all), 256);
 	assert_false(runtime_java_unnamed(requests, (struct process_id){NSEC_PER_SEC, ended}));
 	runtime_java_map_give(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()},
@@ -824,13 +830,13 @@ static void test_who_is_forgotten_is_counted(void **state)
 		runtime_java_map_take(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
-	/* else one that is to be asked is forgotten, each time another one */
+	/* a JVM that is to be asked is forgotten instead, each time another one */
 	assert_int_equal(want_one(258, all), 256);
 	assert_int_equal(want_one(259, all), 256);
 	assert_true(
 		runtime_java_unnamed(requests, (struct process_id){258 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(forgotten(), before + 2);
-	/* a map that nobody has looked at yet is as good a reason */
+	/* a map at which nobody has looked is a reason, too */
 	for (size_t i = 0; i < 256; i++)
 		runtime_java_map_give(requests,
 				      (struct process_id){all[i].start_boottime_ns, getpid()},

@@ -374,14 +374,14 @@ static int look_at(struct jvm *j, const struct runtime_look *look, struct runtim
 		lack = set_offsets(&d, &j->structs);
 	if (j->major < MAJOR_MIN || j->major > MAJOR_MAX) {
 		snprintf(ret->problem, sizeof(ret->problem),
-			 "Java %u is not one of %d to %d that are known: only its native frames "
-			 "are shown",
+			 "podflame does not know Java %u, only %d to %d: it shows native frames "
+			 "alone",
 			 j->major, MAJOR_MIN, MAJOR_MAX);
 		return 0;
 	}
 	if (lack) {
 		snprintf(ret->problem, sizeof(ret->problem),
-			 "the tables of this Java do not tell %s: only its native frames are shown",
+			 "the tables of this Java lack %s: podflame shows its native frames alone",
 			 lack);
 		return 0;
 	}
@@ -403,8 +403,8 @@ static int other_vm(const struct runtime_look *look, struct runtime_learnt *ret)
 	if (r < 0)
 		return -ENOENT;
 	*ret = (struct runtime_learnt){.version = "OpenJ9",
-				       .problem = "this Java is OpenJ9, which is not known: only "
-						  "its native frames are shown"};
+				       .problem = "podflame does not know OpenJ9: it shows native "
+						  "frames alone"};
 	return 0;
 }
 

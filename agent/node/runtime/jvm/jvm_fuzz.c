@@ -26,7 +26,7 @@ static uint64_t take(struct input *in, size_t bytes)
 	return v;
 }
 
-/* Of the code cache, of the stack, of other memory, or anything. */
+/* An address in the code cache, the stack or other memory, or anything. */
 static uint64_t take_address(struct input *in)
 {
 	uint8_t kind = take(in, 1);
@@ -40,7 +40,7 @@ static uint64_t take_address(struct input *in)
 	return take(in, 8);
 }
 
-/* An offset of a header: mostly one that can be. */
+/* An offset of a header, mostly a possible one. */
 static uint16_t take_offset(struct input *in)
 {
 	uint8_t kind = take(in, 1);

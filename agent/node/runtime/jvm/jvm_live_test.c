@@ -66,7 +66,7 @@ static int symbol(void *arg, const char *name, uint64_t *ret)
 	return -ENOENT;
 }
 
-/* Its libjvm, once that is loaded. */
+/* Its libjvm, once it is loaded. */
 static bool find_library(struct live *l, char path[512])
 {
 	_cleanup_free_ char *file = xasprintf("/proc/%d/maps", l->pid);
@@ -114,7 +114,7 @@ static void start(struct live *l, const char *java)
 	}
 }
 
-/* After its exec: the descriptor stands for the memory that it has then. */
+/* After its exec the descriptor shows the memory that it has then. */
 static void open_memory(struct live *l)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/mem", l->pid);
@@ -259,8 +259,8 @@ static void check(const char *java)
 	assert_int_equal(r, 0);
 	l.jvm.major = u32_at(&l, l.jvm.structs.version_major);
 	if (l.jvm.structs.cache_heap != JVM_NONE)
-		l.jvm.major = 8; /* which calls itself HotSpot 25 */
-	/* Until it has compiled outer() with the others in it. */
+		l.jvm.major = 8; /* a program that says that it is HotSpot 25 */
+	/* Waits until it has compiled outer() with the others inlined. */
 	while (now_mono_ns() < end && !seen.chains) {
 		seen = (struct seen){0};
 		usleep(200000);

@@ -200,7 +200,7 @@ static void what_was_used_again_has_no_name(void **state)
 		nm = image_nmethod(i, m.method, 70000, &d, &code);
 		assert_int_equal(name_compiled(i, nm, 70001, code + 9, &n), -ESTALE);
 		assert_int_equal(name_compiled(i, nm, 70000 & 0xffff, code + 9, &n), -ESTALE);
-		/* Its scopes begin with another method than its own. */
+		/* Its scopes begin with a method that is not its own. */
 		assert_int_equal(name_compiled(i, nm, 70000, code + 9, &n), -ESTALE);
 		assert_int_equal(name_compiled(i, nm, 70000, code - 1, &n), -ESTALE);
 		assert_int_equal(n.n, 99);
@@ -243,7 +243,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* Its classes come and go, and have the longest names that there are. */
+/* Its classes are loaded and unloaded, and have the longest possible names. */
 static void what_is_kept_of_a_process_is_limited(void **state)
 {
 	struct image *i = *state;
@@ -372,7 +372,7 @@ static void an_object_is_its_class(void **state)
 		}
 }
 
-/* Each byte is a place more, of line 7; the last is the end. */
+/* Each byte is one more place with line 7; the last byte is the end. */
 static uint32_t line_of_a_table(struct image *i, size_t n)
 {
 	uint8_t *table = xmalloc(n);

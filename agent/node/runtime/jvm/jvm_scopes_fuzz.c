@@ -38,7 +38,7 @@ static void check(const struct runtime_names *names)
 	}
 }
 
-/* As the kernel makes them: with the id of what is there. */
+/* As the kernel makes them: with the id of the method there. */
 static void set_compile_id(const struct jvm *jvm, struct memory *m, struct runtime_words *w)
 {
 	uint32_t id = 0;

@@ -134,7 +134,7 @@ static void places_are_in_their_scopes(void **state)
 		struct jvm_debug d;
 
 		build(i, no_zero, &d);
-		assert_int_equal(at(i, &d, 32, s, &n), 0); /* as a call returns to */
+		assert_int_equal(at(i, &d, 32, s, &n), 0); /* as when a call returns there */
 		assert_int_equal(n, 3);
 		assert_int_equal(s[0].method, 0x333);
 		assert_int_equal(s[0].bci, -1);
@@ -148,7 +148,7 @@ static void places_are_in_their_scopes(void **state)
 		assert_int_equal(n, 1);
 		assert_int_equal(s[0].method, 0x111);
 		assert_int_equal(at(i, &d, 65, s, &n),
-				 -ENOENT); /* the last sentinel tells nothing */
+				 -ENOENT); /* the last sentinel has no scope */
 	}
 	free(i);
 }
@@ -215,7 +215,7 @@ static void what_is_not_right_is_no_name(void **state)
 	d.data = image_bytes(i, itself, sizeof(itself));
 	d.data_end = d.data + sizeof(itself);
 	assert_int_equal(at(i, &d, 16, s, &n), -E2BIG);
-	d = good; /* a bytecode's number of 2^31 */
+	d = good; /* a bytecode index of 2^31 */
 	image_number(far, &n_far, 0x80000000, false);
 	d.data = image_bytes(i, far, n_far);
 	d.data_end = d.data + n_far;
@@ -236,17 +236,17 @@ static void what_is_not_right_is_no_name(void **state)
 static void interrupted_code_is_where_it_goes_on(void **state)
 {
 	static const uint8_t code[] = {
-		0x83, 0xc0, 1,		/* 0: add $1,%eax */
-		0x85, 0x00,		/* 3: test %eax,(%rax): a poll, the loop's */
-		0x83, 0xf8, 9,		/* 5: cmp $9,%eax */
-		0x7c, 0xf6,		/* 8: jl 0 */
-		0x90,			/* 10: nop */
-		0xe8, 0,    0, 0,    0, /* 11: call; 16 */
-		0x74, 0x02,		/* 16: je 20, not taken */
-		0xeb, 0xec,		/* 18: jmp 0 */
-		0xc3,			/* 20: ret */
-		0x83, 0xc0, 1, 0xc3,	/* 21: another loop has no entry: the next by address */
-		0xeb, 0xfe,		/* 25: jmp 25 */
+		0x83, 0xc0, 1,	  /* 0: add $1,%eax */
+		0x85, 0x00,	  /* 3: test %eax,(%rax): a poll, the loop's */
+		0x83, 0xf8, 9,	  /* 5: cmp $9,%eax */
+		0x7c, 0xf6,	  /* 8: jl 0 */
+		0x90,		  /* 10: nop */
+		0xe8, 0, 0, 0, 0, /* 11: call; 16 */
+		0x74, 0x02,	  /* 16: je 20, not taken */
+		0xeb, 0xec,	  /* 18: jmp 0 */
+		0xc3,		  /* 20: ret */
+		/* 21: another loop, without an entry: the next entry by address is taken */
+		0x83, 0xc0, 1, 0xc3, 0xeb, 0xfe, /* 25: jmp 25 */
 	};
 	static const struct {
 		uint32_t pc, place;
@@ -300,7 +300,7 @@ static void lines_are_those_of_the_nearest_place_before(void **state)
 	assert_int_equal(runtime_jvm_line(lines, n, false, 60000), 300);
 	assert_int_equal(runtime_jvm_line(lines, n, false, JVM_BCI_NONE), 0);
 	assert_int_equal(runtime_jvm_line(lines, 0, false, 0), 0);
-	assert_int_equal(runtime_jvm_line(lines + 3, 1, false, 3), 0); /* nothing at or before 3 */
+	assert_int_equal(runtime_jvm_line(lines + 3, 1, false, 3), 0); /* no entry at or before 3 */
 }
 
 int main(void)

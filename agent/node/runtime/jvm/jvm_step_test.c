@@ -25,7 +25,7 @@
 #include "node/runtime/jvm/jvm.h"
 #include "node/runtime/live_host.h"
 
-#define BLOB_STEPS 50u /* instructions that save all registers, when one is gone through: 42 */
+#define BLOB_STEPS 50u /* of the instructions that save all registers, one is stepped through: 42 */
 #define ROUNDS	   12
 #define STEPS	   2500
 #define FRAMES_MAX 64
@@ -111,7 +111,7 @@ static void tell(void)
 	host_process(d, code, 1);
 }
 
-/* The one that runs main: it is called java, and is not the process's first. */
+/* The thread that runs main: it is named java, and is not the first thread of the process. */
 static pid_t main_thread(void)
 {
 	_cleanup_free_ char *pattern = xasprintf("/proc/%d/task/*/comm", live.pid);
@@ -131,7 +131,7 @@ static pid_t main_thread(void)
 	return found;
 }
 
-/* Also after a failure, wherever it was. */
+/* Also called after a failure at any place. */
 static void stop(void)
 {
 	int status;
@@ -158,7 +158,7 @@ static int teardown(void **state)
 
 struct stack {
 	struct host_frame frames[FRAMES_MAX];
-	size_t n; /* 0: it did not come to native code */
+	size_t n; /* 0: the walk did not come to native code */
 	uint64_t ip;
 	uint8_t code[8]; /* at ip */
 };
@@ -240,7 +240,7 @@ static void step_round(struct result *r)
 		assert_true(WIFSTOPPED(status));
 		if (WSTOPSIG(status) == SIGTRAP)
 			continue;
-		/* The JVM's own: its handler comes next. */
+		/* A signal of the JVM itself: its handler runs next. */
 		ptrace(PTRACE_SINGLESTEP, live.thread, 0, WSTOPSIG(status));
 		waitpid(live.thread, &status, __WALL);
 		before.n = 0;
@@ -305,7 +305,7 @@ static void every_instruction_has_its_callers(void **state)
 		print_message("no javac\n");
 		skip();
 	}
-	/* JDK 8 runs in a root of its own. */
+	/* JDK 8 runs in a root directory of its own. */
 	pattern = xasprintf("%s%s/podflame/jdk-[1-9][0-9]/bin/java", cache ? cache : getenv("HOME"),
 			    cache ? "" : "/.cache");
 	if (glob(pattern, 0, NULL, &g) != 0) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HotSpot's tables as whoever owns their memory may write them: symbols and columns that lie. */
+/*
+ * HotSpot's tables as a hostile owner of their memory may write them: symbols and columns with
+ * false contents.
+ */
 #include "node/runtime/jvm/jvm.h"
 
 #include <setjmp.h>
@@ -13,7 +16,7 @@
 static struct {
 	uint8_t bytes[0x2000];
 	size_t n_symbols;
-	const char *changed; /* this one has another value */
+	const char *changed; /* the symbol that has another value */
 	uint64_t value;
 } vm;
 
@@ -109,7 +112,7 @@ static void columns_lie_in_their_entries(void **state)
 	assert_int_equal(read_tables("gHotSpotVMStructs", 8, &s), -EFAULT);
 }
 
-/* With so small entries an offset of nearly 2^64 was in them. */
+/* With entries this small, an offset near 2^64 was inside of them. */
 static void entries_are_not_smaller_than_a_word(void **state)
 {
 	struct jvm_structs s;

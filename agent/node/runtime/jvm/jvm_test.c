@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a JVM's code cache to the kernel's part. */
+/* What the agent gives the kernel's part about a JVM's code cache. */
 #include "node/runtime/jvm/jvm.h"
 
 #include <setjmp.h>
@@ -51,12 +51,12 @@ static void more_areas_than_are_told_are_told_of(void **state)
 
 	learn_ranges(RUNTIME_RANGES_MAX + 1, &l);
 	assert_int_equal(l.n_ranges, RUNTIME_RANGES_MAX);
-	assert_string_equal(l.problem, "it has more areas of generated code than are told");
+	assert_string_equal(l.problem, "it has more areas of generated code than podflame keeps");
 	assert_int_equal(counter_get(cut), 1);
 	free(l.ranges);
 }
 
-/* What a hostile process says of a library would hold for all processes that map it. */
+/* A false claim of a hostile process about a library would hold for all processes that map it. */
 static void a_file_is_no_area_of_generated_code(void **state)
 {
 	struct runtime_learnt l;
@@ -66,7 +66,7 @@ static void a_file_is_no_area_of_generated_code(void **state)
 		items[i] = (struct mapping){.start = HEAP_AT + 2 * PAGE * i,
 					    .end = HEAP_AT + 2 * PAGE * i + PAGE,
 					    .path = (char *)""};
-	indexes[1] = (struct elf_index *)&items; /* any: nobody looks into it */
+	indexes[1] = (struct elf_index *)&items; /* any value, because nothing reads it */
 	learn_ranges(3, &l);
 	indexes[1] = NULL;
 	assert_int_equal(l.n_ranges, 2);

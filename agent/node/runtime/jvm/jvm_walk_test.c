@@ -15,7 +15,7 @@
 #define METHOD	  (DATA_AT + 0x1000)
 #define CONST	  (DATA_AT + 0x1100)
 #define SP	  (STACK_AT + 0x1000)
-#define OLD_BP	  0x7ffd00004440ull /* what rbp has in the outermost frame */
+#define OLD_BP	  0x7ffd00004440ull /* the value of rbp in the outermost frame */
 #define INNER_ID  0x12345
 #define OUTER_ID  7
 #define INTERPRET 0x8000u /* of the heap: the interpreter */
@@ -36,7 +36,7 @@ static void put64(uint64_t at, uint64_t value)
 	put(at, value, 8);
 }
 
-/* Offsets as these JDKs' vmStructs tell them. */
+/* Offsets in vmStructs of these JDKs. */
 static void make(unsigned jdk)
 {
 	memset(&vm, 0, sizeof(vm));
@@ -218,7 +218,7 @@ static void compiled_frames_have_their_size(void **state)
 	}
 }
 
-/* What an instruction does to rsp and rbp. */
+/* The effect of an instruction on rsp and rbp. */
 enum effect { NONE, PUSH, FRAME, TAKE, GIVE, POP, SAVE, LEAVE };
 struct instruction {
 	const char *bytes;
@@ -340,7 +340,7 @@ static void words_pushed_below_a_frame(void **state)
 	}
 }
 
-/* C1 pushes a stub's arguments and drops them; its frame may have old return addresses. */
+/* C1 pushes the arguments of a stub and drops them. The frame may have old return addresses. */
 static void arguments_below_a_frame(void **state)
 {
 	static const char *const codes[] = {"56 53 e8 00 00 00 00 5e 5e 85 f6 90",
@@ -369,7 +369,10 @@ static void arguments_below_a_frame(void **state)
 	}
 }
 
-/* The stub that they are for; room that it makes on the stack has what was there before. */
+/*
+ * The stub for which they are made; the room that it reserves on the stack still has the old
+ * contents.
+ */
 static void stubs_with_arguments(void **state)
 {
 	(void)state;
@@ -490,7 +493,7 @@ static void interpreted_frames_tell_their_bytecode(void **state)
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 33ull << 48);
 		assert_callers(1);
-		/* r13 has something else: the frame's own. */
+		/* r13 has something else, so the frame's own pointer counts. */
 		host.walk.regs[13] = 12;
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 17ull << 48);
@@ -637,7 +640,7 @@ static void stubs_without_a_frame(void **state)
 	}
 }
 
-/* What is on top of call_stub's frame may be anything. */
+/* The word on top of call_stub's frame may be anything. */
 static void the_stub_that_calls_java(void **state)
 {
 	(void)state;

@@ -33,7 +33,7 @@ static void the_first_argument_is_followed(void **state)
 	/* push rbp; mov rsp,rbp; sub 0x20,rsp; mov rdi,-0x18(rbp); ret */
 	static const uint8_t by_frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec,
 					   0x20, 0x48, 0x89, 0x7d, 0xe8, 0xc3};
-	/* push rbx; mov 8(rdi),rdi; mov rdi,rbx; ret: it is another pointer by then */
+	/* push rbx; mov 8(rdi),rdi; mov rdi,rbx; ret: rdi has another pointer by then */
 	static const uint8_t changed[] = {0x53, 0x48, 0x8b, 0x7f, 0x08, 0x48, 0x89, 0xfb, 0xc3};
 	struct lua_prologue p;
 
@@ -74,7 +74,7 @@ static int shell(const char *command)
 	return system(command); /* NOLINT: built here, of constants */
 }
 
-/* Lua 5.MINOR linked into a program of its own; false: it is not on this machine. */
+/* Lua 5.MINOR, linked into a program; false: this machine does not have it. */
 static bool build(unsigned minor, const char *flags, const char *name, struct program *ret)
 {
 	_cleanup_free_ char *command = NULL;
@@ -138,7 +138,7 @@ static void assert_found(unsigned minor, const char *flags)
 	}
 	load(&with);
 	assert_int_equal(elf_index_find_mark(with.index, "luaV_execute", &mark), 0);
-	/* By its code, with symbols for nothing but the comparison. */
+	/* By its code; symbols only serve for the comparison. */
 	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &found), 0);
 	assert_int_equal(found.start, mark.address);
 	assert_in_range(found.end, mark.address + mark.size, mark.address + mark.size + 15);
@@ -148,7 +148,7 @@ static void assert_found(unsigned minor, const char *flags)
 	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &told), 0);
 	assert_int_equal(told.n_sites, found.n_sites);
 	assert_memory_equal(told.sites, found.sites, sizeof(found.sites));
-	/* Another version's loop is not there. */
+	/* The loop of another version is not found. */
 	assert_int_equal(runtime_lua_find_loop(&(struct lua_text){.code = with.text.code,
 								  .address = with.text.address,
 								  .n = 4096,

@@ -84,7 +84,7 @@ static void each_loop_tells_its_own_calls(void **state)
 	assert_frame(5, "main chunk", 2);
 }
 
-/* C that another lua_State had called has called this one again: its calls are told once. */
+/* C code that another lua_State had called has called this one again: its calls are shown once. */
 static void a_state_goes_on_where_it_was_left(void **state)
 {
 	uint64_t other = image_take(256), ci = image_take(80), middle = STACK + 0x180;
@@ -103,7 +103,7 @@ static void a_state_goes_on_where_it_was_left(void **state)
 	assert_frame(6, "main chunk", 2);
 }
 
-/* A call is there, its caller's page is not. */
+/* The page of a call is in memory, that of its caller is not. */
 static void what_is_absent_stands_where_it_was(void **state)
 {
 	(void)state;
@@ -118,7 +118,7 @@ static void what_is_absent_stands_where_it_was(void **state)
 }
 
 /*
- * A coroutine's resume runs all that is left of it, with the functions that it called before it
+ * A coroutine's resume runs the rest of it, with the functions that it had called before it
  * yielded.
  */
 static void a_resumed_coroutine_is_whole(void **state)
@@ -143,7 +143,7 @@ static void a_loop_that_begins_has_one_call_and_one_that_returns_none(void **sta
 	assert_int_equal(host_loop(&image.kernel, LOOP_AT + 0x900, OUTER - 24, BACK, OUTER), 0);
 }
 
-/* The pc that the loop has in a register is newer than what it stored. */
+/* The pc in the loop's register is newer than the one that it stored. */
 static void the_innermost_line_is_that_of_the_register(void **state)
 {
 	(void)state;
@@ -177,7 +177,7 @@ static void what_cannot_be_told_is_trouble(void **state)
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
 }
 
-/* Freed and used again since the sample was taken. */
+/* The memory was freed and used again since the sample was taken. */
 static void another_function_at_its_place_has_no_name(void **state)
 {
 	struct runtime_words frame;
@@ -308,7 +308,7 @@ static void moves(uint32_t *code, unsigned n)
 	code[at] = image_insn(call[minor], n, 1, 1);
 }
 
-/* Its owner made it so that each name is a long search: the search is limited as reading is. */
+/* A hostile process makes each name a long search. The search has a limit, as reading has. */
 static void a_search_is_limited(void **state)
 {
 	struct lua_reader r = {&names_state, image.l, &image.memory};
@@ -329,7 +329,7 @@ static void a_search_is_limited(void **state)
 	image.memory.budget_bytes = 1u << 20;
 	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
 	assert_null(name);
-	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* what one more would cost */
+	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* the cost of one more function */
 }
 
 #define MANY	   0x20000000ull /* functions, which all have the same code, of zeros */
@@ -367,7 +367,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* A process costs itself one large function, and makes hundreds of it. */
+/* A process makes hundreds of large functions, and pays only for one. */
 static void what_is_kept_of_a_process_is_limited(void **state)
 {
 	struct memory m = {.read = read_many};
@@ -383,7 +383,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 		assert_int_equal(p->n_code, LONG_CODE);
 		assert_true(allocated() < before + (6u << 20));
 	}
-	/* The last one is there still. */
+	/* The last function is still kept. */
 	m.budget_bytes = 1000;
 	assert_int_equal(runtime_lua_proto_get(&r, many(299), &p), 0);
 	assert_int_equal(p->code[LONG_CODE - 1], 0);
@@ -391,7 +391,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 	assert_true(allocated() < before + 65536);
 }
 
-/* Of thousands of processes, each of which has made as much as it may. */
+/* For thousands of processes, each of which has made as much as it may. */
 static void what_others_have_is_not_kept(void **state)
 {
 	static size_t others[4096];

@@ -44,7 +44,7 @@ static const struct image_code plain = {.chunk = "@main.lua",
 static uint64_t g, state, outer, inner, c_function;
 static struct image_proto outer_proto, inner_proto;
 
-#define FRAME (C_STACK + 0x400) /* the C frame of most tests */
+#define FRAME (C_STACK + 0x400) /* the C frame that most tests use */
 
 static int setup(void **unused)
 {
@@ -129,7 +129,7 @@ static void test_leaf(void **unused)
 	assert_over(3, PF_END_ROOT);
 }
 
-/* Where the walk looks up what is mapped, the interpreter's own frame carries its file. */
+/* If the walk looks up mappings, the interpreter's own frame has its file. */
 static void test_file_of_leaf(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
@@ -171,22 +171,22 @@ static void test_around_calls(void **unused)
 
 	(void)unused;
 	image_set(state, 0, FRAME);
-	/* PC is the callee's beginning already. */
+	/* PC is already at the callee's beginning. */
 	regs(base, inner_proto.bc);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &inner_proto, 0 | PF_LUAJIT_CALLED);
-	/* PC is still the caller's, the link is made. */
+	/* PC is still the caller's, but the link is complete. */
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
 	assert_function(2, &outer_proto, 2);
-	/* The link is not made: the caller runs. */
+	/* The link is not complete, so the caller runs. */
 	two_frames(0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &outer_proto, 2);
 	assert_over(2, PF_END_ROOT);
-	/* The same of a function that calls itself. */
+	/* The same for a function that calls itself. */
 	image_frame(state, 3 + 2 + CALL_A, outer, 0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
@@ -208,7 +208,7 @@ static void test_called_c(void **unused)
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
-	/* A C function of the program: not told, its native frames are. */
+	/* A C function of the program is not shown, because its native frames are. */
 	image_frame(state, 20, c_function, inner_proto.bc + 12);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 16, inner);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 8, 8 * 3 + PF_LUAJIT_LINK_VARG);
@@ -217,7 +217,7 @@ static void test_called_c(void **unused)
 	assert_function(2, &inner_proto, 2 | PF_LUAJIT_CALLED);
 	assert_function(3, &outer_proto, 2);
 	assert_over(4, PF_END_ROOT);
-	/* A helper: its PC is the C frame's, if it was put there. */
+	/* A helper: its PC is that of the C frame, if that was stored. */
 	image_set(state, base, FRAME);
 	put64(FRAME + 24, inner_proto.bc + 12);
 	walk_called(CALL_SAVED, state);
@@ -378,7 +378,7 @@ static void test_trace(void **unused)
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
 }
 
-/* In saveregs and in what undoes it, the C frame is found by where it stands. */
+/* In saveregs, and in the code that undoes it, the position in that code leads to the C frame. */
 static void test_entry_and_leave(void **unused)
 {
 	static const struct {
@@ -402,24 +402,24 @@ static void test_entry_and_leave(void **unused)
 	}
 }
 
-/* What does not fit is never told. */
+/* Inconsistent data never gives a frame. */
 static void test_troubles(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
-	/* L does not know the C frame. */
+	/* L does not know this C frame. */
 	image_set(state, 0, FRAME + 0x40);
 	regs(base, inner_proto.bc + 8);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
 	assert_over(2, PF_END_ROOT);
-	/* Nothing fits to where it stands. */
+	/* No state of the interpreter fits this place. */
 	image_set(state, 0, FRAME);
 	regs(0x1234, 0x5678);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
-	/* A link that leads nowhere; what was told before it stays. */
+	/* A link that leads nowhere; the frames shown before it stay. */
 	image_frame(state, 3, 0x1234, 8 + PF_LUAJIT_LINK_C);
 	two_frames(outer_proto.bc + 12);
 	put64(stack_of(state) + 8 * 3 - 16, 0x4444);
@@ -433,7 +433,10 @@ static void test_troubles(void **unused)
 	assert_int_equal(image.scratch.walk.end, PF_END_FP);
 }
 
-/* A function that cannot be read stands in its place: its callee is not its caller's. */
+/*
+ * The function cannot be read, so a marker stands in its place, and its callee is not named by its
+ * caller.
+ */
 static void test_absent_function(void **unused)
 {
 	uint64_t gone = TAGGED(0x1000, PF_LUAJIT_GCT_FUNC), base;
@@ -457,7 +460,7 @@ static void test_absent_function(void **unused)
 	assert_over(4, PF_END_ROOT);
 }
 
-/* A stack that is deeper than what is kept is not read on. */
+/* If a stack is deeper than the walk keeps, the walk ends. */
 static void test_deep(void **unused)
 {
 	uint32_t slot = 3, frames = PF_MAX_USER_FRAMES + 200;
@@ -479,7 +482,7 @@ static void test_deep(void **unused)
 	assert_in_range(image.reads, PF_MAX_USER_FRAMES, 3 * PF_MAX_USER_FRAMES + 100);
 }
 
-/* C frames that are each found by the last word that may hold them. */
+/* A stack in which each C frame is found at the last place where it may be. */
 static void test_far_frames(void **unused)
 {
 	uint64_t at = C_STACK, other = image_state(g), previous = 0;
@@ -564,11 +567,11 @@ static void test_called_names(void **unused)
 		      "b");
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 3, 1, 2))},
 		      "metamethod '__index'");
-	/* A value that comes from nowhere. */
+	/* A value that no instruction has set. */
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 4, 1, 2), call)},
 		      "function <main.lua:10>");
 	assert_called((struct image_code){.chunk = "@x", CODE(f, call)}, "function <main.lua:10>");
-	/* Constants that are not there, a chain of moves without end. */
+	/* Constants that do not exist, and a chain of moves without end. */
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_AD(GGET, 4, 60000), call)},
 		      "function <main.lua:10>");
 	assert_called((struct image_code){.chunk = "@x",
@@ -585,7 +588,7 @@ static void test_own_names(void **unused)
 
 	(void)unused;
 	assert_name(&frame, NULL, "main chunk", "main.lua", 3);
-	/* Who calls is not told by a frame that was not called by an instruction. */
+	/* A frame that no instruction called does not name its function by the caller. */
 	frame = words_of(&inner_proto, PF_LUAJIT_NO_PC);
 	assert_name(&frame, &caller, "function <main.lua:10>", "main.lua", 0);
 	frame.type = PF_LUAJIT_TRACE;
@@ -596,7 +599,7 @@ static void test_own_names(void **unused)
 	frame = words_of(&p, 1);
 	assert_name(&frame, NULL, "function <[string \"local x = 1\"]:10>",
 		    "[string \"local x = 1\"]", 11);
-	/* The memory is something else's by now. */
+	/* The memory belongs to something else by now. */
 	frame.a ^= 1ull << 50;
 	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
 	frame = words_of(&inner_proto, 1);

@@ -19,7 +19,7 @@
 #define OPEN_ATTEMPTS 8 /* the kernel gives up when names change meanwhile */
 #define STEP_BYTES    65536
 #define OLDER_NS      NSEC_PER_SEC	  /* file systems' clocks are coarse, and clocks are set */
-#define RESTART_NS    (60 * NSEC_PER_SEC) /* at most so often a new file is read from its start */
+#define RESTART_NS    (60 * NSEC_PER_SEC) /* least time between reads from a file's start */
 
 void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
 {

@@ -40,7 +40,7 @@ static void test_number_forms(void **state)
 	runtime_perf_map_free(m);
 }
 
-/* What was written last holds, and what lay below it has ended as a whole. */
+/* The last line counts, and an older function below it ends as a whole. */
 static void test_newest_wins(void **state)
 {
 	struct perf_map *m = map_of("1000 100 old\n1100 100 next\n2000 10 other\n"
@@ -136,7 +136,7 @@ static void test_functions_have_a_limit(void **state)
 	}
 	assert_true(runtime_perf_map_n(m) > 100000 && runtime_perf_map_n(m) < 300000);
 	assert_true(counter_get(c) - before == 300000 - runtime_perf_map_n(m));
-	/* What is known still ends when its place is given to others. */
+	/* A known function ends when its place is given to others. */
 	assert_string_equal(runtime_perf_map_find(m, 0x10000), "f");
 	runtime_perf_map_add(m, "10000 20 bigger\n", 16);
 	assert_string_equal(runtime_perf_map_find(m, 0x10010), "bigger");
@@ -155,7 +155,7 @@ static void add_long_names(struct perf_map *m, unsigned n)
 			snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
 }
 
-/* Large maps of a few processes are not the end of the others'. */
+/* Large maps of a few processes leave room for those of others. */
 static void test_large_maps_leave_a_share(void **state)
 {
 	struct perf_map *large[5], *small = runtime_perf_map_new();
@@ -240,7 +240,7 @@ static const struct {
 	{"JS:~f app.js:3:1", "f", "app.js", 3},
 	{"JS:~get f app.js:3:1", "get f", "app.js", 3},
 	{"JS:~get app.js:3:1", "get", "app.js", 3},
-	/* where the name ends cannot be told: no file is better than a wrong one */
+	/* the end of the name is ambiguous: no file is better than a wrong one */
 	{"JS:*inVm2 rel name.js:1:16", "inVm2 rel name.js", NULL, 1},
 	/* WebAssembly has no file */
 	{"JS:wasm-function[0]-0-liftoff", "wasm-function[0]", NULL, 0},
@@ -395,13 +395,13 @@ static void test_file_grows(void **state)
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "again");
-	/* It is gone: what was read stays. */
+	/* The file is gone: what was read stays. */
 	unlink(p->path);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
 }
 
-/* As HotSpot does: the same file, another content, not shorter. */
+/* As HotSpot does: the same file with other contents, not shorter. */
 static void test_file_written_anew(void **state)
 {
 	struct place *p = *state;
@@ -452,7 +452,10 @@ static void test_file_of_another_user(void **state)
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 }
 
-/* As if it was there when the process began: a container's /tmp that outlived the one before. */
+/*
+ * As if the file had been there before the process began: /tmp of a container that outlived the
+ * last one.
+ */
 static void make_older(const struct place *p)
 {
 	uint64_t age_ns = now_boot_ns() - p->file.id.start_boottime_ns + 2 * NSEC_PER_SEC;
@@ -469,7 +472,8 @@ static void test_file_older_than_its_process(void **state)
 
 	write_file(p->path, "1000 10 other\n", 0);
 	make_older(p);
-	assert_int_equal(chmod(p->path, 0600), 0); /* a change, but not of what is in it */
+	/* a change of the file, but not of its contents */
+	assert_int_equal(chmod(p->path, 0600), 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ETIME);
 	assert_null(p->file.map);
 	assert_string_equal(runtime_perf_file_problem(-ETIME),
@@ -483,11 +487,11 @@ static void test_file_older_than_its_process(void **state)
 	unlink(p->path);
 	write_file(p->path, "1000 10 others\n", 0);
 	make_older(p);
-	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if it were gone */
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if there were no file */
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 
-/* A JVM is being asked: its map is empty until it writes. What was known stays. */
+/* A JVM is being asked: its map is empty until it writes. The old names stay. */
 static void test_empty_file_takes_nothing_away(void **state)
 {
 	struct place *p = *state;
@@ -501,7 +505,7 @@ static void test_empty_file_takes_nothing_away(void **state)
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "written");
 }
 
-/* Large ones are read a piece at a time, and no name is told before all is. */
+/* A large file is read a piece at a time, and no name is shown before all of it is read. */
 static void test_large_file_in_slices(void **state)
 {
 	struct place *p = *state;
@@ -532,7 +536,7 @@ static void test_process_is_gone(void **state)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_equal(runtime_perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
-	/* The number is another process's by now. */
+	/* The PID belongs to another process by now. */
 	assert_int_equal(
 		runtime_perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
 		-ESRCH);
@@ -629,11 +633,11 @@ static void test_process_with_a_map(void **state)
 	code_done(&c);
 }
 
-/* As many areas as are told, and one more: its user is told of that. */
+/* One area more than podflame keeps, and its user is told. */
 static void test_too_many_areas_are_told(void **state)
 {
 	enum { N = RUNTIME_RANGES_MAX + 1, PAGE = 4096 };
-	size_t bytes = 2 * N * PAGE; /* between two of them lies a page that is none */
+	size_t bytes = 2 * N * PAGE; /* a page that is no such area is between two of them */
 	struct code c = {.place = *state};
 	struct runtime_process *p;
 	struct runtime_view v;
@@ -651,10 +655,11 @@ static void test_too_many_areas_are_told(void **state)
 		v = runtime_process_at(p, 0);
 		assert_non_null(v.learnt->data);
 		assert_int_equal(v.learnt->n_ranges, RUNTIME_RANGES_MAX);
-		assert_string_equal(v.learnt->problem,
-				    i < RUNTIME_RANGES_MAX
-					    ? ""
-					    : "it has more areas of generated code than are told");
+		assert_string_equal(
+			v.learnt->problem,
+			i < RUNTIME_RANGES_MAX
+				? ""
+				: "it has more areas of generated code than podflame keeps");
 		runtime_process_unref(p);
 		proc_mappings_unref(c.maps);
 		free(c.indexes);
@@ -676,7 +681,8 @@ static void test_map_grows(void **state)
 	generation = ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation;
 	write_lines(c.place, (uintptr_t)c.at + 0x100, "two", O_APPEND);
 	name = name_of(p, (uintptr_t)c.at +
-				  0x100); /* at once: it would stay unnamed for ten seconds */
+				  /* learns at once: else it would stay unnamed for ten seconds */
+				  0x100);
 	assert_non_null(name);
 	assert_string_equal(name, "two");
 	p = learn(&c, p);
@@ -699,7 +705,7 @@ static void test_map_is_refused(void **state)
 	struct code c;
 
 	make_code(*state, &c);
-	assert_null(learn(&c, NULL)); /* code, but nobody names it */
+	assert_null(learn(&c, NULL)); /* code that has no name */
 	assert_int_equal(symlink("/etc/passwd", c.place->path), 0);
 	p = learn(&c, NULL);
 	assert_int_equal(runtime_process_n(p), 1);
@@ -734,7 +740,7 @@ static void test_older_map_is_told(void **state)
 	code_done(&c);
 }
 
-/* What a JVM was asked for is used as a file would be, and outlives it. */
+/* A map that a JVM was asked for is used like a file, and outlives the file. */
 static void test_given_map(void **state)
 {
 	_cleanup_free_ char *text = NULL, *name = NULL;

@@ -58,8 +58,9 @@ static void a_trampoline_returns_to_its_caller(void **state)
 	assert_int_equal(unwind(trampoline, sizeof(trampoline), 1), 0);
 	assert_int_equal(host.walk.ip, CALLER);
 	assert_int_equal(host.walk.sp, STACK + 0x20);
-	assert_int_equal(host.walk.bp, STACK + 0x80); /* the caller's: it has not touched it */
-	/* Of a process without Python it is not looked for. */
+	/* the caller's, which this code has not changed */
+	assert_int_equal(host.walk.bp, STACK + 0x80);
+	/* For a process without Python the walk does not look for trampolines. */
 	assert_int_equal(unwind(trampoline, sizeof(trampoline), 0), 0);
 	assert_int_equal(host.walk.ip, CALLER + 0x1000);
 	/* Its caller cannot be read. */

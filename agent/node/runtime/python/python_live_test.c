@@ -85,7 +85,7 @@ static const struct pf_python *data(void)
 	return live.learnt->data;
 }
 
-/* "NAME FILE:LINE", as the script tells it; NULL: nothing to show. */
+/* "NAME FILE:LINE", as the script prints it; NULL: nothing to show. */
 static char *text_of(const struct host_frame *f)
 {
 	struct runtime_ask ask = {.kind = PF_RUNTIME_PYTHON,
@@ -113,7 +113,7 @@ struct told {
 static struct told threads[THREADS_MAX];
 static size_t n_threads;
 
-/* How many frames of the walk have names; with check those that were told. */
+/* How many frames of the walk have names; with check, compares them with the printed ones. */
 static size_t count_named(const struct told *t, bool check_names)
 {
 	size_t found = 0;
@@ -150,7 +150,7 @@ static void check_thread(struct told *t)
 	t->n = 0;
 }
 
-/* A thread of it reads its input: it has told all, and stands where it said. */
+/* A thread of the program reads its input: it has printed all, and stands where it said. */
 static bool waits(void)
 {
 	_cleanup_free_ char *pattern = xasprintf("/proc/%d/task/*/syscall", live.pid);
@@ -332,8 +332,8 @@ static void of_pyenv(void **state)
 static char dir[] = "/tmp/podflame-python-XXXXXX";
 
 /*
- * A program with a second interpreter in its process, as uWSGI has them. It uses types of the
- * library, so the linker makes copies of them in it.
+ * A program with a second interpreter in its process, as uWSGI makes them. It uses types of the
+ * library, so the linker copies these into the program.
  */
 static const char host_program[] =
 	"#include <Python.h>\n"
@@ -396,7 +396,7 @@ static void versions_that_are_not_known(void **state)
 	need(each_of_pyenv("2.7", check_not_known) + each_of_pyenv("3.[67]", check_not_known));
 }
 
-/* In another root, with another C library: .ci/deps long. */
+/* In another root directory, with another C library: .ci/deps long. */
 static void in_a_container(void **state)
 {
 	_cleanup_free_ char *root = xasprintf("%s/.cache/podflame/python-3.14/root",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names of Python's frames: strings, modules, lines, and objects that are something else by now. */
+/* Names of Python's frames: strings, modules, lines, and objects whose memory was used again. */
 #include <stdlib.h>
 
 #include "node/runtime/python/python_host.h"
@@ -148,7 +148,7 @@ static void another_function_with_the_same_counts_is_no_name(void **state)
 	}
 }
 
-/* Its strings are others, so what was kept of it does not hold. */
+/* Its strings have changed, so what was kept of it is not valid. */
 static void a_function_with_other_strings_is_read_anew(void **state)
 {
 	(void)state;
@@ -254,7 +254,8 @@ static void strings_that_are_none(void **state)
 		put_u64(at + 16, UINT64_MAX);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
 				 -EBADMSG);
-		put_u64(at + 16, 100000); /* is cut, but not even that much is there */
+		/* the text is longer than this, and not even this much is there */
+		put_u64(at + 16, 100000);
 		put_u64(image.code_g + image.layout.code_file, at);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, 0, &text),
 				 -EBADMSG);
@@ -282,7 +283,7 @@ static void a_line_table_of_any_size(void **state)
 		uint64_t lines = word_at(image.code_g + image.layout.code_lines);
 		uint64_t before = counter_get(dropped);
 
-		put_u64(lines + 16, UINT64_MAX); /* too long to be one: no lines */
+		put_u64(lines + 16, UINT64_MAX); /* too long for a table of lines: no lines */
 		expect(words(image.code_g, 2), "shop.till.Till.g", 0);
 		assert_int_equal(counter_get(dropped), before + 1);
 		make(minor);
@@ -296,7 +297,7 @@ static void a_line_table_of_any_size(void **state)
 
 static void lines_of_every_format(void **state)
 {
-	/* 3.9: a line table goes back, too */
+	/* 3.9: a line table may also go back */
 	static const uint8_t lnotab[] = {2, 1, 4, 0xff};
 	/* 3.10: a range without a line */
 	static const uint8_t ranges[] = {2, 1, 4, 0x80, 2, 1};
@@ -320,7 +321,7 @@ static void lines_of_every_format(void **state)
 	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, -1), 10);
 }
 
-/* Bytes that are no table: it ends, and says nothing beyond. */
+/* Bytes that are no table: the reading ends, and gives nothing beyond. */
 static void lines_of_anything(void **state)
 {
 	static const uint8_t bytes[][4] = {{0xff, 0xff, 0xff, 0xff},

@@ -29,7 +29,7 @@ static void activation(uint64_t sp, uint64_t caller_sp)
 	host_activation(&image.kernel, LOOP_AT + 0x1000, sp, caller_sp);
 }
 
-/* Both activations; up to 3.10 main has one of its own. */
+/* Both activations; up to 3.10, main has one of its own. */
 static void walk(void)
 {
 	host_begin(THREAD_POINTER);
@@ -113,7 +113,7 @@ static void expect_just_entered(unsigned minor)
 	assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
 }
 
-/* Its frame is not the thread's yet, or not any more: it must not get its caller's. */
+/* Its frame is not yet the thread's, or not any longer: it must not get its caller's frame. */
 static void an_activation_that_is_just_entered_has_none(void **state)
 {
 	(void)state;
@@ -122,7 +122,10 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 		const struct pf_python *k = &image.layout.kernel;
 
 		expect_just_entered(minor);
-		/* Nor is it another interpreter's, where this thread runs nothing now. */
+		/*
+		 * Nor may it get a frame of another interpreter, in which this thread runs nothing
+		 * now.
+		 */
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
 		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
 		put_thread(OTHER_AT, THREAD_POINTER, 0);
@@ -130,7 +133,7 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 	}
 }
 
-/* Code of the loop that was not known as such: its frames come with the next activation. */
+/* Code of the loop that was not known as such: its frames are shown with the next activation. */
 static void frames_of_an_unseen_activation_are_not_lost(void **state)
 {
 	(void)state;
@@ -186,7 +189,7 @@ static void a_thread_that_python_does_not_know(void **state)
 	}
 }
 
-/* A list that goes in circles, or far beyond what any process has. */
+/* A list that goes in circles, or is far longer than any real one. */
 static void a_search_for_the_thread_ends(void **state)
 {
 	(void)state;
@@ -252,14 +255,17 @@ static void one_thread_in_two_interpreters(void **state)
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
 		if (minor <= 10)
-			continue; /* its GIL is everybody's: the holder is the one that runs */
+			/*
+			 * all interpreters share the GIL: the holder is the thread state that runs
+			 */
+			continue;
 		image_holder(image.thread);
 		walk();
 		assert_string_equal(letters(), "nTnfm");
 	}
 }
 
-/* Its other states are idle, wherever in the list they are: each is asked. */
+/* Its other thread states are idle: each is tried, wherever it is in the list. */
 static void one_thread_in_many_interpreters(void **state)
 {
 	(void)state;
@@ -316,7 +322,9 @@ static void walk_with_one_just_entered(void)
 	activation(OUTER, OUTER_CALLER);
 }
 
-/* It is nobody's yet. Afterwards the state that was at hand goes on where it was. */
+/*
+ * The activation belongs to no thread state yet. After it, the thread state continues where it was.
+ */
 static void an_activation_just_entered_loses_no_others(void **state)
 {
 	(void)state;
@@ -355,7 +363,7 @@ static void what_is_not_in_memory_of_another_interpreter(void **state)
 	}
 }
 
-/* All activations, and one for which there is no frame. */
+/* All activations, and one without a frame. */
 static const char *letters_with_one_more(void)
 {
 	walk();
@@ -408,7 +416,7 @@ static void what_is_not_in_memory_is_said(void **state)
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xbeef000 + PF_PYTHON_HASH);
-		put_u64(frame_code, 0xdead000); /* a code object: so, too */
+		put_u64(frame_code, 0xdead000); /* a code object counts, too */
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xdead000 + image.kernel.code_counts);
@@ -468,7 +476,7 @@ static const char *call_of_h(uint64_t previous, uint64_t f_at)
 	uint64_t h = put_stack_frame(f_at + 8 * FRAME_WORDS, "h", -1, previous);
 
 	put_u64(image.thread + k->thread_frame, put_cframe(OUTER + 0x20, h, STACK + 0xe00));
-	put_cframe(STACK + 0xe00, 0, 0); /* the thread's own: nobody calls the first one */
+	put_cframe(STACK + 0xe00, 0, 0); /* the thread's first frame, which no frame calls */
 	host_begin(THREAD_POINTER);
 	activation(OUTER, OUTER_CALLER);
 	return letters();
@@ -487,12 +495,12 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 		/* The memory has an earlier call: main's frame does not end where h's begins. */
 		assert_string_equal(call_of_h(image.main, f_at), "n!");
 		assert_trouble(1, PF_TROUBLE_DAMAGED, image.main);
-		/* h has begun: then it is linked, wherever it lies. */
+		/* h has begun, so it is linked, wherever it is */
 		put_stack_frame(f_at + 8 * FRAME_WORDS, "h", 1, image.main);
 		host_begin(THREAD_POINTER);
 		activation(OUTER, OUTER_CALLER);
 		assert_string_equal(letters(), "nhm");
-		/* A generator lies elsewhere: its caller's end counts. */
+		/* A generator's frame is elsewhere, so the end of its caller's counts. */
 		generator = image_alloc(256);
 		put_stack_frame(generator, "x", 1, f_at);
 		put(generator + k->frame_owner, &(uint8_t){1}, 1);
@@ -500,7 +508,7 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 	}
 }
 
-/* Its cframe is the thread's already, and says what one before it said. */
+/* The thread points to its cframe already, which still has an old value. */
 static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 {
 	(void)state;
@@ -508,7 +516,7 @@ static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 	{
 		const struct pf_python *k = &image.layout.kernel;
 
-		/* It is in order: g is called by f, which the activation before runs. */
+		/* The list is in order: f calls g, and the activation before runs f. */
 		host_begin(THREAD_POINTER);
 		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
 		activation(OUTER, OUTER_CALLER);
@@ -573,7 +581,7 @@ static void other_structures_are_found_out(void **state)
 static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 {
 	const uint64_t first = HEAP + 0xa000,
-		       step = 56; /* they overlap, what is read of them does not */
+		       step = 56; /* they overlap, but not in the parts that are read */
 
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
@@ -590,13 +598,13 @@ static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, first);
 		assert_int_equal(image_check(), 0);
 		assert_int_equal(image.kernel.holder, holder);
-		/* The main one is looked at. */
+		/* The main interpreter is looked at. */
 		put_u64(image.thread + image.kernel.thread_interpreter, first);
 		assert_int_equal(image_check(), -EBADMSG);
 	}
 }
 
-/* Of a version that nobody has seen only a frame proves that it is so. */
+/* For a version that is not known, only a frame proves the offsets. */
 static void a_later_version_needs_proof(void **state)
 {
 	(void)state;
@@ -649,7 +657,10 @@ static void offsets_that_a_process_tells(void **state)
 	assert_int_equal(runtime_python_layout_read((uint8_t *)w, 100, &l), -EBADMSG);
 }
 
-/* Any word wrong: refused, or it has no bearing; never read outside, nor taken over blindly. */
+/*
+ * Any word may be wrong: the offsets are refused, or the word has no effect; the search reads
+ * nothing outside.
+ */
 static void damaged_offsets(void **state)
 {
 	uint64_t w[OFFSETS_WORDS];
