@@ -445,10 +445,11 @@ static void tell_parked(struct follow *f)
 
 void follow_tick(struct follow *f)
 {
+	struct work *w = f->config.work;
 	struct tracked *t, *next;
 
-	work_left_behind_again(&f->stuck, &f->config.work->probing);
-	work_left_behind_again(&f->asks_stuck, &f->config.work->attach);
+	work_left_behind_again(w, &f->stuck, &w->probing);
+	work_left_behind_again(w, &f->asks_stuck, &w->attach);
 	if (f->config.report) {
 		tell(f, &f->no_tables, REASON_UNWIND_TABLES_MISSING, no_tables);
 		tell(f, &f->not_walked, REASON_RUNTIME_NOT_WALKED, not_walked);
@@ -504,7 +505,7 @@ struct follow *follow_new(const struct follow_config *c)
 	f->java_requests = runtime_java_requests_new();
 	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
 	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
-	worker_on_stuck(c->work->probing, follow_heap_stuck, f);
+	c->work->threads->on_stuck(c->work->probing, follow_heap_stuck, f);
 	return f;
 }
 

@@ -54,6 +54,7 @@ static struct work node_work;
 static struct follow_queue *start(bool debug)
 {
 	n_looked_at = n_told = 0;
+	testwork(&node_work);
 	return follow_queue_new(&node_work, NULL, NULL, debug, note, NULL);
 }
 

@@ -4,7 +4,6 @@
 #include "node/work/testworkers.h"
 
 #include "lib/base/testclock.h"
-#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 #include "node/alloc/alloc.h"
 
@@ -39,21 +38,6 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 	return read_result;
 }
 
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	(void)cgroup_id;
-	(void)ret_until_ns;
-	return NULL;
-}
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	assert_null(o);
-	return NULL;
-}
-
 /* ---- the tests ---- */
 
 static struct work node_work;
@@ -63,6 +47,8 @@ static struct alloc_sites sites;
 static int set_up(void **state)
 {
 	(void)state;
+	testwork(&node_work);
+	follow.config.containers = node_work.containers;
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};

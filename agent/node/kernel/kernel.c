@@ -176,7 +176,7 @@ static void push_filter(struct kernel *k)
 	work_post(k->config.work, k->config.work->os, &p->task, n * sizeof(*want));
 }
 
-int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
+static int list_processes(struct kernel *k, const struct listed_process *want, size_t n)
 {
 	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
 
@@ -286,7 +286,7 @@ int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_
 	int r;
 
 	k->config = *c;
-	r = c->by_name ? kernel_hosts_new(k, &k->hosts, reterr) : 0;
+	r = c->by_name ? kernel_hosts_new(k, list_processes, &k->hosts, reterr) : 0;
 	if (r < 0) {
 		free(k);
 		return r;

@@ -110,21 +110,6 @@ struct drain *drain_free(struct drain *d)
 	return NULL;
 }
 
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	(void)cgroup_id;
-	(void)ret_until_ns;
-	return NULL;
-}
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	(void)o;
-	return NULL;
-}
-
 struct estimate limit_estimate(const struct limit *l, uint64_t cgroup_id, enum event e)
 {
 	(void)l;
@@ -137,22 +122,6 @@ struct host_list *kernel_hosts_list(struct hosts *h)
 {
 	(void)h;
 	return NULL;
-}
-
-void report_sampled(struct report *r, const char *uid, enum event e, uint64_t n)
-{
-	(void)r;
-	(void)uid;
-	(void)e;
-	(void)n;
-}
-
-void report_stacks(struct report *r, const char *uid, uint64_t n, uint64_t n_finished)
-{
-	(void)r;
-	(void)uid;
-	(void)n;
-	(void)n_finished;
 }
 
 void pipeline_throttle_take(struct throttle *t, struct feed *f)
@@ -196,8 +165,9 @@ static struct drain drains[16];
 static int set_up(void **state)
 {
 	(void)state;
-	node_work = (struct work){0};
-	pipeline = (struct pipeline){.config = {.work = &node_work}};
+	testwork(&node_work);
+	pipeline = (struct pipeline){
+		.config = {.work = &node_work, .containers = node_work.containers}};
 	queue = pipeline_queue_new(&pipeline);
 	parses = under_way = names_are_missing = false;
 	n_fed = n_freed = n_told = n_unparsed = n_to_parse = 0;

@@ -112,7 +112,7 @@ static void late_done(struct task *t)
 
 	replace_blocked(w, p->pod, 0);
 	p->late(t);
-	if (!w->closing && work_left_behind_ended(&w->stuck, &w->files, &t->job))
+	if (!w->closing && work_left_behind_ended(w, &w->stuck, &w->files, &t->job))
 		go_on(w);
 }
 
@@ -135,7 +135,7 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 	p->late = p->task.done;
 	p->task.done = late_done;
 	replace_blocked(w, 0, p->pod);
-	if (work_left_behind(&w->stuck, &w->files, j))
+	if (work_left_behind(w, &w->stuck, &w->files, j))
 		go_on(w);
 	tell_blocked(w);
 }
@@ -150,7 +150,7 @@ void work_tick(struct work *w)
 {
 	if (w->closing)
 		return;
-	if (work_left_behind_again(&w->stuck, &w->files))
+	if (work_left_behind_again(w, &w->stuck, &w->files))
 		go_on(w);
 	tell_blocked(w);
 }

@@ -77,7 +77,7 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 		on_done(&t->job);
 		return;
 	}
-	if (worker_post(to, &t->job) == 0)
+	if (w->threads->post(to, &t->job) == 0)
 		return;
 	t->refused = true;
 	on_done(&t->job);
@@ -93,11 +93,22 @@ static void finish(struct work *w)
 
 /* ---- creation and end ---- */
 
+static const struct work_threads threads = {
+	.create = worker_new,
+	.end = worker_free,
+	.post = worker_post,
+	.on_stuck = worker_on_stuck,
+	.is_stuck = worker_is_stuck,
+	.replace = worker_replace,
+	.give_time = worker_give_time,
+};
+
 struct work *work_new(struct loop *l)
 {
 	struct work *w = xcalloc(1, sizeof(*w));
 
 	w->loop = l;
+	w->threads = &threads;
 	w->refs = 1;
 	w->tasks_tail = &w->tasks;
 	return w;
@@ -129,14 +140,14 @@ int work_start_workers(struct work *w, size_t disk_mailbox_bytes)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(workers); i++) {
-		int r = worker_new(w->loop, workers[i].name, workers[i].mailbox_bytes,
-				   workers[i].worker);
+		int r = w->threads->create(w->loop, workers[i].name, workers[i].mailbox_bytes,
+					   workers[i].worker);
 
 		if (r < 0)
 			return r;
 	}
-	worker_on_stuck(w->disk, disk_stuck, NULL);
-	worker_on_stuck(w->files, work_files_stuck, w);
+	w->threads->on_stuck(w->disk, disk_stuck, NULL);
+	w->threads->on_stuck(w->files, work_files_stuck, w);
 	return 0;
 }
 
@@ -147,7 +158,7 @@ void work_close(struct work *w)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (*all[i])
-			worker_free(*all[i]);
+			w->threads->end(*all[i]);
 	w->closing = true;
 	finish(w);
 }
