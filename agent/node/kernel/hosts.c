@@ -54,7 +54,7 @@ struct hosts_look {
 
 struct host_list *kernel_host_list_unref(struct host_list *l)
 {
-	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
+	if (!l || !ref_drop(&l->refs))
 		return NULL;
 	free(l->items);
 	free(l);
@@ -63,7 +63,7 @@ struct host_list *kernel_host_list_unref(struct host_list *l)
 
 struct host_list *kernel_hosts_list(struct hosts *h)
 {
-	__atomic_add_fetch(&h->list->refs, 1, __ATOMIC_RELAXED);
+	ref_take(&h->list->refs);
 	return h->list;
 }
 
