@@ -63,6 +63,7 @@ struct host_list *kernel_host_list_unref(struct host_list *l)
 
 struct host_list *kernel_hosts_list(struct hosts *h)
 {
+	loop_assert(h->kernel->config.work->loop);
 	ref_take(&h->list->refs);
 	return h->list;
 }

@@ -115,6 +115,7 @@ struct push {
  */
 void kernel_announce(struct kernel *k)
 {
+	work_assert_on(k->config.work, os);
 	if (probes_announce(k->probes) < 0)
 		counter_add(counter("podflame_process_lists_failed_total", NULL, NULL), 1);
 }
@@ -178,8 +179,10 @@ static void push_filter(struct kernel *k)
 
 static int list_processes(struct kernel *k, const struct listed_process *want, size_t n)
 {
-	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
+	int r;
 
+	work_assert_on(k->config.work, os);
+	r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
 	if (r == 0)
 		kernel_announce(k);
 	return r;
@@ -187,6 +190,7 @@ static int list_processes(struct kernel *k, const struct listed_process *want, s
 
 struct unwind *kernel_unwind(const struct kernel *k)
 {
+	work_assert_on(k->config.work, os);
 	return k->unwind;
 }
 
@@ -264,6 +268,7 @@ void kernel_sync(struct kernel *k)
 {
 	bool wanted = is_wanted(k);
 
+	loop_assert(k->config.work->loop);
 	if (k->config.work->closing || !k->started)
 		return;
 	if (k->state == OFF && wanted && k->load_error[0])
@@ -297,12 +302,15 @@ int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_
 
 void kernel_start(struct kernel *k, const char *kernel_symbols_problem)
 {
+	loop_assert(k->config.work->loop);
+	assert_se(!k->started);
 	k->started = true;
 	snprintf(k->symbols_problem, sizeof(k->symbols_problem), "%s", kernel_symbols_problem);
 }
 
 void kernel_close(struct kernel *k)
 {
+	assert_se(k->config.work->closing);
 	k->wake = watch_free(k->wake);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);

@@ -19,18 +19,21 @@ static bool replace(struct work *work, struct left_behind *l, struct worker **w)
 bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
 		      const struct job *j)
 {
+	loop_assert(work->loop);
 	l->waits = j;
 	return replace(work, l, w);
 }
 
 bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w)
 {
+	loop_assert(work->loop);
 	return replace(work, l, w);
 }
 
 bool work_left_behind_ended(struct work *work, struct left_behind *l, struct worker **w,
 			    const struct job *j)
 {
+	loop_assert(work->loop);
 	if (l->waits == j)
 		l->waits = NULL;
 	for (size_t i = 0; i < l->n; i++)

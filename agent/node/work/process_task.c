@@ -142,12 +142,15 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 
 void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg)
 {
+	loop_assert(w->loop);
+	assert_se(!w->on_files_replaced); /* it has one listener */
 	w->on_files_replaced = fn;
 	w->on_files_replaced_arg = arg;
 }
 
 void work_tick(struct work *w)
 {
+	loop_assert(w->loop);
 	if (w->closing)
 		return;
 	if (work_left_behind_again(w, &w->stuck, &w->files))

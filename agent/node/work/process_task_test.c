@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pod that blocks the files worker keeps one of its threads, not all of them: in real workers. */
+#include "lib/base/testabort.h"
 #include "node/report/testreport.h"
 #include "node/work/work.h"
 
@@ -144,6 +145,18 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_true(items[13].ran && !items[13].refused);
 }
 
+static void is_on_os(void *arg)
+{
+	(void)arg;
+	work_assert_on(work, os);
+}
+
+static void the_loop_is_no_worker(void **state)
+{
+	(void)state;
+	assert_aborts(is_on_os, NULL, "work_runs_on(work, (work)->os)");
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -173,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_keeps_one_thread),
+		cmocka_unit_test(the_loop_is_no_worker),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -83,6 +83,12 @@ static void give_time(struct worker *w)
 	workers.n_given_time++;
 }
 
+static bool is_test_thread(const struct worker *w)
+{
+	(void)w;
+	return loop_is_current(timer_loop());
+}
+
 static const struct work_threads posted_threads = {
 	.create = create_worker,
 	.end = end_worker,
@@ -91,6 +97,7 @@ static const struct work_threads posted_threads = {
 	.is_stuck = is_stuck,
 	.replace = replace_worker,
 	.give_time = give_time,
+	.is_current = is_test_thread,
 };
 
 /* ---- for the tests ---- */

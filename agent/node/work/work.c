@@ -16,6 +16,7 @@
 
 static void unref(struct work *w)
 {
+	assert_se(w->refs > 0);
 	if (--w->refs == 0)
 		free(w);
 }
@@ -41,12 +42,13 @@ static void handle(struct task *t)
 	t->done(t);
 }
 
-/* Loop thread. If finish() has handled the task already, this only frees it. */
+/* If finish() has handled the task already, this only frees it. */
 static void on_done(struct job *j)
 {
 	struct task *t = (struct task *)j;
 	struct work *w = t->work;
 
+	loop_assert(w->loop);
 	handle(t);
 	unlink_task(t);
 	free(t);
@@ -62,8 +64,15 @@ static void on_run(struct job *j)
 	__atomic_store_n(&t->ran, true, __ATOMIC_RELEASE);
 }
 
+bool work_runs_on(const struct work *work, const struct worker *w)
+{
+	return work->closing ? loop_is_current(work->loop) : work->threads->is_current(w);
+}
+
 void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
 {
+	loop_assert(w->loop);
+	assert_se(t->done && !w->closed);
 	t->work = w;
 	t->job.run = on_run;
 	t->job.done = on_done;
@@ -101,6 +110,7 @@ static const struct work_threads threads = {
 	.is_stuck = worker_is_stuck,
 	.replace = worker_replace,
 	.give_time = worker_give_time,
+	.is_current = worker_is_current,
 };
 
 struct work *work_new(struct loop *l)
@@ -156,6 +166,8 @@ void work_close(struct work *w)
 	struct worker **all[] = {&w->tables, &w->debug, &w->attach, &w->probing,
 				 &w->os,     &w->files, &w->pipe};
 
+	loop_assert(w->loop);
+	assert_se(!w->closing);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (*all[i])
 			w->threads->end(*all[i]);
@@ -167,6 +179,8 @@ struct work *work_free(struct work *w)
 {
 	if (!w)
 		return NULL;
+	loop_assert(w->loop);
+	assert_se(!w->closed);
 	report_problems_done(&w->unreadable);
 	w->closed = true;
 	unref(w);

@@ -34,6 +34,7 @@ struct work_threads {
 	bool (*is_stuck)(struct worker *w);
 	int (*replace)(struct worker *stuck, struct worker **ret);
 	void (*give_time)(struct worker *w);
+	bool (*is_current)(const struct worker *w);
 };
 
 /*
@@ -94,6 +95,12 @@ struct task {
 	bool ran, handled;
 	struct task *next, **prev;
 };
+/*
+ * Aborts unless this worker of work runs this, or, once the workers have ended, the loop thread.
+ * Not for a worker that work_left_behind() replaces.
+ */
+#define work_assert_on(work, worker) assert_se(work_runs_on(work, (work)->worker))
+bool work_runs_on(const struct work *work, const struct worker *w);
 /*
  * Takes t over. n_bytes counts against the limit of the worker's mailbox. After work_close() t runs
  * at once.
