@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests of the API only: the API over real HTTP on loopback, with a store, and who asks it. The
- * API server of Kubernetes is a stub of kube_request here. Once a program.
+ * API server of Kubernetes is a struct kube_ops here. Once a program.
  */
 #pragma once
 
@@ -99,9 +99,9 @@ static inline json_t *review(const char *path, const json_t *body)
 			 "username", token, "groups", "system:authenticated");
 }
 
-/* In place of lib/kube's: answers on the loop, as the real one does. */
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
+/* Answers on the loop, as a client does. */
+static int ask_cluster(struct kube *k, const char *method, const char *path,
+		       const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
 	struct asked *a = xcalloc(1, sizeof(*a));
 
@@ -111,6 +111,14 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
 	timer_set(cluster.loop, &a->timer, 0, answer, a);
 	return 0;
+}
+
+static inline struct kube *cluster_kube(void)
+{
+	static const struct kube_ops ops = {.request = ask_cluster};
+	static struct kube_base k = {&ops};
+
+	return (struct kube *)&k;
 }
 
 /* ---- fixture ---- */
@@ -236,7 +244,7 @@ static inline int setup_local(void **state)
 
 static inline int setup_cluster(void **state)
 {
-	return setup_with(state, fixture_new(), (struct kube *)&cluster, ":memory:");
+	return setup_with(state, fixture_new(), cluster_kube(), ":memory:");
 }
 
 static inline int teardown(void **state)

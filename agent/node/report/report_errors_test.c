@@ -101,7 +101,7 @@ static struct report *new_report(void)
 	const struct plan p = {.targets = &t, .n_targets = 1};
 	struct report *r = NULL;
 
-	assert_int_equal(report_new(timer_loop(), NULL, &c, &r), 0);
+	assert_int_equal(report_new(timer_loop(), testkube(), &c, &r), 0);
 	report_plan(r, &p);
 	return r;
 }

@@ -87,7 +87,7 @@ static struct report *new_report(void)
 
 	json_decref(sent.body);
 	memset(&sent, 0, sizeof(sent));
-	assert_int_equal(report_new(timer_loop(), NULL, &c, &r), 0);
+	assert_int_equal(report_new(timer_loop(), testkube(), &c, &r), 0);
 	return r;
 }
 
