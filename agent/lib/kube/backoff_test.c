@@ -12,7 +12,7 @@
 
 #include "lib/base/testclock.h"
 #include "lib/kube/kube_private.h"
-#include "lib/loop/http_parse.h"
+#include "lib/loop/testconn.h"
 #include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 /*

@@ -4,7 +4,7 @@
  * that come back.
  */
 #include "lib/kube/testwatch.h"
-#include "lib/loop/conn.h"
+#include "lib/loop/testconn.h"
 
 #include <stdatomic.h>
 

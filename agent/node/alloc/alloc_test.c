@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Where processes allocate, of known and of hostile files; without BPF. */
-#include "node/alloc/alloc_host.h"
+#include "node/alloc/testalloc.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

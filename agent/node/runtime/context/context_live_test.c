@@ -4,7 +4,7 @@
  * libcs: every way to a thread-local variable, every version of Go that is here. The test reads
  * what is learnt of them as the kernel's part does.
  */
-#include "node/runtime/context/context_host.h"
+#include "node/runtime/context/testcontext.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 
 static char dir[] = "/tmp/podflame-context-XXXXXX";
 

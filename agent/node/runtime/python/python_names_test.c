@@ -2,9 +2,9 @@
 /* Names of Python's frames: strings, modules, lines, and objects that are something else by now. */
 #include <stdlib.h>
 
-#include "node/runtime/python/python_host.h"
+#include "node/runtime/python/testpythonwalk.h"
 
-#include "node/runtime/python/python_image.h"
+#include "node/runtime/python/testpythonimage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
