@@ -7,6 +7,15 @@
 
 #include <stdlib.h>
 
+static const struct queue_ops queue_ops = {
+	.fold = pipeline_windows_fold,
+	.read_mappings = pipeline_reader_mappings,
+	.read_names = pipeline_reader_names,
+	.reads = pipeline_reader_under_way,
+	.parse = follow_parse,
+	.parses = follow_parses,
+};
+
 struct pipeline *pipeline_new(const struct pipeline_config *c)
 {
 	struct pipeline *p = xcalloc(1, sizeof(*p));
@@ -14,7 +23,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *c)
 	p->config = *c;
 	pipeline_downtime_open(&p->downtime, c->conf, c->local, c->boot_id);
 	p->reader = pipeline_reader_new(p);
-	p->queue = pipeline_queue_new(p);
+	p->queue = pipeline_queue_new(p, &queue_ops);
 	p->throttle = pipeline_throttle_new(p);
 	return p;
 }
