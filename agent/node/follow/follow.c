@@ -18,6 +18,7 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 {
 	struct tracked *t;
 
+	loop_assert(f->config.work->loop);
 	HASH_FIND(hh, f->tracked, &id, sizeof(id), t);
 	return t;
 }
@@ -501,6 +502,7 @@ struct follow *follow_new(const struct follow_config *c)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
+	loop_assert(c->work->loop);
 	f->config = *c;
 	f->java_requests = runtime_java_requests_new();
 	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
@@ -511,6 +513,7 @@ struct follow *follow_new(const struct follow_config *c)
 
 void follow_stop(struct follow *f)
 {
+	assert_se(!f->config.work->closing);
 	__atomic_store_n(&f->config.work->attach_stopped, true, __ATOMIC_RELAXED);
 	follow_queue_stop(f->files);
 	follow_queue_stop(f->debug);
@@ -521,6 +524,7 @@ struct follow *follow_free(struct follow *f)
 {
 	if (!f)
 		return NULL;
+	loop_assert(f->config.work->loop);
 	follow_unloaded(f);
 	follow_queue_free(f->files);
 	follow_queue_free(f->debug);

@@ -191,6 +191,7 @@ static void came_back(struct probing *p)
 	 */
 	if (t && t->allocs.stuck == p)
 		forget_refusal(t);
+	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
 	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
 	if (!f->config.work->closing)

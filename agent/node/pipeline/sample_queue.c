@@ -189,6 +189,7 @@ static void feed_handled(struct task *t)
 	struct feeding *f = (struct feeding *)t;
 	struct sample_queue *d = f->queue;
 
+	assert_se(d->feeding);
 	if (t->refused) {
 		lose_refused(d, &f->feed);
 		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
@@ -263,6 +264,7 @@ static void add_earlier(struct sample_queue *d, struct feed *f)
 /* While the node closes, a task ends before work_post() returns, and its end calls this again. */
 void pipeline_queue_advance(struct sample_queue *d)
 {
+	loop_assert(d->pipeline->config.work->loop);
 	while (d->first && !d->feeding && is_due(d, d->first)) {
 		struct feeding *f = d->first;
 
