@@ -505,8 +505,9 @@ struct follow *follow_new(const struct follow_config *c)
 	loop_assert(c->work->loop);
 	f->config = *c;
 	f->java_requests = runtime_java_requests_new();
-	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
-	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
+	f->unseen_ops = &follow_unseen_ops;
+	f->files = follow_queue_new(c->work, c->work->tables, NULL, c->files, false, parsed, f);
+	f->debug = follow_queue_new(c->work, c->work->debug, NULL, c->files, true, parsed, f);
 	c->work->threads->on_stuck(c->work->probing, follow_heap_stuck, f);
 	return f;
 }

@@ -68,9 +68,11 @@ void learn_applied_done(struct applied *a)
 	free(a->missing);
 }
 
-struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
-				      bool debug, parsed_fn *fn, void *arg)
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
+				      const struct parse_ops *o, struct files *files, bool debug,
+				      parsed_fn *fn, void *arg)
 {
+	(void)o;
 	(void)work;
 	(void)files;
 	(void)w;

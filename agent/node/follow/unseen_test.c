@@ -17,19 +17,13 @@ static unsigned n_reads;
 static int read_result;
 static char attached; /* stands for a struct attached */
 
-struct tracked *follow_find(const struct follow *f, struct process_id id)
-{
-	(void)f;
-	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
-}
-
-uint64_t probes_attached_bytes(const struct attached *a)
+static uint64_t attached_bytes(const struct attached *a)
 {
 	assert_ptr_equal(a, &attached);
 	return seen_bytes;
 }
 
-int proc_memory(struct process_id id, struct proc_memory *ret)
+static int read_memory(struct process_id id, struct proc_memory *ret)
 {
 	assert_int_equal(id.tgid, 8);
 	assert_int_equal(id.start_boottime_ns, 1000);
@@ -41,7 +35,8 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 /* ---- the tests ---- */
 
 static struct work node_work;
-static struct follow follow = {.config = {.work = &node_work}};
+static const struct unseen_ops ops = {read_memory, attached_bytes};
+static struct follow follow = {.config = {.work = &node_work}, .unseen_ops = &ops};
 static struct alloc_sites sites;
 
 static int set_up(void **state)
