@@ -61,14 +61,13 @@ def load(path="agent/DEPS"):
 
 
 def module_of(path, modules):
-    """The module of a file (its path below agent/): the nearest directory above it that has a row.
-    For agent/*.c it is main. None: there is no such directory."""
-    folder = os.path.dirname(path)
-    if not folder:
-        return "main"
-    while folder and folder not in modules:
-        folder = os.path.dirname(folder)
-    return folder or None
+    """
+    The module of a file (path below agent/), or None: lib/X, node/X, hub/X or cli, with all below
+    it; of agent/node/*.c and agent/hub/*.c it is node and hub, and of agent/*.c it is main.
+    """
+    folders = os.path.dirname(path).split("/")
+    name = "/".join(folders[:2]) or "main"
+    return name if name in modules else None
 
 
 def is_test(path):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a machine needs, and the checks. Of these check-calls builds the objects, if they are missing
-# or old.
+# What a machine needs, and the checks. Of these check-calls and check-fakes build the objects, if
+# they are missing or old.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podflame/tools/bin
 export PATH := $(TOOLS):$(PATH)
 .PHONY: deps check

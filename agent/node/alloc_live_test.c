@@ -4,7 +4,7 @@
  * test finds the places where it allocates (alloc), probes them (probe), and compares all bytes by
  * function, and those that live, with the program's own counts, exactly.
  */
-#include "node/alloc/alloc_host.h"
+#include "node/alloc/testalloc.h"
 #include "node/probe/probe.h"
 
 #include <fcntl.h>

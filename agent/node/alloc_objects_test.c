@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "node/alloc/alloc_host.h"
+#include "node/alloc/testalloc.h"
 #include "node/probe/probe.h"
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 
 #define WAIT_NS	  (120 * NSEC_PER_SEC)
 #define FILES_MAX 64

@@ -383,7 +383,7 @@ static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
 
 static bool filter_settled(struct fixture *f)
 {
-	return kernel_settled(f->node->kernel) && f->node->kernel->scanned_ns;
+	return kernel_settled(f->node->kernel) && kernel_filtered(f->node->kernel);
 }
 
 static bool first_seen(struct fixture *f)

@@ -105,6 +105,7 @@ int node_start(struct node *n, const char *node_uid)
 	const char *problem;
 	int r;
 
+	loop_assert(n->work->loop);
 	if (n->started)
 		return 0;
 	r = pipeline_start(n->pipeline, node_uid);
@@ -434,6 +435,7 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	struct node *n = xcalloc(1, sizeof(*n));
 	int r;
 
+	loop_assert(l);
 	n->conf = c->conf;
 	n->config = *c;
 	n->work = work_new(l);
@@ -453,6 +455,7 @@ struct node *node_free(struct node *n)
 {
 	if (!n)
 		return NULL;
+	loop_assert(n->work->loop);
 	n->watches = node_watches_free(n->watches);
 	timer_cancel(&n->tick);
 	if (n->follow)

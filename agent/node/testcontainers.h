@@ -6,7 +6,6 @@
 #pragma once
 
 #include "node/internal.h"
-#include "node/kernel/internal.h"
 #include "node/parse/testnames.h"
 #include "node/testtenants.h"
 

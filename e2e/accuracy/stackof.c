@@ -153,7 +153,7 @@ static int load_tables(uint32_t pid)
 	for (size_t i = 0; i < maps->n; i++)
 		if (files_index(files, &maps->items[i], &indexes[i]))
 			indexes[i] = NULL;
-	e = runtime_learn(NULL, maps, indexes, &runtimes, &again);
+	e = runtime_learn(NULL, maps, indexes, NULL, &runtimes, &again);
 	return e ? e : unwind_process(u, maps, indexes, pending, runtimes);
 }
 

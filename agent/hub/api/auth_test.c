@@ -118,7 +118,7 @@ static void gate_got(int status, const char *node, const char *error, void *arg)
 
 static void audience_right_and_node(void **state)
 {
-	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest"};
+	const struct gate_config c = {cluster_kube(), "podflame-ingest"};
 	const struct gate_right send = {"create", "profiles"};
 	struct fixture *f = *state;
 	struct gate_got g = {.loop = f->loop};
@@ -146,7 +146,7 @@ static void audience_right_and_node(void **state)
 static void few_wait_for_one_sign_in(void **state)
 {
 	enum { MOST = 256, MORE = 3 };
-	const struct gate_config c = {(struct kube *)&cluster, "podflame-ingest"};
+	const struct gate_config c = {cluster_kube(), "podflame-ingest"};
 	const struct gate_right send = {"create", "profiles"};
 	struct counter *busy = counter("api_refused_total", "reason", "reviews_busy");
 	uint64_t n_busy = counter_get(busy);

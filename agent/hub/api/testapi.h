@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the API only: the API over real HTTP on loopback, with a store, and a client.
- * kube_request() is a stub that stands in for the API server of Kubernetes. Include it once per
- * program.
+ * For tests of the API only: the API over real HTTP on loopback, with a store, and a client. A
+ * struct kube_ops stands in for the API server of Kubernetes. Include it once per program.
  */
 #pragma once
 
@@ -100,9 +99,9 @@ static inline json_t *review(const char *path, const json_t *body)
 			 "username", token, "groups", "system:authenticated");
 }
 
-/* Stands in for lib/kube's function: answers on the loop, as the real one does. */
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
+/* Stands in for the API server: answers on the loop, as a client of Kubernetes does. */
+static int ask_cluster(struct kube *k, const char *method, const char *path,
+		       const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
 	struct asked *a = xcalloc(1, sizeof(*a));
 
@@ -112,6 +111,14 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
 	timer_set(cluster.loop, &a->timer, 0, answer, a);
 	return 0;
+}
+
+static inline struct kube *cluster_kube(void)
+{
+	static const struct kube_ops ops = {.request = ask_cluster};
+	static struct kube_base k = {&ops};
+
+	return (struct kube *)&k;
 }
 
 /* ---- fixture ---- */
@@ -237,7 +244,7 @@ static inline int setup_local(void **state)
 
 static inline int setup_cluster(void **state)
 {
-	return setup_with(state, fixture_new(), (struct kube *)&cluster, ":memory:");
+	return setup_with(state, fixture_new(), cluster_kube(), ":memory:");
 }
 
 static inline int teardown(void **state)

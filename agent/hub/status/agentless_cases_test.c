@@ -47,7 +47,7 @@ static void list_namespaces(const struct world *w, struct kube_watch *ret)
 /* The target in the form of plan_to_json. NULL: it selects nothing on this node. New reference. */
 static json_t *entry_of(const struct world *w, const json_t *target)
 {
-	struct kube_watch pods = {0}, namespaces = {0};
+	struct kube_watch pods = {.base = {&watches_ops}}, namespaces = pods;
 	struct agentless_pods p;
 	json_t *e;
 
@@ -57,8 +57,8 @@ static json_t *entry_of(const struct world *w, const json_t *target)
 	e = status_agentless_pods_entry(&p, target, &namespaces,
 					json_bool_at(w->settings, "optInRequired", true));
 	status_agentless_pods_done(&p);
-	kube_watch_free(&pods);
-	kube_watch_free(&namespaces);
+	free_watch(&pods);
+	free_watch(&namespaces);
 	return e;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: what it writes, when, and what it does with the answers. The functions below
- * stand in for watches, requests and timers.
+ * The controller: what it writes, when, and what it does with the answers. The test stands in for
+ * watches, requests and timers.
  */
 #include "hub/status/status.h"
 
@@ -12,42 +12,29 @@
 #include "lib/base/testclock.h"
 #include "lib/kube/testkube.h"
 #include "lib/kube/testwatches.h"
+#include "lib/loop/testtimer.h"
 
 /* ---- stand-ins ---- */
 
-static struct armed {
-	struct timer *t;
-	timer_fn *fn;
-	void *arg;
-	uint64_t delay_ns;
-} timers[2];
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	struct armed *a = !timers[0].t || timers[0].t == t ? &timers[0] : &timers[1];
-
-	(void)l;
-	*a = (struct armed){t, fn, arg, delay_ns};
-}
-
-void timer_cancel(struct timer *t)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
-		if (timers[i].t == t)
-			timers[i].fn = NULL;
-	}
-}
+static struct timer *tick_timer;
 
 /* Runs the timers that are set now: the tick with its second, and those that it sets. */
 static void run(bool tick)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(timers); i++) {
-		struct armed a = timers[i];
+	struct timer *armed[2];
+	uint64_t delay_ns;
+	size_t n = 0;
 
-		if (!a.fn || (!tick && a.delay_ns >= NSEC_PER_SEC))
-			continue;
-		timers[i].fn = NULL;
-		a.fn(a.arg);
+	for (struct timer *t; (t = loop_next_timer(timer_loop(), &delay_ns)); timer_cancel(t)) {
+		assert_true(n < ARRAY_SIZE(armed));
+		armed[n++] = t;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (armed[i] != tick_timer || tick)
+			armed[i]->fn(armed[i]->arg);
+		else
+			timer_set(timer_loop(), tick_timer, NSEC_PER_SEC, tick_timer->fn,
+				  tick_timer->arg);
 	}
 	if (tick)
 		run(false);
@@ -64,14 +51,15 @@ static struct status *start(bool synced)
 	static const struct status_config c = {.ns = "podflame-system"};
 	static const char *const nodes[] = {"n1", "n2", "odd"};
 	struct status *s = NULL;
+	uint64_t delay_ns;
 
 	json_decref(sent.body);
 	memset(&sent, 0, sizeof(sent));
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
-		kube_watch_free(&watches[i]); /* of a test that failed */
-	memset(timers, 0, sizeof(timers));
+		free_watch(&watches[i]); /* of a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
-	assert_int_equal(status_new(NULL, NULL, &c, &s), 0);
+	assert_int_equal(status_new(timer_loop(), testwatches(keep_request), &c, &s), 0);
+	tick_timer = loop_next_timer(timer_loop(), &delay_ns);
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
 		watches[i].synced = synced;
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)

@@ -45,7 +45,7 @@ static inline void start(void)
 	status_agentless_free(a); /* of a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
 	n_changed = n_unseen = n_listed = 0;
-	assert_int_equal(status_agentless_new(NULL, &c, &ops, NULL, &a), 0);
+	assert_int_equal(status_agentless_new(testwatches(NULL), &c, &ops, NULL, &a), 0);
 }
 
 static inline void end(void)

@@ -41,6 +41,22 @@
 void assert_failed(const char *expression, const char *file, int line)
 	__attribute__((noreturn, cold));
 
+/*
+ * A reference count, which begins with 1. Any thread. Both abort where the count is 0, that is,
+ * where the object is gone already. ref_drop() returns whether this was the last reference.
+ */
+static inline void ref_take(unsigned *n)
+{
+	assert_se(__atomic_fetch_add(n, 1, __ATOMIC_RELAXED) > 0);
+}
+static inline bool ref_drop(unsigned *n)
+{
+	unsigned before = __atomic_fetch_sub(n, 1, __ATOMIC_ACQ_REL);
+
+	assert_se(before > 0);
+	return before == 1;
+}
+
 /* ---- memory: abort on failure ------------------------------------------- */
 
 /*

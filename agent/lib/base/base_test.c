@@ -525,6 +525,28 @@ static void asserts_two(void *arg)
 	assert_se(*(const int *)arg == 2);
 }
 
+static void takes(void *n)
+{
+	ref_take(n);
+}
+
+static void drops(void *n)
+{
+	(void)ref_drop(n);
+}
+
+static void test_reference_to_what_is_gone_aborts(void **state)
+{
+	unsigned n = 1;
+
+	(void)state;
+	ref_take(&n);
+	assert_false(ref_drop(&n));
+	assert_true(ref_drop(&n));
+	assert_aborts(takes, &n, "lib/base/base.h:");
+	assert_aborts(drops, &n, "before > 0");
+}
+
 static void test_assertion_says_where_and_aborts(void **state)
 {
 	int two = 2, three = 3;
@@ -560,6 +582,7 @@ int main(void)
 		cmocka_unit_test(test_stages_are_counted),
 		cmocka_unit_test(test_keys_that_were_chosen_do_not_meet),
 		cmocka_unit_test(test_assertion_says_where_and_aborts),
+		cmocka_unit_test(test_reference_to_what_is_gone_aborts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,7 @@ struct client_request {
 };
 
 struct kube {
+	struct kube_base base;
 	struct loop *loop;
 	struct kube_config config;
 	struct kube_times times;
@@ -305,8 +306,8 @@ static int request_send(struct client_request *q)
 	return http_send(q->kube->http, &r, &q->call);
 }
 
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
+static int client_request(struct kube *k, const char *method, const char *path,
+			  const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
 	struct client_request *q = xcalloc(1, sizeof(*q));
 	int r;
@@ -370,12 +371,23 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 	return r;
 }
 
+static const struct kube_ops client_ops = {
+	.request = client_request,
+	.watch_new = kube_client_watch_new,
+	.watch_free = kube_client_watch_free,
+	.watch_get = kube_client_watch_get,
+	.watch_each = kube_client_watch_each,
+	.watch_synced = kube_client_watch_synced,
+	.watch_left_out = kube_client_watch_left_out,
+};
+
 int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent, struct kube **ret,
 	     struct field_error *reterr)
 {
 	struct kube *k = xcalloc(1, sizeof(*k));
 	int r;
 
+	k->base.ops = &client_ops;
 	k->loop = l;
 	k->times = kube_times_default;
 	copy_config(&k->config, c);

@@ -103,3 +103,26 @@ void kube_watch_each(const struct kube_watch *w,
 bool kube_watch_synced(const struct kube_watch *w);
 /* Objects of the last list that are not kept: they were over a limit, or could not be read. */
 size_t kube_watch_left_out(const struct kube_watch *w);
+
+/* ---- what stands behind a kube ---- */
+/*
+ * The functions above with these names: those of a client of an API server, which kube_new() makes,
+ * or those of a test. A struct kube and a struct kube_watch begin with a struct kube_base.
+ */
+typedef int kube_request_fn(struct kube *k, const char *method, const char *path,
+			    const char *content_type, const json_t *body, kube_done_fn *fn,
+			    void *arg);
+struct kube_ops {
+	kube_request_fn *request;
+	int (*watch_new)(struct kube *k, const struct kube_watch_spec *s,
+			 const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret);
+	void (*watch_free)(struct kube_watch *w);
+	const json_t *(*watch_get)(const struct kube_watch *w, const char *key);
+	void (*watch_each)(const struct kube_watch *w,
+			   void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
+	bool (*watch_synced)(const struct kube_watch *w);
+	size_t (*watch_left_out)(const struct kube_watch *w);
+};
+struct kube_base {
+	const struct kube_ops *ops;
+};

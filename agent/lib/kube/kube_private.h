@@ -47,6 +47,16 @@ int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *re
  */
 void kube_tell_credentials(struct field_error *told, const struct field_error *now);
 
+/* ---- watch.c: what stands behind the watches of a client ---- */
+int kube_client_watch_new(struct kube *k, const struct kube_watch_spec *s,
+			  const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret);
+void kube_client_watch_free(struct kube_watch *w);
+const json_t *kube_client_watch_get(const struct kube_watch *w, const char *key);
+void kube_client_watch_each(const struct kube_watch *w,
+			    void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
+bool kube_client_watch_synced(const struct kube_watch *w);
+size_t kube_client_watch_left_out(const struct kube_watch *w);
+
 /* ---- requests below kube_request: streaming, without the retry on 401 ---- */
 struct kube_stream {
 	const char *path, *accept;

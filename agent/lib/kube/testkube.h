@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: kube_request() that keeps the last request instead of sending it. Include
- * it once, after cmocka.h; it takes the place of client.c.
+ * For tests only: a kube that keeps the last request instead of sending it. Include it once, after
+ * cmocka.h.
  */
 #pragma once
 
@@ -21,8 +21,8 @@ static struct {
 } held[64];
 static size_t n_held;
 
-int kube_request(struct kube *k, const char *method, const char *path, const char *content_type,
-		 const json_t *body, kube_done_fn *fn, void *arg)
+static int keep_request(struct kube *k, const char *method, const char *path,
+			const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
 	(void)k;
 	assert_null(sent.fn); /* the caller waits for the answer to its last write */
@@ -41,4 +41,12 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 	sent.fn = fn;
 	sent.arg = arg;
 	return 0;
+}
+
+static inline struct kube *testkube(void)
+{
+	static const struct kube_ops ops = {.request = keep_request};
+	static struct kube_base k = {&ops};
+
+	return (struct kube *)&k;
 }

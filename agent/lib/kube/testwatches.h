@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * For tests only: watches that the test fills. Include it once, after cmocka.h; it takes the place
- * of watch.c.
- */
+/* For tests only: a kube whose watches the test fills. Include it once, after cmocka.h. */
 #pragma once
 
 #include <stdlib.h>
@@ -10,6 +7,7 @@
 #include "lib/kube/kube.h"
 
 struct kube_watch {
+	struct kube_base base;
 	bool used, synced, once, metadata_only;
 	char path[128], field_selector[320], label_selector[128];
 	size_t max_bytes, n_left_out;
@@ -25,8 +23,10 @@ struct kube_watch {
 static struct kube_watch watches[8];
 static unsigned n_watches_made;
 
-int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
-		   const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
+static const struct kube_ops watches_ops;
+
+static int make_watch(struct kube *k, const struct kube_watch_spec *s,
+		      const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
 {
 	size_t i = 0;
 
@@ -35,6 +35,7 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 		i++;
 	assert_true(i < ARRAY_SIZE(watches));
 	watches[i] = (struct kube_watch){
+		.base = {&watches_ops},
 		.used = true,
 		.once = s->once,
 		.metadata_only = s->metadata_only,
@@ -53,26 +54,23 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 	return 0;
 }
 
-struct kube_watch *kube_watch_free(struct kube_watch *w)
+static void free_watch(struct kube_watch *w)
 {
-	if (!w)
-		return NULL;
 	free(w->items);
 	*w = (struct kube_watch){0};
-	return NULL;
 }
 
-bool kube_watch_synced(const struct kube_watch *w)
+static bool is_synced(const struct kube_watch *w)
 {
 	return w->synced;
 }
 
-size_t kube_watch_left_out(const struct kube_watch *w)
+static size_t n_left_out(const struct kube_watch *w)
 {
 	return w->n_left_out;
 }
 
-const json_t *kube_watch_get(const struct kube_watch *w, const char *key)
+static const json_t *find_object(const struct kube_watch *w, const char *key)
 {
 	for (size_t i = 0; i < w->n_items; i++) {
 		if (streq(w->items[i].key, key))
@@ -81,13 +79,33 @@ const json_t *kube_watch_get(const struct kube_watch *w, const char *key)
 	return NULL;
 }
 
-void kube_watch_each(const struct kube_watch *w,
-		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
+static void each_object(const struct kube_watch *w,
+			void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
 {
 	for (size_t i = 0; i < w->n_items; i++) {
 		if (w->items[i].obj)
 			fn(w->items[i].key, w->items[i].obj, arg);
 	}
+}
+
+static const struct kube_ops watches_ops = {
+	.watch_new = make_watch,
+	.watch_free = free_watch,
+	.watch_get = find_object,
+	.watch_each = each_object,
+	.watch_synced = is_synced,
+	.watch_left_out = n_left_out,
+};
+
+/* request: what else is asked of it; NULL: nothing. */
+static inline struct kube *testwatches(kube_request_fn *request)
+{
+	static struct kube_ops ops;
+	static struct kube_base k = {&ops};
+
+	ops = watches_ops;
+	ops.request = request;
+	return (struct kube *)&k;
 }
 
 /* obj NULL: it goes. */

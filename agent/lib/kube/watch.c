@@ -347,14 +347,15 @@ static char *encode_selectors(const struct kube_watch_spec *s)
 	return buf_steal(&b);
 }
 
-int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
-		   const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
+int kube_client_watch_new(struct kube *k, const struct kube_watch_spec *s,
+			  const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
 {
 	struct kube_watch *w;
 
 	if (!s->path || s->path[0] != '/')
 		return -EINVAL;
 	w = xcalloc(1, sizeof(*w));
+	w->base = *(struct kube_base *)k;
 	w->kube = k;
 	w->loop = kube_loop(k);
 	w->times = kube_get_times(k);
@@ -394,10 +395,8 @@ static void really_free(struct kube_watch *w)
 	free(w);
 }
 
-struct kube_watch *kube_watch_free(struct kube_watch *w)
+void kube_client_watch_free(struct kube_watch *w)
 {
-	if (!w)
-		return NULL;
 	w->dead = true;
 	kube_unlisten(w->kube, &w->listener);
 	kube_store_mute(w->store);
@@ -408,26 +407,25 @@ struct kube_watch *kube_watch_free(struct kube_watch *w)
 	timer_cancel(&w->watchdog);
 	if (w->depth == 0)
 		really_free(w);
-	return NULL;
 }
 
-const json_t *kube_watch_get(const struct kube_watch *w, const char *key)
+const json_t *kube_client_watch_get(const struct kube_watch *w, const char *key)
 {
 	return kube_store_get(w->store, key);
 }
 
-void kube_watch_each(const struct kube_watch *w,
-		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
+void kube_client_watch_each(const struct kube_watch *w,
+			    void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
 {
 	kube_store_each(w->store, fn, arg);
 }
 
-bool kube_watch_synced(const struct kube_watch *w)
+bool kube_client_watch_synced(const struct kube_watch *w)
 {
 	return w->synced;
 }
 
-size_t kube_watch_left_out(const struct kube_watch *w)
+size_t kube_client_watch_left_out(const struct kube_watch *w)
 {
 	return w->n_left_out;
 }

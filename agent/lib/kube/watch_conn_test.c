@@ -4,7 +4,7 @@
  * recovery from each.
  */
 #include "lib/kube/testwatch.h"
-#include "lib/loop/conn.h"
+#include "lib/loop/testconn.h"
 
 #include <stdatomic.h>
 

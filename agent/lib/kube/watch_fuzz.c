@@ -136,7 +136,7 @@ static void maybe_free(void)
 {
 	if (!frees || !watch)
 		return;
-	watch = kube_watch_free(watch);
+	kube_client_watch_free(TAKE_PTR(watch));
 }
 
 static bool same_but_version(const json_t *a, const json_t *b)
@@ -385,7 +385,7 @@ static void known(const char *key, const json_t *obj, void *arg)
 	(void)arg;
 	n_known++;
 	check(same_but_version(json_object_get(told, key), obj) &&
-	      kube_watch_get(watch, key) == obj);
+	      kube_client_watch_get(watch, key) == obj);
 }
 
 static void begin(const uint8_t *data, size_t n)
@@ -411,6 +411,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct kube_watch_ops ops = {upsert, removed, on_synced, on_state};
 	struct kube_watch_spec spec = {.path = "/api/v1/pods", .field_selector = "a=b"};
+	struct kube_base kube = {0};
 	unsigned shape;
 
 	begin(data, n);
@@ -418,17 +419,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	spec.metadata_only = shape & 1;
 	spec.optional = shape & 2;
 	spec.label_selector = shape & 4 ? "c in (d)" : NULL;
-	check(kube_watch_new(NULL, &spec, &ops, NULL, &watch) == 0);
+	check(kube_client_watch_new((struct kube *)&kube, &spec, &ops, NULL, &watch) == 0);
 	for (unsigned i = 0; i < MAX_STEPS && in.n && watch; i++) {
 		check(watch->depth == 0);
 		step();
 	}
 	n_known = 0;
 	if (watch) {
-		kube_watch_each(watch, known, NULL);
-		check(n_known == json_object_size(told) && kube_watch_synced(watch) == synced);
+		kube_client_watch_each(watch, known, NULL);
+		check(n_known == json_object_size(told) &&
+		      kube_client_watch_synced(watch) == synced);
 	}
-	watch = kube_watch_free(watch);
+	if (watch)
+		kube_client_watch_free(TAKE_PTR(watch));
 	check(!call.open && !probe.open && !listener);
 	json_decref(told);
 	free(state);

@@ -10,6 +10,7 @@
 enum watch_state { ST_WAIT, ST_LISTING, ST_DELIVERING, ST_WATCHING };
 
 struct kube_watch {
+	struct kube_base base;
 	struct kube *kube;
 	struct loop *loop;
 	const struct kube_times *times;

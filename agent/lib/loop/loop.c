@@ -207,6 +207,17 @@ void timer_cancel(struct timer *t)
 	free(impl);
 }
 
+struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns)
+{
+	const struct timer_impl *first = TAILQ_FIRST(&l->timers);
+	uint64_t now_ns = now_mono_ns();
+
+	if (!first)
+		return NULL;
+	*ret_delay_ns = first->due_ns > now_ns ? first->due_ns - now_ns : 0;
+	return first->timer;
+}
+
 /* ---- from other threads ---- */
 
 /*

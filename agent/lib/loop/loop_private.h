@@ -23,6 +23,9 @@ int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, vo
 void io_set(struct io *io, uint32_t events);
 void io_del(struct io *io); /* before fd is closed; harmless when not added */
 
+/* For tests whose loop does not run: the timer that is due first, and in how long; NULL: none. */
+struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns);
+
 /* Around every callback into a caller's code: loop_longest_..._ns report these times. */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);

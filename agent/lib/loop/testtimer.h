@@ -1,38 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: the one timer that is set, without a loop or time. The test fires it. Include it
- * once per program.
+ * For tests only: a loop that does not run. The test says when the timer that is due first fires.
+ * Include it after cmocka.h.
  */
 #pragma once
 
-#include "lib/loop/loop.h"
+#include "lib/loop/loop_private.h"
 
-static struct {
-	bool armed;
-	uint64_t delay_ns;
-	timer_fn *fn;
-	void *arg;
-} timer;
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
+/* One per program; its thread is the first caller's. */
+static inline struct loop *timer_loop(void)
 {
-	(void)l;
-	(void)t;
-	timer.armed = true;
-	timer.delay_ns = delay_ns;
-	timer.fn = fn;
-	timer.arg = arg;
+	static struct loop *l;
+
+	if (!l)
+		assert_int_equal(loop_new(&l), 0);
+	return l;
 }
 
-void timer_cancel(struct timer *t)
+static inline bool timer_armed(void)
 {
-	(void)t;
-	timer.armed = false;
+	uint64_t delay_ns;
+
+	return loop_next_timer(timer_loop(), &delay_ns) != NULL;
+}
+
+static inline uint64_t timer_delay_ns(void)
+{
+	uint64_t delay_ns = 0;
+
+	assert_non_null(loop_next_timer(timer_loop(), &delay_ns));
+	return delay_ns;
 }
 
 static inline void timer_fire(void)
 {
-	assert_true(timer.armed);
-	timer.armed = false;
-	timer.fn(timer.arg);
+	uint64_t delay_ns;
+	struct timer *t = loop_next_timer(timer_loop(), &delay_ns);
+
+	assert_non_null(t);
+	timer_cancel(t);
+	t->fn(t->arg);
 }

@@ -7,14 +7,13 @@
 #include "lib/symbols/format.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct elf_index {
-	atomic_uint refs;
+	unsigned refs;
 	const void *data;
 	size_t bytes;
 	void (*release)(void *arg); /* NULL: data is this process's own mapping */
@@ -31,7 +30,7 @@ struct elf_index {
 
 struct elf_index *elf_index_ref(struct elf_index *i)
 {
-	assert_se(atomic_fetch_add(&i->refs, 1) > 0);
+	ref_take(&i->refs);
 	return i;
 }
 
@@ -45,10 +44,7 @@ static void give_back(const void *data, size_t bytes, void (*release)(void *), v
 
 struct elf_index *elf_index_unref(struct elf_index *i)
 {
-	unsigned n_refs = i ? atomic_fetch_sub(&i->refs, 1) : 0;
-
-	assert_se(!i || n_refs > 0);
-	if (n_refs == 1) {
+	if (i && ref_drop(&i->refs)) {
 		give_back(i->data, i->bytes, i->release, i->arg);
 		free(i);
 	}
@@ -283,7 +279,7 @@ int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), voi
 		return -EBADMSG;
 	}
 	i = xcalloc(1, sizeof(*i));
-	atomic_init(&i->refs, 1);
+	i->refs = 1;
 	i->data = data;
 	i->bytes = n;
 	i->release = release;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Finds where processes allocate, in known and in hostile files; without BPF. */
-#include "node/alloc/alloc_host.h"
+#include "node/alloc/testalloc.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

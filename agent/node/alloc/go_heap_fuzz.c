@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "node/alloc/go_image.h"
+#include "node/alloc/testgoheap.h"
 #include "node/parse/format.h"
 
 #define BUCKETS 64

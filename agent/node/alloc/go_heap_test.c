@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "node/alloc/go_image.h"
+#include "node/alloc/testgoheap.h"
 #include "node/parse/format.h"
 
 static const uint64_t stack_a[] = {0x401001, 0x402002, 0x403003}, stack_b[] = {0x501001};

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "node/alloc/alloc_host.h"
+#include "node/alloc/testalloc.h"
 #include "node/alloc/internal.h"
 
 #define ALLOC (1u << PF_EVENT_MEM_ALLOC)

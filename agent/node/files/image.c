@@ -29,6 +29,7 @@ void files_names_unref(struct names *n)
 {
 	struct shown *s, *next;
 
+	assert_se(!n || n->refs > 0);
 	if (!n || --n->refs > 0)
 		return;
 	HASH_ITER (hh, n->items, s, next) {
@@ -129,6 +130,7 @@ struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t 
 
 void files_image_unref(struct files *f, struct image *i)
 {
+	assert_se(!i || i->refs > 0);
 	if (!i || --i->refs > 0)
 		return;
 	f->bytes -= files_image_bytes(i);

@@ -18,6 +18,7 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 {
 	struct tracked *t;
 
+	loop_assert(f->config.work->loop);
 	HASH_FIND(hh, f->tracked, &id, sizeof(id), t);
 	return t;
 }
@@ -445,10 +446,11 @@ static void tell_parked(struct follow *f)
 
 void follow_tick(struct follow *f)
 {
+	struct work *w = f->config.work;
 	struct tracked *t, *next;
 
-	work_left_behind_again(&f->stuck, &f->config.work->probing);
-	work_left_behind_again(&f->asks_stuck, &f->config.work->attach);
+	work_left_behind_again(w, &f->stuck, &w->probing);
+	work_left_behind_again(w, &f->asks_stuck, &w->attach);
 	if (f->config.report) {
 		tell(f, &f->no_tables, REASON_UNWIND_TABLES_MISSING, no_tables);
 		tell(f, &f->not_walked, REASON_RUNTIME_NOT_WALKED, not_walked);
@@ -500,16 +502,19 @@ struct follow *follow_new(const struct follow_config *c)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
+	loop_assert(c->work->loop);
 	f->config = *c;
 	f->java_requests = runtime_java_requests_new();
-	f->files = follow_queue_new(c->work, c->work->tables, c->files, false, parsed, f);
-	f->debug = follow_queue_new(c->work, c->work->debug, c->files, true, parsed, f);
-	worker_on_stuck(c->work->probing, follow_heap_stuck, f);
+	f->unseen_ops = &follow_unseen_ops;
+	f->files = follow_queue_new(c->work, c->work->tables, NULL, c->files, false, parsed, f);
+	f->debug = follow_queue_new(c->work, c->work->debug, NULL, c->files, true, parsed, f);
+	c->work->threads->on_stuck(c->work->probing, follow_heap_stuck, f);
 	return f;
 }
 
 void follow_stop(struct follow *f)
 {
+	assert_se(!f->config.work->closing);
 	__atomic_store_n(&f->config.work->attach_stopped, true, __ATOMIC_RELAXED);
 	follow_queue_stop(f->files);
 	follow_queue_stop(f->debug);
@@ -520,6 +525,7 @@ struct follow *follow_free(struct follow *f)
 {
 	if (!f)
 		return NULL;
+	loop_assert(f->config.work->loop);
 	follow_unloaded(f);
 	follow_queue_free(f->files);
 	follow_queue_free(f->debug);

@@ -68,9 +68,11 @@ void learn_applied_done(struct applied *a)
 	free(a->missing);
 }
 
-struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
-				      bool debug, parsed_fn *fn, void *arg)
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
+				      const struct parse_ops *o, struct files *files, bool debug,
+				      parsed_fn *fn, void *arg)
 {
+	(void)o;
 	(void)work;
 	(void)files;
 	(void)w;
@@ -151,53 +153,6 @@ NOTHING(follow_heap_tick, struct follow *)
 NOTHING(follow_heap_reset, struct tracked *)
 NOTHING(follow_heap_stop, struct follow *)
 NOTHING(follow_heap_close, struct follow *)
-NOTHING(report_problems_done, struct problem_list *)
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	(void)o;
-	return NULL;
-}
-
-const struct plan *proc_containers_plan(const struct containers *p)
-{
-	(void)p;
-	return NULL;
-}
-
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	(void)cgroup_id;
-	(void)ret_until_ns;
-	return NULL;
-}
-
-void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
-			 const struct problem *what)
-{
-	(void)l;
-	(void)plan;
-	(void)o;
-	(void)what;
-}
-
-void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
-			  enum reason reason)
-{
-	(void)before;
-	(void)now;
-	(void)r;
-	(void)reason;
-}
-
-bool work_left_behind_again(struct left_behind *l, struct worker **w)
-{
-	(void)l;
-	(void)w;
-	return false;
-}
 
 void follow_heap_look(struct tracked *t, struct mappings *m)
 {
@@ -234,9 +189,11 @@ static struct mappings first = {.id = {1, 7}, .exec_id = 1, .refs = 1},
 static int set_up(void **state)
 {
 	(void)state;
+	testwork(&node_work);
 	is_python_known = has_failed = is_queue_full = false;
 	n_sets = n_looks = n_wanted = n_debugged = n_taken_out = 0;
-	follow = follow_new(&(struct follow_config){.work = &node_work, .ops = &ops});
+	follow = follow_new(&(struct follow_config){
+		.work = &node_work, .containers = node_work.containers, .ops = &ops});
 	return 0;
 }
 

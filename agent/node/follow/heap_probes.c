@@ -191,10 +191,12 @@ static void came_back(struct probing *p)
 	 */
 	if (t && t->allocs.stuck == p)
 		forget_refusal(t);
+	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
 	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
 	if (!f->config.work->closing)
-		work_left_behind_ended(&f->stuck, &f->config.work->probing, &p->task.job);
+		work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing,
+				       &p->task.job);
 }
 
 /*
@@ -220,7 +222,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 			  PROBES_LIMIT_NS / NSEC_PER_SEC);
 
 	if (gets_on(f)) {
-		worker_give_time(w);
+		f->config.work->threads->give_time(w);
 		return;
 	}
 	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "stuck"), 1);
@@ -231,7 +233,7 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 		t->allocs.stuck = p;
 		follow_heap_set_problem(t, "its probes are being attached or detached: ", why);
 	}
-	work_left_behind(&f->stuck, &f->config.work->probing, job);
+	work_left_behind(f->config.work, &f->stuck, &f->config.work->probing, job);
 }
 
 static void detach_done(struct task *task)

@@ -10,7 +10,6 @@
 #include "node/limit/clocks.h"
 
 #include "lib/base/testclock.h"
-#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 #define KNOWN "half of it is not seen"
 
@@ -198,6 +197,7 @@ static struct follow follow = {.config = {.work = &node_work}};
 static int set_up(void **state)
 {
 	(void)state;
+	testwork(&node_work);
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
@@ -367,10 +367,10 @@ static void without_a_thread_it_is_tried_again(void **state)
 	workers.replace_result = -EAGAIN;
 	t = gets_stuck();
 	assert_int_equal(follow.stuck.n, 0);
-	assert_false(work_left_behind_again(&follow.stuck, &node_work.probing));
+	assert_false(work_left_behind_again(&node_work, &follow.stuck, &node_work.probing));
 	workers.replace_result = 0;
-	assert_true(work_left_behind_again(&follow.stuck, &node_work.probing));
-	assert_false(work_left_behind_again(&follow.stuck, &node_work.probing));
+	assert_true(work_left_behind_again(&node_work, &follow.stuck, &node_work.probing));
+	assert_false(work_left_behind_again(&node_work, &follow.stuck, &node_work.probing));
 	assert_int_equal(workers.n_replaced, 1);
 	assert_int_equal(follow.stuck.n, 1);
 	comes_back(t);

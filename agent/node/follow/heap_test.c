@@ -7,15 +7,16 @@
 #include "node/learn/go_heap.h"
 #include "node/limit/limit.h"
 #include "node/learn/sites.h"
+#include "node/proc/testowner.h"
 #include "node/work/testworkers.h"
 
 #include "lib/base/testclock.h"
-#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+
+#define EVENTS (1u << EVENT_MEM_INUSE)
 
 /* ---- all around it ---- */
 
 static struct tracked *tracked;
-static struct owner owner = {.event_mask = 1u << EVENT_MEM_INUSE};
 static struct mapping library = {.inode = 1};
 static struct mappings maps = {.items = &library, .n = 1};
 static struct alloc_sites found; /* by the next look */
@@ -25,27 +26,6 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 {
 	(void)f;
 	return id.tgid == tracked->id.tgid ? tracked : NULL;
-}
-
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	(void)cgroup_id;
-	*ret_until_ns = UINT64_MAX;
-	return &owner;
-}
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	(void)o;
-	return NULL;
-}
-
-const struct plan *proc_containers_plan(const struct containers *p)
-{
-	(void)p;
-	return NULL;
 }
 
 enum limit_mode limit_mode(struct limit *l, uint64_t cgroup_id, enum event e,
@@ -82,7 +62,7 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 {
 	(void)f;
 	assert_ptr_equal(m, &maps);
-	assert_int_equal(event_mask, owner.event_mask);
+	assert_int_equal(event_mask, EVENTS);
 	*ret = xmemdup(&found, sizeof(found));
 	(*ret)->items = xmemdup(found.items, found.n * sizeof(*found.items));
 	return 0;
@@ -99,7 +79,7 @@ struct alloc_sites *alloc_sites_free(struct alloc_sites *s)
 void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
 {
 	assert_ptr_equal(t, tracked);
-	assert_int_equal(event_mask, owner.event_mask);
+	assert_int_equal(event_mask, EVENTS);
 	assert_null(span);
 	t->allocs.attached = (struct attached *)&n_attached; /* any */
 	t->allocs.attached_mask = event_mask;
@@ -182,10 +162,17 @@ static struct alloc_site items[2] = {{.file_offset = 64, .address = 4160},
 
 static int set_up(void **state)
 {
+	struct plan *plan = testowner_plan();
+
 	(void)state;
+	testwork(&node_work);
+	follow.config.containers = node_work.containers;
+	plan->pods->containers->event_mask = EVENTS;
+	testowner_apply(node_work.containers, plan);
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
+	tracked->cgroup_id = TEST_CGROUP;
 	tracked->m = &maps;
 	found = (struct alloc_sites){.items = items, .n = 1};
 	n_attached = n_forgotten = 0;

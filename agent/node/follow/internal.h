@@ -14,8 +14,16 @@
 struct follow_queue;
 /* a file that this process waits for is known */
 typedef void parsed_fn(struct process_id who, void *arg);
-struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
-				      bool debug, parsed_fn *fn, void *arg);
+/* How a queue uses `files`. NULL: by the functions files_index() and so on. */
+struct parse_ops {
+	int (*index)(struct files *f, const struct mapping *m, struct elf_index **ret);
+	void (*debug)(struct files *f, const struct mapping *m, int root_fd);
+	void (*expect)(struct files *f, const struct mapping *m, uint64_t owner);
+	uint64_t (*root)(int root_fd);
+};
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
+				      const struct parse_ops *ops, struct files *files, bool debug,
+				      parsed_fn *fn, void *arg);
 struct follow_queue *follow_queue_free(struct follow_queue *q);
 /*
  * Adds the file of mapping k of m. `who` is called back once (NULL: no process). Returns false if
@@ -128,6 +136,7 @@ struct follow {
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
+	const struct unseen_ops *unseen_ops;
 	bool reading_memory; /* a task of unseen.c is under way */
 	uint64_t unseen_ns;  /* when it looks at all processes next */
 	bool memory_asked;   /* memory events were asked for at the last tick */
@@ -169,6 +178,12 @@ void follow_heap_set_problem(struct tracked *t, const char *what, const char *wh
 void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
 
 /* ---- unseen.c ---- */
+/* Where it asks: the process, and what is attached to it; or a test. */
+struct unseen_ops {
+	int (*memory)(struct process_id id, struct proc_memory *ret);
+	uint64_t (*attached_bytes)(const struct attached *a);
+};
+extern const struct unseen_ops follow_unseen_ops;
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
 /* The events are not asked for any more, or the process is another program. */
 void follow_unseen_forget(struct tracked *t);

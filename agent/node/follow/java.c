@@ -75,7 +75,8 @@ static void ask_done(struct task *task)
 	struct tracked *t = follow_find(a->follow, a->id);
 
 	if (!task->work->closing)
-		work_left_behind_ended(&a->follow->asks_stuck, &task->work->attach, &task->job);
+		work_left_behind_ended(task->work, &a->follow->asks_stuck, &task->work->attach,
+				       &task->job);
 	if (t)
 		t->java.asking = false;
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->work->closing)
@@ -104,15 +105,15 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
 				  ASK_LIMIT_NS / NSEC_PER_SEC);
 	}
-	work_left_behind(&f->asks_stuck, &f->config.work->attach, job);
+	work_left_behind(f->config.work, &f->asks_stuck, &f->config.work->attach, job);
 }
 
 static bool has_worker(struct follow *f)
 {
 	struct work *w = f->config.work;
 
-	if (!w->attach && worker_new(w->loop, "attach", MAILBOX_BYTES, &w->attach) == 0)
-		worker_on_stuck(w->attach, ask_stuck, f);
+	if (!w->attach && w->threads->create(w->loop, "attach", MAILBOX_BYTES, &w->attach) == 0)
+		w->threads->on_stuck(w->attach, ask_stuck, f);
 	return w->attach;
 }
 

@@ -4,6 +4,7 @@
  * real.
  */
 #include "node/follow/internal.h"
+#include "node/proc/testowner.h"
 #include "node/work/testworkers.h"
 
 #include <setjmp.h>
@@ -20,8 +21,6 @@ static struct {
 	char version[32];
 	unsigned n;
 } attach;
-static struct owner owner;
-static bool selected;
 static struct tracked *tracked;
 static struct runtime_learnt learnt = {.version = "17.0.15"};
 
@@ -90,21 +89,6 @@ struct mappings *proc_mappings_unref(struct mappings *m)
 	return NULL;
 }
 
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	assert_int_equal(cgroup_id, 77);
-	*ret_until_ns = UINT64_MAX;
-	return selected ? &owner : NULL;
-}
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	(void)o;
-	return NULL;
-}
-
 struct runtime_process *runtime_process_ref(struct runtime_process *p)
 {
 	return p;
@@ -134,17 +118,29 @@ static struct work node_work;
 static struct follow follow = {
 	.config = {.work = &node_work, .java_refresh_ns = 600 * NSEC_PER_SEC}};
 
+/* Whether a target selects the container, and whether the agent may ask its JVMs. */
+static void plan(bool selected, bool java_attach)
+{
+	struct plan *p = selected ? testowner_plan() : xcalloc(1, sizeof(*p));
+
+	if (selected)
+		p->pods->containers->java_attach = java_attach;
+	testowner_apply(node_work.containers, p);
+}
+
 static int set_up(void **state)
 {
 	(void)state;
+	testwork(&node_work);
+	follow.config.containers = node_work.containers;
+	plan(true, true);
 	n_unnamed = 2;
 	n_looked_again = attach.n = 0;
 	attach.result = 0;
-	selected = owner.java_attach = true;
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
-	tracked->cgroup_id = 77;
+	tracked->cgroup_id = TEST_CGROUP;
 	tracked->exec_id = 5;
 	tracked->runs.known = (struct runtime_process *)&learnt;
 	return 0;
@@ -207,14 +203,13 @@ static void asked_once_an_interval(void **state)
 static void not_asked_without_leave(void **state)
 {
 	(void)state;
-	owner.java_attach = false;
+	plan(true, false);
 	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
-	owner.java_attach = true;
-	selected = false; /* its target has gone */
+	plan(false, false); /* its target has gone */
 	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);
-	selected = true;
+	plan(true, true);
 	n_unnamed = 1; /* nothing is missing in it */
 	follow_java_tick(&follow);
 	assert_int_equal(posted.n, 0);

@@ -37,6 +37,7 @@ struct cost { /* time that a cgroup's files took, and how many of them wait */
 };
 struct follow_queue {
 	struct work *work;
+	const struct parse_ops *ops;
 	struct files *files;
 	struct worker *worker;
 	bool debug, busy, stopped;
@@ -150,7 +151,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	key.ctime_ns = x->ctime_ns;
 	key.dev_major = x->dev_major;
 	key.dev_minor = x->dev_minor;
-	key.root = q->debug ? files_root(m->root_fd) : 0;
+	key.root = q->debug ? q->ops->root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
 		/* the cgroup that has cost least decides */
@@ -172,7 +173,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	w->cgroup_id = cgroup_id;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
 	if (!q->debug)
-		files_expect(q->files, x, cgroup_id);
+		q->ops->expect(q->files, x, cgroup_id);
 	return w;
 }
 
@@ -218,8 +219,8 @@ static void parse_run(struct task *t)
 	if (__atomic_load_n(&p->queue->stopped, __ATOMIC_RELAXED))
 		return;
 	if (p->queue->debug)
-		files_debug(p->queue->files, x, m->root_fd);
-	else if (files_index(p->queue->files, x, &index) == 0)
+		p->queue->ops->debug(p->queue->files, x, m->root_fd);
+	else if (p->queue->ops->index(p->queue->files, x, &index) == 0)
 		elf_index_unref(index);
 	p->ns = now_mono_ns() - start_ns;
 }
@@ -274,12 +275,21 @@ void follow_queue_stop(struct follow_queue *q)
 	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
 }
 
-struct follow_queue *follow_queue_new(struct work *work, struct worker *w, struct files *files,
-				      bool debug, parsed_fn *fn, void *arg)
+static const struct parse_ops files_ops = {
+	.index = files_index,
+	.debug = files_debug,
+	.expect = files_expect,
+	.root = files_root,
+};
+
+struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
+				      const struct parse_ops *ops, struct files *files, bool debug,
+				      parsed_fn *fn, void *arg)
 {
 	struct follow_queue *q = xcalloc(1, sizeof(*q));
 
 	*q = (struct follow_queue){.work = work,
+				   .ops = ops ? ops : &files_ops,
 				   .files = files,
 				   .worker = w,
 				   .debug = debug,

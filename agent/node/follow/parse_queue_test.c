@@ -17,7 +17,7 @@ static struct process_id told[64];
 static size_t n_told;
 
 /* Files with an odd number take long. */
-int files_index(struct files *f, const struct mapping *m, struct elf_index **ret)
+static int index_file(struct files *f, const struct mapping *m, struct elf_index **ret)
 {
 	(void)f;
 	(void)ret;
@@ -27,23 +27,25 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 	return -ENOEXEC;
 }
 
-void files_debug(struct files *f, const struct mapping *m, int root_fd)
+static void find_debug(struct files *f, const struct mapping *m, int root_fd)
 {
 	(void)f;
 	looked_at[n_looked_at++] = m->inode * 1000 + (uint64_t)root_fd;
 }
 
-void files_expect(struct files *f, const struct mapping *m, uint64_t owner)
+static void expect(struct files *f, const struct mapping *m, uint64_t owner)
 {
 	(void)f;
 	(void)m;
 	(void)owner;
 }
 
-uint64_t files_root(int root_fd)
+static uint64_t root_of(int root_fd)
 {
 	return (uint64_t)root_fd;
 }
+
+static const struct parse_ops ops = {index_file, find_debug, expect, root_of};
 
 static void note(struct process_id who, void *arg)
 {
@@ -56,7 +58,8 @@ static struct work node_work;
 static struct follow_queue *start(bool debug)
 {
 	n_looked_at = n_told = 0;
-	return follow_queue_new(&node_work, NULL, NULL, debug, note, NULL);
+	testwork(&node_work);
+	return follow_queue_new(&node_work, NULL, &ops, NULL, debug, note, NULL);
 }
 
 static struct mappings *file(uint64_t inode, uint64_t bytes)

@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testclock.h"
+
 /* ---- all around it ---- */
 
 struct runtime_process {
 	unsigned refs;
 };
 static struct runtime_process python, other;
-static struct timer *armed;
-static uint64_t wait_ns;
 static struct {
 	struct runtime_process *found;
 	bool again;
@@ -28,21 +28,6 @@ static struct mappings *looked_at;
 static struct runtime_process *looked_with, *told, *set;
 static unsigned n_looks, n_told, n_sets;
 static struct tracked *tracked;
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	t->fn = fn;
-	t->arg = arg;
-	armed = t;
-	wait_ns = delay_ns;
-}
-
-void timer_cancel(struct timer *t)
-{
-	if (armed == t)
-		armed = NULL;
-}
 
 struct runtime_process *runtime_process_ref(struct runtime_process *p)
 {
@@ -117,6 +102,8 @@ static struct mappings first = {.exec_id = 1, .refs = 1}, second = {.exec_id = 1
 static int set_up(void **state)
 {
 	(void)state;
+	test_clock.stands_ns = NSEC_PER_SEC;
+	testwork(&node_work);
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1, 7};
@@ -136,7 +123,7 @@ static int tear_down(void **state)
 	if (tracked)
 		follow_runtimes_reset(tracked);
 	free(tracked);
-	assert_null(armed);
+	assert_false(timer_armed());
 	assert_int_equal(python.refs, 1);
 	assert_int_equal(other.refs, 1);
 	assert_int_equal(first.refs, 1);
@@ -153,11 +140,7 @@ static void look(struct mappings *m)
 
 static void fire(void)
 {
-	struct timer *t = armed;
-
-	assert_non_null(t);
-	armed = NULL;
-	t->fn(t->arg);
+	timer_fire();
 	posted_run_all();
 }
 
@@ -215,20 +198,21 @@ static void one_that_starts_is_looked_at_again(void **state)
 	look(&first);
 	posted_run_all();
 	for (unsigned i = 0; i < 12; i++) {
-		assert_true(wait_ns > before || (i > 7 && wait_ns == 5 * NSEC_PER_SEC));
-		before = wait_ns;
+		assert_true(timer_delay_ns() > before ||
+			    (i > 7 && timer_delay_ns() == 5 * NSEC_PER_SEC));
+		before = timer_delay_ns();
 		fire();
 	}
 	assert_int_equal(n_sets, 0);
 	next.found = &python;
 	next.again = false;
 	fire();
-	assert_null(armed);
+	assert_false(timer_armed());
 	assert_int_equal(n_sets, 1);
 	next.again = true;
 	look(&second);
 	posted_run_all();
-	assert_int_equal(wait_ns, 20 * NSEC_PER_MSEC);
+	assert_int_equal(timer_delay_ns(), 20 * NSEC_PER_MSEC);
 }
 
 static void a_full_worker_is_asked_again(void **state)
@@ -251,7 +235,7 @@ static void errors_leave_what_was_known(void **state)
 	look(&second);
 	posted_run_all();
 	assert_ptr_equal(tracked->runs.known, &python);
-	assert_null(armed);
+	assert_false(timer_armed());
 	assert_int_equal(n_told, 1);
 }
 
@@ -266,7 +250,7 @@ static void what_lacks_for_a_moment_is_asked_again(void **state)
 		if (i)
 			fire();
 		posted_run_all();
-		assert_non_null(armed);
+		assert_true(timer_armed());
 	}
 	next.result = 0;
 	fire();
@@ -283,7 +267,7 @@ static void another_program_has_nothing_of_it(void **state)
 	posted_run_all();
 	assert_int_equal(n_told, 0);
 	assert_int_equal(n_sets, 0);
-	assert_null(armed);
+	assert_false(timer_armed());
 	assert_null(tracked->runs.known);
 	look(&first); /* of the old program, late */
 	assert_int_equal(posted.n, 0);

@@ -26,12 +26,18 @@ struct memory_reading {
 	size_t n, cap;
 };
 
+const struct unseen_ops follow_unseen_ops = {
+	.memory = proc_memory,
+	.attached_bytes = probes_attached_bytes,
+};
+
 static void read_run(struct task *task)
 {
 	struct memory_reading *r = (struct memory_reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result = proc_memory(r->items[i].id, &r->items[i].memory);
+		r->items[i].result =
+			r->follow->unseen_ops->memory(r->items[i].id, &r->items[i].memory);
 }
 
 /* The sampleBytes of the event whose bytes probes_attached_bytes() returns. */
@@ -52,9 +58,9 @@ static uint64_t sample_bytes(const struct tracked *t)
 static void take(struct tracked *t, const struct memory_item *i)
 {
 	struct allocs *a = &t->allocs;
+	uint64_t bytes = t->follow->unseen_ops->attached_bytes(a->attached);
 
-	if (!learn_unseen(&a->unseen, &i->memory, probes_attached_bytes(a->attached),
-			  sample_bytes(t)))
+	if (!learn_unseen(&a->unseen, &i->memory, bytes, sample_bytes(t)))
 		return;
 	free(a->unseen_text);
 	a->unseen_text = learn_unseen_text(&a->unseen);

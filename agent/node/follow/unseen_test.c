@@ -7,7 +7,6 @@
 #include "node/work/testworkers.h"
 
 #include "lib/base/testclock.h"
-#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 #include "node/alloc/alloc.h"
 
@@ -21,19 +20,13 @@ static unsigned n_reads;
 static int read_result;
 static char attached; /* stands for a struct attached */
 
-struct tracked *follow_find(const struct follow *f, struct process_id id)
-{
-	(void)f;
-	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
-}
-
-uint64_t probes_attached_bytes(const struct attached *a)
+static uint64_t attached_bytes(const struct attached *a)
 {
 	assert_ptr_equal(a, &attached);
 	return seen_bytes;
 }
 
-int proc_memory(struct process_id id, struct proc_memory *ret)
+static int read_memory(struct process_id id, struct proc_memory *ret)
 {
 	assert_int_equal(id.tgid, 8);
 	assert_int_equal(id.start_boottime_ns, 1000);
@@ -42,30 +35,18 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 	return read_result;
 }
 
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
-{
-	(void)p;
-	(void)cgroup_id;
-	(void)ret_until_ns;
-	return NULL;
-}
-
-struct owner *proc_owner_unref(struct owner *o)
-{
-	assert_null(o);
-	return NULL;
-}
-
 /* ---- the tests ---- */
 
 static struct work node_work;
-static struct follow follow = {.config = {.work = &node_work}};
+static const struct unseen_ops ops = {read_memory, attached_bytes};
+static struct follow follow = {.config = {.work = &node_work}, .unseen_ops = &ops};
 static struct alloc_sites sites;
 
 static int set_up(void **state)
 {
 	(void)state;
+	testwork(&node_work);
+	follow.config.containers = node_work.containers;
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};

@@ -131,6 +131,7 @@ void kernel_drain(struct kernel *k, bool full)
 {
 	struct draining *d = xcalloc(1, sizeof(*d));
 
+	assert_se(!k->drain_busy);
 	d->kernel = k;
 	d->full = full;
 	find_processes(k, d);
@@ -183,6 +184,7 @@ bool kernel_filtered(const struct kernel *k)
 
 bool kernel_tick(struct kernel *k)
 {
+	loop_assert(k->config.work->loop);
 	if (k->state != ON)
 		return false;
 	if (k->drain_busy)

@@ -25,6 +25,7 @@
 
 struct hosts {
 	struct kernel *kernel;
+	kernel_list_fn *list_in_kernel;
 	unsigned event_mask; /* the events that have a regular expression */
 	struct regexp *regex[_EVENT_MAX];
 	bool told; /* that an expression takes too many steps was reported; any thread */
@@ -53,7 +54,7 @@ struct hosts_look {
 
 struct host_list *kernel_host_list_unref(struct host_list *l)
 {
-	if (!l || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
+	if (!l || !ref_drop(&l->refs))
 		return NULL;
 	free(l->items);
 	free(l);
@@ -62,7 +63,8 @@ struct host_list *kernel_host_list_unref(struct host_list *l)
 
 struct host_list *kernel_hosts_list(struct hosts *h)
 {
-	__atomic_add_fetch(&h->list->refs, 1, __ATOMIC_RELAXED);
+	loop_assert(h->kernel->config.work->loop);
+	ref_take(&h->list->refs);
 	return h->list;
 }
 
@@ -246,7 +248,7 @@ static void look_run(struct task *t)
 	if (k->n)
 		qsort(k->found, k->n, sizeof(*k->found), compare_listed);
 	if (!same_list(h, k)) {
-		k->error = kernel_list(h->kernel, k->found, k->n);
+		k->error = h->list_in_kernel(h->kernel, k->found, k->n);
 		free(h->listed);
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
 		h->n_listed = k->error ? SIZE_MAX : k->n; /* so the next look sets the list again */
@@ -307,7 +309,8 @@ static void free_regex(struct hosts *h)
 		regexp_free(h->regex[e]);
 }
 
-int kernel_hosts_new(struct kernel *kernel, struct hosts **ret, struct field_error *reterr)
+int kernel_hosts_new(struct kernel *kernel, kernel_list_fn *list, struct hosts **ret,
+		     struct field_error *reterr)
 {
 	struct hosts *h = xcalloc(1, sizeof(*h));
 	const struct config *c = kernel->config.conf;
@@ -324,6 +327,7 @@ int kernel_hosts_new(struct kernel *kernel, struct hosts **ret, struct field_err
 		return r;
 	}
 	h->kernel = kernel;
+	h->list_in_kernel = list;
 	h->list = xcalloc(1, sizeof(*h->list));
 	h->list->refs = 1;
 	timer_set(kernel->config.work->loop, &h->timer, 0, look, h);

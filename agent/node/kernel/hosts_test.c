@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "node/work/testworkers.h"
+
 #define HOSTS 16384 /* MAX_HOSTS */
 #define TICK  100   /* of their start */
 
@@ -31,38 +33,14 @@ static struct listed_process listed[HOSTS + 2];
 static size_t n_listed;
 static struct work node_work;
 static struct kernel kernel = {.config = {.work = &node_work}};
-static struct timer *next_look;
 
-int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
+static int put_list(struct kernel *k, const struct listed_process *want, size_t n)
 {
 	(void)k;
 	assert_true(n <= ARRAY_SIZE(listed));
 	memcpy(listed, want, n * sizeof(*want));
 	n_listed = n;
 	return 0;
-}
-
-void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
-{
-	(void)to;
-	(void)n_bytes;
-	t->work = w;
-	t->run(t);
-	t->done(t);
-	free(t);
-}
-
-/* The next look is when the test wants it. */
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)delay_ns;
-	*t = (struct timer){.loop = l, .fn = fn, .arg = arg};
-	next_look = t;
-}
-
-void timer_cancel(struct timer *t)
-{
-	*t = (struct timer){0};
 }
 
 /* ---- a /proc ---- */
@@ -144,7 +122,8 @@ static bool look_for(struct hosts *h, unsigned pid)
 	struct host_list *l;
 	bool found;
 
-	next_look->fn(next_look->arg);
+	timer_fire();
+	posted_run();
 	l = kernel_hosts_list(h);
 	found = kernel_host_list_has(
 		l, (struct process_id){TICK * NSEC_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), pid},
@@ -166,8 +145,9 @@ static void who_is_beyond_the_limit_is_counted_once(void **state)
 	unsigned pid, other, n;
 
 	(void)state;
+	testwork(&node_work);
 	kernel.config.conf = &conf;
-	assert_int_equal(kernel_hosts_new(&kernel, &h, NULL), 0);
+	assert_int_equal(kernel_hosts_new(&kernel, put_list, &h, NULL), 0);
 	put_processes(1, HOSTS, "wanted");
 	put_processes(HOSTS + 2, HOSTS + 10, "other");
 	assert_true(look_for(h, 1));

@@ -17,8 +17,8 @@ struct kernel {
 	struct hosts *hosts; /* NULL: the configuration asks for none */
 	bool started;
 	char symbols_problem[160]; /* why kernel functions have no names; "": they have */
-	struct probes *probes;		   /* for the os worker, from load to unload */
-	struct unwind *unwind;		   /* the same; NULL: no tables on this machine */
+	struct probes *probes;	   /* for the os worker, from load to unload */
+	struct unwind *unwind;	   /* the same; NULL: no tables on this machine */
 	enum state state;
 	/* the containers know the cgroups of drains up to this one; 0: of none */
 	uint64_t drain_number;
@@ -59,10 +59,11 @@ void kernel_unload(struct kernel *k);
 void kernel_watch_wake(struct kernel *k);
 void kernel_drain(struct kernel *k, bool full);
 
-/* hosts.c: *ret NULL: the configuration asks for no host processes. */
-int kernel_hosts_new(struct kernel *k, struct hosts **ret, struct field_error *reterr);
-struct hosts *kernel_hosts_free(struct hosts *h);
 /*
  * os worker: sets the list of host processes in the kernel; -EAGAIN as long as nothing is loaded.
  */
-int kernel_list(struct kernel *k, const struct listed_process *want, size_t n);
+typedef int kernel_list_fn(struct kernel *k, const struct listed_process *want, size_t n);
+/* hosts.c: *ret NULL: the configuration asks for no host processes. */
+int kernel_hosts_new(struct kernel *k, kernel_list_fn *list, struct hosts **ret,
+		     struct field_error *reterr);
+struct hosts *kernel_hosts_free(struct hosts *h);

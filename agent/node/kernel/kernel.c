@@ -115,6 +115,7 @@ struct push {
  */
 void kernel_announce(struct kernel *k)
 {
+	work_assert_on(k->config.work, os);
 	if (probes_announce(k->probes) < 0)
 		counter_add(counter("podflame_process_lists_failed_total", NULL, NULL), 1);
 }
@@ -176,10 +177,12 @@ static void push_filter(struct kernel *k)
 	work_post(k->config.work, k->config.work->os, &p->task, n * sizeof(*want));
 }
 
-int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
+static int list_processes(struct kernel *k, const struct listed_process *want, size_t n)
 {
-	int r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
+	int r;
 
+	work_assert_on(k->config.work, os);
+	r = k->probes ? probes_list(k->probes, want, n) : -EAGAIN;
 	if (r == 0)
 		kernel_announce(k);
 	return r;
@@ -187,6 +190,7 @@ int kernel_list(struct kernel *k, const struct listed_process *want, size_t n)
 
 struct unwind *kernel_unwind(const struct kernel *k)
 {
+	work_assert_on(k->config.work, os);
 	return k->unwind;
 }
 
@@ -264,6 +268,7 @@ void kernel_sync(struct kernel *k)
 {
 	bool wanted = is_wanted(k);
 
+	loop_assert(k->config.work->loop);
 	if (k->config.work->closing || !k->started)
 		return;
 	if (k->state == OFF && wanted && k->load_error[0])
@@ -286,7 +291,7 @@ int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_
 	int r;
 
 	k->config = *c;
-	r = c->by_name ? kernel_hosts_new(k, &k->hosts, reterr) : 0;
+	r = c->by_name ? kernel_hosts_new(k, list_processes, &k->hosts, reterr) : 0;
 	if (r < 0) {
 		free(k);
 		return r;
@@ -297,12 +302,15 @@ int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_
 
 void kernel_start(struct kernel *k, const char *kernel_symbols_problem)
 {
+	loop_assert(k->config.work->loop);
+	assert_se(!k->started);
 	k->started = true;
 	snprintf(k->symbols_problem, sizeof(k->symbols_problem), "%s", kernel_symbols_problem);
 }
 
 void kernel_close(struct kernel *k)
 {
+	assert_se(k->config.work->closing);
 	k->wake = watch_free(k->wake);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);

@@ -136,6 +136,7 @@ void kernel_load(struct kernel *k)
 {
 	struct load *l = load_new(k);
 
+	assert_se(k->state == OFF && !k->probes);
 	k->drain_number = 0;
 	k->state = LOADING;
 	l->task.run = load_run;
@@ -177,6 +178,7 @@ void kernel_unload(struct kernel *k)
 {
 	struct load *l = load_new(k);
 
+	assert_se(k->state == ON);
 	k->state = UNLOADING;
 	k->wake = watch_free(k->wake);
 	timer_cancel(&k->wake_timer);
@@ -189,6 +191,8 @@ int kernel_load_now(struct kernel *k, struct field_error *reterr)
 {
 	_cleanup_free_ struct load *l = load_new(k);
 
+	loop_assert(k->config.work->loop);
+	assert_se(k->state == OFF && k->started);
 	load_run(&l->task);
 	if (l->result < 0) {
 		if (reterr)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/alloc/go_image.h"
+#include "node/alloc/testgoheap.h"
 #include "node/learn/go_heap.h"
 #include "node/parse/format.h"
 

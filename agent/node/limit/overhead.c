@@ -24,6 +24,7 @@ struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id)
 {
 	struct payer *p;
 
+	loop_assert(o->config.work->loop);
 	HASH_FIND(hh, o->payers, &cgroup_id, sizeof(cgroup_id), p);
 	return p;
 }
@@ -243,6 +244,7 @@ static void begin_round(struct limit *o)
 	r->task.run = read_run;
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;
+	assert_se(!o->reading);
 	o->reading = true;
 	work_post(o->config.work, o->config.work->os, &r->task, r->n * sizeof(*r->items));
 }
@@ -311,6 +313,7 @@ struct limit *limit_free(struct limit *o)
 
 	if (!o)
 		return NULL;
+	loop_assert(o->config.work->loop);
 	limit_rates_free(o->rates);
 	HASH_ITER (hh, o->payers, p, next)
 		forget(o, p);

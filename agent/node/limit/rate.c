@@ -209,6 +209,7 @@ void limit_stats(struct limit *limit, const struct probes_stats *s, const struct
 	const struct plan *plan = proc_containers_plan(l->config->containers);
 	uint64_t now_ns = now_boot_ns();
 
+	loop_assert(limit->config.work->loop);
 	for (size_t i = 0; d && i < d->n_samples; i++)
 		l->n_samples += d->samples[i].event == EVENT_ON_CPU ? d->samples[i].n : 0;
 	if (now_ns < l->round_ns + ROUND_NS)

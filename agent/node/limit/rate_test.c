@@ -2,38 +2,11 @@
 /* The rate that a limit leaves: it depends on the cost of a tick, whatever other events cost. */
 #include "lib/base/testclock.h"
 #include "node/limit/limit.h"
-#include "node/plan/testplan.h"
+#include "node/proc/testowner.h"
+#include "node/report/testreport.h"
+#include "node/work/testworkers.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#define UID   "401b6bf6-91e0-4a28-870a-232376283f12"
-#define C8(c) #c #c #c #c #c #c #c #c
-#define ID    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
-
-/* Stands in for plan/owners.c and report.c. */
-static char told[256];
-
-void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
-		     void (*fn)(const char *uid, void *arg), void *arg)
-{
-	(void)plan;
-	(void)container_id;
-	(void)pod_uid;
-	fn("t1", arg);
-}
-
-void report_problem(struct report *r, const char *target_uid, enum reason reason, const char *text,
-		    unsigned n_pods)
-{
-	(void)r;
-	(void)target_uid;
-	(void)n_pods;
-	assert_int_equal(reason, REASON_RATE_LOWERED);
-	snprintf(told, sizeof(told), "%s", text);
-}
+static struct work node_work;
 
 /* Runs one round with a container of this limit. Returns its new rate. */
 static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_tick)
@@ -45,27 +18,26 @@ static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_t
 	const struct drain d = {.samples = samples, .n_samples = ARRAY_SIZE(samples)};
 	const struct probes_stats s = {
 		.ticks_ns = N * ns_of_a_tick, .run_ns = 1000 * NSEC_PER_SEC, .delivered = 201 * N};
-	struct limit_config c = {0};
+	struct limit_config c = {.work = &node_work};
 	struct limit *l;
-	struct plan *plan = testplan(UID, UID, ID, false);
+	struct plan *plan = testowner_plan();
 	const struct container_filter *f;
 	unsigned hz;
 	bool changed;
 	size_t n_filter;
 
-	assert_int_equal(proc_containers_new(&c.containers), 0);
+	testwork(&node_work);
+	c.containers = node_work.containers;
 	plan->pods->containers->event_mask = event_mask;
 	plan->pods->containers->overhead_percent = percent;
 	plan->pods->containers->sample_hz = event_mask & 1u << EVENT_ON_CPU ? 99 : 0;
-	proc_containers_apply(c.containers, plan, 1);
-	proc_containers_cgroup(c.containers, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
+	testowner_apply(c.containers, plan);
 	l = limit_new(&c);
 	limit_stats(l, &s, &d);
 	f = proc_containers_filter(c.containers, 1, &n_filter, &changed);
 	assert_int_equal(n_filter, 1);
 	hz = f[0].sample_hz;
 	limit_free(l);
-	proc_containers_free(c.containers);
 	return hz;
 }
 
@@ -98,11 +70,11 @@ static uint64_t ticks_ns;
 
 static void ask(unsigned hz, double percent)
 {
-	struct plan *plan = testplan(UID, UID, ID, false);
+	struct plan *plan = testowner_plan();
 
 	plan->pods->containers->sample_hz = hz;
 	plan->pods->containers->overhead_percent = percent;
-	proc_containers_apply(config.containers, plan, 1);
+	testowner_apply(config.containers, plan);
 }
 
 /* Ten seconds with n samples at this cost. Returns the container's new rate. */
@@ -127,13 +99,11 @@ static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 static int set_up(void **state)
 {
 	(void)state;
-	config = (struct limit_config){.report = (struct report *)&config};
-	told[0] = '\0';
+	testwork(&node_work);
+	config = (struct limit_config){
+		.work = &node_work, .containers = node_work.containers, .report = testreport()};
 	ticks_ns = 0;
-	if (proc_containers_new(&config.containers) < 0)
-		return -1;
 	ask(99, 0.1);
-	proc_containers_cgroup(config.containers, 11, 10, "/kubepods/pod" UID "/" ID, false, 1);
 	limit = limit_new(&config);
 	return 0;
 }
@@ -142,25 +112,32 @@ static int tear_down(void **state)
 {
 	(void)state;
 	limit_free(limit);
-	proc_containers_free(config.containers);
+	report_free(config.report);
 	return 0;
+}
+
+/* What the target's condition says of the rate; "": nothing. */
+static const char *told(void)
+{
+	return testreport_problem(config.report, REASON_RATE_LOWERED, NULL);
 }
 
 static void test_told_as_it_is_asked_for(void **state)
 {
 	(void)state;
 	assert_int_equal(round_of(1000, 18000), 50);
-	assert_non_null(strstr(told, "(50 instead of 99 Hz, to stay within overheadPercent 0.1: a "
-				     "sample costs about 20000 ns here (measured))"));
+	assert_non_null(strstr(told(),
+			       "(50 instead of 99 Hz, to stay within overheadPercent 0.1: a "
+			       "sample costs about 20000 ns here (measured))"));
 	ask(80, 0.1);
 	assert_int_equal(round_of(1000, 18000), 50);
-	assert_non_null(strstr(told, "50 instead of 80 Hz"));
+	assert_non_null(strstr(told(), "50 instead of 80 Hz"));
 	ask(60, 0.11); /* 55 would fit, which is too little more to raise the rate */
 	assert_int_equal(round_of(1000, 18000), 50);
-	assert_non_null(strstr(told, "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
+	assert_non_null(strstr(told(), "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
 	ask(45, 0.1); /* the rate fits, so it is not lowered */
 	assert_int_equal(round_of(1000, 18000), 45);
-	assert_string_equal(told, "");
+	assert_string_equal(told(), "");
 }
 
 /* The container sleeps for a round: the cost of a sample has not changed. */
@@ -168,11 +145,11 @@ static void test_pause(void **state)
 {
 	(void)state;
 	assert_int_equal(round_of(10, 4000), 50);
-	assert_non_null(strstr(told, "estimate: too few samples"));
+	assert_non_null(strstr(told(), "estimate: too few samples"));
 	assert_int_equal(round_of(1000, 4000), 99);
-	assert_string_equal(told, "");
+	assert_string_equal(told(), "");
 	assert_int_equal(round_of(10, 4000), 99);
-	assert_string_equal(told, "");
+	assert_string_equal(told(), "");
 }
 
 #define MAX_CAPS 4096
@@ -188,10 +165,10 @@ static void test_no_room(void **state)
 		assert_true(proc_containers_cap_hz(config.containers, id, 10));
 	}
 	assert_int_equal(round_of(1000, 18000), 99);
-	assert_string_equal(told, "");
+	assert_string_equal(told(), "");
 	assert_true(proc_containers_cap_hz(config.containers, id, 0));
 	assert_int_equal(round_of(1000, 18000), 50);
-	assert_non_null(strstr(told, "50 instead of 99 Hz"));
+	assert_non_null(strstr(told(), "50 instead of 99 Hz"));
 }
 
 int main(void)

@@ -119,7 +119,17 @@ bool pipeline_reader_under_way(const struct process_reader *r);
 
 /* ---- sample_queue.c: drains on their way to the pipeline worker ---- */
 struct sample_queue;
-struct sample_queue *pipeline_queue_new(struct pipeline *p);
+/* How the queue reaches its neighbours: windows.c, process_reader.c and follow, or a test. */
+struct queue_ops {
+	void (*fold)(struct windows *w, const struct feed *f, struct feed_answer *ret);
+	void (*read_mappings)(struct process_reader *r, struct process_id id, uint32_t exec_id,
+			      uint32_t stack, uint64_t cgroup_id);
+	void (*read_names)(struct process_reader *r, struct names_wanted *w);
+	bool (*reads)(const struct process_reader *r);
+	void (*parse)(struct follow *f, const struct unparsed_file *u, size_t n);
+	bool (*parses)(const struct follow *f);
+};
+struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_ops *ops);
 struct sample_queue *pipeline_queue_free(struct sample_queue *d);
 /* Takes drain over; NULL: only checks whether a window has ended. */
 void pipeline_queue_add(struct sample_queue *d, struct drain *drain, bool full);

@@ -7,14 +7,24 @@
 
 #include <stdlib.h>
 
+static const struct queue_ops queue_ops = {
+	.fold = pipeline_windows_fold,
+	.read_mappings = pipeline_reader_mappings,
+	.read_names = pipeline_reader_names,
+	.reads = pipeline_reader_under_way,
+	.parse = follow_parse,
+	.parses = follow_parses,
+};
+
 struct pipeline *pipeline_new(const struct pipeline_config *c)
 {
 	struct pipeline *p = xcalloc(1, sizeof(*p));
 
+	loop_assert(c->work->loop);
 	p->config = *c;
 	pipeline_downtime_open(&p->downtime, c->conf, c->local, c->boot_id);
 	p->reader = pipeline_reader_new(p);
-	p->queue = pipeline_queue_new(p);
+	p->queue = pipeline_queue_new(p, &queue_ops);
 	p->throttle = pipeline_throttle_new(p);
 	return p;
 }
@@ -50,6 +60,7 @@ void pipeline_close(struct pipeline *p)
 {
 	struct losses *lost = pipeline_queue_lost(p->queue);
 
+	assert_se(p->config.work->closing);
 	pipeline_queue_advance(p->queue);
 	if (!p->windows)
 		return;
@@ -65,6 +76,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 {
 	if (!p)
 		return NULL;
+	loop_assert(p->config.work->loop);
 	pipeline_queue_free(p->queue);
 	pipeline_reader_free(p->reader);
 	pipeline_throttle_free(p->throttle);
@@ -102,6 +114,7 @@ void pipeline_note_profiled(struct pipeline *p)
 
 void pipeline_tick(struct pipeline *p)
 {
+	loop_assert(p->config.work->loop);
 	if (!kernel_on(p->config.kernel))
 		pipeline_throttle_off(p->throttle);
 	else if (p->config.has_pods)

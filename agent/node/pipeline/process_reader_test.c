@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process whose mappings were read a moment ago is not read again. */
 #include "node/pipeline/internal.h"
+#include "node/work/testworkers.h"
 
-#include <setjmp.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id)
 {
@@ -48,9 +46,11 @@ static void a_process_that_rests_is_not_read_and_counted(void **state)
 	uint64_t before = counter_get(c);
 	struct work work = {0};
 	struct pipeline p = {.config = {.work = &work}};
-	struct process_reader *r = pipeline_reader_new(&p);
+	struct process_reader *r;
 
 	(void)state;
+	testwork(&work);
+	r = pipeline_reader_new(&p);
 	pipeline_reader_mappings(r, (struct process_id){0, getpid()}, 0, 0, 20);
 	assert_false(pipeline_reader_under_way(r));
 	assert_int_equal(counter_get(c), before + 1);

@@ -26,6 +26,7 @@ struct feeding {
 
 struct sample_queue {
 	struct pipeline *pipeline;
+	const struct queue_ops *ops;
 	struct feeding *first, **last;
 	size_t n_waiting; /* drains of the kernel */
 	/* of refused drains; goes with the next request, as lost does */
@@ -99,7 +100,7 @@ static void feed_run(struct task *t)
 	struct feeding *f = (struct feeding *)t;
 	_stage_("fold");
 
-	pipeline_windows_fold(f->queue->pipeline->windows, &f->feed, &f->answer);
+	f->queue->ops->fold(f->queue->pipeline->windows, &f->feed, &f->answer);
 }
 
 static void tell_target(struct report *r, const char *uid, const struct taken *a)
@@ -122,7 +123,7 @@ static void tell_sampled(struct report *r, const struct feed *f, const struct ta
 static void read_wanted(struct sample_queue *d, struct feed_answer *f)
 {
 	for (size_t i = 0; i < f->n_wanted; i++)
-		pipeline_reader_names(d->pipeline->reader, f->wanted[i]);
+		d->ops->read_names(d->pipeline->reader, f->wanted[i]);
 	free(f->wanted);
 	f->wanted = NULL;
 	f->n_wanted = 0;
@@ -130,7 +131,7 @@ static void read_wanted(struct sample_queue *d, struct feed_answer *f)
 
 static void parse(struct sample_queue *d, struct feed_answer *f)
 {
-	follow_parse(d->pipeline->config.follow, f->unparsed, f->n_unparsed);
+	d->ops->parse(d->pipeline->config.follow, f->unparsed, f->n_unparsed);
 	stacks_unparsed_free(TAKE_PTR(f->unparsed), f->n_unparsed);
 	f->n_unparsed = 0;
 }
@@ -158,8 +159,8 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 	for (size_t i = 0; i < answer->n_missing; i++) {
 		const struct missing *m = &answer->missing[i];
 
-		pipeline_reader_mappings(d->pipeline->reader, m->id, m->exec_id, m->stack,
-					 m->cgroup_id);
+		d->ops->read_mappings(d->pipeline->reader, m->id, m->exec_id, m->stack,
+				      m->cgroup_id);
 	}
 	read_wanted(d, answer);
 	parse(d, answer);
@@ -188,6 +189,7 @@ static void feed_handled(struct task *t)
 	struct feeding *f = (struct feeding *)t;
 	struct sample_queue *d = f->queue;
 
+	assert_se(d->feeding);
 	if (t->refused) {
 		lose_refused(d, &f->feed);
 		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
@@ -232,8 +234,8 @@ static bool is_due(const struct sample_queue *d, const struct feeding *f)
 	if (!f->feed.full || !f->feed.drain || d->pipeline->config.work->closing ||
 	    d->n_waiting > MAX_WAITING || now_ns >= f->due_ns + MAX_PARSE_NS)
 		return true;
-	return (!pipeline_reader_under_way(d->pipeline->reader) || now_ns >= f->due_ns) &&
-	       !follow_parses(d->pipeline->config.follow);
+	return (!d->ops->reads(d->pipeline->reader) || now_ns >= f->due_ns) &&
+	       !d->ops->parses(d->pipeline->config.follow);
 }
 
 uint64_t pipeline_queue_n_lost(const struct sample_queue *d)
@@ -262,6 +264,7 @@ static void add_earlier(struct sample_queue *d, struct feed *f)
 /* While the node closes, a task ends before work_post() returns, and its end calls this again. */
 void pipeline_queue_advance(struct sample_queue *d)
 {
+	loop_assert(d->pipeline->config.work->loop);
 	while (d->first && !d->feeding && is_due(d, d->first)) {
 		struct feeding *f = d->first;
 
@@ -286,8 +289,8 @@ static void read_process(struct sample_queue *d, const struct raw_proc *p)
 		return;
 	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
 		return;
-	pipeline_reader_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
-				 p->cgroup_id);
+	d->ops->read_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
+			      p->cgroup_id);
 }
 
 void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n)
@@ -349,11 +352,12 @@ void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain)
 
 /* ---- creation and end ---- */
 
-struct sample_queue *pipeline_queue_new(struct pipeline *p)
+struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_ops *ops)
 {
 	struct sample_queue *d = xcalloc(1, sizeof(*d));
 
 	d->pipeline = p;
+	d->ops = ops;
 	d->last = &d->first;
 	return d;
 }

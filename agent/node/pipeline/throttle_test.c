@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "lib/loop/testtimer.h"
+
 #define UID	    "401b6bf6-91e0-4a28-870a-232376283f12"
 #define C8(c)	    #c #c #c #c #c #c #c #c
 #define ID	    C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a) C8(a)
@@ -23,7 +25,7 @@ struct fixture {
 /* A pipeline whose tasks run at once. */
 static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 {
-	*n = (struct fixture){.work = work_new(NULL)};
+	*n = (struct fixture){.work = work_new(timer_loop())};
 	n->work->closing = true;
 	n->pipeline.config = (struct pipeline_config){.work = n->work, .hierarchy = h};
 	assert_int_equal(proc_containers_new(&n->pipeline.config.containers), 0);

@@ -6,7 +6,7 @@
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
  */
 #define PF_RECALL /* with notes of the words that decided the walk */
-#include "node/probe/unwind_image.h"
+#include "node/probe/testunwindimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -2,7 +2,7 @@
 /* unwind_scene_test: bpf/unwind.h on the host, over hand-made stacks and the rows of one file. */
 #pragma once
 
-#include "node/probe/unwind_image.h"
+#include "node/probe/testunwindimage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -389,7 +389,7 @@ int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack
 
 struct mappings *proc_mappings_ref(struct mappings *m)
 {
-	__atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);
+	ref_take(&m->refs);
 	return m;
 }
 
@@ -421,7 +421,7 @@ static void close_files(struct mappings *m)
 
 struct mappings *proc_mappings_unref(struct mappings *m)
 {
-	if (!m || __atomic_sub_fetch(&m->refs, 1, __ATOMIC_ACQ_REL) > 0)
+	if (!m || !ref_drop(&m->refs))
 		return NULL;
 	close_files(m);
 	if (m->root_fd >= 0)

@@ -10,13 +10,13 @@
 struct owner *proc_owner_ref(struct owner *o)
 {
 	if (o)
-		__atomic_add_fetch(&o->refs, 1, __ATOMIC_RELAXED);
+		ref_take(&o->refs);
 	return o;
 }
 
 struct owner *proc_owner_unref(struct owner *o)
 {
-	if (!o || __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) > 0)
+	if (!o || !ref_drop(&o->refs))
 		return NULL;
 	for (size_t i = 0; i < o->tags.n; i++) {
 		free((char *)o->tags.items[i].key);

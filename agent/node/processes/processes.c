@@ -25,6 +25,7 @@ static struct known_process *find(const struct processes *p, struct process_id i
 {
 	struct known_process *k;
 
+	loop_assert(p->config.work->loop);
 	HASH_FIND(hh, p->known, &id, sizeof(id), k);
 	return k;
 }

@@ -30,6 +30,7 @@ static int set_up(void **state)
 		.work = &node_work, .exited = note_exits, .arg = &node_work};
 
 	(void)state;
+	testwork(&node_work);
 	n_told = 0;
 	own.tgid = (uint64_t)getpid();
 	assert_int_equal(proc_start_boottime((uint32_t)own.tgid, &own.start_boottime_ns), 0);

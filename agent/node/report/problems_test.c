@@ -1,46 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the report tells targets about the problems of several containers. */
 #include "node/report/problems.h"
+#include "node/report/testreport.h"
 
-#include <setjmp.h>
-#include <stdlib.h>
-#include <cmocka.h>
-
-/*
- * Stands in for plan/owners.c and report.c: each container has the targets that its id names,
- * "uids".
- */
-static char *message;
-static unsigned n_messages, n_removed, n_pods_told;
-
-void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
-		     void (*fn)(const char *uid, void *arg), void *arg)
-{
-	(void)plan;
-	(void)container_id;
-	(void)pod_uid;
-	fn("target", arg);
-}
-
-void report_problem(struct report *r, const char *target_uid, enum reason reason, const char *text,
-		    unsigned n_pods)
-{
-	(void)r;
-	assert_string_equal(target_uid, "target");
-	assert_int_equal(reason, REASON_OVER_BUDGET);
-	if (!*text) {
-		n_removed++;
-		return;
-	}
-	assert_true(strlen(text) <= 1024);
-	free(message);
-	message = xstrdup(text);
-	n_pods_told = n_pods;
-	n_messages++;
-}
-
+static struct report *report;
 static struct problem_list before;
-static char report; /* stands for a struct report */
 
 static void add(struct problem_list *l, const char *container, const char *pod,
 		const struct problem *what)
@@ -51,14 +15,22 @@ static void add(struct problem_list *l, const char *container, const char *pod,
 	struct owner o = {
 		.tags = {tags, ARRAY_SIZE(tags)}, .container_id = id, .pod_uid = (char *)pod};
 
-	report_problems_add(l, NULL, &o, what);
+	struct plan *plan = testplan(pod, pod, id, false);
+
+	report_problems_add(l, plan, &o, what);
+	plan_free(plan);
 }
 
-static void tell(struct problem_list *now)
+/* What the target's condition says then. */
+static const char *tell(struct problem_list *now, unsigned *ret_pods)
 {
-	n_messages = n_removed = 0;
-	report_problems_tell(&before, now, (struct report *)&report, REASON_OVER_BUDGET);
+	const char *text;
+
+	report_problems_tell(&before, now, report, REASON_OVER_BUDGET);
 	assert_int_equal(now->n, 0);
+	text = testreport_problem(report, REASON_OVER_BUDGET, ret_pods);
+	assert_true(strlen(text) <= 1024);
+	return text;
 }
 
 static const struct problem off = {"mem-alloc", "is off", "900 hits a second"};
@@ -66,16 +38,14 @@ static const struct problem off = {"mem-alloc", "is off", "900 hits a second"};
 static void one_container(void **state)
 {
 	struct problem_list now = {0};
+	unsigned n_pods = 0;
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
 	add(&now, "app", "web-1", &off); /* another process */
-	tell(&now);
-	assert_string_equal(message,
+	assert_string_equal(tell(&now, &n_pods),
 			    "mem-alloc of container app of pod web-1 is off (900 hits a second)");
-	assert_int_equal(n_messages, 1);
-	assert_int_equal(n_pods_told, 1);
-	assert_int_equal(n_removed, 0);
+	assert_int_equal(n_pods, 1);
 }
 
 /* Neither the second nor the ninth problem is silent. */
@@ -83,27 +53,27 @@ static void several_containers(void **state)
 {
 	static const struct problem inuse = {"mem-inuse", "is off", NULL};
 	struct problem_list now = {0};
+	unsigned n_pods = 0;
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
 	add(&now, "log", "web-1", &off);
-	tell(&now);
-	assert_string_equal(message, "mem-alloc of 2 containers (app of pod web-1, log of pod "
-				     "web-1) is off (app of pod web-1: 900 hits a second)");
-	assert_int_equal(n_pods_told, 1);
+	assert_string_equal(tell(&now, &n_pods),
+			    "mem-alloc of 2 containers (app of pod web-1, log of pod "
+			    "web-1) is off (app of pod web-1: 900 hits a second)");
+	assert_int_equal(n_pods, 1);
 	for (int i = 0; i < 9; i++) {
 		_cleanup_free_ char *pod = xasprintf("web-%d", i);
 
 		add(&now, "app", pod, &off);
 	}
 	add(&now, "db", "db-0", &inuse);
-	tell(&now);
-	assert_string_equal(message, "mem-alloc of 9 containers (app of pod web-0, app of pod "
-				     "web-1, app of pod web-2 and 6 more) is off (app of pod "
-				     "web-0: 900 hits a second); mem-inuse of container db of pod "
-				     "db-0 is off");
-	assert_int_equal(n_pods_told, 10);
-	assert_int_equal(n_messages, 1);
+	assert_string_equal(tell(&now, &n_pods),
+			    "mem-alloc of 9 containers (app of pod web-0, app of pod "
+			    "web-1, app of pod web-2 and 6 more) is off (app of pod "
+			    "web-0: 900 hits a second); mem-inuse of container db of pod "
+			    "db-0 is off");
+	assert_int_equal(n_pods, 10);
 }
 
 static void what_is_no_event(void **state)
@@ -114,14 +84,13 @@ static void what_is_no_event(void **state)
 
 	(void)state;
 	add(&now, "app", "web-1", &what);
-	tell(&now);
-	assert_string_equal(message,
+	assert_string_equal(tell(&now, NULL),
 			    "container app of pod web-1: libjvm.so has no .symtab (process 7)");
 	add(&now, "app", "web-1", &what);
 	add(&now, "app", "web-2", &what);
-	tell(&now);
-	assert_string_equal(message, "2 containers (app of pod web-1, app of pod web-2): "
-				     "libjvm.so has no .symtab (app of pod web-1: process 7)");
+	assert_string_equal(tell(&now, NULL),
+			    "2 containers (app of pod web-1, app of pod web-2): "
+			    "libjvm.so has no .symtab (app of pod web-1: process 7)");
 }
 
 static void what_does_not_fit_is_counted(void **state)
@@ -143,8 +112,7 @@ static void what_does_not_fit_is_counted(void **state)
 		pod[0] = (char)('a' + i);
 		add(&now, container, pod, &what);
 	}
-	tell(&now);
-	assert_non_null(strstr(message, "xxx...; and 19 more"));
+	assert_non_null(strstr(tell(&now, NULL), "xxx...; and 19 more"));
 }
 
 static void what_is_over_is_taken_back(void **state)
@@ -153,24 +121,30 @@ static void what_is_over_is_taken_back(void **state)
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
-	tell(&now);
-	tell(&now); /* nothing any more */
-	assert_int_equal(n_messages, 0);
-	assert_int_equal(n_removed, 1);
-	tell(&now);
-	assert_int_equal(n_removed, 0);
+	assert_string_not_equal(tell(&now, NULL), "");
+	assert_string_equal(tell(&now, NULL), ""); /* nothing any more */
+	report_problem(report, "t1", REASON_OVER_BUDGET, "of another module", 1);
+	assert_string_equal(tell(&now, NULL), "of another module"); /* it is taken back once */
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	report = testreport();
+	return 0;
 }
 
 static int done(void **state)
 {
 	(void)state;
 	report_problems_done(&before);
+	report_free(report);
 	return 0;
 }
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_teardown(f, done)
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, done)
 	const struct CMUnitTest tests[] = {
 		T(one_container),
 		T(several_containers),
@@ -178,8 +152,6 @@ int main(void)
 		T(what_does_not_fit_is_counted),
 		T(what_is_over_is_taken_back),
 	};
-	int r = cmocka_run_group_tests(tests, NULL, NULL);
 
-	free(message);
-	return r;
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

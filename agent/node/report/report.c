@@ -98,8 +98,10 @@ static json_t *object(const struct report *r)
 
 json_t *report_json(const struct report *r)
 {
-	json_t *o = object(r);
+	json_t *o;
 
+	loop_assert(r->loop);
+	o = object(r);
 	json_object_set_new(o, "status", status(r));
 	return o;
 }
@@ -134,6 +136,7 @@ static void changed(struct report *r)
 	_cleanup_json_ json_t *c = NULL;
 	uint64_t now = now_mono_ns(), due;
 
+	loop_assert(r->loop);
 	if (r->sending || r->backoff_ns)
 		return; /* checked again when that is over */
 	c = content(r);
@@ -365,6 +368,7 @@ void report_check(struct report *r)
 	_cleanup_free_ char *path =
 		xasprintf(API "%s/profilingnodereports/%s", r->ns, r->node_name);
 
+	loop_assert(r->loop);
 	if (r->written && !r->sending && !r->checking && !r->due_ns)
 		r->checking = request(r, "GET", path, NULL, NULL, on_checked) == 0;
 }
@@ -473,6 +477,7 @@ struct report *report_free(struct report *r)
 {
 	if (!r)
 		return NULL;
+	loop_assert(r->loop);
 	if (r->gone)
 		*r->gone = true;
 	timer_cancel(&r->timer);

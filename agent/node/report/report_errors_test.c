@@ -101,7 +101,7 @@ static struct report *new_report(void)
 	const struct plan p = {.targets = &t, .n_targets = 1};
 	struct report *r = NULL;
 
-	assert_int_equal(report_new(NULL, NULL, &c, &r), 0);
+	assert_int_equal(report_new(timer_loop(), testkube(), &c, &r), 0);
 	report_plan(r, &p);
 	return r;
 }
@@ -131,11 +131,10 @@ static bool write_with(const struct fault *f, bool exists)
 	server.exists = exists;
 	server.owned = exists;
 	server.n_requests = server.n_created = 0;
-	for (unsigned i = 0; timer.armed || sent.fn; i++) {
+	for (unsigned i = 0; timer_armed() || sent.fn; i++) {
 		assert_true(i < MAX_STEPS);
 		if (!sent.fn) {
-			timer.armed = false;
-			timer.fn(timer.arg);
+			timer_fire();
 			continue;
 		}
 		server.n_requests++;
@@ -157,7 +156,7 @@ static bool write_with(const struct fault *f, bool exists)
 	json_decref(server.status);
 	server.status = NULL;
 	report_free(r);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	return met;
 }
 
@@ -191,15 +190,14 @@ static void test_freed_before_the_answer(void **state)
 		server.exists = false;
 		for (unsigned i = 1;; i++) {
 			if (!sent.fn)
-				timer.fn(timer.arg);
+				timer_fire();
 			if (i == n)
 				break;
 			serve(0, true);
 		}
 		report_free(r);
-		timer.armed = false;
 		serve(0, true);
-		assert_false(timer.armed);
+		assert_false(timer_armed());
 	}
 	json_decref(server.status);
 	json_decref(sent.body);

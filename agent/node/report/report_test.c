@@ -47,7 +47,7 @@ static void answer_pod(void)
 
 static bool urgent(void)
 {
-	return timer.armed && timer.delay_ns <= NSEC_PER_SEC;
+	return timer_armed() && timer_delay_ns() <= NSEC_PER_SEC;
 }
 
 /* ---- plans ---- */
@@ -90,8 +90,7 @@ static struct report *new_report(void)
 
 	json_decref(sent.body);
 	memset(&sent, 0, sizeof(sent));
-	memset(&timer, 0, sizeof(timer));
-	assert_int_equal(report_new(NULL, NULL, &c, &r), 0);
+	assert_int_equal(report_new(timer_loop(), testkube(), &c, &r), 0);
 	return r;
 }
 
@@ -104,7 +103,7 @@ static struct report *written_report(void)
 	give_plan(r, &t, 1);
 	timer_fire();
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	return r;
 }
 
@@ -318,13 +317,13 @@ static void test_first_samples_are_urgent_and_once(void **state)
 
 	(void)state;
 	report_sampled(r, "u1", EVENT_ON_CPU, 0);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_sampled(r, "u1", EVENT_ON_CPU, 4);
 	assert_true(urgent());
 	timer_fire();
 	answer(200);
 	report_sampled(r, "u1", EVENT_ON_CPU, 9);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_stored(r, "u1", EVENT_ON_CPU, 9);
 	assert_true(urgent());
 	timer_fire();
@@ -336,7 +335,7 @@ static void test_first_samples_are_urgent_and_once(void **state)
 	answer(200);
 	report_stored(r, "u1", EVENT_ON_CPU, 9);
 	report_stored(r, "unknown", EVENT_ON_CPU, 9);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	assert_int_equal(sent.n, n + 2);
 	report_free(r);
 }
@@ -349,16 +348,16 @@ static void test_counts_wait_and_losses_never_write(void **state)
 	(void)state;
 	report_lost(r, 1, 0);
 	give_plan(r, &t, 1);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	t.pods_matched = t.pods_planned = 3;
 	give_plan(r, &t, 1);
-	assert_true(timer.armed);
+	assert_true(timer_armed());
 	assert_false(urgent());
-	assert_in_range(timer.delay_ns, HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
+	assert_in_range(timer_delay_ns(), HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
 	/* back to what the server has, so nothing is written */
 	t.pods_matched = t.pods_planned = 2;
 	give_plan(r, &t, 1);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_free(r);
 }
 
@@ -380,19 +379,19 @@ static void test_share_of_whole_stacks(void **state)
 	report_stacks(r, "u1", 199, 199);
 	report_stacks(r, "unknown", 1000, 1000);
 	assert_stacks(r, 0, "none"); /* too few to mean anything */
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_stacks(r, "u1", 1, 0);
 	assert_stacks(r, 200, "99.5%");
-	assert_true(timer.armed);
+	assert_true(timer_armed());
 	assert_false(urgent());
 	timer_fire();
 	answer(200);
 	report_stacks(r, "u1", 800, 796);
 	report_stacks(r, "u1", 9000, 8950);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	assert_stacks(r, 200, "99.5%");
 	report_stacks(r, "u1", 1000, 500);
-	assert_true(timer.armed);
+	assert_true(timer_armed());
 	assert_stacks(r, 11000, "94.9%");
 	/* another spec, of which nothing is known yet */
 	give_plan(r, &next, 1);
@@ -415,7 +414,7 @@ static void test_a_burst_is_limited(void **state)
 		answer(200);
 	}
 	assert_in_range(n_urgent, 5, 12);
-	assert_true(timer.armed);
+	assert_true(timer_armed());
 	report_free(r);
 }
 
@@ -477,7 +476,7 @@ static void test_absent_report_is_created(void **state)
 	answer(201);
 	assert_string_equal(sent.method, "PATCH");
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_free(r);
 }
 
@@ -500,7 +499,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		check_with(r, others[i]);
-		assert_false(timer.armed);
+		assert_false(timer_armed());
 	}
 	check_with(r, 404);
 	n = sent.n;
@@ -517,9 +516,9 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 		json_str_at(json_array_get(json_at(sent.body, "status.targets"), 0), "uid", ""),
 		"u1");
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	check_with(r, 200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	/* a change meanwhile is written after the answer */
 	report_check(r);
 	n = sent.n;
@@ -530,7 +529,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_check(r);
 	report_free(r);
 	answer(404);
@@ -570,7 +569,7 @@ static void test_somebody_else_created_it(void **state)
 	answer(409);
 	assert_string_equal(sent.method, "PATCH");
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_free(r);
 }
 
@@ -592,17 +591,17 @@ static void test_failures_back_off_and_recover(void **state)
 				/* the answer to the create: no CRD, or no namespace yet */
 				answer(404);
 			}
-			assert_true(timer.armed);
-			longest = MAX(longest, timer.delay_ns);
+			assert_true(timer_armed());
+			longest = MAX(longest, timer_delay_ns());
 		}
 	}
 	assert_in_range(longest, 30 * NSEC_PER_SEC, 120 * NSEC_PER_SEC);
 	/* a change while it waits does not shorten the wait */
 	report_sampled(r, "u1", EVENT_ON_CPU, 1);
-	assert_true(timer.delay_ns > NSEC_PER_SEC);
+	assert_true(timer_delay_ns() > NSEC_PER_SEC);
 	timer_fire();
 	answer(200);
-	assert_false(timer.armed);
+	assert_false(timer_armed());
 	report_free(r);
 }
 

@@ -3,7 +3,7 @@
  * Which runtimes podflame recognises: in programs that the test makes with each one's signs, but
  * not in those that only link a runtime; and in real runtimes, if they are installed.
  */
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

@@ -8,7 +8,6 @@
 #include "node/runtime/internal.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #define ASK_BUDGET     (1u << 20) /* of one frame */
@@ -18,7 +17,7 @@
 #define NAMES_FAILED   "podflame_runtime_names_failed_total"
 
 struct states {
-	atomic_uint refs;
+	unsigned refs;
 	pthread_mutex_t lock;
 	bool walked[_PF_RUNTIME_MAX]; /* only these have frames, and a state for resolve */
 	void *of[_PF_RUNTIME_MAX];
@@ -28,7 +27,7 @@ struct runtime_item {
 	struct runtime_learnt learnt; /* its state is in states */
 };
 struct runtime_process {
-	atomic_uint refs;
+	unsigned refs;
 	struct process_id id;
 	uint32_t exec_id;
 	struct states *states;
@@ -84,14 +83,14 @@ static struct states *states_new(void)
 {
 	struct states *s = xcalloc(1, sizeof(*s));
 
-	atomic_init(&s->refs, 1);
+	s->refs = 1;
 	pthread_mutex_init(&s->lock, NULL);
 	return s;
 }
 
 static struct states *states_ref(struct states *s)
 {
-	atomic_fetch_add(&s->refs, 1);
+	ref_take(&s->refs);
 	return s;
 }
 
@@ -107,7 +106,7 @@ static void state_forget(struct states *s, enum pf_runtime_kind k)
 
 static void states_unref(struct states *s)
 {
-	if (atomic_fetch_sub(&s->refs, 1) > 1)
+	if (!ref_drop(&s->refs))
 		return;
 	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
 		state_forget(s, (enum pf_runtime_kind)k);
@@ -125,13 +124,13 @@ static void learnt_done(struct runtime_learnt *l)
 struct runtime_process *runtime_process_ref(struct runtime_process *p)
 {
 	if (p)
-		atomic_fetch_add(&p->refs, 1);
+		ref_take(&p->refs);
 	return p;
 }
 
 struct runtime_process *runtime_process_unref(struct runtime_process *p)
 {
-	if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
+	if (!p || !ref_drop(&p->refs))
 		return NULL;
 	for (size_t i = 0; i < p->n; i++)
 		learnt_done(&p->items[i].learnt);
@@ -327,7 +326,7 @@ static struct runtime_process *process_new(const struct mappings *m, struct stat
 {
 	struct runtime_process *p = xcalloc(1, sizeof(*p));
 
-	atomic_init(&p->refs, 1);
+	p->refs = 1;
 	p->id = m->id;
 	p->exec_id = m->exec_id;
 	p->states = s ? states_ref(s) : states_new();

@@ -16,6 +16,7 @@ static void items_free(struct spool_item *items)
 
 void send_destroy(struct sender *s)
 {
+	assert_se(s->n_jobs == 0);
 	items_free(s->items);
 	if (s->sink)
 		s->type->close(s->sink);
@@ -46,6 +47,7 @@ static void job_run(struct job *job)
 {
 	struct send_job *j = (struct send_job *)job;
 
+	worker_assert(j->s->os);
 	j->work(j);
 	j->has_losses = send_spool_has_losses(j->s->spool);
 }
@@ -55,6 +57,8 @@ static void job_done(struct job *job)
 	struct send_job *j = (struct send_job *)job;
 	struct sender *s = j->s;
 
+	loop_assert(s->loop);
+	assert_se(s->n_jobs > 0);
 	s->n_jobs--;
 	s->has_losses = j->has_losses;
 	send_count_lost(s, &j->lost);
@@ -81,6 +85,7 @@ int send_job_post(struct send_job *j, size_t n_bytes)
 {
 	int r;
 
+	loop_assert(j->s->loop);
 	j->job.n_bytes = n_bytes;
 	r = worker_post(j->s->os, &j->job);
 	if (r == 0)

@@ -446,6 +446,8 @@ struct sender *send_free(struct sender *s)
 {
 	if (!s)
 		return NULL;
+	loop_assert(s->loop);
+	assert_se(!s->closed);
 	s->closed = true;
 	timer_cancel(&s->retry);
 	if (s->n_jobs == 0)
@@ -460,6 +462,7 @@ void send_take_losses(struct sender *s, struct losses *into)
 
 void send_stats(const struct sender *s, struct sender_stats *ret)
 {
+	loop_assert(s->loop);
 	*ret = s->stats;
 	ret->spool_bytes = s->file_bytes + s->memory_bytes;
 	ret->n_spooled = s->n_items;

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "node/files/testfiles.h"
-#include "node/runtime/internal.h"
+#include "node/runtime/testruntime.h"
 #include "node/stack/internal.h"
 
 static struct files *files;

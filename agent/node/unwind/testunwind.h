@@ -6,7 +6,7 @@
 #pragma once
 
 #include "lib/symbols/format.h"
-#include "node/runtime/internal.h"
+#include "node/runtime/testruntime.h"
 #include "node/unwind/internal.h"
 
 #include <setjmp.h>

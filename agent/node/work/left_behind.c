@@ -6,35 +6,40 @@
  */
 #include "node/work/work.h"
 
-static bool replace(struct left_behind *l, struct worker **w)
+static bool replace(struct work *work, struct left_behind *l, struct worker **w)
 {
 	/* By now the thread may be back, and at another job. */
-	if (!l->waits || l->n == LEFT_BEHIND_MAX || !worker_is_stuck(*w) ||
-	    worker_replace(*w, w) < 0)
+	if (!l->waits || l->n == LEFT_BEHIND_MAX || !work->threads->is_stuck(*w) ||
+	    work->threads->replace(*w, w) < 0)
 		return false;
 	l->jobs[l->n++] = TAKE_PTR(l->waits);
 	return true;
 }
 
-bool work_left_behind(struct left_behind *l, struct worker **w, const struct job *j)
+bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
+		      const struct job *j)
 {
+	loop_assert(work->loop);
 	l->waits = j;
-	return replace(l, w);
+	return replace(work, l, w);
 }
 
-bool work_left_behind_again(struct left_behind *l, struct worker **w)
+bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w)
 {
-	return replace(l, w);
+	loop_assert(work->loop);
+	return replace(work, l, w);
 }
 
-bool work_left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j)
+bool work_left_behind_ended(struct work *work, struct left_behind *l, struct worker **w,
+			    const struct job *j)
 {
+	loop_assert(work->loop);
 	if (l->waits == j)
 		l->waits = NULL;
 	for (size_t i = 0; i < l->n; i++)
 		if (l->jobs[i] == j) {
 			l->jobs[i] = l->jobs[--l->n];
-			return replace(l, w);
+			return replace(work, l, w);
 		}
 	return false;
 }

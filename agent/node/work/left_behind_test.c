@@ -24,6 +24,7 @@ struct item {
 };
 
 static struct loop *loop;
+static struct work *work;
 static struct worker *worker;
 static struct left_behind left;
 static struct item items[N + 2];
@@ -44,7 +45,7 @@ static void nothing(struct job *j)
 static void ended(struct job *j)
 {
 	((struct item *)j)->done = true;
-	n_replaced += work_left_behind_ended(&left, &worker, j);
+	n_replaced += work_left_behind_ended(work, &left, &worker, j);
 }
 
 static void on_stuck(struct worker *w, struct job *j, void *arg)
@@ -52,7 +53,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	(void)arg;
 	assert_ptr_equal(w, worker);
 	n_stuck++;
-	n_replaced += work_left_behind(&left, &worker, j);
+	n_replaced += work_left_behind(work, &left, &worker, j);
 }
 
 static void post(size_t i, void (*run)(struct job *))
@@ -137,6 +138,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 	(void)state;
 	n_before = n_threads();
 	assert_int_equal(loop_new(&loop), 0);
+	work = work_new(loop);
 	assert_int_equal(worker_new(loop, "files", 1 << 20, &worker), 0);
 	worker_on_stuck(worker, on_stuck, NULL);
 	for (size_t i = 0; i < N; i++)
@@ -168,6 +170,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 		close(items[i].pipe[0]);
 		close(items[i].pipe[1]);
 	}
+	work_free(work);
 	loop_free(loop);
 }
 

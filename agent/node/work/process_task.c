@@ -112,7 +112,7 @@ static void late_done(struct task *t)
 
 	replace_blocked(w, p->pod, 0);
 	p->late(t);
-	if (!w->closing && work_left_behind_ended(&w->stuck, &w->files, &t->job))
+	if (!w->closing && work_left_behind_ended(w, &w->stuck, &w->files, &t->job))
 		go_on(w);
 }
 
@@ -136,22 +136,25 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 	p->late = p->task.done;
 	p->task.done = late_done;
 	replace_blocked(w, 0, p->pod);
-	if (work_left_behind(&w->stuck, &w->files, j))
+	if (work_left_behind(w, &w->stuck, &w->files, j))
 		go_on(w);
 	tell_blocked(w);
 }
 
 void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg)
 {
+	loop_assert(w->loop);
+	assert_se(!w->on_files_replaced); /* it has one listener */
 	w->on_files_replaced = fn;
 	w->on_files_replaced_arg = arg;
 }
 
 void work_tick(struct work *w)
 {
+	loop_assert(w->loop);
 	if (w->closing)
 		return;
-	if (work_left_behind_again(&w->stuck, &w->files))
+	if (work_left_behind_again(w, &w->stuck, &w->files))
 		go_on(w);
 	tell_blocked(w);
 }

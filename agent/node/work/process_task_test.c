@@ -1,57 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pod that blocks the files worker keeps one of its threads, not all of them: in real workers. */
+#include "lib/base/testabort.h"
+#include "node/report/testreport.h"
 #include "node/work/work.h"
 
-#include <setjmp.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#define POD_1	    "401b6bf6-91e0-4a28-870a-232376283f12"
+#define POD_2	    "401b6bf6-91e0-4a28-870a-232376283f13"
+#define C16(c)	    #c #c #c #c #c #c #c #c #c #c #c #c #c #c #c #c
+#define CONTAINER_1 C16(1) C16(1) C16(1) C16(1)
+#define CONTAINER_2 C16(2) C16(2) C16(2) C16(2)
 
 #define MS	    NSEC_PER_MSEC
 #define DEADLINE_NS (120 * NSEC_PER_SEC)
 
-/* ---- all around it ---- */
+/* ---- two pods: cgroups 10 to 12, of one container, and 20 ---- */
 
-static struct owner owners[2]; /* of pods 1 and 2: cgroups 10 to 19, 20 to 29 */
-
-struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
-				    uint64_t *ret_until_ns)
+static void add_pods(struct containers *c)
 {
-	(void)p;
-	*ret_until_ns = UINT64_MAX;
-	return cgroup_id >= 10 && cgroup_id < 30 ? &owners[cgroup_id / 10 - 1] : NULL;
-}
+	struct plan *plan = testplan(POD_1, POD_1, CONTAINER_1, false);
+	struct plan *other = testplan(POD_2, POD_2, CONTAINER_2, false);
+	const char *path = "/kubepods/pod" POD_1 "/" CONTAINER_1;
 
-struct owner *proc_owner_unref(struct owner *o)
-{
-	(void)o;
-	return NULL;
-}
+	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
+	plan->pods[plan->n_pods++] = *other->pods;
+	other->n_pods = 0;
+	plan_free(other);
+	proc_containers_apply(c, plan, 1);
+	proc_containers_cgroup(c, 10, 9, path, false, 1);
+	for (uint64_t id = 11; id <= 12; id++) {
+		_cleanup_free_ char *below = xasprintf("%s/%u", path, (unsigned)id);
 
-void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
-		     void (*fn)(const char *uid, void *arg), void *arg)
-{
-	(void)plan;
-	(void)container_id;
-	fn(pod_uid, arg);
-}
-
-const struct plan *proc_containers_plan(const struct containers *p)
-{
-	(void)p;
-	return NULL;
-}
-
-static char told[256];
-
-void report_problem(struct report *r, const char *uid, enum reason reason, const char *text,
-		    unsigned n)
-{
-	(void)r;
-	(void)n;
-	assert_int_equal(reason, REASON_PROCESS_UNREADABLE);
-	snprintf(told, sizeof(told), "%s: %s", uid, text);
+		proc_containers_cgroup(c, id, 10, below, false, 1);
+	}
+	proc_containers_cgroup(c, 20, 9, "/kubepods/pod" POD_2 "/" CONTAINER_2, false, 1);
 }
 
 /* ---- the tests ---- */
@@ -127,6 +110,11 @@ static void wait_for(unsigned k)
 	assert_true(items[k].done);
 }
 
+static const char *told(void)
+{
+	return testreport_problem(work->report, REASON_PROCESS_UNREADABLE, NULL);
+}
+
 static void a_pod_keeps_one_thread(void **state)
 {
 	(void)state;
@@ -141,8 +129,8 @@ static void a_pod_keeps_one_thread(void **state)
 	for (unsigned k = 1; k < 10; k++)
 		assert_true(items[k].refused && !items[k].ran);
 	assert_false(items[0].done);
-	assert_string_equal(told,
-			    "pod-1: container  of pod pod-1: reading the files of a process takes "
+	assert_string_equal(told(),
+			    "container main of pod web-1: reading the files of a process takes "
 			    "more than 5 s: the agent goes on without it (process 1000)");
 	post(12, 12, blocks); /* and after */
 	wait_for(12);
@@ -151,21 +139,34 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
 	wait_for(0);
 	work_tick(work);
-	assert_string_equal(told, "pod-1: "); /* no more */
+	assert_string_equal(told(), ""); /* no more */
 	post(13, 11, runs);
 	wait_for(13);
 	assert_true(items[13].ran && !items[13].refused);
 }
 
+static void is_on_os(void *arg)
+{
+	(void)arg;
+	work_assert_on(work, os);
+}
+
+static void the_loop_is_no_worker(void **state)
+{
+	(void)state;
+	assert_aborts(is_on_os, NULL, "work_runs_on(work, (work)->os)");
+}
+
 static int start(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 2; i++)
-		owners[i].pod_uid = i ? "pod-2" : "pod-1";
 	if (loop_new(&loop) < 0)
 		return -1;
 	work = work_new(loop);
-	work->report = (struct report *)work;
+	work->report = testreport();
+	if (proc_containers_new(&work->containers) < 0)
+		return -1;
+	add_pods(work->containers);
 	return work_start_workers(work, 1 << 20);
 }
 
@@ -174,6 +175,8 @@ static int stop(void **state)
 	(void)state;
 	work_close(work);
 	worker_free(work->disk);
+	report_free(work->report);
+	proc_containers_free(work->containers);
 	work_free(work);
 	loop_free(loop);
 	return 0;
@@ -183,6 +186,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_pod_keeps_one_thread),
+		cmocka_unit_test(the_loop_is_no_worker),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * testworkers, for tests only: stands in for the workers. A posted task waits until the test runs
- * it, on the test's thread. A worker is stuck when the test calls workers.on_stuck. Include it once
- * in a program: it defines functions of work/ and of lib/loop's worker.c.
+ * testworkers, for tests only: the workers of a struct work. A posted task waits until the test
+ * runs it, on the test's thread. A worker is stuck when the test calls workers.on_stuck. The loop
+ * does not run (testtimer.h).
  */
 #pragma once
 
@@ -13,41 +13,110 @@
 
 #include <cmocka.h>
 
+#include "lib/loop/testtimer.h"
+
 #define POSTED_MAX 8
 static struct {
 	struct task *items[POSTED_MAX]; /* the first is the next */
 	size_t n;
 } posted;
+static struct {
+	worker_stuck_fn *on_stuck;
+	void *arg;
+	unsigned n_new, n_replaced, n_given_time;
+	int replace_result;
+} workers;
 
+/* ---- in the place of lib/loop's workers ---- */
+
+static int create_worker(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
+{
+	static char worker;
+
+	assert_ptr_equal(l, timer_loop());
+	assert_true(*name && max_bytes > 0);
+	workers.n_new++;
+	*ret = (struct worker *)&worker;
+	return 0;
+}
+
+static struct worker *end_worker(struct worker *w)
+{
+	(void)w;
+	return NULL;
+}
+
+static int post_job(struct worker *w, struct job *j)
+{
+	(void)w;
+	assert_true(posted.n < POSTED_MAX);
+	posted.items[posted.n++] = (struct task *)j;
+	return 0;
+}
+
+static void note_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
+{
+	(void)w;
+	assert_non_null(arg);
+	workers.on_stuck = fn;
+	workers.arg = arg;
+}
+
+static bool is_stuck(struct worker *w)
+{
+	(void)w;
+	return true;
+}
+
+static int replace_worker(struct worker *stuck, struct worker **ret)
+{
+	if (workers.replace_result < 0)
+		return workers.replace_result;
+	*ret = stuck;
+	workers.n_replaced++;
+	return 0;
+}
+
+static void give_time(struct worker *w)
+{
+	(void)w;
+	workers.n_given_time++;
+}
+
+static bool is_test_thread(const struct worker *w)
+{
+	(void)w;
+	return loop_is_current(timer_loop());
+}
+
+static const struct work_threads posted_threads = {
+	.create = create_worker,
+	.end = end_worker,
+	.post = post_job,
+	.on_stuck = note_on_stuck,
+	.is_stuck = is_stuck,
+	.replace = replace_worker,
+	.give_time = give_time,
+	.is_current = is_test_thread,
+};
+
+/* ---- for the tests ---- */
+
+/* Makes *w, which is zeroed or was made before: no task is posted, and no container is known. */
+static inline void testwork(struct work *w)
+{
+	proc_containers_free(w->containers);
+	*w = (struct work){.loop = timer_loop(),
+			   .threads = &posted_threads,
+			   .refs = 1,
+			   .tasks_tail = &w->tasks};
+	assert_int_equal(proc_containers_new(&w->containers), 0);
+}
+
+/* It has run, or was refused: the loop handles its end. */
 static inline void posted_end(struct task *t)
 {
-	t->done(t);
-	free(t);
-}
-
-void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
-{
-	(void)to;
-	(void)n_bytes;
-	assert_true(posted.n < POSTED_MAX);
-	t->work = w;
-	if (w->closing) {
-		t->run(t);
-		posted_end(t);
-	} else {
-		posted.items[posted.n++] = t;
-	}
-}
-
-void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
-{
-	work_post(w, w->files, &p->task, n_bytes);
-}
-
-const char *work_process_refusal(const struct process_task *p)
-{
-	(void)p;
-	return "files_full";
+	t->job.done(&t->job);
 }
 
 static inline struct task *posted_take(void)
@@ -60,13 +129,13 @@ static inline struct task *posted_take(void)
 	return t;
 }
 
-/* The next one, if it was not refused; its end is told. */
+/* The next one, if it was not refused; then its end. */
 static inline void posted_run(void)
 {
 	struct task *t = posted_take();
 
 	if (!t->refused)
-		t->run(t);
+		t->job.run(&t->job);
 	posted_end(t);
 }
 
@@ -75,53 +144,4 @@ static inline void posted_run_all(void)
 {
 	while (posted.n)
 		posted_run();
-}
-
-/* ---- lib/loop's worker.c ---- */
-
-static struct {
-	worker_stuck_fn *on_stuck;
-	void *arg;
-	unsigned n_new, n_replaced, n_given_time;
-	int replace_result;
-} workers;
-
-int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
-{
-	static char worker;
-
-	(void)l;
-	assert_true(*name && max_bytes > 0);
-	workers.n_new++;
-	*ret = (struct worker *)&worker;
-	return 0;
-}
-
-void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
-{
-	(void)w;
-	assert_non_null(arg);
-	workers.on_stuck = fn;
-	workers.arg = arg;
-}
-
-bool worker_is_stuck(struct worker *w)
-{
-	(void)w;
-	return true;
-}
-
-int worker_replace(struct worker *stuck, struct worker **ret)
-{
-	if (workers.replace_result < 0)
-		return workers.replace_result;
-	*ret = stuck;
-	workers.n_replaced++;
-	return 0;
-}
-
-void worker_give_time(struct worker *w)
-{
-	(void)w;
-	workers.n_given_time++;
 }

@@ -16,6 +16,7 @@
 
 static void unref(struct work *w)
 {
+	assert_se(w->refs > 0);
 	if (--w->refs == 0)
 		free(w);
 }
@@ -41,12 +42,13 @@ static void handle(struct task *t)
 	t->done(t);
 }
 
-/* Loop thread. If finish() has handled the task already, this only frees it. */
+/* If finish() has handled the task already, this only frees it. */
 static void on_done(struct job *j)
 {
 	struct task *t = (struct task *)j;
 	struct work *w = t->work;
 
+	loop_assert(w->loop);
 	handle(t);
 	unlink_task(t);
 	free(t);
@@ -62,8 +64,15 @@ static void on_run(struct job *j)
 	__atomic_store_n(&t->ran, true, __ATOMIC_RELEASE);
 }
 
+bool work_runs_on(const struct work *work, const struct worker *w)
+{
+	return work->closing ? loop_is_current(work->loop) : work->threads->is_current(w);
+}
+
 void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
 {
+	loop_assert(w->loop);
+	assert_se(t->done && !w->closed);
 	t->work = w;
 	t->job.run = on_run;
 	t->job.done = on_done;
@@ -77,7 +86,7 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 		on_done(&t->job);
 		return;
 	}
-	if (worker_post(to, &t->job) == 0)
+	if (w->threads->post(to, &t->job) == 0)
 		return;
 	t->refused = true;
 	on_done(&t->job);
@@ -93,11 +102,23 @@ static void finish(struct work *w)
 
 /* ---- creation and end ---- */
 
+static const struct work_threads threads = {
+	.create = worker_new,
+	.end = worker_free,
+	.post = worker_post,
+	.on_stuck = worker_on_stuck,
+	.is_stuck = worker_is_stuck,
+	.replace = worker_replace,
+	.give_time = worker_give_time,
+	.is_current = worker_is_current,
+};
+
 struct work *work_new(struct loop *l)
 {
 	struct work *w = xcalloc(1, sizeof(*w));
 
 	w->loop = l;
+	w->threads = &threads;
 	w->refs = 1;
 	w->tasks_tail = &w->tasks;
 	return w;
@@ -129,14 +150,14 @@ int work_start_workers(struct work *w, size_t disk_mailbox_bytes)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(workers); i++) {
-		int r = worker_new(w->loop, workers[i].name, workers[i].mailbox_bytes,
-				   workers[i].worker);
+		int r = w->threads->create(w->loop, workers[i].name, workers[i].mailbox_bytes,
+					   workers[i].worker);
 
 		if (r < 0)
 			return r;
 	}
-	worker_on_stuck(w->disk, disk_stuck, NULL);
-	worker_on_stuck(w->files, work_files_stuck, w);
+	w->threads->on_stuck(w->disk, disk_stuck, NULL);
+	w->threads->on_stuck(w->files, work_files_stuck, w);
 	return 0;
 }
 
@@ -145,9 +166,11 @@ void work_close(struct work *w)
 	struct worker **all[] = {&w->tables, &w->debug, &w->attach, &w->probing,
 				 &w->os,     &w->files, &w->pipe};
 
+	loop_assert(w->loop);
+	assert_se(!w->closing);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (*all[i])
-			worker_free(*all[i]);
+			w->threads->end(*all[i]);
 	w->closing = true;
 	finish(w);
 }
@@ -156,6 +179,8 @@ struct work *work_free(struct work *w)
 {
 	if (!w)
 		return NULL;
+	loop_assert(w->loop);
+	assert_se(!w->closed);
 	report_problems_done(&w->unreadable);
 	w->closed = true;
 	unref(w);

@@ -12,7 +12,7 @@
 #include "lib/loop/loop.h"
 #include "node/proc/proc.h"
 
-#define LEFT_BEHIND_MAX	   4 /* threads of one worker */
+#define LEFT_BEHIND_MAX	   4		      /* threads of one worker */
 #define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* of the files worker: a longer read is reported */
 
 /* Jobs of one worker that do not come back. */
@@ -25,13 +25,26 @@ struct left_behind {
 
 struct task;
 
+/* How workers are used: by the functions of lib/loop with these names, or by those of a test. */
+struct work_threads {
+	int (*create)(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
+	struct worker *(*end)(struct worker *w);
+	int (*post)(struct worker *w, struct job *j);
+	void (*on_stuck)(struct worker *w, worker_stuck_fn *fn, void *arg);
+	bool (*is_stuck)(struct worker *w);
+	int (*replace)(struct worker *stuck, struct worker **ret);
+	void (*give_time)(struct worker *w);
+	bool (*is_current)(const struct worker *w);
+};
+
 /*
  * One per node. The caller sets the first part. The memory is freed when the last task has ended.
  */
 struct work {
 	struct loop *loop;
-	struct containers *containers;   /* finds the pod of a process; may be NULL in tests */
-	struct report *report; /* NULL: blocked pods are not reported */
+	const struct work_threads *threads; /* work_new() sets those of lib/loop */
+	struct containers *containers;	    /* finds the pod of a process */
+	struct report *report;		    /* NULL: blocked pods are not reported */
 
 	struct worker *os;     /* makes calls to the kernel: BPF and cgroups */
 	struct worker *files;  /* reads processes of pods; replaced if one of them blocks it */
@@ -43,7 +56,7 @@ struct work {
 	struct worker *probing;
 	/* NULL until the agent asks a JVM for its perf map, which may block */
 	struct worker *attach;
-	bool attach_stopped;	/* atomic: jobs of `attach` that have not begun do nothing */
+	bool attach_stopped; /* atomic: jobs of `attach` that have not begun do nothing */
 
 	bool closing; /* all workers but `disk` have ended: a posted task runs at once */
 	bool closed;  /* set by work_free(): ends of tasks are not handled any more */
@@ -51,7 +64,7 @@ struct work {
 	/* private to work/ */
 	unsigned refs; /* one of work_new(), and one per task */
 	struct task *tasks, **tasks_tail;
-	struct left_behind stuck;		       /* jobs of `files` */
+	struct left_behind stuck; /* jobs of `files` */
 	/* hashes of the pods whose jobs are left behind or stuck; 0: free */
 	_Atomic uint64_t blocked[LEFT_BEHIND_MAX + 1];
 	struct problem_list unreadable;
@@ -75,13 +88,19 @@ struct work *work_free(struct work *w);
 struct task {
 	struct job job;
 	struct work *work;
-	void (*run)(struct task *);  /* on the worker; may be NULL */
+	void (*run)(struct task *); /* on the worker; may be NULL */
 	/* on the loop thread; frees what the task holds, not the task */
 	void (*done)(struct task *);
-	bool refused;		     /* the worker's mailbox was full, and run was not called */
+	bool refused; /* the worker's mailbox was full, and run was not called */
 	bool ran, handled;
 	struct task *next, **prev;
 };
+/*
+ * Aborts unless this worker of work runs this, or, once the workers have ended, the loop thread.
+ * Not for a worker that work_left_behind() replaces.
+ */
+#define work_assert_on(work, worker) assert_se(work_runs_on(work, (work)->worker))
+bool work_runs_on(const struct work *work, const struct worker *w);
 /*
  * Takes t over. n_bytes counts against the limit of the worker's mailbox. After work_close() t runs
  * at once.
@@ -121,14 +140,16 @@ void work_tick(struct work *w);
  * many threads are left behind already, when one of them is back. Returns whether *w is another
  * worker now.
  */
-bool work_left_behind(struct left_behind *l, struct worker **w, const struct job *j);
+bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
+		      const struct job *j);
 /*
  * The caller calls this once a second, for the case that no thread could be created before. Returns
  * the same.
  */
-bool work_left_behind_again(struct left_behind *l, struct worker **w);
+bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w);
 /*
  * The caller calls this for each job that ends, stuck or not, as long as *w is not about to end.
  * Returns the same.
  */
-bool work_left_behind_ended(struct left_behind *l, struct worker **w, const struct job *j);
+bool work_left_behind_ended(struct work *work, struct left_behind *l, struct worker **w,
+			    const struct job *j);

@@ -4,7 +4,7 @@
  * thread-local variable, and every version of Go on this machine. The test reads the contexts as
  * the kernel's part does.
  */
-#include "node/runtime/context/context_host.h"
+#include "node/runtime/context/testcontext.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 
 static char dir[] = "/tmp/podflame-context-XXXXXX";
 

@@ -3,7 +3,7 @@
  * Labels and records in the layouts of programs, in this process's own memory; bpf/context.h reads
  * them.
  */
-#include "node/runtime/context/context_host.h"
+#include "node/runtime/context/testcontext.h"
 
 #include "node/runtime/context/context.h"
 

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "node/runtime/jvm/jvm_walk_image.h"
+#include "node/runtime/jvm/testjvmprocess.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -3,7 +3,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "node/runtime/jvm/jvm_image.h"
+#include "node/runtime/jvm/testjvmimage.h"
 #include "node/runtime/jvm/jvm_method.h"
 
 #include <setjmp.h>

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "node/runtime/jvm/jvm_image.h"
+#include "node/runtime/jvm/testjvmimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -2,7 +2,7 @@
 /* Debug information of compiled methods: numbers, places, chains of scopes, and errors in them. */
 #include <stdlib.h>
 
-#include "node/runtime/jvm/jvm_image.h"
+#include "node/runtime/jvm/testjvmimage.h"
 #include "node/runtime/jvm/jvm_method.h"
 
 #include <setjmp.h>

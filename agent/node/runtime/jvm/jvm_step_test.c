@@ -5,7 +5,7 @@
  * that was a call, a return or a jump. Takes minutes: LONG. Java of .ci/deps; javac of this
  * machine.
  */
-#include "node/runtime/jvm/jvm_host.h"
+#include "node/runtime/jvm/testjvmwalk.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -23,7 +23,7 @@
 
 #include "lib/base/testdir.h"
 #include "node/runtime/jvm/jvm.h"
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 
 #define BLOB_STEPS 50u /* of the instructions that save all registers, one is stepped through: 42 */
 #define ROUNDS	   12

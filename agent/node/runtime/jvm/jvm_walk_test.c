@@ -3,7 +3,7 @@
  * The walk over HotSpot's frames: made-up code caches in the layouts of JDK 8, 17 (9 to 22) and 25
  * (24 and later), and code as its assembler writes it, interrupted at every instruction.
  */
-#include "node/runtime/jvm/jvm_walk_image.h"
+#include "node/runtime/jvm/testjvmprocess.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,9 +7,9 @@
  */
 #include <stdlib.h>
 
-#include "node/runtime/lua/lua_host.h"
+#include "node/runtime/lua/testluawalk.h"
 
-#include "node/runtime/lua/lua_image.h"
+#include "node/runtime/lua/testluaimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

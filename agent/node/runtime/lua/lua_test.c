@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lua's walk and its names, over made-up processes of each version. */
-#include "node/runtime/lua/lua_host.h"
+#include "node/runtime/lua/testluawalk.h"
 
 #include <malloc.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "node/runtime/lua/lua_image.h"
+#include "node/runtime/lua/testluaimage.h"
 
 static unsigned minor;
 static struct lua_state names_state;

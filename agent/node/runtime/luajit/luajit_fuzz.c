@@ -6,7 +6,7 @@
  * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c,
  * node/runtime/luajit/luajit_vm.c
  */
-#include "node/runtime/luajit/luajit_image.h"
+#include "node/runtime/luajit/testluajitimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

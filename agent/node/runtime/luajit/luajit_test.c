@@ -3,7 +3,7 @@
  * LuaJIT's frames in made-up processes, names of its functions, and the code of the installed
  * interpreter.
  */
-#include "node/runtime/luajit/luajit_image.h"
+#include "node/runtime/luajit/testluajitimage.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * The walk through generated code with a perf map: frame pointers, and CPython's trampolines, which
  * have none.
  */
-#include "node/runtime/walk_host.h"
+#include "node/runtime/testwalk.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

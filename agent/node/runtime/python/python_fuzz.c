@@ -8,9 +8,9 @@
  */
 #include <stdlib.h>
 
-#include "node/runtime/python/python_host.h"
+#include "node/runtime/python/testpythonwalk.h"
 
-#include "node/runtime/python/python_image.h"
+#include "node/runtime/python/testpythonimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

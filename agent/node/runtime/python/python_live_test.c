@@ -4,7 +4,7 @@
  * its own stacks. The kernel's part of the walk (over its memory) and resolve must give the same
  * frames: module, name, file, line. Needs no BPF.
  */
-#include "node/runtime/python/python_host.h"
+#include "node/runtime/python/testpythonwalk.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "node/runtime/live_host.h"
+#include "node/runtime/testlive.h"
 #include "node/runtime/python/python.h"
 
 #define SCRIPT	    "agent/node/runtime/python/testdata/python_calls.py"

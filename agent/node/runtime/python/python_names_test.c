@@ -2,9 +2,9 @@
 /* Names of Python's frames: strings, modules, lines, and objects whose memory was used again. */
 #include <stdlib.h>
 
-#include "node/runtime/python/python_host.h"
+#include "node/runtime/python/testpythonwalk.h"
 
-#include "node/runtime/python/python_image.h"
+#include "node/runtime/python/testpythonimage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,9 +4,9 @@
  */
 #include <stdlib.h>
 
-#include "node/runtime/python/python_host.h"
+#include "node/runtime/python/testpythonwalk.h"
 
-#include "node/runtime/python/python_image.h"
+#include "node/runtime/python/testpythonimage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests and the fuzzer: a made-up Python process in the layout of each version, in two pieces
- * of memory. Include python_host.h first.
+ * of memory. Include testpythonwalk.h first.
  *
  * It has one thread. main calls f in the same activation of the loop (up to 3.10: in another). f
  * calls g through C, in an activation of its own.

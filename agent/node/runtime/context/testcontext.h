@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: bpf/context.h over walk_host.h, which reads any live process as the kernel's part
+ * For tests: bpf/context.h over testwalk.h, which reads any live process as the kernel's part
  * does.
  */
 #pragma once
 
-#include "node/runtime/walk_host.h"
+#include "node/runtime/testwalk.h"
 
 /*
  * The result of pf_call_context() for a thread with this thread pointer, in a process with this

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A made-up JVM for jvm_host.h: one code heap, a stack and some other memory. */
+/* A made-up JVM for testjvmwalk.h: one code heap, a stack and some other memory. */
 #pragma once
 
-#include "node/runtime/jvm/jvm_host.h"
+#include "node/runtime/jvm/testjvmwalk.h"
 
 #define CODE_AT	     0x7f1000000000ull
 #define CODE_BYTES   0x40000u

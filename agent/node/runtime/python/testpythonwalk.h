@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests and the fuzzer: bpf/python.h over walk_host.h. */
+/* For tests and the fuzzer: bpf/python.h over testwalk.h. */
 #pragma once
 
-#include "node/runtime/walk_host.h"
+#include "node/runtime/testwalk.h"
 
 static unsigned host_turns;
 
