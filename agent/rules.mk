@@ -21,7 +21,7 @@ asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # parse child for each file.
 tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% \
 	node/pipeline/windows_test.c node/follow/parse_queue_test.c \
-	node/limit/clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
+	node/limit/thread_clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
 	node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
@@ -29,7 +29,8 @@ tsan_LDFLAGS := .ci/tsan.c
 # ALONE need the machine for themselves, because they compare times or count what the kernel has of
 # all programs; BESIDE may run beside another program: .ci/test.
 ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test \
-	node_test node_suspend_test limit/clocks_test),$(filter-out %_faults_test,$(TESTBIN)))
+	node_test node_suspend_test limit/thread_clocks_test), \
+	$(filter-out %_faults_test,$(TESTBIN)))
 BESIDE := $(filter-out $(ALONE),$(TESTBIN))
 # first those that take longest
 BESIDE := $(filter %_faults_test,$(BESIDE)) $(filter-out %_faults_test,$(BESIDE))

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 #define PF_MAX_USER_FRAMES   512
 #define PF_MAX_KERNEL_FRAMES 127
@@ -94,7 +94,7 @@ struct pf_filter {
 	/*
 	 * off-cpu: a switch is noted if a random number is <= off_note, and kept if the same number
 	 * is <= off_keep, which is at most off_note. A kept wait counts 2^32 / (off_keep + 1)
-	 * times. If the looker finds it still waiting, it counts 2^32 / (off_note + 1) times.
+	 * times. If long_waits.c finds it still waiting, it counts 2^32 / (off_note + 1) times.
 	 */
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "user.h"
+#include "walk_start.h"
 
 /* ---- scratch: one a CPU and context, too big for the BPF stack ---- */
 

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 /*
  * OpenTelemetry's thread context (OTEP 4947): the thread-local pointer otel_thread_ctx_v1 to a

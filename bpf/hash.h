@@ -28,7 +28,7 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
 /*
  * Mixed into the hashes of a tick's stacks, so that they differ from those of waits and memory even
  * if the frames are equal. The agent keeps the stacks of waits and memory for later references, and
- * those of ticks not (held.c).
+ * those of ticks not (probe/drain_cache.c).
  */
 #define PF_HASH_TICK 1
 

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 #define PF_JVM_HEAPS 8
 struct pf_jvm_heap {

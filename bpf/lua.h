@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 /* Where the caller of a loop keeps its lua_State while it waits for a return to an address. */
 struct pf_lua_site {

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 #define PF_LUAJIT_CALLS	  128
 #define PF_LUAJIT_ENTRIES 8

@@ -7,8 +7,8 @@
 #define PF_RECALL
 
 #include "capture.h"
-#include "cause.h"
-#include "recall.h"
+#include "wait_cause.h"
+#include "last_stack.h"
 #include "waits.h"
 
 static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
@@ -16,7 +16,7 @@ static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 /* ---- counting ---- */
 
 /*
- * Whether the looker found the wait still going on, so that it counts whole. Read once, because
+ * Whether long_waits.c found the wait still going on, so that it counts whole. Read once, because
  * that may change at any time.
  */
 static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
@@ -379,7 +379,7 @@ int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
 
 /*
  * Refers to the stacks of a wait that does not count yet. They were sent when it began, and the
- * agent forgets stacks without a reference after a while (held.c).
+ * agent forgets stacks without a reference after a while (probe/drain_cache.c).
  */
 #define PF_REFER_US 10000000
 

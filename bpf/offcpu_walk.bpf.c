@@ -33,7 +33,7 @@ static volatile int32_t walked_tid;
 #define PF_MAY_WRITE false
 
 #include "capture.h"
-#include "cause.h"
+#include "wait_cause.h"
 #include "waits.h"
 
 /* Set before each look, */

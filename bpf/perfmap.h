@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 /* What agent/node/runtime/perfmap/perfmap.c gives the kernel about a process. */
 struct pf_perfmap {

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 enum pf_python_pieces {
 	PF_PYTHON_OBJECT,

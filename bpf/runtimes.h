@@ -27,7 +27,7 @@
  */
 #pragma once
 
-#include "tables.h"
+#include "unwind_tables.h"
 
 /* X(NAME, name) */
 #define PF_RUNTIMES(X)                                                                             \

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "rules.h"
+#include "unwind_rules.h"
 
 /* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
 

@@ -138,8 +138,8 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
  * The tag of a file, which names it and its contents: a change of the bytes changes the ctime, and
  * an inode number that is used again has another generation. For files in memory (memfd) the ctime
  * is left out: most changes of their bytes do not change it, and others, such as growth, change it
- * but no code. The agent compares the code of such files instead (stack/compared.c). 0: the inode
- * could not be read.
+ * but no code. The agent compares the code of such files instead (stack/code_compare.c). 0: the
+ * inode could not be read.
  */
 static __noinline uint64_t pf_tag_of(struct file *file)
 {

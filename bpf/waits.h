@@ -40,9 +40,9 @@ struct pf_waiting {
 	uint32_t pad;
 	struct pf_count_key key; /* with its cause */
 	/*
-	 * The looker found it still going on. From counted_ns on it counts whole, kept or not: for
-	 * itself and for those that were not noted, while this is since_ns. Only offcpu_walk.bpf.c
-	 * writes these two, and this one last.
+	 * long_waits.c found it still going on. From counted_ns on it counts whole, kept or not:
+	 * for itself and for those that were not noted, while this is since_ns. Only
+	 * offcpu_walk.bpf.c writes these two, and this one last.
 	 */
 	uint64_t whole_since_ns;
 	struct pf_count_key whole_key;

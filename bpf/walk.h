@@ -116,7 +116,7 @@ struct pf_labels {
 /* What a runtime reads at once: a structure of its own, while it shows a frame. */
 #define PF_PIECE_BYTES 512 /* a power of two */
 
-/* A word of memory that decided the walk: see recall.h. */
+/* A word of memory that decided the walk: see last_stack.h. */
 struct pf_noted {
 	uint64_t address, value;
 };

@@ -207,10 +207,11 @@ def fuzz(target, seconds):
         at, begun = read_log(log.name, at, begun, result)
         if not over and (stop or result["cpu_s"] >= seconds):
             over = time.monotonic() + 60
-            # libFuzzer ends between two inputs then; SIGINT could deadlock on its own lock
-            child.send_signal(signal.SIGUSR1)
+            # libFuzzer ends between two inputs then; SIGINT could deadlock on its own lock.
+            # Popen.send_signal() would reap a child that has just ended.
+            os.kill(child.pid, signal.SIGUSR1)
         elif over and time.monotonic() > over:
-            child.kill()
+            os.kill(child.pid, signal.SIGKILL)
     read_log(log.name, at, begun, result)
     _, status, usage = os.wait4(child.pid, 0)
     result["cpu_s"] = usage.ru_utime + usage.ru_stime

@@ -4,7 +4,7 @@
  * their files are known. Reads Go's own heap profile, if a process has one.
  */
 #include "cli/record.h"
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 #include "node/learn/sites.h"
 #include "node/learn/unseen.h"
 

@@ -4,7 +4,7 @@
  * processes.
  */
 #include "cli/record.h"
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 #include "node/learn/sites.h"
 
 #include <setjmp.h>

@@ -18,5 +18,5 @@ struct sink_ops {
 };
 extern const struct sink_ops store_sqlite_sink, store_null_sink;
 
-/* match.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
+/* like.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
 bool store_match_like(const char *pattern, const char *text);

@@ -35,7 +35,7 @@ enum writer_statement {
 	_ST_MAX,
 };
 
-/* A cache of rows that the writer's worker has seen lately: sqlite_seen.c. */
+/* A cache of rows that the writer's worker has seen lately: sqlite_writer_cache.c. */
 struct seen_key {
 	uint64_t a, b;
 };
@@ -145,7 +145,7 @@ typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 		  uint64_t deadline_ns, bool *ret_more);
 
-/* ---- sqlite_room.c: writer's worker ---- */
+/* ---- sqlite_disk_full.c: writer's worker ---- */
 
 /* Makes the reserve, where it is missing and the disk has room for it. */
 void store_room_keep(struct sqlite_store *s);
@@ -167,7 +167,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 int store_sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
 		  store_value_fn *fn, void *arg, struct field_error *reterr);
 
-/* ---- sqlite_seen.c: writer's worker ---- */
+/* ---- sqlite_writer_cache.c: writer's worker ---- */
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n);
 /* The value that was put, valid until the next put or get; NULL: not seen, or long ago. */
@@ -176,7 +176,7 @@ struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e)
 /* All of it: after a transaction that failed, after rows were deleted, with the file. */
 void store_seen_forget(struct sqlite_store *s);
 
-/* ---- sqlite_words.c: words of a batch -> row ids, inside the writer's transaction ---- */
+/* ---- sqlite_dictionaries.c: words of a batch -> row ids, inside the writer's transaction ---- */
 
 struct known_word {
 	const void *pointer; /* NULL: a free slot */
@@ -265,7 +265,7 @@ bool store_where_wants_links(const struct selection *sel);
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 
-/* ---- sqlite_match.c: LIKE and REGEXP, and when a query must end ---- */
+/* ---- sqlite_functions.c: LIKE and REGEXP, and when a query must end ---- */
 
 int store_query_must_end(void *limit); /* a struct query_limit */
 /* Registers pf_like, pf_regexp, pf_wait; the limit may change from query to query. */
@@ -275,7 +275,7 @@ int store_match_functions(sqlite3 *db, struct query_limit *l);
  */
 #define SQ_REGEXP_LIMIT SQLITE_FORMAT
 
-/* ---- sqlite_sums.c: equal stacks of a query added up ---- */
+/* ---- sqlite_stack_sums.c: equal stacks of a query added up ---- */
 
 struct stored_sum {
 	int64_t stack, app; /* row ids; stack 0: a free slot */

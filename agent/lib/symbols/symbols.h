@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "bpf/tables.h"
+#include "bpf/unwind_tables.h"
 #include "lib/base/base.h"
 
 /* ---- the index ---- */

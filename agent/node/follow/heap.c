@@ -9,7 +9,7 @@
  */
 #include "node/follow/internal.h"
 
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 #include "node/learn/sites.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "node/follow/internal.h"
 
 #include "node/learn/sites.h"
-#include "node/limit/clocks.h"
+#include "node/limit/thread_clocks.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

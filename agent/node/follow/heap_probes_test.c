@@ -7,7 +7,7 @@
 #include "node/limit/limit.h"
 #include "node/learn/sites.h"
 #include "node/work/testworkers.h"
-#include "node/limit/clocks.h"
+#include "node/limit/thread_clocks.h"
 
 #include "lib/base/testclock.h"
 

@@ -4,7 +4,7 @@
  * in for the workers.
  */
 #include "node/follow/internal.h"
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 #include "node/limit/limit.h"
 #include "node/learn/sites.h"
 #include "node/proc/testowner.h"

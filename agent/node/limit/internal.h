@@ -36,7 +36,7 @@ struct payer { /* one cgroup */
 	uint64_t cpu_ns, cpu_at_ns;
 	UT_hash_handle hh;
 };
-struct rates; /* rate.c */
+struct rates; /* on_cpu.c */
 struct limit {
 	struct limit_config config;
 	struct rates *rates;
@@ -63,15 +63,15 @@ void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns,
  * of the hits is taken; before the first count, all are.
  */
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p);
-/* tell.c: see limit_estimate(). */
+/* conditions.c: see limit_estimate(). */
 struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, enum event e);
 /*
- * tell.c: a hash that changes with the targets of a container. When it changes, a refused event is
- * tried again.
+ * conditions.c: a hash that changes with the targets of a container. When it changes, a refused
+ * event is tried again.
  */
 uint64_t limit_asked(const struct limit *o, const struct payer *p);
-/* tell.c: reports to the targets which events are refused or are estimates. */
+/* conditions.c: reports to the targets which events are refused or are estimates. */
 void limit_tell(struct limit *o);
-/* rate.c */
+/* on_cpu.c */
 struct rates *limit_rates_new(const struct limit_config *c);
 struct rates *limit_rates_free(struct rates *r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns a state (where the CFA, rbp and the return address are) into a rule of bpf/tables.h. It
- * evaluates expressions as far as a rule can hold them: a register or the CFA, plus a number, read
- * from memory at most once.
+ * Turns a state (where the CFA, rbp and the return address are) into a rule of bpf/unwind_tables.h.
+ * It evaluates expressions as far as a rule can hold them: a register or the CFA, plus a number,
+ * read from memory at most once.
  */
 #include "node/parse/cfi.h"
 

@@ -106,11 +106,11 @@ void plan_target_builtin(const struct plan_settings *s, struct target *ret);
 bool plan_target_wants_container(const struct target *t, const char *name,
 			       enum container_type type);
 
-/* ---- share.c ---- */
+/* ---- left_out.c ---- */
 /* those beyond PLAN_MAX_TARGETS */
 void plan_targets_refuse_too_many(struct target *targets, size_t n);
 
-/* ---- cache.c ---- */
+/* ---- target_cache.c ---- */
 /* Returns the decoded target. It is kept until a sweep comes before the next use of it. */
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
 void plan_cache_sweep(struct plan_cache *c);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * drain: takes counts out of the generation that is no longer written, with the stacks and names
- * that its records brought (records.c) and that earlier ones brought (held.c).
+ * that its records brought (records.c) and that earlier ones brought (drain_cache.c).
  */
 #include "node/probe/internal.h"
 
@@ -142,7 +142,7 @@ static void finish(struct probes *p, struct drain *d)
 
 	/* A record that was displaced from the kernel's cache was sent again. */
 	counter_add(counter("podflame_records_repeated_total", NULL, NULL), drain_sort(d));
-	probes_held_pass(p->held, d, p->slept.mono_ns, keep);
+	probes_cache_pass(p->held, d, p->slept.mono_ns, keep);
 	drain_link_frames(d);
 	probes_contexts_link(d);
 }
@@ -275,7 +275,7 @@ int probes_counts_open(struct probes *p)
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		p->generations[i].d = drain_new(MAX_FRAME_BYTES);
 	p->now.d = drain_new(MAX_FRAME_BYTES);
-	p->held = probes_held_new(MAX_HELD_BYTES);
+	p->held = probes_cache_new(MAX_HELD_BYTES);
 	(void)probes_slept_now(&p->slept);
 	p->swapped_ns = p->slept.boot_ns;
 	p->known_drain = UINT64_MAX;
@@ -288,5 +288,5 @@ void probes_counts_close(struct probes *p)
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		drain_free(p->generations[i].d);
 	drain_free(p->now.d);
-	p->held = probes_held_free(p->held);
+	p->held = probes_cache_free(p->held);
 }

@@ -88,7 +88,7 @@ struct probe_ops {
 	void (*before_swap)(struct probes *p, struct event_probe *e);
 	/*
 	 * Called likewise after the counts were taken; may be NULL. Adds samples of a snapshot.
-	 * held.c finds their stacks.
+	 * drain_cache.c finds their stacks.
 	 */
 	void (*collect)(struct probes *p, struct event_probe *e, struct taking *t);
 };
@@ -109,7 +109,7 @@ enum feature {
 
 #define MAX_PROGRAM_LINKS 8
 
-/* ---- slept.c: the last look at the clocks ---- */
+/* ---- suspended.c: the last look at the clocks ---- */
 struct slept {
 	uint64_t boot_ns, mono_ns;
 	int64_t most_ns; /* CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC by at most this */
@@ -160,7 +160,7 @@ struct probes {
 	struct ring_buffer *ring;
 	struct pending generations[PF_GENERATIONS]; /* stacks and names */
 	struct pending now;			    /* processes and cgroups */
-	struct held *held;
+	struct drain_cache *held;
 	uint64_t swapped_ns;
 	struct slept slept;	    /* up to swapped_ns */
 	struct pf_stats last_stats; /* already added to the counters */
@@ -182,9 +182,9 @@ void probes_feature_missing(struct probes *p, int f, const char *fmt, ...) _prin
 void probes_feature_works(struct probes *p, int f);
 /* Runs a step towards a feature or an event. The result becomes its state, with libbpf's reason. */
 int probes_feature_try(struct probes *p, int f, struct event_probe *e,
-		int (*step)(struct probes *p, struct event_probe *e));
+		       int (*step)(struct probes *p, struct event_probe *e));
 int probes_event_try(struct probes *p, enum event event,
-	      int (*step)(struct probes *p, struct event_probe *e));
+		     int (*step)(struct probes *p, struct event_probe *e));
 /*
  * If an event failed with an error r that probes_may_pass(), a full drain attaches it again later.
  */
@@ -208,25 +208,25 @@ void probes_counts_close(struct probes *p);
 int probes_record_take(void *arg, void *data, size_t n);
 
 /*
- * held.c. keep: later drains may refer to items of this drain. The drain is sorted, and its frames
- * are still offsets into its memory. It gets the items that its samples refer to and that only
- * earlier drains had.
+ * drain_cache.c. keep: later drains may refer to items of this drain. The drain is sorted, and its
+ * frames are still offsets into its memory. It gets the items that its samples refer to and that
+ * only earlier drains had.
  */
-struct held *probes_held_new(size_t max_bytes);
-struct held *probes_held_free(struct held *h);
-size_t probes_held_bytes(const struct held *h);
-void probes_held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep);
+struct drain_cache *probes_cache_new(size_t max_bytes);
+struct drain_cache *probes_cache_free(struct drain_cache *h);
+size_t probes_cache_bytes(const struct drain_cache *h);
+void probes_cache_pass(struct drain_cache *h, struct drain *d, uint64_t now_ns, bool keep);
 
 /* contexts.c: takes a record; when all are sorted, sets the links of the samples */
 void probes_contexts_add(struct pending *g, const struct pf_rec_context *r);
 void probes_contexts_link(struct drain *d);
 
 /*
- * live.c: takes a record of an exec or exit: what the process allocated before does not live any
- * more
+ * live_memory.c: takes a record of an exec or exit: what the process allocated before does not live
+ * any more
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
-/* live.c: moves the samples of mem-inuse that were lost, also while no drain was made. */
+/* live_memory.c: moves the samples of mem-inuse that were lost, also while no drain was made. */
 void probes_live_take_lost(struct probes *p, struct losses *into);
 
 /* tables.c */

@@ -2,7 +2,7 @@
 /*
  * memory: what selected processes allocate, and what of it lives. Both events share one object. It
  * is loaded when one of them is first wanted, because its map of living memory takes 12 MiB.
- * attach.c attaches it to processes, and live.c reads what lives.
+ * attach.c attaches it to processes, and live_memory.c reads what lives.
  */
 #include "node/probe/memory.h"
 

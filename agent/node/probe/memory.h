@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The private header of memory events: what memory.c, attach.c, detach.c, uprobe.c, spans.c and
- * live.c share.
+ * live_memory.c share.
  */
 #pragma once
 
@@ -135,8 +135,8 @@ unsigned probes_uprobe_stepped_more(enum uprobe_mode mode);
 uint64_t probes_call_typical_ns(void (*function)(void));
 
 /*
- * emulated.c: returns where a probe of the function at this offset of the file is cheap and means
- * the same
+ * probe_offset.c: returns where a probe of the function at this offset of the file is cheap and
+ * means the same
  */
 uint64_t probes_emulated_place(int fd, uint64_t offset);
 size_t probes_emulated_distance(const uint8_t *code, size_t n);
@@ -155,7 +155,7 @@ void probes_memory_moves(struct memory_probes *m);
 void probes_links_close_going(struct attached **items, size_t n);
 void probes_links_close_from(struct attached *a, size_t from);
 
-/* live.c */
+/* live_memory.c */
 /* Removes entries that belong to no attached process. */
 void probes_live_forget(struct memory_probes *m);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */

@@ -3,7 +3,7 @@
  * offcpu: where threads of selected processes wait. Its programs run at every switch of the node.
  * So they are loaded when the event is first wanted, and attached only while it is wanted.
  */
-#include "node/probe/looker.h"
+#include "node/probe/long_waits.h"
 
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct looker *looker;	/* NULL: nothing was thinned yet, or it failed */
+	struct long_waits *long_waits; /* NULL: nothing was thinned yet, or it failed */
 	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: not */
 };
 
@@ -96,11 +96,11 @@ static bool is_thinned(const struct wanted_set *s)
 	return false;
 }
 
-static int make_looker(struct probes *p, struct event_probe *e)
+static int make_long_waits(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 
-	return probes_looker_new(p, o->bpf->obj, &o->looker);
+	return probes_long_waits_new(p, o->bpf->obj, &o->long_waits);
 }
 
 /* ---- attached ---- */
@@ -132,7 +132,7 @@ static void offcpu_detach(struct event_probe *e)
 	struct offcpu *o = e->own;
 
 	count_waits(o);
-	o->looker = probes_looker_free(o->looker);
+	o->long_waits = probes_long_waits_free(o->long_waits);
 	for (int i = 0; i < _LINK_MAX; i++) {
 		bpf_link__destroy(o->links[i]);
 		o->links[i] = NULL;
@@ -200,19 +200,19 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Makes the looker once something is thinned. If the machine lacked something for a moment, a later
- * call tries again.
+ * Starts long_waits.c once something is thinned. If the machine lacked something for a moment, a
+ * later call tries again.
  */
-static void need_looker(struct probes *p, struct event_probe *e)
+static void need_long_waits(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 	bool is_time = o->look_again_ns && now_mono_ns() >= o->look_again_ns;
 
-	if (o->looker || !(p->support[FEATURE_WHOLE_WAITS].ok || is_time))
+	if (o->long_waits || !(p->support[FEATURE_WHOLE_WAITS].ok || is_time))
 		return;
 	if (is_thinned(&p->cgroups) || is_thinned(&p->list))
 		o->look_again_ns = probes_again_at_ns(
-			probes_feature_try(p, FEATURE_WHOLE_WAITS, e, make_looker));
+			probes_feature_try(p, FEATURE_WHOLE_WAITS, e, make_long_waits));
 }
 
 static void offcpu_before_swap(struct probes *p, struct event_probe *e)
@@ -221,9 +221,9 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 
 	if (!e->n_links)
 		return;
-	need_looker(p, e);
-	if (o->looker)
-		probes_looker_look(o->looker);
+	need_long_waits(p, e);
+	if (o->long_waits)
+		probes_long_waits_look(o->long_waits);
 	count_waits(o);
 }
 

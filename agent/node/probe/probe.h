@@ -188,7 +188,7 @@ int probes_drain(struct probes *p, bool full, struct drain **ret);
 int probes_wake_fd(const struct probes *p);
 
 /* ---- unwind tables: the kernel's side of node/unwind's ops; all (os) ---- */
-struct pf_file; /* bpf/tables.h */
+struct pf_file; /* bpf/unwind_tables.h */
 struct pf_process;
 struct pf_image;
 struct pf_process_key;

@@ -329,10 +329,10 @@ static bool works(const char *feature)
 }
 
 /*
- * The looker starts with the first thinned wait that goes on. If the machine lacked something for a
+ * Its thread starts with the first thinned wait that goes on. If the machine lacked something for a
  * moment, it starts soon.
  */
-static void a_looker_that_cannot_begin_does_later(void **state)
+static void long_waits_that_cannot_begin_do_later(void **state)
 {
 	static const struct {
 		enum fault_call call;
@@ -440,7 +440,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(each_link_of_off_cpu_fails_once, load, unload),
 		cmocka_unit_test_setup_teardown(what_passes_is_tried_again, load, unload),
 		cmocka_unit_test_setup_teardown(what_the_filter_lacked_is_there_soon, load, unload),
-		cmocka_unit_test_setup_teardown(a_looker_that_cannot_begin_does_later, load,
+		cmocka_unit_test_setup_teardown(long_waits_that_cannot_begin_do_later, load,
 						unload),
 		cmocka_unit_test_setup_teardown(memory_that_is_short_is_tried_again, load, unload),
 	};

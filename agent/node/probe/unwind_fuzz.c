@@ -3,7 +3,7 @@
  * bpf/unwind.h over any tables, memory and registers: it must stay inside of all of them, and end.
  * The first bytes of the input give sizes. The rest fills chunks, code and stack in turn; or, more
  * often, the tables are made as the agent makes them, from rows and rules that the input chooses.
- * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/tables.h, bpf/rules.h
+ * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/unwind_tables.h, bpf/unwind_rules.h
  */
 #define PF_RECALL /* with notes of the words that decided the walk */
 #include "node/probe/testunwindimage.h"

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Begins as most functions do, with an instruction that the kernel emulates (emulated.c). */
+/* Begins as most functions do, with an instruction that the kernel emulates (probe_offset.c). */
 __asm__(".pushsection .text\n"
 	"pf_trap_here:\n"
 	"	push %rbp\n"

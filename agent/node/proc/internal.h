@@ -31,7 +31,7 @@ struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *po
 			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse);
 
-/* planned.c: the containers and pods of a plan, by the names in a cgroup's path. */
+/* plan_containers.c: the containers and pods of a plan, by the names in a cgroup's path. */
 struct planned_container {
 	const char *id;
 	const struct plan_pod *pod;

@@ -25,7 +25,7 @@ int proc_stat_parse_start(const char *text, uint64_t *ret_ticks);
 /* Field 28, where the stack of its program began; 0: the reader has no right to see it. */
 int proc_stat_parse_stack(const char *text, uint64_t *ret_address);
 
-/* living.c: opens /proc/PID, or that of a thread. -ESRCH: it is gone. */
+/* living_thread.c: opens /proc/PID, or that of a thread. -ESRCH: it is gone. */
 int proc_dir_open(uint32_t pid, int *ret_fd);
 /*
  * proc_open_living() for the process whose directory proc_fd is; also returns the number of that
@@ -44,7 +44,10 @@ struct maps_file {
 	bool in_memory; /* in hugetlbfs; or in tmpfs without a name */
 	bool in_tmpfs;	/* and not sealed against writing */
 };
-/* written.c: files that proc_mapping_files_look() found to be written. now_ns: CLOCK_MONOTONIC. */
+/*
+ * written_files.c: files that proc_mapping_files_look() found to be written. now_ns:
+ * CLOCK_MONOTONIC.
+ */
 void proc_maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns);
 void proc_maps_written_expire(uint64_t now_ns);
 int proc_maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
@@ -53,7 +56,7 @@ int proc_maps_root_open(int proc_fd, int *ret_fd);
 void proc_maps_file_release(int fd);
 
 /* ---- files of one process, each opened once ---- */
-struct layout { /* copies.c: PT_LOAD headers */
+struct layout { /* code_copies.c: PT_LOAD headers */
 	struct segment {
 		uint64_t address, offset, bytes; /* bytes: in the file */
 		bool executable;
@@ -83,7 +86,7 @@ void proc_open_files_leave(struct open_files *f, const struct mapping *m);
 /* Closes the files that no mapping has. */
 void proc_open_files_done(struct open_files *f);
 
-/* ---- copies.c: code of files that lies in memory without a file ---- */
+/* ---- code_copies.c: code of files that lies in memory without a file ---- */
 struct copies {
 	struct mapping before; /* the last mapping of a file; its path is before_name */
 	char *before_name;     /* NULL: there was none yet */

@@ -107,7 +107,7 @@ struct mapping {			/* executable mappings only */
 	 */
 	bool memory_file;
 	bool written; /* a memory file that this process has also mapped writable */
-	/* the file's number in frames (probes_file_tag, bpf/tables.h); 0: not looked up */
+	/* the file's number in frames (probes_file_tag, bpf/unwind_tables.h); 0: not looked up */
 	uint64_t tag;
 	int fd; /* the mapped file, shared by mappings of one file; -1: open_error says why */
 	int open_error;			/* -errno if fd is -1 */
@@ -133,7 +133,7 @@ struct mappings {
 #define MAPPINGS_MAX 16384
 /*
  * The bytes there may differ, at any time and without notice, from those that the file's names and
- * unwind rows were made from. Callers compare them before they use either (stack/compared.c).
+ * unwind rows were made from. Callers compare them before they use either (stack/code_compare.c).
  */
 static inline bool mapping_is_unsure(const struct mapping *m)
 {
@@ -212,7 +212,7 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 int proc_check(struct process_id id);
 
 /*
- * ---- living.c: a process whose first thread has ended ----
+ * ---- living_thread.c: a process whose first thread has ended ----
  *
  * The first thread of a process may end before the others. Then /proc/PID shows neither maps,
  * memory, root, command line, environment nor (v1) cgroup, but another thread shows them. The

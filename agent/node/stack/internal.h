@@ -48,7 +48,7 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages; /* of compared.c */
+	size_t n_compared_pages; /* of code_compare.c */
 	uint64_t taken_ns;	 /* of stacks_taken */
 };
 
@@ -106,7 +106,7 @@ int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
  */
 uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
 
-/* ---- kernel.c ---- */
+/* ---- kernel_names.c ---- */
 struct kernel_names;
 struct kernel_names *stacks_kernel_names_new(const char *path); /* NULL: /proc/kallsyms */
 struct kernel_names *stacks_kernel_names_free(struct kernel_names *k);
@@ -116,7 +116,7 @@ const char *stacks_kernel_names_problem(const struct kernel_names *k);
 /* Fills name, module and the function's address if they are known; valid until the next call. */
 void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
 
-/* ---- named.c: names of the runtimes' frames of one process ---- */
+/* ---- runtime_names.c: names of the runtimes' frames of one process ---- */
 struct named;
 struct named *stacks_named_new(void);
 struct named *stacks_named_free(struct named *n);
@@ -133,7 +133,8 @@ void stacks_named_want(struct named *n, const struct raw_stack *stack, struct na
 void stacks_named_take(struct named *n, struct names_wanted *w);
 
 /*
- * ---- compared.c: whether code is still that from which its file's names and rows were made ----
+ * ---- code_compare.c: whether code is still that from which its file's names and rows were made
+ * ----
  */
 struct compared;
 struct compared *stacks_compared_free(struct compared *c);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unwind decides which unwind tables the kernel has. It gives out chunks (bpf/tables.h), puts
- * files' tables and processes' mappings into them, and takes out unused ones when the byte budget
- * is reached. It does not know BPF: it writes through ops, to the kernel or, in tests and fuzzers,
- * to memory. One thread uses it (os worker).
+ * unwind decides which unwind tables the kernel has. It gives out chunks (bpf/unwind_tables.h),
+ * puts files' tables and processes' mappings into them, and takes out unused ones when the byte
+ * budget is reached. It does not know BPF: it writes through ops, to the kernel or, in tests and
+ * fuzzers, to memory. One thread uses it (os worker).
  */
 #pragma once
 

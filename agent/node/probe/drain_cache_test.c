@@ -63,12 +63,13 @@ static void check_stack(const struct drain *d, uint64_t hash, size_t depth)
 /*
  * A drain with this stack and these samples; one second passes. Returns how many records it lost.
  */
-static uint64_t pass(struct held *h, uint64_t *now, uint64_t stack, const struct raw_sample *s)
+static uint64_t pass(struct drain_cache *h, uint64_t *now, uint64_t stack,
+		     const struct raw_sample *s)
 {
 	struct drain *d = drain_of(stack, 3, s, s ? 1 : 0);
 	uint64_t n_lost;
 
-	probes_held_pass(h, d, *now, true);
+	probes_cache_pass(h, d, *now, true);
 	*now += NSEC_PER_SEC;
 	n_lost = profile_losses_sum(&d->lost_records);
 	drain_free(d);
@@ -78,7 +79,7 @@ static uint64_t pass(struct held *h, uint64_t *now, uint64_t stack, const struct
 /* Like a thread that waits for two minutes: its stack was sent before anything was counted. */
 static void found_while_something_refers_to_it(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample s = wait_of(100);
 	uint64_t now = NSEC_PER_SEC;
 
@@ -88,20 +89,20 @@ static void found_while_something_refers_to_it(void **state)
 		/* Others come and go, so that sorting has work. */
 		struct drain *d = drain_of(1000 - i, 2, &s, 1);
 
-		probes_held_pass(h, d, now, true);
+		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 2);
 		check_stack(d, 100, 3);
 		check_stack(d, 1000 - i, 2);
 		now += NSEC_PER_SEC;
 		drain_free(d);
 	}
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 /* minBlock of a minute: nothing is counted until then. */
 static void an_empty_wait_keeps_its_stack(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample empty[2] = {wait_of(100), {.event = EVENT_MEM_INUSE}}, s = wait_of(100);
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -111,7 +112,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 60; i++) {
 		d = drain_of(0, 0, empty, 2);
-		probes_held_pass(h, d, now, true);
+		probes_cache_pass(h, d, now, true);
 		/* An empty snapshot of memory counts as a sample. */
 		assert_int_equal(d->n_samples, 1);
 		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
@@ -119,23 +120,23 @@ static void an_empty_wait_keeps_its_stack(void **state)
 		drain_free(d);
 	}
 	d = drain_of(0, 0, &s, 1);
-	probes_held_pass(h, d, now, true);
+	probes_cache_pass(h, d, now, true);
 	assert_int_equal(d->n_samples, 1);
 	check_stack(d, 100, 3);
 	drain_free(d);
-	h = probes_held_free(h);
+	h = probes_cache_free(h);
 	/* It does not grow either when nothing asks for it any more. */
-	h = probes_held_new(1 << 20);
+	h = probes_cache_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
-	probes_held_pass(h, d, now, false);
+	probes_cache_pass(h, d, now, false);
 	assert_int_equal(d->n_samples, 0);
 	drain_free(d);
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 static void added_once(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample s[3] = {wait_of(100), wait_of(100), wait_of(100)};
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -145,39 +146,39 @@ static void added_once(void **state)
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 3; i++) {
 		d = drain_of(0, 0, s, 3);
-		probes_held_pass(h, d, now, true);
+		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
 		drain_free(d);
 		/* The kernel sent it again. */
 		d = drain_of(100, 3, s, 3);
-		probes_held_pass(h, d, now, true);
+		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
 		drain_free(d);
 	}
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 static void forgotten_when_nothing_has(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	uint64_t now = NSEC_PER_SEC;
 
 	(void)state;
 	pass(h, &now, 100, NULL);
-	assert_true(probes_held_bytes(h) > 0);
+	assert_true(probes_cache_bytes(h) > 0);
 	now += 13 * NSEC_PER_SEC;
 	pass(h, &now, 0, NULL);
-	assert_true(probes_held_bytes(h) > 0);
+	assert_true(probes_cache_bytes(h) > 0);
 	now += 2 * NSEC_PER_SEC;
 	pass(h, &now, 0, NULL);
-	assert_int_equal(probes_held_bytes(h), 0);
-	probes_held_free(h);
+	assert_int_equal(probes_cache_bytes(h), 0);
+	probes_cache_free(h);
 }
 
 /* Ticks are counted at once, so no later drain refers to their stacks. */
 static void what_only_ticks_refer_to_is_not_held(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample tick = wait_of(100), both[2] = {wait_of(100), wait_of(100)};
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
@@ -185,17 +186,17 @@ static void what_only_ticks_refer_to_is_not_held(void **state)
 	(void)state;
 	tick.event = both[0].event = EVENT_ON_CPU;
 	pass(h, &now, 100, &tick);
-	assert_int_equal(probes_held_bytes(h), 0);
+	assert_int_equal(probes_cache_bytes(h), 0);
 	d = drain_of(100, 3, both, 2);
-	probes_held_pass(h, d, now, true);
-	assert_true(probes_held_bytes(h) > 0);
+	probes_cache_pass(h, d, now, true);
+	assert_true(probes_cache_bytes(h) > 0);
 	drain_free(d);
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 static void names_and_calls_are_held_too(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample s = wait_of(0);
 	struct drain *d = drain_of(0, 0, NULL, 0);
 
@@ -204,17 +205,17 @@ static void names_and_calls_are_held_too(void **state)
 	d->contexts = xmemdup(&(struct raw_context){.hash = 9, .link = {.span_id = {5}}},
 			      sizeof(*d->contexts));
 	d->n_contexts = 1;
-	probes_held_pass(h, d, NSEC_PER_SEC, true);
+	probes_cache_pass(h, d, NSEC_PER_SEC, true);
 	drain_free(d);
 	s.names = 7;
 	s.ctx = 9;
 	d = drain_of(0, 0, &s, 1);
-	probes_held_pass(h, d, 2 * NSEC_PER_SEC, true);
+	probes_cache_pass(h, d, 2 * NSEC_PER_SEC, true);
 	assert_string_equal(drain_names(d, 7)->thread_comm, "worker");
 	probes_contexts_link(d);
 	assert_int_equal(d->samples[0].link->span_id[0], 5);
 	drain_free(d);
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 static uint64_t refused(void)
@@ -224,14 +225,14 @@ static uint64_t refused(void)
 
 static void the_limit_holds_and_is_counted(void **state)
 {
-	struct held *h = probes_held_new(2000);
+	struct drain_cache *h = probes_cache_new(2000);
 	struct raw_sample s = wait_of(1);
 	uint64_t now = NSEC_PER_SEC, before = refused(), n_lost = 0;
 
 	(void)state;
 	for (uint64_t i = 0; i < 10; i++) {
 		n_lost += pass(h, &now, 1 + i * 100, NULL);
-		assert_true(probes_held_bytes(h) <= 2000);
+		assert_true(probes_cache_bytes(h) <= 2000);
 	}
 	assert_true(refused() > before);
 	assert_int_equal(n_lost, refused() - before);
@@ -239,7 +240,7 @@ static void the_limit_holds_and_is_counted(void **state)
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);
 
-		probes_held_pass(h, d, now, true);
+		probes_cache_pass(h, d, now, true);
 		check_stack(d, 1, 3);
 		now += NSEC_PER_SEC;
 		drain_free(d);
@@ -248,26 +249,26 @@ static void the_limit_holds_and_is_counted(void **state)
 	before = refused();
 	pass(h, &now, 5000, NULL);
 	assert_int_equal(refused(), before);
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 /* On-CPU alone: nothing is kept, and what was kept is freed. */
 static void nothing_is_kept_unless_asked(void **state)
 {
-	struct held *h = probes_held_new(1 << 20);
+	struct drain_cache *h = probes_cache_new(1 << 20);
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d = drain_of(100, 3, NULL, 0);
 
 	(void)state;
-	probes_held_pass(h, d, now, false);
-	assert_int_equal(probes_held_bytes(h), 0);
+	probes_cache_pass(h, d, now, false);
+	assert_int_equal(probes_cache_bytes(h), 0);
 	drain_free(d);
 	pass(h, &now, 100, NULL);
 	d = drain_of(0, 0, NULL, 0);
-	probes_held_pass(h, d, now + 20 * NSEC_PER_SEC, false);
-	assert_int_equal(probes_held_bytes(h), 0);
+	probes_cache_pass(h, d, now + 20 * NSEC_PER_SEC, false);
+	assert_int_equal(probes_cache_bytes(h), 0);
 	drain_free(d);
-	probes_held_free(h);
+	probes_cache_free(h);
 }
 
 int main(void)

@@ -2,7 +2,7 @@
 /*
  * The clocks of a process's threads: the CPU time that they show between two ticks of the process.
  */
-#include "node/limit/clocks.h"
+#include "node/limit/thread_clocks.h"
 #include "lib/base/testprogram.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* rules: finds the unwind rule of an address, in the tables of tables.h. */
+/* unwind_rules: finds the unwind rule of an address, in the tables of unwind_tables.h. */
 #pragma once
 
 #include "walk.h"

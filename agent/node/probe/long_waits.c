@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * looker: the thread that looks at waits that go on: before each drain, and in between as often as
- * is cheap.
+ * long_waits: the thread that looks at waits that go on: before each drain, and in between as often
+ * as is cheap.
  */
-#include "node/probe/looker.h"
+#include "node/probe/long_waits.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #define LOOK_MAX    1024 /* stack walks in a look: 10 to 20 us each */
 #define LATE_NS	    (500 * NSEC_PER_MSEC)
 
-struct looker {
+struct long_waits {
 	struct offcpu_walk_bpf *bpf;
 	struct bpf_link *link;
 	pthread_t thread;
@@ -44,7 +44,7 @@ static void set_limit(struct offcpu_walk_bpf *b)
 	b->bss->look_found = b->bss->look_whole = b->bss->look_lost = 0;
 }
 
-static void look(struct looker *l)
+static void look(struct long_waits *l)
 {
 	struct offcpu_walk_bpf *b = l->bpf;
 
@@ -67,7 +67,7 @@ static struct timespec after(uint64_t ns)
 }
 
 /* Waits until a drain asks or the time is up. The caller holds the lock. */
-static void pause_until_asked(struct looker *l, uint64_t ns)
+static void pause_until_asked(struct long_waits *l, uint64_t ns)
 {
 	struct timespec until = after(ns);
 
@@ -76,7 +76,7 @@ static void pause_until_asked(struct looker *l, uint64_t ns)
 			return;
 }
 
-static void looker_destroy(struct looker *l)
+static void destroy(struct long_waits *l)
 {
 	bpf_link__destroy(l->link);
 	offcpu_walk_bpf__destroy(l->bpf);
@@ -85,7 +85,7 @@ static void looker_destroy(struct looker *l)
 
 static void *run(void *arg)
 {
-	struct looker *l = arg;
+	struct long_waits *l = arg;
 	uint64_t pause = LOOK_MIN_NS;
 	bool left_behind;
 
@@ -111,11 +111,11 @@ static void *run(void *arg)
 	pthread_cond_signal(&l->answered);
 	pthread_mutex_unlock(&l->lock);
 	if (left_behind)
-		looker_destroy(l);
+		destroy(l);
 	return NULL;
 }
 
-void probes_looker_look(struct looker *l)
+void probes_long_waits_look(struct long_waits *l)
 {
 	struct timespec until = after(LATE_NS);
 	uint64_t mine;
@@ -144,7 +144,7 @@ static int lend_waits(struct offcpu_walk_bpf *to, struct bpf_object *offcpu)
 				     bpf_object__find_map_fd_by_name(offcpu, "threads"));
 }
 
-static int load(struct looker *l, struct probes *p, struct bpf_object *offcpu)
+static int load(struct long_waits *l, struct probes *p, struct bpf_object *offcpu)
 {
 	struct offcpu_walk_bpf *b = l->bpf = offcpu_walk_bpf__open();
 	int r;
@@ -163,7 +163,7 @@ static int load(struct looker *l, struct probes *p, struct bpf_object *offcpu)
 	return l->link ? 0 : -errno;
 }
 
-static int start(struct looker *l)
+static int start(struct long_waits *l)
 {
 	pthread_condattr_t monotonic;
 
@@ -176,15 +176,15 @@ static int start(struct looker *l)
 	return -pthread_create(&l->thread, NULL, run, l);
 }
 
-int probes_looker_new(struct probes *p, struct bpf_object *offcpu, struct looker **ret)
+int probes_long_waits_new(struct probes *p, struct bpf_object *offcpu, struct long_waits **ret)
 {
-	struct looker *l = xcalloc(1, sizeof(*l));
+	struct long_waits *l = xcalloc(1, sizeof(*l));
 	int r = load(l, p, offcpu);
 
 	if (!r)
 		r = start(l);
 	if (r) {
-		looker_destroy(l);
+		destroy(l);
 		return r;
 	}
 	*ret = l;
@@ -193,9 +193,9 @@ int probes_looker_new(struct probes *p, struct bpf_object *offcpu, struct looker
 
 /*
  * A thread that is blocked in another process's memory cannot be ended from here. It is detached,
- * and frees the looker itself.
+ * and frees the struct itself.
  */
-struct looker *probes_looker_free(struct looker *l)
+struct long_waits *probes_long_waits_free(struct long_waits *l)
 {
 	struct timespec until = after(LATE_NS);
 	bool left_behind;
@@ -217,6 +217,6 @@ struct looker *probes_looker_free(struct looker *l)
 		return NULL;
 	}
 	pthread_join(thread, NULL);
-	looker_destroy(l);
+	destroy(l);
 	return NULL;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * tables: the unwind tables, which the parse child makes and the unwinder reads. All types have a
- * fixed width. The text of a file is cut into pages of 64 KiB. A page has rows; a row says which
- * rule holds from its address on; a rule says where the caller's frame is. Each rule is stored once
- * per file. A row has 4 bytes: address within the page, and rule. No other layout in the field is
- * denser.
+ * unwind_tables: the unwind tables, which the parse child makes and the unwinder reads. All types
+ * have a fixed width. The text of a file is cut into pages of 64 KiB. A page has rows; a row says
+ * which rule holds from its address on; a rule says where the caller's frame is. Each rule is
+ * stored once per file. A row has 4 bytes: address within the page, and rule. No other layout in
+ * the field is denser.
  */
 #pragma once
 

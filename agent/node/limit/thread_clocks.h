@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clocks: the CPU time of a process to the microsecond, over a short time. A process's own clock
- * moves with the scheduler's ticks while its threads run (kernel/sched/cputime.c,
+ * thread_clocks: the CPU time of a process to the microsecond, over a short time. A process's own
+ * clock moves with the scheduler's ticks while its threads run (kernel/sched/cputime.c,
  * thread_group_cputime), which is too coarse for a span. Any thread.
  */
 #pragma once

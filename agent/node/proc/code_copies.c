@@ -4,8 +4,8 @@
  * same addresses, to have it on huge pages (Node's --use-largepages, HHVM, Chromium, iodlr). Then
  * /proc/PID/maps names no file for it. Other parts of the file are mapped beside the copy, and the
  * file's headers say where its code lies relative to those. The memory is a copy only if its bytes
- * are the file's: this file compares some pages, and stack/compared.c those in which samples lie.
- * For the thread that reads the mappings.
+ * are the file's: this file compares some pages, and stack/code_compare.c those in which samples
+ * lie. For the thread that reads the mappings.
  */
 #include "node/proc/maps.h"
 

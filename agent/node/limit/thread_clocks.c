@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Measures the CPU time of a process's threads: see clocks.h. Each thread has a software event of
- * perf. Reading one interrupts the CPU that runs the thread, which takes some 10 us per thread. As
- * long as the event is open, each switch of the thread costs a little more. New threads inherit the
- * event (kernel/events/core.c, inherit_event), which makes a thread's start and end 2 to 6 us
- * longer, of some 23 us.
+ * Measures the CPU time of a process's threads: see thread_clocks.h. Each thread has a software
+ * event of perf. Reading one interrupts the CPU that runs the thread, which takes some 10 us per
+ * thread. As long as the event is open, each switch of the thread costs a little more. New threads
+ * inherit the event (kernel/events/core.c, inherit_event), which makes a thread's start and end 2
+ * to 6 us longer, of some 23 us.
  */
-#include "node/limit/clocks.h"
+#include "node/limit/thread_clocks.h"
 
 #include <dirent.h>
 #include <linux/perf_event.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * user: where the walk of a user stack begins: the registers, for each kind of program, and the
- * tables of the process. Also takes the kernel's part of a stack. For x86-64.
+ * walk_start: where the walk of a user stack begins: the registers, for each kind of program, and
+ * the tables of the process. Also takes the kernel's part of a stack. For x86-64.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a Go program's own heap profile and makes a drain of it. See go_heap.h. It runs on the
- * files worker and keeps nothing between calls, apart from the caller's struct alloc_go_heap.
+ * Reads a Go program's own heap profile and makes a drain of it. See go_heap_drain.h. It runs on
+ * the files worker and keeps nothing between calls, apart from the caller's struct alloc_go_heap.
  */
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 
 #include <stdlib.h>
 

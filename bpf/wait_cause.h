@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * cause: the cause of a wait, judged by the thread's state, its system call and, if that reads or
- * writes, by the kind of its descriptor. For x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
+ * wait_cause: the cause of a wait, judged by the thread's state, its system call and, if that reads
+ * or writes, by the kind of its descriptor. For x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
  */
 #pragma once
 
-#include "user.h"
+#include "walk_start.h"
 
 #define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* go_heap: turns a Go program's own heap profile into a drain: stacks and samples. Files worker. */
+/*
+ * go_heap_drain: turns a Go program's own heap profile into a drain: stacks and samples. Files
+ * worker.
+ */
 #pragma once
 
 #include "node/alloc/alloc.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * living: finds a thread of a process that has not ended. All threads of a process share its memory
- * and root directory. /proc/PID shows those of the first thread, and shows nothing once that thread
- * has ended. The other threads may go on, and each of them shows what the process has. Any thread.
+ * living_thread: finds a thread of a process that has not ended. All threads of a process share its
+ * memory and root directory. /proc/PID shows those of the first thread, and shows nothing once that
+ * thread has ended. The other threads may go on, and each of them shows what the process has. Any
+ * thread.
  */
 #include "node/proc/maps.h"
 

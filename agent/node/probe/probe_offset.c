@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * emulated: finds where a probe is cheap, at a function's beginning or a little after it. The
+ * probe_offset: finds where a probe is cheap, at a function's beginning or a little after it. The
  * kernel emulates a few instructions (arch/x86/kernel/uprobes.c: push_setup_xol_ops,
  * branch_setup_xol_ops). Any other it copies and steps over with a second trap. In a virtual
  * machine that takes ten times as long as the rest of a hit. So the probe moves behind comparisons:

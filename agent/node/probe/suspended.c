@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slept: how long the machine was suspended. CLOCK_MONOTONIC stands still meanwhile, CLOCK_BOOTTIME
- * goes on.
+ * suspended: how long the machine was suspended. CLOCK_MONOTONIC stands still meanwhile,
+ * CLOCK_BOOTTIME goes on.
  */
 #include "node/probe/internal.h"
 

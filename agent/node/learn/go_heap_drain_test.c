@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "node/alloc/testgoheap.h"
-#include "node/learn/go_heap.h"
+#include "node/learn/go_heap_drain.h"
 #include "node/parse/format.h"
 
 #define ALLOC	   (1u << EVENT_MEM_ALLOC)

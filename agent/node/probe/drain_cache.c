@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * held: stacks, names and contexts that later drains may refer to. The kernel sends each once a
- * generation. But a wait that goes on, or memory that lives, appears in later generations, too. An
- * item to which nothing has referred for 15 s is forgotten. An item that exceeds the limit is not
- * held, and is counted. A wait that will count much later (minBlock) refers to its items by an
- * empty sample, which is dropped here.
+ * drain_cache: stacks, names and contexts that later drains may refer to. The kernel sends each
+ * once a generation. But a wait that goes on, or memory that lives, appears in later generations,
+ * too. An item to which nothing has referred for 15 s is forgotten. An item that exceeds the limit
+ * is not held, and is counted. A wait that will count much later (minBlock) refers to its items by
+ * an empty sample, which is dropped here.
  */
 #include "node/probe/internal.h"
 
@@ -12,12 +12,12 @@
 
 enum kind { STACK, NAMES, CONTEXT };
 
-struct held_key {
+struct cached_key {
 	uint64_t hash, kind;
 };
 
-struct held_item {
-	struct held_key key;
+struct cached_item {
+	struct cached_key key;
 	uint64_t used_ns;
 	size_t bytes;
 	bool added; /* to the current drain */
@@ -30,29 +30,29 @@ struct held_item {
 	struct raw_frame frames[];
 };
 
-struct held {
-	struct held_item *items;
+struct drain_cache {
+	struct cached_item *items;
 	size_t bytes, max_bytes;
 };
 
-struct held *probes_held_new(size_t max_bytes)
+struct drain_cache *probes_cache_new(size_t max_bytes)
 {
-	struct held *h = xcalloc(1, sizeof(*h));
+	struct drain_cache *h = xcalloc(1, sizeof(*h));
 
 	h->max_bytes = max_bytes;
 	return h;
 }
 
-static void item_drop(struct held *h, struct held_item *i)
+static void item_drop(struct drain_cache *h, struct cached_item *i)
 {
 	HASH_DEL(h->items, i);
 	h->bytes -= i->bytes;
 	free(i);
 }
 
-struct held *probes_held_free(struct held *h)
+struct drain_cache *probes_cache_free(struct drain_cache *h)
 {
-	struct held_item *i, *next;
+	struct cached_item *i, *next;
 
 	if (!h)
 		return NULL;
@@ -62,15 +62,15 @@ struct held *probes_held_free(struct held *h)
 	return NULL;
 }
 
-size_t probes_held_bytes(const struct held *h)
+size_t probes_cache_bytes(const struct drain_cache *h)
 {
 	return h->bytes;
 }
 
-static struct held_item *item_find(const struct held *h, enum kind kind, uint64_t hash)
+static struct cached_item *item_find(const struct drain_cache *h, enum kind kind, uint64_t hash)
 {
-	struct held_key key = {hash, kind};
-	struct held_item *i;
+	struct cached_key key = {hash, kind};
+	struct cached_item *i;
 
 	HASH_FIND(hh, h->items, &key, sizeof(key), i);
 	return i;
@@ -78,8 +78,8 @@ static struct held_item *item_find(const struct held *h, enum kind kind, uint64_
 
 /* ---- a drain: its frames are offsets into its memory still ---- */
 
-struct held_pass {
-	struct held *h;
+struct cache_pass {
+	struct drain_cache *h;
 	struct drain *d;
 	uint64_t now_ns;
 	size_t n_stacks, n_names, n_contexts;	    /* its own items, sorted */
@@ -89,11 +89,11 @@ struct held_pass {
 enum { USED_ONCE = 1, USED_LATER = 2 };
 
 /* NULL: there is no room. The caller fills in the content of a new item. */
-static struct held_item *item_hold(struct held_pass *p, enum kind kind, uint64_t hash,
-				   size_t n_frames, bool *ret_new)
+static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint64_t hash,
+				     size_t n_frames, bool *ret_new)
 {
-	struct held *h = p->h;
-	struct held_item *i = item_find(h, kind, hash);
+	struct drain_cache *h = p->h;
+	struct cached_item *i = item_find(h, kind, hash);
 	size_t bytes = sizeof(*i) + n_frames * sizeof(i->frames[0]);
 
 	*ret_new = !i;
@@ -103,7 +103,7 @@ static struct held_item *item_hold(struct held_pass *p, enum kind kind, uint64_t
 			return NULL;
 		}
 		i = xcalloc(1, bytes);
-		i->key = (struct held_key){hash, kind};
+		i->key = (struct cached_key){hash, kind};
 		i->bytes = bytes;
 		h->bytes += bytes;
 		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
@@ -138,7 +138,7 @@ static size_t find(const void *items, size_t n, size_t size, uint64_t hash)
 	return n;
 }
 
-static void add_stack(struct held_pass *p, const struct held_item *i)
+static void add_stack(struct cache_pass *p, const struct cached_item *i)
 {
 	struct drain *d = p->d;
 	size_t at = d->memory->len;
@@ -152,7 +152,7 @@ static void add_stack(struct held_pass *p, const struct held_item *i)
 	d->stacks[d->n_stacks++].frames = (const struct raw_frame *)(uintptr_t)at;
 }
 
-static void add(struct held_pass *p, const struct held_item *i)
+static void add(struct cache_pass *p, const struct cached_item *i)
 {
 	struct drain *d = p->d;
 
@@ -172,9 +172,9 @@ static void add(struct held_pass *p, const struct held_item *i)
 }
 
 /* A sample refers to the item, so it stays held. It is added to the drain if the drain lacks it. */
-static void refer(struct held_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
+static void refer(struct cache_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {
-	struct held_item *i = hash ? item_find(p->h, kind, hash) : NULL;
+	struct cached_item *i = hash ? item_find(p->h, kind, hash) : NULL;
 
 	if (!i)
 		return;
@@ -186,7 +186,7 @@ static void refer(struct held_pass *p, enum kind kind, uint64_t hash, bool is_th
 	add(p, i);
 }
 
-static void refer_stack(struct held_pass *p, uint64_t hash, bool later)
+static void refer_stack(struct cache_pass *p, uint64_t hash, bool later)
 {
 	size_t at =
 		hash ? find(p->d->stacks, p->n_stacks, sizeof(*p->d->stacks), hash) : p->n_stacks;
@@ -196,7 +196,7 @@ static void refer_stack(struct held_pass *p, uint64_t hash, bool later)
 	refer(p, STACK, hash, at < p->n_stacks, later);
 }
 
-static void refer_all(struct held_pass *p)
+static void refer_all(struct cache_pass *p)
 {
 	struct drain *d = p->d;
 
@@ -219,11 +219,11 @@ static void refer_all(struct held_pass *p)
  * A stack that only ticks refer to is not needed later: no wait and no memory has a stack of such a
  * hash (PF_HASH_TICK). A stack that no sample refers to yet may be needed later.
  */
-static void keep_stacks(struct held_pass *p)
+static void keep_stacks(struct cache_pass *p)
 {
 	for (size_t k = 0; k < p->n_stacks; k++) {
 		const struct raw_stack *s = &p->d->stacks[k];
-		struct held_item *i;
+		struct cached_item *i;
 		bool is_new;
 
 		if (p->used[k] == USED_ONCE)
@@ -237,9 +237,9 @@ static void keep_stacks(struct held_pass *p)
 	}
 }
 
-static void keep_rest(struct held_pass *p)
+static void keep_rest(struct cache_pass *p)
 {
-	struct held_item *i;
+	struct cached_item *i;
 	bool is_new;
 
 	for (size_t k = 0; k < p->n_names; k++) {
@@ -254,9 +254,9 @@ static void keep_rest(struct held_pass *p)
 	}
 }
 
-static void forget(struct held *h, uint64_t now_ns)
+static void forget(struct drain_cache *h, uint64_t now_ns)
 {
-	struct held_item *i, *next;
+	struct cached_item *i, *next;
 
 	HASH_ITER (hh, h->items, i, next) {
 		i->added = false;
@@ -265,9 +265,9 @@ static void forget(struct held *h, uint64_t now_ns)
 	}
 }
 
-static void pass_all(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bool keep)
 {
-	struct held_pass p = {
+	struct cache_pass p = {
 		.h = h,
 		.d = d,
 		.now_ns = now_ns,
@@ -308,7 +308,7 @@ static void drop_references(struct drain *d)
 	d->n_samples = n;
 }
 
-void probes_held_pass(struct held *h, struct drain *d, uint64_t now_ns, bool keep)
+void probes_cache_pass(struct drain_cache *h, struct drain *d, uint64_t now_ns, bool keep)
 {
 	if (keep || h->items)
 		pass_all(h, d, now_ns, keep);

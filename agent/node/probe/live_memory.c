@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live: makes a snapshot of the map of living memory, by stack, every few seconds in a full drain.
- * It removes entries that belong to no attached process: the process has ended, runs another
+ * live_memory: makes a snapshot of the map of living memory, by stack, every few seconds in a full
+ * drain. It removes entries that belong to no attached process: the process has ended, runs another
  * program now, or was detached.
  */
 #include "node/probe/memory.h"

@@ -70,7 +70,7 @@ static struct child child_start(const char *file)
 	return c;
 }
 
-/* Selects the process; only the looker takes one of its waits. */
+/* Selects the process; only the thread of long_waits.c takes one of its waits. */
 static struct probes *watch(const struct child *c)
 {
 	struct probe_config config = {.use_list = true};
@@ -145,7 +145,7 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	slow.silent = true;
 	c = child_start(slow.path);
 	p = watch(&c);
-	assert_int_equal(probes_drain(p, true, &d), 0); /* loads the programs of the looker */
+	assert_int_equal(probes_drain(p, true, &d), 0); /* loads the programs of long_waits.c */
 	drain_free(d);
 	if (!has_whole_waits(p)) {
 		print_message("skipped: this kernel cannot walk other tasks\n");
@@ -219,5 +219,5 @@ int main(void)
 		cmocka_unit_test(what_a_walk_found_across_a_reuse_is_not_taken),
 	};
 
-	return cmocka_run_group_tests_name("node/looker", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("node/long_waits", tests, NULL, NULL);
 }

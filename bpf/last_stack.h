@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * recall: remembers the last stack of a thread, with all words of its memory that decided the walk
- * (pf_note in walk.h). If the thread stands at the same place again and these words are unchanged,
- * a walk would give the same stack, so it is left out.
+ * last_stack: remembers the last stack of a thread, with all words of its memory that decided the
+ * walk (pf_note in walk.h). If the thread stands at the same place again and these words are
+ * unchanged, a walk would give the same stack, so it is left out.
  */
 #pragma once
 
-#include "user.h"
+#include "walk_start.h"
 
 #define PF_RECALL_BYTES                                                                            \
 	8192 /* of stack, from its pointer up; no higher words are remembered */
