@@ -117,7 +117,7 @@ static void add_sample(const struct world *w, struct drain *d, enum event e, siz
 /* A second: STACKS stacks of the process, each in three events. */
 static struct drain *make_drain(struct world *w, uint32_t exec_id)
 {
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 	struct raw_frame frame = {.exec_id = exec_id};
 
 	d->from_ns = w->now_ns;

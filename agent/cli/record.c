@@ -193,7 +193,7 @@ static int prepare(struct recording *r)
 			break;
 		take_procs(r, d);
 		take_losses(r, d);
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	return e;
 }
@@ -211,8 +211,8 @@ static void read_again(struct recording *r, const struct raw_sample *s, const st
 
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
 {
-	const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
-	const struct raw_stack *k = s->kstack ? drain_stack(d, s->kstack) : NULL;
+	const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
+	const struct raw_stack *k = s->kstack ? sample_drain_stack(d, s->kstack) : NULL;
 	bool lost = (s->ustack && !u) || (s->kstack && !k);
 	uint32_t stack;
 
@@ -220,7 +220,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	stacks_taken(r->stacks, s->event == EVENT_MEM_INUSE ? s->oldest_ns : s->first_ns);
 	cli_record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
-	    cli_record_add(r, s, drain_names(d, s->names), stack))
+	    cli_record_add(r, s, sample_drain_names(d, s->names), stack))
 		r->n_too_many += s->n;
 }
 
@@ -232,14 +232,14 @@ static void read_missing(struct recording *r, const struct drain *d)
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
+		const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
 
 		if (u)
 			read_again(r, s, u);
 	}
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *u = s->ustack ? drain_stack(d, s->ustack) : NULL;
+		const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
 
 		if (u)
 			stacks_want(r->stacks, process_id_of(s), u);

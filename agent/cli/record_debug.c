@@ -69,7 +69,7 @@ void cli_record_debug_free(struct record_debug *g)
 	g->is_over = true;
 	loop_free(g->loop);
 	for (size_t i = 0; i < g->n_waiting; i++)
-		drain_free(g->waiting[i].d);
+		sample_drain_free(g->waiting[i].d);
 	free(g->waiting);
 	free(g);
 }
@@ -103,7 +103,7 @@ static void name(struct recording *r, size_t n)
 
 	for (size_t i = 0; i < n; i++) {
 		cli_record_name(r, g->waiting[i].d);
-		drain_free(g->waiting[i].d);
+		sample_drain_free(g->waiting[i].d);
 		g->bytes -= g->waiting[i].bytes;
 	}
 	g->n_waiting -= n;

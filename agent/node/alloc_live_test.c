@@ -125,7 +125,7 @@ static struct function *caller(struct scene *s, const struct raw_stack *k)
 
 static void take_sample(struct scene *s, const struct drain *d, const struct raw_sample *x)
 {
-	struct function *f = caller(s, drain_stack(d, x->ustack));
+	struct function *f = caller(s, sample_drain_stack(d, x->ustack));
 
 	if (x->event == EVENT_MEM_ALLOC) {
 		f->seen_allocated += x->value;
@@ -156,7 +156,7 @@ static void drain(struct scene *s, bool full)
 	for (size_t i = 0; i < d->n_samples; i++)
 		if ((pid_t)d->samples[i].tgid == s->pid)
 			take_sample(s, d, &d->samples[i]);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static void open_probes(void)

@@ -149,13 +149,13 @@ static void drain(struct scene *s)
 			s->known = true;
 		}
 	for (size_t i = 0; i < d->n_samples; i++) {
-		const struct raw_stack *k = drain_stack(d, d->samples[i].ustack);
+		const struct raw_stack *k = sample_drain_stack(d, d->samples[i].ustack);
 
 		assert_int_equal(d->samples[i].tgid, s->pid);
 		if (k && k->n && k->frames[0].runtime && k->frames[0].type == PF_TYPE_OBJECT)
 			add_object(s, &k->frames[0], d->samples[i].value);
 	}
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 /* ---- the program and its probes ---- */

@@ -146,7 +146,7 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	c = child_start(slow.path);
 	p = watch(&c);
 	assert_int_equal(probes_drain(p, true, &d), 0); /* loads the programs of long_waits.c */
-	drain_free(d);
+	sample_drain_free(d);
 	if (!has_whole_waits(p)) {
 		print_message("skipped: this kernel cannot walk other tasks\n");
 		goto end;

@@ -123,7 +123,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 		return r;
 	m = runtime_process_memory(pm);
 	m->budget_bytes = READ_BUDGET;
-	f.d = drain_new(FRAMES_BYTES_MAX);
+	f.d = sample_drain_new(FRAMES_BYTES_MAX);
 	f.d->from_ns = f.d->to_ns = now_boot_ns();
 	add_names(f.d, (uint32_t)who->id.tgid);
 	r = alloc_go_read(g, m, on_record, &f);
@@ -132,11 +132,11 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 		f.d->n_samples = 0;
 	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)
 		add_sample(&f, EVENT_MEM_INUSE, 0, 0, 0);
-	(void)drain_sort(f.d); /* objects of several sizes may come from one place */
-	drain_link_frames(f.d);
+	(void)sample_drain_sort(f.d); /* objects of several sizes may come from one place */
+	sample_drain_link_frames(f.d);
 	if (f.d->n_samples || f.d->lost.n)
 		*ret = f.d;
 	else
-		drain_free(f.d);
+		sample_drain_free(f.d);
 	return r;
 }

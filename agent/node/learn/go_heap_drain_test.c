@@ -72,7 +72,7 @@ static uint64_t sum(const struct drain *d, enum event event, const uint64_t *sta
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *k = drain_stack(d, s->ustack);
+		const struct raw_stack *k = sample_drain_stack(d, s->ustack);
 
 		if (s->event != event || !k || k->n != n || k->frames[0].address != stack[0] - 1)
 			continue;
@@ -82,7 +82,7 @@ static uint64_t sum(const struct drain *d, enum event event, const uint64_t *sta
 		assert_int_equal(s->cgroup_id, 99);
 		assert_int_equal(s->tgid, getpid());
 		assert_int_equal(s->last_ns, d->to_ns);
-		assert_string_equal(drain_names(d, s->names)->leader_comm, "go_heap_test");
+		assert_string_equal(sample_drain_names(d, s->names)->leader_comm, "go_heap_test");
 		bytes += s->value;
 	}
 	return bytes;
@@ -97,7 +97,7 @@ static void a_heap_is_samples(void **state)
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 1);
 	assert_int_equal(sum(d, EVENT_MEM_INUSE, stack_a, 3), 6 * 64);
-	d = drain_free(d);
+	d = sample_drain_free(d);
 	go_count(&f->image, f->a, 2, 5, 0);
 	go_count(&f->image, f->b, 0, 2, 0);
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
@@ -108,7 +108,7 @@ static void a_heap_is_samples(void **state)
 	assert_int_equal(sum(d, EVENT_MEM_ALLOC, stack_b, 1), 2000);
 	assert_int_equal(sum(d, EVENT_MEM_INUSE, stack_a, 3), 6 * 64);
 	assert_int_equal(sum(d, EVENT_MEM_INUSE, stack_b, 1), 2000);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static void only_what_is_asked_for(void **state)
@@ -117,13 +117,13 @@ static void only_what_is_asked_for(void **state)
 	struct drain *d = NULL;
 
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
-	d = drain_free(d);
+	d = sample_drain_free(d);
 	go_count(&f->image, f->a, 0, 1, 0);
 	f->who.event_mask = ALLOC;
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 1);
 	assert_int_equal(sum(d, EVENT_MEM_ALLOC, stack_a, 3), 64);
-	d = drain_free(d);
+	d = sample_drain_free(d);
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_null(d);
 }
@@ -140,7 +140,7 @@ static void nothing_lives(void **state)
 	assert_int_equal(d->samples[0].n, 0);
 	assert_int_equal(d->samples[0].value, 0);
 	assert_int_equal(d->samples[0].ustack, 0);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 /*
@@ -160,7 +160,7 @@ static void deep_heap_stacks_are_cut_visibly(void **state)
 	assert_int_equal(learn_go_heap(f->g, &f->who, &d), 0);
 	assert_int_equal(d->n_samples, 2);
 	for (size_t i = 0; i < d->n_samples; i++) {
-		const struct raw_stack *s = drain_stack(d, d->samples[i].ustack);
+		const struct raw_stack *s = sample_drain_stack(d, d->samples[i].ustack);
 
 		assert_int_equal(s->n, PF_MAX_USER_FRAMES);
 		assert_int_equal(s->frames[s->n - 1].address, deep[PF_MAX_USER_FRAMES - 1]);
@@ -169,7 +169,7 @@ static void deep_heap_stacks_are_cut_visibly(void **state)
 		else
 			assert_string_equal(s->end_reason, "truncated");
 	}
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static void another_process_is_none(void **state)

@@ -111,7 +111,7 @@ static bool is_runtime_helper(const struct sampled_process *proc, const char *co
 
 static void take_names(const struct drain *d, const struct raw_sample *s, struct accepted *a)
 {
-	const struct raw_names *n = drain_names(d, s->names);
+	const struct raw_names *n = sample_drain_names(d, s->names);
 
 	a->have_names = n != NULL;
 	if (n)
@@ -156,7 +156,7 @@ static const char *select_sample(struct windows *p, const struct feed *f,
  */
 static bool has_user_code(const struct drain *d, const struct raw_sample *s)
 {
-	const struct raw_stack *user = s->ustack ? drain_stack(d, s->ustack) : NULL;
+	const struct raw_stack *user = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
 
 	return user ? user->n > 0 : s->ustack != 0;
 }

@@ -310,7 +310,7 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (!full && !drain->n_procs && !drain->n_young) {
-		drain_free(drain);
+		sample_drain_free(drain);
 		return;
 	}
 	f = xcalloc(1, sizeof(*f));

@@ -123,7 +123,7 @@ static int tear_down(void **state)
 static struct drain *make(size_t i, uint64_t asleep_s, bool is_new)
 {
 	static const struct raw_proc first = {.tgid = 7, .what = RAW_PROC_SEEN};
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 
 	d->asleep_ns = asleep_s * NSEC_PER_SEC;
 	if (is_new) {

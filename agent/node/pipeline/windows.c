@@ -55,7 +55,7 @@ void pipeline_feed_done(struct feed *f)
 	free(f->held_back);
 	free(f->exits);
 	profile_losses_done(&f->lost);
-	drain_free(f->drain);
+	sample_drain_free(f->drain);
 	kernel_host_list_unref(f->hosts);
 }
 
@@ -130,8 +130,8 @@ static void note_folded(struct windows *p, const struct accepted *a, const struc
 static void fold_sample(struct windows *p, const struct drain *d, struct raw_sample s,
 			const struct accepted *a)
 {
-	const struct raw_stack *user = s.ustack ? drain_stack(d, s.ustack) : NULL;
-	const struct raw_stack *kernel = s.kstack ? drain_stack(d, s.kstack) : NULL;
+	const struct raw_stack *user = s.ustack ? sample_drain_stack(d, s.ustack) : NULL;
+	const struct raw_stack *kernel = s.kstack ? sample_drain_stack(d, s.kstack) : NULL;
 	bool lost = (s.ustack && !user) || (s.kstack && !kernel);
 	struct fold_process who = {
 		.id = process_id_of(&s),
@@ -189,7 +189,8 @@ static void find_missing(struct windows *p, const struct feed *f, struct feed_an
 {
 	for (size_t i = 0; i < f->drain->n_samples; i++) {
 		const struct raw_sample *s = &f->drain->samples[i];
-		const struct raw_stack *user = s->ustack ? drain_stack(f->drain, s->ustack) : NULL;
+		const struct raw_stack *user =
+			s->ustack ? sample_drain_stack(f->drain, s->ustack) : NULL;
 		struct accepted a;
 
 		if (!user || pipeline_judge(p, f, s, &a))

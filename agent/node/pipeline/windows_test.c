@@ -68,7 +68,7 @@ static void fold(struct world *w)
 static void begin(struct world *w, uint64_t to_ns)
 {
 	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 
 	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){.drain = d, .full = true, .last_pass = true};

@@ -52,7 +52,7 @@ void probes_contexts_link(struct drain *d)
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		struct raw_sample *s = &d->samples[i];
-		const struct raw_context *c = s->ctx ? drain_context(d, s->ctx) : NULL;
+		const struct raw_context *c = s->ctx ? sample_drain_context(d, s->ctx) : NULL;
 
 		if (c && memcmp(&c->link, &none, sizeof(none)) != 0)
 			s->link = &c->link;

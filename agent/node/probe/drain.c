@@ -141,9 +141,9 @@ static void finish(struct probes *p, struct drain *d)
 	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
 
 	/* A record that was displaced from the kernel's cache was sent again. */
-	counter_add(counter("podflame_records_repeated_total", NULL, NULL), drain_sort(d));
+	counter_add(counter("podflame_records_repeated_total", NULL, NULL), sample_drain_sort(d));
 	probes_cache_pass(p->held, d, p->slept.mono_ns, keep);
-	drain_link_frames(d);
+	sample_drain_link_frames(d);
 	probes_contexts_link(d);
 }
 
@@ -175,7 +175,7 @@ static struct drain *pending_take(struct pending *g)
 {
 	struct drain *d = g->d;
 
-	*g = (struct pending){.d = drain_new(MAX_FRAME_BYTES)};
+	*g = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES)};
 	return d;
 }
 
@@ -188,7 +188,7 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	r = ring_buffer__consume(p->ring);
 	if (r < 0)
 		return r;
-	d = drain_new(MAX_FRAME_BYTES);
+	d = sample_drain_new(MAX_FRAME_BYTES);
 	d->number = p->drain_number;
 	d->from_ns = p->swapped_ns;
 	d->to_ns = now_boot_ns();
@@ -273,8 +273,8 @@ int probes_counts_open(struct probes *p)
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
-		p->generations[i].d = drain_new(MAX_FRAME_BYTES);
-	p->now.d = drain_new(MAX_FRAME_BYTES);
+		p->generations[i].d = sample_drain_new(MAX_FRAME_BYTES);
+	p->now.d = sample_drain_new(MAX_FRAME_BYTES);
 	p->held = probes_cache_new(MAX_HELD_BYTES);
 	(void)probes_slept_now(&p->slept);
 	p->swapped_ns = p->slept.boot_ns;
@@ -286,7 +286,7 @@ void probes_counts_close(struct probes *p)
 {
 	ring_buffer__free(p->ring);
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
-		drain_free(p->generations[i].d);
-	drain_free(p->now.d);
+		sample_drain_free(p->generations[i].d);
+	sample_drain_free(p->now.d);
 	p->held = probes_cache_free(p->held);
 }

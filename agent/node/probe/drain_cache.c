@@ -99,7 +99,7 @@ static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint6
 	*ret_new = !i;
 	if (!i) {
 		if (bytes > h->max_bytes - h->bytes) {
-			drain_lose_records(p->d, "held_full", 1);
+			sample_drain_lose_records(p->d, "held_full", 1);
 			return NULL;
 		}
 		i = xcalloc(1, bytes);
@@ -144,7 +144,7 @@ static void add_stack(struct cache_pass *p, const struct cached_item *i)
 	size_t at = d->memory->len;
 
 	if (buf_add(d->memory, i->frames, i->stack.n * sizeof(i->frames[0]))) {
-		drain_lose_records(d, "memory", 1);
+		sample_drain_lose_records(d, "memory", 1);
 		return;
 	}
 	GROW(d->stacks, d->n_stacks, p->cap_stacks);
@@ -287,7 +287,7 @@ static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bo
 	}
 	forget(h, now_ns);
 	if (d->n_stacks > p.n_stacks || d->n_names > p.n_names || d->n_contexts > p.n_contexts)
-		(void)drain_sort(d);
+		(void)sample_drain_sort(d);
 	free(p.used);
 }
 

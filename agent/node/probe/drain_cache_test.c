@@ -12,7 +12,7 @@
 static struct drain *drain_of(uint64_t stack, size_t depth, const struct raw_sample *samples,
 			      size_t n)
 {
-	struct drain *d = drain_new(1 << 20);
+	struct drain *d = sample_drain_new(1 << 20);
 
 	/* Nothing lies at offset 0. */
 	assert_int_equal(buf_add(d->memory, &(struct raw_frame){}, sizeof(struct raw_frame)), 0);
@@ -49,7 +49,7 @@ static struct raw_sample wait_of(uint64_t stack)
 
 static void check_stack(const struct drain *d, uint64_t hash, size_t depth)
 {
-	const struct raw_stack *s = drain_stack(d, hash);
+	const struct raw_stack *s = sample_drain_stack(d, hash);
 	const struct raw_frame *f;
 
 	assert_non_null(s);
@@ -72,7 +72,7 @@ static uint64_t pass(struct drain_cache *h, uint64_t *now, uint64_t stack,
 	probes_cache_pass(h, d, *now, true);
 	*now += NSEC_PER_SEC;
 	n_lost = profile_losses_sum(&d->lost_records);
-	drain_free(d);
+	sample_drain_free(d);
 	return n_lost;
 }
 
@@ -94,7 +94,7 @@ static void found_while_something_refers_to_it(void **state)
 		check_stack(d, 100, 3);
 		check_stack(d, 1000 - i, 2);
 		now += NSEC_PER_SEC;
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	probes_cache_free(h);
 }
@@ -117,20 +117,20 @@ static void an_empty_wait_keeps_its_stack(void **state)
 		assert_int_equal(d->n_samples, 1);
 		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
 		now += NSEC_PER_SEC;
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	d = drain_of(0, 0, &s, 1);
 	probes_cache_pass(h, d, now, true);
 	assert_int_equal(d->n_samples, 1);
 	check_stack(d, 100, 3);
-	drain_free(d);
+	sample_drain_free(d);
 	h = probes_cache_free(h);
 	/* It does not grow either when nothing asks for it any more. */
 	h = probes_cache_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
 	probes_cache_pass(h, d, now, false);
 	assert_int_equal(d->n_samples, 0);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_cache_free(h);
 }
 
@@ -148,12 +148,12 @@ static void added_once(void **state)
 		d = drain_of(0, 0, s, 3);
 		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
-		drain_free(d);
+		sample_drain_free(d);
 		/* The kernel sent it again. */
 		d = drain_of(100, 3, s, 3);
 		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	probes_cache_free(h);
 }
@@ -190,7 +190,7 @@ static void what_only_ticks_refer_to_is_not_held(void **state)
 	d = drain_of(100, 3, both, 2);
 	probes_cache_pass(h, d, now, true);
 	assert_true(probes_cache_bytes(h) > 0);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_cache_free(h);
 }
 
@@ -206,15 +206,15 @@ static void names_and_calls_are_held_too(void **state)
 			      sizeof(*d->contexts));
 	d->n_contexts = 1;
 	probes_cache_pass(h, d, NSEC_PER_SEC, true);
-	drain_free(d);
+	sample_drain_free(d);
 	s.names = 7;
 	s.ctx = 9;
 	d = drain_of(0, 0, &s, 1);
 	probes_cache_pass(h, d, 2 * NSEC_PER_SEC, true);
-	assert_string_equal(drain_names(d, 7)->thread_comm, "worker");
+	assert_string_equal(sample_drain_names(d, 7)->thread_comm, "worker");
 	probes_contexts_link(d);
 	assert_int_equal(d->samples[0].link->span_id[0], 5);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_cache_free(h);
 }
 
@@ -243,7 +243,7 @@ static void the_limit_holds_and_is_counted(void **state)
 		probes_cache_pass(h, d, now, true);
 		check_stack(d, 1, 3);
 		now += NSEC_PER_SEC;
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	/* The other items have given their room back. */
 	before = refused();
@@ -262,12 +262,12 @@ static void nothing_is_kept_unless_asked(void **state)
 	(void)state;
 	probes_cache_pass(h, d, now, false);
 	assert_int_equal(probes_cache_bytes(h), 0);
-	drain_free(d);
+	sample_drain_free(d);
 	pass(h, &now, 100, NULL);
 	d = drain_of(0, 0, NULL, 0);
 	probes_cache_pass(h, d, now + 20 * NSEC_PER_SEC, false);
 	assert_int_equal(probes_cache_bytes(h), 0);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_cache_free(h);
 }
 

@@ -68,7 +68,7 @@ static void see(struct seen *t, const struct drain *d, pid_t pid)
 			continue;
 		t->in_kernel += s->ustack ? 0 : s->n;
 		if (s->ustack)
-			see_stack(t, drain_stack(d, s->ustack), s->n);
+			see_stack(t, sample_drain_stack(d, s->ustack), s->n);
 	}
 }
 
@@ -95,7 +95,7 @@ static void the_program_before_is_no_part_of_the_next(void **state)
 		nap(100);
 		assert_int_equal(probes_drain(p, true, &d), 0);
 		see(&t, d, c.pid);
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	for (unsigned k = 0; k < 2; k++)
 		assert_true(t.of[k][0] || t.of[k][1]);
@@ -119,7 +119,7 @@ static struct raw_proc record_of(struct probes *p, pid_t pid, enum raw_proc_what
 		for (size_t i = 0; i < d->n_procs; i++)
 			if ((pid_t)d->procs[i].tgid == pid && d->procs[i].what == what)
 				r = d->procs[i];
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	assert_int_equal(r.tgid, pid);
 	return r;

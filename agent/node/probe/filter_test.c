@@ -85,7 +85,7 @@ static bool drained_cgroup(struct probes *p, uint64_t id, bool removed, struct r
 				assert_string_equal(strrchr(d->cgroups[i].path, '/'), "/child");
 				found = true;
 			}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	return found;
 }
@@ -229,7 +229,7 @@ static void a_child_without_room_is_counted(void **state)
 	child_id = cgroup_id(child);
 	assert_false(in_kernel_filter(p, child_id));
 	assert_int_equal(probes_drain(p, true, &d), 0);
-	drain_free(d);
+	sample_drain_free(d);
 	assert_int_equal(counter_get(full) - before, 1);
 	f[1].cgroup_id = child_id;
 	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
@@ -246,7 +246,7 @@ static size_t count_cgroup_records(struct probes *p)
 
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	n = d->n_cgroups;
-	drain_free(d);
+	sample_drain_free(d);
 	return n;
 }
 
@@ -379,7 +379,7 @@ static void body_inner_agent(struct truth *t)
 				CHECK(d->procs[i].tgid_root > 3);
 				told = true;
 			}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	CHECK(n >= 50 && deep >= 50 && told);
 	CHECK(counter_get(counter("podflame_samples_dropped_total", "reason", "no_pid")) > 0);

@@ -126,7 +126,7 @@ static struct raw_proc known(struct probes *p, pid_t pid)
 		for (size_t i = 0; i < d->n_procs; i++)
 			if ((pid_t)d->procs[i].tgid == pid)
 				found = d->procs[i];
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	return found;
 }
@@ -228,7 +228,7 @@ static double measure_ours(struct bench *b, const struct row *r)
 	ns = ns_a_pair();
 	probes_detach(b->p, a);
 	if (!probes_drain(b->p, true, &d))
-		drain_free(d);
+		sample_drain_free(d);
 	return ns;
 }
 

@@ -40,7 +40,7 @@ struct memory_watch {
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
 		       const struct raw_sample *s)
 {
-	const struct raw_stack *k = drain_stack(d, s->ustack);
+	const struct raw_stack *k = sample_drain_stack(d, s->ustack);
 
 	t->n += s->n;
 	t->bytes += s->value;
@@ -95,7 +95,7 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 	for (size_t i = 0; i < d->lost.n; i++)
 		if (streq(d->lost.items[i].reason, "live_evicted"))
 			w->evicted += d->lost.items[i].n;
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 /* Everything until now, and a snapshot of now. */

@@ -149,7 +149,7 @@ static void tables_of(struct probes *p, const struct pair *pair)
 			proc_mappings_unref(m);
 			n++;
 		}
-		drain_free(d);
+		sample_drain_free(d);
 		bench_nap(20);
 	}
 	if (n < 2)

@@ -29,7 +29,7 @@ static inline void take(struct waits *w, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *u = drain_stack(d, s->ustack);
+		const struct raw_stack *u = sample_drain_stack(d, s->ustack);
 
 		assert_int_equal(s->event, EVENT_OFF_CPU);
 		if ((pid_t)s->tgid != w->pid) {
@@ -42,10 +42,10 @@ static inline void take(struct waits *w, const struct drain *d)
 		w->sum += s->value;
 		w->last_tid = s->tid;
 		w->userless += s->ustack ? 0 : s->n;
-		w->lost +=
-			u && drain_names(d, s->names) && (!s->kstack || drain_stack(d, s->kstack))
-				? 0
-				: s->n;
+		w->lost += u && sample_drain_names(d, s->names) &&
+					   (!s->kstack || sample_drain_stack(d, s->kstack))
+				   ? 0
+				   : s->n;
 		if (u && (!w->shortest || u->n < w->shortest))
 			w->shortest = u->n;
 		if (u)
@@ -60,7 +60,7 @@ static inline void drain(struct probes *p, struct waits *w, size_t n)
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	for (size_t i = 0; i < n; i++)
 		take(&w[i], d);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static inline struct listed_process listed(const struct child *c)

@@ -311,7 +311,7 @@ static void idle_and_kernel_threads_never_wait(void **state)
 		assert_false(is_kernel_thread(tid));
 	}
 	print_message("%u threads of the root cgroup, %zu samples\n", n, d->n_samples);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_free(p);
 }
 
@@ -532,7 +532,7 @@ static size_t ticks_there(const struct drain *d, const struct raw_stack *where)
 
 	for (size_t i = 0; i < d->n_samples; i++)
 		if (d->samples[i].event == EVENT_ON_CPU)
-			n += same_frames(drain_stack(d, d->samples[i].ustack), where);
+			n += same_frames(sample_drain_stack(d, d->samples[i].ustack), where);
 	return n;
 }
 
@@ -557,7 +557,7 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 	l.sample_hz = 999;
 	l.settings = (struct event_settings){.min_block_us = 2000000};
 	assert_int_equal(probes_list(p, &l, 1), 0);
-	drain_free(drain_of(p));
+	sample_drain_free(drain_of(p));
 	used = program_cpu_ns(c.pid);
 	while (program_cpu_ns(c.pid) - used < NSEC_PER_SEC / 5 && now_mono_ns() < deadline)
 		nap(10);
@@ -566,14 +566,14 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 	began = drain_of(p);
 	assert_null(first_wait(began));
 	for (d = drain_of(p); !(s = first_wait(d)) && now_mono_ns() < deadline; d = drain_of(p)) {
-		drain_free(d);
+		sample_drain_free(d);
 		nap(100);
 	}
 	assert_non_null(s);
-	assert_non_null(drain_stack(d, s->ustack));
-	assert_true(ticks_there(began, drain_stack(d, s->ustack)) > 0);
-	drain_free(began);
-	drain_free(d);
+	assert_non_null(sample_drain_stack(d, s->ustack));
+	assert_true(ticks_there(began, sample_drain_stack(d, s->ustack)) > 0);
+	sample_drain_free(began);
+	sample_drain_free(d);
 	probes_free(p);
 	child_stop(&c);
 	close(never[0]);

@@ -246,7 +246,7 @@ static void give_tables(struct probes *p, const struct child *c)
 				proc_mappings_unref(m);
 				given = true;
 			}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	assert_true(given);
 }
@@ -313,12 +313,12 @@ static void take_threads(struct threads *t, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *u = drain_stack(d, s->ustack);
-		const struct raw_stack *k = drain_stack(d, s->kstack);
+		const struct raw_stack *u = sample_drain_stack(d, s->ustack);
+		const struct raw_stack *k = sample_drain_stack(d, s->kstack);
 		struct by_thread *b = thread_of(t, s->tid);
 
 		b->us += s->value;
-		t->lost += !u || !k || !drain_names(d, s->names);
+		t->lost += !u || !k || !sample_drain_names(d, s->names);
 		if (!u || !k)
 			continue;
 		b->n_frames = u->n;
@@ -335,7 +335,7 @@ static void drain_threads(struct probes *p, struct threads *t)
 
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	take_threads(t, d);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 /*
@@ -496,7 +496,7 @@ static void take_depths(struct depths *t, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
-		const struct raw_stack *u = drain_stack(d, s->ustack);
+		const struct raw_stack *u = sample_drain_stack(d, s->ustack);
 		size_t in_rows = 0;
 
 		if (s->wait != WAIT_SLEEP)
@@ -524,18 +524,18 @@ static void stacks_are_whole_and_their_own(void **state)
 	install_nap_rows(p);
 	give_tables(p, &c);
 	assert_int_equal(probes_drain(p, true, &d), 0);
-	drain_free(d);
+	sample_drain_free(d);
 	k->go = 1;
 	do {
 		nap(100);
 		assert_true(now_mono_ns() < deadline);
 		assert_int_equal(probes_drain(p, true, &d), 0);
 		take_depths(&t, d);
-		drain_free(d);
+		sample_drain_free(d);
 	} while (!k->done);
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	take_depths(&t, d);
-	drain_free(d);
+	sample_drain_free(d);
 	/*
 	 * pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. A wait that a drain cuts is
 	 * reported in two parts. A thread that is preempted on the way until its time has come does

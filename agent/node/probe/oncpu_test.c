@@ -135,7 +135,7 @@ static bool drain_tells(void)
 
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	tells = d->tried_again;
-	drain_free(d);
+	sample_drain_free(d);
 	return tells;
 }
 
@@ -207,7 +207,7 @@ static bool is_sampled(void)
 		work(100);
 		assert_int_equal(probes_drain(p, true, &d), 0);
 		n = d->n_samples;
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 	return n > 0;

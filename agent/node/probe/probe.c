@@ -177,7 +177,7 @@ void probes_stats_take_drops(struct probes *p, struct drain *d)
 			if (reasons[i].sample)
 				profile_samples_lost(&d->lost, 1u << e, reasons[i].text, n);
 			else
-				drain_lose_records(d, reasons[i].text, n);
+				sample_drain_lose_records(d, reasons[i].text, n);
 		}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "not_in_memory"),
 		    s.contexts_unread - p->last_stats.contexts_unread);

@@ -152,7 +152,7 @@ static double ns_a_sample(struct probes *p, double filtered_ns)
 	probes_stats(p, &s0);
 	bench_nap(600);
 	if (!probes_drain(p, true, &d))
-		drain_free(d);
+		sample_drain_free(d);
 	c1 = program_cost(oncpu_fd(p));
 	probes_stats(p, &s1);
 	return ((double)(c1.ns - c0.ns) - filtered_ns * (s1.filtered - s0.filtered)) /
@@ -261,7 +261,7 @@ static void rows_process_of(struct probes *p, pid_t pid)
 				    (struct process_id){d->procs[i].start_boottime_ns, pid},
 				    d->procs[i].exec_id, &m))
 				rows_process(p, &d->procs[i], m->exec_pages);
-		drain_free(d);
+		sample_drain_free(d);
 		bench_nap(20);
 	}
 	if (!m)

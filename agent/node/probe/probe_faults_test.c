@@ -36,7 +36,7 @@ static int sample(void *arg)
 		r = probes_drain(p, true, &d);
 	if (r)
 		assert_null(d);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_free(p);
 	return r;
 }
@@ -161,7 +161,7 @@ static int drain(void)
 		assert_null(d);
 	else
 		assert_non_null(d);
-	drain_free(d);
+	sample_drain_free(d);
 	return r;
 }
 
@@ -311,7 +311,7 @@ static void what_the_filter_lacked_is_there_soon(void **state)
 		work(100);
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		n = d->n_samples;
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	assert_true(n > 0);
 	assert_int_equal(ask(0), 0);
@@ -355,14 +355,14 @@ static void long_waits_that_cannot_begin_do_later(void **state)
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		assert_int_equal(fault_disarm(), 1);
 		assert_true(d->tried_again);
-		d = drain_free(d);
+		d = sample_drain_free(d);
 		assert_false(works("off-cpu-whole-waits"));
 		assert_int_equal(drain(), 0);
 		assert_false(works("off-cpu-whole-waits")); /* at the events' pace */
 		test_clock.later_ns += 31 * NSEC_PER_SEC;
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		assert_int_equal(d->tried_again, rows[i].passes);
-		d = drain_free(d);
+		d = sample_drain_free(d);
 		assert_int_equal(works("off-cpu-whole-waits"), rows[i].passes);
 		unload(state);
 		load(state);
@@ -419,7 +419,7 @@ static void memory_that_is_short_is_tried_again(void **state)
 		test_clock.later_ns += 31 * NSEC_PER_SEC;
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		assert_int_equal(d->tried_again, rows[i].passes);
-		d = drain_free(d);
+		d = sample_drain_free(d);
 		assert_int_equal(attach_nothing(), rows[i].passes ? -ENOENT : -EOPNOTSUPP);
 		assert_int_equal(support_of(EVENT_MEM_ALLOC)->ok, rows[i].passes);
 		assert_int_equal(support_of(EVENT_MEM_INUSE)->ok, rows[i].passes);

@@ -373,7 +373,7 @@ static void total_counts_all_by_name(void **state)
 			main_row |= t->main_thread && streq(t->thread_comm, "pf-leader");
 			thread_row |= !t->main_thread && streq(t->thread_comm, "pf-thread");
 		}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	cpu = program_cpu_ns(c.pid) - cpu;
 	assert_true(main_row && thread_row);
@@ -405,7 +405,7 @@ static void cpus_are_kept_apart_on_request(void **state)
 			assert_true(d->samples[i].cpu < sysconf(_SC_NPROCESSORS_CONF));
 			n += d->samples[i].n;
 		}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	assert_true(n >= 50);
 	probes_free(p);
@@ -472,7 +472,7 @@ static void what_does_not_fit_is_counted(void **state)
 		drain_until(p, &t, 1, 5);
 	} while (t.lost == t.n);
 	assert_int_equal(probes_drain(p, false, &d), 0);
-	drain_free(d);
+	sample_drain_free(d);
 	probes_free(p);
 	child_stop(&c);
 }

@@ -75,7 +75,7 @@ static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_st
 	size_t at = d->memory->len, n;
 
 	if (!frames_add(d->memory, r, &n)) {
-		drain_lose_records(d, "memory", 1);
+		sample_drain_lose_records(d, "memory", 1);
 		return;
 	}
 	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
@@ -146,7 +146,7 @@ int probes_record_take(void *arg, void *data, size_t n)
 	struct pending *g;
 
 	if (n < sizeof(*h)) {
-		drain_lose_records(p->now.d, "short", 1);
+		sample_drain_lose_records(p->now.d, "short", 1);
 		return 0;
 	}
 	g = &p->generations[h->generation % PF_GENERATIONS];
@@ -167,7 +167,7 @@ int probes_record_take(void *arg, void *data, size_t n)
 		on_cgroup(p, data);
 		break;
 	default:
-		drain_lose_records(p->now.d, "unknown_type", 1);
+		sample_drain_lose_records(p->now.d, "unknown_type", 1);
 	}
 	return 0;
 }

@@ -50,7 +50,7 @@ static void watch_take(struct watch *w, const struct drain *d)
 			continue;
 		w->samples += s->n;
 		if (w->each && s->ustack)
-			w->each(s, drain_stack(d, s->ustack), w->arg);
+			w->each(s, sample_drain_stack(d, s->ustack), w->arg);
 	}
 }
 
@@ -61,7 +61,7 @@ static void watch_drain(struct probes *p, struct watch *w, size_t n, bool full)
 	assert_int_equal(probes_drain(p, full, &d), 0);
 	for (size_t i = 0; i < n; i++)
 		watch_take(&w[i], d);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static void watch_until(struct probes *p, struct watch *w, const uint64_t *what, uint64_t n)

@@ -143,12 +143,12 @@ static void take(struct looker *l)
 		if (d->procs[i].what != RAW_PROC_EXIT)
 			l->proc = d->procs[i];
 	for (size_t i = 0; i < d->n_samples; i++) {
-		const struct raw_stack *stack = drain_stack(d, d->samples[i].ustack);
+		const struct raw_stack *stack = sample_drain_stack(d, d->samples[i].ustack);
 
 		if (stack && stack->n)
 			take_stack(l, stack);
 	}
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static bool has_all(const struct looker *l)
@@ -360,12 +360,12 @@ static void a_change_hides_no_code(void **state)
 		nap(50);
 		assert_int_equal(probes_drain(p, true, &d), 0);
 		for (size_t i = 0; i < d->n_samples; i++) {
-			const struct raw_stack *stack = drain_stack(d, d->samples[i].ustack);
+			const struct raw_stack *stack = sample_drain_stack(d, d->samples[i].ustack);
 
 			if (stack)
 				take_own(&own, stack, d->samples[i].n);
 		}
-		drain_free(d);
+		sample_drain_free(d);
 	}
 	probes_free(p);
 	child_stop(&c);

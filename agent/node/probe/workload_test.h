@@ -174,7 +174,7 @@ struct tally {
 	pid_t pid;
 	uint64_t n, value;
 	uint64_t in_short, in_long, in_loop, with_kernel, lost, nameless;
-	uint64_t others; /* samples of anybody else */
+	uint64_t others;  /* samples of anybody else */
 	uint64_t dropped; /* samples that the drains lost, of any process */
 	uint64_t cgroup_id;
 	unsigned seen, execs, exits;
@@ -217,11 +217,11 @@ static inline void tally_drain(struct tally *t, const struct drain *d)
 		t->n += s->n;
 		t->value += s->value;
 		t->cgroup_id = s->cgroup_id;
-		t->nameless += drain_names(d, s->names) ? 0 : s->n;
+		t->nameless += sample_drain_names(d, s->names) ? 0 : s->n;
 		if (s->ustack)
-			tally_stack(t, drain_stack(d, s->ustack), s->n);
+			tally_stack(t, sample_drain_stack(d, s->ustack), s->n);
 		if (s->kstack) {
-			const struct raw_stack *k = drain_stack(d, s->kstack);
+			const struct raw_stack *k = sample_drain_stack(d, s->kstack);
 
 			assert_true(!k || (k->n > 0 && k->frames[0].kernel));
 			t->with_kernel += k ? s->n : 0;
@@ -246,7 +246,7 @@ static inline void drain_into(struct probes *p, struct tally *t, size_t n)
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	for (size_t i = 0; i < n; i++)
 		tally_drain(&t[i], d);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 static inline void nap(unsigned ms)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-struct drain *drain_new(size_t frame_bytes_max)
+struct drain *sample_drain_new(size_t frame_bytes_max)
 {
 	struct drain *d = xcalloc(1, sizeof(*d));
 
@@ -17,7 +17,7 @@ struct drain *drain_new(size_t frame_bytes_max)
 	return d;
 }
 
-struct drain *drain_free(struct drain *d)
+struct drain *sample_drain_free(struct drain *d)
 {
 	if (!d)
 		return NULL;
@@ -69,7 +69,7 @@ static size_t sort_unique(void *items, size_t n, size_t size)
 	return kept + 1;
 }
 
-size_t drain_sort(struct drain *d)
+size_t sample_drain_sort(struct drain *d)
 {
 	size_t before = d->n_stacks + d->n_names + d->n_contexts;
 
@@ -79,7 +79,7 @@ size_t drain_sort(struct drain *d)
 	return before - d->n_stacks - d->n_names - d->n_contexts;
 }
 
-void drain_link_frames(struct drain *d)
+void sample_drain_link_frames(struct drain *d)
 {
 	for (size_t i = 0; i < d->n_stacks; i++) {
 		struct raw_stack *s = &d->stacks[i];
@@ -88,7 +88,7 @@ void drain_link_frames(struct drain *d)
 	}
 }
 
-void drain_lose_records(struct drain *d, const char *reason, uint64_t n)
+void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n)
 {
 	counter_add(counter("podflame_records_dropped_total", "reason", reason), n);
 	profile_losses_add(&d->lost_records, 0, reason, n);
@@ -99,17 +99,17 @@ static const void *find(uint64_t hash, const void *items, size_t n, size_t size)
 	return n ? bsearch(&hash, items, n, size, by_hash) : NULL;
 }
 
-const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash)
+const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash)
 {
 	return find(hash, d->stacks, d->n_stacks, sizeof(*d->stacks));
 }
 
-const struct raw_names *drain_names(const struct drain *d, uint64_t hash)
+const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash)
 {
 	return find(hash, d->names, d->n_names, sizeof(*d->names));
 }
 
-const struct raw_context *drain_context(const struct drain *d, uint64_t hash)
+const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash)
 {
 	return find(hash, d->contexts, d->n_contexts, sizeof(*d->contexts));
 }

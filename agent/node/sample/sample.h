@@ -138,20 +138,20 @@ struct drain {
 };
 
 /* Returns an empty drain. Its memory takes up to frame_bytes_max bytes of frames; 0: 1 GiB. */
-struct drain *drain_new(size_t frame_bytes_max);
-struct drain *drain_free(struct drain *d);
+struct drain *sample_drain_new(size_t frame_bytes_max);
+struct drain *sample_drain_free(struct drain *d);
 /*
  * Sorts stacks, names and contexts by hash, keeps one of each hash, and returns how many it
  * dropped.
  */
-size_t drain_sort(struct drain *d);
+size_t sample_drain_sort(struct drain *d);
 /*
  * While memory grows, each stack's frames are an offset into it. This function makes them pointers.
  */
-void drain_link_frames(struct drain *d);
+void sample_drain_link_frames(struct drain *d);
 /* Adds records that were lost just now, and counts them: podflame_records_dropped_total. */
-void drain_lose_records(struct drain *d, const char *reason, uint64_t n);
-/* To be called after drain_sort. NULL: the drain has none of this hash. */
-const struct raw_stack *drain_stack(const struct drain *d, uint64_t hash);
-const struct raw_names *drain_names(const struct drain *d, uint64_t hash);
-const struct raw_context *drain_context(const struct drain *d, uint64_t hash);
+void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n);
+/* To be called after sample_drain_sort. NULL: the drain has none of this hash. */
+const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash);
+const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash);
+const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash);

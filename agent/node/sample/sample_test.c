@@ -14,7 +14,7 @@
 /* Hashes 10, 20 ... of stacks, 11, 21 ... of names, 12, 22 ... of contexts. */
 static struct drain *drain_of_each(void)
 {
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 
 	d->stacks = xcalloc(N, sizeof(*d->stacks));
 	d->names = xcalloc(N, sizeof(*d->names));
@@ -33,16 +33,16 @@ static void each_is_found_by_its_hash(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N; i++) {
-		assert_ptr_equal(drain_stack(d, 10 * i + 10), &d->stacks[i]);
-		assert_ptr_equal(drain_names(d, 10 * i + 11), &d->names[i]);
-		assert_ptr_equal(drain_context(d, 10 * i + 12), &d->contexts[i]);
-		assert_null(drain_stack(d, 10 * i + 11));
-		assert_null(drain_names(d, 10 * i + 12));
-		assert_null(drain_context(d, 10 * i + 10));
+		assert_ptr_equal(sample_drain_stack(d, 10 * i + 10), &d->stacks[i]);
+		assert_ptr_equal(sample_drain_names(d, 10 * i + 11), &d->names[i]);
+		assert_ptr_equal(sample_drain_context(d, 10 * i + 12), &d->contexts[i]);
+		assert_null(sample_drain_stack(d, 10 * i + 11));
+		assert_null(sample_drain_names(d, 10 * i + 12));
+		assert_null(sample_drain_context(d, 10 * i + 10));
 	}
-	assert_null(drain_stack(d, 0));
-	assert_null(drain_stack(d, UINT64_MAX));
-	drain_free(d);
+	assert_null(sample_drain_stack(d, 0));
+	assert_null(sample_drain_stack(d, UINT64_MAX));
+	sample_drain_free(d);
 }
 
 /* Each hash is there twice, in no order. */
@@ -50,7 +50,7 @@ static void sorting_keeps_one_of_each_hash(void **state)
 {
 	static const uint64_t sorted[] = {10, 30, UINT64_MAX};
 	static const uint64_t hashes[] = {30, UINT64_MAX, 10, 30, 10, UINT64_MAX};
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 
 	(void)state;
 	d->stacks = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->stacks));
@@ -66,41 +66,41 @@ static void sorting_keeps_one_of_each_hash(void **state)
 		d->names[d->n_names++].hash = hashes[i];
 		assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
 	}
-	assert_int_equal(drain_sort(d), 6);
-	drain_link_frames(d);
+	assert_int_equal(sample_drain_sort(d), 6);
+	sample_drain_link_frames(d);
 	assert_int_equal(d->n_stacks, ARRAY_SIZE(sorted));
 	assert_int_equal(d->n_names, ARRAY_SIZE(sorted));
 	for (size_t i = 0; i < ARRAY_SIZE(sorted); i++) {
 		assert_int_equal(d->stacks[i].hash, sorted[i]);
 		assert_int_equal(d->stacks[i].frames->address, d->stacks[i].hash);
-		assert_ptr_equal(drain_names(d, d->stacks[i].hash), &d->names[i]);
+		assert_ptr_equal(sample_drain_names(d, d->stacks[i].hash), &d->names[i]);
 	}
-	assert_int_equal(drain_sort(d), 0);
-	drain_free(d);
+	assert_int_equal(sample_drain_sort(d), 0);
+	sample_drain_free(d);
 }
 
 static void an_empty_drain_has_none(void **state)
 {
-	struct drain *d = drain_new(0);
+	struct drain *d = sample_drain_new(0);
 
 	(void)state;
-	assert_null(drain_stack(d, 0));
-	assert_null(drain_names(d, 0));
-	assert_null(drain_context(d, 0));
-	assert_null(drain_free(d));
-	assert_null(drain_free(NULL));
+	assert_null(sample_drain_stack(d, 0));
+	assert_null(sample_drain_names(d, 0));
+	assert_null(sample_drain_context(d, 0));
+	assert_null(sample_drain_free(d));
+	assert_null(sample_drain_free(NULL));
 }
 
 static void frames_have_a_limit(void **state)
 {
-	struct drain *d = drain_new(2 * sizeof(struct raw_frame));
+	struct drain *d = sample_drain_new(2 * sizeof(struct raw_frame));
 	struct raw_frame frame = {.address = 1};
 
 	(void)state;
 	assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
 	assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
 	assert_true(buf_add(d->memory, &frame, sizeof(frame)) < 0);
-	drain_free(d);
+	sample_drain_free(d);
 }
 
 /* test-asan finds memory that a missing free() leaves. */
@@ -119,8 +119,8 @@ static void all_that_it_owns_is_freed(void **state)
 	d->n_young = 1;
 	d->young[0].frames = xcalloc(3, sizeof(*d->young[0].frames));
 	profile_losses_add(&d->lost, 0, "counts_full", 1);
-	drain_lose_records(d, "ring_full", 1);
-	drain_free(d);
+	sample_drain_lose_records(d, "ring_full", 1);
+	sample_drain_free(d);
 }
 
 int main(void)
