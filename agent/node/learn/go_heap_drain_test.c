@@ -82,7 +82,8 @@ static uint64_t sum(const struct drain *d, enum event event, const uint64_t *sta
 		assert_int_equal(s->cgroup_id, 99);
 		assert_int_equal(s->tgid, getpid());
 		assert_int_equal(s->last_ns, d->to_ns);
-		assert_string_equal(sample_drain_names(d, s->names)->leader_comm, "go_heap_drain_t");
+		assert_string_equal(sample_drain_names(d, s->names)->leader_comm,
+				    "go_heap_drain_t");
 		bytes += s->value;
 	}
 	return bytes;
