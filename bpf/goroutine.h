@@ -3,11 +3,11 @@
  * goroutine: leads a walk from the scheduler's stack to the goroutine that waits for the scheduler.
  * runtime.morestack saves the goroutine's position in g.sched and calls runtime.newstack on the
  * scheduler's stack. No register leads back, but the thread's g does (g -> m -> curg, as for
- * labels: context.h).
+ * labels: trace_context.h).
  */
 #pragma once
 
-#include "context.h"
+#include "trace_context.h"
 
 #ifdef PF_WALKER
 static __always_inline const struct pf_golabels *pf_go_program(const struct pf_walk *w)

@@ -38,7 +38,7 @@
 	X(PERFMAP, perfmap)
 
 /*
- * What gives the ids of the call that a thread works on (context.h). Their data is in
+ * What gives the ids of the call that a thread works on (trace_context.h). Their data is in
  * pf_process.runtimes like that of runtimes, but they have no code here.
  */
 #define PF_CONTEXTS(X)                                                                             \
@@ -130,5 +130,5 @@ static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 }
 #endif
 
-#include "context.h"
+#include "trace_context.h"
 #include "goroutine.h"

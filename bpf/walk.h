@@ -105,7 +105,7 @@ struct pf_walk {
 	uint32_t end;	    /* enum pf_stack_end */
 };
 
-/* Where the labels of a program are, while they are read (context.h). */
+/* Where the labels of a program are, while they are read (trace_context.h). */
 struct pf_labels {
 	uint64_t at;
 	uint32_t n;
@@ -132,7 +132,7 @@ struct pf_scratch {
 	uint64_t value;
 	struct pf_rec_context context;
 	struct pf_labels labels;
-	uint32_t context_read; /* PF_CALL_* of context.h */
+	uint32_t context_read; /* PF_CALL_* of trace_context.h */
 	uint32_t context_wanted;
 	struct pf_walk walk;
 	union {

@@ -6,7 +6,7 @@
 #include "cli/record.h"
 #include "node/learn/go_heap_drain.h"
 #include "node/learn/sites.h"
-#include "node/learn/unseen.h"
+#include "node/learn/unseen_memory.h"
 
 #include <stdlib.h>
 

@@ -8,8 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define USER_AGENT	    "podflame-agent/" PODFLAME_VERSION
-#define SEARCH_PROCESSES_NS (60 * NSEC_PER_SEC)
+#define USER_AGENT "podflame-agent/" PODFLAME_VERSION
 
 /* ---- reporting ---- */
 
@@ -205,7 +204,6 @@ static void open_processes(struct node *n)
 {
 	struct processes_config c = {
 		.work = n->work,
-		.search_ns = SEARCH_PROCESSES_NS,
 		.exited = exited,
 		.arg = n,
 	};

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The connection to one API server: its credentials, which rotate on disk, and single requests. The
- * files of token and CA have a few KiB. The kubelet keeps them in a tmpfs, so the loop may read
- * them: no disk delays it.
+ * The connection to one API server, and single requests. credentials.c reads its token, CA and
+ * certificate, which rotate on disk.
  */
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <utlist.h>
 
 #include "lib/kube/kube_private.h"
 
-#define MAX_TOKEN_BYTES	 (48 << 10) /* the head of a request has at most 64 KiB */
 #define MAX_ANSWER_BYTES (64 << 20)
 #define MAX_KIND_BYTES	 (128 << 20) /* of memory: tenants create targets, and an agent has 1 GiB */
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
@@ -54,73 +50,17 @@ struct kube {
 	struct kube_config config;
 	struct kube_times times;
 	struct http_client *http;
-	char *token;
-	struct stat token_stat;
-	uint64_t token_read_ns, ca_read_ns, tls_hash;
-	struct field_error token_error, tls_error; /* as reported; path "": none */
+	struct kube_token token;
+	uint64_t ca_read_ns, tls_hash;
+	struct field_error tls_error; /* as reported; path "": none */
 	struct timer ca_timer;
 	struct client_request *requests;
 	struct kube_listener *listeners;
 };
 
-/* ---- token ---- */
-
-static void refuse_token(struct kube *k, const char *counted, const char *why)
-{
-	struct field_error e = {0};
-
-	counter_add(counter("kube_credentials_total", "reason", counted), 1);
-	field_error_set(&e, "token", "%s: %s", k->config.token_file, why);
-	kube_tell_credentials(&k->token_error, &e);
-	k->token_stat = (struct stat){0};
-}
-
-/*
- * Reads the token. The kubelet swaps a link, so the file may be missing or empty for a moment: then
- * the last token stays.
- */
-static void read_token(struct kube *k)
-{
-	_cleanup_free_ char *text = NULL;
-	size_t n;
-	int r;
-
-	k->token_read_ns = now_mono_ns();
-	r = file_read(AT_FDCWD, k->config.token_file, MAX_TOKEN_BYTES, &text, &n);
-	if (r < 0) {
-		refuse_token(k, "token_unreadable", file_error_text(r));
-		return;
-	}
-	while (n && strchr(" \t\r\n", text[n - 1]))
-		text[--n] = '\0';
-	if (n == 0 || strcspn(text, "\r\n") != n) {
-		refuse_token(k, "token_empty_or_broken", n ? "has more than one line" : "is empty");
-		return;
-	}
-	kube_tell_credentials(&k->token_error, NULL);
-	free(k->token);
-	k->token = TAKE_PTR(text);
-}
-
-static void refresh_token(struct kube *k)
-{
-	struct stat st = {0};
-
-	if (!k->config.token_file)
-		return;
-	if (stat(k->config.token_file, &st) == 0 && st.st_ino == k->token_stat.st_ino &&
-	    st.st_mtim.tv_sec == k->token_stat.st_mtim.tv_sec &&
-	    st.st_mtim.tv_nsec == k->token_stat.st_mtim.tv_nsec &&
-	    now_mono_ns() - k->token_read_ns < k->times.token_max_age_ns)
-		return;
-	k->token_stat = st;
-	read_token(k);
-}
-
 void kube_reread_token(struct kube *k)
 {
-	if (k->config.token_file)
-		read_token(k);
+	kube_token_read(&k->token, k->config.token_file);
 }
 
 /* ---- TLS ---- */
@@ -206,10 +146,10 @@ static void add_line(struct head_lines *h, const char *name, const char *value)
 
 static void common_lines(struct kube *k, struct head_lines *h, const char *accept)
 {
-	refresh_token(k);
+	kube_token_refresh(&k->token, k->config.token_file, k->times.token_max_age_ns);
 	add_line(h, "Accept", accept);
-	if (k->token) {
-		_cleanup_free_ char *bearer = xasprintf("Bearer %s", k->token);
+	if (k->token.text) {
+		_cleanup_free_ char *bearer = xasprintf("Bearer %s", k->token.text);
 
 		add_line(h, "Authorization", bearer);
 	}
@@ -391,7 +331,7 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 	k->loop = l;
 	k->times = kube_times_default;
 	copy_config(&k->config, c);
-	k->token = xstrdup(c->token);
+	k->token.text = xstrdup(c->token);
 	r = connect_client(k, user_agent, reterr);
 	if (r < 0) {
 		kube_free(k);
@@ -412,7 +352,7 @@ struct kube *kube_free(struct kube *k)
 		request_free(k->requests);
 	http_client_free(k->http);
 	kube_config_done(&k->config);
-	free(k->token);
+	free(k->token.text);
 	free(k);
 	return NULL;
 }

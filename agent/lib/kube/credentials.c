@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * CA, certificate and key of a client, from memory or from files; and the report of files that
- * cannot be used.
+ * Token, CA, certificate and key of a client, from memory or from files; and the report of files
+ * that cannot be used. The files of token and CA have a few KiB. The kubelet keeps them in a tmpfs,
+ * so the loop may read them: no disk delays it.
  */
 #include <fcntl.h>
+#include <stdlib.h>
 
 #include "lib/kube/kube_private.h"
 
-#define MAX_PEM_BYTES (4 << 20)
+#define MAX_PEM_BYTES	(4 << 20)
+#define MAX_TOKEN_BYTES (48 << 10) /* the head of a request has at most 64 KiB */
 
 static kube_credentials_fn *on_credentials;
 
@@ -29,6 +32,62 @@ void kube_tell_credentials(struct field_error *told, const struct field_error *n
 	else
 		on_credentials(before.path, NULL);
 }
+
+/* ---- token ---- */
+
+static void refuse_token(struct kube_token *t, const char *file, const char *counted,
+			 const char *why)
+{
+	struct field_error e = {0};
+
+	counter_add(counter("kube_credentials_total", "reason", counted), 1);
+	field_error_set(&e, "token", "%s: %s", file, why);
+	kube_tell_credentials(&t->error, &e);
+	t->stat = (struct stat){0};
+}
+
+void kube_token_read(struct kube_token *t, const char *file)
+{
+	_cleanup_free_ char *text = NULL;
+	size_t n;
+	int r;
+
+	if (!file)
+		return;
+	t->read_ns = now_mono_ns();
+	r = file_read(AT_FDCWD, file, MAX_TOKEN_BYTES, &text, &n);
+	if (r < 0) {
+		refuse_token(t, file, "token_unreadable", file_error_text(r));
+		return;
+	}
+	while (n && strchr(" \t\r\n", text[n - 1]))
+		text[--n] = '\0';
+	if (n == 0 || strcspn(text, "\r\n") != n) {
+		refuse_token(t, file, "token_empty_or_broken",
+			     n ? "has more than one line" : "is empty");
+		return;
+	}
+	kube_tell_credentials(&t->error, NULL);
+	free(t->text);
+	t->text = TAKE_PTR(text);
+}
+
+void kube_token_refresh(struct kube_token *t, const char *file, uint64_t max_age_ns)
+{
+	struct stat st = {0};
+
+	if (!file)
+		return;
+	if (stat(file, &st) == 0 && st.st_ino == t->stat.st_ino &&
+	    st.st_mtim.tv_sec == t->stat.st_mtim.tv_sec &&
+	    st.st_mtim.tv_nsec == t->stat.st_mtim.tv_nsec &&
+	    now_mono_ns() - t->read_ns < max_age_ns)
+		return;
+	t->stat = st;
+	kube_token_read(t, file);
+}
+
+/* ---- TLS ---- */
 
 /* PEM text from memory or from its file. The file wins. */
 static int pem_of(const char *file, const char *text, const char *field, char **ret,

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <sys/stat.h>
+
 #include "lib/kube/kube.h"
 
 /* Tests make these short. Defaults and where they come from: kube_times_default. */
@@ -33,7 +35,20 @@ const struct kube_times *kube_get_times(const struct kube *k);
 
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr);
 
-/* ---- credentials ---- */
+/* ---- credentials.c ---- */
+struct kube_token {
+	char *text; /* owned; NULL: none */
+	struct stat stat; /* of its file, when it was read */
+	uint64_t read_ns;
+	struct field_error error; /* as reported; path "": none */
+};
+/*
+ * Reads the token. The kubelet swaps a link, so the file may be missing or empty for a moment: then
+ * the last token stays, and the error is reported. file NULL: nothing is done.
+ */
+void kube_token_read(struct kube_token *t, const char *file);
+/* Reads the token if its file has changed, or if the last reading is older than this. */
+void kube_token_refresh(struct kube_token *t, const char *file, uint64_t max_age_ns);
 /*
  * -EALREADY: they are the same as those with known_hash (0: none). reterr: the part by its name in
  * a kubeconfig, its file, and the reason.

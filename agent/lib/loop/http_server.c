@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * HTTP/1.1 server: listens, limits the number of connections, and ends those that take too long.
- * http_conn.c has the connections themselves.
+ * http_server_conn.c has the connections themselves.
  */
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
  * now, later, or when the client has left. Each request that the handler got must be answered once,
  * or the handler must be told that it is gone. Nothing may be written after an end, no body may be
  * larger than its limit, and no memory may be lost.
- * Fuzzes: lib/loop/http_server.c, lib/loop/http_conn.c
+ * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c
  */
 #include <stdlib.h>
 #include <unistd.h>

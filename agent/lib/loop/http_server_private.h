@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to http_server.c (listening, limits, times) and http_conn.c (one
+ * Private to http_server.c (listening, limits, times) and http_server_conn.c (one
  * connection: requests and replies).
  */
 #pragma once

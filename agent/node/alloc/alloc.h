@@ -2,9 +2,9 @@
 /*
  * alloc: finds where a process allocates memory: which functions of which of its files must be
  * probed, and what a hit of each means (struct pf_site). It sets no probes itself; but it reads
- * Go's own heap profile. The allocators of C, C++ and Rust are rows of table.c; a runtime with an
- * allocator of its own (Python, Go, HotSpot) is a file of its own. Reader's thread. All files and
- * memory of a process are hostile. docs/memory.md.
+ * Go's own heap profile. The allocators of C, C++ and Rust are rows of allocators.c; a runtime with
+ * an allocator of its own (Python, Go, HotSpot) is a file of its own. Reader's thread. All files
+ * and memory of a process are hostile. docs/memory.md.
  */
 #pragma once
 

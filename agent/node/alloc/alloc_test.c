@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "node/alloc/internal.h"
-#include "node/alloc/table.h"
+#include "node/alloc/allocators.h"
 
 static char dir[] = "/tmp/alloc-test.XXXXXX";
 

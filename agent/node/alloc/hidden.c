@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocators whose functions cannot be found: the file is stripped, or table.c does not have their
- * names. An allocator's messages are texts of the file, which stripping keeps. This finder adds no
- * sites, but the problem that memory is not seen. It must be the last row of ALLOC_FINDERS: by then
- * the other finders have added the sites of each file.
+ * Allocators whose functions cannot be found: the file is stripped, or allocators.c does not have
+ * their names. An allocator's messages are texts of the file, which stripping keeps. This finder
+ * adds no sites, but the problem that memory is not seen. It must be the last row of ALLOC_FINDERS:
+ * by then the other finders have added the sites of each file.
  */
 #include "node/alloc/internal.h"
-#include "node/alloc/table.h"
+#include "node/alloc/allocators.h"
 
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@
 
 static const struct hidden_row {
 	const char *text, *allocator;
-	unsigned families; /* of its names in table.c, besides C's plain ones */
+	unsigned families; /* of its names in allocators.c, besides C's plain ones */
 	const char *own;   /* a symbol that it has besides the plain names; NULL: none */
 	/*
 	 * A file with this symbol has the allocator for itself; another finder handles it. NULL:

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "node/follow/follow.h"
-#include "node/learn/unseen.h"
+#include "node/learn/unseen_memory.h"
 
 #include <uthash.h>
 
@@ -137,7 +137,7 @@ struct follow {
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
 	const struct unseen_ops *unseen_ops;
-	bool reading_memory; /* a task of unseen.c is under way */
+	bool reading_memory; /* a task of unseen_memory.c is under way */
 	uint64_t unseen_ns;  /* when it looks at all processes next */
 	bool memory_asked;   /* memory events were asked for at the last tick */
 	struct timer watch;  /* until the next look at what is attached */
@@ -177,7 +177,7 @@ void follow_heap_set_problem(struct tracked *t, const char *what, const char *wh
 /* Sets what is not seen from the process's sites and from what the kernel refused. */
 void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
 
-/* ---- unseen.c ---- */
+/* ---- unseen_memory.c ---- */
 /* Where it asks: the process, and what is attached to it; or a test. */
 struct unseen_ops {
 	int (*memory)(struct process_id id, struct proc_memory *ret);

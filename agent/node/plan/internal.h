@@ -106,7 +106,7 @@ void plan_target_builtin(const struct plan_settings *s, struct target *ret);
 bool plan_target_wants_container(const struct target *t, const char *name,
 			       enum container_type type);
 
-/* ---- left_out.c ---- */
+/* ---- too_many_targets.c ---- */
 /* those beyond PLAN_MAX_TARGETS */
 void plan_targets_refuse_too_many(struct target *targets, size_t n);
 

@@ -233,7 +233,7 @@ void probes_live_take_lost(struct probes *p, struct losses *into);
 void probes_tables_open(struct probes *p);
 void probes_tables_close(struct probes *p);
 
-/* tags.c. bpf_config.sees_mappings says whether the kernel's mappings can be read. */
+/* file_tags.c. bpf_config.sees_mappings says whether the kernel's mappings can be read. */
 uint64_t probes_tags_seed(void);
 /*
  * (os) To be called after core is loaded. Returns 0 also if this kernel cannot do it:

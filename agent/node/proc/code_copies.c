@@ -16,7 +16,7 @@
 #define CANDIDATES_MAX	4096  /* mappings without a file that run code, in one process */
 #define HEADERS_MAX	256   /* program headers of a file */
 #define PAGES_LOOKED	16    /* in a copy */
-#define PAGES_MAX	16384 /* compared in one look at a process */
+#define LOOK_PAGES_MAX	16384 /* compared in one look at a process */
 #define TRIES_MAX	65536 /* parts of files that are compared with memory in one look */
 #define PAGE_BYTES	4096u
 #define COMPARED_MIN	64	   /* bytes of a page: fewer may be equal by chance */
@@ -403,7 +403,7 @@ void proc_copies_find(struct copies *c, struct open_files *files, int mem_fd, st
 	struct finder f = {.copies = c,
 			   .files = files,
 			   .mem_fd = mem_fd,
-			   .pages_left = PAGES_MAX,
+			   .pages_left = LOOK_PAGES_MAX,
 			   .tries_left = TRIES_MAX};
 	struct anew a = {0};
 	size_t next = 0;

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_KNOWN	65536 /* more than any module that forgets by them keeps */
-#define SEARCH_LIMIT_NS (30 * NSEC_PER_SEC)
+#define MAX_KNOWN	   65536 /* more than any module that forgets by them keeps */
+#define SEARCH_NS	   (60 * NSEC_PER_SEC)
+#define SEARCH_DEADLINE_NS (30 * NSEC_PER_SEC)
 
 struct known_process {
 	struct process_id id;
@@ -136,7 +137,7 @@ static void search(struct processes *p)
 		s->items[s->n++].id = k->id;
 	s->task.run = search_run;
 	s->task.done = search_done;
-	s->task.job.deadline_ns = SEARCH_LIMIT_NS;
+	s->task.job.deadline_ns = SEARCH_DEADLINE_NS;
 	work_post(p->config.work, p->config.work->os, &s->task, s->n * sizeof(*s->items));
 }
 
@@ -157,6 +158,8 @@ struct processes *processes_new(const struct processes_config *c)
 	struct processes *p = xcalloc(1, sizeof(*p));
 
 	p->config = *c;
+	if (!p->config.search_ns)
+		p->config.search_ns = SEARCH_NS;
 	p->searched_ns = now_mono_ns();
 	return p;
 }

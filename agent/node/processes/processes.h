@@ -21,7 +21,7 @@ struct process_exit {
 };
 struct processes_config {
 	struct work *work;  /* borrowed */
-	uint64_t search_ns; /* /proc is searched at most once in this time */
+	uint64_t search_ns; /* /proc is searched at most once in this time; 0: in a minute */
 	/* These have ended; n > 0. */
 	void (*exited)(void *arg, const struct process_exit *exits, size_t n);
 	void *arg;

@@ -17,22 +17,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define PAGE_BYTES     4096u
-#define PAGES_MAX      4096   /* of a process, between two drains */
-#define ALL_PAGES_MAX  131072 /* of all processes, older ones included */
-#define MAPS_MAX       64     /* pages of a process that have `differs` */
-#define KEPT_ROUNDS    16     /* a page without a stack for this many rounds is forgotten */
-#define KEPT_DOUBTED   600    /* the same for a doubted page */
-#define DOUBT_ROUNDS   30     /* a page is doubted until it was equal so many times in a row */
-#define WRITTEN_ROUNDS 3      /* the same for a page with mapping.written, before its first name */
-#define AROUND_BYTES   64     /* compared before and after an address that is in no function */
-#define BREAKPOINT     0xcc
-#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a newly parsed file */
-#define PAGES_COUNTER  "podflame_code_pages_compared_total"
-#define NOT_COMPARED   "code_not_compared"
-#define DIFFERS	       "code_differs_from_file"
-#define PAGE_OF(x)     ((x) & ~(uint64_t)(PAGE_BYTES - 1))
-#define BIT_OF(map, i) ((map)[(i) / 8] >> (i) % 8 & 1)
+#define PAGE_BYTES	4096u
+#define DRAIN_PAGES_MAX 4096   /* of a process, between two drains */
+#define ALL_PAGES_MAX	131072 /* of all processes, older ones included */
+#define MAPS_MAX	64     /* pages of a process that have `differs` */
+#define KEPT_ROUNDS	16     /* a page without a stack for this many rounds is forgotten */
+#define KEPT_DOUBTED	600    /* the same for a doubted page */
+#define DOUBT_ROUNDS	30     /* a page is doubted until it was equal so many times in a row */
+#define WRITTEN_ROUNDS	3      /* the same for a page with mapping.written, before its first name */
+#define AROUND_BYTES	64     /* compared before and after an address that is in no function */
+#define BREAKPOINT	0xcc
+#define SETTLE_NS	(3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
+#define PAGES_COUNTER	"podflame_code_pages_compared_total"
+#define NOT_COMPARED	"code_not_compared"
+#define DIFFERS		"code_differs_from_file"
+#define PAGE_OF(x)	((x) & ~(uint64_t)(PAGE_BYTES - 1))
+#define BIT_OF(map, i)	((map)[(i) / 8] >> (i) % 8 & 1)
 
 enum code_state { CODE_UNKNOWN, CODE_EQUAL, CODE_DIFFERS };
 struct compared_page {
@@ -123,7 +123,7 @@ static struct compared_page *find_or_make(struct compared *c, uint64_t page)
 {
 	struct compared_page *x = find(c, page);
 
-	if (x || HASH_COUNT(c->pages) >= PAGES_MAX || *c->n_all >= ALL_PAGES_MAX)
+	if (x || HASH_COUNT(c->pages) >= DRAIN_PAGES_MAX || *c->n_all >= ALL_PAGES_MAX)
 		return x;
 	x = xcalloc(1, sizeof(*x));
 	x->address = page;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-/* ---- alloc.c: which bytes of the chunks are given out ---- */
+/* ---- chunks.c: which bytes of the chunks are given out ---- */
 #define GRANULE_BYTES 256u
 struct extent {
 	uint32_t ref, bytes; /* bytes 0: no extent */

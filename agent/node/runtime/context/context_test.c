@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Labels and records in the layouts of programs, in this process's own memory; bpf/context.h reads
- * them.
+ * Labels and records in the layouts of programs, in this process's own memory; bpf/trace_context.h
+ * reads them.
  */
 #include "node/runtime/context/testcontext.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: bpf/context.h over testwalk.h, which reads any live process as the kernel's part
+ * For tests: bpf/trace_context.h over testwalk.h, which reads any live process as the kernel's part
  * does.
  */
 #pragma once

@@ -3,7 +3,7 @@
  * When memory counts as not seen: tables of a process's memory and of what its probes saw, look by
  * look.
  */
-#include "node/learn/unseen.h"
+#include "node/learn/unseen_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
  */
 #include "node/alloc/code.h"
 #include "node/alloc/internal.h"
-#include "node/alloc/table.h"
+#include "node/alloc/allocators.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * context: the trace context (the ids of the call that a thread works on), if its program publishes
- * one. One row of PF_CONTEXTS (runtimes.h) per way to publish;
+ * trace_context: the trace context (the ids of the call that a thread works on), if its program
+ * publishes one. One row of PF_CONTEXTS (runtimes.h) per way to publish;
  * agent/node/runtime/context/context_<name>.c finds where the ids are. docs/trace-context.md.
  */
 #pragma once

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a process's memory grew without its probes: see unseen.h. Pure: no clock and no
- * I/O.
+ * Decides whether a process's memory grew without its probes: see unseen_memory.h. Pure: no clock
+ * and no I/O.
  */
-#include "node/learn/unseen.h"
+#include "node/learn/unseen_memory.h"
 
 #include <inttypes.h>
 

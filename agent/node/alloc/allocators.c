@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The entry points of C's, C++'s and Rust's allocators: the symbol, what it does, and which
- * arguments are the size. native.c finds out which of them call each other.
+ * arguments are the size. native_sites.c finds out which of them call each other.
  */
-#include "node/alloc/table.h"
+#include "node/alloc/allocators.h"
 
 #define SITE(kind_, size, count, ptr)                                                              \
 	((struct pf_site){.kind = PF_SITE_##kind_,                                                 \

@@ -40,8 +40,8 @@ struct table_row {
 const struct table_row *alloc_table_find(const char *symbol);
 extern const char *const alloc_table_marks[];
 /*
- * native.c: a bit (1 << enum table_family) for each family with functions in the mapping's file,
- * whether they are probed or not (alloc_is_copied).
+ * native_sites.c: a bit (1 << enum table_family) for each family with functions in the mapping's
+ * file, whether they are probed or not (alloc_is_copied).
  */
 unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tags: returns the tag by which a stack walk will name a file (bpf/vma.h). The agent maps the
+ * file_tags: returns the tag by which a stack walk will name a file (bpf/vma.h). The agent maps the
  * file, and looks at that mapping as a walk does: the caller's thread runs one BPF program of core,
  * which must be loaded.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unseen: decides whether a process gets memory that the probes of its allocators do not see. With
- * this mem-alloc and mem-inuse check themselves, on the node and in `podflame record`. See
- * docs/memory.md.
+ * unseen_memory: decides whether a process gets memory that the probes of its allocators do not
+ * see. With this mem-alloc and mem-inuse check themselves, on the node and in `podflame record`.
+ * See docs/memory.md.
  */
 #pragma once
 
