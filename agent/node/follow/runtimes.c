@@ -17,6 +17,7 @@ struct runtimes_look {
 	struct process_id id;
 	struct mappings *m;
 	struct runtime_process *old, *found;
+	struct java_requests *java; /* a reference: a thread that is left behind outlives follow */
 	char *problem, *unnamed;
 	bool again;
 	int result;
@@ -29,8 +30,8 @@ static void look_run(struct task *task)
 	struct runtimes_look *l = (struct runtimes_look *)task;
 	_stage_("runtimes");
 
-	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, l->follow->java_requests,
-				   &l->found, &l->again);
+	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, l->java, &l->found,
+				   &l->again);
 	if (l->result == 0) {
 		l->problem = learn_runtimes_problem(l->m, l->found);
 		l->unnamed = learn_runtimes_unnamed(l->found);
@@ -124,6 +125,7 @@ static void look_done(struct task *task)
 	}
 	runtime_process_unref(l->old);
 	runtime_process_unref(l->found);
+	runtime_java_requests_unref(l->java);
 	proc_mappings_unref(l->m);
 	free(l->problem);
 	free(l->unnamed);
@@ -143,6 +145,7 @@ static void start(struct tracked *t, struct mappings *m)
 	l->id = t->id;
 	l->m = proc_mappings_ref(m);
 	l->old = runtime_process_ref(t->runs.known);
+	l->java = runtime_java_requests_ref(t->follow->java_requests);
 	l->process.tgid = (uint32_t)t->id.tgid;
 	l->process.cgroup_id = t->cgroup_id;
 	l->process.task.run = look_run;

@@ -21,7 +21,8 @@ struct memory_item {
 };
 struct memory_reading {
 	struct task task;
-	struct follow *follow;
+	struct follow *follow;	      /* for the loop thread */
+	const struct unseen_ops *ops; /* for the os worker, which may outlive follow */
 	struct memory_item *items;
 	size_t n, cap;
 };
@@ -36,8 +37,7 @@ static void read_run(struct task *task)
 	struct memory_reading *r = (struct memory_reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result =
-			r->follow->unseen_ops->memory(r->items[i].id, &r->items[i].memory);
+		r->items[i].result = r->ops->memory(r->items[i].id, &r->items[i].memory);
 }
 
 /* The sampleBytes of the event whose bytes probes_attached_bytes() returns. */
@@ -110,6 +110,7 @@ void follow_unseen_tick(struct follow *f)
 		return;
 	}
 	r->follow = f;
+	r->ops = f->unseen_ops;
 	r->task.run = read_run;
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;

@@ -25,6 +25,8 @@ struct kernel {
 	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
 	bool blind; /* cgroup events do not work */
+	/* at the end: the os worker was left behind and may still use all of this, which stays */
+	bool left_behind;
 	struct watch *wake;
 	int wake_fd;
 	struct timer tick, wake_timer, scan_timer;

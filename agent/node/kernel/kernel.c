@@ -316,6 +316,9 @@ void kernel_close(struct kernel *k)
 	timer_cancel(&k->scan_timer);
 	if (!k->probes)
 		return;
+	k->left_behind = k->drain_busy || k->state != ON;
+	if (k->left_behind)
+		return;
 	kernel_drain(k, true);
 	k->unwind = unwind_free(k->unwind);
 	/*
@@ -332,6 +335,8 @@ struct kernel *kernel_free(struct kernel *k)
 	k->wake = watch_free(k->wake);
 	timer_cancel(&k->wake_timer);
 	timer_cancel(&k->scan_timer);
+	if (k->left_behind)
+		return NULL;
 	kernel_hosts_free(k->hosts);
 	unwind_free(k->unwind);
 	probes_free(k->probes);

@@ -39,6 +39,7 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 	proc->exec_id = r->exec_id;
 	proc->stack = r->stack;
 	proc->nodes_pid_ns = r->tgid_own == r->tgid;
+	proc->exited_ns = 0; /* if it was taken for ended, as when the table of processes is full */
 	memcpy(proc->comm, r->comm, sizeof(proc->comm));
 	proc->comm[sizeof(proc->comm) - 1] = '\0';
 }

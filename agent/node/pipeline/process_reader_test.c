@@ -55,6 +55,7 @@ static void a_process_that_rests_is_not_read_and_counted(void **state)
 	assert_false(pipeline_reader_under_way(r));
 	assert_int_equal(counter_get(c), before + 1);
 	pipeline_reader_free(r);
+	proc_containers_free(work.containers);
 }
 
 int main(void)

@@ -27,7 +27,7 @@ static void note_exits(void *arg, const struct process_exit *exits, size_t n)
 static int set_up(void **state)
 {
 	const struct processes_config c = {
-		.work = &node_work, .exited = note_exits, .arg = &node_work};
+		.work = &node_work, .search_ns = 1, .exited = note_exits, .arg = &node_work};
 
 	(void)state;
 	testwork(&node_work);

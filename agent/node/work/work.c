@@ -66,7 +66,8 @@ static void on_run(struct job *j)
 
 bool work_runs_on(const struct work *work, const struct worker *w)
 {
-	return work->closing ? loop_is_current(work->loop) : work->threads->is_current(w);
+	/* A thread that was left behind may go on after the end has begun. */
+	return (work->closing && loop_is_current(work->loop)) || work->threads->is_current(w);
 }
 
 void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)

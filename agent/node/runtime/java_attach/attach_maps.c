@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #define TICK_NS (NSEC_PER_SEC / 100)
@@ -19,7 +18,7 @@ struct jvm {
 	struct perf_map *map; /* given, but not taken yet */
 };
 struct java_requests {
-	atomic_uint refs;
+	unsigned refs;
 	pthread_mutex_t lock; /* of all below */
 	struct jvm jvms[JAVA_REQUESTS_MAX];
 	size_t n, n_forgotten;
@@ -29,7 +28,7 @@ struct java_requests *runtime_java_requests_new(void)
 {
 	struct java_requests *q = xcalloc(1, sizeof(*q));
 
-	atomic_init(&q->refs, 1);
+	q->refs = 1;
 	pthread_mutex_init(&q->lock, NULL);
 	return q;
 }
@@ -37,13 +36,13 @@ struct java_requests *runtime_java_requests_new(void)
 struct java_requests *runtime_java_requests_ref(struct java_requests *q)
 {
 	if (q)
-		atomic_fetch_add(&q->refs, 1);
+		ref_take(&q->refs);
 	return q;
 }
 
 struct java_requests *runtime_java_requests_unref(struct java_requests *q)
 {
-	if (!q || atomic_fetch_sub(&q->refs, 1) > 1)
+	if (!q || !ref_drop(&q->refs))
 		return NULL;
 	for (size_t i = 0; i < q->n; i++)
 		runtime_perf_map_free(q->jvms[i].map);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of an agent whose os worker is stuck in the kernel: it was left behind. */
+#include "node/kernel/internal.h"
+#include "node/work/testworkers.h"
+
+static struct work node_work;
+
+static bool detach(void *arg)
+{
+	(void)arg;
+	fail_msg("the probes are detached while another thread uses them");
+	return false;
+}
+
+/* A drain is under way, and its thread may go on at any time: it needs the probes and the rest. */
+static void what_a_thread_uses_that_was_left_behind_stays(void **state)
+{
+	static const struct kernel_ops ops = {.detach = detach};
+	struct kernel_config config = {.work = &node_work, .ops = &ops};
+	struct kernel *k = NULL;
+	char probes = 0;
+
+	(void)state;
+	testwork(&node_work);
+	assert_int_equal(kernel_new(&config, &k, NULL), 0);
+	k->probes = (struct probes *)&probes;
+	k->state = ON;
+	kernel_drain(k, false);
+	assert_int_equal(posted.n, 1);
+	node_work.closing = true;
+	kernel_close(k);
+	assert_int_equal(posted.n, 1);
+	assert_null(kernel_free(k));
+	assert_ptr_equal(k->probes, &probes);
+	free(k);
+	free(posted_take());
+	proc_containers_free(node_work.containers);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_a_thread_uses_that_was_left_behind_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
