@@ -133,8 +133,7 @@ void stacks_named_want(struct named *n, const struct raw_stack *stack, struct na
 void stacks_named_take(struct named *n, struct names_wanted *w);
 
 /*
- * ---- code_compare.c: whether code is still that from which its file's names and rows were made
- * ----
+ * ---- code_compare.c: whether code is still that of which its file's names and rows are ----
  */
 struct compared;
 struct compared *stacks_compared_free(struct compared *c);
