@@ -142,8 +142,14 @@ pids_of() {
         done
     done 2>/dev/null
 }
-# us_of FILTER FROM TO: microseconds of CPU that are stored; the answer itself is in $W/answer.json
-us_of() { profile "$1" "$2" "$3" | tee "$W/answer.json" | total_us; }
+# us_of FILTER FROM TO: microseconds of CPU that are stored for the test's namespaces; the answer
+# itself is in $W/answer.json. The test before may have had a pod of the same name, whose last
+# samples are stored later.
+us_of() {
+    local in
+    printf -v in ",'%s'" "${NAMESPACES[@]}"
+    profile "($1) AND pod_ns IN (${in#,})" "$2" "$3" | tee "$W/answer.json" | total_us
+}
 # has_samples FILTER FROM
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
 # stored_after POD TIME: a later sample of the pod is stored, so its node's windows up to TIME are
