@@ -1,35 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of runtimes, and the lists of names that they make for frames. */
+/* The names that runtimes find for a frame: a list that owns its texts. */
 #include "node/runtime/internal.h"
 
 #include <stdlib.h>
-
-static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
-#define X(NAME, name) [PF_RUNTIME_##NAME] = &runtime_##name##_runtime,
-	PF_RUNTIMES(X) PF_CONTEXTS(X)
-#undef X
-};
-
-const struct runtime_ops *const *runtime_table = table;
-
-const struct runtime_ops *runtime_ops(enum pf_runtime_kind k)
-{
-	return (unsigned)k < ARRAY_SIZE(table) ? runtime_table[k] : NULL;
-}
-
-bool runtime_is_context(enum pf_runtime_kind k)
-{
-	switch (k) {
-#define X(NAME, name) case PF_RUNTIME_##NAME:
-		PF_CONTEXTS(X)
-#undef X
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* ---- names ---- */
 
 /* Cleans a text of a program, which may hold any bytes. Takes s. */
 static char *take_clean(char *s)
@@ -73,24 +46,4 @@ size_t runtime_names_bytes(const struct runtime_names *n)
 		bytes += (x->name ? strlen(x->name) + 1 : 0) + (x->file ? strlen(x->file) + 1 : 0);
 	}
 	return bytes;
-}
-
-/* ---- troubles ---- */
-
-static const char *const troubles[_PF_TROUBLE_MAX] = {
-#define X(name, text) [PF_TROUBLE_##name] = text,
-	PF_TROUBLES(X)
-#undef X
-};
-
-const char *runtime_trouble_word(uint64_t trouble)
-{
-	return trouble < ARRAY_SIZE(troubles) ? troubles[trouble] : "unknown";
-}
-
-char *runtime_trouble_text(enum pf_runtime_kind k, uint64_t trouble)
-{
-	const struct runtime_ops *ops = runtime_ops(k);
-
-	return xasprintf("[%s: %s]", ops ? ops->name : "runtime", runtime_trouble_word(trouble));
 }
