@@ -96,10 +96,11 @@ static void between_reads(struct go_image *i, size_t n_reads)
 		go_count(i, bucket, take(&f->in, 1) % GO_CYCLES, 1, 0);
 }
 
+static volatile uint64_t sum;
+
+/* The addresses are still there: it reads each. */
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
-	static volatile uint64_t sum; /* they are still there: reads each */
-
 	(void)arg;
 	if (r->n_addresses > PF_MAX_USER_FRAMES || !(r->alloc_bytes | r->inuse_bytes))
 		abort();

@@ -111,7 +111,7 @@ static int add_heap(struct pf_jvm *d, size_t k, const struct jvm_structs *s, str
 static int read_heaps(struct pf_jvm *d, const struct jvm_structs *s, struct memory *m)
 {
 	uint64_t list, items, heap;
-	uint32_t n;
+	uint32_t n = 0;
 	int r;
 
 	if (s->cache_heap != JVM_NONE) {

@@ -206,7 +206,7 @@ static int read_version(const struct runtime_look *look, char *ret, size_t n,
 
 	if (runtime_find_mark(look, VERSION_MARK, ret_mapping, &address, &size) ||
 	    runtime_memory_string(look->memory, address, n, &text) ||
-	    strncmp(text, VERSION_MARK + 1, prefix) || text[prefix] < '0' || text[prefix] > '9')
+	    strncmp(text, &VERSION_MARK[1], prefix) || text[prefix] < '0' || text[prefix] > '9')
 		return -ENOENT;
 	text[7 + strcspn(text + 7, " \t\n")] = '\0';
 	snprintf(ret, n, "%s", text + strlen("LuaJIT "));
