@@ -55,7 +55,7 @@ struct limit {
 struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id);
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id);
 double limit_percent(const struct payer *p);
-/* memory.c: the caller passes what the container used in a round. */
+/* memory_mode.c: the caller passes what the container used in a round. */
 void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns,
 			   uint64_t cpu_ns);
 /*

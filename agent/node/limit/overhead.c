@@ -2,7 +2,7 @@
 /*
  * Keeps the accounts of off-cpu and memory: the hits of each cgroup and the CPU time that it used,
  * which the os worker reads in rounds. It owns the payers. rules.h says what follows from the
- * accounts, and memory.c applies it to the memory events. Loop thread.
+ * accounts, and memory_mode.c applies it to the memory events. Loop thread.
  */
 #include "node/limit/internal.h"
 

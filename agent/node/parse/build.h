@@ -61,7 +61,7 @@ struct paged_rows {
 };
 enum parse_reason parse_rows_finish(struct rows *r, struct paged_rows *ret);
 
-/* ---- inlines.c: inlined ranges, nested in any order -> disjoint ones ---- */
+/* ---- inline_ranges.c: inlined ranges, nested in any order -> disjoint ones ---- */
 struct inlines;
 struct inlines *parse_inlines_new(void);
 struct inlines *parse_inlines_free(struct inlines *x);

@@ -5,8 +5,8 @@
  * stays inside one section. Compilers make the first inputs, in each kind of DWARF.
  * Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c,
  * node/parse/dwarf_form.c, node/parse/dwarf_line.c, node/parse/dwarf_map.c,
- * node/parse/dwarf_names.c, node/parse/dwarf_others.c, node/parse/dwarf_ranges.c,
- * node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inlines.c
+ * node/parse/dwarf_declarations.c, node/parse/dwarf_others.c, node/parse/dwarf_ranges.c,
+ * node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inline_ranges.c
  */
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"

@@ -272,7 +272,7 @@ uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_f
 		       const struct dw_unit *u, uint64_t number);
 void parse_dw_lines_done(struct dw_lines *l);
 
-/* ---- dwarf_names.c: what DIEs are called ---- */
+/* ---- dwarf_declarations.c: the name, file and line of a function ---- */
 struct dw_origin {
 	uint64_t die;
 	uint32_t name, file, line;

@@ -3,7 +3,7 @@
  * Builds the plan: decodes all objects once, checks for each pod and target whether the target
  * selects the pod, and merges what the targets of one container ask for. Pure.
  */
-#include "node/plan/not_profiled.h"
+#include "node/plan/reason_texts.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * Writes the reasons of a target for its user. Each says what the case is and, if the user can
  * change it, how. Pure.
  */
-#include "node/plan/not_profiled.h"
+#include "node/plan/reason_texts.h"
 
 #include <stdlib.h>
 
