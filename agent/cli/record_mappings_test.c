@@ -279,8 +279,7 @@ static void a_library_that_is_written_over_while_it_runs(void **state)
 	if (alpha > before_ns / NSEC_PER_MSEC + 10)
 		fail_msg("%llu samples of alpha in the %llu ms before the file was written over; "
 			 "then %llu ms, %llu of betaa, %llu marked",
-			 (unsigned long long)alpha,
-			 (unsigned long long)(before_ns / NSEC_PER_MSEC),
+			 (unsigned long long)alpha, (unsigned long long)(before_ns / NSEC_PER_MSEC),
 			 (unsigned long long)(after_ns / NSEC_PER_MSEC), (unsigned long long)betaa,
 			 (unsigned long long)marked);
 	assert_true(betaa >= after_ns / NSEC_PER_MSEC / 4);
