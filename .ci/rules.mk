@@ -12,4 +12,5 @@ check: ## format, includes, calls, licences, scripts, YAML, manifests, CRDs: all
 # for their _cleanup_ as unused, and dislikes macros of libseccomp.
 clang-warnings: $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
 	$(Q)printf '%s\0' $(SRC) $(FUZZES) | xargs -0 -n 50 -P $(shell nproc) \
-		$(CLANG) -fsyntax-only -Werror $(CFLAGS) -Wno-unused-variable -Wno-missing-field-initializers
+		$(CLANG) -fsyntax-only -Werror $(CFLAGS) -Wno-unused-variable \
+		-Wno-missing-field-initializers
