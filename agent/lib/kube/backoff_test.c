@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How long a watch waits for a server that always gives the same answer. client.c and the watch
- * have their real times, under a clock of the test. The functions below stand in for HTTP. Numbers
+ * have their real times, under a clock of the test. The test is the HTTP client below them. Numbers
  * in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static struct {
 	unsigned n_lists, n_watches;
 } server;
 
-int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
+static int client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
 {
 	(void)l;
 	(void)c;
@@ -52,19 +52,19 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 	return 0;
 }
 
-struct http_client *http_client_free(struct http_client *h)
+static struct http_client *client_free(struct http_client *h)
 {
 	(void)h;
 	return NULL;
 }
 
-void http_client_set_tls(struct http_client *h, struct tls *tls)
+static void client_set_tls(struct http_client *h, struct tls *tls)
 {
 	(void)h;
 	(void)tls;
 }
 
-int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret)
+static int request_sent(struct http_client *h, const struct http_request *r, struct http_call **ret)
 {
 	(void)h;
 	assert_false(server.out);
@@ -80,18 +80,27 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	return 0;
 }
 
-void http_cancel(struct http_call *c)
+static void request_canceled(struct http_call *c)
 {
 	(void)c;
 	assert_true(server.out);
 	server.out = false;
 }
 
-uint64_t http_call_idle_ns(const struct http_call *c)
+static uint64_t request_idle_ns(const struct http_call *c)
 {
 	(void)c;
 	return 0;
 }
+
+static const struct kube_http_ops http_ops = {
+	.client_new = client_new,
+	.client_free = client_free,
+	.client_set_tls = client_set_tls,
+	.send = request_sent,
+	.cancel = request_canceled,
+	.call_idle_ns = request_idle_ns,
+};
 
 /* A head of 200, the text, and a clean end unless the client has left. */
 static void answer(const char *text)
@@ -152,7 +161,7 @@ static int setup(void **state)
 	(void)state;
 	test_clock.stands_ns = 3600 * NSEC_PER_SEC;
 	memset(&server, 0, sizeof(server));
-	assert_int_equal(kube_new(timer_loop(), &c, "test", &kube, &e), 0);
+	assert_int_equal(kube_new_over(&http_ops, timer_loop(), &c, "test", &kube, &e), 0);
 	assert_int_equal(kube_watch_new(kube, &spec, &ops, NULL, &watch), 0);
 	timer_fire();
 	answer(LIST);

@@ -49,6 +49,7 @@ struct kube {
 	struct loop *loop;
 	struct kube_config config;
 	struct kube_times times;
+	const struct kube_http_ops *http_ops;
 	struct http_client *http;
 	struct kube_token token;
 	uint64_t ca_read_ns, tls_hash;
@@ -80,7 +81,7 @@ static void reload_tls(struct kube *k)
 		counter_add(counter("kube_credentials_total", "reason", "ca_unusable"), 1);
 		return;
 	}
-	http_client_set_tls(k->http, t);
+	k->http_ops->client_set_tls(k->http, t);
 	tls_unref(t);
 	counter_add(counter("kube_credentials_total", "reason", "ca_rotated"), 1);
 }
@@ -176,7 +177,18 @@ int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **
 	};
 
 	common_lines(k, &h, s->accept);
-	return http_send(k->http, &r, ret);
+	return k->http_ops->send(k->http, &r, ret);
+}
+
+void kube_stream_cancel(struct kube *k, struct http_call **call)
+{
+	if (*call)
+		k->http_ops->cancel(TAKE_PTR(*call));
+}
+
+uint64_t kube_stream_idle_ns(const struct kube *k, const struct http_call *call)
+{
+	return k->http_ops->call_idle_ns(call);
 }
 
 static void request_free(struct client_request *q)
@@ -243,7 +255,7 @@ static int request_send(struct client_request *q)
 	common_lines(q->kube, &h, "application/json");
 	if (q->body)
 		add_line(&h, "Content-Type", q->content_type);
-	return http_send(q->kube->http, &r, &q->call);
+	return q->kube->http_ops->send(q->kube->http, &r, &q->call);
 }
 
 static int client_request(struct kube *k, const char *method, const char *path,
@@ -304,7 +316,7 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 	if (r < 0)
 		return r;
 	c.tls = t;
-	r = http_client_new(k->loop, &c, &k->http);
+	r = k->http_ops->client_new(k->loop, &c, &k->http);
 	tls_unref(t);
 	if (r < 0)
 		field_error_set(reterr, "server", "address, port or host is unusable");
@@ -321,13 +333,23 @@ static const struct kube_ops client_ops = {
 	.watch_left_out = kube_client_watch_left_out,
 };
 
-int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent, struct kube **ret,
-	     struct field_error *reterr)
+static const struct kube_http_ops http_ops = {
+	.client_new = http_client_new,
+	.client_free = http_client_free,
+	.client_set_tls = http_client_set_tls,
+	.send = http_send,
+	.cancel = http_cancel,
+	.call_idle_ns = http_call_idle_ns,
+};
+
+int kube_new_over(const struct kube_http_ops *http, struct loop *l, const struct kube_config *c,
+		  const char *user_agent, struct kube **ret, struct field_error *reterr)
 {
 	struct kube *k = xcalloc(1, sizeof(*k));
 	int r;
 
 	k->base.ops = &client_ops;
+	k->http_ops = http;
 	k->loop = l;
 	k->times = kube_times_default;
 	copy_config(&k->config, c);
@@ -343,6 +365,12 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 	return 0;
 }
 
+int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent, struct kube **ret,
+	     struct field_error *reterr)
+{
+	return kube_new_over(&http_ops, l, c, user_agent, ret, reterr);
+}
+
 struct kube *kube_free(struct kube *k)
 {
 	if (!k)
@@ -350,7 +378,7 @@ struct kube *kube_free(struct kube *k)
 	timer_cancel(&k->ca_timer);
 	while (k->requests)
 		request_free(k->requests);
-	http_client_free(k->http);
+	k->http_ops->client_free(k->http);
 	kube_config_done(&k->config);
 	free(k->token.text);
 	free(k);

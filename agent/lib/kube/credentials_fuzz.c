@@ -20,7 +20,7 @@ static void check(bool ok)
 		abort();
 }
 
-/* ---- in the place of the HTTP client ---- */
+/* ---- the HTTP client below the kube ---- */
 
 static struct {
 	struct http_request request; /* the last one sent */
@@ -28,7 +28,7 @@ static struct {
 	bool refuses;
 } http;
 
-int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
+static int client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
 {
 	(void)l;
 	check(c->address && *c->address && c->port && c->tls_name &&
@@ -37,19 +37,19 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 	return 0;
 }
 
-struct http_client *http_client_free(struct http_client *h)
+static struct http_client *client_free(struct http_client *h)
 {
 	(void)h;
 	return NULL;
 }
 
-void http_client_set_tls(struct http_client *h, struct tls *t)
+static void client_set_tls(struct http_client *h, struct tls *t)
 {
 	(void)h;
 	(void)t;
 }
 
-int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret)
+static int request_sent(struct http_client *h, const struct http_request *r, struct http_call **ret)
 {
 	(void)h;
 	check(r->path[0] == '/' && !strpbrk(r->path, "\r\n"));
@@ -62,17 +62,13 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	return http.refuses ? -ENOBUFS : 0;
 }
 
-/* It has no watch, so no call is known. */
-void http_cancel(struct http_call *c)
-{
-	check(!c);
-}
-
-uint64_t http_call_idle_ns(const struct http_call *c)
-{
-	check(!c);
-	return 0;
-}
+/* Only a watch cancels a request or asks how long it is idle, and this kube has no watch. */
+static const struct kube_http_ops http_ops = {
+	.client_new = client_new,
+	.client_free = client_free,
+	.client_set_tls = client_set_tls,
+	.send = request_sent,
+};
 
 /* ---- files of the input ---- */
 
@@ -131,7 +127,7 @@ static void use(const struct kube_config *c, const uint8_t *answer, size_t n)
 	unsigned n_answered = 0;
 	struct kube *k;
 
-	if (kube_new(loop, c, "fuzz", &k, &e) < 0) {
+	if (kube_new_over(&http_ops, loop, c, "fuzz", &k, &e) < 0) {
 		check(e.path[0] && e.reason[0]);
 		return;
 	}

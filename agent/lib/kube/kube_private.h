@@ -33,6 +33,22 @@ extern const struct kube_times kube_times_default;
 void kube_set_times(struct kube *k, const struct kube_times *t); /* before watches are made */
 const struct kube_times *kube_get_times(const struct kube *k);
 
+/*
+ * The HTTP client below a kube: the functions of lib/loop/http.h with these names, or those of a
+ * test.
+ */
+struct kube_http_ops {
+	int (*client_new)(struct loop *l, const struct http_client_config *c,
+			  struct http_client **ret);
+	struct http_client *(*client_free)(struct http_client *h);
+	void (*client_set_tls)(struct http_client *h, struct tls *tls);
+	int (*send)(struct http_client *h, const struct http_request *r, struct http_call **ret);
+	void (*cancel)(struct http_call *c);
+	uint64_t (*call_idle_ns)(const struct http_call *c);
+};
+int kube_new_over(const struct kube_http_ops *http, struct loop *l, const struct kube_config *c,
+		  const char *user_agent, struct kube **ret, struct field_error *reterr);
+
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr);
 
 /* ---- credentials.c ---- */
@@ -82,6 +98,9 @@ struct kube_stream {
 	void *arg;
 };
 int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret);
+/* Cancels *call without a callback and sets it to NULL. NULL is fine. */
+void kube_stream_cancel(struct kube *k, struct http_call **call);
+uint64_t kube_stream_idle_ns(const struct kube *k, const struct http_call *call);
 /* "HTTP 403: pods is forbidden: ..." of a Status object, or the number alone. */
 char *kube_status_text(int status, const json_t *body);
 void kube_reread_token(struct kube *k); /* after a 401 */

@@ -87,8 +87,7 @@ void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns)
 	w->awaits_server = false;
 	w->due_ns = now_mono_ns() + ns;
 	timer_cancel(&w->watchdog);
-	if (w->probe)
-		http_cancel(TAKE_PTR(w->probe));
+	kube_stream_cancel(w->kube, &w->probe);
 	timer_set(w->loop, &w->timer, ns, go_on, w);
 }
 
@@ -326,8 +325,7 @@ void kube_watch_reset_answer(struct kube_watch *w)
 /* The caller knows the reason and acts on it. */
 void kube_watch_hang_up(struct kube_watch *w)
 {
-	if (w->call)
-		http_cancel(TAKE_PTR(w->call));
+	kube_stream_cancel(w->kube, &w->call);
 }
 
 /* ---- the public face ---- */
@@ -401,8 +399,7 @@ void kube_client_watch_free(struct kube_watch *w)
 	kube_unlisten(w->kube, &w->listener);
 	kube_store_mute(w->store);
 	kube_watch_hang_up(w);
-	if (w->probe)
-		http_cancel(TAKE_PTR(w->probe));
+	kube_stream_cancel(w->kube, &w->probe);
 	timer_cancel(&w->timer);
 	timer_cancel(&w->watchdog);
 	if (w->depth == 0)

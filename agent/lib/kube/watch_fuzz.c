@@ -10,6 +10,7 @@
  */
 #include "lib/base/fuzzinput.h"
 #include "lib/kube/watch_private.h"
+#include "lib/loop/testconn.h"
 
 #include <stdlib.h>
 
@@ -17,111 +18,72 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* ---- in the place of client.c, http_client.c and the loop ---- */
+/* ---- the HTTP client below the kube; the loop does not run ---- */
 
 struct http_call {
-	struct kube_stream s;
+	struct http_request r;
 	bool open, head;
 	int status;
 };
 static struct http_call call, probe; /* of a list or a stream; of silence */
-static struct kube_times times;
-static struct kube_listener *listener;
+static struct loop *loop;
+static struct kube *kube;
 static uint64_t idle_ns;
-static const char *retry_after;
 static bool refuses;
 
-int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret)
+static int client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret)
 {
-	struct http_call *c = s->on_data ? &call : &probe;
+	(void)l;
+	(void)c;
+	*ret = NULL;
+	return 0;
+}
 
-	(void)k;
+static struct http_client *client_free(struct http_client *h)
+{
+	(void)h;
+	return NULL;
+}
+
+static int request_sent(struct http_client *h, const struct http_request *r, struct http_call **ret)
+{
+	struct http_call *c = r->on_data ? &call : &probe;
+
+	(void)h;
 	check(!c->open);
-	check(s->path[0] == '/' && !strpbrk(s->path, " \r\n"));
+	check(r->path[0] == '/' && !strpbrk(r->path, " \r\n"));
 	if (refuses)
 		return -ENOBUFS;
-	*c = (struct http_call){.s = *s, .open = true};
+	*c = (struct http_call){.r = *r, .open = true};
 	*ret = c;
 	return 0;
 }
 
-void http_cancel(struct http_call *c)
+static void request_canceled(struct http_call *c)
 {
 	check(c->open);
 	c->open = false;
 }
 
-uint64_t http_call_idle_ns(const struct http_call *c)
+static uint64_t request_idle_ns(const struct http_call *c)
 {
 	check(c->open);
 	return idle_ns;
 }
 
-const char *http_header(const struct http_headers *h, const char *name)
-{
-	(void)h;
-	return streq(name, "Retry-After") ? retry_after : NULL;
-}
-
-const struct kube_times *kube_get_times(const struct kube *k)
-{
-	(void)k;
-	return &times;
-}
-
-struct loop *kube_loop(struct kube *k)
-{
-	(void)k;
-	return NULL;
-}
-
-void kube_listen(struct kube *k, struct kube_listener *l)
-{
-	(void)k;
-	listener = l;
-}
-
-void kube_unlisten(struct kube *k, struct kube_listener *l)
-{
-	(void)k;
-	check(listener == l);
-	listener = NULL;
-}
-
-void kube_server_works(struct kube *k)
-{
-	(void)k;
-	if (listener)
-		listener->fn(listener->arg);
-}
-
-void kube_reread_token(struct kube *k)
-{
-	(void)k;
-}
-
-void kube_look_at_ca(struct kube *k)
-{
-	(void)k;
-}
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	(void)delay_ns;
-	*t = (struct timer){.fn = fn, .arg = arg, .impl = t};
-}
-
-void timer_cancel(struct timer *t)
-{
-	t->impl = NULL;
-}
+static const struct kube_http_ops http_ops = {
+	.client_new = client_new,
+	.client_free = client_free,
+	.send = request_sent,
+	.cancel = request_canceled,
+	.call_idle_ns = request_idle_ns,
+};
 
 static void fire(struct timer *t)
 {
 	if (!t->impl)
 		return;
-	t->impl = NULL;
+	timer_cancel(t);
 	t->fn(t->arg);
 }
 
@@ -136,7 +98,7 @@ static void maybe_free(void)
 {
 	if (!frees || !watch)
 		return;
-	kube_client_watch_free(TAKE_PTR(watch));
+	kube_watch_free(TAKE_PTR(watch));
 }
 
 static bool same_but_version(const json_t *a, const json_t *b)
@@ -195,8 +157,8 @@ static void give_piece(const char *text, size_t n)
 
 	memcpy(piece, text, n);
 	piece = xrealloc(piece, MAX(n, (size_t)1));
-	if (call.open && call.head && call.s.on_data)
-		call.s.on_data(piece, n, call.s.arg);
+	if (call.open && call.head && call.r.on_data)
+		call.r.on_data(piece, n, call.r.arg);
 }
 
 /* In two pieces, cut anywhere. The watch may hang up after the first one. */
@@ -208,17 +170,26 @@ static void give(const char *text, size_t n)
 	give_piece(text + cut, n - cut);
 }
 
+static void give_head(int status, const char *retry_after)
+{
+	const struct http_headers headers = {.n = retry_after != NULL,
+					     .field = {{"Retry-After", retry_after}}};
+
+	call.status = status;
+	call.head = true;
+	call.r.on_head(status, &headers, call.r.arg);
+}
+
 static void head(void)
 {
 	static const int statuses[] = {200, 200, 200, 200, 401, 403, 404, 410, 429, 500, 503};
 	static const char *const waits[] = {NULL, "1", "601", "x"};
+	int status;
 
 	if (!call.open || call.head)
 		return;
-	call.status = statuses[take() % ARRAY_SIZE(statuses)];
-	retry_after = call.status == 200 ? NULL : waits[take() % ARRAY_SIZE(waits)];
-	call.head = true;
-	call.s.on_head(call.status, NULL, call.s.arg);
+	status = statuses[take() % ARRAY_SIZE(statuses)];
+	give_head(status, status == 200 ? NULL : waits[take() % ARRAY_SIZE(waits)]);
 }
 
 static void done(struct http_call *c, const char *body, size_t n, bool broken)
@@ -232,7 +203,7 @@ static void done(struct http_call *c, const char *body, size_t n, bool broken)
 		was.status = 0;
 	else if (!was.status)
 		was.status = 200;
-	was.s.on_done(was.status, body, n, broken || !was.status ? "it broke" : NULL, was.s.arg);
+	was.r.on_done(was.status, body, n, broken || !was.status ? "it broke" : NULL, was.r.arg);
 }
 
 /* An object: few names, two uids, content that changes or not. */
@@ -311,9 +282,7 @@ static void good_list(void)
 {
 	if (!call.open || call.head)
 		return;
-	call.status = 200;
-	call.head = true;
-	call.s.on_head(200, NULL, call.s.arg);
+	give_head(200, NULL);
 	list();
 	done(&call, NULL, 0, false);
 }
@@ -322,9 +291,7 @@ static void good_head(void)
 {
 	if (!call.open || call.head)
 		return;
-	call.status = 200;
-	call.head = true;
-	call.s.on_head(200, NULL, call.s.arg);
+	give_head(200, NULL);
 }
 
 static void step(void)
@@ -370,8 +337,7 @@ static void step(void)
 		good_head();
 		break;
 	case 14:
-		if (listener)
-			listener->fn(listener->arg);
+		kube_server_works(kube);
 		break;
 	default:
 		refuses = take() % 8 == 0;
@@ -385,11 +351,14 @@ static void known(const char *key, const json_t *obj, void *arg)
 	(void)arg;
 	n_known++;
 	check(same_but_version(json_object_get(told, key), obj) &&
-	      kube_client_watch_get(watch, key) == obj);
+	      kube_watch_get(watch, key) == obj);
 }
 
 static void begin(const uint8_t *data, size_t n)
 {
+	const struct kube_config config = {.address = "a", .port = 1, .plain_http = true};
+	struct kube_times times;
+
 	in.data = data;
 	in.n = n;
 	call = probe = (struct http_call){0};
@@ -405,13 +374,15 @@ static void begin(const uint8_t *data, size_t n)
 		.max_object_bytes = 256,
 		.max_kind_bytes = 1 << 20,
 	};
+	check(loop || loop_new(&loop) == 0);
+	check(kube_new_over(&http_ops, loop, &config, "fuzz", &kube, NULL) == 0);
+	kube_set_times(kube, &times);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const struct kube_watch_ops ops = {upsert, removed, on_synced, on_state};
 	struct kube_watch_spec spec = {.path = "/api/v1/pods", .field_selector = "a=b"};
-	struct kube_base kube = {0};
 	unsigned shape;
 
 	begin(data, n);
@@ -419,20 +390,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	spec.metadata_only = shape & 1;
 	spec.optional = shape & 2;
 	spec.label_selector = shape & 4 ? "c in (d)" : NULL;
-	check(kube_client_watch_new((struct kube *)&kube, &spec, &ops, NULL, &watch) == 0);
+	check(kube_watch_new(kube, &spec, &ops, NULL, &watch) == 0);
 	for (unsigned i = 0; i < MAX_STEPS && in.n && watch; i++) {
 		check(watch->depth == 0);
 		step();
 	}
 	n_known = 0;
 	if (watch) {
-		kube_client_watch_each(watch, known, NULL);
-		check(n_known == json_object_size(told) &&
-		      kube_client_watch_synced(watch) == synced);
+		kube_watch_each(watch, known, NULL);
+		check(n_known == json_object_size(told) && kube_watch_synced(watch) == synced);
 	}
 	if (watch)
-		kube_client_watch_free(TAKE_PTR(watch));
-	check(!call.open && !probe.open && !listener);
+		kube_watch_free(TAKE_PTR(watch));
+	check(!call.open && !probe.open);
+	kube_server_works(kube); /* a freed watch does not listen */
+	kube = kube_free(kube);
 	json_decref(told);
 	free(state);
 	return 0;

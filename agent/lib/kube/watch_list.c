@@ -158,9 +158,9 @@ static void watch_list(void *arg)
 {
 	struct kube_watch *w = arg;
 
-	if (w->call &&
-	    http_call_idle_ns(w->call) > MIN(w->times->list_head_ns, w->times->probe_ns)) {
-		http_cancel(TAKE_PTR(w->call));
+	if (w->call && kube_stream_idle_ns(w->kube, w->call) >
+			       MIN(w->times->list_head_ns, w->times->probe_ns)) {
+		kube_watch_hang_up(w);
 		kube_watch_enter(w);
 		kube_watch_fail(w, true, "list", "the server fell silent");
 		kube_watch_await_server(w);

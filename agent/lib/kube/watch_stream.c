@@ -224,7 +224,8 @@ static void start_probe(struct kube_watch *w)
 static void watch_silence(void *arg)
 {
 	struct kube_watch *w = arg;
-	uint64_t now_ns = now_mono_ns(), idle_ns = w->call ? http_call_idle_ns(w->call) : 0;
+	uint64_t now_ns = now_mono_ns(),
+		 idle_ns = w->call ? kube_stream_idle_ns(w->kube, w->call) : 0;
 
 	if (idle_ns > w->silence_limit_ns) {
 		kube_watch_count("silent_stream_closed");
