@@ -83,7 +83,7 @@ static void on_listen(uint32_t events, void *arg)
 static bool overdue(const struct http_conn *c, uint64_t now_ns)
 {
 	uint64_t in_phase_ns = now_ns - c->since_ns;
-	uint64_t rx_idle_ns = now_ns - conn_last_read_ns(c->conn);
+	uint64_t rx_idle_ns = now_ns - c->server->socket->last_read_ns(c->conn);
 
 	switch (c->phase) {
 	case IDLE: /* a new connection that has not finished its TLS handshake */
@@ -97,7 +97,8 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	case HANDLING:
 		return false;
 	case REPLYING:
-		return MIN(in_phase_ns, now_ns - conn_last_write_ns(c->conn)) > TX_IDLE_NS;
+		return MIN(in_phase_ns, now_ns - c->server->socket->last_write_ns(c->conn)) >
+		       TX_IDLE_NS;
 	default:
 		return in_phase_ns > LINGER_NS;
 	}
@@ -180,8 +181,25 @@ static void refuse(const struct http_server_config *c, int error, struct field_e
 				strerror(-error));
 }
 
+static const struct http_socket_ops conn_socket = {
+	.accept = conn_accept,
+	.free = conn_free,
+	.write = conn_write,
+	.read_enable = conn_read_enable,
+	.shutdown = conn_shutdown,
+	.last_read_ns = conn_last_read_ns,
+	.last_write_ns = conn_last_write_ns,
+};
+
 int http_server_new(struct loop *l, const struct http_server_config *c, struct http_server **ret,
 		    struct field_error *reterr)
+{
+	return http_server_new_over(&conn_socket, l, c, ret, reterr);
+}
+
+int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
+			 const struct http_server_config *c, struct http_server **ret,
+			 struct field_error *reterr)
 {
 	struct http_server *s;
 	int fd = -1, r;
@@ -192,6 +210,7 @@ int http_server_new(struct loop *l, const struct http_server_config *c, struct h
 		return r;
 	}
 	s = xcalloc(1, sizeof(*s));
+	s->socket = socket;
 	s->loop = l;
 	s->fd = fd;
 	s->config = *c;

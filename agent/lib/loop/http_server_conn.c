@@ -16,6 +16,11 @@ static void enter(struct http_conn *c, enum phase phase)
 	c->since_ns = now_mono_ns();
 }
 
+static void read_enable(struct http_conn *c, bool on)
+{
+	c->server->socket->read_enable(c->conn, on);
+}
+
 /* ---- ending ---- */
 
 static void destroy(struct http_conn *c)
@@ -32,8 +37,8 @@ static void detach(struct http_conn *c)
 	DL_DELETE(c->server->conns, c);
 	c->server->n_conns--;
 	c->server->n_refused -= c->refuse;
+	c->conn = c->server->socket->free(c->conn);
 	c->server = NULL;
-	c->conn = conn_free(c->conn);
 }
 
 void http_conn_drop(struct http_conn *c)
@@ -126,10 +131,10 @@ static void write_reply(struct http_conn *c, int status, const char *content_typ
 	if (!head_only && !no_body && n)
 		buf_add(&b, body, n);
 	enter(c, REPLYING);
-	conn_read_enable(c->conn, c->close_after);
-	conn_write(c->conn, &b);
+	read_enable(c, c->close_after);
+	c->server->socket->write(c->conn, &b);
 	if (c->close_after)
-		conn_shutdown(c->conn);
+		c->server->socket->shutdown(c->conn);
 }
 
 void http_reply(struct http_conn *c, int status, const char *content_type,
@@ -247,7 +252,7 @@ static void dispatch(struct http_conn *c)
 {
 	fill_in(c);
 	enter(c, HANDLING);
-	conn_read_enable(c->conn, c->ahead.len == 0);
+	read_enable(c, c->ahead.len == 0);
 	c->server->config.handler(c, &c->in, c->server->config.arg);
 }
 
@@ -263,7 +268,7 @@ static bool accept_body(struct http_conn *c)
 	if (c->msg.expects_continue && c->msg.has_body) {
 		buf_init(&b, 0);
 		buf_puts(&b, "HTTP/1.1 100 Continue\r\n\r\n");
-		conn_write(c->conn, &b);
+		c->server->socket->write(c->conn, &b);
 	}
 	return true;
 }
@@ -280,7 +285,7 @@ static bool ask_head(struct http_conn *c)
 	c->in_head = false;
 	now = c->phase == READING;
 	if (c->phase == ASKING)
-		conn_read_enable(c->conn, false);
+		read_enable(c, false);
 	return now && accept_body(c);
 }
 
@@ -340,7 +345,7 @@ static void on_data(const char *p, size_t n, void *arg)
 	}
 	if (n) { /* sent ahead: keep one read; the rest stays in the kernel */
 		buf_add(&c->ahead, p, n);
-		conn_read_enable(c->conn, false);
+		read_enable(c, false);
 	}
 	if (c->phase == READING && c->msg.state == ST_DONE)
 		dispatch(c);
@@ -351,7 +356,7 @@ static void serve_ahead(struct http_conn *c)
 	_cleanup_buf_ struct buf b = c->ahead;
 
 	c->ahead = (struct buf){0};
-	conn_read_enable(c->conn, true);
+	read_enable(c, true);
 	on_data(b.data ?: "", b.len, c);
 }
 
@@ -438,6 +443,6 @@ void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storag
 	DL_APPEND(s->conns, c);
 	s->n_conns++;
 	s->n_refused += refuse;
-	if (conn_accept(s->loop, fd, s->tls, &server_ops, c, &c->conn) < 0)
+	if (s->socket->accept(s->loop, fd, s->tls, &server_ops, c, &c->conn) < 0)
 		http_conn_drop(c);
 }

@@ -7,12 +7,7 @@
  * larger than its limit, and no memory may be lost.
  * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c
  */
-#include <stdlib.h>
-#include <unistd.h>
-#include <utlist.h>
-
-#include "lib/base/fuzzinput.h"
-#include "lib/loop/http_server_private.h"
+#include "lib/loop/fuzzsocket.h"
 
 #define MAX_STEPS	400
 #define MAX_CONNECTIONS 3
@@ -21,111 +16,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* ---- in the place of conn.c and of the loop ---- */
-
-struct conn {
-	const struct conn_ops *ops;
-	void *arg;
-	int fd;
-	bool reading, ends, ended; /* this side ends once all is written; the peer's has ended */
-	size_t n_out;		   /* bytes that the peer has not taken */
-	uint64_t last_read_ns, last_write_ns;
-	struct conn *prev, *next;
-};
-
-static struct conn *conns;
-static struct io *listener;
-static struct timer *tick_timer;
-
-int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, void *arg)
-{
-	(void)l;
-	*io = (struct io){.fd = fd, .events = events, .fn = fn, .arg = arg};
-	listener = io;
-	return 0;
-}
-
-void io_set(struct io *io, uint32_t events)
-{
-	io->events = events;
-}
-
-void io_del(struct io *io)
-{
-	(void)io;
-	listener = NULL;
-}
-
-bool loop_is_current(const struct loop *l)
-{
-	(void)l;
-	return true;
-}
-
-void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
-{
-	(void)l;
-	(void)delay_ns;
-	t->fn = fn;
-	t->arg = arg;
-	tick_timer = t;
-}
-
-void timer_cancel(struct timer *t)
-{
-	(void)t;
-}
-
-int conn_accept(struct loop *l, int fd, struct tls *tls, const struct conn_ops *ops, void *arg,
-		struct conn **ret)
-{
-	struct conn *c = xcalloc(1, sizeof(*c));
-
-	(void)l;
-	(void)tls;
-	*c = (struct conn){.ops = ops, .arg = arg, .fd = fd, .reading = true};
-	c->last_read_ns = c->last_write_ns = now_mono_ns();
-	DL_APPEND(conns, c);
-	*ret = c;
-	return 0;
-}
-
-struct conn *conn_free(struct conn *c)
-{
-	if (c) {
-		DL_DELETE(conns, c);
-		close(c->fd);
-	}
-	free(c);
-	return NULL;
-}
-
-void conn_write(struct conn *c, struct buf *b)
-{
-	check(!c->ends && b->len && str_has_prefix(b->data, "HTTP/1.1 "));
-	c->n_out += b->len;
-	buf_done(b);
-}
-
-void conn_read_enable(struct conn *c, bool on)
-{
-	c->reading = on;
-}
-
-void conn_shutdown(struct conn *c)
-{
-	c->ends = true;
-}
-
-uint64_t conn_last_read_ns(const struct conn *c)
-{
-	return c->last_read_ns;
-}
-
-uint64_t conn_last_write_ns(const struct conn *c)
-{
-	return c->last_write_ns;
-}
+static struct loop *loop; /* does not run */
 
 /* ---- the handler ---- */
 
@@ -252,8 +143,7 @@ static void step_connect(const struct http_server *s)
 	 * libFuzzer's alarm interrupts some of these calls, so their result must not make an edge.
 	 */
 	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
-	if (listener)
-		listener->fn(EPOLLIN, listener->arg);
+	s->io.fn(EPOLLIN, s->io.arg);
 	if (fd >= 0) {
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 		close(fd);
@@ -268,18 +158,6 @@ static struct conn *choose(void)
 	for (; c && k % 4 && c->next; k--)
 		c = c->next;
 	return c;
-}
-
-static void give(struct conn *c, const void *p, size_t n)
-{
-	char *copy;
-
-	if (!c || !c->reading || c->ended || n == 0)
-		return;
-	copy = xmemdup(p, n); /* so that the sanitizer sees a read behind it */
-	c->last_read_ns = now_mono_ns();
-	c->ops->data(copy, n, c->arg);
-	free(copy);
 }
 
 static const char *const pieces[] = {
@@ -310,7 +188,7 @@ static void step_literal(void)
 	n = MIN(n, in.n);
 	in.data += n;
 	in.n -= n;
-	give(c, p, n);
+	socket_give(c, p, n);
 }
 
 static void step_piece(void)
@@ -320,7 +198,7 @@ static void step_piece(void)
 	const char *p = pieces[how % ARRAY_SIZE(pieces)], *q = pieces[which % ARRAY_SIZE(pieces)];
 	_cleanup_free_ char *both = xasprintf("%s%s", p, how & 128 ? q : "");
 
-	give(c, both, strlen(both));
+	socket_give(c, both, strlen(both));
 }
 
 /* The peer reads all bytes written, or a part of them. */
@@ -365,8 +243,8 @@ static void step_time(struct http_server *s)
 		c->last_read_ns -= ns;
 		c->last_write_ns -= ns;
 	}
-	if (tick_timer)
-		tick_timer->fn(tick_timer->arg);
+	timer_cancel(&s->tick);
+	s->tick.fn(s->tick.arg);
 }
 
 static void step(struct http_server *s)
@@ -425,7 +303,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	config.head = shape & 1 ? on_head : NULL;
 	config.brief = shape & 2;
 	config.max_request_ns = shape & 4 ? NSEC_PER_SEC : 0;
-	if (http_server_new(NULL, &config, &s, NULL) < 0)
+	check(loop || loop_new(&loop) == 0);
+	if (http_server_new_over(&socket_ops, loop, &config, &s, NULL) < 0)
 		return 0;
 	step_connect(s);
 	for (int i = 0; i < MAX_STEPS && in.n; i++) {
@@ -433,7 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		check_server(s);
 	}
 	http_server_free(s);
-	check(!conns && !listener);
+	check(!conns);
 	for (size_t i = 0; i < MAX_OWED; i++) { /* a handler that was not told answers later */
 		check(!owed[i].told);
 		answer(&owed[i]);

@@ -11,7 +11,23 @@
 /* ASKING: whether the body may come */
 enum phase { IDLE, READING, ASKING, HANDLING, REPLYING, LINGERING };
 
+/*
+ * What is below a connection of the server: the functions of conn.h with these names, or those of a
+ * fuzzer.
+ */
+struct http_socket_ops {
+	int (*accept)(struct loop *l, int fd, struct tls *tls, const struct conn_ops *ops,
+		      void *arg, struct conn **ret);
+	struct conn *(*free)(struct conn *c);
+	void (*write)(struct conn *c, struct buf *b);
+	void (*read_enable)(struct conn *c, bool on);
+	void (*shutdown)(struct conn *c);
+	uint64_t (*last_read_ns)(const struct conn *c);
+	uint64_t (*last_write_ns)(const struct conn *c);
+};
+
 struct http_server {
+	const struct http_socket_ops *socket;
 	struct loop *loop;
 	struct http_server_config config;
 	int fd;
@@ -41,6 +57,9 @@ struct http_conn {
 	struct http_conn *prev, *next;
 };
 
+int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
+			 const struct http_server_config *c, struct http_server **ret,
+			 struct field_error *reterr);
 /* Takes fd. */
 void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storage *peer,
 		     bool refuse);
