@@ -12,100 +12,151 @@
  */
 #include "hub/ingest/ingest.h"
 
+#include <semaphore.h>
 #include <stdlib.h>
+
+#include "lib/loop/fuzzsocket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static void check(bool ok)
+static struct ingest *ingest;
+
+/* ---- the hub's HTTP server and writers ---- */
+
+static struct {
+	struct loop *loop;
+	struct http_server *server;
+	struct worker *writer, *full_writer; /* full_writer refuses each job that has bytes */
+} hub;
+
+static void head_in(struct http_conn *c, const struct http_in *r, void *arg)
 {
-	if (!ok)
-		abort();
+	(void)arg;
+	ingest_http_head(c, r, ingest);
 }
 
-/* ---- in the place of the HTTP server and the worker ---- */
-
-struct http_conn {
-	unsigned n_replies;
-	int status;
-	uint64_t n_rejected; /* of a 200 */
-	bool gone, accepted;
-	void (*on_gone)(void *arg);
-	void *arg;
-};
-static bool writer_full, writer_late;
-static struct job *queued;
-
-void http_reply(struct http_conn *c, int status, const char *content_type,
-		const char *const *headers, const void *body, size_t n)
+static void body_in(struct http_conn *c, const struct http_in *r, void *arg)
 {
-	_cleanup_json_ json_t *text = NULL;
-	char why[64];
+	(void)arg;
+	ingest_http(c, r, ingest);
+}
 
-	check(!c->gone && c->n_replies++ == 0);
-	for (const char *const *h = headers; h && *h; h++)
-		check(!strpbrk(*h, "\r\n"));
-	c->status = status;
-	if (status == 200) {
-		c->n_rejected = otlp_rejected(body, n, why, sizeof(why));
-		check(!c->n_rejected == !n && !c->n_rejected == !*why);
-		check(streq(content_type, OTLP_CONTENT_TYPE));
+static void start_hub(void)
+{
+	const struct http_server_config c = {
+		.address = "127.0.0.1", .head = head_in, .handler = body_in};
+
+	check(loop_new(&hub.loop) == 0);
+	check(http_server_new_over(&socket_ops, hub.loop, &c, &hub.server, NULL) == 0);
+	check(worker_new(hub.loop, "writer", 64 << 20, &hub.writer) == 0);
+	check(worker_new(hub.loop, "full-writer", 0, &hub.full_writer) == 0);
+}
+
+static sem_t reached;
+
+static void reach(struct job *j)
+{
+	(void)j;
+	sem_post(&reached);
+}
+
+static void stop_loop(struct job *j)
+{
+	(void)j;
+	loop_stop(hub.loop, 0);
+}
+
+/* Returns when the writer has run its jobs, and the loop has ended them. */
+static void finish_jobs(struct worker *writer)
+{
+	struct job last = {.run = reach}, stop = {.done = stop_loop};
+
+	sem_init(&reached, 0, 0);
+	check(worker_post(writer, &last) == 0);
+	while (sem_wait(&reached) < 0)
+		; /* a signal of libFuzzer */
+	loop_post(hub.loop, &stop);
+	check(loop_run(hub.loop) == 0);
+}
+
+/* ---- the sender's side of the connection ---- */
+
+static void connect_sender(void)
+{
+	const struct sockaddr_storage from = {.ss_family = AF_INET};
+
+	http_conn_start(hub.server, -1, &from, false);
+}
+
+static void leave(void)
+{
+	conns->ops->closed(true, NULL, conns->arg);
+	check(!conns);
+}
+
+static void send_head(const struct http_in *r)
+{
+	struct buf b = {0};
+
+	buf_printf(&b, "%s %s HTTP/1.1\r\nHost: h\r\n", r->method, r->path);
+	if (*r->content_type)
+		buf_printf(&b, "Content-Type: %s\r\n", r->content_type);
+	if (*r->content_encoding)
+		buf_printf(&b, "Content-Encoding: %s\r\n", r->content_encoding);
+	if (*r->authorization)
+		buf_printf(&b, "Authorization: %s\r\n", r->authorization);
+	if (r->content_length != UINT64_MAX)
+		buf_printf(&b, "Content-Length: %zu\r\n\r\n", r->body_bytes);
+	else
+		buf_puts(&b, "Transfer-Encoding: chunked\r\n\r\n");
+	socket_give(conns, b.data, b.len);
+	buf_done(&b);
+}
+
+static void send_body(const struct http_in *r)
+{
+	struct buf b = {0};
+
+	if (r->content_length != UINT64_MAX) {
+		socket_give(conns, r->body, r->body_bytes);
 		return;
 	}
-	text = json_loadb(body, n, 0, NULL);
+	buf_printf(&b, "%zx\r\n", r->body_bytes);
+	buf_add(&b, r->body, r->body_bytes);
+	buf_puts(&b, "\r\n0\r\n\r\n");
+	socket_give(conns, b.data, b.len);
+	buf_done(&b);
+}
+
+/* Reads the one answer. Returns its status, and the number of profiles that a 200 did not take. */
+static int read_answer(uint64_t *ret_n_rejected)
+{
+	_cleanup_(http_msg_done) struct http_msg m;
+	_cleanup_buf_ struct buf body = {0};
+	_cleanup_json_ json_t *text = NULL;
+	const char *p = conns->out.data;
+	size_t left = conns->out.len;
+	enum http_event e;
+	char why[64];
+
+	http_msg_init(&m, false);
+	do {
+		e = http_msg_feed(&m, &p, &left);
+		check(e == HTTP_HEAD || e == HTTP_BODY || e == HTTP_DONE);
+		if (e == HTTP_BODY)
+			buf_add(&body, m.piece, m.n_piece);
+		m.n_piece = 0;
+	} while (e != HTTP_DONE);
+	check(left == 0);
+	if (m.status == 200) {
+		*ret_n_rejected = otlp_rejected(body.data ?: "", body.len, why, sizeof(why));
+		check(!*ret_n_rejected == !body.len && !*ret_n_rejected == !*why);
+		check(str_equal(http_header(&m.headers, "Content-Type"), OTLP_CONTENT_TYPE));
+		return m.status;
+	}
+	text = json_loadb(body.data ?: "", body.len, 0, NULL);
 	check(json_int_at(text, "code", 0) && *json_str_at(text, "message", ""));
-}
-
-void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
-{
-	c->on_gone = fn;
-	c->arg = arg;
-}
-
-void http_accept_body(struct http_conn *c, size_t max_body_bytes)
-{
-	check(!c->gone && !c->n_replies && !c->accepted && max_body_bytes == OTLP_MAX_BYTES);
-	c->accepted = true;
-}
-
-int worker_post(struct worker *w, struct job *j)
-{
-	(void)w;
-	if (writer_full)
-		return -ENOBUFS;
-	queued = j;
-	return 0;
-}
-
-bool worker_is_current(const struct worker *w)
-{
-	(void)w;
-	return true;
-}
-
-static void leave(struct http_conn *c)
-{
-	c->gone = true;
-	c->on_gone(c->arg);
-}
-
-static void ask_head(struct ingest *i, struct http_conn *c, struct http_in in)
-{
-	in.body = "";
-	in.body_bytes = 0;
-	ingest_http_head(c, &in, i);
-	check(c->accepted != (c->n_replies == 1));
-}
-
-static void run_queued(struct http_conn *c)
-{
-	struct job *j = TAKE_PTR(queued);
-
-	if (!j)
-		return;
-	if (writer_late && !c->n_replies)
-		leave(c);
-	j->run(j);
-	j->done(j);
+	return m.status;
 }
 
 /* ---- the sender ---- */
@@ -153,45 +204,48 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 					    "application/json", ""};
 	static const int statuses[] = {200, 200, 401, 403, 503, 500};
 	const struct store_config sc = {.kind = "null"};
-	struct http_conn c = {0};
-	struct http_in in = {.method = "POST"};
+	struct http_in r = {.method = "POST"};
 	struct ingest_config ic = {0};
-	struct ingest *i;
+	uint64_t n_rejected = 0;
+	int status = 0;
 
 	if (n < 3)
 		return 0;
-	in.path = paths[data[0] & 3];
-	in.content_encoding = encodings[data[0] >> 2 & 3];
-	in.content_type = types[data[0] >> 4 & 3];
-	in.authorization = data[0] & 64 ? "" : "Bearer t";
-	in.method = data[0] & 128 ? "GET" : "POST";
+	if (!hub.loop)
+		start_hub();
+	r.path = paths[data[0] & 3];
+	r.content_encoding = encodings[data[0] >> 2 & 3];
+	r.content_type = types[data[0] >> 4 & 3];
+	r.authorization = data[0] & 64 ? "" : "Bearer t";
+	r.method = data[0] & 128 ? "GET" : "POST";
 	auth_status = statuses[data[1] % ARRAY_SIZE(statuses)];
 	auth_node = data[1] & 64 ? "n" : "";
 	ic.auth = data[1] & 128 ? NULL : auth;
-	writer_full = data[2] == 1;
-	writer_late = data[2] == 2;
-	in.body = (const char *)data + 3;
-	in.body_bytes = n - 3;
+	ic.writer = data[2] == 1 ? hub.full_writer : hub.writer;
+	r.body = (const char *)data + 3;
+	r.body_bytes = n - 3;
+	r.content_length = data[2] & 128 && n > 3 ? UINT64_MAX : n - 3;
 	check(store_open(&sc, &ic.store, NULL) == 0);
-	check(ingest_new(NULL, &ic, &i) == 0);
-	in.content_length = data[2] & 128 ? UINT64_MAX : n - 3;
-	if (n == 3) {
-		ingest_http(&c, &in, i);
-	} else {
-		ask_head(i, &c, in);
-		if (c.accepted && data[2] == 4)
-			leave(&c);
-		else if (c.accepted)
-			ingest_http(&c, &in, i);
-	}
+	check(ingest_new(hub.loop, &ic, &ingest) == 0);
+	connect_sender();
+	send_head(&r);
+	if (data[2] == 4 && n > 3 && conns->n_out == 0)
+		leave();
+	else if (n > 3 && conns->n_out == 0)
+		send_body(&r);
+	if (data[2] == 2 && conns && conns->n_out == 0)
+		leave(); /* the writer has the body */
 	if (data[2] == 3)
-		i = ingest_free(i); /* the hub stops while the writer has it */
-	run_queued(&c);
-	check(c.gone ? c.n_replies == 0 : c.n_replies == 1);
-	if (c.status == 200 && data[1] & 32) /* not always: SQLite is slow */
-		store_twice(in.content_encoding, data + 3, n - 3, ic.auth ? auth_node : "",
-			    c.n_rejected);
-	ingest_free(i);
+		ingest = ingest_free(ingest); /* the hub stops meanwhile */
+	finish_jobs(ic.writer);
+	if (conns) {
+		status = read_answer(&n_rejected);
+		leave();
+	}
+	if (status == 200 && data[1] & 32) /* not always: SQLite is slow */
+		store_twice(r.content_encoding, data + 3, n - 3, ic.auth ? auth_node : "",
+			    n_rejected);
+	ingest = ingest_free(ingest);
 	store_close(ic.store);
 	return 0;
 }
