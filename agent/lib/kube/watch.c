@@ -5,7 +5,8 @@
  *
  *   wait -> list (pages) -> deliver (in slices) -> watch -> list or watch again
  *
- * Everything that goes wrong ends in wait() with the state to go on with.
+ * Everything that goes wrong ends in kube_watch_wait() with the state to go on with. watch_errors.c
+ * decides after an error that the server reports.
  */
 #include <stdlib.h>
 
@@ -134,15 +135,6 @@ static void on_server_works(void *arg)
 	timer_set(w->loop, &w->timer, due - now, go_on, w);
 }
 
-/* Asks again at a slow steady pace, because this will not change within seconds. */
-static void slow(struct kube_watch *w, bool list)
-{
-	uint64_t ns = w->times->slow_ns + random_below(w->times->slow_ns / 2 + 1);
-
-	kube_watch_count("backoff");
-	kube_watch_wait(w, list, MAX(ns, w->retry_after_ns));
-}
-
 static void go_on(void *arg)
 {
 	struct kube_watch *w = arg;
@@ -161,113 +153,7 @@ void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const ch
 	kube_watch_back_off(w, list);
 }
 
-/* ---- answers that are no list and no stream ---- */
-
-static char *status_text(struct kube_watch *w)
-{
-	_cleanup_json_ json_t *j = json_loadb(w->error_body.data ?: "", w->error_body.len, 0, NULL);
-
-	return kube_status_text(w->status, j);
-}
-
-bool kube_watch_says_too_large(const char *text)
-{
-	return strstr(text, "Too large resource version") != NULL;
-}
-
-/*
- * The server does not serve the kind. A server that is still starting may say so, too, so an
- * optional kind counts as empty only at the second answer.
- */
-static void on_missing(struct kube_watch *w, const char *text)
-{
-	w->n_missing++;
-	if (!w->optional) {
-		kube_watch_tell_state(w, text);
-		slow(w, true);
-		return;
-	}
-	if (w->synced && w->n_missing < 2) {
-		kube_watch_back_off(w, true);
-		return;
-	}
-	kube_watch_set_text(&w->rv, NULL);
-	kube_store_begin(w->store);
-	kube_store_sweep(w->store, UINT32_MAX);
-	kube_watch_tell_synced(w);
-	kube_watch_tell_state(w, NULL);
-	slow(w, true);
-}
-
-/* The status of the head counts, even if the rest of the answer is lost. */
-bool kube_watch_is_refused(const struct kube_watch *w)
-{
-	return w->status != 0 && w->status != 200;
-}
-
-void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
-{
-	_cleanup_free_ char *answer = status_text(w);
-	_cleanup_free_ char *text =
-		xasprintf("%s %s: %s", listing ? "list" : "watch", w->path, answer);
-	bool too_large = kube_watch_says_too_large(answer), refused;
-
-	if (w->status != 401)
-		w->n_unauthorized = 0;
-	switch (w->status) {
-	case 401:
-		kube_reread_token(w->kube);
-		if (w->n_unauthorized++ == 0) {
-			kube_watch_wait(w, listing, 0);
-			return;
-		}
-		kube_watch_tell_state(w, text);
-		slow(w, listing);
-		return;
-	case 403: /* a server that has not read its roles yet says so, too */
-		kube_watch_tell_state(w, text);
-		slow(w, listing);
-		kube_watch_await_server(w);
-		return;
-	case 404:
-		on_missing(w, text);
-		return;
-	case 410:
-		/* the snapshot of the next page has expired */
-		if (listing && w->next_page && !w->whole) {
-			kube_watch_drop_items(w);
-			w->whole = w->quorum = true;
-			kube_watch_start_list(w);
-			return;
-		}
-		w->rv_useless |= listing;
-		if (listing && !w->quorum)
-			kube_watch_wait(w, true, 0);
-		else
-			kube_watch_back_off(w, true);
-		return;
-	default:
-		if (too_large) {
-			w->rv_useless = true;
-			if (listing && !w->quorum)
-				kube_watch_wait(w, true, 0);
-			else
-				kube_watch_back_off(w, true);
-			return;
-		}
-		/*
-		 * a refused watch stays refused: a list has another version, or an error that says
-		 * more
-		 */
-		refused = w->status >= 400 && w->status < 500 && w->status != 429;
-		/* the version is not one of this server's */
-		w->rv_useless |= listing && w->status == 400;
-		kube_watch_tell_state(w, text);
-		kube_watch_back_off(w, listing || refused);
-		if (w->status >= 500)
-			kube_watch_await_server(w);
-	}
-}
+/* ---- the head of an answer ---- */
 
 void kube_watch_remember_head(int status, const struct http_headers *h, void *arg)
 {

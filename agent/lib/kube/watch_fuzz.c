@@ -5,8 +5,8 @@
  * watch's own callbacks. The reports must be consistent: no known object is new, no unknown object
  * is deleted, there are never two requests at once, no state is reported twice, and in the end the
  * watch has the objects that it reported.
- * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c, lib/kube/store.c,
- * lib/kube/decode.c
+ * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c,
+ * lib/kube/watch_errors.c, lib/kube/store.c, lib/kube/decode.c
  */
 #include "lib/base/fuzzinput.h"
 #include "lib/kube/watch_private.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the three files of a watch: watch.c (state, waiting, errors), watch_list.c (lists and
- * their changes), watch_stream.c (events and silence).
+ * Private to the four files of a watch: watch.c (state, waiting), watch_list.c (lists and their
+ * changes), watch_stream.c (events and silence), watch_errors.c (errors of the server).
  */
 #pragma once
 
@@ -81,6 +81,8 @@ void kube_watch_await_server(struct kube_watch *w);
 void kube_watch_worked(struct kube_watch *w);
 bool kube_watch_is_refused(const struct kube_watch *w);
 void kube_watch_on_bad_status(struct kube_watch *w, bool listing);
+/* Ends the stream. */
+void kube_watch_on_error_event(struct kube_watch *w, const json_t *status);
 void kube_watch_hang_up(struct kube_watch *w);
 
 void kube_watch_reset_answer(struct kube_watch *w);
@@ -89,7 +91,6 @@ void kube_watch_drop_items(struct kube_watch *w);
 /* an object; NULL: it was refused and counted */
 json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);
 size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);	/* its memory after that */
-bool kube_watch_says_too_large(const char *text);
 void kube_watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void kube_watch_dropped(const char *reason);
 void kube_watch_count(const char *event);

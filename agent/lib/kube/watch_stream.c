@@ -14,29 +14,6 @@ static bool is_older(const char *a, const char *b)
 
 /* ---- events ---- */
 
-static void on_error_event(struct kube_watch *w, const json_t *status)
-{
-	int code = (int)json_int_at(status, "code", 0);
-	const char *message = json_str_at(status, "message", "no message");
-	_cleanup_free_ char *text = xasprintf("error %d: %.500s", code, message);
-
-	kube_watch_hang_up(w);
-	if (code == 410) {
-		kube_watch_back_off(w, true);
-	} else if (kube_watch_says_too_large(message)) {
-		w->rv_useless = true;
-		kube_watch_back_off(w, true);
-	} else {
-		/*
-		 * one error may pass; a second one may come from an object stored at this version,
-		 * and a list gets past it
-		 */
-		if (code >= 500)
-			w->n_errors++;
-		kube_watch_fail(w, code != 429 && (code < 500 || w->n_errors > 1), "watch", text);
-	}
-}
-
 static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 {
 	const char *rv = json_str_at(obj, "metadata.resourceVersion", "");
@@ -76,7 +53,7 @@ static bool on_event(const char *line, size_t n, void *arg)
 	if (!event)
 		return true;
 	if (streq(type, "ERROR")) {
-		on_error_event(w, obj);
+		kube_watch_on_error_event(w, obj);
 		return false;
 	}
 	if (!streq(type, "ADDED") && !streq(type, "MODIFIED") && !streq(type, "DELETED") &&
