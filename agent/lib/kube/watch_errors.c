@@ -56,67 +56,78 @@ bool kube_watch_is_refused(const struct kube_watch *w)
 	return w->status != 0 && w->status != 200;
 }
 
+static void on_unauthorized(struct kube_watch *w, bool listing, const char *text)
+{
+	kube_reread_token(w->kube);
+	if (w->n_unauthorized++ == 0) {
+		kube_watch_wait(w, listing, 0);
+		return;
+	}
+	kube_watch_tell_state(w, text);
+	slow(w, listing);
+}
+
+/* The first list that asks for the newest version comes at once. */
+static void list_again(struct kube_watch *w, bool listing)
+{
+	if (listing && !w->quorum)
+		kube_watch_wait(w, true, 0);
+	else
+		kube_watch_back_off(w, true);
+}
+
+static void on_expired(struct kube_watch *w, bool listing)
+{
+	/* the snapshot of the next page has expired */
+	if (listing && w->next_page && !w->whole) {
+		kube_watch_drop_items(w);
+		w->whole = w->quorum = true;
+		kube_watch_start_list(w);
+		return;
+	}
+	w->rv_useless |= listing;
+	list_again(w, listing);
+}
+
+static void on_other_status(struct kube_watch *w, bool listing, const char *text)
+{
+	/*
+	 * a refused watch stays refused: a list has another version, or an error that says
+	 * more
+	 */
+	bool refused = w->status >= 400 && w->status < 500 && w->status != 429;
+
+	/* the version is not one of this server's */
+	w->rv_useless |= listing && w->status == 400;
+	kube_watch_tell_state(w, text);
+	kube_watch_back_off(w, listing || refused);
+	if (w->status >= 500)
+		kube_watch_await_server(w);
+}
+
 void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 {
 	_cleanup_free_ char *answer = status_text(w);
 	_cleanup_free_ char *text =
 		xasprintf("%s %s: %s", listing ? "list" : "watch", w->path, answer);
-	bool too_large = says_too_large(answer), refused;
 
 	if (w->status != 401)
 		w->n_unauthorized = 0;
-	switch (w->status) {
-	case 401:
-		kube_reread_token(w->kube);
-		if (w->n_unauthorized++ == 0) {
-			kube_watch_wait(w, listing, 0);
-			return;
-		}
-		kube_watch_tell_state(w, text);
-		slow(w, listing);
-		return;
-	case 403: /* a server that has not read its roles yet says so, too */
+	if (w->status == 401) {
+		on_unauthorized(w, listing, text);
+	} else if (w->status == 403) { /* a server that has not read its roles yet says so, too */
 		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		kube_watch_await_server(w);
-		return;
-	case 404:
+	} else if (w->status == 404) {
 		on_missing(w, text);
-		return;
-	case 410:
-		/* the snapshot of the next page has expired */
-		if (listing && w->next_page && !w->whole) {
-			kube_watch_drop_items(w);
-			w->whole = w->quorum = true;
-			kube_watch_start_list(w);
-			return;
-		}
-		w->rv_useless |= listing;
-		if (listing && !w->quorum)
-			kube_watch_wait(w, true, 0);
-		else
-			kube_watch_back_off(w, true);
-		return;
-	default:
-		if (too_large) {
-			w->rv_useless = true;
-			if (listing && !w->quorum)
-				kube_watch_wait(w, true, 0);
-			else
-				kube_watch_back_off(w, true);
-			return;
-		}
-		/*
-		 * a refused watch stays refused: a list has another version, or an error that says
-		 * more
-		 */
-		refused = w->status >= 400 && w->status < 500 && w->status != 429;
-		/* the version is not one of this server's */
-		w->rv_useless |= listing && w->status == 400;
-		kube_watch_tell_state(w, text);
-		kube_watch_back_off(w, listing || refused);
-		if (w->status >= 500)
-			kube_watch_await_server(w);
+	} else if (w->status == 410) {
+		on_expired(w, listing);
+	} else if (says_too_large(answer)) {
+		w->rv_useless = true;
+		list_again(w, listing);
+	} else {
+		on_other_status(w, listing, text);
 	}
 }
 
