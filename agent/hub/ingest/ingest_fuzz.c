@@ -145,7 +145,6 @@ static int read_answer(uint64_t *ret_n_rejected)
 		check(e == HTTP_HEAD || e == HTTP_BODY || e == HTTP_DONE);
 		if (e == HTTP_BODY)
 			buf_add(&body, m.piece, m.n_piece);
-		m.n_piece = 0;
 	} while (e != HTTP_DONE);
 	check(left == 0);
 	if (m.status == 200) {

@@ -142,8 +142,6 @@ static bool on_body(struct http_call *c)
 {
 	bool freed = false;
 
-	if (c->msg.n_piece == 0)
-		return true;
 	if (!c->r.on_data) {
 		if (buf_add(&c->body, c->msg.piece, c->msg.n_piece) == 0)
 			return true;
@@ -172,7 +170,6 @@ static void call_data(const char *p, size_t n, void *arg)
 	c->got_bytes = true;
 	c->last_byte_ns = now_mono_ns();
 	while (true) {
-		c->msg.n_piece = 0;
 		switch (http_msg_feed(&c->msg, &p, &n)) {
 		case HTTP_NEED_MORE:
 			return;

@@ -45,7 +45,7 @@ struct http_msg {
 	uint64_t remaining;
 	char line[64]; /* of the chunk framing */
 	unsigned n_line, n_trailer;
-	const char *piece; /* with HTTP_BODY */
+	const char *piece; /* with HTTP_BODY: the next bytes of the body, one or more */
 	size_t n_piece;
 	const char *error; /* with HTTP_BAD */
 };

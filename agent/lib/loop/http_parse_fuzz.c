@@ -19,9 +19,10 @@ static enum http_event feed(struct http_msg *m, const char *p, size_t n, struct 
 	enum http_event e;
 
 	do {
-		m->n_piece = 0;
 		e = http_msg_feed(m, &p, &n);
 		if (e == HTTP_HEAD && m->is_request && (!m->method || !m->target))
+			__builtin_trap();
+		if (e == HTTP_BODY && !m->n_piece)
 			__builtin_trap();
 		if (e == HTTP_BODY)
 			buf_add(&r->body, m->piece, m->n_piece);

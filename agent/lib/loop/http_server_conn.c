@@ -319,9 +319,8 @@ static void read_request(struct http_conn *c, const char **p, size_t *n)
 				return;
 			break;
 		case HTTP_BODY:
-			if (c->msg.n_piece && buf_add(&c->body, c->msg.piece, c->msg.n_piece) < 0)
+			if (buf_add(&c->body, c->msg.piece, c->msg.n_piece) < 0)
 				http_conn_refuse(c, 413, "the body is larger than the limit");
-			c->msg.n_piece = 0;
 			break;
 		case HTTP_BAD:
 			http_conn_refuse(c, c->msg.status, c->msg.error);
