@@ -86,6 +86,7 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 #ifdef PF_WALKER
 #define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, per walk */
 #define PF_PYTHON_TRIES	    16	 /* other thread states of one thread: subinterpreters */
+#define PF_PYTHON_STATE_BYTES 512 /* more than a thread state of 3.11 and 3.12 has */
 #define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.at: the next frame. */
@@ -213,6 +214,11 @@ pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runt
 	return at->thread && pf_python_is_mine(s, d, at->thread) ? at->thread : 0;
 }
 
+static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
+{
+	return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME;
+}
+
 /* Its thread state has just been read: its frames begin with the leaf. */
 static __always_inline void pf_python_enter(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
@@ -221,6 +227,35 @@ static __always_inline void pf_python_enter(struct pf_scratch *s, const struct p
 
 	x->cframe = r->at = pf_python_word(s, d->thread_frame);
 	x->begin = true;
+}
+
+/* Whether the thread state that has just been read has no frames. */
+static __always_inline bool pf_python_is_empty(struct pf_scratch *s, const struct pf_python *d,
+					       uint64_t thread)
+{
+	uint64_t frames = pf_python_word(s, d->thread_frame);
+
+	if (pf_python_has_cframes(d)) /* the first one is a member of the thread state */
+		return frames - thread < PF_PYTHON_STATE_BYTES;
+	return !frames;
+}
+
+/*
+ * A thread that starts another one makes that one's thread state. Up to 3.11 it has the thread_id
+ * of the thread that made it until the new thread runs, and lies before the state of that thread.
+ */
+static __always_inline bool pf_python_past_empty(struct pf_scratch *s, const struct pf_python *d,
+						 struct pf_runtime_walk *r)
+{
+	struct pf_python_walk *x = pf_python_walk(r);
+	uint64_t other;
+
+	x->origin = x->thread;
+	other = pf_python_search(s, d, r);
+	if (other)
+		x->thread = other;
+	x->origin = 0;
+	return other || pf_python_is_mine(s, d, x->thread);
 }
 
 /*
@@ -237,12 +272,9 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 	    pf_python_is_mine(s, d, x->thread))
 		return true;
 	x->thread = pf_python_search(s, d, r);
+	if (x->thread && pf_python_is_empty(s, d, x->thread))
+		return pf_python_past_empty(s, d, r);
 	return x->thread;
-}
-
-static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
-{
-	return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME;
 }
 
 /*

@@ -158,6 +158,25 @@ static void another_thread_has_the_gil(void **state)
 	}
 }
 
+/*
+ * Up to 3.11, a thread that starts another one makes the state of the new thread, which has the
+ * starting thread's number until the new one runs. It is the first in the list, and has no frames.
+ */
+static void a_thread_that_starts_another_keeps_its_frames(void **state)
+{
+	(void)state;
+	FOR_MINORS(minor, 8, 11)
+	{
+		uint64_t made = put_thread(INTERPRETER_AT, THREAD_POINTER, image.thread);
+
+		if (minor == 11) /* its root_cframe */
+			put_u64(made + image.kernel.thread_frame, put_cframe(made + 200, 0, 0));
+		image_holder(0);
+		walk();
+		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
+	}
+}
+
 static void whoever_has_the_gil_is_found_at_once(void **state)
 {
 	(void)state;
@@ -775,6 +794,7 @@ int main(void)
 		cmocka_unit_test(an_activation_that_is_just_entered_has_none),
 		cmocka_unit_test(frames_of_an_unseen_activation_are_not_lost),
 		cmocka_unit_test(another_thread_has_the_gil),
+		cmocka_unit_test(a_thread_that_starts_another_keeps_its_frames),
 		cmocka_unit_test(whoever_has_the_gil_is_found_at_once),
 		cmocka_unit_test(a_thread_that_python_does_not_know),
 		cmocka_unit_test(a_search_for_the_thread_ends),
