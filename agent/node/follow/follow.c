@@ -2,8 +2,7 @@
 /*
  * Loads unwind tables for the processes that were seen. What is known of a process's files goes to
  * the kernel at once, and the rest when it is parsed. After that, workers search for debug files.
- * This file owns the followed processes, and reports to the targets which files have no tables.
- * Loop thread, except for what runs on the os worker.
+ * This file owns the followed processes. Loop thread, except for what runs on the os worker.
  */
 #include "node/follow/internal.h"
 
@@ -348,102 +347,6 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 	follow_queue_start(f->files);
 }
 
-/* ---- what is reported ---- */
-
-typedef const char *problem_of(const struct tracked *t); /* NULL: no problem */
-
-static void collect(struct follow *f, struct problem_list *now, problem_of *text)
-{
-	uint64_t until_ns;
-
-	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct problem what = {.problem = text(t)};
-		_cleanup_free_ char *detail = NULL;
-		struct owner *o;
-
-		if (!what.problem)
-			continue;
-		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
-		o = proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns);
-		if (o)
-			report_problems_add(now, proc_containers_plan(f->config.containers), o,
-					    &what);
-		proc_owner_unref(o);
-	}
-}
-
-static void tell(struct follow *f, struct problem_list *before, enum reason reason,
-		 problem_of *text)
-{
-	struct problem_list now = {0};
-
-	collect(f, &now, text);
-	report_problems_tell(before, &now, f->config.report, reason);
-}
-
-static const char *no_tables(const struct tracked *t)
-{
-	return t->missing;
-}
-
-static const char *not_walked(const struct tracked *t)
-{
-	return t->runs.problem;
-}
-
-static const char *not_named(const struct tracked *t)
-{
-	return t->runs.unnamed;
-}
-
-static const char *not_attached(const struct tracked *t)
-{
-	return t->java.problem;
-}
-
-static const char *not_probed(const struct tracked *t)
-{
-	return t->allocs.problem;
-}
-
-static const char *not_seen(const struct tracked *t)
-{
-	return t->allocs.unseen_text;
-}
-
-static void tell_memory(struct follow *f)
-{
-	struct problem_list now = {0};
-
-	collect(f, &now, not_probed);
-	collect(f, &now, not_seen);
-	report_problems_tell(&f->not_probed, &now, f->config.report, REASON_MEMORY_NOT_SEEN);
-}
-
-/* Nothing went wrong. The targets get this text because their users cannot see it otherwise. */
-static void tell_parked(struct follow *f)
-{
-	static const struct problem what = {
-		.event = "off-cpu",
-		.problem = "is that of its threads: goroutines that Go parks itself (channels, "
-			   "mutexes, timers, network) are not seen",
-	};
-	struct problem_list now = {0};
-	uint64_t until_ns;
-
-	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
-		struct owner *o =
-			t->go ? proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns)
-			      : NULL;
-
-		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
-			report_problems_add(&now, proc_containers_plan(f->config.containers), o,
-					    &what);
-		proc_owner_unref(o);
-	}
-	report_problems_tell(&f->parked, &now, f->config.report, REASON_GOROUTINES_NOT_SEEN);
-}
-
 void follow_tick(struct follow *f)
 {
 	struct work *w = f->config.work;
@@ -451,14 +354,7 @@ void follow_tick(struct follow *f)
 
 	work_left_behind_again(w, &f->stuck, &w->probing);
 	work_left_behind_again(w, &f->asks_stuck, &w->attach);
-	if (f->config.report) {
-		tell(f, &f->no_tables, REASON_UNWIND_TABLES_MISSING, no_tables);
-		tell(f, &f->not_walked, REASON_RUNTIME_NOT_WALKED, not_walked);
-		tell(f, &f->not_named, REASON_RUNTIME_NOT_NAMED, not_named);
-		tell(f, &f->not_attached, REASON_JAVA_ATTACH_FAILED, not_attached);
-		tell_memory(f);
-		tell_parked(f);
-	}
+	follow_problems_tell(f);
 	forget_now(f);
 	if (!kernel_loaded(f->config.kernel))
 		return;
@@ -505,6 +401,7 @@ struct follow *follow_new(const struct follow_config *c)
 	loop_assert(c->work->loop);
 	f->config = *c;
 	f->java_requests = runtime_java_requests_new();
+	f->problems = follow_problems_new();
 	f->unseen_ops = &follow_unseen_ops;
 	f->files = follow_queue_new(c->work, c->work->tables, NULL, c->files, false, parsed, f);
 	f->debug = follow_queue_new(c->work, c->work->debug, NULL, c->files, true, parsed, f);
@@ -530,12 +427,7 @@ struct follow *follow_free(struct follow *f)
 	follow_queue_free(f->files);
 	follow_queue_free(f->debug);
 	runtime_java_requests_unref(f->java_requests);
-	report_problems_done(&f->no_tables);
-	report_problems_done(&f->not_walked);
-	report_problems_done(&f->not_named);
-	report_problems_done(&f->not_attached);
-	report_problems_done(&f->not_probed);
-	report_problems_done(&f->parked);
+	follow_problems_free(f->problems);
 	free(f->to_forget);
 	free(f);
 	return NULL;

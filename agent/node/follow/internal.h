@@ -131,7 +131,7 @@ struct follow {
 	struct follow_queue *files, *debug;
 	struct process_id *to_forget; /* they have ended */
 	size_t n_to_forget, cap_to_forget;
-	struct problem_list no_tables, not_walked, not_named, not_attached, not_probed, parked;
+	struct process_problems *problems; /* of process_problems.c */
 	unsigned n_attaching, n_attached;     /* tasks under way; processes that have probes */
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
@@ -149,6 +149,12 @@ struct tracked *follow_find(const struct follow *f, struct process_id id);
  */
 void follow_set(struct tracked *t, struct mappings *m);
 
+/* ---- process_problems.c: what was reported last of the processes ---- */
+struct process_problems *follow_problems_new(void);
+struct process_problems *follow_problems_free(struct process_problems *p);
+void follow_problems_tell(struct follow *f); /* the caller calls this every second */
+
+/* ---- the parts ---- */
 /* Looks for runtimes, unless nothing is new. likely: `runs` of struct applied. */
 void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely);
 /* Forgets the runtimes: the process has become another program, or is not followed any more. */

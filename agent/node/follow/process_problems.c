@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reports to the targets what the processes that are followed lack. It owns what was reported last.
+ * The other files of this module find the problems. Loop thread.
+ */
+#include "node/follow/internal.h"
+
+#include <stdlib.h>
+
+typedef const char *problem_of(const struct tracked *t); /* NULL: no problem */
+
+static const char *no_tables(const struct tracked *t)
+{
+	return t->missing;
+}
+
+static const char *not_walked(const struct tracked *t)
+{
+	return t->runs.problem;
+}
+
+static const char *not_named(const struct tracked *t)
+{
+	return t->runs.unnamed;
+}
+
+static const char *not_attached(const struct tracked *t)
+{
+	return t->java.problem;
+}
+
+static const char *not_probed(const struct tracked *t)
+{
+	return t->allocs.problem;
+}
+
+static const char *not_seen(const struct tracked *t)
+{
+	return t->allocs.unseen_text;
+}
+
+static const struct {
+	enum reason reason;
+	problem_of *texts[2];
+} kinds[] = {
+	{REASON_UNWIND_TABLES_MISSING, {no_tables}},
+	{REASON_RUNTIME_NOT_WALKED, {not_walked}},
+	{REASON_RUNTIME_NOT_NAMED, {not_named}},
+	{REASON_JAVA_ATTACH_FAILED, {not_attached}},
+	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}},
+};
+
+struct process_problems {
+	struct problem_list last[ARRAY_SIZE(kinds)], parked;
+};
+
+static void collect(struct follow *f, struct problem_list *now, problem_of *text)
+{
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct problem what = {.problem = text(t)};
+		_cleanup_free_ char *detail = NULL;
+		struct owner *o;
+
+		if (!what.problem)
+			continue;
+		what.detail = detail = xasprintf("process %llu", (unsigned long long)t->id.tgid);
+		o = proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns);
+		if (o)
+			report_problems_add(now, proc_containers_plan(f->config.containers), o,
+					    &what);
+		proc_owner_unref(o);
+	}
+}
+
+/* Nothing went wrong. The targets get this text because their users cannot see it otherwise. */
+static void tell_parked(struct follow *f)
+{
+	static const struct problem what = {
+		.event = "off-cpu",
+		.problem = "is that of its threads: goroutines that Go parks itself (channels, "
+			   "mutexes, timers, network) are not seen",
+	};
+	struct problem_list now = {0};
+	uint64_t until_ns;
+
+	for (struct tracked *t = f->tracked; t; t = t->hh.next) {
+		struct owner *o =
+			t->go ? proc_containers_owner(f->config.containers, t->cgroup_id, &until_ns)
+			      : NULL;
+
+		if (o && o->event_mask & 1u << EVENT_OFF_CPU)
+			report_problems_add(&now, proc_containers_plan(f->config.containers), o,
+					    &what);
+		proc_owner_unref(o);
+	}
+	report_problems_tell(&f->problems->parked, &now, f->config.report,
+			     REASON_GOROUTINES_NOT_SEEN);
+}
+
+void follow_problems_tell(struct follow *f)
+{
+	if (!f->config.report)
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct problem_list now = {0};
+
+		for (size_t k = 0; k < ARRAY_SIZE(kinds[i].texts) && kinds[i].texts[k]; k++)
+			collect(f, &now, kinds[i].texts[k]);
+		report_problems_tell(&f->problems->last[i], &now, f->config.report,
+				     kinds[i].reason);
+	}
+	tell_parked(f);
+}
+
+struct process_problems *follow_problems_new(void)
+{
+	return xcalloc(1, sizeof(struct process_problems));
+}
+
+struct process_problems *follow_problems_free(struct process_problems *p)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		report_problems_done(&p->last[i]);
+	report_problems_done(&p->parked);
+	free(p);
+	return NULL;
+}
