@@ -54,7 +54,7 @@ static void forget_run(struct task *t)
 	struct unwind *u = kernel_unwind(l->follow->config.kernel);
 
 	for (size_t i = 0; u && i < l->n; i++)
-		unwind_exited(u, l->ids[i]);
+		l->follow->calls->remove_tables(u, l->ids[i]);
 }
 
 static void forget_done(struct task *task)
@@ -120,9 +120,8 @@ static void set_run(struct task *t)
 	if (!u)
 		return;
 	s->loaded = true;
-	/* What the kernel refused is counted there and reported as missing. */
-	(void)learn_apply(u, s->follow->config.files, s->m, s->runtimes, &s->out);
-	unwind_stats(u, &s->stats);
+	s->follow->calls->set_tables(u, s->follow->config.files, s->m, s->runtimes, &s->out,
+				     &s->stats);
 }
 
 static void show_stats(const struct unwind_stats *s)
@@ -140,14 +139,15 @@ static void show_stats(const struct unwind_stats *s)
 }
 
 /* A file in memory counts as another one when it was parsed anew. */
-static uint64_t hash_files(struct files *files, const struct mappings *m)
+static uint64_t hash_files(const struct follow *f, const struct mappings *m)
 {
 	uint64_t hash = 0;
 
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];
-		uint64_t what[] = {x->inode,
-				   x->memory_file ? files_parsed_ns(files, x) : x->ctime_ns};
+		uint64_t made_ns = x->memory_file ? f->calls->parse->parsed_ns(f->config.files, x)
+						  : x->ctime_ns;
+		uint64_t what[] = {x->inode, made_ns};
 
 		if (x->fd >= 0)
 			hash = hash_bytes(what, sizeof(what), hash);
@@ -161,7 +161,7 @@ static uint64_t hash_files(struct files *files, const struct mappings *m)
  */
 static void settle(struct follow *f, struct tracked *t)
 {
-	uint64_t hash = hash_files(f->config.files, t->m);
+	uint64_t hash = hash_files(f, t->m);
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
@@ -272,7 +272,7 @@ static void parsed(struct process_id who, void *arg)
 
 /* ---- processes ---- */
 
-static struct tracked *track(struct follow *f, struct process_id id)
+struct tracked *follow_track(struct follow *f, struct process_id id)
 {
 	struct tracked *t = follow_find(f, id);
 
@@ -310,7 +310,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
-	t = track(f, m->id);
+	t = follow_track(f, m->id);
 	if (exec_is_older(m->exec_id, t->exec_id))
 		return; /* these were read before it became another program */
 	if (t->exec_id != m->exec_id) {
@@ -394,19 +394,26 @@ void follow_unloaded(struct follow *f)
 
 /* ---- creation and end ---- */
 
-struct follow *follow_new(const struct follow_config *c)
+struct follow *follow_new_with(const struct follow_config *c, const struct follow_calls *calls)
 {
 	struct follow *f = xcalloc(1, sizeof(*f));
 
 	loop_assert(c->work->loop);
 	f->config = *c;
+	f->calls = calls;
 	f->java_requests = runtime_java_requests_new();
 	f->problems = follow_problems_new();
-	f->unseen_ops = &follow_unseen_ops;
-	f->files = follow_queue_new(c->work, c->work->tables, NULL, c->files, false, parsed, f);
-	f->debug = follow_queue_new(c->work, c->work->debug, NULL, c->files, true, parsed, f);
+	f->files = follow_queue_new(c->work, c->work->tables, calls->parse, c->files, false, parsed,
+				    f);
+	f->debug =
+		follow_queue_new(c->work, c->work->debug, calls->parse, c->files, true, parsed, f);
 	c->work->threads->on_stuck(c->work->probing, follow_heap_stuck, f);
 	return f;
+}
+
+struct follow *follow_new(const struct follow_config *c)
+{
+	return follow_new_with(c, &follow_calls);
 }
 
 void follow_stop(struct follow *f)

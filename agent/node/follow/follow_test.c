@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a process is set in the kernel, and when the agent looks for its runtimes. The test stands
- * in for workers, files and queues.
+ * When a process is set in the kernel, and when the agent looks for its runtimes. This thread
+ * stands in for the workers.
  */
 #include "node/follow/internal.h"
+#include "node/kernel/testkernel.h"
 #include "node/work/testworkers.h"
 
 #include <setjmp.h>
@@ -11,167 +12,93 @@
 
 #include <cmocka.h>
 
-/* ---- all around it ---- */
+/* ---- what its jobs call ---- */
 
-static bool is_python_known, has_failed, is_queue_full;
+static bool is_python_known, has_failed;
 static unsigned n_sets, n_looks, n_wanted, n_debugged, n_taken_out;
 static uint64_t parsed_ns; /* of a file in memory */
-static parsed_fn *parsed;
-static void *parsed_arg;
 
-struct unwind *kernel_unwind(const struct kernel *k)
-{
-	static char unwind;
-
-	(void)k;
-	return (struct unwind *)&unwind;
-}
-
-bool kernel_loaded(const struct kernel *k)
-{
-	(void)k;
-	return true;
-}
-
-void unwind_stats(const struct unwind *u, struct unwind_stats *ret)
+/* Its one file is the interpreter. */
+static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
+		       const struct runtime_process *runtimes, struct applied *ret,
+		       struct unwind_stats *ret_stats)
 {
 	(void)u;
-	(void)ret;
+	(void)f;
+	(void)m;
+	(void)runtimes;
+	(void)ret_stats;
+	n_sets++;
+	*ret = (struct applied){.unknown = xcalloc(1, sizeof(*ret->unknown)),
+				.n_unknown = !is_python_known && !has_failed,
+				.missing = has_failed ? xstrdup("took too long") : NULL,
+				.runs = is_python_known};
 }
 
-void unwind_exited(struct unwind *u, struct process_id id)
+static void remove_tables(struct unwind *u, struct process_id id)
 {
 	(void)u;
 	assert_int_equal(id.tgid, 7);
 	n_taken_out++;
 }
 
-/* Its one file is the interpreter. */
-int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
-		const struct runtime_process *runtimes, struct applied *ret)
+static int find_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+			 struct java_requests *java, struct found_runtimes *ret)
 {
-	(void)u;
 	(void)f;
 	(void)m;
-	(void)runtimes;
-	n_sets++;
-	*ret = (struct applied){.unknown = xcalloc(1, sizeof(*ret->unknown)),
-				.n_unknown = !is_python_known && !has_failed,
-				.missing = has_failed ? xstrdup("took too long") : NULL,
-				.runs = is_python_known};
+	(void)old;
+	(void)java;
+	(void)ret;
+	n_looks++;
 	return 0;
 }
 
-void learn_applied_done(struct applied *a)
+static int index_file(struct files *f, const struct mapping *m, struct elf_index **ret)
 {
-	free(a->unknown);
-	free(a->missing);
-}
-
-struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
-				      const struct parse_ops *o, struct files *files, bool debug,
-				      parsed_fn *fn, void *arg)
-{
-	(void)o;
-	(void)work;
-	(void)files;
-	(void)w;
-	(void)debug;
-	parsed = fn;
-	parsed_arg = arg;
-	return NULL;
-}
-
-struct follow_queue *follow_queue_free(struct follow_queue *q)
-{
-	(void)q;
-	return NULL;
-}
-
-bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
-		      const struct process_id *who)
-{
-	(void)q;
+	(void)f;
 	(void)m;
-	(void)k;
-	(void)cgroup_id;
-	n_wanted += who != NULL;
-	n_debugged += who == NULL;
-	return !is_queue_full;
+	(void)ret;
+	is_python_known = true;
+	return -ENOEXEC;
 }
 
-void follow_queue_start(struct follow_queue *q)
+static void find_debug(struct files *f, const struct mapping *m, int root_fd)
 {
-	(void)q;
+	(void)f;
+	(void)m;
+	(void)root_fd;
+	n_debugged++;
 }
 
-void follow_queue_stop(struct follow_queue *q)
+static void expect(struct files *f, const struct mapping *m, uint64_t owner)
 {
-	(void)q;
+	(void)f;
+	(void)m;
+	(void)owner;
+	n_wanted++;
 }
 
-void follow_queue_tick(struct follow_queue *q)
+static uint64_t root_of(int root_fd)
 {
-	(void)q;
+	(void)root_fd;
+	return 0;
 }
 
-bool follow_queue_works(const struct follow_queue *q)
-{
-	(void)q;
-	return false;
-}
-
-uint64_t files_parsed_ns(struct files *f, const struct mapping *m)
+static uint64_t parsed_at(struct files *f, const struct mapping *m)
 {
 	(void)f;
 	(void)m;
 	return parsed_ns;
 }
 
-/* As runtimes.c has it. */
-void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely)
-{
-	(void)m;
-	n_looks += t->runs.due && likely;
-	t->runs.due = false;
-}
-
-void follow_runtimes_reset(struct tracked *t)
-{
-	t->runs.due = false;
-}
-
-/* Other functions of follow: these do nothing. */
-#define NOTHING(name, arg)                                                                         \
-	void name(arg x)                                                                           \
-	{                                                                                          \
-		(void)x;                                                                           \
-	}
-NOTHING(follow_java_tick, struct follow *)
-NOTHING(follow_java_reset, struct tracked *)
-NOTHING(follow_heap_tick, struct follow *)
-NOTHING(follow_heap_reset, struct tracked *)
-NOTHING(follow_heap_stop, struct follow *)
-NOTHING(follow_heap_close, struct follow *)
-
-void follow_heap_look(struct tracked *t, struct mappings *m)
-{
-	(void)t;
-	(void)m;
-}
-
-bool follow_heap_idle(const struct follow *f)
-{
-	(void)f;
-	return true;
-}
-
-void follow_heap_stuck(struct worker *w, struct job *job, void *arg)
-{
-	(void)w;
-	(void)job;
-	(void)arg;
-}
+static const struct parse_ops parse = {index_file, find_debug, expect, root_of, parsed_at};
+static const struct follow_calls calls = {
+	.parse = &parse,
+	.set_tables = set_tables,
+	.remove_tables = remove_tables,
+	.find_runtimes = find_runtimes,
+};
 
 /* ---- a process ---- */
 
@@ -182,18 +109,26 @@ static void note_parsed(void *arg)
 
 static const struct follow_ops ops = {.parsed = note_parsed};
 static struct work node_work;
+static struct kernel *kernel;
 static struct follow *follow;
-static struct mappings first = {.id = {1, 7}, .exec_id = 1, .refs = 1},
-		       second = {.id = {1, 7}, .exec_id = 1, .refs = 1};
+static struct mapping python = {.path = (char *)"/usr/bin/python3", .inode = 5};
+static struct mappings first = {.id = {1, 7}, .exec_id = 1, .items = &python, .n = 1, .refs = 1},
+		       second = {.id = {1, 7}, .exec_id = 1, .items = &python, .n = 1, .refs = 1};
 
 static int set_up(void **state)
 {
+	static char unwind;
+
 	(void)state;
 	testwork(&node_work);
-	is_python_known = has_failed = is_queue_full = false;
+	kernel = testkernel_new(&node_work, (struct unwind *)&unwind);
+	is_python_known = has_failed = false;
 	n_sets = n_looks = n_wanted = n_debugged = n_taken_out = 0;
-	follow = follow_new(&(struct follow_config){
-		.work = &node_work, .containers = node_work.containers, .ops = &ops});
+	follow = follow_new_with(&(struct follow_config){.work = &node_work,
+							 .containers = node_work.containers,
+							 .kernel = kernel,
+							 .ops = &ops},
+				 &calls);
 	return 0;
 }
 
@@ -202,15 +137,10 @@ static int tear_down(void **state)
 	(void)state;
 	posted_run_all();
 	follow = follow_free(follow);
+	kernel = testkernel_free(kernel);
 	assert_int_equal(first.refs, 1);
 	assert_int_equal(second.refs, 1);
 	return 0;
-}
-
-static void python_is_parsed(void)
-{
-	is_python_known = true;
-	parsed((struct process_id){.start_boottime_ns = 1, .tgid = 7}, parsed_arg);
 }
 
 /* Runs the next task, whose end is not handled yet. */
@@ -222,17 +152,33 @@ static struct task *run_next(void)
 	return t;
 }
 
+/* The process is set; the returned task parses its file, and is not run yet. */
+static struct task *wait_for_python(void)
+{
+	follow_process(follow, &first, 0);
+	posted_run();
+	assert_int_equal(posted.n, 1);
+	return posted_take();
+}
+
+static void python_is_parsed(struct task *parsing)
+{
+	parsing->run(parsing);
+	posted_end(parsing);
+	assert_true(is_python_known);
+}
+
 /* ---- tests ---- */
 
 static void it_is_looked_at_when_its_files_are_known(void **state)
 {
+	struct task *parsing = wait_for_python();
+
 	(void)state;
-	follow_process(follow, &first, 0);
-	posted_run_all();
 	assert_int_equal(n_sets, 1);
 	assert_int_equal(n_wanted, 1);
 	assert_int_equal(n_looks, 0);
-	python_is_parsed();
+	python_is_parsed(parsing);
 	posted_run_all();
 	assert_int_equal(n_sets, 2);
 	assert_int_equal(n_looks, 1);
@@ -241,51 +187,70 @@ static void it_is_looked_at_when_its_files_are_known(void **state)
 /* A setting that began earlier does not include the file: the next one does. */
 static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 {
-	struct task *setting;
+	struct task *parsing = wait_for_python(), *setting;
 
 	(void)state;
-	follow_process(follow, &first, 0);
-	posted_run_all();
 	follow_set(follow_find(follow, (struct process_id){.start_boottime_ns = 1, .tgid = 7}),
 		   &first);
 	setting = run_next();
-	python_is_parsed();
+	python_is_parsed(parsing);
 	posted_end(setting);
 	posted_run_all();
 	assert_int_equal(n_sets, 3);
 	assert_int_equal(n_looks, 1);
 }
 
+/* More files of one container than may wait. One of them is at the worker. */
+static struct task *fill_the_queue(void)
+{
+	static struct mapping items[4097];
+	static struct mappings others = {
+		.id = {1, 8}, .items = items, .n = ARRAY_SIZE(items), .refs = 1};
+
+	for (size_t i = 0; i < ARRAY_SIZE(items); i++) {
+		items[i] = (struct mapping){.inode = 100 + i};
+		follow_parse(follow, &(struct unparsed_file){&others, i}, 1);
+	}
+	assert_int_equal(n_wanted, ARRAY_SIZE(items));
+	return posted_take();
+}
+
 /* No message comes for it, so the tick looks at it. */
 static void what_found_no_place_in_the_queue_is_looked_at(void **state)
 {
+	struct task *parsing = fill_the_queue();
+
 	(void)state;
-	is_queue_full = true;
 	follow_process(follow, &first, 0);
 	posted_run_all();
+	assert_int_equal(n_wanted, 4097);
 	assert_int_equal(n_looks, 0);
 	is_python_known = true; /* another process's was taken */
 	follow_tick(follow);
 	posted_run_all();
 	assert_int_equal(n_looks, 1);
+	follow_stop(follow);
+	posted_end(parsing);
 }
 
 static void what_had_failed_is_looked_at_when_it_is_known(void **state)
 {
-	struct unparsed_file file = {&first, 0};
+	struct mappings earlier = {.id = {1, 7}, .items = &python, .n = 1, .refs = 1};
+	struct unparsed_file file = {&first, 0}, earlier_file = {&earlier, 0};
 
 	(void)state;
 	has_failed = true;
 	follow_process(follow, &first, 0);
 	posted_run_all();
 	assert_int_equal(n_sets, 1);
-	python_is_parsed(); /* nobody has asked */
+	/* It was wanted for the program that the process ran before. */
+	follow_parse(follow, &earlier_file, 1);
 	posted_run_all();
+	assert_true(is_python_known);
 	assert_int_equal(n_sets, 1);
 	is_python_known = false;
 	follow_parse(follow, &file, 1);
 	has_failed = false;
-	python_is_parsed();
 	posted_run_all();
 	assert_int_equal(n_sets, 2);
 	assert_int_equal(n_looks, 1);
@@ -320,7 +285,6 @@ static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void *
 	(void)state;
 	is_python_known = true;
 	first.items = &m;
-	first.n = 1;
 	parsed_ns = 7;
 	for (int i = 0; i < 2; i++) {
 		follow_process(follow, &first, 0);
@@ -331,8 +295,7 @@ static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void *
 	follow_process(follow, &first, 0);
 	posted_run_all();
 	assert_int_equal(n_debugged, 2);
-	first.items = NULL;
-	first.n = 0;
+	first.items = &python;
 }
 
 /* ---- processes that have ended ---- */
@@ -368,14 +331,12 @@ static void what_the_full_worker_refuses_is_forgotten_with_the_next_tick(void **
 /* A file was parsed between the exit and its end on the worker. */
 static void tables_that_are_set_after_the_exit_are_taken_out(void **state)
 {
-	struct task *taking_out;
+	struct task *parsing = wait_for_python(), *taking_out;
 
 	(void)state;
-	follow_process(follow, &first, 0);
-	posted_run_all();
 	follow_exited(follow, &its_exit, 1);
 	taking_out = run_next();
-	python_is_parsed();
+	python_is_parsed(parsing);
 	posted_end(taking_out);
 	assert_null(follow_find(follow, its_exit.id));
 	posted_run_all();

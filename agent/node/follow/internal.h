@@ -14,12 +14,13 @@
 struct follow_queue;
 /* a file that this process waits for is known */
 typedef void parsed_fn(struct process_id who, void *arg);
-/* How a queue uses `files`. NULL: by the functions files_index() and so on. */
+/* How files are parsed: by the functions of node/files with these names, or by a test's. */
 struct parse_ops {
 	int (*index)(struct files *f, const struct mapping *m, struct elf_index **ret);
 	void (*debug)(struct files *f, const struct mapping *m, int root_fd);
 	void (*expect)(struct files *f, const struct mapping *m, uint64_t owner);
 	uint64_t (*root)(int root_fd);
+	uint64_t (*parsed_ns)(struct files *f, const struct mapping *m);
 };
 struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
 				      const struct parse_ops *ops, struct files *files, bool debug,
@@ -40,10 +41,15 @@ void follow_queue_tick(struct follow_queue *q);
 void follow_queue_stop(struct follow_queue *q);
 
 /* ---- runtimes.c: other runtimes of a process; one look at a time, on the files worker ---- */
+struct found_runtimes {
+	struct runtime_process *process; /* NULL: nothing */
+	char *problem;			 /* what cannot be unwound, and why; NULL: all can */
+	char *unnamed;			 /* which other runtimes have no names; NULL: none */
+	bool again;			 /* one is just starting */
+};
 struct runs {
-	struct runtime_process *known; /* NULL: nothing */
-	char *problem;		       /* what cannot be unwound, and why; NULL: all can */
-	char *unnamed;		       /* which other runtimes have no names; NULL: none */
+	struct runtime_process *known; /* as in struct found_runtimes */
+	char *problem, *unnamed;
 	bool due;		       /* mappings or files are new since the last look */
 	bool looking;
 	bool unset;	    /* `known` is not in the kernel yet */
@@ -124,8 +130,26 @@ struct tracked {
 	struct allocs allocs;
 	UT_hash_handle hh;
 };
+/* The calls to other modules by which jobs do their work; a test gives its own. */
+struct follow_calls {
+	const struct parse_ops *parse;
+	/* os worker */
+	void (*set_tables)(struct unwind *u, struct files *f, const struct mappings *m,
+			   const struct runtime_process *runtimes, struct applied *ret,
+			   struct unwind_stats *ret_stats);
+	void (*remove_tables)(struct unwind *u, struct process_id id);
+	int (*read_memory)(struct process_id id, struct proc_memory *ret);
+	/* files worker */
+	int (*find_runtimes)(struct files *f, const struct mappings *m,
+			     struct runtime_process *old, struct java_requests *java,
+			     struct found_runtimes *ret);
+	/* loop thread */
+	uint64_t (*attached_bytes)(const struct attached *a);
+};
+extern const struct follow_calls follow_calls; /* calls.c: those of the program */
 struct follow {
 	struct follow_config config;
+	const struct follow_calls *calls;
 	struct tracked *tracked;
 	struct java_requests *java_requests; /* of java.c; the files worker adds to it */
 	struct follow_queue *files, *debug;
@@ -136,13 +160,16 @@ struct follow {
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
-	const struct unseen_ops *unseen_ops;
 	bool reading_memory; /* a task of unseen_memory.c is under way */
 	uint64_t unseen_ns;  /* when it looks at all processes next */
 	bool memory_asked;   /* memory events were asked for at the last tick */
 	struct timer watch;  /* until the next look at what is attached */
 };
+/* follow_new() with these calls, which are borrowed. */
+struct follow *follow_new_with(const struct follow_config *c, const struct follow_calls *calls);
 struct tracked *follow_find(const struct follow *f, struct process_id id);
+/* Finds it, or begins to follow it. If there are too many, the oldest is forgotten. */
+struct tracked *follow_track(struct follow *f, struct process_id id);
 /*
  * What t runs has changed, so the kernel must be set anew, with these mappings unless newer ones
  * are on their way.
@@ -184,12 +211,6 @@ void follow_heap_set_problem(struct tracked *t, const char *what, const char *wh
 void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
 
 /* ---- unseen_memory.c ---- */
-/* Where it asks: the process, and what is attached to it; or a test. */
-struct unseen_ops {
-	int (*memory)(struct process_id id, struct proc_memory *ret);
-	uint64_t (*attached_bytes)(const struct attached *a);
-};
-extern const struct unseen_ops follow_unseen_ops;
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
 /* The events are not asked for any more, or the process is another program. */
 void follow_unseen_forget(struct tracked *t);

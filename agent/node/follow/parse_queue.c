@@ -275,13 +275,6 @@ void follow_queue_stop(struct follow_queue *q)
 	__atomic_store_n(&q->stopped, true, __ATOMIC_RELAXED);
 }
 
-static const struct parse_ops files_ops = {
-	.index = files_index,
-	.debug = files_debug,
-	.expect = files_expect,
-	.root = files_root,
-};
-
 struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
 				      const struct parse_ops *ops, struct files *files, bool debug,
 				      parsed_fn *fn, void *arg)
@@ -289,7 +282,7 @@ struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
 	struct follow_queue *q = xcalloc(1, sizeof(*q));
 
 	*q = (struct follow_queue){.work = work,
-				   .ops = ops ? ops : &files_ops,
+				   .ops = ops,
 				   .files = files,
 				   .worker = w,
 				   .debug = debug,

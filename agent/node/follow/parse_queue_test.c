@@ -45,7 +45,7 @@ static uint64_t root_of(int root_fd)
 	return (uint64_t)root_fd;
 }
 
-static const struct parse_ops ops = {index_file, find_debug, expect, root_of};
+static const struct parse_ops ops = {index_file, find_debug, expect, root_of, NULL};
 
 static void note(struct process_id who, void *arg)
 {

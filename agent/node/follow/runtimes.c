@@ -16,10 +16,9 @@ struct runtimes_look {
 	struct follow *follow;
 	struct process_id id;
 	struct mappings *m;
-	struct runtime_process *old, *found;
+	struct runtime_process *old;
 	struct java_requests *java; /* a reference: a thread that is left behind outlives follow */
-	char *problem, *unnamed;
-	bool again;
+	struct found_runtimes found;
 	int result;
 };
 
@@ -30,12 +29,8 @@ static void look_run(struct task *task)
 	struct runtimes_look *l = (struct runtimes_look *)task;
 	_stage_("runtimes");
 
-	l->result = learn_runtimes(l->follow->config.files, l->m, l->old, l->java, &l->found,
-				   &l->again);
-	if (l->result == 0) {
-		l->problem = learn_runtimes_problem(l->m, l->found);
-		l->unnamed = learn_runtimes_unnamed(l->found);
-	}
+	l->result = l->follow->calls->find_runtimes(l->follow->config.files, l->m, l->old, l->java,
+						    &l->found);
 }
 
 static void take(struct tracked *t, struct runtimes_look *l)
@@ -44,15 +39,15 @@ static void take(struct tracked *t, struct runtimes_look *l)
 	struct runs *r = &t->runs;
 
 	free(r->problem);
-	r->problem = TAKE_PTR(l->problem);
+	r->problem = TAKE_PTR(l->found.problem);
 	free(r->unnamed);
-	r->unnamed = TAKE_PTR(l->unnamed);
-	r->unset |= l->found != r->known;
-	if (l->found ||
+	r->unnamed = TAKE_PTR(l->found.unnamed);
+	r->unset |= l->found.process != r->known;
+	if (l->found.process ||
 	    r->known) /* also if it is known already: the pipeline may have forgotten the process */
-		c->ops->runtimes(c->ops_arg, t->id, t->exec_id, l->found);
+		c->ops->runtimes(c->ops_arg, t->id, t->exec_id, l->found.process);
 	runtime_process_unref(r->known);
-	r->known = TAKE_PTR(l->found);
+	r->known = TAKE_PTR(l->found.process);
 }
 
 static void start(struct tracked *t, struct mappings *m);
@@ -82,8 +77,8 @@ static void look_later(struct tracked *t, struct mappings *m)
 /* A runtime is just starting, or something was missing for a moment. */
 static bool is_to_come(const struct runtimes_look *l)
 {
-	return l->process.task.refused || (l->result == 0 && l->again) || l->result == -EBUSY ||
-	       probes_may_pass(l->result);
+	return l->process.task.refused || (l->result == 0 && l->found.again) ||
+	       l->result == -EBUSY || probes_may_pass(l->result);
 }
 
 static void look_on(struct tracked *t, const struct runtimes_look *l)
@@ -124,11 +119,11 @@ static void look_done(struct task *task)
 		look_on(t, l);
 	}
 	runtime_process_unref(l->old);
-	runtime_process_unref(l->found);
+	runtime_process_unref(l->found.process);
 	runtime_java_requests_unref(l->java);
 	proc_mappings_unref(l->m);
-	free(l->problem);
-	free(l->unnamed);
+	free(l->found.problem);
+	free(l->found.unnamed);
 }
 
 static void start(struct tracked *t, struct mappings *m)

@@ -4,6 +4,8 @@
  * timers are this thread.
  */
 #include "node/follow/internal.h"
+#include "node/kernel/testkernel.h"
+#include "node/runtime/testruntime.h"
 #include "node/work/testworkers.h"
 
 #include <setjmp.h>
@@ -13,60 +15,48 @@
 
 #include "lib/base/testclock.h"
 
-/* ---- all around it ---- */
+/* ---- what its jobs call, and what hears of it ---- */
 
-struct runtime_process {
-	unsigned refs;
-};
-static struct runtime_process python, other;
+static struct runtime_process *python, *other;
 static struct {
 	struct runtime_process *found;
 	bool again;
 	int result;
 } next;
-static struct mappings *looked_at;
-static struct runtime_process *looked_with, *told, *set;
+static const struct mappings *looked_at;
+static const struct runtime_process *looked_with, *told, *set;
 static unsigned n_looks, n_told, n_sets;
-static struct tracked *tracked;
 
-struct runtime_process *runtime_process_ref(struct runtime_process *p)
+static int find_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+			 struct java_requests *java, struct found_runtimes *ret)
 {
-	if (p)
-		p->refs++;
-	return p;
-}
+	bool is_other = next.found == other;
 
-struct runtime_process *runtime_process_unref(struct runtime_process *p)
-{
-	if (p)
-		p->refs--;
-	return NULL;
-}
-
-int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
-		   struct java_requests *java, struct runtime_process **ret, bool *ret_again)
-{
 	(void)f;
 	(void)java;
 	n_looks++;
-	looked_at = (struct mappings *)m;
+	looked_at = m;
 	looked_with = old;
 	if (next.result < 0)
 		return next.result;
-	*ret = runtime_process_ref(next.found);
-	*ret_again = next.again;
+	*ret = (struct found_runtimes){.process = runtime_process_ref(next.found),
+				       .problem = is_other ? xstrdup("too new") : NULL,
+				       .unnamed = is_other ? xstrdup("it runs Ruby") : NULL,
+				       .again = next.again};
 	return 0;
 }
 
-char *learn_runtimes_problem(const struct mappings *m, const struct runtime_process *p)
+static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
+		       const struct runtime_process *runtimes, struct applied *ret,
+		       struct unwind_stats *ret_stats)
 {
-	(void)m;
-	return p == &other ? xstrdup("too new") : NULL;
-}
-
-char *learn_runtimes_unnamed(const struct runtime_process *p)
-{
-	return p == &other ? xstrdup("it runs Ruby") : NULL;
+	(void)u;
+	(void)f;
+	(void)ret;
+	(void)ret_stats;
+	assert_ptr_equal(m, looked_at);
+	n_sets++;
+	set = runtimes;
 }
 
 static void note_runtimes(void *arg, struct process_id id, uint32_t exec_id,
@@ -80,38 +70,39 @@ static void note_runtimes(void *arg, struct process_id id, uint32_t exec_id,
 	told = r;
 }
 
-struct tracked *follow_find(const struct follow *f, struct process_id id)
-{
-	(void)f;
-	return tracked && id.tgid == tracked->id.tgid ? tracked : NULL;
-}
-
-void follow_set(struct tracked *t, struct mappings *m)
-{
-	assert_ptr_equal(m, looked_at);
-	n_sets++;
-	set = t->runs.known;
-}
-
+static const struct follow_calls calls = {
+	.find_runtimes = find_runtimes,
+	.set_tables = set_tables,
+};
 static const struct follow_ops ops = {.runtimes = note_runtimes};
 static struct work node_work;
-static struct follow follow = {.config = {.work = &node_work, .ops = &ops}};
+static struct kernel *kernel;
+static struct follow *follow;
+static struct tracked *tracked;
 static struct mappings first = {.exec_id = 1, .refs = 1}, second = {.exec_id = 1, .refs = 1},
 		       program = {.exec_id = 2, .refs = 1};
 
 static int set_up(void **state)
 {
+	static const struct runtime_learnt learnt;
+	static char unwind;
+
 	(void)state;
 	test_clock.stands_ns = NSEC_PER_SEC;
 	testwork(&node_work);
-	tracked = xcalloc(1, sizeof(*tracked));
-	tracked->follow = &follow;
-	tracked->id = (struct process_id){1, 7};
+	kernel = testkernel_new(&node_work, (struct unwind *)&unwind);
+	follow = follow_new_with(&(struct follow_config){.work = &node_work,
+							 .containers = node_work.containers,
+							 .kernel = kernel,
+							 .ops = &ops},
+				 &calls);
+	tracked = follow_track(follow, (struct process_id){1, 7});
 	tracked->exec_id = 1;
-	python.refs = other.refs = 1;
+	python = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
+	other = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
 	n_looks = n_told = n_sets = 0;
 	memset(&next, 0, sizeof(next));
-	next.found = &python;
+	next.found = python;
 	looked_with = told = set = NULL;
 	return 0;
 }
@@ -120,12 +111,11 @@ static int tear_down(void **state)
 {
 	(void)state;
 	posted_run_all();
-	if (tracked)
-		follow_runtimes_reset(tracked);
-	free(tracked);
+	follow = follow_free(follow);
+	kernel = testkernel_free(kernel);
 	assert_false(timer_armed());
-	assert_int_equal(python.refs, 1);
-	assert_int_equal(other.refs, 1);
+	runtime_process_unref(python);
+	runtime_process_unref(other);
 	assert_int_equal(first.refs, 1);
 	assert_int_equal(second.refs, 1);
 	assert_int_equal(program.refs, 1);
@@ -155,14 +145,14 @@ static void what_is_found_goes_to_both_sides(void **state)
 	assert_int_equal(posted.n, 0);
 	look(&first);
 	posted_run_all();
-	assert_ptr_equal(told, &python);
-	assert_ptr_equal(set, &python);
+	assert_ptr_equal(told, python);
+	assert_ptr_equal(set, python);
 	assert_int_equal(n_looks, 1);
 	follow_runtimes_look(tracked, &first, true);
 	assert_int_equal(posted.n, 0);
 	look(&second);
 	posted_run_all();
-	assert_ptr_equal(looked_with, &python);
+	assert_ptr_equal(looked_with, python);
 	assert_int_equal(n_told, 2); /* the pipeline may have lost it */
 	assert_int_equal(n_sets, 1);
 	/* its library was closed: it is looked at although no runtime is likely now */
@@ -185,7 +175,7 @@ static void one_look_at_a_time_and_the_newest_counts(void **state)
 	assert_int_equal(n_looks, 2);
 	assert_ptr_equal(looked_at, &second);
 	assert_int_equal(n_sets, 1);
-	assert_ptr_equal(set, &python);
+	assert_ptr_equal(set, python);
 }
 
 static void one_that_starts_is_looked_at_again(void **state)
@@ -204,7 +194,7 @@ static void one_that_starts_is_looked_at_again(void **state)
 		fire();
 	}
 	assert_int_equal(n_sets, 0);
-	next.found = &python;
+	next.found = python;
 	next.again = false;
 	fire();
 	assert_false(timer_armed());
@@ -223,7 +213,7 @@ static void a_full_worker_is_asked_again(void **state)
 	posted_run_all();
 	assert_int_equal(n_looks, 0);
 	fire();
-	assert_ptr_equal(set, &python);
+	assert_ptr_equal(set, python);
 }
 
 static void errors_leave_what_was_known(void **state)
@@ -234,7 +224,7 @@ static void errors_leave_what_was_known(void **state)
 	next.result = -EFAULT;
 	look(&second);
 	posted_run_all();
-	assert_ptr_equal(tracked->runs.known, &python);
+	assert_ptr_equal(tracked->runs.known, python);
 	assert_false(timer_armed());
 	assert_int_equal(n_told, 1);
 }
@@ -254,7 +244,7 @@ static void what_lacks_for_a_moment_is_asked_again(void **state)
 	}
 	next.result = 0;
 	fire();
-	assert_ptr_equal(set, &python);
+	assert_ptr_equal(set, python);
 }
 
 static void another_program_has_nothing_of_it(void **state)
@@ -278,9 +268,7 @@ static void who_is_gone_is_forgotten(void **state)
 {
 	(void)state;
 	look(&first);
-	follow_runtimes_reset(tracked);
-	freep(&tracked);
-	tracked = NULL;
+	follow_unloaded(follow);
 	posted_run_all();
 	assert_int_equal(n_told, 0);
 }
@@ -288,12 +276,12 @@ static void who_is_gone_is_forgotten(void **state)
 static void what_is_not_walked_is_told(void **state)
 {
 	(void)state;
-	next.found = &other;
+	next.found = other;
 	look(&first);
 	posted_run_all();
 	assert_string_equal(tracked->runs.problem, "too new");
 	assert_string_equal(tracked->runs.unnamed, "it runs Ruby");
-	next.found = &python;
+	next.found = python;
 	look(&first);
 	posted_run_all();
 	assert_null(tracked->runs.problem);

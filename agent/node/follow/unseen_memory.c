@@ -21,15 +21,10 @@ struct memory_item {
 };
 struct memory_reading {
 	struct task task;
-	struct follow *follow;	      /* for the loop thread */
-	const struct unseen_ops *ops; /* for the os worker, which may outlive follow */
+	struct follow *follow;		  /* for the loop thread */
+	const struct follow_calls *calls; /* for the os worker, which may outlive follow */
 	struct memory_item *items;
 	size_t n, cap;
-};
-
-const struct unseen_ops follow_unseen_ops = {
-	.memory = proc_memory,
-	.attached_bytes = probes_attached_bytes,
 };
 
 static void read_run(struct task *task)
@@ -37,7 +32,7 @@ static void read_run(struct task *task)
 	struct memory_reading *r = (struct memory_reading *)task;
 
 	for (size_t i = 0; i < r->n; i++)
-		r->items[i].result = r->ops->memory(r->items[i].id, &r->items[i].memory);
+		r->items[i].result = r->calls->read_memory(r->items[i].id, &r->items[i].memory);
 }
 
 /* The sampleBytes of the event whose bytes probes_attached_bytes() returns. */
@@ -58,7 +53,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 static void take(struct tracked *t, const struct memory_item *i)
 {
 	struct allocs *a = &t->allocs;
-	uint64_t bytes = t->follow->unseen_ops->attached_bytes(a->attached);
+	uint64_t bytes = t->follow->calls->attached_bytes(a->attached);
 
 	if (!learn_unseen(&a->unseen, &i->memory, bytes, sample_bytes(t)))
 		return;
@@ -110,7 +105,7 @@ void follow_unseen_tick(struct follow *f)
 		return;
 	}
 	r->follow = f;
-	r->ops = f->unseen_ops;
+	r->calls = f->calls;
 	r->task.run = read_run;
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;

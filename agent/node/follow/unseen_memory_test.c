@@ -38,8 +38,9 @@ static int read_memory(struct process_id id, struct proc_memory *ret)
 /* ---- the tests ---- */
 
 static struct work node_work;
-static const struct unseen_ops ops = {read_memory, attached_bytes};
-static struct follow follow = {.config = {.work = &node_work}, .unseen_ops = &ops};
+static const struct follow_calls calls = {.read_memory = read_memory,
+					  .attached_bytes = attached_bytes};
+static struct follow follow = {.config = {.work = &node_work}, .calls = &calls};
 static struct alloc_sites sites;
 
 static int set_up(void **state)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of the calls to other modules by which the jobs of this module do their work. For the
+ * worker that makes each call, see internal.h.
+ */
+#include "node/follow/internal.h"
+
+static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
+		       const struct runtime_process *runtimes, struct applied *ret,
+		       struct unwind_stats *ret_stats)
+{
+	/* What the kernel refused is counted there and reported as missing. */
+	(void)learn_apply(u, f, m, runtimes, ret);
+	unwind_stats(u, ret_stats);
+}
+
+static int find_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
+			 struct java_requests *java, struct found_runtimes *ret)
+{
+	int r = learn_runtimes(f, m, old, java, &ret->process, &ret->again);
+
+	if (r < 0)
+		return r;
+	ret->problem = learn_runtimes_problem(m, ret->process);
+	ret->unnamed = learn_runtimes_unnamed(ret->process);
+	return 0;
+}
+
+static const struct parse_ops parse = {
+	.index = files_index,
+	.debug = files_debug,
+	.expect = files_expect,
+	.root = files_root,
+	.parsed_ns = files_parsed_ns,
+};
+
+const struct follow_calls follow_calls = {
+	.parse = &parse,
+	.set_tables = set_tables,
+	.remove_tables = unwind_exited,
+	.find_runtimes = find_runtimes,
+	.read_memory = proc_memory,
+	.attached_bytes = probes_attached_bytes,
+};
