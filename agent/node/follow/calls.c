@@ -39,6 +39,7 @@ const struct follow_calls follow_calls = {
 	.set_tables = set_tables,
 	.remove_tables = unwind_exited,
 	.find_runtimes = find_runtimes,
+	.ask_jvm = runtime_java_attach,
 	.read_memory = proc_memory,
 	.attached_bytes = probes_attached_bytes,
 };

@@ -143,6 +143,9 @@ struct follow_calls {
 	int (*find_runtimes)(struct files *f, const struct mappings *m,
 			     struct runtime_process *old, struct java_requests *java,
 			     struct found_runtimes *ret);
+	/* attach worker */
+	int (*ask_jvm)(struct java_requests *q, struct process_id id, const char *version,
+		       char ret_problem[RUNTIME_PROBLEM_BYTES]);
 	/* loop thread */
 	uint64_t (*attached_bytes)(const struct attached *a);
 };

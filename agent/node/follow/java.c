@@ -17,7 +17,8 @@
 
 struct java_asking {
 	struct task task;
-	struct follow *follow;
+	struct follow *follow;		  /* for the loop thread */
+	const struct follow_calls *calls; /* for the attach worker, which may outlive follow */
 	struct process_id id;
 	uint32_t exec_id;
 	struct runtime_process *runtimes;
@@ -45,7 +46,7 @@ static void ask_run(struct task *task)
 	a->result = -EAGAIN;
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
-	a->result = runtime_java_attach(a->requests, a->id, version_of(a->runtimes), a->problem);
+	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
 	if (a->result == 0) /* without mappings the next look still finds the perf map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
@@ -126,6 +127,7 @@ static void ask(struct follow *f, struct tracked *t)
 		return;
 	a = xcalloc(1, sizeof(*a));
 	a->follow = f;
+	a->calls = f->calls;
 	a->id = t->id;
 	a->exec_id = t->exec_id;
 	a->runtimes = runtime_process_ref(t->runs.known);
