@@ -34,12 +34,26 @@ static const struct parse_ops parse = {
 	.parsed_ns = files_parsed_ns,
 };
 
+static const struct probe_calls probes = {
+	.attach = probes_attach,
+	.attach_change = probes_attach_change,
+	.detach_all = probes_detach_all,
+	.leave = probes_leave,
+	.attached_wait = probes_attached_wait,
+	.attached_lost = probes_attached_lost,
+	.attached_outlives = probes_attached_outlives,
+	.attached_hits = probes_attached_hits,
+	.attached_bytes = probes_attached_bytes,
+	.moves = probes_moves,
+};
+
 const struct follow_calls follow_calls = {
 	.parse = &parse,
 	.set_tables = set_tables,
 	.remove_tables = unwind_exited,
 	.find_runtimes = find_runtimes,
+	.find_sites = learn_alloc_sites,
 	.ask_jvm = runtime_java_attach,
 	.read_memory = proc_memory,
-	.attached_bytes = probes_attached_bytes,
+	.probes = &probes,
 };

@@ -92,8 +92,8 @@ static void look_run(struct task *task)
 	if (!l->m)
 		l->result = proc_mappings_read(l->id, l->exec_id, &l->m);
 	if (l->result == 0)
-		l->result =
-			learn_alloc_sites(l->follow->config.files, l->m, l->event_mask, &l->sites);
+		l->result = l->follow->calls->find_sites(l->follow->config.files, l->m,
+							 l->event_mask, &l->sites);
 }
 
 void follow_heap_set_problem(struct tracked *t, const char *what, const char *why)

@@ -57,6 +57,12 @@ struct attaching {
 	int result;
 };
 
+/* See probes_moves(). */
+static uint64_t moves(const struct follow *f)
+{
+	return f->calls->probes->moves(kernel_probes(f->config.kernel));
+}
+
 /* CPU time of a process up to now; 0: it is gone. */
 static uint64_t process_cpu_ns(uint64_t tgid)
 {
@@ -79,8 +85,8 @@ static void wait_span(struct attaching *a, const struct limit_clocks *clocks)
 	uint64_t from_ns = now_mono_ns();
 	struct limit_spent *x = &a->spent;
 
-	probes_attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
-			     &x->hits);
+	a->p.follow->calls->probes->attached_wait(a->attached, a->span.span_ns, a->span.max_hits,
+						  &x->attached_ns, &x->hits);
 	exact_ns = limit_clocks_ns(clocks) - exact_ns;
 	a->end = (struct span_end){process_cpu_ns(a->p.id.tgid), now_mono_ns()};
 	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
@@ -105,6 +111,7 @@ static void hurry(void)
 static void runtime_attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
+	const struct probe_calls *calls = a->p.follow->calls->probes;
 	struct probes *p = kernel_probes(a->p.follow->config.kernel);
 	struct limit_clocks clocks = {0};
 	uint32_t tgid = (uint32_t)a->p.id.tgid;
@@ -113,14 +120,14 @@ static void runtime_attach_run(struct task *task)
 	hurry();
 	if (a->old) {
 		a->attached = TAKE_PTR(a->old);
-		a->result = probes_attach_change(p, a->attached, &a->files.process, a->files.files,
+		a->result = calls->attach_change(p, a->attached, &a->files.process, a->files.files,
 						 a->files.n_files, &a->refused);
 		return;
 	}
 	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
-	a->result = probes_attach(p, a->p.id, &a->files.process, a->files.files, a->files.n_files,
+	a->result = calls->attach(p, a->p.id, &a->files.process, a->files.files, a->files.n_files,
 				  &a->attached, &a->refused);
 	/* If a file did not answer in time, the work of the process meanwhile does not count. */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
@@ -133,7 +140,8 @@ static void runtime_attach_run(struct task *task)
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
 		wait_span(a, &clocks);
 		a->in_place_ns += a->spent.attached_ns;
-		a->attached = probes_detach(p, a->attached);
+		calls->detach_all(p, &a->attached, 1);
+		a->attached = NULL;
 	}
 	limit_clocks_close(&clocks);
 }
@@ -143,7 +151,8 @@ static void detach_run(struct task *task)
 	struct detaching *d = (struct detaching *)task;
 
 	hurry();
-	probes_detach_all(kernel_probes(d->p.follow->config.kernel), d->items, d->n);
+	d->p.follow->calls->probes->detach_all(kernel_probes(d->p.follow->config.kernel), d->items,
+					       d->n);
 }
 
 /* The task has size 0, so it is never refused, and probes are always detached. */
@@ -193,7 +202,7 @@ static void came_back(struct probing *p)
 		forget_refusal(t);
 	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
-	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
+	f->n_moves = moves(f);
 	if (!f->config.work->closing)
 		work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing,
 				       &p->task.job);
@@ -207,7 +216,7 @@ static bool gets_on(struct follow *f)
 {
 	uint64_t before = f->n_moves;
 
-	f->n_moves = probes_moves(kernel_probes(f->config.kernel));
+	f->n_moves = moves(f);
 	return f->n_moves != before;
 }
 
@@ -292,7 +301,7 @@ static void refused(struct tracked *t, int result)
 static void look_at(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns(), hits = probes_attached_hits(a->attached);
+	uint64_t now_ns = now_mono_ns(), hits = t->follow->calls->probes->attached_hits(a->attached);
 	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - a->seen_hits,
 				     now_ns - a->seen_ns, &a->stall_ns);
 
@@ -300,7 +309,7 @@ static void look_at(struct tracked *t)
 	a->seen_ns = now_ns;
 	if (!stalled)
 		return;
-	probes_leave(a->attached);
+	t->follow->calls->probes->leave(a->attached);
 	a->next_ns = now_ns + NSEC_PER_SEC;
 	follow_heap_detach(t);
 }
@@ -336,14 +345,13 @@ static void take_loss(struct tracked *t, bool lately)
 static bool is_thread_due(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns(),
-		 moves = probes_moves(kernel_probes(t->follow->config.kernel));
+	uint64_t now_ns = now_mono_ns(), n_moves = moves(t->follow);
 
-	if (now_ns < a->thread_ns && moves == a->thread_moves &&
-	    probes_attached_outlives(a->attached))
+	if (now_ns < a->thread_ns && n_moves == a->thread_moves &&
+	    t->follow->calls->probes->attached_outlives(a->attached))
 		return false;
 	a->thread_ns = now_ns + THREAD_NS;
-	a->thread_moves = moves;
+	a->thread_moves = n_moves;
 	return true;
 }
 
@@ -354,7 +362,7 @@ static void look_for_thread(struct tracked *t)
 
 	if (a->refused || !is_thread_due(t))
 		return;
-	if (probes_attached_lost(a->attached)) {
+	if (t->follow->calls->probes->attached_lost(a->attached)) {
 		if (!proc_has_ended((uint32_t)t->id.tgid))
 			take_loss(t, lately);
 	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
@@ -384,7 +392,7 @@ static void watch_too(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
 
-	a->seen_hits = probes_attached_hits(a->attached);
+	a->seen_hits = t->follow->calls->probes->attached_hits(a->attached);
 	a->seen_ns = now_mono_ns();
 	a->stall_ns = 0;
 	a->thread_ns = 0;

@@ -48,8 +48,8 @@ struct found_runtimes {
 	bool again;			 /* one is just starting */
 };
 struct runs {
-	struct runtime_process *known; /* as in struct found_runtimes */
-	char *problem, *unnamed;
+	struct runtime_process *known; /* NULL: nothing */
+	char *problem, *unnamed;       /* as in struct found_runtimes */
 	bool due;		       /* mappings or files are new since the last look */
 	bool looking;
 	bool unset;	    /* `known` is not in the kernel yet */
@@ -130,6 +130,24 @@ struct tracked {
 	struct allocs allocs;
 	UT_hash_handle hh;
 };
+/* How a process is probed: by the functions of node/probe with these names, or by a test's. */
+struct probe_calls {
+	int (*attach)(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
+		      const struct probe_file *files, size_t n, struct attached **ret,
+		      struct probes_refused *ret_refused);
+	int (*attach_change)(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
+			     const struct probe_file *files, size_t n,
+			     struct probes_refused *ret_refused);
+	void (*detach_all)(struct probes *p, struct attached **items, size_t n);
+	void (*leave)(struct attached *a);
+	void (*attached_wait)(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
+			      uint64_t *ret_ns, uint64_t *ret_hits);
+	bool (*attached_lost)(const struct attached *a);
+	bool (*attached_outlives)(const struct attached *a);
+	uint64_t (*attached_hits)(const struct attached *a);
+	uint64_t (*attached_bytes)(const struct attached *a);
+	uint64_t (*moves)(struct probes *p);
+};
 /* The calls to other modules by which jobs do their work; a test gives its own. */
 struct follow_calls {
 	const struct parse_ops *parse;
@@ -143,11 +161,13 @@ struct follow_calls {
 	int (*find_runtimes)(struct files *f, const struct mappings *m,
 			     struct runtime_process *old, struct java_requests *java,
 			     struct found_runtimes *ret);
+	int (*find_sites)(struct files *f, const struct mappings *m, unsigned event_mask,
+			  struct alloc_sites **ret);
 	/* attach worker */
 	int (*ask_jvm)(struct java_requests *q, struct process_id id, const char *version,
 		       char ret_problem[RUNTIME_PROBLEM_BYTES]);
-	/* loop thread */
-	uint64_t (*attached_bytes)(const struct attached *a);
+	/* probes worker and loop thread: see probe.h */
+	const struct probe_calls *probes;
 };
 extern const struct follow_calls follow_calls; /* calls.c: those of the program */
 struct follow {

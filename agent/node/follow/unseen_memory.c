@@ -53,7 +53,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 static void take(struct tracked *t, const struct memory_item *i)
 {
 	struct allocs *a = &t->allocs;
-	uint64_t bytes = t->follow->calls->attached_bytes(a->attached);
+	uint64_t bytes = t->follow->calls->probes->attached_bytes(a->attached);
 
 	if (!learn_unseen(&a->unseen, &i->memory, bytes, sample_bytes(t)))
 		return;

@@ -38,8 +38,8 @@ static int read_memory(struct process_id id, struct proc_memory *ret)
 /* ---- the tests ---- */
 
 static struct work node_work;
-static const struct follow_calls calls = {.read_memory = read_memory,
-					  .attached_bytes = attached_bytes};
+static const struct probe_calls probes = {.attached_bytes = attached_bytes};
+static const struct follow_calls calls = {.probes = &probes, .read_memory = read_memory};
 static struct follow follow = {.config = {.work = &node_work}, .calls = &calls};
 static struct alloc_sites sites;
 
