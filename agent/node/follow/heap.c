@@ -103,10 +103,22 @@ void follow_heap_set_problem(struct tracked *t, const char *what, const char *wh
 		t->allocs.problem = xasprintf("%s%s", what, why);
 }
 
-void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+static void set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
 	follow_heap_set_problem(t, "",
 				learn_sites_problem(s, event_mask, &t->allocs.refused_sites));
+}
+
+void follow_heap_tell_not_seen(struct tracked *t)
+{
+	struct allocs *a = &t->allocs;
+
+	if (a->n_lost > 1)
+		follow_heap_set_problem(t, "",
+					"its first thread has ended, and so do the threads that "
+					"take its place: podflame does not see all");
+	else if (a->sites)
+		set_not_seen(t, a->sites, a->looked_mask);
 }
 
 /*
@@ -147,7 +159,7 @@ static void take_sites(struct tracked *t, struct looking *l)
 		follow_heap_set_problem(
 			t, "podflame does not know where it allocates: ", strerror(-l->result));
 	else if (!a->refused)
-		follow_heap_set_not_seen(t, l->sites, l->event_mask);
+		set_not_seen(t, l->sites, l->event_mask);
 	if (l->result < 0)
 		return;
 	if (l->sites->own_heap)

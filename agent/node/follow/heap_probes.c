@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
- * wait for RCU, so they run on the probes worker. This file also watches what is attached, and
- * reports jobs that do not come back. heap.c decides what is attached. Loop thread, except for the
+ * wait for RCU, so they run on the probes worker. This file also reports jobs that do not come
+ * back. heap.c decides what is attached, and heap_watch.c watches it. Loop thread, except for the
  * work on the probes worker.
  */
 #include "node/follow/internal.h"
@@ -20,11 +20,7 @@
 #define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
 #define AGAIN_NS	NSEC_PER_SEC	    /* the same at first, if the reason may pass */
 /* After this many -EAGAIN in a row, programs are loaded and urgent detaching has ended: reports. */
-#define AGAIN_TOLD    4
-#define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
-#define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per process; a look takes 1.3 us, or 4 us */
-#define THREAD_NS     NSEC_PER_SEC /* between looks at the thread of probes that outlive it */
-#define LOST_OFTEN_NS (60 * NSEC_PER_SEC)
+#define AGAIN_TOLD 4
 
 struct probing {
 	struct task task;
@@ -57,8 +53,7 @@ struct attaching {
 	int result;
 };
 
-/* See probes_moves(). */
-static uint64_t moves(const struct follow *f)
+uint64_t follow_heap_moves(const struct follow *f)
 {
 	return f->calls->probes->moves(kernel_probes(f->config.kernel));
 }
@@ -167,18 +162,6 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 /* ---- jobs that do not come back, for a file that cannot be read (NFS) or for the kernel ---- */
 
-static void tell_not_seen(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-
-	if (a->n_lost > 1)
-		follow_heap_set_problem(t, "",
-					"its first thread has ended, and so do the threads that "
-					"take its place: podflame does not see all");
-	else if (a->sites)
-		follow_heap_set_not_seen(t, a->sites, a->looked_mask);
-}
-
 static void forget_refusal(struct tracked *t)
 {
 	struct allocs *a = &t->allocs;
@@ -186,7 +169,7 @@ static void forget_refusal(struct tracked *t)
 	a->refused = false;
 	a->n_refused = 0;
 	a->stuck = NULL;
-	tell_not_seen(t);
+	follow_heap_tell_not_seen(t);
 }
 
 static void came_back(struct probing *p)
@@ -202,7 +185,7 @@ static void came_back(struct probing *p)
 		forget_refusal(t);
 	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
-	f->n_moves = moves(f);
+	f->n_moves = follow_heap_moves(f);
 	if (!f->config.work->closing)
 		work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing,
 				       &p->task.job);
@@ -216,7 +199,7 @@ static bool gets_on(struct follow *f)
 {
 	uint64_t before = f->n_moves;
 
-	f->n_moves = moves(f);
+	f->n_moves = follow_heap_moves(f);
 	return f->n_moves != before;
 }
 
@@ -269,8 +252,7 @@ static void detach_one(struct follow *f, struct process_id id, struct attached *
 	detach(f, id, xmemdup(&old, sizeof(old)), 1);
 }
 
-/* 1, 2, 4 ... 60 s. */
-static uint64_t later_ns(unsigned n_before)
+uint64_t follow_heap_later_ns(unsigned n_before)
 {
 	return MIN(AGAIN_NS << MIN(n_before, 10u), (uint64_t)REFUSED_NS);
 }
@@ -281,7 +263,7 @@ static uint64_t later_ns(unsigned n_before)
  */
 static uint64_t again_ns(struct allocs *s, int result)
 {
-	return probes_may_pass(result) ? later_ns(s->n_refused++) : REFUSED_NS;
+	return probes_may_pass(result) ? follow_heap_later_ns(s->n_refused++) : REFUSED_NS;
 }
 
 static void refused(struct tracked *t, int result)
@@ -296,110 +278,7 @@ static void refused(struct tracked *t, int result)
 					"the agent cannot attach its probes: ", strerror(-result));
 }
 
-/* ---- watching what is attached: a process may begin to allocate much at any time ---- */
-
-static void look_at(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns(), hits = t->follow->calls->probes->attached_hits(a->attached);
-	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - a->seen_hits,
-				     now_ns - a->seen_ns, &a->stall_ns);
-
-	a->seen_hits = hits;
-	a->seen_ns = now_ns;
-	if (!stalled)
-		return;
-	t->follow->calls->probes->leave(a->attached);
-	a->next_ns = now_ns + NSEC_PER_SEC;
-	follow_heap_detach(t);
-}
-
-/*
- * The thread by which the process is probed has ended: the agent probes it by another thread at
- * once. Where threads end again and again, the probes miss something each time, and attaching
- * anew would keep the worker from other processes: then the process has no probes for 1, 2, 4 ...
- * 60 s.
- */
-static void take_loss(struct tracked *t, bool lately)
-{
-	struct allocs *a = &t->allocs;
-
-	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "thread_ended"), 1);
-	a->n_lost = lately ? a->n_lost + 1 : 1;
-	a->lost_ns = now_mono_ns();
-	a->stale = true;
-	if (lately) {
-		a->lost_ns += later_ns(a->n_lost - 2);
-		a->next_ns = a->lost_ns;
-		a->refused = true;
-		tell_not_seen(t);
-		follow_heap_detach(t);
-	}
-	follow_heap_advance(t);
-}
-
-/*
- * Most probes outlive their thread until other probes are detached. As long as none are, the thread
- * is checked only now and then.
- */
-static bool is_thread_due(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns(), n_moves = moves(t->follow);
-
-	if (now_ns < a->thread_ns && n_moves == a->thread_moves &&
-	    t->follow->calls->probes->attached_outlives(a->attached))
-		return false;
-	a->thread_ns = now_ns + THREAD_NS;
-	a->thread_moves = n_moves;
-	return true;
-}
-
-static void look_for_thread(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-	bool lately = a->lost_ns && now_mono_ns() < a->lost_ns + LOST_OFTEN_NS;
-
-	if (a->refused || !is_thread_due(t))
-		return;
-	if (t->follow->calls->probes->attached_lost(a->attached)) {
-		if (!proc_has_ended((uint32_t)t->id.tgid))
-			take_loss(t, lately);
-	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
-		a->lost_ns = 0;
-		a->n_lost = 0;
-		tell_not_seen(t);
-	}
-}
-
-static void watch(void *arg)
-{
-	struct follow *f = arg;
-	struct tracked *t, *next;
-
-	HASH_ITER (hh, f->tracked, t, next) {
-		if (t->allocs.attached)
-			look_at(t);
-		if (t->allocs.attached)
-			look_for_thread(t);
-	}
-	if (f->n_attached)
-		timer_set(f->config.work->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS,
-			  watch, f);
-}
-
-static void watch_too(struct tracked *t)
-{
-	struct allocs *a = &t->allocs;
-
-	a->seen_hits = t->follow->calls->probes->attached_hits(a->attached);
-	a->seen_ns = now_mono_ns();
-	a->stall_ns = 0;
-	a->thread_ns = 0;
-	if (t->follow->n_attached++ == 0)
-		timer_set(t->follow->config.work->loop, &t->follow->watch, WATCH_NS, watch,
-			  t->follow);
-}
+/* ---- attached ---- */
 
 /*
  * If the probes were in place longer than planned, the next span comes later, so that they cost no
@@ -416,7 +295,7 @@ static void keep_attached(struct tracked *t, struct attaching *a)
 {
 	t->allocs.attached = TAKE_PTR(a->attached);
 	learn_unseen_begin_anew(&t->allocs.unseen);
-	watch_too(t);
+	follow_heap_watch(t);
 }
 
 static void take_attached(struct tracked *t, struct attaching *a)
@@ -483,8 +362,8 @@ static void runtime_attach_done(struct task *task)
 
 static struct attached *take_away(struct tracked *t)
 {
-	if (t->allocs.attached && --t->follow->n_attached == 0)
-		timer_cancel(&t->follow->watch);
+	if (t->allocs.attached)
+		follow_heap_unwatch(t);
 	return TAKE_PTR(t->allocs.attached);
 }
 

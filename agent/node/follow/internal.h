@@ -230,8 +230,8 @@ void follow_heap_close(struct follow *f);
 bool follow_heap_idle(const struct follow *f);
 /* Sets what of the process's memory is not seen, and why; why "": all is seen. */
 void follow_heap_set_problem(struct tracked *t, const char *what, const char *why);
-/* Sets what is not seen from the process's sites and from what the kernel refused. */
-void follow_heap_set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask);
+/* Sets what is not seen by the probes that are attached, or will be next. */
+void follow_heap_tell_not_seen(struct tracked *t);
 
 /* ---- unseen_memory.c ---- */
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
@@ -248,5 +248,13 @@ struct limit_span;
 void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span);
 void follow_heap_detach(struct tracked *t); /* does nothing if nothing is attached */
 void follow_heap_detach_all(struct follow *f);
-void follow_heap_stuck(struct worker *w, struct job *job,
-		 void *follow); /* the on_stuck function of the probes worker */
+/* The on_stuck function of the probes worker. */
+void follow_heap_stuck(struct worker *w, struct job *job, void *follow);
+/* After n_before tries in a row, the next one comes in 1, 2, 4 ... 60 s. */
+uint64_t follow_heap_later_ns(unsigned n_before);
+uint64_t follow_heap_moves(const struct follow *f); /* see probes_moves() */
+
+/* ---- heap_watch.c ---- */
+/* From now on t->allocs.attached is watched, until follow_heap_unwatch(). */
+void follow_heap_watch(struct tracked *t);
+void follow_heap_unwatch(struct tracked *t);
