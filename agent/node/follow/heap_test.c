@@ -5,8 +5,6 @@
  */
 #include "node/follow/testheap.h"
 
-#include "lib/base/testclock.h"
-
 #define EVENTS (1u << EVENT_MEM_INUSE)
 
 static struct mapping library = {.inode = 1};

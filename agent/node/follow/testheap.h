@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests of heap*.c only: a process in a container whose memory events may be attached steadily,
- * and probes that are counted instead of attached. This thread stands in for the workers. A test
- * includes testclock.h itself.
+ * and probes that are counted instead of attached. This thread stands in for the workers.
  */
 #pragma once
 
@@ -14,6 +13,8 @@
 #include "node/work/testworkers.h"
 
 #include <unistd.h>
+
+#include "lib/base/testclock.h"
 
 /* ---- probes ---- */
 
@@ -154,4 +155,68 @@ static inline void heap_end(void)
 	follow = follow_free(follow);
 	kernel = testkernel_free(kernel);
 	limit = limit_free(limit);
+}
+
+/* ---- the same process, with a place to be probed ---- */
+
+#define KNOWN "half of it is not seen" /* at its one place */
+
+static const struct follow_calls probing_calls = {.probes = &counted_probes};
+static struct mapping known_library = {.inode = 1, .fd = -1};
+static struct mappings known_maps = {.exec_id = 5, .items = &known_library, .n = 1, .refs = 1};
+
+/* It asks for mem-alloc. Its places are known, and there is one. */
+static inline int begin_with_sites(void **state)
+{
+	struct allocs *a;
+
+	(void)state;
+	heap_begin(&probing_calls, EVENT_MEM_ALLOC);
+	tracked->exec_id = 5;
+	a = &tracked->allocs;
+	a->m = proc_mappings_ref(&known_maps);
+	a->sites = xcalloc(1, sizeof(*a->sites));
+	a->sites->items = xcalloc(1, sizeof(*a->sites->items));
+	a->sites->n = 1;
+	snprintf(a->sites->problem, sizeof(a->sites->problem), KNOWN);
+	a->looked_mask = 1u << EVENT_MEM_ALLOC;
+	workers.n_given_time = workers.n_replaced = 0;
+	workers.replace_result = 0;
+	return 0;
+}
+
+static inline int end_with_sites(void **state)
+{
+	(void)state;
+	posted_run_all();
+	assert_int_equal(follow->n_attaching, 0);
+	assert_int_equal(follow->stuck.n, 0);
+	assert_null(follow->stuck.waits);
+	heap_end();
+	assert_int_equal(known_maps.refs, 1);
+	return 0;
+}
+
+static inline void assert_told(const char *part)
+{
+	assert_non_null(tracked->allocs.problem);
+	if (!strstr(tracked->allocs.problem, part))
+		fail_msg("%s", tracked->allocs.problem);
+}
+
+/* How often attaching ended in this way. */
+static inline uint64_t n_ended(const char *result)
+{
+	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", result));
+}
+
+static inline void clock_stands(void)
+{
+	test_clock.stands_ns = 1000 * NSEC_PER_SEC;
+}
+
+static inline int clock_goes_on(void **state)
+{
+	test_clock.stands_ns = 0;
+	return end_with_sites(state);
 }
