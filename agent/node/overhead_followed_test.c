@@ -73,21 +73,22 @@ static bool spans_go_on(struct fixture *f)
 
 static bool is_stuck(struct fixture *f)
 {
-	return f->node->follow->stuck.n == 1;
+	return testfollow_n_stuck(f->node->follow) == 1;
 }
 
 static bool is_back(struct fixture *f)
 {
-	const struct tracked *t = tracked_of(f, f->pid);
+	const struct follow *follow = f->node->follow;
 
-	return !f->node->follow->stuck.n && t && !t->allocs.problem && spans_go_on(f);
+	return !testfollow_n_stuck(follow) && testfollow_has(follow, f->pid) &&
+	       !testfollow_memory_problem(follow, f->pid) && spans_go_on(f);
 }
 
 /* The process is reported, and all others go on. */
 static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 {
 	struct fixture *f = *state;
-	const struct tracked *t;
+	const char *problem;
 	Dl_info libc;
 
 	assert_true(dladdr((void *)malloc, &libc));
@@ -101,8 +102,9 @@ static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 	run_until(f, spans_go_on, "spans of both");
 	slow.silent = true;
 	run_until(f, is_stuck, "a worker that is stuck");
-	t = tracked_of(f, f->pid);
-	assert_non_null(strstr(t->allocs.problem, "file system"));
+	problem = testfollow_memory_problem(f->node->follow, f->pid);
+	assert_non_null(problem);
+	assert_non_null(strstr(problem, "file system"));
 	spans_due = spans_ended() + SETTLE_SPANS;
 	run_until(f, spans_go_on, "spans of the other");
 	assert_true(is_stuck(f));
@@ -124,10 +126,8 @@ static bool on_cpu_seen(struct fixture *f)
 
 static bool is_attached_for_both(struct fixture *f)
 {
-	const struct tracked *t = tracked_of(f, f->pid);
-
-	return t && is_steady(f, EVENT_MEM_ALLOC) && is_steady(f, EVENT_MEM_INUSE) &&
-	       t->allocs.attached && t->allocs.attached_mask == (ALLOC | INUSE);
+	return is_steady(f, EVENT_MEM_ALLOC) && is_steady(f, EVENT_MEM_INUSE) &&
+	       testfollow_probed_events(f->node->follow, f->pid) == (ALLOC | INUSE);
 }
 
 /*
@@ -191,10 +191,10 @@ static void who_has_no_room_waits_for_it(void **state)
 	struct fixture *f = *state;
 
 	begin(f, calm, ALLOC, 1);
-	f->node->follow->n_attached += 1024; /* ATTACHED_MAX others */
+	testfollow_add_probed(f->node->follow, 1024); /* ATTACHED_MAX others */
 	run_until(f, no_room, "a process without room");
 	assert_int_equal(arrived.alloc_bytes, 0);
-	f->node->follow->n_attached -= 1024;
+	testfollow_add_probed(f->node->follow, -1024);
 	run_until(f, child_seen, "what it allocates, once there is room");
 }
 
@@ -220,16 +220,16 @@ static void who_could_not_be_read_is_read_again(void **state)
 	unread_before = unread();
 	atomic_store(&f->node->work->blocked[0], hash_str(f->uid)); /* as a file does not answer */
 	run_until(f, is_unread, "a process that is not read");
-	assert_null(tracked_of(f, f->pid));
+	assert_false(testfollow_has(f->node->follow, f->pid));
 	atomic_store(&f->node->work->blocked[0], 0);
 	run_until(f, child_seen, "what it allocates, once it can be read");
 }
 
 static bool cannot_look(struct fixture *f)
 {
-	const struct tracked *t = tracked_of(f, f->pid);
+	const char *problem = testfollow_memory_problem(f->node->follow, f->pid);
 
-	return t && t->allocs.problem && strstr(t->allocs.problem, strerror(EMFILE));
+	return problem && strstr(problem, strerror(EMFILE));
 }
 
 /* Its mappings are known since it was sampled, so nothing else asks for them again. */
@@ -262,22 +262,16 @@ static void processes_beyond_the_limit_are_counted(void **state)
 	begin(f, calm, 1u << EVENT_ON_CPU, 1);
 	run_until(f, on_cpu_seen, "samples on CPU");
 	follow = f->node->follow;
-	for (uint32_t tgid = 1u << 30; HASH_COUNT(follow->tracked) < MAX_TRACKED; tgid++) {
-		struct tracked *t = xcalloc(1, sizeof(*t));
-
-		t->follow = follow;
-		t->id = (struct process_id){1, tgid}; /* of nobody */
-		HASH_ADD(hh, follow->tracked, id, sizeof(t->id), t);
-	}
+	testfollow_fill(follow, MAX_TRACKED);
 	assert_int_equal(counter_get(out), before);
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
 	assert_int_equal(proc_mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
 	follow_process(follow, m, 0);
 	proc_mappings_unref(m);
 	assert_int_equal(counter_get(out), before + 1);
-	assert_int_equal(HASH_COUNT(follow->tracked), MAX_TRACKED);
-	assert_non_null(tracked_of(f, getpid()));
-	assert_null(tracked_of(f, f->pid)); /* the first */
+	assert_int_equal(testfollow_n(follow), MAX_TRACKED);
+	assert_true(testfollow_has(follow, getpid()));
+	assert_false(testfollow_has(follow, f->pid)); /* the first */
 }
 
 static void a_fork_is_found(void **state)

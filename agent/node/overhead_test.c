@@ -46,7 +46,7 @@ static void little_is_seen_all_the_time(void **state)
 
 	begin(f, calm, ALLOC | INUSE, 1);
 	run_until(f, both_seen, "20 kB allocated, 8 kB alive");
-	assert_int_equal(f->node->follow->n_attached, 1);
+	assert_int_equal(testfollow_n_probed(f->node->follow), 1);
 	kill(f->pid, SIGSTOP);
 	bytes = truth->bytes + truth->leaked;
 	f->node = node_free(f->node);
@@ -105,7 +105,7 @@ static bool is_decided(struct fixture *f)
 
 static bool is_detached(struct fixture *f)
 {
-	return !f->node->follow->n_attached && !f->node->follow->n_attaching;
+	return follow_is_detached(f->node->follow);
 }
 
 static void a_storm_is_refused_or_estimated(void **state)
@@ -127,7 +127,7 @@ static void a_storm_is_refused_or_estimated(void **state)
 
 static bool is_attached(struct fixture *f)
 {
-	return is_steady(f, EVENT_MEM_ALLOC) && f->node->follow->n_attached == 1;
+	return is_steady(f, EVENT_MEM_ALLOC) && testfollow_n_probed(f->node->follow) == 1;
 }
 
 static uint64_t stalls(void)
@@ -241,7 +241,8 @@ static void what_is_told_is_as_sure_as_it_says(void **state)
 
 static bool is_forgotten(struct fixture *f)
 {
-	return is_detached(f) && !f->node->follow->memory_asked && !account(f, EVENT_MEM_ALLOC);
+	return is_detached(f) && !testfollow_memory_is_asked_for(f->node->follow) &&
+	       !account(f, EVENT_MEM_ALLOC);
 }
 
 static bool has_span(struct fixture *f)
@@ -253,9 +254,7 @@ static bool has_span(struct fixture *f)
 
 static bool is_without_spans(struct fixture *f)
 {
-	const struct tracked *t = tracked_of(f, f->pid);
-
-	return t && !t->allocs.attached && !t->allocs.busy && !t->allocs.span_end.cpu_ns;
+	return testfollow_has_no_span(f->node->follow, f->pid);
 }
 
 #define PAUSE_NS (500 * NSEC_PER_MSEC) /* of the process's CPU time */
@@ -311,18 +310,14 @@ static void forget_spans(struct fixture *f)
 static void what_the_kernel_refuses_is_not_estimated(void **state)
 {
 	struct fixture *f = *state;
-	struct allocs *a;
 
 	begin_often(f);
 	run_until(f, is_detached, "the end of a span");
-	a = &((struct tracked *)tracked_of(f, f->pid))->allocs;
-	a->refused = true;
-	a->next_ns = now_mono_ns() + 3600 * NSEC_PER_SEC;
+	testfollow_refuse(f->node->follow, f->pid, true);
 	run_until(f, is_without_spans, "no spans that are to come");
 	forget_spans(f);
 	work_in_pause(f);
-	a->refused = false;
-	a->next_ns = 0;
+	testfollow_refuse(f->node->follow, f->pid, false);
 	assert_begins_anew(f);
 }
 
@@ -332,11 +327,11 @@ static void what_has_no_room_is_not_estimated(void **state)
 
 	begin_often(f);
 	run_until(f, is_detached, "the end of a span");
-	f->node->follow->n_attached += 1024; /* ATTACHED_MAX others */
+	testfollow_add_probed(f->node->follow, 1024); /* ATTACHED_MAX others */
 	run_until(f, is_without_spans, "no spans that are to come");
 	forget_spans(f);
 	work_in_pause(f);
-	f->node->follow->n_attached -= 1024;
+	testfollow_add_probed(f->node->follow, -1024);
 	assert_begins_anew(f);
 }
 
@@ -413,23 +408,15 @@ static void runs_go(void)
 		execl(go.path, go.path, NULL);
 }
 
-static struct tracked *go_process(const struct fixture *f)
-{
-	struct tracked *t = (struct tracked *)tracked_of(f, f->pid);
-
-	return t && t->allocs.sites && t->allocs.sites->go ? t : NULL;
-}
-
 static bool go_is_read(struct fixture *f)
 {
-	const struct tracked *t = go_process(f);
-
-	return t && t->allocs.next_go_ns; /* sites are not lent */
+	return testfollow_go_heap_is_read(f->node->follow, f->pid);
 }
 
 static bool go_is_forgotten(struct fixture *f)
 {
-	return go_process(f) && is_detached(f) && !f->node->follow->memory_asked;
+	return testfollow_has_go_heap(f->node->follow, f->pid) && is_detached(f) &&
+	       !testfollow_memory_is_asked_for(f->node->follow);
 }
 
 static uint64_t bytes_due;
@@ -450,7 +437,7 @@ static void go_allocates(struct fixture *f, int how_much)
 
 static void go_read_now(struct fixture *f)
 {
-	go_process(f)->allocs.next_go_ns = 0;
+	testfollow_read_go_heap(f->node->follow, f->pid);
 	run_until(f, go_is_read, "its heap profile");
 }
 

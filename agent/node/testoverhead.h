@@ -6,8 +6,7 @@
 #pragma once
 
 #include "lib/base/testprogram.h"
-#include "node/alloc/alloc.h"
-#include "node/follow/internal.h"
+#include "node/follow/testfollow.h"
 #include "node/internal.h"
 #include "node/limit/internal.h"
 #include "node/plan/testplan.h"
@@ -333,13 +332,3 @@ static inline unsigned spans_ended(void)
 }
 
 __attribute__((unused)) static unsigned spans_due; /* not all tests that include this use it */
-
-static inline const struct tracked *tracked_of(const struct fixture *f, pid_t pid)
-{
-	struct tracked *t, *next;
-
-	HASH_ITER (hh, f->node->follow->tracked, t, next)
-		if ((pid_t)t->id.tgid == pid)
-			return t;
-	return NULL;
-}
