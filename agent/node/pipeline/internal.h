@@ -106,7 +106,13 @@ void pipeline_throttle_take(struct throttle *t, struct feed *f);
 
 /* ---- process_reader.c: what the files worker reads of processes for the pipeline ---- */
 struct process_reader;
-struct process_reader *pipeline_reader_new(struct pipeline *p);
+/* How the reader reaches follow, or a test. */
+struct reader_ops {
+	bool (*rests)(const struct follow *f, struct process_id id, uint32_t exec_id);
+	uint64_t (*cgroup)(const struct follow *f, struct process_id id);
+	void (*follow)(struct follow *f, struct mappings *m, uint64_t cgroup_id);
+};
+struct process_reader *pipeline_reader_new(struct pipeline *p, const struct reader_ops *ops);
 struct process_reader *pipeline_reader_free(struct process_reader *r);
 /*
  * Reads the mappings of a process, as when it was first seen. stack: see raw_proc. cgroup_id 0: as

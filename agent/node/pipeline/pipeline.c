@@ -7,6 +7,11 @@
 
 #include <stdlib.h>
 
+static const struct reader_ops reader_ops = {
+	.rests = follow_rests,
+	.cgroup = follow_cgroup,
+	.follow = follow_process,
+};
 static const struct queue_ops queue_ops = {
 	.fold = pipeline_windows_fold,
 	.read_mappings = pipeline_reader_mappings,
@@ -23,7 +28,7 @@ struct pipeline *pipeline_new(const struct pipeline_config *c)
 	loop_assert(c->work->loop);
 	p->config = *c;
 	pipeline_downtime_open(&p->downtime, c->conf, c->local, c->boot_id);
-	p->reader = pipeline_reader_new(p);
+	p->reader = pipeline_reader_new(p, &reader_ops);
 	p->queue = pipeline_queue_new(p, &queue_ops);
 	p->throttle = pipeline_throttle_new(p);
 	return p;

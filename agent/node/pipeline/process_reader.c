@@ -11,6 +11,7 @@
 
 struct process_reader {
 	struct pipeline *pipeline;
+	const struct reader_ops *ops;
 	unsigned n;	     /* requests without an answer yet */
 	unsigned generation; /* counts up with each files worker that was left behind */
 };
@@ -89,7 +90,7 @@ static void read_done(struct task *t)
 		all->n--;
 	if (r->found) {
 		processes_add(all->pipeline->config.processes, r->id);
-		follow_process(all->pipeline->config.follow, r->found, r->process.cgroup_id);
+		all->ops->follow(all->pipeline->config.follow, r->found, r->process.cgroup_id);
 		learn(all->pipeline, r->found);
 	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
@@ -104,7 +105,7 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 
 	if (!id.tgid)
 		return;
-	if (follow_rests(all->pipeline->config.follow, id, exec_id)) {
+	if (all->ops->rests(all->pipeline->config.follow, id, exec_id)) {
 		mappings_count_resting();
 		return;
 	}
@@ -115,7 +116,7 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 	r->stack = stack;
 	r->id = id;
 	r->process.cgroup_id =
-		cgroup_id ? cgroup_id : follow_cgroup(all->pipeline->config.follow, id);
+		cgroup_id ? cgroup_id : all->ops->cgroup(all->pipeline->config.follow, id);
 	r->generation = all->generation;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
@@ -184,7 +185,7 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 	n->wanted = w;
 	n->reading.reader = all;
 	n->reading.process.tgid = (uint32_t)w->process.tgid;
-	n->reading.process.cgroup_id = follow_cgroup(all->pipeline->config.follow, w->process);
+	n->reading.process.cgroup_id = all->ops->cgroup(all->pipeline->config.follow, w->process);
 	n->reading.generation = all->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;
@@ -211,11 +212,12 @@ bool pipeline_reader_under_way(const struct process_reader *all)
 	return all->n > 0;
 }
 
-struct process_reader *pipeline_reader_new(struct pipeline *p)
+struct process_reader *pipeline_reader_new(struct pipeline *p, const struct reader_ops *ops)
 {
 	struct process_reader *all = xcalloc(1, sizeof(*all));
 
 	all->pipeline = p;
+	all->ops = ops;
 	work_on_files_replaced(p->config.work, begin_anew, all);
 	return all;
 }

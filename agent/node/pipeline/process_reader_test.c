@@ -1,42 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process whose mappings were read a moment ago is not read again. */
+/*
+ * Which processes' mappings are read: follow gets them, unless they were read a moment ago. This
+ * thread stands in for the workers.
+ */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
 
 #include <unistd.h>
 
-bool follow_rests(const struct follow *f, struct process_id id, uint32_t exec_id)
+#define CGROUP 20
+
+/* ---- in follow's place ---- */
+
+static bool rests;
+static struct process_id followed;
+static uint64_t followed_cgroup_id;
+
+static bool does_rest(const struct follow *f, struct process_id id, uint32_t exec_id)
 {
 	(void)f;
 	(void)id;
 	(void)exec_id;
-	return true;
+	return rests;
 }
 
-/* The rest of follow, which is not called here. */
-uint64_t follow_cgroup(const struct follow *f, struct process_id id)
+static uint64_t cgroup(const struct follow *f, struct process_id id)
 {
 	(void)f;
 	(void)id;
 	return 0;
 }
 
-void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
+static void follow(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 {
 	(void)f;
-	(void)m;
-	(void)cgroup_id;
+	followed = m->id;
+	followed_cgroup_id = cgroup_id;
 }
 
-void processes_add(struct processes *p, struct process_id id)
+static const struct reader_ops ops = {.rests = does_rest, .cgroup = cgroup, .follow = follow};
+
+/* ---- the tests ---- */
+
+static struct work node_work;
+static struct pipeline pipeline;
+static struct process_id self;
+
+static int set_up(void **state)
 {
-	(void)p;
-	(void)id;
+	static const struct files_config files;
+	static const struct fold_config fold = {
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = 10 * NSEC_PER_SEC};
+	static const struct queue_ops no_calls; /* no drain waits */
+	const struct processes_config processes = {.work = &node_work};
+
+	(void)state;
+	testwork(&node_work);
+	followed = (struct process_id){0};
+	pipeline = (struct pipeline){.config = {.work = &node_work}};
+	pipeline.config.processes = processes_new(&processes);
+	pipeline.queue = pipeline_queue_new(&pipeline, &no_calls);
+	pipeline.reader = pipeline_reader_new(&pipeline, &ops);
+	self.tgid = (uint64_t)getpid();
+	assert_int_equal(proc_start_boottime((uint32_t)self.tgid, &self.start_boottime_ns), 0);
+	assert_int_equal(files_new(&files, &pipeline.config.files), 0);
+	return pipeline_windows_new(&fold, pipeline.config.files, &pipeline.windows);
 }
 
-void pipeline_queue_advance(struct sample_queue *q)
+static int tear_down(void **state)
 {
-	(void)q;
+	(void)state;
+	pipeline_reader_free(pipeline.reader);
+	pipeline_queue_free(pipeline.queue);
+	pipeline_windows_free(pipeline.windows);
+	files_free(pipeline.config.files);
+	processes_free(pipeline.config.processes);
+	proc_containers_free(node_work.containers);
+	node_work.containers = NULL;
+	return 0;
 }
 
 /* A user sees why its samples lack names. */
@@ -44,25 +85,39 @@ static void a_process_that_rests_is_not_read_and_counted(void **state)
 {
 	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "resting");
 	uint64_t before = counter_get(c);
-	struct work work = {0};
-	struct pipeline p = {.config = {.work = &work}};
-	struct process_reader *r;
 
 	(void)state;
-	testwork(&work);
-	r = pipeline_reader_new(&p);
-	pipeline_reader_mappings(r, (struct process_id){0, getpid()}, 0, 0, 20);
-	assert_false(pipeline_reader_under_way(r));
+	rests = true;
+	pipeline_reader_mappings(pipeline.reader, self, 0, 0, CGROUP);
+	assert_false(pipeline_reader_under_way(pipeline.reader));
+	assert_int_equal(posted.n, 0);
 	assert_int_equal(counter_get(c), before + 1);
-	pipeline_reader_free(r);
-	proc_containers_free(work.containers);
 }
 
-int main(void)
+static void a_process_that_was_read_is_followed(void **state)
+{
+	(void)state;
+	rests = false;
+	pipeline_reader_mappings(pipeline.reader, self, 0, 0, CGROUP);
+	assert_true(pipeline_reader_under_way(pipeline.reader));
+	posted_run(); /* the files worker */
+	assert_false(pipeline_reader_under_way(pipeline.reader));
+	assert_true(process_id_equal(followed, self));
+	assert_int_equal(followed_cgroup_id, CGROUP);
+	posted_run(); /* the pipeline worker */
+	assert_int_equal(posted.n, 0);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_process_that_rests_is_not_read_and_counted),
+		CASE(a_process_that_rests_is_not_read_and_counted),
+		CASE(a_process_that_was_read_is_followed),
 	};
 
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
