@@ -264,12 +264,14 @@ void cli_record_samples(struct recording *r, struct drain *d)
 	cli_record_debug_wait(r, d);
 }
 
-void cli_record_name(struct recording *r, const struct drain *d)
+static void name_samples(struct recording *r, const struct drain *d)
 {
 	proc_mapping_files_look();
 	for (size_t i = 0; i < d->n_samples; i++)
 		take_sample(r, d, &d->samples[i]);
 }
+
+static const struct record_debug_ops debug_ops = {.read = files_debug, .name = name_samples};
 
 static int take(struct recording *r, bool full)
 {
@@ -423,7 +425,7 @@ static int record(struct recording *r, int signal_fd)
 	if (!e)
 		e = stacks_new(&sc, &r->stacks);
 	if (!e)
-		e = cli_record_debug_new(&r->debug);
+		e = cli_record_debug_new(&debug_ops, &r->debug);
 	if (e) {
 		fprintf(stderr, "podflame record: symbols: %s\n", strerror(-e));
 		return e;

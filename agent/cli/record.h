@@ -69,16 +69,21 @@ void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 			      uint32_t stack);
 /* Takes d; reads names and tables that its samples lack. */
 void cli_record_samples(struct recording *r, struct drain *d);
-void cli_record_name(struct recording *r, const struct drain *d); /* its samples, into r->batch */
 
 /* record_debug.c */
 #define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* the longest time that samples wait for debug files */
-int cli_record_debug_new(struct record_debug **ret);
+struct record_debug_ops {
+	/* Reads the debug file of a mapped file; may take minutes. */
+	void (*read)(struct files *f, const struct mapping *m, int root_fd);
+	/* Names the samples of a drain, into r->batch. */
+	void (*name)(struct recording *r, const struct drain *d);
+};
+int cli_record_debug_new(const struct record_debug_ops *ops, struct record_debug **ret);
 void cli_record_debug_free(struct record_debug *g);
 /* A thread reads the debug files of the mapped files, after those that were asked for before. */
 void cli_record_debug_read(struct recording *r, struct mappings *m);
 bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
-/* cli_record_name() of it, later where debug files are being read; takes d. */
+/* Takes d. Its samples get their names now, or later if debug files are being read. */
 void cli_record_debug_wait(struct recording *r, struct drain *d);
 /* All is read, or until a signal can be read from signal_fd (-1: none), and all is named. */
 void cli_record_debug_finish(struct recording *r, int signal_fd);

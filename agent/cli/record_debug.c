@@ -19,6 +19,7 @@ struct waiting {
 };
 
 struct record_debug {
+	const struct record_debug_ops *ops;
 	struct loop *loop; /* it never runs; it only owns the thread */
 	struct worker *thread;
 	uint64_t n_posted;
@@ -29,9 +30,9 @@ struct record_debug {
 
 struct debug_reading {
 	struct job job;
+	const struct record_debug *debug;
 	struct files *files;
 	struct mappings *m;
-	atomic_bool *is_over;
 };
 
 static void read_files(struct job *j)
@@ -39,18 +40,19 @@ static void read_files(struct job *j)
 	struct debug_reading *x = (struct debug_reading *)j;
 	const struct mappings *m = x->m;
 
-	for (size_t i = 0; i < m->n && !*x->is_over; i++)
+	for (size_t i = 0; i < m->n && !x->debug->is_over; i++)
 		if (m->items[i].fd >= 0 && (i == 0 || m->items[i].fd != m->items[i - 1].fd))
-			files_debug(x->files, &m->items[i], m->root_fd);
+			x->debug->ops->read(x->files, &m->items[i], m->root_fd);
 	proc_mappings_unref(x->m);
 	free(x);
 }
 
-int cli_record_debug_new(struct record_debug **ret)
+int cli_record_debug_new(const struct record_debug_ops *ops, struct record_debug **ret)
 {
 	struct record_debug *g = xcalloc(1, sizeof(*g));
 	int e = loop_new(&g->loop);
 
+	g->ops = ops;
 	if (!e)
 		e = worker_new(g->loop, "debug", 0, &g->thread);
 	if (e) {
@@ -79,9 +81,9 @@ void cli_record_debug_read(struct recording *r, struct mappings *m)
 	struct debug_reading *x = xcalloc(1, sizeof(*x));
 
 	*x = (struct debug_reading){.job.run = read_files,
+				    .debug = r->debug,
 				    .files = r->files,
-				    .m = proc_mappings_ref(m),
-				    .is_over = &r->debug->is_over};
+				    .m = proc_mappings_ref(m)};
 	if (worker_post(r->debug->thread, &x->job))
 		read_files(&x->job); /* the queue is full, so there is time to read it here */
 	else
@@ -102,7 +104,7 @@ static void name(struct recording *r, size_t n)
 	struct record_debug *g = r->debug;
 
 	for (size_t i = 0; i < n; i++) {
-		cli_record_name(r, g->waiting[i].d);
+		g->ops->name(r, g->waiting[i].d);
 		sample_drain_free(g->waiting[i].d);
 		g->bytes -= g->waiting[i].bytes;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drains must go on while debug files are read, and their samples must get the names. The test
- * stands in for files_debug.
+ * reads no files: it says when one would be read.
  */
 #include "cli/record.h"
 
@@ -16,7 +16,7 @@
 
 static int begun[2], go[2]; /* a byte in each: a file is being read; it may be finished */
 
-void files_debug(struct files *f, const struct mapping *m, int root_fd)
+static void read_file(struct files *f, const struct mapping *m, int root_fd)
 {
 	char c = 0;
 
@@ -30,11 +30,13 @@ void files_debug(struct files *f, const struct mapping *m, int root_fd)
 static uint64_t named[16];
 static size_t n_named;
 
-void cli_record_name(struct recording *r, const struct drain *d)
+static void note_named(struct recording *r, const struct drain *d)
 {
 	(void)r;
 	named[n_named++] = d->number;
 }
+
+static const struct record_debug_ops ops = {.read = read_file, .name = note_named};
 
 static struct mapping items[] = {{.fd = 100}, {.fd = 100}, {.fd = 101}, {.fd = -1}};
 static struct mappings two_files = {.items = items, .n = ARRAY_SIZE(items), .refs = 1};
@@ -70,7 +72,7 @@ static int begin(void **state)
 	assert_int_equal(pipe(begun), 0);
 	assert_int_equal(pipe(go), 0);
 	*state = r;
-	return cli_record_debug_new(&r->debug);
+	return cli_record_debug_new(&ops, &r->debug);
 }
 
 static int end(void **state)
