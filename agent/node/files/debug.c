@@ -76,7 +76,8 @@ static bool claim(struct files *f, const struct file_key *key)
 	return mine;
 }
 
-void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index)
+/* Ends a search that began with a claim. Takes over the index; NULL: none was found. */
+static void settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
 	uint64_t hash = index ? files_image_hash(f, index) : 0;
 	struct file *x;
@@ -127,8 +128,9 @@ static int parse_found(struct files *f, const struct parse_debug_files *p, struc
 	return r;
 }
 
-int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
-		      struct elf_index **ret)
+/* Parses a debug file. Its build id must be this one, unless that is "". */
+static int parse_one(struct files *f, int main_fd, int debug_fd, const char *build_id,
+		     struct elf_index **ret)
 {
 	struct parse_debug_files p = {.main_fd = main_fd, .debug_fd = debug_fd};
 	struct elf_index *index;
@@ -143,6 +145,20 @@ int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *bu
 	}
 	*ret = index;
 	return 0;
+}
+
+int files_debug_fetched(struct files *f, const struct file_key *key, const char *build_id,
+			int main_fd, int debug_fd)
+{
+	struct elf_index *index = NULL;
+	int r = -ENOENT;
+
+	if (debug_fd >= 0) {
+		r = parse_one(f, main_fd, debug_fd, build_id, &index);
+		files_debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
+	}
+	settle(f, key, index);
+	return r;
 }
 
 /* ---- split DWARF, dwz ---- */
@@ -238,15 +254,15 @@ static void try_own(const struct debug_search *s, uint64_t root)
 	struct elf_index *index = NULL;
 
 	if (claim(s->f, &everyone)) {
-		if (files_debug_parse(s->f, s->m->fd, -1, "", &index) == 0)
+		if (parse_one(s->f, s->m->fd, -1, "", &index) == 0)
 			files_debug_count("own");
-		files_debug_settle(s->f, &everyone, index);
+		settle(s->f, &everyone, index);
 	}
 	index = known(s->f, &everyone);
 	if (index && elf_index_flags(index) & ELF_INDEX_DWO && root && claim(s->f, &container)) {
 		if (!add_wanted(s, &s->root, -1, &index))
 			index = elf_index_unref(index);
-		files_debug_settle(s->f, &container, TAKE_PTR(index));
+		settle(s->f, &container, TAKE_PTR(index));
 	}
 	elf_index_unref(index);
 }
@@ -259,7 +275,7 @@ static int try_place(const struct debug_search *s, const struct place *p, struct
 	int r = files_find_build_id(p, build_id, &fd);
 
 	if (r == 0)
-		r = files_debug_parse(s->f, s->m->fd, fd, build_id, ret);
+		r = parse_one(s->f, s->m->fd, fd, build_id, ret);
 	else
 		count_find(r);
 	if (r == 0) {
@@ -271,7 +287,7 @@ static int try_place(const struct debug_search *s, const struct place *p, struct
 		r = files_find_debuglink(p, s->m->path, link, crc, &fd);
 		count_find(r);
 		if (r == 0)
-			r = files_debug_parse(s->f, s->m->fd, fd, "", ret);
+			r = parse_one(s->f, s->m->fd, fd, "", ret);
 		if (r == 0)
 			files_debug_count(p == &s->root ? "debuglink" : "host_debuglink");
 	}
@@ -290,7 +306,7 @@ static bool try_container(const struct debug_search *s, uint64_t root)
 		return false;
 	if (claim(s->f, &key)) {
 		try_place(s, &s->root, &index);
-		files_debug_settle(s->f, &key, TAKE_PTR(index));
+		settle(s->f, &key, TAKE_PTR(index));
 	}
 	index = known(s->f, &key);
 	found = index != NULL;
@@ -331,7 +347,7 @@ static void try_everyones(const struct debug_search *s)
 		return;
 	if (!index)
 		files_debug_count("none");
-	files_debug_settle(s->f, &key, index);
+	settle(s->f, &key, index);
 }
 
 static void find_debug(struct files *f, const struct mapping *m, struct elf_index *main,

@@ -32,6 +32,7 @@ struct wanted_debug {
 };
 struct debuginfod {
 	struct files *f;
+	debuginfod_fetched_fn *fetched;
 	struct url url;
 	char *dir, *ca_file;
 	uint64_t cache_bytes, timeout_ns;
@@ -258,19 +259,14 @@ static int get(const struct debuginfod *d, const char *build_id, int *ret_fd)
 
 static void answer(const struct debuginfod *d, const struct wanted_debug *w)
 {
-	struct elf_index *index = NULL;
 	_cleanup_close_ int fd = -1;
 	int r = get(d, w->build_id, &fd);
 
-	if (r < 0) {
+	if (r < 0)
 		files_debug_count(download_reason(r));
-	} else {
-		r = files_debug_parse(d->f, w->main_fd, fd, w->build_id, &index);
-		files_debug_count(r < 0 ? "debuginfod_refused" : "debuginfod");
-		if (d->dir_fd >= 0 && (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG))
-			note_absent(d, w->build_id);
-	}
-	files_debug_settle(d->f, &w->key, index);
+	r = d->fetched(d->f, &w->key, w->build_id, w->main_fd, fd);
+	if (fd >= 0 && d->dir_fd >= 0 && (r == -EBADMSG || r == -ENOEXEC || r == -E2BIG))
+		note_absent(d, w->build_id);
 }
 
 /* ---- the thread ---- */
@@ -362,7 +358,8 @@ int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const
 	return r;
 }
 
-int files_debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret)
+int files_debuginfod_new(struct files *f, const struct files_config *c,
+			 debuginfod_fetched_fn *fetched, struct debuginfod **ret)
 {
 	struct debuginfod *d = xcalloc(1, sizeof(*d));
 	int r = url_parse(c->debuginfod_url, &d->url, NULL);
@@ -370,6 +367,7 @@ int files_debuginfod_new(struct files *f, const struct files_config *c, struct d
 	if (r < 0)
 		goto fail;
 	d->f = f;
+	d->fetched = fetched;
 	d->dir = xstrdup(c->debuginfod_cache);
 	d->ca_file = xstrdup(c->debuginfod_ca_file);
 	d->dir_fd = -1;

@@ -366,7 +366,7 @@ int files_new(const struct files_config *c, struct files **ret)
 	f->bytes_gauge = counter("podflame_symbol_cache_bytes", NULL, NULL);
 	r = parse_new(&f->main.config, &f->main.parser);
 	if (r == 0 && c->debuginfod_url && *c->debuginfod_url)
-		r = files_debuginfod_new(f, c, &f->debuginfod);
+		r = files_debuginfod_new(f, c, files_debug_fetched, &f->debuginfod);
 	if (r < 0) {
 		files_free(f);
 		return r;

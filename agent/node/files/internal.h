@@ -172,14 +172,12 @@ int files_find_debuglink(const struct place *p, const char *path, const char *na
 
 /* ---- debug.c ---- */
 void files_debug_count(const char *result); /* counts in podflame_debug_files_total */
-/* Parses a debug file. Its build id must be this one, unless that is "". */
-int files_debug_parse(struct files *f, int main_fd, int debug_fd, const char *build_id,
-		struct elf_index **ret);
 /*
- * Ends a search for a debug index that began with a claim. Takes over the index; NULL: none was
- * found.
+ * Ends a search at debuginfod: parses the file that the server sent. Its build id must be the one
+ * that was asked for. See debuginfod_fetched_fn.
  */
-void files_debug_settle(struct files *f, const struct file_key *key, struct elf_index *index);
+int files_debug_fetched(struct files *f, const struct file_key *key, const char *build_id,
+			int main_fd, int debug_fd);
 
 /* ---- fetch.c ---- */
 struct fetch_request {
@@ -199,11 +197,15 @@ int files_fetch(const struct fetch_request *r);
 
 /* ---- debuginfod.c ---- */
 struct debuginfod;
-int files_debuginfod_new(struct files *f, const struct files_config *c, struct debuginfod **ret);
-struct debuginfod *files_debuginfod_free(struct debuginfod *d);
 /*
- * Queues a request. files_debuginfod later calls files_debug_settle, unless this call fails or the
- * program ends.
+ * The search for a file has ended. debug_fd: what the server sent; -1: nothing. -errno: there is no
+ * index. debuginfod keeps no file that gives -EBADMSG, -ENOEXEC or -E2BIG. debuginfod's thread.
  */
+typedef int debuginfod_fetched_fn(struct files *f, const struct file_key *key,
+				  const char *build_id, int main_fd, int debug_fd);
+int files_debuginfod_new(struct files *f, const struct files_config *c,
+			 debuginfod_fetched_fn *fetched, struct debuginfod **ret);
+struct debuginfod *files_debuginfod_free(struct debuginfod *d);
+/* Queues a request. It ends with a call of `fetched`, unless this fails or the program ends. */
 int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
 		   int main_fd);
