@@ -31,7 +31,7 @@ struct watched_pid {
 
 struct record_process; /* which runtimes it has: record_tables.c */
 struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
-struct record_heap;    /* where it allocates: record_memory.c */
+struct record_heap;    /* where it allocates: record_heap.h */
 struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
 
 struct recording {

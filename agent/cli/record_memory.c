@@ -4,29 +4,14 @@
  * their files are known. Reads Go's own heap profile, if a process has one.
  */
 #include "cli/record.h"
+#include "cli/record_heap.h"
 #include "node/learn/go_heap_drain.h"
-#include "node/learn/sites.h"
-#include "node/learn/unseen_memory.h"
 
 #include <stdlib.h>
 
-#define GO_READ_NS     (5 * NSEC_PER_SEC)
-#define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
-#define WATCH_NS       (20 * NSEC_PER_MSEC)
-#define NOT_SEEN_SHOWN 8 /* processes */
-
-struct record_heap { /* one process */
-	struct process_id id;
-	uint32_t exec_id;
-	struct alloc_sites *sites;
-	struct mappings *m; /* of sites */
-	struct attached *attached;
-	bool again; /* it was just starting */
-	uint64_t snapshot_ns;
-	/* why not all is seen; NULL: all is. Kept after the process has ended */
-	char *problem;
-	struct unseen unseen; /* whether its memory grew unseen. Kept after the process has ended */
-};
+#define GO_READ_NS  (5 * NSEC_PER_SEC)
+#define ANNOUNCE_NS (5 * NSEC_PER_SEC)
+#define WATCH_NS    (20 * NSEC_PER_MSEC)
 
 static bool is_memory(const struct recording *r)
 {
@@ -44,9 +29,7 @@ static struct record_heap *find(struct recording *r, struct process_id id)
 static void take_away(struct recording *r, struct record_heap *h)
 {
 	h->attached = probes_detach(r->probes, h->attached);
-	h->sites = alloc_sites_free(h->sites);
-	h->m = proc_mappings_unref(h->m);
-	h->again = false;
+	cli_record_heap_reset(h);
 }
 
 static struct record_heap *get(struct recording *r, const struct mappings *m)
@@ -67,15 +50,12 @@ static struct record_heap *get(struct recording *r, const struct mappings *m)
 	return h;
 }
 
-/*
- * Compares the growth of its memory with what its probes saw. Not for Go and Java, which have heaps
- * of their own.
- */
+/* Compares the growth of its memory with what its probes saw. */
 static void look_at_memory(const struct recording *r, struct record_heap *h)
 {
 	struct proc_memory now;
 
-	if (h->attached && h->sites && !h->sites->own_heap && proc_memory(h->id, &now) == 0)
+	if (h->attached && cli_record_heap_is_compared(h) && proc_memory(h->id, &now) == 0)
 		learn_unseen(&h->unseen, &now, probes_attached_bytes(h->attached),
 			     r->options->settings.alloc_sample_bytes);
 }
@@ -110,29 +90,6 @@ static void attach(struct recording *r, struct record_heap *h)
 		       : xstrdup(learn_sites_problem(h->sites, 1u << r->options->event, &refused));
 }
 
-static void take_sites(struct recording *r, struct record_heap *h, struct alloc_sites *s,
-		       struct mappings *m)
-{
-	const char *why = learn_sites_problem(s, 1u << r->options->event, NULL);
-
-	if (s->own_heap)
-		h->unseen = (struct unseen){0}; /* a heap of its own is not compared */
-	if (h->sites && learn_sites_equal(s, m, h->sites, h->m)) {
-		if (*why && !h->problem)
-			h->problem = xstrdup(why);
-		learn_sites_take_over(h->sites, s);
-		alloc_sites_free(s);
-		return;
-	}
-	alloc_sites_free(h->sites);
-	h->sites = s;
-	proc_mappings_unref(h->m);
-	h->m = proc_mappings_ref(m);
-	free(h->problem);
-	h->problem = *why ? xstrdup(why) : NULL;
-	attach(r, h);
-}
-
 void cli_record_heap_look(struct recording *r, struct mappings *m)
 {
 	struct alloc_sites *s = NULL;
@@ -145,7 +102,8 @@ void cli_record_heap_look(struct recording *r, struct mappings *m)
 	e = learn_alloc_sites(r->files, m, 1u << r->options->event, &s);
 	h->again = e == -EAGAIN;
 	if (e == 0) {
-		take_sites(r, h, s, m);
+		if (cli_record_heap_sites(h, r->options->event, s, m))
+			attach(r, h);
 	} else if (!h->sites && e != -ESRCH) {
 		free(h->problem);
 		h->problem = xasprintf("cannot find its allocators: %s",
@@ -255,30 +213,6 @@ int cli_record_heaps_check(const struct recording *r)
 	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
 }
 
-static void print_not_seen(const struct recording *r)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < r->n_heaps; i++) {
-		const struct record_heap *h = &r->heaps[i];
-		_cleanup_free_ char *grown = learn_unseen_text(&h->unseen);
-		const char *problem = h->problem && !h->again ? h->problem : NULL;
-
-		if ((!problem && !grown) || n++ >= NOT_SEEN_SHOWN)
-			continue;
-		fprintf(stderr,
-			"podflame record: process %u: the profile lacks a part of its memory: "
-			"%s%s%s\n",
-			(unsigned)h->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
-			grown ? grown : "");
-	}
-	if (n > NOT_SEEN_SHOWN)
-		fprintf(stderr,
-			"podflame record: the profile lacks a part of the memory of %zu more "
-			"processes\n",
-			n - NOT_SEEN_SHOWN);
-}
-
 void cli_record_heaps_print(const struct recording *r)
 {
 	uint64_t hits = 0, trap_ns;
@@ -288,7 +222,7 @@ void cli_record_heaps_print(const struct recording *r)
 	if (is_memory(r) && r->n_pids && !r->n_heaps)
 		fprintf(stderr, "podflame record: the process has no memory to profile: it has "
 				"ended or is a kernel thread\n");
-	print_not_seen(r);
+	cli_record_heaps_print_lack(r->heaps, r->n_heaps);
 	if (!is_memory(r) || !r->n_probed || probes_usage(r->probes, &u, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
