@@ -4,7 +4,6 @@
  * a kernel and files.
  */
 #include "lib/base/testclock.h"
-#include "node/fold/internal.h"
 #include "node/pipeline/internal.h"
 
 #include <setjmp.h>
@@ -17,6 +16,7 @@
 #define CGROUP 77
 #define STACK  5
 #define MS     NSEC_PER_MSEC
+#define WINDOW (10 * NSEC_PER_SEC)
 
 struct world {
 	struct windows *p;
@@ -28,15 +28,23 @@ struct world {
 	size_t cap_samples;
 };
 
+/* Wall time minus CLOCK_BOOTTIME in the open window. It ends at a multiple of its length. */
+static uint64_t offset_of(const struct windows *p)
+{
+	uint64_t boot_ns = fold_next_flush_ns(p->fold), about_ns = now_wall_ns() - now_boot_ns();
+
+	return (boot_ns + about_ns + WINDOW / 2) / WINDOW * WINDOW - boot_ns;
+}
+
 static int setup(void **state)
 {
 	static const struct fold_config config = {
-		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = 10 * NSEC_PER_SEC};
+		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW};
 	struct world *w = xcalloc(1, sizeof(*w));
 
 	assert_int_equal(pipeline_windows_new(&config, NULL, &w->p), 0);
 	w->end_ns = fold_next_flush_ns(w->p->fold);
-	w->offset_ns = w->p->fold->offset_ns;
+	w->offset_ns = offset_of(w->p);
 	w->owner = xcalloc(1, sizeof(*w->owner));
 	w->owner->refs = 1;
 	w->owner->off_keep = UINT32_MAX;
@@ -234,7 +242,7 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times); /* ended before it */
 	s->wait = WAIT_SLEEP;
 	fold(w);
-	offset_ns = w->p->fold->offset_ns;
+	offset_ns = offset_of(w->p);
 	p = find(w->answer.batch, EVENT_ON_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 500000);
@@ -297,7 +305,7 @@ static void test_a_suspend_without_a_drain(void **state)
 	assert_null(w->answer.batch);
 	pipeline_feed_done(&w->feed);
 	w->feed = (struct feed){.full = true, .asleep_ns = asleep_ns};
-	before_ns = now_boot_ns() + w->p->fold->offset_ns;
+	before_ns = now_boot_ns() + offset_of(w->p);
 	test_clock.asleep_ns = asleep_ns;
 	fold(w);
 	p = find(w->answer.batch, EVENT_ON_CPU, "unknown");
