@@ -62,13 +62,13 @@ static void little_is_seen_all_the_time(void **state)
 
 static bool is_payer(struct fixture *f)
 {
-	return f->node->limit->payers;
+	return testpayers_one(f->node->limit);
 }
 
 static enum limit_mode mode_after(struct fixture *f, const struct limit_spent *const *trials,
 				  size_t n)
 {
-	struct payer *p = f->node->limit->payers;
+	struct payer *p = testpayers_one(f->node->limit);
 
 	p->of[EVENT_MEM_INUSE] = (struct account){.last = p->of[EVENT_MEM_INUSE].last};
 	for (size_t i = 0; i < n; i++)
@@ -303,7 +303,7 @@ static void a_pause_is_not_estimated(void **state)
 
 static void forget_spans(struct fixture *f)
 {
-	f->node->limit->payers->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
+	testpayers_one(f->node->limit)->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
 }
 
 /* As the kernel does, for lack of memory or for good. */
@@ -342,9 +342,9 @@ static void a_refusal_is_not_estimated(void **state)
 
 	begin_often(f);
 	run_until(f, is_detached, "the end of a span");
-	a = &f->node->limit->payers->of[EVENT_MEM_ALLOC];
+	a = &testpayers_one(f->node->limit)->of[EVENT_MEM_ALLOC];
 	a->mode = LIMIT_REFUSED;
-	a->asked = limit_asked(f->node->limit, f->node->limit->payers);
+	a->asked = limit_asked(f->node->limit, testpayers_one(f->node->limit));
 	a->retry_ns = UINT64_MAX;
 	run_until(f, is_without_spans, "no spans that are to come");
 	forget_spans(f);

@@ -69,7 +69,7 @@ static void look_at_owners(struct fixture *f)
 
 	o->round_ns = 0;
 	limit_usage(o, NULL, 0, 0);
-	assert_true(o->reading == (o->payers != NULL));
+	assert_true(o->reading == (testpayers_one(o) != NULL));
 }
 
 static void who_was_thinned_begins_anew(void **state)
@@ -83,7 +83,7 @@ static void who_was_thinned_begins_anew(void **state)
 	proc_containers_apply(f->node->containers, testplan("other", "other", "other", true),
 			      now_boot_ns());
 	look_at_owners(f);
-	assert_null(f->node->limit->payers);
+	assert_null(testpayers_one(f->node->limit));
 	plan_off(f, f->id, OFF);
 	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
 }
@@ -100,7 +100,7 @@ static void who_ends_takes_its_limit_along(void **state)
 	assert_int_equal(kept_of(f, CGROUP + 1), KEPT);
 	cgroup(f, CGROUP + 2, f->id, "/inner", true);
 	look_at_owners(f);
-	assert_int_equal(HASH_COUNT(f->node->limit->payers), 1);
+	assert_int_equal(HASH_COUNT(testpayers_one(f->node->limit)), 1);
 	assert_true(kept_of(f, CGROUP + 1) == UINT32_MAX);
 }
 
@@ -141,7 +141,7 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 	cgroup(f, CGROUP + 2, f->id, "/inner", false);
 	one = limit_payer_get(o, CGROUP + 1);
 	assert_non_null(one);
-	for (uint64_t id = CGROUP + 10; HASH_COUNT(o->payers) < MAX_PAYERS; id++) {
+	for (uint64_t id = CGROUP + 10; HASH_COUNT(testpayers_one(o)) < MAX_PAYERS; id++) {
 		struct payer *p = xcalloc(1, sizeof(*p));
 
 		*p = (struct payer){.cgroup_id = id, .owner = proc_owner_ref(one->owner)};
@@ -169,7 +169,7 @@ static bool has_no_room(struct fixture *f)
 
 static bool is_thinned(struct fixture *f)
 {
-	const struct payer *p = f->node->limit->payers;
+	const struct payer *p = testpayers_one(f->node->limit);
 
 	return p && p->off.keep != UINT32_MAX;
 }

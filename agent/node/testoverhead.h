@@ -8,7 +8,7 @@
 #include "lib/base/testprogram.h"
 #include "node/follow/testfollow.h"
 #include "node/internal.h"
-#include "node/limit/internal.h"
+#include "node/limit/testpayers.h"
 #include "node/plan/testplan.h"
 
 #include <math.h>
@@ -231,9 +231,7 @@ static inline void fire(void *arg)
 
 static inline const struct account *account(const struct fixture *f, enum event e)
 {
-	const struct payer *p = f->node->limit->payers;
-
-	return p && p->of[e].tried ? &p->of[e] : NULL;
+	return testpayers_tried(f->node->limit, e);
 }
 
 static void run_until(struct fixture *f, bool (*until)(struct fixture *f), const char *what)
