@@ -6,7 +6,7 @@
  * 36 windows, or 360 with LONG=1; with AddressSanitizer (make test-asan), LeakSanitizer checks,
  * too. The kernel has no part: the test makes the samples.
  */
-#include "node/pipeline/internal.h"
+#include "node/pipeline/testwindows.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -157,39 +157,13 @@ static void send_batch(struct world *w, struct batch *b)
 		assert_int_equal(send_send(w->wire.sender, b), 0);
 }
 
-/* As sample_queue.c does: mappings of who is not known are read, then it is folded. */
 static void take_drain(struct world *w, struct drain *d)
 {
-	struct feed f = {.drain = d, .full = true};
-	struct feed_answer answer = {0};
-	struct mappings *m;
+	const struct process_exit ended = {{w->pid_start_ns, (uint64_t)w->pid}, d->from_ns};
 
-	if (w->has_ended) {
-		f.exits = xcalloc(1, sizeof(*f.exits));
-		f.exits[f.n_exits++] =
-			(struct process_exit){{w->pid_start_ns, (uint64_t)w->pid}, d->from_ns};
-		w->has_ended = false;
-	}
-	f.owners = xcalloc(1, sizeof(*f.owners));
-	f.owners[f.n_owners++] = (struct attribution){
-		.cgroup_id = CGROUP, .until_ns = UINT64_MAX, .owner = proc_owner_ref(w->owner)};
-	pipeline_windows_fold(w->windows, &f, &answer);
-	for (size_t i = 0; i < answer.n_missing; i++) {
-		assert_int_equal(
-			proc_mappings_read(answer.missing[i].id, answer.missing[i].exec_id, &m), 0);
-		pipeline_windows_mappings(w->windows, m);
-		proc_mappings_unref(m);
-	}
-	if (answer.waits) {
-		f.last_pass = true;
-		f.files_asked = answer.files_asked;
-		pipeline_feed_answer_done(&answer);
-		answer = (struct feed_answer){0};
-		pipeline_windows_fold(w->windows, &f, &answer);
-	}
-	send_batch(w, TAKE_PTR(answer.batch));
-	pipeline_feed_answer_done(&answer);
-	pipeline_feed_done(&f);
+	send_batch(w, testwindows_drain(w->windows, d, CGROUP, w->owner,
+					w->has_ended ? &ended : NULL));
+	w->has_ended = false;
 }
 
 static void on_stored(const struct stored_event *e, size_t n, void *arg)
@@ -269,13 +243,11 @@ static void make_world(struct world *w)
 	const struct store_config stored = {
 		.kind = "sqlite", .path = w->dir, .retention_ns = RETENTION_NS};
 	const struct files_config fc = {};
-	const struct fold_config c = {
-		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW_NS};
 
 	wire_make(&w->wire, &stored, spool, 64 << 20);
 	send_on_stored(w->wire.sender, on_stored, w);
 	assert_int_equal(files_new(&fc, &w->files), 0);
-	assert_int_equal(pipeline_windows_new(&c, w->files, &w->windows), 0);
+	assert_int_equal(testwindows_new(w->files, WINDOW_NS, &w->windows), 0);
 	w->owner = xcalloc(1, sizeof(*w->owner));
 	w->owner->refs = 1;
 	w->owner->off_keep = UINT32_MAX;
