@@ -3,15 +3,8 @@
 #include "lib/child/child.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
@@ -23,6 +16,7 @@
 #define IMPATIENT_AGAIN_NS (100 * NSEC_PER_MSEC)
 
 struct child {
+	const struct child_ops *ops;
 	char **argv;
 	char *self_exe;
 	struct counter *n_restarts, *n_stuck;
@@ -34,27 +28,19 @@ struct child {
 	pid_t killed; /* the process before this one, while it has not ended; 0: none */
 	uint64_t killed_ns;
 	uint64_t next_ns; /* CLOCK_MONOTONIC: start no process before */
-	uint64_t end_ns;  /* when the owner stops waiting for its end */
 	unsigned lost_in_a_row;
 	bool impatient;
 };
 
 /*
  * Reaps a killed child. It ends at once, unless it reads a page of a file system whose server (a
- * pod's FUSE) does not answer; then it stays until the server answers. After end_ns the owner stops
+ * pod's FUSE) does not answer; then it stays until the server answers. After END_NS the owner stops
  * waiting for it. Returns -EAGAIN: an impatient owner must call again before that.
  */
 static int reap(struct child *c, uint64_t wait_ns)
 {
-	uint64_t deadline = now_mono_ns() + wait_ns, now;
-	struct pollfd ended = {.fd = syscall(SYS_pidfd_open, c->killed, 0), .events = POLLIN};
-
-	while ((now = now_mono_ns()) < deadline)
-		if (poll(&ended, 1, (deadline - now) / NSEC_PER_MSEC + 1) >= 0 || errno != EINTR)
-			break;
-	closep(&ended.fd);
-	if (waitpid(c->killed, NULL, WNOHANG) != c->killed) {
-		if (c->impatient && now_mono_ns() < c->killed_ns + c->end_ns)
+	if (!c->ops->reap(c->killed, wait_ns)) {
+		if (c->impatient && c->ops->now_ns() < c->killed_ns + END_NS)
 			return -EAGAIN;
 		counter_add(c->n_stuck, 1);
 	}
@@ -66,9 +52,9 @@ static int reap(struct child *c, uint64_t wait_ns)
 static void end_process(struct child *c, uint64_t wait_ns)
 {
 	if (c->pid > 0) {
-		kill(c->pid, SIGKILL);
+		c->ops->end(c->pid);
 		c->killed = c->pid;
-		c->killed_ns = now_mono_ns();
+		c->killed_ns = c->ops->now_ns();
 	}
 	if (c->killed)
 		(void)reap(c, wait_ns);
@@ -90,7 +76,7 @@ void child_lose(struct child *c)
 	end_process(c, c->impatient ? IMPATIENT_END_NS : END_NS);
 	c->restarts++;
 	if (++c->lost_in_a_row >= 2)
-		c->next_ns = now_mono_ns() + backoff_ns(c);
+		c->next_ns = c->ops->now_ns() + backoff_ns(c);
 	counter_add(c->n_restarts, 1);
 }
 
@@ -101,50 +87,22 @@ void child_forget_losses(struct child *c)
 
 static int come_again(struct child *c)
 {
-	c->next_ns = now_mono_ns() + IMPATIENT_AGAIN_NS;
+	c->next_ns = c->ops->now_ns() + IMPATIENT_AGAIN_NS;
 	return -EAGAIN;
 }
 
 static int wait_backoff(const struct child *c)
 {
-	uint64_t now = now_mono_ns(), wait_ns = c->next_ns > now ? c->next_ns - now : 0;
-	struct timespec ts = {.tv_sec = wait_ns / NSEC_PER_SEC, .tv_nsec = wait_ns % NSEC_PER_SEC};
+	uint64_t now = c->ops->now_ns(), wait_ns = c->next_ns > now ? c->next_ns - now : 0;
 
 	if (wait_ns && c->impatient)
 		return -EAGAIN;
-	while (wait_ns && nanosleep(&ts, &ts) < 0 && errno == EINTR)
-		;
+	if (wait_ns)
+		c->ops->sleep(wait_ns);
 	return 0;
 }
 
-/*
- * posix_spawn and not fork, because other threads may hold locks. The child has its own process
- * group: Ctrl-C in a terminal ends the recorder, not its child.
- */
-static int spawn(const struct child *c, int child_sock, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	int r;
-
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-						POSIX_SPAWN_SETPGROUP);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setpgroup(&attr, 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, child_sock, CHILD_SOCKET_FD);
-	r = posix_spawn(ret_pid, c->self_exe, &actions, &attr, c->argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	posix_spawnattr_destroy(&attr);
-	return -r;
-}
-
-static int spawn_with_socket(struct child *c)
+static int start_with_socket(struct child *c)
 {
 	_cleanup_close_ int child_sock = -1;
 	int pair[2], r;
@@ -153,7 +111,7 @@ static int spawn_with_socket(struct child *c)
 		return -errno;
 	c->sock = pair[0];
 	child_sock = pair[1];
-	r = spawn(c, child_sock, &c->pid);
+	r = c->ops->start(c->self_exe, c->argv, child_sock, &c->pid);
 	if (r < 0) {
 		c->pid = 0;
 		end_process(c, 0);
@@ -168,8 +126,8 @@ static int start_process(struct child *c)
 	if (!r && c->killed && reap(c, 0) < 0)
 		return come_again(c);
 	if (!r)
-		r = spawn_with_socket(c);
-	c->started_ns = now_mono_ns();
+		r = start_with_socket(c);
+	c->started_ns = c->ops->now_ns();
 	return r;
 }
 
@@ -201,14 +159,14 @@ int child_start(struct child *c)
 			return r;
 	}
 	r = wait_ready(c, wait_ns);
-	if (r == -ETIMEDOUT && now_mono_ns() < c->started_ns + START_NS)
+	if (r == -ETIMEDOUT && c->ops->now_ns() < c->started_ns + START_NS)
 		return come_again(c);
 	if (r < 0) {
 		child_lose(c);
 		return r;
 	}
 	c->ready = true;
-	c->started_ns = now_mono_ns();
+	c->started_ns = c->ops->now_ns();
 	return 0;
 }
 
@@ -230,34 +188,17 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 	return r;
 }
 
-static int wait_readable(int sock, uint64_t timeout_ns)
-{
-	uint64_t now = now_mono_ns(), deadline = now + timeout_ns;
-
-	for (;;) {
-		struct pollfd pfd = {.fd = sock, .events = POLLIN};
-		uint64_t left_ns = deadline > now ? deadline - now : 0;
-		struct timespec left = {.tv_sec = left_ns / NSEC_PER_SEC,
-					.tv_nsec = left_ns % NSEC_PER_SEC};
-
-		if (ppoll(&pfd, 1, &left, NULL) > 0)
-			return 0;
-		if (!left_ns)
-			return -ETIMEDOUT;
-		now = now_mono_ns();
-	}
-}
-
 int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n,
 		 int *ret_fd)
 {
 	size_t n_fds = 0;
-	int fd = -1, r = wait_readable(c->sock, timeout_ns);
+	int fd = -1, r;
 
-	if (!r)
-		r = child_receive(c->sock, message, max, ret_n, &fd, ret_fd ? 1 : 0, &n_fds);
+	if (!c->ops->readable(c->sock, timeout_ns))
+		return -ETIMEDOUT;
+	r = child_receive(c->sock, message, max, ret_n, &fd, ret_fd ? 1 : 0, &n_fds);
 	if (r < 0)
-		return r == -EBADMSG || r == -ETIMEDOUT ? r : -EPIPE;
+		return r == -EBADMSG ? r : -EPIPE;
 	if (ret_fd)
 		*ret_fd = fd;
 	return 0;
@@ -275,7 +216,7 @@ uint64_t child_restarts(const struct child *c)
 
 uint64_t child_age_ns(const struct child *c)
 {
-	return c->ready ? now_mono_ns() - c->started_ns : 0;
+	return c->ready ? c->ops->now_ns() - c->started_ns : 0;
 }
 
 struct child *child_new(const struct child_config *config)
@@ -285,6 +226,7 @@ struct child *child_new(const struct child_config *config)
 
 	while (config->argv[n])
 		n++;
+	c->ops = config->ops ? config->ops : &child_kernel;
 	c->argv = xcalloc(n + 2, sizeof(*c->argv));
 	c->argv[0] = xstrdup("podflame");
 	for (size_t i = 0; i < n; i++)
@@ -293,7 +235,6 @@ struct child *child_new(const struct child_config *config)
 	c->n_restarts = counter(config->restarts, NULL, NULL);
 	c->n_stuck = counter(config->stuck, NULL, NULL);
 	c->impatient = config->impatient;
-	c->end_ns = END_NS;
 	c->sock = -1;
 	return c;
 }

@@ -10,6 +10,20 @@
 #include "lib/base/base.h"
 
 /* ---- owner; one thread at a time ---- */
+/* How the owner starts a process, ends it and waits for it. */
+struct child_ops {
+	uint64_t (*now_ns)(void);	/* CLOCK_MONOTONIC */
+	void (*sleep)(uint64_t ns);
+	/* The process gets sock as CHILD_SOCKET_FD. 0 or -errno. */
+	int (*start)(const char *path, char *const *argv, int sock, pid_t *ret);
+	void (*end)(pid_t pid);		/* SIGKILL */
+	/* Waits at most ns for a process to end. true: it has ended and is reaped. */
+	bool (*reap)(pid_t pid, uint64_t ns);
+	/* Waits at most ns. true: a message or the end of the other side can be read. */
+	bool (*readable)(int sock, uint64_t ns);
+};
+extern const struct child_ops child_kernel;
+
 struct child_config {
 	const char *self_exe;		/* the program to execute; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
@@ -20,6 +34,7 @@ struct child_config {
 	 * child_lose at most 100 ms for one to end; else 10 s and 1 s.
 	 */
 	bool impatient;
+	const struct child_ops *ops;	/* NULL: child_kernel */
 };
 struct child;
 struct child *child_new(const struct child_config *c);	/* no process yet */

@@ -42,21 +42,30 @@ static const char *const reasons[] = {
 #undef X
 };
 
-struct demangler *elf_demangler_new(const char *self_exe, bool impatient)
+/* ops NULL: child_kernel. */
+static struct child *new_child(const char *self_exe, bool impatient, const struct child_ops *ops)
 {
 	static const char *const argv[] = {elf_demangle_child_verb, NULL};
-	struct demangler *d = xcalloc(1, sizeof(*d));
-
-	pthread_mutex_init(&d->lock, NULL);
-	d->impatient = impatient;
-	d->answer_ns = impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
-	d->child = child_new(&(struct child_config){
+	const struct child_config c = {
 		.self_exe = self_exe,
 		.argv = argv,
 		.restarts = "podflame_demangle_child_restarts_total",
 		.impatient = impatient,
 		.stuck = "podflame_demangle_children_stuck_total",
-	});
+		.ops = ops,
+	};
+
+	return child_new(&c);
+}
+
+struct demangler *elf_demangler_new(const char *self_exe, bool impatient)
+{
+	struct demangler *d = xcalloc(1, sizeof(*d));
+
+	pthread_mutex_init(&d->lock, NULL);
+	d->impatient = impatient;
+	d->answer_ns = impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
+	d->child = new_child(self_exe, impatient, NULL);
 	return d;
 }
 

@@ -8,88 +8,20 @@
  */
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/fuzzinput.h"
 #include "node/parse/format.h"
+#include "node/parse/parser.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-/*
- * ---- in the place of processes: what a child would do is done at its start ----
- * So nothing comes later, and a wait for it is over at once: the clock is set to the end of the
- * wait.
- */
-
-static int child_begins(pid_t *ret_pid, int sock);
-static int child_ended(void);
-static pid_t reaped(pid_t pid);
-static uint64_t clock_ns(void);
-static int wait_at_most(struct pollfd *p, const struct timespec *left);
-static int sleep_for(const struct timespec *want);
-
-#define posix_spawn(pid, path, actions, attr, argv, env)                                           \
-	((void)(path), child_begins(pid, child_sock))
-#define posix_spawn_file_actions_adddup2(actions, from, to) ((void)(from))
-#define kill(pid, signo)				    ((void)(pid))
-#define waitpid(pid, status, flags)			    reaped(pid)
-#define syscall(nr, pid, flags)				    child_ended()
-#define nanosleep(want, left)				    ((void)(left), sleep_for(want))
-#define ppoll(p, n, left, mask)				    wait_at_most(p, left)
-#define now_mono_ns()					    clock_ns()
-#include "lib/child/child.c"
-#undef posix_spawn
-#undef kill
-#undef waitpid
-#undef syscall
-#undef nanosleep
-#undef ppoll
-#undef now_mono_ns
-#include "node/parse/parser.c"
 
 #define N_FDS 64 /* that are looked at */
 
 static bool is_good; /* the child works as it should */
-
-/* Readable at once, as of a process that has ended. */
-static int child_ended(void)
-{
-	return open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-static pid_t reaped(pid_t pid)
-{
-	return pid;
-}
-
-static uint64_t time_ns = NSEC_PER_SEC;
-
-static uint64_t clock_ns(void)
-{
-	return time_ns;
-}
-
-static int sleep_for(const struct timespec *want)
-{
-	time_ns += (uint64_t)want->tv_sec * NSEC_PER_SEC + (uint64_t)want->tv_nsec;
-	return 0;
-}
-
-static int wait_at_most(struct pollfd *p, const struct timespec *left)
-{
-	int n = poll(p, 1, 0);
-
-	return n ? n : sleep_for(left);
-}
 
 /* The smallest index that its reader takes. */
 static int empty_index(bool sealed)
@@ -169,14 +101,22 @@ static void bad_answers(int sock, uint64_t sequence)
 	}
 }
 
+/*
+ * ---- in the place of processes: what a child would do is done at its start ----
+ * So nothing comes later, and a wait for it is over at once: the clock is set to the end of the
+ * wait.
+ */
+
 static uint64_t next_sequence; /* that the parser will ask with */
 
-static int child_begins(pid_t *ret_pid, int sock)
+static int child_begins(const char *path, char *const *argv, int sock, pid_t *ret_pid)
 {
 	const int32_t ready = 0;
 	struct parse_reply reply = {0};
 	int index = empty_index(true);
 
+	(void)path;
+	(void)argv;
 	if (is_good) {
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
 		for (uint64_t i = 0; i < 2; i++) {
@@ -191,7 +131,7 @@ static int child_begins(pid_t *ret_pid, int sock)
 	}
 	close(index);
 	if (take() % 16 == 15)
-		return ENOMEM;
+		return -ENOMEM;
 	*ret_pid = 1 << 30;
 	if (take() % 8)
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
@@ -200,6 +140,49 @@ static int child_begins(pid_t *ret_pid, int sock)
 		check(dup2(sock, N_FDS + 8) >= 0); /* the child hangs; else it has died */
 	return 0;
 }
+
+static void end(pid_t pid)
+{
+	(void)pid;
+}
+
+static bool reap(pid_t pid, uint64_t ns)
+{
+	(void)pid;
+	(void)ns;
+	return true;
+}
+
+static uint64_t time_ns = NSEC_PER_SEC;
+
+static uint64_t clock_ns(void)
+{
+	return time_ns;
+}
+
+static void sleep_for(uint64_t ns)
+{
+	time_ns += ns;
+}
+
+static bool readable(int sock, uint64_t ns)
+{
+	struct pollfd p = {.fd = sock, .events = POLLIN};
+	bool is_readable = poll(&p, 1, 0) > 0;
+
+	if (!is_readable)
+		sleep_for(ns);
+	return is_readable;
+}
+
+static const struct child_ops ops = {
+	.now_ns = clock_ns,
+	.sleep = sleep_for,
+	.start = child_begins,
+	.end = end,
+	.reap = reap,
+	.readable = readable,
+};
 
 static uint64_t open_fds(void)
 {
@@ -242,7 +225,8 @@ static void use(struct parser *p)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const char *const marks[] = {"a*", NULL}, *const bad_marks[] = {"", NULL};
-	struct parser_config c = {.timeout_ns = NSEC_PER_MSEC, .max_index_bytes = 1 << 20};
+	struct parser_config c = {
+		.timeout_ns = NSEC_PER_MSEC, .max_index_bytes = 1 << 20, .child_ops = &ops};
 	uint64_t before = open_fds();
 	struct parser *p = NULL;
 

@@ -24,6 +24,7 @@ struct parser_config {
 	 * node/files keeps the pointer.
 	 */
 	const char *const *marks;
+	const struct child_ops *child_ops; /* NULL: child_kernel */
 };
 int parse_new(const struct parser_config *c, struct parser **ret);
 struct parser *parse_free(struct parser *p);

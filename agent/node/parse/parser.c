@@ -89,6 +89,7 @@ static struct child *new_child(const struct parser_config *c, size_t n_marks)
 		.argv = argv,
 		.restarts = "podflame_parse_child_restarts_total",
 		.stuck = "podflame_parse_children_stuck_total",
+		.ops = c->child_ops,
 	};
 
 	argv[0] = PARSE_CHILD_VERB;
