@@ -31,6 +31,7 @@ static void drain_run(struct task *t)
 	struct probes *p = d->kernel->probes;
 	_stage_("drain");
 
+	work_assert_on(t->work, os);
 	if (d->announce)
 		kernel_announce(d->kernel);
 	d->result = probes_drain(p, d->full, &d->drain);

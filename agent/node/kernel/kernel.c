@@ -124,6 +124,7 @@ static void push_run(struct task *t)
 {
 	struct push *p = (struct push *)t;
 
+	work_assert_on(t->work, os);
 	/*
 	 * The os worker may have drained since the filter was made. Cgroups of those drains stay
 	 * selected although the filter does not have them.

@@ -81,6 +81,7 @@ static void load_run(struct task *t)
 			k->hosts ? MAX(conf->max_sample_hz, conf->on_cpu_hz) : conf->max_sample_hz,
 	};
 
+	work_assert_on(t->work, os);
 	l->result = probes_new(&c, &k->probes, &l->error);
 	if (l->result < 0)
 		return;
@@ -148,6 +149,7 @@ static void unload_run(struct task *t)
 {
 	struct load *l = (struct load *)t;
 
+	work_assert_on(t->work, os);
 	probes_filter(l->kernel->probes, NULL, 0);
 	l->result = probes_drain(l->kernel->probes, true, &l->drain);
 	l->kernel->unwind = unwind_free(l->kernel->unwind);

@@ -78,7 +78,9 @@ void pipeline_feed_answer_done(struct feed_answer *a);
 
 /* ---- windows.c: samples -> frames -> windows; on the pipeline worker ---- */
 struct windows;
-int pipeline_windows_new(const struct fold_config *c, struct files *f, struct windows **ret);
+/* Later calls are for work->pipe. work NULL: for one thread, whichever it is. */
+int pipeline_windows_new(const struct fold_config *c, struct files *f, const struct work *work,
+			 struct windows **ret);
 struct windows *pipeline_windows_free(struct windows *p);
 void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret);
 /* Records that the node was not profiled for this long because an agent had ended. */
@@ -206,6 +208,7 @@ struct sampled_process {
 	UT_hash_handle hh;
 };
 struct windows {
+	const struct work *work; /* may be NULL */
 	struct stacks *stacks;
 	struct fold *fold;
 	struct sampled_process *processes;

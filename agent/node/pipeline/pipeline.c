@@ -45,7 +45,8 @@ int pipeline_start(struct pipeline *p, const char *node_uid)
 				.per_cpu = conf->on_cpu_per_cpu,
 				.start_offset_ns = p->downtime.start_offset_ns};
 
-	return p->windows ? 0 : pipeline_windows_new(&c, p->config.files, &p->windows);
+	return p->windows ? 0
+			  : pipeline_windows_new(&c, p->config.files, p->config.work, &p->windows);
 }
 
 const char *pipeline_kernel_problem(const struct pipeline *p)

@@ -64,7 +64,7 @@ static int set_up(void **state)
 	self.tgid = (uint64_t)getpid();
 	assert_int_equal(proc_start_boottime((uint32_t)self.tgid, &self.start_boottime_ns), 0);
 	assert_int_equal(files_new(&files, &pipeline.config.files), 0);
-	return pipeline_windows_new(&fold, pipeline.config.files, &pipeline.windows);
+	return pipeline_windows_new(&fold, pipeline.config.files, &node_work, &pipeline.windows);
 }
 
 static int tear_down(void **state)

@@ -15,7 +15,7 @@ static inline int testwindows_new(struct files *files, uint64_t window_ns, struc
 	const struct fold_config c = {
 		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = window_ns};
 
-	return pipeline_windows_new(&c, files, ret);
+	return pipeline_windows_new(&c, files, NULL, ret);
 }
 
 static inline void testwindows_read(struct windows *w, const struct missing *m)

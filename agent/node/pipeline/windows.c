@@ -15,14 +15,22 @@ static void exclude(const char *reason, uint64_t n)
 	counter_add(counter("podflame_samples_excluded_total", "reason", reason), n);
 }
 
+static void assert_thread(const struct windows *p)
+{
+	if (p->work)
+		work_assert_on(p->work, pipe);
+}
+
 /* ---- creation and end ---- */
 
-int pipeline_windows_new(const struct fold_config *c, struct files *f, struct windows **ret)
+int pipeline_windows_new(const struct fold_config *c, struct files *f, const struct work *work,
+			 struct windows **ret)
 {
 	struct windows *p = xcalloc(1, sizeof(*p));
 	struct stacks_config stacks = {.files = f};
 	int r = stacks_new(&stacks, &p->stacks);
 
+	p->work = work;
 	p->event_mask = 1u << EVENT_ON_CPU;
 	if (r == 0)
 		r = fold_new(c, &p->fold);
@@ -71,17 +79,20 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 
 void pipeline_windows_mappings(struct windows *p, struct mappings *m)
 {
+	assert_thread(p);
 	stacks_mappings(p->stacks, m);
 }
 
 void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
 			       struct runtime_process *r)
 {
+	assert_thread(p);
 	stacks_runtimes(p->stacks, id, exec_id, r);
 }
 
 void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 {
+	assert_thread(p);
 	stacks_named(p->stacks, w);
 }
 
@@ -329,12 +340,14 @@ static void end_window(struct windows *p, const struct feed *f, struct feed_answ
 
 void pipeline_windows_gap(struct windows *p, uint64_t gap_ns)
 {
+	assert_thread(p);
 	if (gap_ns)
 		fold_lose(p->fold, NULL, (1u << _EVENT_MAX) - 1, "agent_down", 0, gap_ns);
 }
 
 void pipeline_windows_lose(struct windows *p, const struct losses *l)
 {
+	assert_thread(p);
 	for (size_t i = 0; i < l->n; i++) {
 		const struct lost *x = &l->items[i];
 
@@ -347,6 +360,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 {
 	uint64_t now_ns = now_boot_ns();
 
+	assert_thread(p);
 	pipeline_windows_gap(p, f->gap_ns);
 	if (f->drain && !f->last_pass)
 		pipeline_note_processes(p, f->drain);
@@ -386,6 +400,7 @@ struct batch *pipeline_windows_flush(struct windows *p)
 {
 	struct batch *b;
 
+	assert_thread(p);
 	if (fold_flush(p->fold, now_boot_ns(), now_wall_ns(), true, &b) < 0)
 		return NULL;
 	return b;

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 	b.owner->container_id = xstrdup("c0ffee");
 	r = files_new(&fc, &files);
 	if (!r)
-		r = pipeline_windows_new(&c, files, &b.windows);
+		r = pipeline_windows_new(&c, files, NULL, &b.windows);
 	if (r)
 		bench_die("pipeline", r);
 	b.probes = open_probes(b.owner, &b.cgroup);

@@ -3,6 +3,7 @@
  * How a drain becomes windows: which samples count, in which window, and with which values. Without
  * a kernel and files.
  */
+#include "lib/base/testabort.h"
 #include "lib/base/testclock.h"
 #include "node/pipeline/internal.h"
 
@@ -42,7 +43,7 @@ static int setup(void **state)
 		.node_uid = "u", .boot_id = "b", .node_name = "n", .window_ns = WINDOW};
 	struct world *w = xcalloc(1, sizeof(*w));
 
-	assert_int_equal(pipeline_windows_new(&config, NULL, &w->p), 0);
+	assert_int_equal(pipeline_windows_new(&config, NULL, NULL, &w->p), 0);
 	w->end_ns = fold_next_flush_ns(w->p->fold);
 	w->offset_ns = offset_of(w->p);
 	w->owner = xcalloc(1, sizeof(*w->owner));
@@ -661,7 +662,7 @@ static void test_files_of_mappings_just_read(void **state)
 
 	assert_int_equal(files_new(&fc, &files), 0);
 	pipeline_windows_free(w->p);
-	assert_int_equal(pipeline_windows_new(&c, files, &w->p), 0);
+	assert_int_equal(pipeline_windows_new(&c, files, NULL, &w->p), 0);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.last_pass = false;
 	w->feed.drain->stacks[0].frames = &frame;
@@ -730,6 +731,29 @@ static void test_runtimes_own_code_96(void **state)
 	assert_null(judged(w, "", 42, 5 * MS));
 }
 
+/* ---- the thread ---- */
+
+static bool is_another(const struct worker *w)
+{
+	(void)w;
+	return false;
+}
+
+static void flush(void *arg)
+{
+	profile_batch_free(pipeline_windows_flush(arg));
+}
+
+static void test_windows_are_the_pipeline_workers(void **state)
+{
+	static const struct work_threads threads = {.is_current = is_another};
+	static const struct work work = {.threads = &threads};
+	struct world *w = *state;
+
+	w->p->work = &work;
+	assert_aborts(flush, w->p, "work_runs_on(p->work, (p->work)->pipe)");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -757,6 +781,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_a_container_has_its_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_that_have_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_windows_are_the_pipeline_workers, setup,
+						teardown),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
