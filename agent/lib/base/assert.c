@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens when an assertion fails: the program logs which one it was and aborts. The DaemonSet
+ * What happens when an assertion fails: the program logs the assertion and aborts. The DaemonSet
  * starts it again.
  */
 #include "lib/base/base.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base: memory, strings, growable buffers, errors, log, time and small files.
- * Everything else stands on it; it stands on libc, jansson and libyaml only.
+ * base: memory, strings, growable buffers, errors, log, time and small files. All other modules use
+ * it. It uses only libc, jansson and libyaml.
  *
- * Conventions of the whole agent: functions return 0 or -errno, outputs come
- * last, are named ret_... and stay untouched on failure; library functions do
- * not log. Small allocations abort when memory is out; whatever is sized by
- * outside data goes through a struct buf with a maximum or an explicit limit.
+ * Conventions of the whole agent: functions return 0 or -errno. Outputs come last, are named
+ * ret_... and stay untouched on failure. Library functions do not log. If a small allocation fails,
+ * the program aborts. Data whose size comes from outside is kept in a struct buf with a maximum, or
+ * has an explicit limit.
  */
 #pragma once
 
@@ -31,9 +31,9 @@
 /* ---- assertions ----------------------------------------------------------- */
 
 /*
- * Prints file, line and expression and aborts where the expression is false, in every build. It is
- * about what the agent's own code promises to other code of the agent (its thread, its references);
- * nothing that a pod, a file or the wire decides is asserted.
+ * If the expression is false, prints it with its file and line and aborts, in every build. It
+ * checks what the agent's own code promises to other code of the agent (its thread, its
+ * references). Nothing that a pod, a file or the wire decides is asserted.
  */
 #define assert_se(expression)                                                                      \
 	(__builtin_expect(!!(expression), 1) ? (void)0                                             \
@@ -42,8 +42,8 @@ void assert_failed(const char *expression, const char *file, int line)
 	__attribute__((noreturn, cold));
 
 /*
- * A reference count, which begins with 1. Any thread. Both abort where the count is 0, that is,
- * where the object is gone already. ref_drop() returns whether this was the last reference.
+ * A reference count; its first value is 1. Any thread. Both functions abort if the count is 0, that
+ * is, if the object is freed already. ref_drop() returns whether this was the last reference.
  */
 static inline void ref_take(unsigned *n)
 {
@@ -60,8 +60,8 @@ static inline bool ref_drop(unsigned *n)
 /* ---- memory: abort on failure ------------------------------------------- */
 
 /*
- * Prints a message and aborts. Also for calls of libraries that fail only without memory (hashes of
- * OpenSSL).
+ * Prints a message and aborts. Also used after calls of libraries that fail only if memory runs out
+ * (hashes of OpenSSL).
  */
 void out_of_memory(void) __attribute__((noreturn));
 
@@ -97,8 +97,8 @@ void json_decrefp_(json_t **j);
 	})
 
 /*
- * An array that grows: T *items; size_t n, cap. GROW makes room for one more
- * and doubles; the caller checks its own limit first.
+ * An array that grows: T *items; size_t n, cap. If the array is full, GROW doubles its capacity, so
+ * that one more item fits. The caller checks its own limit before.
  */
 #define GROW(items, n, cap)                                                                        \
 	do {                                                                                       \
@@ -111,9 +111,9 @@ void json_decrefp_(json_t **j);
 /* ---- buf: bytes that grow up to a maximum -------------------------------- */
 
 /*
- * Always NUL-terminated behind .len (data may be NULL while it is empty). If an append would pass
- * max_bytes, the buffer becomes `failed`, keeps its content and refuses every append. So a caller
- * checks once, at the end. max_bytes 0 means 1 GiB.
+ * data is always NUL-terminated at data[len] (but data may be NULL while the buffer is empty). If
+ * an append would pass max_bytes, the buffer becomes `failed`, keeps its content and refuses every
+ * append. So a caller checks once, at the end. max_bytes 0 means 1 GiB.
  */
 struct buf {
 	char *data;
@@ -129,7 +129,8 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
-char *buf_steal(struct buf *b); /* "" when empty; caller frees; buf is empty after */
+/* "" if the buffer is empty; the caller frees it; the buffer is empty after */
+char *buf_steal(struct buf *b);
 /*
  * Adds a JSON string, quoted and escaped. A byte that is not UTF-8 (names come from pods) becomes
  * U+FFFD.
@@ -146,17 +147,26 @@ bool str_equal(const char *a, const char *b);	   /* NULL equals only NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
-/* Bytes of the valid UTF-8 character at s (RFC 3629), 0 when there is none; 1 at the end of s. */
+/*
+ * The number of bytes of the valid UTF-8 character at s (RFC 3629); 0: the bytes at s are no valid
+ * character. At the end of s: 1.
+ */
 size_t utf8_len(const char *s);
 /*
  * The length in bytes of the longest prefix of s with at most max bytes and only whole characters.
  */
 size_t utf8_cut(const char *s, size_t max);
-/* A copy of at most max >= 3 bytes. A longer text gives its beginning and "...". */
+/* A copy of at most max bytes (max >= 3). If s is longer, the copy is its beginning and "...". */
 char *utf8_shorten(const char *s, size_t max);
-/* Decimal (or 0x...) without sign, spaces or rest; -EINVAL, -ERANGE above max. */
+/*
+ * A decimal number (or 0x...) without sign, spaces or text after it. -EINVAL: s is no such number;
+ * -ERANGE: it is above max.
+ */
 int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
-/* "50us", "1h", "10s", "1h30m" as Go writes durations -> ns; -EINVAL, -ERANGE. */
+/*
+ * A duration as Go writes it ("50us", "10s", "1h30m"), in ns. -EINVAL: s is no duration; -ERANGE:
+ * it does not fit.
+ */
 int str_to_duration_ns(const char *s, uint64_t *ret_ns);
 void hex_encode(const void *bytes, size_t n, char *out); /* out: 2n+1 bytes */
 int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
@@ -164,7 +174,9 @@ int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
 int base64_decode(const char *text, uint8_t **ret_bytes, size_t *ret_n);
 /* Percent-encodes everything but unreserved characters of RFC 3986. */
 void url_encode(struct buf *b, const char *s);
-/* XXH3; seed it where keys are hostile and must not collide. */
+/*
+ * XXH3. If an attacker may choose the keys, use a secret seed, so that he cannot make them collide.
+ */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 static inline uint64_t hash_str(const char *s)
 {
@@ -180,7 +192,10 @@ unsigned hash_of_key(const void *p, size_t n);
 
 /* ---- errors in user input -------------------------------------------------- */
 
-/* Where bad input is, and why it is bad: "spec.events.onCpu.sampleHz", "0 is not in 1..999". */
+/*
+ * Where bad input is, and why it is bad. path: "spec.events.onCpu.sampleHz"; reason: "0 is not in
+ * 1..999".
+ */
 struct field_error {
 	char path[256];
 	char reason[512];
@@ -219,7 +234,7 @@ uint64_t now_wall_ns(void);	/* CLOCK_REALTIME */
 uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
 uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
 uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
-uint64_t own_cpu_ns(void);	/* and of all threads */
+uint64_t own_cpu_ns(void);	/* CPU time of all threads of this process */
 /* RFC 3339 UTC, "2026-11-21T13:00:00Z"; parse accepts fractions. */
 void time_format(uint64_t wall_ns, char out[32]);
 int time_parse(const char *s, uint64_t *ret_wall_ns);
@@ -227,13 +242,13 @@ int time_parse(const char *s, uint64_t *ret_wall_ns);
 /* ---- files -------------------------------------------------------------------- */
 
 /*
- * Reads the whole file at dirfd/path, at most max_bytes (else -E2BIG). NUL-terminated; the caller
- * frees it. ret_n may be NULL. It also reads files of /proc and /sys, whose size stat() does not
- * know.
+ * Reads the whole file at dirfd/path, at most max_bytes (-E2BIG: it is larger). The data is
+ * NUL-terminated; the caller frees it. ret_n may be NULL. It also reads files of /proc and /sys,
+ * for which stat() gives the size 0.
  */
 int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, size_t *ret_n);
 const char *file_error_text(int error);	/* a text for an error of file_read */
-/* Writes path.tmp, fsyncs, renames. */
+/* Writes path.tmp, calls fsync() on it, and renames it to path. */
 int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode);
 int mkdir_parents(const char *path, mode_t mode);
 int fd_write_all(int fd, const void *data, size_t n);
@@ -246,15 +261,16 @@ uint64_t random_below(uint64_t bound);	/* 0 .. bound-1; bound > 0 */
 /* ---- counters: what was lost and why ---------------------------------------------- */
 
 /*
- * A named counter, process-wide, never reset; /metrics prints all of them. The agent does not read
- * them: a loss that it has to know of travels as a value. counter("dropped_total", "reason",
- * "ring_full") returns the same pointer for the same words; any thread may counter_add().
+ * A named counter. It belongs to the whole process and is never reset; /metrics prints all
+ * counters. The agent does not read them: a loss that its code needs is passed as a value (struct
+ * losses). counter("dropped_total", "reason", "ring_full") returns the same pointer each time it is
+ * called with these three texts. Any thread may call counter_add().
  */
 struct counter;
 struct counter *counter(const char *name, const char *label, const char *label_value);
 void counter_add(struct counter *c, uint64_t n);
 uint64_t counter_get(const struct counter *c);
-/* A gauge is a counter that is set. */
+/* A gauge is a counter whose value is set, not added to. */
 void counter_set(struct counter *c, uint64_t value);
 typedef void counter_fn(const char *name, const char *label, const char *label_value,
 			uint64_t value, void *arg);
@@ -266,7 +282,10 @@ void counter_each(counter_fn *fn, void *arg);
  * one.
  */
 void counters_print(struct buf *out);
-/* CPU time of this thread from here to the end of the scope, in stage_cpu_ns_total{stage}. */
+/*
+ * Adds the CPU time that this thread uses from here to the end of the scope to the counter
+ * stage_cpu_ns_total{stage}.
+ */
 struct stage {
 	const char *name;
 	uint64_t began_ns;
@@ -280,7 +299,8 @@ void stage_end(struct stage *s);
 /*
  * Parses the first document of text (n bytes, <= 16 MiB, depth <= 64, 1,000,000 values; aliases are
  * refused). Scalars follow the YAML 1.2 core schema. yaml_position(doc, "a.b[2].c") gives line and
- * column of a mapping's key. Errors: -EINVAL, with "LINE:COLUMN" as reterr's path.
+ * column of a mapping's key or of a list's item. Errors: -EINVAL, with "LINE:COLUMN" as reterr's
+ * path.
  */
 struct yaml_doc;
 int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr);
@@ -295,17 +315,17 @@ int yaml_parse_all(const char *text, size_t n, json_t **ret_array, struct field_
 /* ---- JSON paths ------------------------------------------------------------------------ */
 
 /*
- * Look-ups by a path such as "metadata.labels". They never fail: NULL or the default if the value
- * is absent or has another type.
+ * Look-ups by a path such as "metadata.labels". If the value is absent or has another type,
+ * json_at() returns NULL and the others return def.
  */
 const json_t *json_at(const json_t *j, const char *path);
 const char *json_str_at(const json_t *j, const char *path, const char *def);
 int64_t json_int_at(const json_t *j, const char *path, int64_t def);
 bool json_bool_at(const json_t *j, const char *path, bool def);
 /*
- * Keeps only the members in words ("a b c") of the object at key (of each object, if it is an
- * array), and frees the memory of the others.
+ * Keeps only some members of the object at key (of each object, if the value is an array), and
+ * frees the memory of the others. words: the names of the members to keep, "a b c".
  */
 void json_keep(json_t *parent, const char *key, const char *words);
-/* An estimate of its memory. Short texts and keys take 20 times their length. */
+/* An estimate of the memory that j uses. A short text or key needs 20 times its length. */
 size_t json_memory_bytes(const json_t *j);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and writes whole files while each of the calls fails. Also tests that fault_each() notices
- * what it must.
+ * Reads and writes whole files while each of the calls fails. Also tests that fault_each() finds
+ * leaks and wrong results.
  */
 #include "lib/base/fault.h"
 
@@ -48,7 +48,7 @@ static int write_run(void *arg)
 	return file_write_atomic(path, new_text, sizeof(new_text), 0600);
 }
 
-/* The old file or the new one, never a part. */
+/* The file has the old text or the new one, never a part of one. */
 static void write_check(void *arg)
 {
 	_cleanup_free_ char *text = NULL;
@@ -102,7 +102,7 @@ static void test_files(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-/* ---- what fault_each() is to see ---- */
+/* ---- mistakes that fault_each() must find ---- */
 
 static int leak_fd(void *arg)
 {
@@ -110,7 +110,7 @@ static int leak_fd(void *arg)
 
 	(void)arg;
 	if (fd < 0)
-		return -errno; /* null is not closed */
+		return -errno; /* the mistake: null is not closed */
 	close(fd);
 	if (null < 0)
 		return -errno;
@@ -125,7 +125,7 @@ static int leak_memory(void *arg)
 
 	(void)arg;
 	if (r)
-		return r; /* p is not freed */
+		return r; /* the mistake: p is not freed */
 	free(text);
 	free(p);
 	return 0;
@@ -169,7 +169,7 @@ static void test_what_is_seen(void **state)
 	(void)memory;
 	assert_non_null(strstr(fault_find(&fd, NULL, &n), "1 descriptors"));
 	assert_int_equal(n, 0);
-#ifndef __SANITIZE_ADDRESS__ /* it is LeakSanitizer's to tell */
+#ifndef __SANITIZE_ADDRESS__ /* with ASan, LeakSanitizer reports lost memory */
 	assert_non_null(strstr(fault_find(&memory, NULL, &n), "1 allocations"));
 #endif
 	assert_null(fault_find(&part, NULL, &n));

@@ -34,7 +34,9 @@ static void test_json_string_is_escaped(void **state)
 	buf_init(&b, 0);
 	buf_json_string(&b, "a\"b\\c\n\x01z");
 	assert_string_equal(b.data, "\"a\\\"b\\\\c\\n\\u0001z\"");
-	/* a byte without a character, a cut one, an overlong one, a surrogate, past the last */
+	/*
+	 * a single byte, a cut character, an overlong one, a surrogate, a code point above U+10FFFF
+	 */
 	buf_reset(&b);
 	buf_json_string(&b, "\xff \xe2\x82 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xe2\x82\xac");
 #define R UTF8_REPLACEMENT
@@ -44,7 +46,7 @@ static void test_json_string_is_escaped(void **state)
 static void test_text_is_cut_between_characters(void **state)
 {
 	static const char text[] =
-		"a\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5"; /* 1, 2, 3 and 4 bytes */
+		"a\xc3\xa4\xe2\x82\xac\xf0\x9f\x94\xa5"; /* characters of 1, 2, 3 and 4 bytes */
 	static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
 	static const char *const shortened[] = {"...",
 						"a...",
@@ -145,7 +147,7 @@ static void test_time(void **state)
 	assert_int_equal(time_parse("2026-11-21T14:00:00+01:00", &ns), 0);
 	assert_int_equal(ns, 1795266000000000000ULL);
 	assert_int_equal(time_parse("yesterday", &ns), -EINVAL);
-	/* beyond what 64 bits of nanoseconds hold */
+	/* the year is too large for 64 bits of nanoseconds */
 	assert_int_equal(time_parse("9999-12-31T23:59:59Z", &ns), -ERANGE);
 	assert_int_equal(time_parse("2500-01-01T00:00:00Z", &ns), 0);
 	assert_int_equal(ns, UINT64_C(16725225600) * NSEC_PER_SEC);
@@ -185,8 +187,8 @@ static void test_yaml_types_and_positions(void **state)
 }
 
 /*
- * Positions are not kept for each item below a long key: else a megabyte of text would take
- * gigabytes.
+ * If the path of an item is long, its position is not kept: else a text of a megabyte would need
+ * gigabytes of memory.
  */
 static void test_yaml_keeps_no_long_positions(void **state)
 {
@@ -202,7 +204,7 @@ static void test_yaml_keeps_no_long_positions(void **state)
 	yaml_doc_free(d);
 }
 
-/* Nothing below it has a position. */
+/* No value below a key that is longer than the limit of a path has a position. */
 static void test_yaml_key_above_the_longest_path(void **state)
 {
 	_cleanup_free_ char *text = xasprintf("? \"k%01100000d\"\n: [a, {b: c}]\n", 0);
@@ -243,7 +245,7 @@ static void test_yaml_all(void **state)
 	assert_int_equal(json_array_size(all), 2);
 }
 
-/* Prometheus text: each metric once, with its meaning, in base units. */
+/* Prometheus text has each metric once, with its meaning, in base units. */
 static void test_counters_printed(void **state)
 {
 	_cleanup_buf_ struct buf b = {0};
@@ -388,14 +390,14 @@ static void test_urls_refused(void **state)
 	}
 }
 
-/* ---- tables with keys of a pod ---- */
+/* ---- hash tables whose keys a pod chooses ---- */
 
 struct key {
 	uint32_t words[6];
 	UT_hash_handle hh;
 };
 
-/* One round of Jenkins's function (uthash's own, HASH_JEN), and back. */
+/* One round of Jenkins's hash (uthash's own, HASH_JEN). unmix() is its inverse. */
 static void mix(uint32_t s[3])
 {
 	uint32_t a = s[0], b = s[1], c = s[2];
@@ -416,7 +418,10 @@ static void unmix(uint32_t s[3])
 	s[0] = a, s[1] = b, s[2] = c;
 }
 
-/* Any beginning, and after it what brings that function to one state. */
+/*
+ * A key that differs for each i, but has the same hash (HASH_JEN) for every i: its last 12 bytes
+ * bring the hash to the same state.
+ */
 static void make_key(uint32_t i, struct key *k)
 {
 	uint32_t state[3] = {0x9e3779b9u + i, 0x9e3779b9u, 0xfeedbeefu}, same[3] = {1, 2, 3};
@@ -438,7 +443,7 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 		make_key(i, &keys[i]);
 		HASH_JEN(keys[i].words, sizeof(keys[i].words), hash);
 		first = i ? first : hash;
-		assert_int_equal(hash, first); /* the test has made them collide */
+		assert_int_equal(hash, first); /* all keys collide with uthash's own function */
 		HASH_ADD(hh, table, words, sizeof(keys[i].words), &keys[i]);
 	}
 	for (uint32_t i = 0; i < N_KEYS; i++) {
@@ -447,7 +452,7 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 	}
 	for (unsigned i = 0; i < table->hh.tbl->num_buckets; i++)
 		longest = MAX(longest, table->hh.tbl->buckets[i].count);
-	assert_true(longest <= 40); /* of ten at most on average */
+	assert_true(longest <= 40); /* the average of a bucket is at most ten */
 	HASH_CLEAR(hh, table);
 	free(keys);
 }
@@ -486,7 +491,8 @@ static void test_memory_of_json(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(shapes); i++) {
-		size_t before = mallinfo2().uordblks, real, told; /* nothing with ASan */
+		/* real is 0 with ASan: mallinfo2() does not count its heap */
+		size_t before = mallinfo2().uordblks, real, told;
 		_cleanup_json_ json_t *j = many(shapes[i / 2][0], shapes[i / 2][1],
 						i % 2 ? list_of_numbers : short_text);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* compared_with: says in words what the value is to be compared with. */
+/* compared_with: a text that names the value with which a reader compares this one. */
 static inline void bench_report(const char *name, double value, const char *unit,
 				const char *compared_with)
 {
@@ -17,7 +17,7 @@ static inline void bench_report(const char *name, double value, const char *unit
 	fflush(stdout);
 }
 
-/* The same, with the goal for the value, such as ">= 200000" or "<= 30". */
+/* As bench_report(), with a goal for the value, such as ">= 200000" or "<= 30". */
 static inline void bench_goal(const char *name, double value, const char *unit, const char *goal,
 			      const char *compared_with)
 {
@@ -37,7 +37,8 @@ static inline int bench_by_value(const void *a, const void *b)
 }
 
 /*
- * 0 / 0 is the value of a round in which nothing ran. It sorts last, and bench_rounds ignores it.
+ * 0 / 0 (NaN) is the value of a round in which nothing ran. Such a value sorts last, and
+ * bench_rounds ignores it.
  */
 static inline double bench_median(double *values, size_t n)
 {
@@ -45,7 +46,10 @@ static inline double bench_median(double *values, size_t n)
 	return values[n / 2];
 }
 
-/* The median of rounds, with the least and the most of them. goal: as bench_goal's, or "". */
+/*
+ * Reports the median of the rounds' values, and the smallest and the largest one. goal: as
+ * bench_goal's, or "".
+ */
 static inline void bench_rounds(const char *name, double *values, size_t n, const char *unit,
 				const char *goal, const char *compared_with)
 {

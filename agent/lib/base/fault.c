@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes each call of a test row fail, one after another. fault_calls.h lists the calls that can
- * fail: the linker prefers a program's own definition to a shared library's, for all code of the
- * process. One test at a time arms a fault; the failing call may be on any thread.
+ * fail. It defines functions with the names of the calls: the linker prefers a program's own
+ * definition to a shared library's, for all code of the process. One test at a time arms a fault;
+ * the failing call may be on any thread.
  */
 #include "lib/base/fault.h"
 
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 #define FAULT_SHORT (-1) /* no error: the call does half of what was asked for */
-#define FAULT_TRIES 3	 /* a first failure may keep something for good: a counter, a cache */
+/* after its first failure, a run may keep something for good: a counter, a cache */
+#define FAULT_TRIES 3
 
 static const struct {
 	const char *name;
@@ -60,8 +62,9 @@ static struct armed {
 	bool more;
 	unsigned n;
 	atomic_uint n_seen, n_failed;
-} armed_here = {.call = -1}, *armed = &armed_here; /* fault_in_children: shared memory */
-static atomic_long n_live;			   /* allocations */
+	/* with fault_in_children(), *armed is in memory that the children share */
+} armed_here = {.call = -1}, *armed = &armed_here;
+static atomic_long n_live; /* number of allocations that are not freed */
 
 void fault_arm(enum fault_call call, int error, unsigned n, bool more)
 {
@@ -98,7 +101,7 @@ void fault_in_children(void)
 	atomic_store(&armed->call, -1);
 }
 
-/* The error that this call must fail with; 0: the call must not fail. */
+/* The error with which this call must fail; 0: the call must not fail. */
 static int fault(enum fault_call call)
 {
 	unsigned n;
@@ -132,7 +135,10 @@ static long count_fds(void)
 	return n;
 }
 
-/* Counts mappings of files and of BPF. Those of the allocator come and go. */
+/*
+ * Counts mappings of files and of BPF, not the allocator's, because their number changes all the
+ * time.
+ */
 static long count_maps(void)
 {
 	_cleanup_free_ char *text = NULL;
@@ -195,7 +201,7 @@ static int run_once(const struct fault *f)
 }
 
 /*
- * Runs the row with the fault and once more without. Returns how many calls failed; -1: a check
+ * Runs the row once with the fault and once without. Returns how many calls failed; -1: a check
  * failed.
  */
 static int fail_and_again(const struct fault *f)
@@ -263,7 +269,7 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 {
 	now.row = row;
 	now.arg = arg;
-	/* make first what only a first run makes */
+	/* the first runs also make what later runs find: counters, caches */
 	for (unsigned i = 0; i < 2; i++)
 		if (run_once(NULL) != 0)
 			return "fails without a fault";
@@ -274,7 +280,8 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 				int n;
 
 				/*
-				 * the caller of a call that is always interrupted may wait for ever
+				 * if each call is interrupted (EINTR), its caller may try again for
+				 * ever
 				 */
 				if (more && *e == EINTR)
 					continue;

@@ -11,10 +11,7 @@
 
 enum fault_call {
 	FAULT_OPEN, /* open*, fopen, opendir, fdopendir, pidfd_open */
-	/*
-	 * other descriptors: socket, socketpair, accept4, pipe2, memfd_create, eventfd,
-	 * epoll_create1, dup
-	 */
+	/* socket, socketpair, accept4, pipe2, memfd_create, eventfd, epoll_create1, dup */
 	FAULT_FD,
 	FAULT_READ, /* read, pread, getline */
 	FAULT_READDIR,
@@ -27,16 +24,16 @@ enum fault_call {
 	FAULT_TRUNCATE, /* ftruncate */
 	FAULT_MMAP,
 	FAULT_BPF,  /* bpf() */
-	FAULT_LINK, /* those of them that attach a program, or make an iterator's reader */
+	FAULT_LINK, /* bpf() that attaches a program, or makes a reader of an iterator */
 	FAULT_PERF, /* perf_event_open() */
 	FAULT_IOCTL,
 	FAULT_CONNECT,
 	FAULT_SEND,   /* send, sendmsg */
 	FAULT_RECV,   /* recv, recvmsg */
-	FAULT_POLL,   /* poll, epoll_wait: EINTR */
-	FAULT_EPOLL,  /* epoll_ctl that adds */
+	FAULT_POLL,   /* poll, epoll_wait; the only error is EINTR */
+	FAULT_EPOLL,  /* epoll_ctl that adds a descriptor */
 	FAULT_START,  /* posix_spawn, fork, pthread_create */
-	FAULT_MALLOC, /* memory that jansson, libyaml, SQLite, libbpf, zstd, OpenSSL ask for */
+	FAULT_MALLOC, /* allocations of jansson, libyaml, SQLite, libbpf, zstd, OpenSSL */
 	_FAULT_MAX,
 };
 #define FAULT(call) (1u << FAULT_##call)
@@ -46,47 +43,55 @@ enum fault_call {
 
 struct fault_row {
 	const char *name;
-	unsigned calls; /* FAULT(OPEN) | ...: those that fail */
-	/* Before each run: restores the state. No call fails in it. May be NULL. */
+	unsigned calls; /* FAULT(OPEN) | ...: the kinds of calls that fail */
+	/* Restores the state before each run. No call fails in it. May be NULL. */
 	void (*before)(void *arg);
 	/*
-	 * Runs the code under test from its beginning to its end: 0 or -errno, as the product's
-	 * function returns. It frees what it was given, and asserts itself that a failure left
-	 * outputs alone.
+	 * Runs the code under test from its beginning to its end. Returns 0 or -errno, as the
+	 * product's function does. It frees what it was given. After a failure it asserts itself
+	 * that the outputs were not changed.
 	 */
 	int (*run)(void *arg);
-	/* After a run, failed or not: the state is one of those that may be. May be NULL. */
-	void (*check)(void *arg);
-	unsigned
-		step; /* 0 and 1: each call; n: every n-th, where one run takes long (LONG: each) */
 	/*
-	 * The run has other threads or processes: which call is the n-th differs from run to run,
-	 * and so does the memory that libraries keep. Only LeakSanitizer checks its memory.
+	 * After each run, also a failed one: asserts that the state is one of the allowed ones. May
+	 * be NULL.
+	 */
+	void (*check)(void *arg);
+	/*
+	 * 0 and 1: each call fails in turn. n: only every n-th one, because one run takes long
+	 * (with LONG=1 each)
+	 */
+	unsigned step;
+	/*
+	 * The run has other threads or processes. So the n-th call is another one in each run, and
+	 * the libraries keep other amounts of memory. Only LeakSanitizer checks the memory of such
+	 * a row.
 	 */
 	bool threads;
-	bool grows; /* a cache of the library's grows with each run: allocations are not compared */
+	bool grows; /* a cache of a library grows with each run: allocations are not compared */
 };
 /*
- * For every kind of call of the row, and every error of that kind (short reads and writes among
- * them): the 1st, 2nd, ... n-th call fails once, and again with all calls from the n-th on, until a
- * run meets no failing call. Each time: the run ends, check() holds, the same run without a fault
- * gives 0, and no descriptor, mapping or allocation is left. Otherwise the cmocka test fails.
- * Prints how many calls failed.
+ * For every kind of call of the row, and every error of that kind (short reads and writes are such
+ * errors): makes the n-th call fail, for n = 1, 2, ... until a run has fewer than n calls. In a
+ * second series all calls from the n-th on fail. After each run: check() holds, the same run
+ * without a fault gives 0, and no descriptor, mapping or allocation is left. Otherwise the cmocka
+ * test fails. Prints how many calls failed.
  */
 void fault_each(const struct fault_row *row, void *arg);
 /*
- * The same, without failing the test. Returns NULL if everything holds, else a text (borrowed) that
- * says what does not. Adds to *n_failed.
+ * As fault_each(), but does not fail the test. Returns NULL if everything holds, else a text
+ * (borrowed) that names what does not hold. Adds the number of failed calls to *n_failed.
  */
 const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_failed);
 
 /*
- * By hand: the n-th call of a kind (1: the next) fails with error. With more, all calls after it
- * fail, too.
+ * For a test that arms a fault itself: the n-th call of a kind (1: the next) fails with error. With
+ * `more`, all calls after it fail, too.
  */
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
-unsigned fault_disarm(void);	      /* how many calls failed */
-unsigned fault_failed(void);	      /* so far; 0: none is armed */
-void fault_outage_ends(void *unused); /* fault_disarm(), for a timer */
+unsigned fault_disarm(void);	      /* returns how many calls failed */
+/* how many calls have failed so far; 0 if no fault is armed */
+unsigned fault_failed(void);
+void fault_outage_ends(void *unused); /* calls fault_disarm(); for a timer */
 /* Calls of children that are forked from now on count and fail as well, until they exec. */
 void fault_in_children(void);

@@ -37,7 +37,7 @@ static void *real_of(void **slot, const char *name)
 	static void *slot_;                                                                        \
 	type(*real) params = (type(*) params)real_of(&slot_, name)
 
-/* Fails as system calls do: `bad` and errno. */
+/* Such a call fails as system calls do: it returns `bad` and sets errno. */
 #define CALL(kind, type, bad, name, params, args)                                                  \
 	type name params;                                                                          \
 	type name params                                                                           \
@@ -51,7 +51,7 @@ static void *real_of(void **slot, const char *name)
 		}                                                                                  \
 		return real args;                                                                  \
 	}
-/* The same for calls that move n bytes: a short one moves half of them. */
+/* As CALL, for calls that move n bytes: a short call moves half of them. */
 #define MOVE(kind, name, params, args)                                                             \
 	ssize_t name params                                                                        \
 	{                                                                                          \
@@ -69,7 +69,9 @@ static void *real_of(void **slot, const char *name)
 
 /* ---- files ---- */
 
-/* params and types: of the argument that says where; where...: the same as arguments. */
+/*
+ * params, types: parameters that name the file, and their types; where...: the same as arguments.
+ */
 #define OPEN(name, params, types, where...)                                                        \
 	int name params                                                                            \
 	{                                                                                          \
@@ -130,7 +132,8 @@ CALL(MMAP, void *, MAP_FAILED, mmap64, (void *p, size_t n, int prot, int flags, 
      (p, n, prot, flags, fd, at))
 
 /*
- * It reads by calls inside the C library, so this returns the error that the stream would return.
+ * getline() reads by calls inside the C library, which cannot be replaced. So this function returns
+ * the error that the stream would return.
  */
 ssize_t getline(char **line, size_t *cap, FILE *f)
 {
@@ -181,7 +184,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return real(fd, request, arg);
 }
 
-/* Only an addition needs memory. */
+/* Only EPOLL_CTL_ADD needs memory, so only it can fail. */
 int epoll_ctl(int fd, int op, int of, struct epoll_event *e)
 {
 	REAL(int, "epoll_ctl", (int, int, int, struct epoll_event *));
@@ -267,14 +270,15 @@ long syscall(long number, ...)
 /* ---- memory ---- */
 
 /*
- * Whether the memory is for a library that can do without it. podflame's and the C library's own is
- * not (mem.c aborts).
+ * Whether the caller is a library that can work without the memory. podflame and the C library
+ * cannot (mem.c aborts).
  */
 static bool can_do_without(void *caller)
 {
 	static const char *const libraries[] = {"libyaml", "libsqlite3", "libbpf",
 						"libzstd", "libcrypto",	 "libssl"};
-	struct dl_find_object found; /* dladdr() would search all names of the library */
+	/* dl_find_object() is fast; dladdr() would search all names of the library */
+	struct dl_find_object found;
 	const char *name;
 
 	if (atomic_load(&armed->call) != FAULT_MALLOC || _dl_find_object(caller, &found) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small files, whole; and random numbers. */
+/* Reads and writes small files as a whole; and random numbers. */
 #include "lib/base/base.h"
 
 #include <fcntl.h>

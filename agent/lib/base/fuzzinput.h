@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For a *_fuzz.c whose input is a script: each byte says what comes next. After the last byte all
- * are 0.
+ * For a *_fuzz.c whose input is a script: each byte chooses what the fuzzer does next. After the
+ * last byte, all further bytes are 0.
  */
 #pragma once
 

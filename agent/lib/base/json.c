@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON that others wrote. A look-up treats a value that is absent like one of the wrong type.
- * A copy keeps only the members that are needed.
+ * Reads JSON that others wrote. For a look-up, a value of the wrong type is the same as an absent
+ * one. A copy keeps only the members that are needed.
  */
 #include "lib/base/base.h"
 
@@ -78,7 +78,10 @@ void json_keep(json_t *parent, const char *key, const char *words)
 		json_object_set_new(parent, key, kept(at, words));
 }
 
-/* The bytes that jansson 2.14 takes with glibc's malloc() on 64 bits; base_test.c compares them. */
+/*
+ * The bytes that jansson 2.14 allocates, with glibc's malloc() on 64 bits. base_test.c compares the
+ * result with the real use of memory.
+ */
 size_t json_memory_bytes(const json_t *j)
 {
 	size_t sum = 0, i;

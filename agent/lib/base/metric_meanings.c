@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints counters as Prometheus text, and says what each of them means. .ci/check-metrics makes
+ * Prints counters as Prometheus text, with the meaning of each. .ci/check-metrics makes
  * docs/metrics.md from the table.
  */
 #include "lib/base/base.h"
@@ -12,7 +12,7 @@
 #define PREFIX "podflame_"
 
 static const struct {
-	const char *name; /* as printed, without the prefix */
+	const char *name; /* as /metrics shows it, without the prefix */
 	const char *help;
 } helps[] = {
 	/* the process */
@@ -220,7 +220,7 @@ static const struct {
 };
 
 struct metric_line {
-	char *name; /* as printed */
+	char *name; /* as /metrics shows it */
 	const char *label, *label_value;
 	uint64_t value;
 	bool is_ns;

@@ -11,12 +11,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MAX_GROUPS 50	  /* within each other */
-#define MAX_STEPS  200000 /* of one match: 0.2 s at most, roughly */
-#define MAX_KIB	   16384  /* of one match, for places to try again */
+#define MAX_GROUPS 50	  /* nested groups */
+#define MAX_STEPS  200000 /* steps of one match: 0.2 s at most, roughly */
+/* memory of one match, in which PCRE2 keeps the positions at which it may try again */
+#define MAX_KIB 16384
 /*
- * "." matches any character. "(...)" only groups, so there are no back-references by number. \C
- * would cut characters.
+ * PCRE2_DOTALL: "." matches any character. PCRE2_NO_AUTO_CAPTURE: "(...)" only groups, so there are
+ * no back-references by number. PCRE2_NEVER_BACKSLASH_C: \C would match one byte of a character.
  */
 #define OPTIONS                                                                                    \
 	(PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY |               \
@@ -24,12 +25,12 @@
 
 struct regexp {
 	pcre2_code *code;
-	pthread_mutex_t lock; /* of data */
+	pthread_mutex_t lock; /* held while a thread uses data */
 	pcre2_match_data *data;
 	pcre2_match_context *limits;
 };
 
-/* 0, or PCRE2's error. */
+/* Returns 0 or PCRE2's error number. */
 static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 {
 	pcre2_compile_context *c = pcre2_compile_context_create(NULL);
@@ -45,10 +46,11 @@ static int compile(const char *pattern, uint32_t options, pcre2_code **ret)
 }
 
 /*
- * PCRE2 counts the steps anew for each position of the text at which it begins. This function makes
- * a pattern that begins at the start of the text, so that all steps are counted together. It first
- * compiles the pattern alone, so that nothing passes that is no pattern by itself, such as "a)|(b".
- * \E ends a \Q, and a new line ends a comment of (?x).
+ * PCRE2 tries a pattern at each position of the text, and counts the steps of each try anew. So
+ * this function puts the pattern into one that begins at the start of the text: then the limit
+ * holds for all steps together. It first compiles the pattern alone, to refuse a text that is no
+ * pattern by itself, such as "a)|(b". The \E behind the pattern ends a \Q in it, and the new line
+ * ends a comment of (?x).
  */
 static int compile_searching(const char *pattern, pcre2_code **ret)
 {
@@ -67,7 +69,10 @@ static int compile_searching(const char *pattern, pcre2_code **ret)
 	return compile(text.data, OPTIONS | PCRE2_ANCHORED, ret);
 }
 
-/* The length of an escape. Anything else is one byte; \c takes one more. */
+/*
+ * The number of bytes of the escape at s. If s is no escape, 1. The escape \c has one byte more
+ * than others.
+ */
 static size_t bytes_of_escape(const char *s)
 {
 	if (*s != '\\' || !s[1])
@@ -76,7 +81,8 @@ static size_t bytes_of_escape(const char *s)
 }
 
 /*
- * Finds elements that depend on the text around them: verbs, and recursion into the whole pattern.
+ * Finds elements of a pattern that would also act on the text that compile_searching() adds: verbs,
+ * and recursion into the whole pattern.
  */
 static const char *find_outer(const char *pattern)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions: PCRE2's, on UTF-8 or on bytes that are not. "." is any character, "$" the
- * end. Groups only group: there are no back-references by number. Their cost is bounded.
+ * Regular expressions of PCRE2, for texts that may have bytes that are not UTF-8. "." matches any
+ * character, and "$" only the end of the text. Groups do not capture, so there are no
+ * back-references by number. The cost of a match is limited.
  */
 #pragma once
 
@@ -11,10 +12,17 @@
 
 struct regexp;
 
-/* -EINVAL: no regular expression, or longer than REGEXP_MAX_BYTES; reterr's path is "regexp". */
+/*
+ * -EINVAL: the pattern is no regular expression, or is longer than REGEXP_MAX_BYTES. reterr's path
+ * is "regexp".
+ */
 int regexp_new(const char *pattern, struct regexp **ret, struct field_error *reterr);
-void regexp_free(void *x); /* a struct regexp, or NULL; of SQLite's type */
-/* Whether regexp_new() takes it. */
+/* x: a struct regexp or NULL. It is a void *, because SQLite calls this function. */
+void regexp_free(void *x);
+/* 0 if regexp_new() would accept the pattern, else its error. */
 int regexp_check(const char *pattern, struct field_error *reterr);
-/* Any thread. 1, 0; -ELOOP: it takes too many steps, or too much memory. */
+/*
+ * Any thread. 1: the text matches; 0: it does not; -ELOOP: the match needs more steps or memory
+ * than its limit.
+ */
 int regexp_match(struct regexp *x, const char *text);

@@ -44,7 +44,7 @@ static void syntax(void **state)
 	assert_true(takes("^([a-z]+-)+[0-9a-f]{8,10}-.+$|^(a|b)*x?$"));
 	assert_false(takes("(a"));
 	assert_false(takes("a)|(b"));
-	assert_false(takes("(*UTF)a")); /* no words to PCRE2 */
+	assert_false(takes("(*UTF)a")); /* verbs of PCRE2 are not allowed */
 	assert_false(takes("a++++"));
 	assert_false(takes("(a)\\1"));
 	assert_false(takes("((a{99}){99}){99}"));
@@ -59,7 +59,9 @@ static void syntax(void **state)
 	assert_true(takes(many));
 }
 
-/* The pattern is compiled as a part of a larger one. */
+/*
+ * compile_searching() makes the pattern a part of a larger one. The pattern still means the same.
+ */
 static void what_is_put_around_a_pattern_changes_nothing(void **state)
 {
 	(void)state;
@@ -72,15 +74,16 @@ static void what_is_put_around_a_pattern_changes_nothing(void **state)
 	assert_int_equal(matches("\\(*\\(\\*Server\\)", "net/http.(*Server).Serve"), 1);
 	assert_int_equal(matches("[*(]x", "(x"), 1);
 	assert_false(takes("foo(*SKIP)(*F)|bar"));
-	assert_false(takes("\\c\\(*SKIP)b|a")); /* a control character is before the verb */
+	/* "\c\" is a control character, and (*SKIP) after it is a verb */
+	assert_false(takes("\\c\\(*SKIP)b|a"));
 	assert_false(takes("a(?R)?b"));
 	assert_false(takes("a(?0)?b"));
 	assert_false(takes("a\\g<0>?b"));
 }
 
 /*
- * An error (not "no match"), and soon: glibc's regcomp() takes hours for the first two, and all
- * memory for the third.
+ * A match fails with an error (not "no match"), and soon. glibc's regcomp() needs hours for the
+ * first two patterns, and all memory for the third.
  */
 static void patterns_take_bounded_time(void **state)
 {

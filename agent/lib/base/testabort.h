@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: whether a call aborts, as a failed assertion does (assert_se). */
+/* For tests only: asserts that a function aborts, as a failed assertion does (assert_se). */
 #pragma once
 
 #include "lib/base/base.h"
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 /*
- * Runs fn(arg) in a child process; fails unless the child aborts and its last words contain
+ * Runs fn(arg) in a child process. The test fails unless the child aborts and its output contains
  * `words`.
  */
 static inline void assert_aborts(void (*fn)(void *arg), void *arg, const char *words)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a process of lib/child that this program has started. */
+/* For tests only: finds and holds a child process of lib/child that this program has started. */
 #pragma once
 
 #include "lib/base/base.h"
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* The child of this program with that name (comm); 0: there is none. */
+/* The pid of this program's child with that name (comm); 0: there is none. */
 static inline pid_t testchild_pid(const char *name)
 {
 	DIR *d = opendir("/proc");
@@ -37,8 +37,8 @@ static inline pid_t testchild_pid(const char *name)
 }
 
 /*
- * Lets a process stand in its exit, as in a read that nothing interrupts, until the process that
- * this returns ends.
+ * Keeps a process in its exit, as a read that nothing interrupts does. It ends once the process
+ * whose pid this function returns ends.
  */
 static inline pid_t testchild_hold_at_exit(pid_t pid)
 {

@@ -13,14 +13,15 @@
 #include "lib/base/base.h"
 
 static struct {
-	_Atomic uint64_t stands_ns; /* not 0: all clocks say this */
-	_Atomic uint64_t later_ns;  /* all are so far ahead of the machine's */
-	_Atomic uint64_t asleep_ns; /* the time for which it was suspended */
+	_Atomic uint64_t stands_ns; /* not 0: all clocks show this time */
+	_Atomic uint64_t later_ns;  /* all clocks are this much ahead of the machine's */
+	_Atomic uint64_t asleep_ns; /* how long the machine was suspended, as the clocks show it */
 } test_clock;
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
-	bool went_on = id == CLOCK_BOOTTIME || id == CLOCK_REALTIME; /* while it was suspended */
+	/* clocks that go on while the machine is suspended */
+	bool went_on = id == CLOCK_BOOTTIME || id == CLOCK_REALTIME;
 	int r = (int)syscall(SYS_clock_gettime, id, t);
 	uint64_t ns = (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
 

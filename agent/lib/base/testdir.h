@@ -25,7 +25,7 @@ static inline int testdir_remove_entry_(const char *path, const struct stat *st,
 	return remove(path);
 }
 
-/* 0, or not when something is left. Follows no links. */
+/* Not 0 if something is left. Follows no links. */
 static inline int testdir_remove(const char *dir)
 {
 	return nftw(dir, testdir_remove_entry_, 8, FTW_DEPTH | FTW_PHYS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: `dir`, a directory per program, which cmocka's set-up makes and its tear-down
- * removes.
+ * For tests only: `dir`, a directory of this program. cmocka's set-up makes it and its tear-down
+ * removes it.
  */
 #pragma once
 

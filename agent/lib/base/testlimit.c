@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * testlimit: no test waits for ever. The Makefile links this into every test program and lets it
- * wrap two functions of cmocka. A test fails when it, its setup and its teardown together take
- * longer than the limit: the program prints the test's name, the functions that it stands in and
- * its child processes, kills the children and ends. The limit is LIMIT_S seconds, LIMIT_LONG_S
- * where LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop. A wait
- * that can say more about what it waits for uses until() of testwait.h, and fails earlier.
+ * testlimit: no test waits for ever. The Makefile links this file into every test program and lets
+ * it wrap two functions of cmocka. If a test, its setup and its teardown together take longer than
+ * the limit, the program prints the test's name, the functions in which the test is, and the
+ * program's children. Then it kills the children and ends. The limit is LIMIT_S seconds,
+ * LIMIT_LONG_S if LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop.
+ * until() of testwait.h fails earlier, and can print what the test waits for.
  *
- * The program fails where a pattern matches no test: otherwise it would leave out a renamed test
- * and say nothing.
+ * The program fails if a pattern matches no test. Otherwise nobody would notice that a renamed test
+ * does not run.
  */
 #include "lib/base/testprogram.h"
 
@@ -48,8 +48,8 @@ static char program[4096];
 /* ---- a test takes too long ---- */
 
 /*
- * Prints the functions of this program in which the interrupted thread is. The program is
- * position-independent.
+ * Prints the functions of this program in which the interrupted thread is. addr2line needs offsets
+ * in the file, because the program is position-independent.
  */
 static void print_where(void)
 {
@@ -60,7 +60,7 @@ static void print_where(void)
 	pid_t pid;
 
 	dladdr((void *)(uintptr_t)print_where, &own);
-	for (int i = 2; i < n && argc < 63; i++) { /* without this function and the handler */
+	for (int i = 2; i < n && argc < 63; i++) { /* skips this function and the signal handler */
 		if (!dladdr(at[i], &here) || here.dli_fbase != own.dli_fbase)
 			continue;
 		snprintf(text[argc], sizeof(text[argc]), "%#lx",
@@ -84,7 +84,7 @@ static void end_child(pid_t pid)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
 		dprintf(2, "[   LINE   ] --- its child %.*s\n", (int)(strcspn(text, ")") + 3),
-			text); /* pid (comm) state */
+			text); /* text: pid (comm) state */
 	close(fd);
 	kill_family(pid);
 }
@@ -109,7 +109,8 @@ static void on_limit(int signal)
 	DIR *dir;
 
 	(void)signal;
-	alarm(30); /* what follows is not safe in a signal handler */
+	/* the rest is not safe in a signal handler and may hang: if so, SIGALRM ends the program */
+	alarm(30);
 	dprintf(2, "[  ERROR   ] --- %s: no end after %u s\n", current, limit_s);
 	print_where();
 	dir = opendir("/proc/self/task");
@@ -161,7 +162,7 @@ static void limit_set_up(void)
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0 ||
 	    timer_create(CLOCK_MONOTONIC, &event, &timer))
 		abort();
-	backtrace(at, 1); /* loads now what it would else load in the handler */
+	backtrace(at, 1); /* the first backtrace() loads a library, which the handler must not do */
 	signal(SIGRTMAX - 1, on_limit);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * testlimit: a test that waits for ever fails, and the output says what a reader needs to find the
- * reason.
+ * testlimit: a test that waits for ever fails, and the output shows where it waits and its
+ * children.
  */
 #include "lib/base/testdir.h"
 
@@ -14,7 +14,10 @@
 
 #include <cmocka.h>
 
-/* ---- a program whose tests are to fail: this one, told "waits" and perhaps a pattern ---- */
+/*
+ * ---- with the argument "waits" (and perhaps a pattern) this program runs these tests, which fail
+ * ----
+ */
 
 static void it_passes(void **state)
 {
@@ -55,7 +58,7 @@ static int waits(void)
 
 /* ---- tests ---- */
 
-/* Returns its exit status. */
+/* Runs this program with the arguments. Returns its exit status. */
 static int run_self(const char *arguments, char **ret_said)
 {
 	_cleanup_free_ char *command = NULL, *said = NULL;
@@ -66,7 +69,7 @@ static int run_self(const char *arguments, char **ret_said)
 	assert_int_equal(testdir_make(dir), 0);
 	said = xasprintf("%s/said", dir);
 	command = xasprintf("TEST_LIMIT_S=1 timeout 20 %s %s >%s 2>&1", self, arguments, said);
-	status = system(command); /* NOLINT: of constants */
+	status = system(command); /* NOLINT: all parts of the command are constants */
 	assert_int_equal(file_read(AT_FDCWD, said, 1 << 16, ret_said, NULL), 0);
 	testdir_remove(dir);
 	assert_true(WIFEXITED(status));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: programs that a test starts. .ci/deps installs them where the Makefile's PATH
- * has them first.
+ * For tests only: programs that a test starts. .ci/deps installs them into a directory that the
+ * Makefile puts first in PATH.
  */
 #pragma once
 
@@ -17,7 +17,10 @@
 
 #include <cmocka.h>
 
-/* Whether PATH has such a program. If not, this prints so, and the caller skips its test. */
+/*
+ * Whether a directory of PATH has a program of this name. If not, prints a message, and the caller
+ * skips its test.
+ */
 static inline bool program_here(const char *name)
 {
 	for (const char *at = getenv("PATH"), *end; at; at = *end ? end + 1 : NULL) {
@@ -56,7 +59,7 @@ static inline uint64_t program_cpu_ns(pid_t pid)
 	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
-/* Kills a process and its descendants, as far as these still have their parents. */
+/* Kills a process and its descendants. Does not find a descendant whose parent has ended. */
 static inline void kill_family(pid_t pid)
 {
 	char path[64], text[4096] = "", *at = text, *end;
@@ -74,9 +77,9 @@ static inline void kill_family(pid_t pid)
 }
 
 /*
- * Fails unless the process comes to execute the program itself (python3: also python3.11) within
- * ten seconds. A command of that name may be a script that starts the program as a child: the
- * test would then look at the script.
+ * Waits until the process executes the program itself (python3: also python3.11). Fails after ten
+ * seconds. A command of that name may be a script that starts the program as a child: the test
+ * would then look at the script.
  */
 static inline void program_runs(pid_t pid, const char *name)
 {

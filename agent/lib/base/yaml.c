@@ -15,7 +15,7 @@
 #define MAX_DEPTH      64
 #define MAX_NODES      1000000
 #define MAX_PATH_BYTES                                                                             \
-	256 /* of a path with a position, so that a long key is not kept with each item below it */
+	256 /* the longest path whose position is kept: each item's path has all keys above it */
 
 struct position {
 	char *path;
@@ -30,7 +30,7 @@ struct yaml_doc {
 
 struct yaml_reader {
 	yaml_parser_t parser;
-	struct yaml_doc *doc; /* NULL: no positions wanted */
+	struct yaml_doc *doc; /* gets the positions of the values; NULL: the caller needs none */
 	struct buf path;
 	size_t n_nodes;
 	struct field_error *err;
@@ -74,7 +74,7 @@ static int fail_at(struct yaml_reader *r, yaml_mark_t m, const char *what)
 	return field_error_set(r->err, at, "%s", what);
 }
 
-/* Mostly libyaml's words. */
+/* Most texts are libyaml's own. */
 static const char *problem_of(const yaml_parser_t *p)
 {
 	if (p->error == YAML_SCANNER_ERROR && p->buffer.pointer && *p->buffer.pointer == '\t')
@@ -104,7 +104,9 @@ static void remember(struct yaml_reader *r, yaml_mark_t m)
 						 (unsigned)m.line + 1, (unsigned)m.column + 1};
 }
 
-/* The value of a plain scalar is that of the core schema of YAML 1.2. A quoted one is a string. */
+/*
+ * A plain scalar has the type that the core schema of YAML 1.2 gives it. A quoted one is a string.
+ */
 static json_t *scalar_value(const yaml_event_t *e)
 {
 	const char *s = (const char *)e->data.scalar.value;
@@ -134,7 +136,10 @@ static json_t *scalar_value(const yaml_event_t *e)
 	return json_stringn(s, e->data.scalar.length);
 }
 
-/* A buffer without data has failed: a single key was longer than the limit. */
+/*
+ * data is NULL if a single key was longer than the limit: then the buffer has failed, and there is
+ * nothing to cut.
+ */
 static void cut_path(struct yaml_reader *r, size_t len)
 {
 	r->path.len = len;
@@ -252,7 +257,7 @@ static int read_value(struct yaml_reader *r, yaml_event_t *e, int depth, json_t 
 	}
 }
 
-/* One document, after its DOCUMENT-START event. */
+/* Reads one document. The caller has read its DOCUMENT-START event. */
 static int read_document(struct yaml_reader *r, json_t **ret)
 {
 	_cleanup_json_ json_t *root = NULL;

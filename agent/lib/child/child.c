@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's side: starts the process, asks it, waits until a timeout, ends and replaces it. */
+/*
+ * The owner's side: starts the process, asks it, waits for the answer until a timeout, ends the
+ * process and starts another.
+ */
 #include "lib/child/child.h"
 
 #include <errno.h>
@@ -8,7 +11,7 @@
 
 #define BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
 #define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
-#define START_NS       (10 * NSEC_PER_SEC) /* until the child has given up its rights */
+#define START_NS       (10 * NSEC_PER_SEC) /* the time a child has to give up its rights */
 #define END_NS	       NSEC_PER_SEC
 /* An impatient owner waits no longer than this at a time, and calls again. */
 #define IMPATIENT_START_NS (200 * NSEC_PER_MSEC)
@@ -25,7 +28,7 @@ struct child {
 	bool ready;	     /* the child has given up its rights */
 	uint64_t started_ns; /* when the child became ready; before that, when it was started */
 	uint64_t restarts;
-	pid_t killed; /* the process before this one, while it has not ended; 0: none */
+	pid_t killed; /* the process before this one, if it has not ended yet; 0: none */
 	uint64_t killed_ns;
 	uint64_t next_ns; /* CLOCK_MONOTONIC: start no process before */
 	unsigned lost_in_a_row;
@@ -48,7 +51,7 @@ static int reap(struct child *c, uint64_t wait_ns)
 	return 0;
 }
 
-/* The child is not reaped yet, so no other process can have its pid. */
+/* Until a child is reaped, its pid stays its own, so the owner cannot kill another process. */
 static void end_process(struct child *c, uint64_t wait_ns)
 {
 	if (c->pid > 0) {
@@ -152,7 +155,11 @@ int child_start(struct child *c)
 	if (c->ready)
 		return 0;
 	if (c->pid) {
-		wait_ns = 0; /* an impatient owner has waited for this child before */
+		/*
+		 * a call before this one has waited for the child; only an impatient owner comes
+		 * here
+		 */
+		wait_ns = 0;
 	} else {
 		r = start_process(c);
 		if (r < 0)
@@ -175,7 +182,8 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 	int r = -EPIPE;
 
 	/*
-	 * if the child died while it had nothing to do, this question is not the cause: try again
+	 * the child may have died before this question, while it had nothing to do: then ask a new
+	 * child
 	 */
 	for (int attempt = 0; r < 0 && attempt < 2; attempt++) {
 		r = child_start(c);

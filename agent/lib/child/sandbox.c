@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #ifndef __has_feature
-#define __has_feature(x) 0 /* clang's way to ask */
+#define __has_feature(x) 0 /* clang has __has_feature(), other compilers do not */
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
 	__has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                     \
@@ -58,7 +58,7 @@ static int set_limits(const struct child_rights *rights)
 	return r;
 }
 
-/* Needs CAP_SYS_CHROOT. Without it, seccomp alone keeps the child from opening files. */
+/* chroot() needs CAP_SYS_CHROOT. Without it, only seccomp keeps the child from opening files. */
 static void leave_file_system(void)
 {
 	if (chroot("/proc/self/fdinfo") == 0)
@@ -68,7 +68,7 @@ static void leave_file_system(void)
 static int drop_capabilities(void)
 {
 	capng_clear(CAPNG_SELECT_ALL);
-	/* Dropping the bounding set needs CAP_SETPCAP. Without it, exec gains nothing either. */
+	/* This needs CAP_SETPCAP. If it fails: the child cannot gain rights by exec either way. */
 	(void)capng_apply(CAPNG_SELECT_BOUNDS);
 	if (capng_apply(CAPNG_SELECT_CAPS) != 0)
 		return -EPERM;
@@ -110,8 +110,8 @@ static int give_up_rights(const struct child_rights *rights)
 /* ---- its start ---- */
 
 /*
- * A file of a pod must not become descriptor 0, 1 or 2. The child must not have other descriptors
- * that the owner left open.
+ * Opens /dev/null as descriptors 0, 1 and 2, so that no file of a pod can become one of them.
+ * Closes all descriptors that the owner left open.
  */
 static void close_others(void)
 {

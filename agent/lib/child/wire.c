@@ -34,7 +34,7 @@ int child_send(int sock, const void *message, size_t n, const int *fds, size_t n
 	return 0;
 }
 
-/* Takes every descriptor out of a message; those beyond max are closed. */
+/* Moves the descriptors of a message into fds; closes those beyond max. */
 static size_t take_fds(struct msghdr *m, int *fds, size_t max)
 {
 	size_t n = 0;

@@ -162,7 +162,7 @@ static void set_string(struct config *c, const struct key *k, const char *value)
 	*s = xstrdup(value);
 }
 
-/* For a CHOICE that is kept as a bool, the first choice means true. */
+/* Some keys of type CHOICE are a bool in struct config: the first choice means true. */
 static void set_choice(struct config *c, const struct key *k, const char *value)
 {
 	if (k->offset == AT(opt_in_required))
@@ -171,7 +171,7 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
-/* Sets a key from its text; false: wrong type, or out of range. */
+/* Sets a key from the text of its value. false: the text has the wrong type, or is out of range. */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
 	uint64_t v;
@@ -285,7 +285,7 @@ static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 	return fail_value(w, k, v);
 }
 
-/* "hub.url: x" and "hub: {url: x}" set the same key. */
+/* Refuses a key that is set twice: "hub.url: x" and "hub: {url: x}" are the same key. */
 static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	bool *seen = &w->seen[k - keys];
@@ -299,7 +299,9 @@ static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 	return set_json(w, k, v);
 }
 
-/* The row of this path. *ret_inside: there are rows below the path. */
+/*
+ * The row of the key with this path. *ret_inside: whether the path is the beginning of other keys.
+ */
 static const struct key *find_key(const char *path, bool *ret_inside)
 {
 	size_t n = strlen(path);
@@ -367,7 +369,7 @@ void conf_done(struct config *c)
 	}
 }
 
-/* Refuses a second document, because nothing would read it. */
+/* Refuses a second YAML document, because the program would ignore it. */
 static int parse_one(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr)
 {
 	_cleanup_json_ json_t *all = NULL;

@@ -9,7 +9,7 @@
 #include "lib/base/base.h"
 
 struct config {
-	/* where this is */
+	/* names of the cluster, the node and podflame's namespace */
 	char *cluster_name, *node_name, *own_namespace;
 	/* Kubernetes */
 	char *kubernetes;		/* "auto", "on", "off" */
@@ -23,7 +23,7 @@ struct config {
 	char *hub_url, *hub_ca_file, *hub_token_file, *spool_dir;
 	uint64_t spool_max_bytes;
 	/* native stacks */
-	uint64_t unwind_table_bytes;	/* of the kernel's memory, at most */
+	uint64_t unwind_table_bytes;	/* limit of the kernel's memory that unwind tables use */
 	uint64_t symbol_cache_bytes;
 	char *host_debug_dir, *debuginfod_url, *debuginfod_ca_file, *debuginfod_cache;
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
@@ -32,7 +32,7 @@ struct config {
 	char *store_kind;
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
-	char *link_trace, *link_logs;	/* templates of addresses, "" none */
+	char *link_trace, *link_logs;	/* templates of addresses (URLs); "": no links */
 	char *api_address, *ingest_address, *health_address;
 	unsigned api_port, ingest_port, health_port;
 	char *tls_secret, *ca_configmap, *service_name;
@@ -40,28 +40,29 @@ struct config {
 	/* DeepFlow's keys (local) */
 	bool on_cpu_disabled;
 	unsigned on_cpu_hz;
-	unsigned on_cpu_per_cpu;	/* 0, 1 */
-	char *on_cpu_regex;		/* checked by regexp_check() */
+	unsigned on_cpu_per_cpu;	/* 0 or 1 */
+	char *on_cpu_regex;		/* regexp_check() has accepted it */
 	bool off_cpu_disabled;
 	char *off_cpu_regex;
 	uint64_t off_cpu_min_block_ns;
-	bool trace_context;		/* of these processes */
+	bool trace_context;		/* of the processes that DeepFlow's keys select */
 	uint64_t java_refresh_ns;
 };
 
-/* Defaults only. */
+/* Sets all members to their defaults. */
 void conf_init(struct config *c);
 void conf_done(struct config *c);
 /*
- * Reads path over the defaults. reterr->path is "FILE:LINE:COLUMN"; the reason names the key and
- * what it may be. For a key that has no effect yet, a line is appended to warnings (may be NULL).
+ * Sets all members to their defaults, and then those that the file at path names. reterr->path is
+ * "FILE:LINE:COLUMN"; the reason names the key and its allowed values. For a key that has no effect
+ * yet, the function appends a line to warnings (may be NULL).
  */
 int conf_load(const char *path, struct config *ret, struct buf *warnings,
 	      struct field_error *reterr);
 int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
 	       struct buf *warnings,
 	       struct field_error *reterr);
-/* Fills node_name and own_namespace from the environment where the file left them empty. */
+/* If the file did not set node_name or own_namespace, takes them from the environment. */
 void conf_resolve(struct config *c);
-/* The table as Markdown. */
+/* Prints the table of keys as Markdown. */
 void conf_doc(struct buf *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a configuration file gives a configuration with values in their ranges, or an error
- * with a place in the file and a reason. Any YAML that is read and then written as JSON (which is
- * YAML) must read as the same.
+ * Any text as a configuration file gives a configuration whose values are in their ranges, or an
+ * error with a position in the file and a reason. If any YAML is read, written as JSON (which is
+ * YAML too) and read again, both results are equal.
  * Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
  */
 #include "lib/conf/conf.h"
@@ -17,7 +17,7 @@ static void check(bool ok)
 		abort();
 }
 
-/* "f:LINE:COLUMN", inside of the text. */
+/* path is "f:LINE:COLUMN", and this position is inside the text. */
 static void check_place(const char *path, const char *text, size_t n)
 {
 	unsigned line = 0, column = 0, lines = 1;
@@ -51,8 +51,9 @@ static void parse_conf(const char *text, size_t n)
 }
 
 /*
- * Texts that YAML does not take even escaped may be refused. (As they are, U+0085 and its like are
- * ends of lines to it.)
+ * Writes root as JSON and reads it again as YAML. Some characters are not allowed in YAML even if
+ * they are escaped, so yaml_parse() may refuse the text. (Characters are escaped because YAML takes
+ * some, such as U+0085, as ends of lines.)
  */
 static void read_again(const json_t *root)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conf: DeepFlow's own file works, and an error names the place of the mistake and the allowed
+ * conf: DeepFlow's own file works. An error names the position of the mistake and the allowed
  * range.
  */
 #include "lib/conf/conf.h"
@@ -93,12 +93,12 @@ static void test_urls(void **state)
 	}
 }
 
-/* "|" between the values. */
+/* good, bad: values with "|" between them. */
 struct chart_value {
 	const char *in_chart, *key, *good, *bad;
 };
 
-/* Helm refuses what the agent would refuse; a hub's keys are separate. */
+/* Helm refuses each value that the agent would refuse. The keys of a hub are in another table. */
 static const struct chart_value chart_values[] = {
 	{"agent.properties.debuginfodUrl", "symbols: {debuginfod_url: '%s'}",
 	 "|http://d|https://d-1.example:8002/a/b@c|https://[fd00::1]:65535/a/|http://d:1|http://"
@@ -275,7 +275,7 @@ static void test_missing_file(void **state)
 	assert_string_equal(err.path, "/nowhere.yaml");
 }
 
-/* docs/config.md has the table in this form; UPDATE_DOCS=1 writes it. */
+/* docs/config.md contains the table as conf_doc() prints it. UPDATE_DOCS=1 writes the file. */
 static void test_document_is_fresh(void **state)
 {
 	static const char head[] =

@@ -53,7 +53,7 @@ int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uin
 	return r;
 }
 
-/* A link is the address of a page. Refuses others, such as javascript:. */
+/* Whether s is the address of a page. Other URLs, such as javascript:, are not. */
 bool conf_is_link(const char *s)
 {
 	if (!str_has_prefix(s, "http://") && !str_has_prefix(s, "https://"))
@@ -71,7 +71,7 @@ bool conf_is_url(const char *s, struct field_error *reterr)
 	return url_parse(s, &u, reterr) == 0;
 }
 
-/* ---- what is told of a value ---- */
+/* ---- texts about a value, for messages ---- */
 
 bool conf_wants_text(const struct key *k)
 {
