@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The connection to one API server, and single requests. credentials.c reads its token, CA and
- * certificate, which rotate on disk.
+ * The connection to one API server, and single requests. credentials.c reads the token, the CA and
+ * the client certificate again and again, because their files change.
  */
 #include <stdlib.h>
 #include <utlist.h>
@@ -9,11 +9,12 @@
 #include "lib/kube/kube_private.h"
 
 #define MAX_ANSWER_BYTES (64 << 20)
-#define MAX_KIND_BYTES	 (128 << 20) /* of memory: tenants create targets, and an agent has 1 GiB */
+/* limit of the memory of a watch's objects: tenants create targets, and an agent has 1 GiB */
+#define MAX_KIND_BYTES	 (128 << 20)
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)
 
-/* client-go: tools/cache/reflector.go, transport/token_source.go, July 2026 */
+/* values of client-go: tools/cache/reflector.go, transport/token_source.go, July 2026 */
 const struct kube_times kube_times_default = {
 	.backoff_first_ns = 800 * NSEC_PER_MSEC,
 	.backoff_max_ns = 30 * NSEC_PER_SEC,
@@ -38,7 +39,7 @@ struct client_request {
 	struct kube *kube;
 	struct http_call *call;
 	char *method, *path, *content_type, *body;
-	bool second; /* after a 401 */
+	bool second; /* this is the second try, after an answer 401 */
 	kube_done_fn *fn;
 	void *arg;
 	struct client_request *prev, *next;
@@ -53,7 +54,7 @@ struct kube {
 	struct http_client *http;
 	struct kube_token token;
 	uint64_t ca_read_ns, tls_hash;
-	struct field_error tls_error; /* as reported; path "": none */
+	struct field_error tls_error; /* as last reported; path "": no error */
 	struct timer ca_timer;
 	struct client_request *requests;
 	struct kube_listener *listeners;
@@ -77,7 +78,7 @@ static void reload_tls(struct kube *k)
 	kube_tell_credentials(&k->tls_error, r < 0 && r != -EALREADY ? &e : NULL);
 	if (r == -EALREADY)
 		return;
-	if (r < 0) { /* keeps the last good one */
+	if (r < 0) { /* the last usable TLS material stays in use */
 		counter_add(counter("kube_credentials_total", "reason", "ca_unusable"), 1);
 		return;
 	}
@@ -102,7 +103,7 @@ void kube_look_at_ca(struct kube *k)
 		reload_tls(k);
 }
 
-/* ---- who waits for the server ---- */
+/* ---- watches that wait until the server answers again ---- */
 
 void kube_listen(struct kube *k, struct kube_listener *l)
 {
@@ -124,7 +125,7 @@ void kube_server_works(struct kube *k)
 
 /* ---- sending ---- */
 
-/* The lines of a request's head (up to 8), and texts to free (up to 4). */
+/* The lines of a request's head (up to 8). owned: those of them that must be freed (up to 4). */
 struct head_lines {
 	const char *line[8];
 	char *owned[4];
@@ -222,8 +223,8 @@ static void request_done(int status, const char *body, size_t n, const char *err
 		kube_look_at_ca(q->kube);
 	else if (status / 100 == 2)
 		kube_server_works(q->kube);
-	if (n)
-		json = json_loadb(body, n, JSON_ALLOW_NUL, NULL); /* as kube_watch_parse() */
+	if (n) /* JSON_ALLOW_NUL as in kube_watch_parse() */
+		json = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
 	if (error)
 		text = xstrdup(error);
 	else if (status / 100 != 2)

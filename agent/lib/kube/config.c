@@ -65,12 +65,13 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
 	/*
-	 * this name is in every API server's certificate, an address is not; a provider may only
-	 * have a name
+	 * Every API server's certificate has this name, but not every address. If a provider gives
+	 * a name for host, the certificate may have only that name.
 	 */
 	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
-	if (r < 0 && r != -ENOENT) /* else podflame would work in another namespace */
+	/* with another error than ENOENT, podflame would go on with a wrong namespace */
+	if (r < 0 && r != -ENOENT)
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));
 	if (!r)
 		ns[strcspn(ns, " \r\n")] = '\0';
@@ -89,9 +90,9 @@ int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr)
 
 struct config_reading {
 	const json_t *root;
-	char *dir; /* relative file names begin here */
+	char *dir; /* the directory that relative file names start from */
 	struct field_error *err;
-	char where[200]; /* "users[2].user" */
+	char where[200]; /* the part of the file that is being read, for errors: "users[2].user" */
 };
 
 static int bad(struct config_reading *r, const char *field, const char *why)
@@ -113,8 +114,8 @@ static int check_file(struct config_reading *r, const char *field, const char *f
 }
 
 /*
- * Finds X in {clusters: [{name: X, cluster: {...}}]} and returns the inner object. r->where names
- * it.
+ * Finds X in {clusters: [{name: X, cluster: {...}}]}. Sets *ret to the inner object and r->where to
+ * its path.
  */
 static int find_named(struct config_reading *r, const char *list, const char *inner,
 		      const char *name, const json_t **ret)
@@ -148,7 +149,7 @@ static int get_string(struct config_reading *r, const json_t *o, const char *fie
 	return 0;
 }
 
-/* Reads field-data (base64; it wins, as in kubectl) or field (the name of a file). */
+/* Reads field-data (base64) or else field (the name of a file), as kubectl does. */
 static int get_pem(struct config_reading *r, const json_t *o, const char *field, char **ret_pem,
 		   char **ret_file)
 {
@@ -174,7 +175,7 @@ static int get_pem(struct config_reading *r, const json_t *o, const char *field,
 	return 0;
 }
 
-/* The value goes into the head of each request unchanged. */
+/* The agent puts the value into the head of each request unchanged. */
 static bool has_blank(const char *s)
 {
 	for (; *s; s++)

@@ -6,7 +6,7 @@
  */
 #include "lib/kube/kube_private.h"
 
-#define MAX_SKELETON_BYTES (1 << 20) /* of a list without its items: kind and metadata */
+#define MAX_SKELETON_BYTES (1 << 20) /* a list without its items: kind and metadata */
 #define MAX_KEY_BYTES	   256
 
 static struct counter *oversized_counter(void)
@@ -43,7 +43,7 @@ static bool end_line(struct lines *l, line_fn *fn, void *arg)
 		n--;
 	if (n && !l->skipping)
 		go_on = fn(l->line.data, n, arg);
-	if (go_on) { /* if not, l may be freed */
+	if (go_on) { /* if fn returned false, l may be freed */
 		l->skipping = false;
 		buf_reset(&l->line);
 	}
@@ -96,7 +96,7 @@ static void keep(struct list_split *s, char ch)
 	}
 }
 
-/* A byte inside a string. A string at depth 1 before a colon is a key. */
+/* Takes a byte inside a string. A string at depth 1 may be a key, so its text is kept. */
 static void in_string(struct list_split *s, char ch)
 {
 	keep(s, ch);
@@ -123,13 +123,13 @@ static void open_bracket(struct list_split *s, char ch)
 		keep(s, ch);
 }
 
-/* false: the receiver has ended the stream */
+/* Returns false if fn wants no further items. */
 static bool close_bracket(struct list_split *s, char ch, line_fn *fn, void *arg)
 {
 	bool go_on = true;
 
 	keep(s, ch);
-	if (s->depth == 0) /* jansson will say so */
+	if (s->depth == 0) /* the list is wrong; jansson will refuse it */
 		return true;
 	s->depth--;
 	if (s->in_items && s->depth == 2) {

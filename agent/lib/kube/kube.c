@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls what stands behind a struct kube or a struct kube_watch: client.c and watch.c, or a test.
- * It owns nothing. Loop thread.
+ * Calls the functions of a struct kube or a struct kube_watch: those of client.c and watch.c, or
+ * those of a test. It owns nothing. Loop thread.
  */
 #include "lib/kube/kube.h"
 

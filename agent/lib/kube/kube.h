@@ -1,31 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kube: the Kubernetes API for both roles: the address of the server and the credentials, list and
- * watch with client-go's semantics, and single requests. Semantics:
- * k8s.io/client-go/tools/cache/reflector.go (July 2026); table in docs/watch.md.
+ * kube: the Kubernetes API for both roles: the address of the server and the credentials, single
+ * requests, list and watch. List and watch work as in client-go
+ * (k8s.io/client-go/tools/cache/reflector.go, July 2026). docs/watch.md has a table of the cases.
  */
 #pragma once
 
 #include "lib/loop/http.h"
 
-/* ---- where and who ---- */
-/* Owned strings; kube_config_done frees. Files named here are re-read on rotation. */
+/* ---- the server's address and this process's identity ---- */
+/*
+ * The strings are owned; kube_config_done frees them. Files named here are read again when they
+ * change.
+ */
 struct kube_config {
 	char *address;			/* IP or name */
 	uint16_t port;
 	/*
-	 * the name in its certificate: in a cluster kubernetes.default.svc, unless address is a
-	 * name
+	 * the name that the server's certificate must have. In a cluster it is
+	 * kubernetes.default.svc, unless address is a name
 	 */
 	char *tls_name;
-	char *ca_pem, *ca_file;		/* file wins and is polled */
+	/* a file is preferred to a text, and is read again every minute */
+	char *ca_pem, *ca_file;
 	char *cert_pem, *key_pem, *cert_file, *key_file;
-	char *token, *token_file;	/* file wins and is re-read */
+	/* a file is preferred to a text, and is read again when it changes */
+	char *token, *token_file;
 	bool insecure, plain_http;
 	char *default_namespace;
-	char *path_prefix;		/* of the server URL ("/k8s/clusters/c-1"); NULL: none */
+	/* path of the server's URL ("/k8s/clusters/c-1"); NULL: none */
+	char *path_prefix;
 };
-/* -ENOENT: this process does not run in a pod */
+/* Reads the pod's service account. -ENOENT: this process does not run in a pod. */
 int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);
 /* path NULL: $KUBECONFIG, else ~/.kube/config. context NULL: current-context. */
 int kube_config_file(const char *path, const char *context, struct kube_config *ret,
@@ -39,10 +45,10 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 struct kube *kube_free(struct kube *k);
 
 /*
- * Reports a token, CA or certificate that is unusable when its file is read again; kube goes on
- * with the last good one. It calls fn when this begins or its reason changes (error: the file, and
- * why), and when it ends (error NULL). what: "certificate-authority", "token", ... Set it before
- * the first kube.
+ * fn reports a token, CA or certificate that cannot be used when its file is read again; kube goes
+ * on with the last usable one. fn is called when this begins or the reason changes (error: the
+ * file, and why), and when it ends (error NULL). what: "certificate-authority", "token", ... Set fn
+ * before the first kube is made.
  */
 typedef void kube_credentials_fn(const char *what, const char *error);
 void kube_on_credentials(kube_credentials_fn *fn);
@@ -58,15 +64,16 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
 /* ---- list + watch ---- */
 /*
  * A watch keeps objects without metadata.managedFields and without the members that trim removes.
- * It does not report a change of only these and of metadata.resourceVersion; but the object that it
- * delivered last gets the new version, so that a caller with a reference to it writes with that
- * version. A caller may free a watch inside its callbacks, and must free it before its kube.
+ * If only these members or metadata.resourceVersion change, it reports no change. But it puts the
+ * new resourceVersion into the object that it delivered last, so a caller that holds a reference to
+ * the object writes with the new version. A caller may free a watch inside its callbacks, and must
+ * free it before its kube.
  *
- * A watch delivers the difference between the server's objects and those that it has delivered:
- * upsert for new or changed objects (old is NULL for new ones), delete with the last known object.
- * An object that comes back under another UID is delete + upsert. synced is called once, after the
- * first complete list. state reports changes of health: error NULL if the stream works, else a text
- * for people.
+ * A watch compares the server's objects with those that it has delivered. It calls upsert for a new
+ * or changed object (old is NULL for a new one), and remove for a deleted one, with its last known
+ * state. If an object has the name of a deleted one and another UID, it calls remove and then
+ * upsert. It calls synced once, after the first complete list. It calls state when its health
+ * changes: error is NULL if the stream works, else a text for people.
  */
 struct kube_watch_ops {
 	void (*upsert)(const char *key, const json_t *obj, const json_t *old, void *arg);
@@ -78,17 +85,20 @@ struct kube_watch_spec {
 	const char *path; /* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
 	const char *field_selector, *label_selector;	/* unencoded; NULL: none */
 	bool metadata_only;		/* PartialObjectMetadata */
-	bool once; /* a list without a watch after it: no further request follows */
-	/* 404 counts as an empty list (the CRD is not installed yet), and is tried again slowly */
+	bool once; /* only lists, and does not watch: no request follows the first complete list */
+	/*
+	 * status 404 counts as an empty list, because the CRD is not installed yet. The watch asks
+	 * again slowly
+	 */
 	bool optional;
 	/*
-	 * Removes from an object what its owner does not read, before the watch keeps it: tenants
-	 * may write as much as they like. NULL: removes nothing.
+	 * Removes from an object the members that the caller does not read, before the watch keeps
+	 * the object. Tenants may write large objects. NULL: removes nothing.
 	 */
 	void (*trim)(json_t *obj);
-	/* limit of the memory of all objects, and of those of a list; 0: 128 MiB */
+	/* limit of the memory of all objects, and of the objects of one list; 0: 128 MiB */
 	size_t max_bytes;
-	/* the first list is delayed by a random part of this; 0: it comes at once */
+	/* the first list is delayed by a random time up to this one; 0: it is not delayed */
 	uint64_t start_jitter_ns;
 };
 struct kube_watch;
@@ -96,18 +106,22 @@ int kube_watch_new(struct kube *k, const struct kube_watch_spec *s,
 		   const struct kube_watch_ops *ops,
 		   void *arg, struct kube_watch **ret);
 struct kube_watch *kube_watch_free(struct kube_watch *w);
-/* key: "namespace/name" or "name". */
+/* Returns the object (borrowed) with this key ("namespace/name" or "name"), or NULL. */
 const json_t *kube_watch_get(const struct kube_watch *w, const char *key);
 void kube_watch_each(const struct kube_watch *w,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
-/* Objects of the last list that are not kept: they were over a limit, or could not be read. */
+/*
+ * The number of objects of the last list that the watch does not keep, because they were over a
+ * limit or could not be read.
+ */
 size_t kube_watch_left_out(const struct kube_watch *w);
 
-/* ---- what stands behind a kube ---- */
+/* ---- the functions of a kube: a client's or a test's ---- */
 /*
- * The functions above with these names: those of a client of an API server, which kube_new() makes,
- * or those of a test. A struct kube and a struct kube_watch begin with a struct kube_base.
+ * The functions above call these. kube_new() makes a client of an API server, which has its own
+ * functions. A test has others. A struct kube and a struct kube_watch begin with a struct
+ * kube_base.
  */
 typedef int kube_request_fn(struct kube *k, const char *method, const char *path,
 			    const char *content_type, const json_t *body, kube_done_fn *fn,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Credentials that cannot be read, and calls that fail on the way to the server. */
+/* Credentials that cannot be read, and system calls that fail while a client sends a request. */
 #include "lib/base/fault.h"
 #include "lib/kube/kube_private.h"
 
@@ -97,7 +97,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* ---- a server that is there, behind calls that fail ---- */
+/* ---- a server that works; the client's system calls fail ---- */
 
 struct world {
 	struct loop *loop;
@@ -119,7 +119,7 @@ static void answer(struct http_conn *c, const struct http_in *in, void *arg)
 				   "\"resourceVersion\":\"3\"}}]}";
 
 	(void)arg;
-	if (strstr(in->query, "watch=")) /* streams begin and end at once */
+	if (strstr(in->query, "watch=")) /* each stream ends as soon as it has begun */
 		http_reply(c, 200, "application/json", NULL, "", 0);
 	else
 		http_reply(c, 200, "application/json", NULL, list, strlen(list));
@@ -146,7 +146,7 @@ static void world_done(struct world *w)
 	loop_free(w->loop);
 }
 
-/* Everything a caller does until the first byte; 0 or -errno. */
+/* What a caller does before the first byte is sent. Returns 0 or -errno. */
 static int world_make(struct world *w)
 {
 	struct tls_config tls = {.cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
@@ -230,7 +230,7 @@ static void synced(void *arg)
 	loop_stop(w->loop, 0);
 }
 
-/* The list comes, however often it takes: a watch gives up never. */
+/* The list arrives, after any number of tries: a watch never gives up. */
 static int list(void *arg)
 {
 	static const struct kube_watch_spec spec = {.path = "/api/v1/pods"};

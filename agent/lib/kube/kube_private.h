@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to lib/kube and its tests: the times of the reflector, credentials,
- * and the decoders between HTTP and objects.
+ * Private to lib/kube and its tests: the waiting times, credentials, and the decoders that turn
+ * bytes of HTTP into objects.
  */
 #pragma once
 
@@ -9,33 +9,50 @@
 
 #include "lib/kube/kube.h"
 
-/* Tests make these short. Defaults and where they come from: kube_times_default. */
+/*
+ * Waiting times and limits. Tests make the times short. Defaults, with their source:
+ * kube_times_default.
+ */
 struct kube_times {
 	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
-	/* all requests that wait for the server go on within this time once it answers */
+	/* once the server answers, all requests that wait for it are sent within this time */
 	uint64_t hurry_ns;
-	uint64_t slow_ns;	 /* retry of 403 and of a kind that is not there */
-	/* a watch that ends sooner without a newer version backs off */
+	/* delay before a retry after 403, and of a kind that is not installed */
+	uint64_t slow_ns;
+	/*
+	 * a watch that ends sooner, without a newer version, counts as a failure: the next try
+	 * waits
+	 */
 	uint64_t short_watch_ns;
-	uint64_t watchdog_ns;	 /* how often silence is looked at */
-	uint64_t probe_ns;	 /* silence after which the server is asked */
-	uint64_t silence_slack_ns; /* beyond timeoutSeconds the stream is given up */
-	/* to the head of an answer; a server gives up after 60 s itself, and says so */
+	uint64_t watchdog_ns;	 /* how often the client checks for silence */
+	/* after so long a silence, the client sends a request to see whether the server answers */
+	uint64_t probe_ns;
+	/* a stream that is silent for timeoutSeconds and this time is closed */
+	uint64_t silence_slack_ns;
+	/*
+	 * how long the client waits for the head of an answer. A server gives up by itself after
+	 * 60 s, and sends an error
+	 */
 	uint64_t list_head_ns, watch_head_ns;
 	uint64_t token_max_age_ns, ca_poll_ns;
-	unsigned watch_timeout_s; /* random in [x, 2x) */
+	/* the server is asked to end a watch after a random time in [x, 2x) */
+	unsigned watch_timeout_s;
 	unsigned page_limit;
-	/* limit of an object's text. One is parsed at a time, and trimmed at once */
+	/*
+	 * limit of an object's text. Only one object is parsed at a time, and it is trimmed at once
+	 */
 	size_t max_object_bytes;
-	size_t max_kind_bytes;	 /* of memory: all objects of a watch that says no other */
+	/* limit of the memory of all objects of a watch, if its spec has no limit */
+	size_t max_kind_bytes;
 };
 extern const struct kube_times kube_times_default;
-void kube_set_times(struct kube *k, const struct kube_times *t); /* before watches are made */
+/* call it before watches are made */
+void kube_set_times(struct kube *k, const struct kube_times *t);
 const struct kube_times *kube_get_times(const struct kube *k);
 
 /*
- * The HTTP client below a kube: the functions of lib/loop/http.h with these names, or those of a
- * test.
+ * The HTTP client that a kube uses: the functions of lib/loop/http.h with these names, or those of
+ * a test.
  */
 struct kube_http_ops {
 	int (*client_new)(struct loop *l, const struct http_client_config *c,
@@ -54,31 +71,32 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 /* ---- credentials.c ---- */
 struct kube_token {
 	char *text; /* owned; NULL: none */
-	struct stat stat; /* of its file, when it was read */
+	struct stat stat; /* state of the token's file when it was read */
 	uint64_t read_ns;
-	struct field_error error; /* as reported; path "": none */
+	struct field_error error; /* as last reported; path "": no error */
 };
 /*
- * Reads the token. The kubelet swaps a link, so the file may be missing or empty for a moment: then
- * the last token stays, and the error is reported. file NULL: nothing is done.
+ * Reads the token. The kubelet replaces a link, so the file may be missing or empty for a moment.
+ * Then the last token stays, and the error is reported. If file is NULL, does nothing.
  */
 void kube_token_read(struct kube_token *t, const char *file);
-/* Reads the token if its file has changed, or if the last reading is older than this. */
+/* Reads the token if its file has changed, or if the last read is older than max_age_ns. */
 void kube_token_refresh(struct kube_token *t, const char *file, uint64_t max_age_ns);
 /*
- * -EALREADY: they are the same as those with known_hash (0: none). reterr: the part by its name in
- * a kubeconfig, its file, and the reason.
+ * -EALREADY: the CA and the certificate are those whose hash is known_hash (0: none). reterr: the
+ * name of the bad part in a kubeconfig, its file, and the reason.
  */
 int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash,
 		  struct tls **ret,
 		  struct field_error *reterr);
 /*
- * told: the last report to kube_on_credentials' fn. now NULL: the credentials are usable. The files
- * are read again and again, and each reason is reported once.
+ * Reports a change to the function of kube_on_credentials. now: the error; NULL: the credentials
+ * are usable. told: the last reported error. The files are read again and again, but each reason is
+ * reported once.
  */
 void kube_tell_credentials(struct field_error *told, const struct field_error *now);
 
-/* ---- watch.c: what stands behind the watches of a client ---- */
+/* ---- watch.c: the watches of a client ---- */
 int kube_client_watch_new(struct kube *k, const struct kube_watch_spec *s,
 			  const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret);
 void kube_client_watch_free(struct kube_watch *w);
@@ -88,28 +106,29 @@ void kube_client_watch_each(const struct kube_watch *w,
 bool kube_client_watch_synced(const struct kube_watch *w);
 size_t kube_client_watch_left_out(const struct kube_watch *w);
 
-/* ---- requests below kube_request: streaming, without the retry on 401 ---- */
+/* ---- streaming requests; they are not repeated after an answer 401 ---- */
 struct kube_stream {
 	const char *path, *accept;
-	uint64_t timeout_ns; /* to the head of the answer */
+	uint64_t timeout_ns; /* until the head of the answer */
 	void (*on_head)(int status, const struct http_headers *h, void *arg);
 	void (*on_data)(const void *p, size_t n, void *arg);
 	void (*on_done)(int status, const char *body, size_t n, const char *error, void *arg);
 	void *arg;
 };
 int kube_stream(struct kube *k, const struct kube_stream *s, struct http_call **ret);
-/* Cancels *call without a callback and sets it to NULL. NULL is fine. */
+/* Cancels *call without a callback and sets it to NULL. *call may be NULL. */
 void kube_stream_cancel(struct kube *k, struct http_call **call);
 uint64_t kube_stream_idle_ns(const struct kube *k, const struct http_call *call);
-/* "HTTP 403: pods is forbidden: ..." of a Status object, or the number alone. */
+/* The text of a Status object ("HTTP 403: pods is forbidden: ..."), or only the status. */
 char *kube_status_text(int status, const json_t *body);
-void kube_reread_token(struct kube *k); /* after a 401 */
-void kube_look_at_ca(struct kube *k);	/* after a failed connection: it may have rotated */
+void kube_reread_token(struct kube *k); /* called after an answer 401 */
+/* called after a failed connection: the CA may have changed */
+void kube_look_at_ca(struct kube *k);
 struct loop *kube_loop(struct kube *k);
 
-/* ---- told whenever the server has done what was asked for, also of others ---- */
+/* ---- listeners: called whenever any request of the client has succeeded ---- */
 struct kube_listener {
-	void (*fn)(void *arg); /* frees nothing */
+	void (*fn)(void *arg); /* must not free a listener */
 	void *arg;
 	struct kube_listener *prev, *next;
 };
@@ -117,17 +136,19 @@ void kube_listen(struct kube *k, struct kube_listener *l);
 void kube_unlisten(struct kube *k, struct kube_listener *l);
 void kube_server_works(struct kube *k);
 
-/* ---- backoff: first * 2^n up to max, each plus a random part of itself ---- */
+/* ---- backoff: first * 2^n, at most max, plus a random time up to that ---- */
 struct backoff {
 	uint64_t next_ns, last_used_ns;
 };
 uint64_t kube_backoff_next(struct backoff *b, const struct kube_times *t);
 
 /* ---- lines of a watch ---- */
-/* Hands on every line that is not empty, without its end; false from fn stops at once. */
+/*
+ * Calls fn with every line that is not empty, without its end. If fn returns false, stops at once.
+ */
 struct lines {
 	struct buf line;
-	bool skipping; /* to the end of a line that is too long */
+	bool skipping; /* the rest of a line that is too long is skipped */
 	struct counter *oversized;
 	uint64_t n_lost;
 };
@@ -138,9 +159,8 @@ bool kube_lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void
 
 /* ---- items of a list ---- */
 /*
- * Takes a List apart while it comes: fn gets the text of each element of the top
- * "items"; everything else stays in skeleton. Not a validator: each part is
- * parsed by jansson afterwards.
+ * Splits a List while its bytes arrive: fn gets the text of each element of the top "items".
+ * Everything else is kept in skeleton. It does not validate: jansson parses each part afterwards.
  */
 struct list_split {
 	struct buf item, skeleton, key;
@@ -153,21 +173,24 @@ void kube_list_split_done(struct list_split *s);
 bool kube_list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
 
 /* ---- the objects of one watch ---- */
-/* {store}: the delivered objects. All callbacks go through it. */
+/* The objects that a watch has delivered. The store calls all callbacks about objects. */
 struct kube_store;
 struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes);
 struct kube_store *kube_store_free(struct kube_store *s);
 /*
- * Both take a reference if they keep obj, which takes n_bytes of memory. -EINVAL: it has no name.
- * -E2BIG: too many objects or bytes; an object that was there and has grown beyond the limit is
- * removed.
+ * kube_store_apply() takes a reference if it keeps obj. n_bytes: the memory that obj uses. -EINVAL:
+ * obj has no name. -E2BIG: there would be too many objects or bytes; if an older version of obj was
+ * kept, it is removed.
  */
 int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);
 int kube_store_remove(struct kube_store *s, const json_t *obj);
-/* A relist: begin, apply each, then sweep until it returns false: at most n removals a call. */
+/*
+ * A new list replaces the objects: kube_store_begin(), kube_store_apply() for each object, then
+ * kube_store_sweep() until it returns false. One call of it removes at most n objects.
+ */
 void kube_store_begin(struct kube_store *s);
 bool kube_store_sweep(struct kube_store *s, unsigned n);
-/* Set by the owner when it is freed inside a callback: nothing is delivered from then on. */
+/* The owner calls this when it is freed inside a callback: no more callbacks are called. */
 void kube_store_mute(struct kube_store *s);
 const json_t *kube_store_get(const struct kube_store *s, const char *key);
 void kube_store_each(const struct kube_store *s,

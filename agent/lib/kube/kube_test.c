@@ -68,12 +68,12 @@ static void in_cluster_49(void **state)
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "fd00::1");
 	assert_int_equal(c.port, 443);
-	/* never the address: an IPv6 literal is in no certificate */
+	/* tls_name is never an IPv6 address: no certificate has it */
 	assert_string_equal(c.tls_name, "kubernetes.default.svc");
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
 	kube_config_done(&c);
-	/* a provider's name leads through a gateway that knows only this name */
+	/* a provider's gateway may know the cluster only by this name */
 	setenv("KUBERNETES_SERVICE_HOST", "api.shoot.example.com", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "api.shoot.example.com");
@@ -228,7 +228,7 @@ static void kubeconfig_unknown_names_and_files(void **state)
 	unsetenv("KUBECONFIG");
 }
 
-/* ---- a client and a server that knows one token ---- */
+/* ---- a client, and a server that accepts one token ---- */
 
 struct fixture {
 	struct loop *loop;
@@ -242,7 +242,7 @@ struct fixture {
 	struct buf log;
 };
 
-/* The first ends when the test says so. */
+/* The first watch ends when the test has set the flag. */
 static void serve_watch(struct ts_conn *c, const struct ts_request *r)
 {
 	ts_stream(c);
@@ -264,7 +264,7 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 	_cleanup_free_ char *want = NULL;
 
 	if (strstr(r->line, "/held") && r->number == 0)
-		ts_await_flag(c, 1); /* its token expires meanwhile */
+		ts_await_flag(c, 1); /* the request's token expires while the server holds it */
 	pthread_mutex_lock(&f->ts->lock);
 	want = xasprintf("Authorization: Bearer %s\r\n", f->good_token);
 	f->n_refused += !strstr(r->head, want);
@@ -354,7 +354,7 @@ static void ask(struct fixture *f, const char *method, const char *path, const j
 	assert_int_equal(f->n_done, 1);
 }
 
-/* A kubeconfig whose server is an IPv6 literal: from its text to the answer. */
+/* Sends a request to a server whose address in the kubeconfig is an IPv6 literal. */
 static void ask_ipv6_server(const char *san, int want_status)
 {
 	struct fixture *f;
@@ -412,7 +412,7 @@ static void request_and_its_errors(void **state)
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
 	assert_string_equal(ts_sni(f->ts), "kubernetes.default.svc");
-	/* a name for the certificate is no name for a proxy that looks at the request */
+	/* the Host header has the server's address, not tls_name: a proxy may read it */
 	host = xasprintf("\r\nHost: 127.0.0.1:%u\r\n", f->ts->port);
 	assert_non_null(strstr(ts_request_head(f->ts, 0), host));
 	assert_null(f->error);
@@ -426,7 +426,10 @@ static void request_and_its_errors(void **state)
 	ask(f, "GET", "/html", NULL);
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "no JSON");
-	/* anybody who may annotate an object may write such a text; the request worked */
+	/*
+	 * anybody who may annotate an object may write a text with NUL; the request works
+	 * nevertheless
+	 */
 	ask(f, "GET", "/nul", NULL);
 	assert_int_equal(f->status, 200);
 	assert_null(f->error);
@@ -444,7 +447,7 @@ static void token_52_is_read_again_when_it_changes(void **state)
 	set_good_token(f, "two");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	assert_int_equal(ts_n_requests(f->ts), 2); /* without a 401 between */
+	assert_int_equal(ts_n_requests(f->ts), 2); /* no request got a 401 */
 	finish(f);
 }
 
@@ -478,13 +481,13 @@ static void token_53_missing_or_empty_for_a_moment(void **state)
 	set_good_token(f, "three");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	assert_string_equal(told.data, want); /* each once */
+	assert_string_equal(told.data, want); /* each reason once */
 	kube_on_credentials(NULL);
 	buf_done(&told);
 	finish(f);
 }
 
-/* ---- a token that changes while something is under way ---- */
+/* ---- a token that changes during requests and watches ---- */
 
 static void rotate(struct fixture *f, const char *token)
 {
@@ -511,7 +514,7 @@ static void note_state(const char *error, void *arg)
 	buf_printf(&f->log, "%s ", error ?: "ok");
 }
 
-/* Once the stream is open the token changes; then the stream ends. */
+/* Changes the token once the stream is open; then the stream ends. */
 static void rotate_once_open(void *arg)
 {
 	struct fixture *f = arg;
@@ -562,7 +565,10 @@ static void token_52_rotates_during_a_request(void **state)
 	finish(f);
 }
 
-/* As the kubelet does it: token -> ..data/token, ..data -> a folder, swapped by rename. */
+/*
+ * Swaps the token as the kubelet does: token -> ..data/token, and ..data -> a directory, replaced
+ * by rename.
+ */
 static void put_version(const char *version, const char *token)
 {
 	_cleanup_free_ char *folder = xasprintf("%s/%s", dir, version);
@@ -588,7 +594,8 @@ static void token_53_links_are_swapped(void **state)
 	set_good_token(f, "v1");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	remove_file("..data"); /* between two steps of one that is less careful */
+	/* a program that swaps without rename leaves the link missing for a moment */
+	remove_file("..data");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
 	put_version("..v2", "v2");
@@ -600,7 +607,10 @@ static void token_53_links_are_swapped(void **state)
 	finish(f);
 }
 
-/* The file has changed without a sign; the 401 makes the client read it again. */
+/*
+ * The file's mtime and inode are the same, so the client does not see the change. A 401 makes it
+ * read the file again.
+ */
 static void token_54_expired_is_read_again(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
@@ -664,15 +674,18 @@ static void go_on(void *arg)
 	loop_stop(f->loop, 0);
 }
 
-/* Between two tries: the loop does its other work meanwhile, and the server, which keeps all
- * requests, is not flooded while this machine has no CPU for the worker that reads files. */
+/*
+ * Waits between two tries. The loop does its other work meanwhile. Without it, the test would send
+ * very many requests while this machine has no CPU for the worker that reads files, and the server
+ * keeps all requests.
+ */
 static void pause_a_moment(struct fixture *f)
 {
 	timer_set(f->loop, &f->timer, 20 * NSEC_PER_MSEC, go_on, f);
 	assert_int_equal(loop_run(f->loop), 0);
 }
 
-/* Asks until the answer has this status. */
+/* Sends requests until the answer has this status. */
 static void ask_until(struct fixture *f, int status)
 {
 	uint64_t until_ns = now_mono_ns() + 20 * NSEC_PER_SEC;
@@ -703,7 +716,7 @@ static void ca_57_rotates(void **state)
 	write_file("ca.crt", both);
 	ask_until(f, 200);
 	write_file("ca.crt", new_ca.pem);
-	ts_set_cert(f->ts, &cert); /* signed by the old CA */
+	ts_set_cert(f->ts, &cert); /* the old CA has signed it */
 	ask_until(f, 0);
 	assert_text(f->error, "certificate");
 	ts_set_cert(f->ts, &new_cert);
@@ -741,13 +754,13 @@ static void ca_58_garbage_keeps_the_last_good_one(void **state)
 	write_file("ca.crt", ca.pem);
 	while (!strstr(told.data, "well again") && now_mono_ns() < until_ns)
 		pause_a_moment(f);
-	assert_string_equal(told.data, want); /* each once */
+	assert_string_equal(told.data, want); /* each reason once */
 	kube_on_credentials(NULL);
 	buf_done(&told);
 	finish(f);
 }
 
-/* A kubeconfig that was bent to go through a proxy names its CA still. */
+/* A user may change the URL of a kubeconfig to plain HTTP, for a proxy, and leave its CA. */
 static void plain_http_stays_plain_after_a_failure(void **state)
 {
 	struct fixture *f = start(NULL, NULL);
@@ -800,7 +813,7 @@ static void unusable_ca_is_an_error_at_start(void **state)
 	loop_free(l);
 }
 
-/* ---- decoders: the same result however the bytes are cut ---- */
+/* ---- decoders: the result does not depend on where the bytes are cut ---- */
 
 static bool collect(const char *text, size_t n, void *arg)
 {
@@ -871,7 +884,7 @@ static void backoff_grows_to_its_maximum(void **state)
 	assert_in_range(kube_backoff_next(&b, t), t->backoff_first_ns, 2 * t->backoff_first_ns);
 }
 
-/* ---- 47: a server goes and comes, and a cluster of agents with it ---- */
+/* ---- 47: a server stops and starts again, with many agents ---- */
 
 #define N_AGENTS 5000
 
@@ -882,7 +895,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The largest share of the times (sorted) that is within one window. */
+/* The largest share of the times (sorted) that lies within window_ns. */
 static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
 {
 	size_t most = 0;
@@ -896,8 +909,9 @@ static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
 }
 
 /*
- * All lose the server at the same moment, and try until it is back. The times are added up, not
- * waited for. Evenly spread, a second of the last round of 30 s has a thirtieth of the agents.
+ * All agents lose the server at the same moment, and try until it works again. The test adds the
+ * delays up and does not wait. The longest delays are 30 s plus a random part: if the tries are
+ * spread evenly over 30 s, a thirtieth of the agents tries in each second.
  */
 static void backoff_47_many_agents_spread(void **state)
 {
@@ -905,9 +919,10 @@ static void backoff_47_many_agents_spread(void **state)
 		uint64_t outage_ns, window_ns;
 		double most;
 	} table[] = {
-		{1, 100 * NSEC_PER_MSEC, 0.17},		  /* back at once: 0.8 s, so 1/8 */
-		{10 * NSEC_PER_SEC, NSEC_PER_SEC, 0.25},  /* 6.4 s to 12.8 s, mixed */
-		{300 * NSEC_PER_SEC, NSEC_PER_SEC, 0.05}, /* 30 s */
+		/* the server works again at once: tries spread over 0.8 s, so 1/8 in 0.1 s */
+		{1, 100 * NSEC_PER_MSEC, 0.17},
+		{10 * NSEC_PER_SEC, NSEC_PER_SEC, 0.25},  /* delays of 6.4 s to 12.8 s, mixed */
+		{300 * NSEC_PER_SEC, NSEC_PER_SEC, 0.05}, /* delays of 30 s */
 		{3600 * NSEC_PER_SEC, NSEC_PER_SEC, 0.05},
 	};
 	static uint64_t back_ns[N_AGENTS];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Case 64 of docs/watch-cases.md: a watch that loses its connection again and again, in every way
- * that a server and a network have, leaves no descriptor open and no memory behind. 600 times
- * here, 100,000 times with LONG=1; built with SANITIZE=-fsanitize=address it shows leaks, too.
+ * Case 64 of docs/watch-cases.md: a watch loses its connection again and again, in every way in
+ * which a server and a network can fail. No descriptor stays open and no memory stays in use. 600
+ * times, 100,000 times with LONG=1. Built with SANITIZE=-fsanitize=address, the test also finds
+ * leaks.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,11 +24,11 @@
 #define N_LONG	 100000
 #define N_REPORT 10000
 /*
- * Of the heap, for any number of reconnects: the server's connections, and what malloc keeps per
- * thread.
+ * How much the heap may grow, for any number of reconnects: by the server's connections, and by the
+ * memory that malloc keeps per thread.
  */
 #define MAX_GROWTH (256 << 10)
-#define MAX_OPEN   8 /* more files than before: those that are being closed */
+#define MAX_OPEN   8 /* how many files more than before may be open: those that are being closed */
 #define LIST_TEXT                                                                                  \
 	"{\"kind\":\"XList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":["                 \
 	"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}]}"
@@ -48,7 +49,7 @@ struct fixture {
 static struct test_ca ca;
 static struct test_cert cert;
 
-/* Nobody waits here: each try follows the last at once. */
+/* There are no delays: each try follows the last one at once. */
 static const struct kube_times hasty = {
 	.backoff_first_ns = 1000,
 	.backoff_max_ns = 1000,
@@ -80,7 +81,7 @@ static void answer_watch(struct ts_conn *c, int way)
 	if (way == 3)
 		ts_last_chunk(c);
 	else if (way == 4)
-		ts_chunk(c, "{\"type\":\"ADDED\",\"obj"); /* and the connection ends */
+		ts_chunk(c, "{\"type\":\"ADDED\",\"obj"); /* the connection ends within an object */
 	else if (way == 5)
 		ts_chunk(c, "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n");
 	else if (way == 6)
@@ -98,7 +99,7 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 	if (way == 8)
 		ts_reset(c);
 	else if (way == 9)
-		; /* closed */
+		; /* the connection ends without an answer */
 	else if (strstr(r->line, "watch=true"))
 		answer_watch(c, way);
 	else if (way == 10)
@@ -189,7 +190,7 @@ static void end(struct fixture *f)
 
 /*
  * Reconnects n times. Returns how many more files and bytes are in use at the end than after the
- * first hundreds.
+ * first N_WARM times.
  */
 static void cycle(int n, int *ret_files, long *ret_bytes)
 {
@@ -218,7 +219,7 @@ static void run(int n)
 	int files, before;
 	size_t heap;
 
-	cycle(1, &files, &bytes); /* makes what exists once per program */
+	cycle(1, &files, &bytes); /* makes the objects of which a program has one */
 	before = n_open_files();
 	heap = mallinfo2().uordblks;
 	cycle(n, &files, &bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A real etcd and a real kube-apiserver (of e2e/cluster) that are killed, stopped, and told to
- * change the versions of a kind. They take minutes of CPU to build and many seconds to start, so
+ * A real etcd and a real kube-apiserver (of e2e/cluster). The tests kill and stop them, and change
+ * the versions of a kind. To build them takes minutes of CPU, and to start them many seconds, so
  * this test needs LONG=1. The tests that always run use a scripted server: testwatch.h. Numbers in
  * names are those of docs/watch-cases.md.
  */
@@ -19,7 +19,7 @@
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
-#define STEP_NS (300 * NSEC_PER_SEC) /* a machine under load */
+#define STEP_NS (300 * NSEC_PER_SEC) /* enough on a machine under load */
 #define MAPS	"/api/v1/namespaces/default/configmaps"
 #define CRDS	"/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 #define THINGS	"/apis/test.example/v1alpha1/namespaces/default/things"
@@ -76,7 +76,7 @@ static pid_t spawn(const char *log_name, char *const *argv)
 	_exit(127);
 }
 
-#define A(...) xasprintf(__VA_ARGS__) /* lives as long as the test */
+#define A(...) xasprintf(__VA_ARGS__) /* the text is not freed before the test ends */
 
 static void start_etcd(void)
 {
@@ -140,7 +140,7 @@ struct fixture {
 	struct buf log;
 	const char *wanted;
 	uint64_t deadline_ns;
-	/* the write under way */
+	/* the request that writes an object */
 	const char *method, *path, *body;
 	int status;
 };
@@ -224,7 +224,7 @@ static void look(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, look, f);
 }
 
-/* Waits until the watch has logged this, and forgets the log up to there. */
+/* Waits until the log contains the text, and empties the log. */
 static void await(struct fixture *f, const char *wanted)
 {
 	f->wanted = wanted;
@@ -246,7 +246,7 @@ static void written(int status, const json_t *body, const char *error, void *arg
 	f->status = status;
 	if (status / 100 == 2 || now_mono_ns() > f->deadline_ns)
 		loop_stop(f->loop, 0);
-	else /* the server starts, or does not know the kind yet */
+	else /* the server is still starting, or does not know the kind yet */
 		timer_set(f->loop, &f->again, 200 * NSEC_PER_MSEC, write_once, f);
 }
 
@@ -285,7 +285,7 @@ static void server_01_list_then_watch(void **state)
 	struct fixture *f = begin(MAPS, false);
 
 	(void)state;
-	await(f, "ok "); /* the first waits for the server to start */
+	await(f, "ok "); /* the first test waits here until the server has started */
 	make_map(f, "one");
 	await(f, "+default/one ");
 	do_write(f, "PATCH", MAPS "/one", "{\"data\":{\"a\":\"b\"}}");
@@ -312,7 +312,7 @@ static void server_45_killed_and_started_again(void **state)
 	f->deadline_ns = now_mono_ns() + STEP_NS;
 	look(f);
 	assert_int_equal(loop_run(f->loop), 0);
-	/* the old objects were neither removed nor reported again */
+	/* the watch has neither removed the old objects nor reported them again */
 	assert_null(strstr(f->log.data, "default/kept"));
 	assert_non_null(kube_watch_get(f->watch, "default/kept"));
 	end(f);
@@ -345,7 +345,7 @@ static void server_42_versions_of_a_kind_change(void **state)
 	const char *crd = CRDS "/things.test.example";
 
 	(void)state;
-	await(f, "ok "); /* not installed: nothing there */
+	await(f, "ok "); /* the kind is not installed: the list is empty */
 	do_write(f, "POST", CRDS, CRD(VERSION("v1alpha1", "true", "true")));
 	do_write(f, "POST", THINGS,
 		 "{\"apiVersion\":\"test.example/v1alpha1\",\"kind\":\"Thing\","
@@ -355,7 +355,7 @@ static void server_42_versions_of_a_kind_change(void **state)
 		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "true", "false") "," VERSION(
 			 "v1beta1", "true", "true") "]}}");
 	do_write(f, "PATCH", THINGS "/a", "{\"spec\":{\"x\":2}}");
-	await(f, "~default/a "); /* and nothing was removed */
+	await(f, "~default/a "); /* the watch has not removed it */
 	do_write(f, "PATCH", crd,
 		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "false", "false") "," VERSION(
 			 "v1beta1", "true", "true") "]}}");

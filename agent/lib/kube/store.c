@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The objects that a watch has delivered, by key, and the rule of what counts as a change. Calls
- * all callbacks about objects.
+ * The objects that a watch has delivered, by key. It decides which differences count as a change,
+ * and calls all callbacks about objects.
  */
 #include "lib/kube/kube_private.h"
 
@@ -82,7 +82,7 @@ static size_t counted_bytes(const struct kube_store *s, const struct stored_obje
 	return e && e->generation == s->generation ? e->n_bytes : 0;
 }
 
-/* Moves e to this generation. */
+/* Counts e as an object of the current generation. */
 static void count_bytes(struct kube_store *s, struct stored_object *e, size_t n_bytes)
 {
 	s->n_bytes += n_bytes - counted_bytes(s, e);
@@ -104,7 +104,7 @@ static void remove_entry(struct kube_store *s, struct stored_object *e)
 	json_decref(last);
 }
 
-/* Equal but for metadata.resourceVersion. */
+/* Whether only metadata.resourceVersion differs. */
 static bool same_content(json_t *a, json_t *b)
 {
 	json_t *ma = json_object_get(a, "metadata"), *mb = json_object_get(b, "metadata");
@@ -122,7 +122,7 @@ static bool same_content(json_t *a, json_t *b)
 	return same;
 }
 
-/* Changes the object itself, so that all who hold it see the version. */
+/* Changes the object itself, so that each holder of a reference sees the new version. */
 static void take_version(json_t *obj, const json_t *from)
 {
 	json_t *rv = json_object_get(json_object_get(from, "metadata"), "resourceVersion");
@@ -167,7 +167,10 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 	if (!key)
 		return -EINVAL;
 	e = find(s, key);
-	/* the object was deleted and created again while the watch was away */
+	/*
+	 * if the UID differs, the object was deleted and created again without an event for this
+	 * watch
+	 */
 	if (e && !same_uid(e->obj, obj)) {
 		remove_entry(s, e);
 		if (s->muted)

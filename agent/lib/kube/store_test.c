@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* More objects of a kind than any cluster has: those beyond the limit are left out and counted. */
+/*
+ * A kind with more objects than any cluster has. Those beyond the limit are not kept and are
+ * counted.
+ */
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
 
@@ -65,7 +68,8 @@ static void too_many_objects_are_left_out(void **state)
 	assert_int_equal(n_told, OBJECTS);
 	assert_int_equal(counter_get(dropped), 0);
 	assert_int_equal(apply(s, OBJECTS), -E2BIG);
-	assert_int_equal(apply(s, 0), 0); /* an object that is known is not left out */
+	/* a known object is updated even if the limit is reached */
+	assert_int_equal(apply(s, 0), 0);
 	assert_int_equal(counter_get(dropped), 1);
 	assert_int_equal(n_told, OBJECTS);
 	kube_store_remove(s, first);
@@ -90,10 +94,11 @@ static void too_many_bytes_are_left_out(void **state)
 	assert_int_equal(apply_of(s, C, 21), -E2BIG);
 	assert_int_equal(apply_of(s, A, 60), 0);
 	assert_int_equal(n_told, 2);
-	assert_int_equal(apply_of(s, B, 41), -E2BIG); /* the old version of it would be wrong */
+	/* B is removed, because the new version does not fit and the old one would be wrong */
+	assert_int_equal(apply_of(s, B, 41), -E2BIG);
 	assert_int_equal(n_told, 1);
 	assert_int_equal(apply_of(s, C, 40), 0);
-	/* a list without A: D, which comes in its place, has room because A is to be removed */
+	/* the new list has no A. D has room, because A's bytes do not count any more */
 	kube_store_begin(s);
 	assert_int_equal(apply_of(s, C, 40), 0);
 	assert_int_equal(apply_of(s, D, 60), 0);
@@ -115,7 +120,10 @@ static void too_many_bytes_are_left_out(void **state)
 #define HEAD(more)                                                                                 \
 	"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"1\"" more "},\"items\":["
 
-/* The first page is as many times object p as a list may have objects; on the next is one more. */
+/*
+ * The first page has object p as often as a list may have objects; the next page has one more
+ * object.
+ */
 static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	(void)arg;

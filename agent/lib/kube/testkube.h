@@ -14,7 +14,7 @@ static struct {
 	kube_done_fn *fn; /* NULL once the test has answered */
 	void *arg;
 } sent;
-static bool holds; /* here, many may wait for their answers */
+static bool holds; /* requests are put into `held`, so that many may wait for their answers */
 static struct {
 	kube_done_fn *fn;
 	void *arg;
@@ -25,7 +25,8 @@ static int keep_request(struct kube *k, const char *method, const char *path,
 			const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
 	(void)k;
-	assert_null(sent.fn); /* the caller waits for the answer to its last write */
+	/* the code under test sends no request before the last one is answered */
+	assert_null(sent.fn);
 	sent.n++;
 	snprintf(sent.method, sizeof(sent.method), "%s", method);
 	snprintf(sent.path, sizeof(sent.path), "%s", path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the watch only: a scripted API server. A table says what the server answers to each
- * request in turn, and what the owner of the watch must then have seen. Numbers in names of tests
- * are those of docs/watch-cases.md.
+ * For tests of the watch only: a scripted API server. A row of a table has the answers of the
+ * server to each request in turn, and the callbacks that the owner of the watch must then have got.
+ * Numbers in names of tests are those of docs/watch-cases.md.
  */
 #pragma once
 
@@ -44,20 +44,20 @@
 
 enum act {
 	END,
-	REPLY,	/* 200 with the text */
-	FAIL,	/* status with the text */
-	STREAM, /* watch: the text, then a clean end */
-	HOLD,	/* watch: the text, then open until the client leaves */
-	CUT,	/* watch: the text, then the connection ends */
-	RESET,	/* watch: the text, then RST once the log ends with headers */
-	BYTES,	/* as HOLD, a chunk a byte */
-	RAW,	/* the text is the whole answer */
-	CLOSE,	/* no answer */
-	SILENT, /* no answer, the connection stays */
-	BIG,	/* watch: a nameless object of 17 MiB, then the text, then open */
-	LARGE,	/* watch: object n/large of 1.5 MiB, then the text, then open */
-	DEEP,	/* watch: an object of a million brackets, then the text, then open */
-	SLOW,	/* 200 with the text when the flag is set */
+	REPLY,	/* answers 200 with the text */
+	FAIL,	/* answers status with the text */
+	STREAM, /* a watch: sends the text, then a clean end */
+	HOLD,	/* a watch: sends the text, and stays open until the client closes */
+	CUT,	/* a watch: sends the text, then closes the connection */
+	RESET,	/* a watch: sends the text, then RST once the log ends with the text in headers */
+	BYTES,	/* as HOLD, with one chunk for each byte */
+	RAW,	/* sends the text as the whole answer, head included */
+	CLOSE,	/* closes without an answer */
+	SILENT, /* sends nothing, and the connection stays open */
+	BIG,	/* a watch: a nameless object of 17 MiB, then the text, then stays open */
+	LARGE,	/* a watch: object n/large of 1.5 MiB, then the text, then stays open */
+	DEEP,	/* a watch: an object of a million brackets, then the text, then stays open */
+	SLOW,	/* answers 200 with the text once the flag is set */
 };
 
 struct step {
@@ -65,23 +65,27 @@ struct step {
 	const char *text;
 	int status;
 	const char *headers;
-	const char *expect[4]; /* parts of the request's head; "!x": x must not be there */
+	/* texts that the request's head must contain; "!x": it must not contain x */
+	const char *expect[4];
 };
 
 struct row {
 	const char *name;
 	struct step steps[10];
-	/* "+n/a=1" new, "~n/a=2" changed, "-n/a=1" removed, "synced", "ok", "err(part)" */
+	/*
+	 * the callbacks: "+n/a=1" new, "~n/a=2" changed, "-n/a=1" removed, "synced", "ok",
+	 * "err(part)"
+	 */
 	const char *log;
 	const char *field_selector, *label_selector;
 	bool optional, metadata_only, once;
 	void (*trim)(json_t *obj);
-	unsigned min_backoffs; /* at least */
+	unsigned min_backoffs; /* the watch must have waited at least so often */
 	bool no_backoff;
 	const char *counter; /* reason of kube_dropped_total that must have grown */
-	bool probes_allowed; /* requests beyond the script are answered by the last list */
-	const char *address; /* of the API server; NULL: 127.0.0.1 */
-	uint64_t probe_ns, watch_head_ns, silence_ns; /* the client's times; 0: an hour, at least */
+	bool probes_allowed; /* further requests of the client are answered with the last list */
+	const char *address; /* address of the API server; NULL: 127.0.0.1 */
+	uint64_t probe_ns, watch_head_ns, silence_ns; /* times of the client; 0: an hour or more */
 };
 
 struct fixture {
@@ -95,7 +99,7 @@ struct fixture {
 	uint64_t deadline_ns, backoffs_before, dropped_before;
 	char *wrong; /* first request that was not as expected; under ts->lock */
 	int next_step;
-	uint64_t asked_ns[10]; /* when each step was asked for */
+	uint64_t asked_ns[10]; /* when the server got the request of each step */
 	bool free_in_callback;
 	json_t *first; /* the object of the first call of upsert */
 };
@@ -146,7 +150,7 @@ static inline void check_request(struct fixture *f, const struct step *s,
 	}
 }
 
-/* An event with n times ch between two texts. */
+/* Sends an event: begin, n times ch, end. */
 static inline void send_big(struct ts_conn *c, const char *begin, char ch, size_t n,
 			    const char *end)
 {
@@ -210,7 +214,8 @@ static inline void perform(struct ts_conn *c, const struct step *s)
 		break;
 	case RESET:
 		stream_text(c, s);
-		ts_await_flag(c, 1); /* until the client has seen the text: RST drops it */
+		/* until the client has read the text: a reset discards unread bytes */
+		ts_await_flag(c, 1);
 		ts_reset(c);
 		break;
 	default:
@@ -275,7 +280,7 @@ static inline void synced(void *arg)
 	buf_puts(&f->log, f->log.len ? " synced" : "synced");
 }
 
-/* For an error, keeps the text after the path, if the row asks for it. */
+/* Logs the state. If the row's log names reasons, also logs the text behind the error's path. */
 static inline void state(const char *error, void *arg)
 {
 	struct fixture *f = arg;
@@ -374,7 +379,9 @@ static inline void finish(struct fixture *f)
 	free(f);
 }
 
-/* A row whose script ends with HOLD ends when the log is as expected and every step was used. */
+/*
+ * If the script ends with HOLD, the row ends when the log is as expected and every step was used.
+ */
 static inline void run_row(void **initial)
 {
 	const struct row *row = *initial;
@@ -423,7 +430,7 @@ static inline int free_certs(void **state)
 	return 0;
 }
 
-/* Runs the rows, and tests that cannot be written as a row. */
+/* Runs the rows, and the tests in `more`, which cannot be written as rows. */
 static inline int run_rows(const char *group, const struct row *rows, size_t n_rows,
 			   const struct CMUnitTest *more, size_t n_more)
 {

@@ -16,7 +16,7 @@ struct kube_watch {
 	void *arg;
 	struct {
 		char key[64];
-		const json_t *obj; /* NULL: it is deleted; the test has the reference */
+		const json_t *obj; /* NULL: the object is deleted; the test owns the reference */
 	} *items;
 	size_t n_items, cap_items;
 };
@@ -97,7 +97,7 @@ static const struct kube_ops watches_ops = {
 	.watch_left_out = n_left_out,
 };
 
-/* request: what else is asked of it; NULL: nothing. */
+/* request: called for each request of the code under test; NULL: there are none. */
 static inline struct kube *testwatches(kube_request_fn *request)
 {
 	static struct kube_ops ops;
@@ -108,7 +108,7 @@ static inline struct kube *testwatches(kube_request_fn *request)
 	return (struct kube *)&k;
 }
 
-/* obj NULL: it goes. */
+/* Sets the object that the watch has under key; NULL: the object is deleted. */
 static inline void keep(struct kube_watch *w, const char *key, const json_t *obj)
 {
 	size_t i = 0;
@@ -122,7 +122,7 @@ static inline void keep(struct kube_watch *w, const char *key, const json_t *obj
 	w->items[i].obj = obj;
 }
 
-/* NULL: nothing watches it now. */
+/* The watch whose path contains part; NULL: there is none now. */
 static inline struct kube_watch *find_watch(const char *part)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++) {
