@@ -14,10 +14,7 @@
 
 #include <cmocka.h>
 
-/*
- * ---- with the argument "waits" (and perhaps a pattern) this program runs these tests, which fail
- * ----
- */
+/* ---- with the argument "waits", this program runs these tests, which fail ---- */
 
 static void it_passes(void **state)
 {

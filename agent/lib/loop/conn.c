@@ -12,10 +12,11 @@
 
 #include "lib/loop/conn.h"
 
-#define READ_BYTES	(64 << 10)
-#define WRITE_PER_EVENT (1 << 20) /* more at once would keep the loop busy for some ms with TLS */
+#define READ_BYTES (64 << 10)
+/* limit of one event: with TLS, more would keep the loop busy for some ms */
+#define WRITE_PER_EVENT (1 << 20)
 
-/* A peer that is gone without closing is noticed after 30 to 50 s. */
+/* The kernel notices after 30 to 50 s that a peer is gone without closing. */
 struct conn_liveness conn_liveness = {
 	.idle_s = 20, .interval_s = 10, .count = 3, .user_timeout_ms = 30000};
 
@@ -25,15 +26,15 @@ struct conn {
 	struct loop *loop;
 	struct io io;
 	int fd;
-	SSL *ssl; /* NULL: plain */
+	SSL *ssl; /* NULL: the connection has no TLS */
 	char *host;
 	enum conn_state state;
 	bool reading, end_after_write, ended, ssl_wants_write;
-	bool broken; /* a write failed: no more writes */
+	bool broken; /* a write failed: nothing more is written */
 	struct buf out;
 	size_t out_off;
 	uint64_t last_read_ns, last_write_ns;
-	bool *freed; /* set when a callback frees the connection */
+	bool *freed; /* a callback that frees the connection sets *freed */
 	const struct conn_ops *ops;
 	void *arg;
 };
@@ -61,7 +62,7 @@ static void update_interest(struct conn *c)
 	io_set(&c->io, (want_in ? EPOLLIN : 0) | (want_out ? EPOLLOUT : 0));
 }
 
-/* Tells the owner. true: the connection still exists. */
+/* Calls the owner's `closed`. Returns true if the connection still exists. */
 static bool report_closed(struct conn *c, bool eof, const char *error)
 {
 	bool freed = false;
@@ -100,7 +101,7 @@ static bool fail_tls(struct conn *c, const char *what)
 	return report_closed(c, false, text);
 }
 
-/* ---- reading and writing, plain and TLS alike: > 0 bytes, 0 end, -EAGAIN, other < 0 ---- */
+/* ---- reading and writing, plain and TLS. Result: > 0 bytes, 0 end, -EAGAIN, other errors ---- */
 
 static ssize_t ssl_result(struct conn *c, int n)
 {
@@ -176,8 +177,9 @@ static bool after_drain(struct conn *c)
 }
 
 /*
- * A write failed. The peer may have said why before it closed, so the connection goes on reading.
- * It stops writing: else the peer would wait for the rest, and the connection for its answer.
+ * A write failed. The peer may have sent the reason before it closed, so the connection goes on
+ * reading. It shuts down its writing side: else the peer would wait for the rest of the data, and
+ * this side for the peer's answer.
  */
 static bool on_write_error(struct conn *c, int err)
 {
@@ -226,7 +228,7 @@ static bool peer_ended(struct conn *c)
 
 static bool do_read(struct conn *c)
 {
-	/* static: there is one loop thread, and the data is handed on before the next read */
+	/* static: only the loop thread uses it, and the owner gets the data before the next read */
 	static char piece[READ_BYTES];
 	bool freed = false;
 	ssize_t n = raw_read(c, piece, sizeof(piece));
@@ -311,7 +313,8 @@ static void on_event(uint32_t events, void *arg)
 	} else if (c->state == HANDSHAKE) {
 		alive = do_handshake(c);
 	} else {
-		bool retry = c->ssl_wants_write && (events & EPOLLOUT); /* SSL_read had to write */
+		/* SSL_read could not go on before it had written */
+		bool retry = c->ssl_wants_write && (events & EPOLLOUT);
 
 		if (events & EPOLLOUT) {
 			c->ssl_wants_write = false;
@@ -348,7 +351,10 @@ static int set_verified_name(SSL *ssl, const char *host)
 
 	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
 		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
-	/* As in Go and kubectl, the common name of a subject is no host name. */
+	/*
+	 * A name must be a subject alternative name. As in Go and kubectl, the common name of a
+	 * subject does not count.
+	 */
 	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
 						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
@@ -370,7 +376,10 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 	SSL_set_connect_state(c->ssl);
 	c->host = xstrdup(host);
 	r = set_verified_name(c->ssl, host);
-	/* without verification, the name only selects the certificate */
+	/*
+	 * insecure: the certificate's name is not checked. SNI is still sent, so the server can
+	 * choose a certificate
+	 */
 	return tls->insecure ? 0 : r;
 }
 
@@ -427,7 +436,8 @@ struct conn *conn_free(struct conn *c)
 		*c->freed = true;
 	io_del(&c->io);
 	if (c->ssl && c->state == OPEN && !c->ended)
-		SSL_shutdown(c->ssl); /* tries once, and waits for no answer */
+		/* tries to send the alert once, and does not wait for the peer's */
+		SSL_shutdown(c->ssl);
 	SSL_free(c->ssl);
 	ERR_clear_error();
 	closep(&c->fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Idle connections that wait for their next request. A connection that sends anything, ends or
- * grows old leaves the pool.
+ * Idle connections that wait for their next request. A connection leaves the pool if the peer sends
+ * anything or closes it, or if it gets too old.
  */
 #include <stdlib.h>
 #include <utlist.h>
@@ -9,7 +9,8 @@
 #include "lib/loop/conn.h"
 
 #define MAX_IDLE_CONNS 4
-#define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* below what servers allow */
+/* less than the time after which servers close idle connections */
+#define MAX_IDLE_NS (15 * NSEC_PER_SEC)
 
 struct idle_conn {
 	struct conn_pool *pool;

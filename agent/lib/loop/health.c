@@ -11,10 +11,10 @@
 #include "lib/loop/loop_private.h"
 
 #define MAX_CONNECTIONS 16
-#define MAX_BODY_BYTES	1 /* no request has one */
+#define MAX_BODY_BYTES	1 /* no request has a body */
 #define MAX_STATM_BYTES 256
 
-/* ---- what is read for /metrics ---- */
+/* ---- values that are read when /metrics is asked for ---- */
 
 static void add_process(void)
 {
@@ -29,7 +29,7 @@ static void add_process(void)
 			    pages * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-/* A worker that was left behind has the same name as its replacement. */
+/* Adds up the workers of this name: a blocked worker has the same name as its replacement. */
 static void add_worker(const struct worker *first, const char *name)
 {
 	struct worker_look sum = {0}, x;
@@ -60,7 +60,7 @@ static void add_worker(const struct worker *first, const char *name)
 
 static void add_loop(struct loop *l)
 {
-	/* this function runs on the loop */
+	/* this function runs on the loop thread, so this is the loop's CPU time */
 	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
 	counter_set(counter("loop_stall_ns", "since", "10m"), loop_longest_recent_ns(l));
 	counter_set(counter("loop_stall_ns", "since", "start"), loop_longest_ever_ns(l));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * health: the health of a process, the same for both roles. /metrics: Prometheus text; /healthz:
- * whether a restart would help; /readyz: whether the process does its work yet.
+ * health: the health of a process, the same for both roles. /metrics: Prometheus text. /healthz:
+ * whether the process works, or a restart would help. /readyz: whether the process is ready to do
+ * its work.
  */
 #pragma once
 
@@ -9,23 +10,23 @@
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* All counters, after those of the loop, its workers and the process were brought up to date. */
+/* Prints all counters. Before, it updates those of the loop, its workers and the process. */
 void health_metrics(struct loop *l, struct buf *out);
 /*
- * false: a worker has missed the deadline of its job, and why names it. A worker with
- * worker_on_stuck does not count, because its owner handles it: a pod must not be able to have the
- * agent restarted.
+ * Returns false if a worker has missed the deadline of its job, and names the worker in why. A
+ * worker with worker_on_stuck does not count, because its owner handles it. Otherwise a pod could
+ * make the kubelet restart the agent.
  */
 bool health_alive(struct loop *l, struct buf *why);
 
 /*
- * The three paths, GET only, without sign-in. The answers are numbers and fixed words, never a name
- * or a text that came from a pod.
+ * Serves the three paths, GET only, without sign-in. The answers are numbers and constant texts,
+ * never a name or a text that came from a pod.
  */
 struct health_server;
 struct health_config {
 	const char *address;
-	uint16_t port; /* 0: any; see health_port */
+	uint16_t port; /* 0: the kernel chooses one; health_port returns it */
 	bool (*ready)(struct buf *why, void *arg);
 	void *arg;
 };

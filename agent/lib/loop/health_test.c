@@ -19,7 +19,8 @@ struct fixture {
 	struct health_server *health;
 	struct http_client *client;
 	bool ready;
-	atomic_bool gate, began; /* releases a held job: teardown does so, whatever failed */
+	/* gate releases a held job. teardown sets it, also after a failure. began: the job runs */
+	atomic_bool gate, began;
 	int status;
 	char *body;
 };
@@ -94,7 +95,7 @@ static int ask(struct fixture *f, const char *method, const char *path)
 	return f->status;
 }
 
-/* ---- a worker whose job takes as long as the test wants ---- */
+/* ---- a worker whose job runs until the test releases it ---- */
 
 struct held_job {
 	struct job job;
@@ -143,7 +144,7 @@ static void post(struct worker *w, size_t n_bytes, int want)
 
 /* ---- tests ---- */
 
-/* The text format's rule: each metric's lines together, after its HELP and TYPE. */
+/* A rule of the text format: all lines of a metric stand together, behind its HELP and TYPE. */
 static void every_metric_has_help_and_type(void **state)
 {
 	struct fixture *f = *state;
@@ -207,7 +208,7 @@ static void stall(void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* A callback of 50 ms is shown, even if the value was read before. */
+/* /metrics shows a callback of 50 ms, also when it is read again. */
 static void the_longest_stall_is_shown(void **state)
 {
 	struct fixture *f = *state;
@@ -253,7 +254,10 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	loop_stop(((struct fixture *)arg)->loop, 0);
 }
 
-/* Else a pod whose files block a reader could make the kubelet restart the agent. */
+/*
+ * If a worker has worker_on_stuck, /healthz stays 200. Otherwise a pod whose files block a worker
+ * could make the kubelet restart the agent.
+ */
 static void a_worker_that_is_looked_after_does_not(void **state)
 {
 	struct fixture *f = *state;

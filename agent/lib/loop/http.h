@@ -1,123 +1,144 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http: HTTP/1.1 client and server on the loop. The client never follows
- * redirects, never uses a proxy from the environment, and trusts only the CA it
- * was given. References: shared facts on libwebsockets 4.1.6 in docs/decisions.md.
+ * http: HTTP/1.1 client and server on the loop. The client never follows redirects, never uses a
+ * proxy from the environment, and trusts only the CA it was given. docs/decisions.md has the facts
+ * on libwebsockets 4.1.6 behind this.
  */
 #pragma once
 
 #include "lib/loop/loop.h"
 
-/* ---- TLS material, in memory; rotated by replacing it ---- */
+/* ---- certificates and keys for TLS, in memory; never changed, only replaced ---- */
 struct tls_config {
-	const char *ca_pem;		/* whole bundle (see tls_on_skipped); NULL: the system's */
-	/* the name of the bundle in reports of ignored certificates: its file. NULL or "": "ca" */
+	/* one or more certificates (see tls_on_skipped); NULL: the system's */
+	const char *ca_pem;
+	/* the name of ca_pem in reports of ignored certificates: its file. NULL or "": "ca" */
 	const char *ca_name;
 	const char *cert_pem, *key_pem;	/* client or server certificate; NULL: none */
-	bool insecure;			/* no verification: tests and explicit user wish only */
+	/* does not check the peer's certificate: for tests, and if the user has asked for it */
+	bool insecure;
 };
 struct tls;				/* an SSL_CTX with a reference count */
 int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct field_error *reterr);
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
 /*
- * A certificate of a CA bundle that cannot be read is ignored, as long as another one can be read.
- * fn is called once for each, on any thread: with the bundle's name, the certificate's number in it
- * from 1, its subject ("" if not known) and the reason. Set it before the first TLS context. A
- * bundle that ends within a certificate is refused.
+ * If one certificate of a CA bundle cannot be read, but another one can, the first is ignored. fn
+ * is called once for each ignored certificate, on any thread. nr: its number in the bundle, from 1.
+ * subject: "" if not known. Set fn before the first TLS context is made. A bundle that ends within
+ * a certificate is refused.
  */
 typedef void tls_skipped_fn(const char *bundle, unsigned nr, const char *subject, const char *why);
 void tls_on_skipped(tls_skipped_fn *fn);
 
 /* ---- names ---- */
 /*
- * Each connection to a name looks it up, on another thread. While the resolver fails or is late,
- * connections go to the addresses of its last answer, for a day. fn is called when that begins
- * (error) and ends (NULL), on any thread, in order; it must not open a connection. Set it before
- * the first connection.
+ * Each new connection looks its host name up, on another thread. While the resolver fails or does
+ * not answer in time, connections go to the addresses of its last answer, for up to a day. fn is
+ * called when this begins (error: why) and when it ends (error NULL), on any thread, one call after
+ * another. fn must not open a connection. Set it before the first connection.
  */
 typedef void resolve_change_fn(const char *name, const char *error);
 void resolve_on_change(resolve_change_fn *fn);
 
 /* ---- client ---- */
 struct http_headers;
-struct http_client;			/* connections to one origin */
+struct http_client;			/* connections to one server */
 struct http_client_config {
-	const char *address;		/* IP literal or name to connect to */
+	const char *address;		/* IP address or host name to connect to */
 	uint16_t port;
 	const char *host;		/* Host header; NULL: address */
 	const char *tls_name; /* the name that the certificate must have, and SNI; NULL: host */
-	struct tls *tls;		/* NULL: plain HTTP. Borrowed: a reference is taken */
+	/* NULL: plain HTTP. The client takes a reference of its own */
+	struct tls *tls;
 	const char *user_agent;
 	uint64_t connect_timeout_ns;	/* 0: 15 s */
 };
 int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret);
-/* Cancels requests without calling back. */
+/* Cancels the requests of h. Their callbacks are not called. */
 struct http_client *http_client_free(struct http_client *h);
-void http_client_set_tls(struct http_client *h, struct tls *tls); /* for all later requests */
+void http_client_set_tls(struct http_client *h, struct tls *tls); /* used for all later requests */
 
 struct http_request {
 	const char *method, *path;	/* path with query, already encoded */
 	const char *const *headers;	/* "Name: value", NULL-terminated; may be NULL */
 	const void *body;
 	size_t body_bytes;
-	/* for the head of a 2xx (streaming) or for the whole answer; 0: 30 s */
+	/*
+	 * limit of the time until the answer: until its head if on_data is set, else until its end.
+	 * 0: 30 s
+	 */
 	uint64_t timeout_ns;
-	size_t max_body_bytes;		/* of the answer, when not streaming; 0: 16 MiB */
-	/* Streaming: on_data gets every piece as it comes. Without it the body is collected. */
+	/* limit of the answer's body, if on_data is not set; 0: 16 MiB */
+	size_t max_body_bytes;
+	/*
+	 * Streaming: on_data gets each piece of the body when it arrives. on_data NULL: the body is
+	 * collected for on_done.
+	 */
 	void (*on_head)(int status, const struct http_headers *h, void *arg);	/* may be NULL */
 	void (*on_data)(const void *p, size_t n, void *arg);
-	/* Exactly once, unless cancelled. status 0: no answer; error is a text for people. */
+	/*
+	 * Called exactly once, unless the request is cancelled. status 0: there is no answer, and
+	 * error is a text for people.
+	 */
 	void (*on_done)(int status, const char *body, size_t n, const char *error, void *arg);
 	void *arg;
 };
 struct http_call;
-/* Copies r. */
+/* The client copies r. */
 int http_send(struct http_client *h, const struct http_request *r, struct http_call **ret);
-void http_cancel(struct http_call *c);	/* no callback after this */
-uint64_t http_call_idle_ns(const struct http_call *c);	/* since the last byte came */
+void http_cancel(struct http_call *c);	/* no callback is called after this */
+uint64_t http_call_idle_ns(const struct http_call *c);	/* time since the last byte arrived */
 const char *http_header(const struct http_headers *h, const char *name);	/* NULL if absent */
 
 /* ---- server ---- */
 struct http_server;
-struct http_conn;			/* one request being answered */
+/* the connection of one request that waits for its answer */
+struct http_conn;
 struct http_in {
-	const char *method, *path, *query;	/* path decoded, query raw ("" if none) */
-	/* "" if absent */
+	const char *method, *path, *query;	/* path: decoded; query: as sent, "" if none */
+	/* values of headers; "" if absent */
 	const char *authorization, *content_type, *content_encoding, *host, *origin;
-	const char *peer;			/* address text */
+	const char *peer;			/* the peer's address as text */
 	const char *body;
 	size_t body_bytes;
-	uint64_t content_length;		/* as the head says; UINT64_MAX: it does not */
+	/* from the request's head; UINT64_MAX: the head has no length */
+	uint64_t content_length;
 };
 /*
- * Called once the whole request is in. Answer now or later with http_reply
- * (exactly once), on the loop thread. Too large a body is answered 413 by the
- * server itself, a bad request 400.
+ * Called when the whole request has arrived. The handler calls http_reply exactly once, now or
+ * later, on the loop thread. The server itself answers 413 if the body is too large, and 400 to a
+ * bad request.
  */
 typedef void http_handler_fn(struct http_conn *c, const struct http_in *in, void *arg);
 struct http_server_config {
-	/* section of the configuration: errors name SECTION.address, SECTION.port */
+	/* section of the configuration, for errors: they name SECTION.address or SECTION.port */
 	const char *section;
 	const char *address;		/* "127.0.0.1", "0.0.0.0", "::" */
-	uint16_t port;			/* 0: any; see http_server_port */
+	uint16_t port;			/* 0: the kernel chooses one; http_server_port returns it */
 	struct tls *tls;		/* NULL: plain */
 	size_t max_body_bytes;		/* 0: 1 MiB */
 	/*
-	 * 0: 256. One more replaces the oldest connection whose request is not complete yet or was
-	 * answered. If all are being answered, the new one is refused with 503. Both are counted.
+	 * 0: 256. If one more client connects, the server closes the oldest connection that waits
+	 * for its request or has got its answer. If all connections wait for their answers, it
+	 * refuses the new one with 503. It counts both cases.
 	 */
 	unsigned max_connections;
 	/*
-	 * Each connection has one request, and one that was answered makes room, too. So a client
-	 * that asks much, or does not read its answers, keeps no other out for long.
+	 * Each connection serves one request. A connection whose answer is still being sent may
+	 * also be closed for a new one. So a client that sends many requests, or does not read its
+	 * answers, does not keep others out for long.
 	 */
 	bool brief;
-	uint64_t max_request_ns; /* 0: 60 s, from a request's first byte to its last; past it 408 */
 	/*
-	 * Called when the head of a request with a body is complete (in->body is empty then).
-	 * Reading waits until http_accept_body or http_reply, now or later. NULL: every body may
-	 * have max_body_bytes.
+	 * 0: 60 s. Limit of the time from a request's first byte to its last. A slower request gets
+	 * the answer 408
+	 */
+	uint64_t max_request_ns;
+	/*
+	 * Called when the head of a request with a body has arrived (in->body is empty then). The
+	 * server reads the body only after http_accept_body. The function calls it or http_reply,
+	 * now or later. NULL: every body may have max_body_bytes.
 	 */
 	http_handler_fn *head;
 	http_handler_fn *handler;
@@ -128,13 +149,13 @@ int http_server_new(struct loop *l, const struct http_server_config *c, struct h
 struct http_server *http_server_free(struct http_server *s);
 uint16_t http_server_port(const struct http_server *s);
 void http_server_set_tls(struct http_server *s, struct tls *tls);
-/* headers like the request's; body is copied. */
+/* headers: as those of struct http_request. The body is copied. */
 void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers,
 		const void *body, size_t n);
 void http_accept_body(struct http_conn *c, size_t max_body_bytes);
 /*
- * Called when the peer closes before the reply, or when the server itself answered (the body was
- * too large or too late). Then http_reply must not be called.
+ * fn is called if the peer closes before the reply, or if the server itself has answered because
+ * the body was too large or too late. Then http_reply must not be called.
  */
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop itself: libwebsockets' poll loop polls one epoll set, which has all descriptors. Among
- * them are one timerfd for all timers, one eventfd for jobs of other threads, and a signalfd.
+ * The loop itself: libwebsockets polls one epoll set, which has all descriptors. Among them are a
+ * timerfd for all timers, an eventfd for jobs of other threads, and a signalfd.
  */
 #include <libwebsockets.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct on_signal {
 
 struct timer_impl {
 	TAILQ_ENTRY(timer_impl) entry;
-	uint64_t due_ns; /* monotonic */
+	uint64_t due_ns; /* CLOCK_MONOTONIC */
 	struct timer *timer;
 };
 
@@ -37,10 +37,13 @@ struct loop {
 	struct lws_context *lws;
 	struct lws_vhost *vhost;
 	int epoll_fd;
-	struct io wake; /* the eventfd: another thread has posted a job */
-	struct io tick; /* the timerfd, set to the first timer */
+	struct io wake; /* the eventfd: readable when another thread has posted a job */
+	struct io tick; /* the timerfd, set to the timer that is due first */
 	TAILQ_HEAD(timers, timer_impl) timers;
-	/* being delivered: io_del removes those that are left */
+	/*
+	 * events that are being delivered. io_del clears those of its descriptor that are not
+	 * delivered yet
+	 */
 	struct epoll_event batch[IO_BATCH];
 	int n_batch;
 
@@ -124,7 +127,8 @@ static void io_deliver(struct loop *l)
 		if (!io)
 			continue;
 		io->fn(l->batch[i].events, io->arg);
-		if (io != &l->tick && io != &l->wake) /* each timer and job is measured by itself */
+		/* of these two, each timer and each job is measured by itself */
+		if (io != &l->tick && io != &l->wake)
 			loop_leave(l, entered_ns);
 	}
 	l->n_batch = 0;
@@ -133,13 +137,13 @@ static void io_deliver(struct loop *l)
 /* ---- timers ---- */
 
 /*
- * Not lws_sul: lws 4.1 waits for whole milliseconds, rounded down, and polls again and again within
- * the last one. That was most of the CPU time of an idle agent.
+ * Does not use lws_sul: lws 4.1 waits for whole milliseconds, rounded down, and polls again and
+ * again within the last one. That was most of the CPU time of an idle agent.
  */
 static void arm(struct loop *l)
 {
 	const struct timer_impl *first = TAILQ_FIRST(&l->timers);
-	uint64_t due_ns = first ? first->due_ns : 0; /* 0: none */
+	uint64_t due_ns = first ? first->due_ns : 0; /* 0: there is no timer */
 	struct itimerspec at = {.it_value = {.tv_sec = (time_t)(due_ns / NSEC_PER_SEC),
 					     .tv_nsec = (long)(due_ns % NSEC_PER_SEC)}};
 
@@ -161,13 +165,14 @@ static void fire(struct loop *l, struct timer_impl *impl)
 static void timers_due(uint32_t events, void *arg)
 {
 	struct loop *l = arg;
-	uint64_t now_ns = now_mono_ns(); /* a timer that a callback sets is due later */
+	/* read once: a timer that a callback sets is not fired in this round */
+	uint64_t now_ns = now_mono_ns();
 	struct timer_impl *first;
 
 	(void)events;
 	while ((first = TAILQ_FIRST(&l->timers)) && first->due_ns <= now_ns)
 		fire(l, first);
-	arm(l); /* sets the timerfd anew, which also ends its being readable */
+	arm(l); /* setting the timerfd also makes it unreadable */
 }
 
 void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn, void *arg)
@@ -181,7 +186,10 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	impl->timer = t;
 	impl->due_ns = now_ns + MIN(MAX(delay_ns, (uint64_t)1), (uint64_t)INT64_MAX - now_ns);
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
-	/* from the end, because most timers are limits of the same length, set anew */
+	/*
+	 * searches from the end, because most timers are timeouts of the same length, set again and
+	 * again
+	 */
 	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
 	{
 		if (before->due_ns <= impl->due_ns)
@@ -221,8 +229,8 @@ struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns)
 /* ---- from other threads ---- */
 
 /*
- * Not lws_cancel_service(): if lws 4.1 gets no descriptor for it, it goes on without one, and never
- * wakes up.
+ * Does not use lws_cancel_service(): if lws 4.1 cannot open a descriptor for it, lws goes on
+ * without one, and never wakes up.
  */
 static void wake(struct loop *l)
 {
@@ -379,7 +387,7 @@ static int open_lws(struct loop *l)
 		.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
 		.gid = -1,
 		.uid = -1,
-		/* else lws sizes its tables by RLIMIT_NOFILE: 8 MiB at a million */
+		/* without it, lws sizes its tables by RLIMIT_NOFILE: 8 MiB at a million */
 		.fd_limit_per_thread = 64,
 	};
 	lws_sock_file_fd_type fd;
@@ -389,7 +397,7 @@ static int open_lws(struct loop *l)
 	if (!l->lws)
 		return -EIO;
 	l->vhost = lws_create_vhost(l->lws, &info);
-	/* lws closes a descriptor that it adopts */
+	/* gets a duplicate, because lws closes a descriptor that it adopts */
 	fd.filefd = fcntl(l->epoll_fd, F_DUPFD_CLOEXEC, 3);
 	if (fd.filefd < 0)
 		return -errno;
@@ -429,7 +437,8 @@ int loop_new(struct loop **ret)
 	int r;
 
 	l->thread = pthread_self();
-	sigaction(SIGPIPE, &ignore, NULL); /* write(2) reports a closed peer as an error */
+	/* so write(2) to a closed peer fails with EPIPE and does not end the process */
+	sigaction(SIGPIPE, &ignore, NULL);
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;
 	TAILQ_INIT(&l->timers);
@@ -472,7 +481,8 @@ struct loop *loop_free(struct loop *l)
 	while (l->workers)
 		worker_free(l->workers);
 	if (l->lws)
-		run_posted(l); /* the jobs that workers have posted; each frees itself */
+		/* runs `done` of the jobs that workers have finished; each frees its job */
+		run_posted(l);
 	free_signals(l);
 	lws = l->lws;
 	l->lws = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to lib/loop: sockets and descriptors on the loop. All of them are in one epoll set, which
- * libwebsockets polls as a single descriptor: the raw descriptor role of 4.1.6 loses a write
- * interest that is renewed inside its own callback, and cannot stop reading.
+ * Private to lib/loop: sockets and descriptors on the loop. All of them are in one epoll set, and
+ * libwebsockets polls only this set. Its own role for raw descriptors (4.1.6) forgets a request for
+ * EPOLLOUT that is made inside its callback, and cannot stop reading.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "lib/loop/loop.h"
 
-typedef void io_fn(uint32_t events, void *arg); /* EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP */
+typedef void io_fn(uint32_t events, void *arg); /* events: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP */
 struct io {
 	struct loop *loop;
 	int fd; /* borrowed */
@@ -21,18 +21,25 @@ struct io {
 };
 int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, void *arg);
 void io_set(struct io *io, uint32_t events);
-void io_del(struct io *io); /* before fd is closed; harmless when not added */
+void io_del(struct io *io); /* called before fd is closed; does nothing if io is not added */
 
-/* For tests whose loop does not run: the timer that is due first, and in how long; NULL: none. */
+/*
+ * For tests whose loop does not run. Returns the timer that is due first (NULL: none), and the time
+ * until then.
+ */
 struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns);
 
-/* Around every callback into a caller's code: loop_longest_..._ns report these times. */
+/*
+ * Called before and after every callback into a caller's code. loop_longest_..._ns report the time
+ * between.
+ */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);
 
-#define N_STALLS 21 /* half minutes: ten minutes, and the one that is not over */
+/* number of half minutes: ten minutes, and the half minute that has just begun */
+#define N_STALLS 21
 struct stalls {
-	uint64_t ever_ns; /* of a callback */
+	uint64_t ever_ns; /* the longest callback since the start */
 	struct {
 		uint64_t nr, longest_ns; /* nr: the number of the half minute */
 	} recent[N_STALLS];
@@ -41,18 +48,21 @@ void stalls_add(struct stalls *s, uint64_t entered_ns, uint64_t now_ns);
 const struct stalls *loop_stalls(const struct loop *l);
 
 /*
- * Starts a thread without signals: the loop's thread gets them. ret NULL: the thread is detached.
+ * Starts a thread that gets no signals: the loop's thread gets them. ret NULL: the thread is
+ * detached.
  */
 int thread_start(pthread_t *ret, void *(*main)(void *), void *arg);
-void thread_name(const char *name); /* of the caller */
+void thread_name(const char *name); /* sets the name of the calling thread */
 
-struct worker *loop_workers(const struct loop *l); /* the first; worker_next has the others */
+/* the first worker; worker_next returns the others */
+struct worker *loop_workers(const struct loop *l);
 struct worker_look {
 	const char *name;
 	struct worker_stats stats;
-	uint64_t cpu_ns, running_ns; /* running_ns: the job of now, 0: none */
-	bool stuck;		     /* past its deadline */
-	bool tended;		     /* a listener handles that: worker_on_stuck */
+	uint64_t cpu_ns, running_ns; /* running_ns: how long the current job has run, 0: no job */
+	bool stuck;		     /* its job is past its deadline */
+	/* worker_on_stuck was called, so the owner handles blocked jobs */
+	bool tended;
 };
 void worker_look(struct worker *w, struct worker_look *ret);
 void loop_add_worker(struct loop *l, struct worker *w);

@@ -74,7 +74,7 @@ static void timers_fire_in_order(void **state)
 	timer_set(f->loop, &f->c, 30 * NSEC_PER_MSEC, add_c_and_stop, f);
 	timer_set(f->loop, &f->b, 20 * NSEC_PER_MSEC, add_b, f);
 	timer_set(f->loop, &f->a, 0, add_a, f);
-	assert_string_equal(f->order, ""); /* never inside timer_set */
+	assert_string_equal(f->order, ""); /* the callback never runs inside timer_set */
 	assert_int_equal(loop_run(f->loop), 7);
 	assert_string_equal(f->order, "abc");
 }
@@ -83,7 +83,7 @@ static void timer_cancelled_and_rearmed(void **state)
 {
 	struct fixture *f = *state;
 
-	timer_cancel(&f->a); /* never armed */
+	timer_cancel(&f->a); /* a timer that is not set */
 	timer_set(f->loop, &f->a, 0, add_a, f);
 	timer_cancel(&f->a);
 	timer_cancel(&f->a);
@@ -122,7 +122,8 @@ static void on_readable(int fd, void *arg)
 	assert_int_equal(read(fd, &ch, 1), 1);
 	f->order[f->n++] = ch;
 	if (ch == 'z') {
-		f->watch = watch_free(f->watch); /* from its own callback, more to read */
+		/* frees the watch in its own callback, with data left to read */
+		f->watch = watch_free(f->watch);
 		loop_stop(f->loop, 0);
 	}
 }
@@ -194,7 +195,8 @@ struct test_job {
 	struct fixture *f;
 	pid_t ran_on, done_on;
 	int id, *n_freed;
-	struct worker **worker; /* NULL, or whose job this is, after worker_replace too */
+	/* NULL, or the worker whose thread runs this job; after worker_replace, the new one */
+	struct worker **worker;
 	atomic_bool *gate, *opens;
 };
 
@@ -264,7 +266,7 @@ static void full_mailbox_refuses_and_counts(void **state)
 	assert_int_equal(worker_post(w, &first->job), 0);
 	assert_int_equal(worker_post(w, &new_job(f, 2, 40)->job), 0);
 	assert_int_equal(worker_post(w, &refused->job), -ENOBUFS);
-	free(refused); /* still ours */
+	free(refused); /* a refused job still belongs to the caller */
 	assert_int_equal(worker_post(w, &new_job(f, 3, 60)->job), 0);
 	worker_stats(w, &st);
 	assert_int_equal(st.n_refused, 1);
@@ -342,7 +344,7 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
-/* A job that was given more time and makes no progress is reported again. */
+/* A job that got more time and then makes no progress is reported again. */
 static void give_time_once(struct worker *w, struct job *j, void *arg)
 {
 	struct fixture *f = arg;
@@ -404,15 +406,18 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_string_equal(f->order, "s123");
 	worker_stats(in_its_place, &st);
-	assert_true(st.n_done >= 2); /* and the stuck one, once its worker has left */
+	assert_true(st.n_done >= 2); /* the blocked job is added once its thread has ended */
 	assert_int_equal(st.n_queued, 0);
 	assert_int_equal(st.n_bytes_queued, 0);
 	worker_free(in_its_place);
 }
 
-/* ---- which thread ---- */
+/* ---- on which thread a function may run ---- */
 
-/* A job that calls `call`; in the process of assert_aborts, which has only its own thread. */
+/*
+ * A job that calls a function on the wrong thread. It runs in the child process of assert_aborts,
+ * which has no other threads.
+ */
 struct wrong {
 	struct job job;
 	void (*call)(struct wrong *);

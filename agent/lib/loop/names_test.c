@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names and addresses of servers: a resolver that fails, hangs, gives other answers and recovers,
- * and addresses at which no server listens. Numbers in names are those of docs/watch-cases.md. One
- * test runs glibc's own resolver against a scripted DNS server in a network namespace: this program
- * starts itself as `names_test real`.
+ * Host names and addresses of servers: a resolver that fails, hangs, changes its answers and
+ * recovers, and addresses at which no server listens. Numbers in names are those of
+ * docs/watch-cases.md. One test uses glibc's own resolver and a scripted DNS server in a network
+ * namespace: for it, this program starts itself as `names_test real`.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -23,16 +23,16 @@
 
 #define HANGS	   -1
 #define GUARD_NS   (60 * NSEC_PER_SEC)
-#define MAX_HELD   8 /* searches, as resolve.c says */
+#define MAX_HELD   8 /* as MAX_SEARCHES of resolve.c */
 #define PER_OUTAGE 50
 
-/* ---- the resolver ---- */
+/* ---- a resolver under the test's control ---- */
 
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	const char *answer[2];
-	int error, n_calls; /* error HANGS: calls wait until it changes */
+	int error, n_calls; /* error HANGS: a call waits until error changes */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int fake_search(const char *name, const char *service, const struct addrinfo *hints,
@@ -79,7 +79,7 @@ static int n_searches(void)
 	return n;
 }
 
-/* ---- what the log would say ---- */
+/* ---- changes that resolve_on_change reports ---- */
 
 static struct {
 	pthread_mutex_t lock;
@@ -112,7 +112,7 @@ static void assert_told(const char *text)
 struct fixture {
 	struct loop *loop;
 	struct http_client *client;
-	struct test_server *one, *two; /* 127.0.0.1 and 127.0.0.2, the same port */
+	struct test_server *one, *two; /* at 127.0.0.1 and 127.0.0.2, with the same port */
 	struct timer guard, tick;
 	unsigned n_ticks;
 	int status;
@@ -252,7 +252,7 @@ static void names_51_a_failing_resolver_stops_nothing(void **state)
 		assert_from(f, "one");
 	assert_int_equal(total("name_last_known_total", "reason", "failed") - before, PER_OUTAGE);
 	assert_int_equal(total("names_failing", NULL, NULL), 1);
-	assert_told("[fails.example: Temporary failure in name resolution]"); /* once */
+	assert_told("[fails.example: Temporary failure in name resolution]"); /* reported once */
 	resolver_says(0, "127.0.0.2", NULL);
 	assert_from(f, "two");
 	assert_int_equal(total("names_failing", NULL, NULL), 0);
@@ -274,7 +274,7 @@ static void names_51_a_hanging_resolver_stops_nothing(void **state)
 	resolver_says(HANGS, NULL, NULL);
 	for (int i = 0; i < PER_OUTAGE; i++)
 		assert_from(f, "one");
-	assert_int_equal(n_searches() - n, 1); /* one thread hangs, not fifty */
+	assert_int_equal(n_searches() - n, 1); /* all requests wait for one thread */
 	assert_int_equal(total("name_last_known_total", "reason", "late") - before, PER_OUTAGE);
 	assert_told("[hangs.example: the resolver does not answer]");
 	resolve_config.late_ns = GUARD_NS;
@@ -308,7 +308,7 @@ static void a_name_never_known_times_out_beside_the_loop(void **state)
 	resolver_says(HANGS, NULL, NULL);
 	set_name(f, "first.example", 200 * NSEC_PER_MSEC);
 	assert_fails(f, "timed out while its name was looked up");
-	assert_true(f->n_ticks > 5); /* the loop went on */
+	assert_true(f->n_ticks > 5); /* the loop was not blocked */
 	resolver_says(EAI_NONAME, NULL, NULL);
 	assert_fails(f, "Name or service not known");
 	end(f);
@@ -334,7 +334,7 @@ static void addresses_are_known_for_a_day(void **state)
 	assert_told("[old.example: Temporary failure in name resolution]");
 }
 
-/* A search that never returns is given up and started again, while there are few of them. */
+/* If a search never returns, another one is started after a while, up to a limit. */
 static void searches_that_never_end_are_few(void **state)
 {
 	struct fixture *f = begin("stuck.example");
@@ -351,7 +351,7 @@ static void searches_that_never_end_are_few(void **state)
 	resolve_config.late_ns = NSEC_PER_MSEC;
 	for (int i = 0; i < 3 * MAX_HELD; i++)
 		assert_from(f, "one");
-	while (n_searches() - n < MAX_HELD) /* the threads have begun */
+	while (n_searches() - n < MAX_HELD) /* waits until the threads have begun */
 		sched_yield();
 	assert_int_equal(n_searches() - n, MAX_HELD);
 	assert_int_equal(total("name_lookups_total", "result", "refused") - before, 2 * MAX_HELD);
@@ -366,7 +366,7 @@ static void searches_that_never_end_are_few(void **state)
 	assert_told("[stuck.example: the resolver does not answer][stuck.example: answered]");
 }
 
-/* When the answer comes, the caller is gone, and so is its loop. */
+/* The resolver answers after the caller and its loop are freed. */
 static void an_answer_that_nobody_waits_for(void **state)
 {
 	struct fixture *f = begin("left.example");
@@ -376,7 +376,7 @@ static void an_answer_that_nobody_waits_for(void **state)
 	(void)state;
 	resolver_says(HANGS, NULL, NULL);
 	send_one(f, 0);
-	while (n_searches() == n) { /* until it is being looked up */
+	while (n_searches() == n) { /* waits until the search has begun */
 		timer_set(f->loop, &f->guard, NSEC_PER_MSEC, give_up, f);
 		loop_run(f->loop);
 	}
@@ -391,12 +391,13 @@ static void names_48_a_dead_backend_is_passed_over(void **state)
 	struct fixture *f = begin("two.example");
 
 	(void)state;
-	resolver_says(0, "127.0.0.3", "127.0.0.2"); /* the first refuses */
+	resolver_says(0, "127.0.0.3", "127.0.0.2"); /* the first address refuses connections */
 	assert_from(f, "two");
-	ts_lose_packets(f->one, true); /* the first says nothing */
+	ts_lose_packets(f->one, true); /* the first address does not answer */
 	resolver_says(0, "127.0.0.1", "127.0.0.2");
 	set_name(f, "two.example", 10 * NSEC_PER_SEC);
-	send_one(f, 9 * NSEC_PER_SEC); /* it has half of the ten, not all */
+	/* the first address may take half of the ten seconds, not all */
+	send_one(f, 9 * NSEC_PER_SEC);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_int_equal(f->status, 200);
 	assert_string_equal(f->body, "two");
@@ -408,7 +409,7 @@ static void names_48_a_dead_backend_is_passed_over(void **state)
 	end(f);
 }
 
-/* ---- glibc's resolver and a DNS server that says what the test wants ---- */
+/* ---- glibc's resolver and a scripted DNS server ---- */
 
 static void must_be(struct fixture *f, const char *server)
 {
@@ -438,7 +439,7 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	dns.last_byte = 0;
 	asked = dns.n_asked;
 	until_ns = now_mono_ns() + outage_s * NSEC_PER_SEC;
-	/* at least until glibc has given up once and asks again */
+	/* goes on at least until glibc has given up once and asks again */
 	while (now_mono_ns() < until_ns || dns.n_asked < asked + 3) {
 		uint64_t began_ns = now_mono_ns();
 
@@ -451,7 +452,7 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	dns.last_byte = -1;
 	must_be(f, "two");
 	dns.last_byte = 1;
-	do /* a search may still wait for the answer to a lost query */
+	do /* the last search may still wait for the answer to a lost query */
 		get(f);
 	while (f->status == 200 && streq(f->body, "two"));
 	must(f->status == 200 && streq(f->body, "one"), "after the outage");

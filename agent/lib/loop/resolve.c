@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Host names -> addresses. getaddrinfo may wait minutes for the network, so each search has its own
- * thread, one per name. The last answer of each name is kept and used while the resolver fails or
- * does not answer.
+ * Host names -> addresses. getaddrinfo may wait minutes for the network, so each search has a
+ * thread of its own; there is one search per name. The last answer for each name is kept, and used
+ * while the resolver fails or does not answer.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -12,8 +12,8 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_NAMES    64 /* names come from the configuration: a handful */
-#define MAX_SEARCHES 8	/* threads */
+#define MAX_NAMES    64 /* names come from the configuration, which has a few */
+#define MAX_SEARCHES 8	/* limit of threads */
 
 struct resolve_config resolve_config = {
 	.search = getaddrinfo,
@@ -22,27 +22,27 @@ struct resolve_config resolve_config = {
 	.keep_ns = 24 * 3600 * NSEC_PER_SEC,
 };
 
-/* Never freed. The lock guards all fields but the text. */
+/* A struct name is never freed. The lock guards all members except text. */
 struct name {
 	char *text;
-	struct addresses good; /* of the last answer with addresses; n is 0 if there was none */
+	struct addresses good; /* from the last answer with addresses; n is 0 if there was none */
 	uint64_t good_ns, begun_ns;
-	/* of the last search, or that it is late; NULL: the last search succeeded */
+	/* error of the last search, or a text that it is late; NULL: the last search succeeded */
 	const char *error;
-	bool searching; /* since begun_ns */
+	bool searching; /* a search has run since begun_ns */
 	struct lookup *waiting;
 	struct name *next;
 };
 
 /*
- * One caller that waits. It is in the list of its name, or posted to its loop, where the job frees
- * it.
+ * One caller that waits. It is in the list `waiting` of its name, or it is posted to its loop as a
+ * job, which frees it.
  */
 struct lookup {
 	struct job job;
 	struct name *of;
 	struct loop *loop;
-	resolve_fn *fn; /* NULL once nobody waits */
+	resolve_fn *fn; /* NULL if the caller has cancelled */
 	void *arg;
 	uint16_t port;
 	bool posted;
@@ -97,7 +97,7 @@ static void set_port(struct addresses *to, uint16_t port)
 	}
 }
 
-/* ---- what is known of names; all with the lock held ---- */
+/* ---- the names and their addresses; the lock is held ---- */
 
 static void count(const char *name, const char *label, const char *value)
 {
@@ -140,7 +140,7 @@ static void set_error(struct name *n, const char *error)
 	counter_set(counter("names_failing", NULL, NULL), n_failing);
 }
 
-/* Answers with the last known addresses instead of new ones. */
+/* The resolver fails or is late: the caller gets the last known addresses. */
 static void stand_in(struct lookup *k, const char *reason)
 {
 	k->found = k->of->good;
@@ -207,13 +207,16 @@ static void *search_main(void *arg)
 		error = r ? search_error(r) : "the name has no address";
 	pthread_mutex_lock(&lock);
 	n_searches--;
-	if (n->begun_ns == s->begun_ns) /* else a later search has replaced this one */
+	if (n->begun_ns == s->begun_ns) /* otherwise a later search has replaced this one */
 		found(n, &a, error);
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-/* A search that has run for lost_ns will never return: starts another one, unless too many run. */
+/*
+ * Starts a search, unless one runs or too many run. A search that has run for lost_ns counts as
+ * lost.
+ */
 static void begin_search(struct name *n)
 {
 	struct resolve_search *s;
@@ -232,15 +235,15 @@ static void begin_search(struct name *n)
 		return;
 	}
 	/*
-	 * Only now: if the thread did not start, an older search may still return. The new thread
-	 * waits for the lock before it reads s.
+	 * Sets begun_ns only now: if no thread had started, the answer of an older search would
+	 * still count. The new thread waits for the lock before it reads s.
 	 */
 	n->begun_ns = s->begun_ns;
 	n_searches++;
 	n->searching = true;
 }
 
-/* ---- who waits, on its loop ---- */
+/* ---- callers that wait, on the threads of their loops ---- */
 
 static void lookup_free(struct lookup *k)
 {
@@ -263,7 +266,7 @@ static void lookup_late(void *arg)
 	struct name *n = k->of;
 
 	pthread_mutex_lock(&lock);
-	if (k->posted) { /* just in time */
+	if (k->posted) { /* the answer came just before */
 		pthread_mutex_unlock(&lock);
 		return;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The longest times that callbacks have kept the loop busy. Used on the loop's thread. */
+/* The longest times for which callbacks kept the loop busy. Used on the loop thread. */
 #include "lib/loop/loop_private.h"
 
 #define HALF_MINUTE_NS (30 * NSEC_PER_SEC)

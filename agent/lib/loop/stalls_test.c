@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop's longest stall of the last ten minutes, as /metrics shows it, under a clock of the
- * test.
+ * The loop's longest stall of the last ten minutes, as /metrics shows it. The test sets the clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +59,7 @@ static void is_of_the_last_ten_minutes(void **state)
 	test_clock.stands_ns += 5 * MINUTE_NS;
 	callback_of(l, NSEC_PER_SEC);
 	shows(l, "10m", "3");
-	test_clock.stands_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC; /* 9:59 after its end */
+	test_clock.stands_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC; /* now it ended 9:59 ago */
 	shows(l, "10m", "3");
 	test_clock.stands_ns += 32 * NSEC_PER_SEC;
 	shows(l, "10m", "1");
@@ -69,7 +68,7 @@ static void is_of_the_last_ten_minutes(void **state)
 	shows(l, "start", "3");
 }
 
-/* The first read after hours does not show a stall of hours ago. */
+/* A stall of hours ago is not shown, even if no one has read the value since. */
 static void does_not_wait_for_who_asks(void **state)
 {
 	struct loop *l = *state;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * For tests only, included by them and by nothing else: a certificate authority
- * and certificates made on the spot, in memory.
- */
+/* For tests only: a certificate authority and certificates, made in memory when a test runs. */
 #pragma once
 
 #include <openssl/pem.h>
@@ -67,7 +64,7 @@ _test_util_ char *test_cert_pem(X509 *x)
 	return bio_text(b);
 }
 
-/* issuer NULL: itself */
+/* issuer NULL: the CA signs itself */
 _test_util_ void test_ca_init_below(struct test_ca *ca, const char *cn,
 				    const struct test_ca *issuer)
 {
@@ -93,7 +90,7 @@ _test_util_ void test_ca_done(struct test_ca *ca)
 	free(ca->pem);
 }
 
-/* san: "DNS:a.example,IP:127.0.0.1"; valid from now + from_s to now + to_s. */
+/* san: "DNS:a.example,IP:127.0.0.1". The certificate is valid from now + from_s to now + to_s. */
 _test_util_ void test_cert_init_valid(struct test_cert *c, const struct test_ca *ca,
 				      const char *san, long from_s, long to_s)
 {
@@ -130,7 +127,10 @@ _test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
 	return bio_text(b);
 }
 
-/* A CA like others, but the last byte of its key's object identifier is one that nobody knows. */
+/*
+ * Makes a CA as others, and replaces the last byte of its key's object identifier, so that no
+ * program knows the kind of its key.
+ */
 _test_util_ char *test_ca_patched(const char *cn, const unsigned char *oid, size_t oid_bytes)
 {
 	struct test_ca ca;

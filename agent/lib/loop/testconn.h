@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of other modules: headers of answers, and when a silent connection is given up. */
+/*
+ * For tests of other modules: headers of answers, and times after which the kernel drops a silent
+ * connection.
+ */
 #pragma once
 
 #include "lib/loop/conn.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests only: glibc's own resolver and a scripted DNS server, in a network and mount namespace
- * of this process. The program must be started for this, and have no threads yet. Ends the program
- * if something is missing.
+ * of this process. The program must be started for this purpose, and have no threads yet. If
+ * anything is missing, these functions end the program.
  */
 #pragma once
 
@@ -23,11 +23,12 @@
 
 static struct {
 	int fd;
-	atomic_int last_byte; /* of 127.0.0.X; 0: silent; -1: server failure */
+	/* X of the answer 127.0.0.X; 0: no answer; -1: the answer is a server failure */
+	atomic_int last_byte;
 	atomic_int n_asked;
 } dns;
 
-/* The question is sent back with one A record, or none for other types. */
+/* Sends the question back with one A record. For other types, with none. */
 _test_util_ void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in *to, int what)
 {
 	uint8_t a[600] = {0};
@@ -37,13 +38,13 @@ _test_util_ void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in
 	memcpy(a, q, n);
 	while (at < n && q[at])
 		at += q[at] + 1U;
-	at += 5; /* the root, type, class */
+	at += 5; /* skips the root of the name, type and class */
 	if (at > n)
 		return;
 	type_a = q[at - 3] == 1;
 	a[2] = 0x84 | (q[2] & 1);
 	a[3] = what < 0 ? 2 : 0x80;
-	a[11] = 0; /* without the question's additional part */
+	a[11] = 0; /* the question's additional part is not sent back */
 	if (what > 0 && type_a) {
 		const uint8_t record[] = {0xc0, 12, 0, 1, 0,   1, 0, 0,
 					  0,	0,  0, 4, 127, 0, 0, (uint8_t)what};
@@ -90,8 +91,8 @@ _test_util_ void dns_put_file(const char *dir, const char *name, const char *tex
 }
 
 /*
- * From here on, the process sees a network of its own with only lo, where 127.0.0.1 is the
- * resolver. dir: for its files. patient: glibc waits as long as it can, 30 s per name; else 1 s.
+ * From now on, the process has its own network with only lo, and the resolver is at 127.0.0.1. dir:
+ * for the files that this needs. patient: glibc waits as long as it can, 30 s per name; else 1 s.
  */
 _test_util_ void dns_enter(const char *dir, bool patient)
 {

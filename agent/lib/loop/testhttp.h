@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of http only: a client, and our server or a scripted one (testserver.h), on a loop of
- * their own.
+ * For tests of http only: a client, and the server of http.h or a scripted one (testserver.h), on a
+ * loop of their own.
  */
 #pragma once
 
@@ -22,12 +22,12 @@ struct fixture {
 	struct http_client *client;
 	struct test_server *ts;
 	struct tls *server_tls, *client_tls;
-	/* of the last call */
+	/* results of the last call */
 	struct http_call *call;
 	int status, n_done, wanted_done, n_heads, head_status;
 	char *error, *retry_after;
 	struct buf body;
-	/* of the last request that the server saw */
+	/* the last request that the server got */
 	struct http_conn *held;
 	char *in_path, *in_query, *in_method, *in_auth;
 	size_t in_bytes;
@@ -115,7 +115,7 @@ static inline void run(struct fixture *f)
 	assert_int_equal(loop_run(f->loop), 0);
 }
 
-/* ---- our server ---- */
+/* ---- the server of http.h ---- */
 
 static inline void set_text(char **p, const char *s)
 {
@@ -192,7 +192,7 @@ static inline void make_client(struct fixture *f, const char *address, const cha
 	assert_int_equal(http_client_new(f->loop, &c, &f->client), 0);
 }
 
-/* Plain client and server of ours. */
+/* Starts a client and a server without TLS, both of http.h. */
 static inline void start_both(struct fixture *f)
 {
 	start_server(f, NULL, 64 << 20, 0);
@@ -253,7 +253,7 @@ static inline void call(struct fixture *f, const char *method, const char *path,
 {
 	f->n_done = 0;
 	start(f, method, path, body, n);
-	assert_int_equal(f->n_done, 0); /* never inside http_send */
+	assert_int_equal(f->n_done, 0); /* no callback runs inside http_send */
 	run(f);
 	assert_int_equal(f->n_done, 1);
 }

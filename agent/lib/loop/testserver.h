@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: an HTTP server of blocking sockets, OpenSSL and a thread per connection. So it
- * can do what a good server never does: stop in the middle of a byte sequence, stall, reset, send a
+ * For tests only: an HTTP server with blocking sockets, OpenSSL and a thread per connection. It can
+ * do what a correct server never does: stop in the middle of a character, stall, reset, send a
  * wrong length. The test's handler writes every byte of the answer.
  */
 #pragma once
@@ -28,11 +28,11 @@ struct ts_conn {
 	int fd;
 	SSL *ssl;
 	bool over;  /* the handler wants no further request on this connection */
-	bool ended; /* its thread has ended its work */
+	bool ended; /* its thread has done its work */
 };
 
 struct ts_request {
-	int number; /* counts all requests of the server, from 0 */
+	int number; /* number of this request among all requests of the server, from 0 */
 	char *line; /* "GET /path HTTP/1.1" */
 	char *head; /* line and headers */
 	char *body;
@@ -50,29 +50,27 @@ struct test_server {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	atomic_bool stopping; /* threads of connections look without the lock */
+	atomic_bool stopping; /* threads of connections read it without the lock */
 	struct ts_conn *conns[TS_MAX_CONNS];
 	int n_conns;
 	struct ts_request requests[TS_MAX_REQUESTS];
 	int n_requests;
-	char sni[64]; /* that the last client asked for; "": none. Under lock */
-	bool forgets; /* keeps no request, and the places of ended connections are used again */
-	int flag;     /* set by the test, awaited by a handler */
+	char sni[64]; /* server name that the last client sent; "": none. Under lock */
+	bool forgets; /* keeps no requests, and uses the entries of ended connections again */
+	int flag;     /* the test sets it, and a handler waits for it */
 };
 
 struct ts_config {
-	const struct test_cert *cert; /* NULL: plain */
-	const char *client_ca_pem;    /* ask for a client certificate */
-	const char *alpn;	      /* only this protocol, e.g. "\x02h2" */
+	const struct test_cert *cert; /* NULL: no TLS */
+	const char *client_ca_pem;    /* if set, the server asks for a client certificate */
+	const char *alpn;	      /* the only protocol that the server accepts, e.g. "\x02h2" */
 	bool ipv6;
 	const char *address; /* IPv4; NULL: 127.0.0.1 */
 	uint16_t port;
 	bool forgets;
 };
 
-/*
- * cmocka cannot end a test from a thread of the server, so the log must say why the program ends.
- */
+/* Ends the program with a message: cmocka cannot end a test from a thread of the server. */
 _test_util_ __attribute__((noreturn)) void ts_fatal(const char *why)
 {
 	fprintf(stderr, "test server: %s\n", why);
@@ -98,7 +96,7 @@ _test_util_ bool ts_puts(struct ts_conn *c, const char *s)
 	return ts_write(c, s, strlen(s));
 }
 
-/* A whole answer with its length. */
+/* Sends a whole answer with its length. */
 _test_util_ void ts_reply(struct ts_conn *c, int status, const char *headers, const char *body)
 {
 	_cleanup_free_ char *text = xasprintf("HTTP/1.1 %d X\r\nContent-Length: %zu\r\n%s\r\n%s",
@@ -107,7 +105,7 @@ _test_util_ void ts_reply(struct ts_conn *c, int status, const char *headers, co
 	ts_puts(c, text);
 }
 
-/* Begins a chunked answer; ts_chunk adds, ts_last_chunk ends. */
+/* Begins a chunked answer. ts_chunk adds a chunk, and ts_last_chunk ends the answer. */
 _test_util_ void ts_stream(struct ts_conn *c)
 {
 	ts_puts(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -132,7 +130,7 @@ _test_util_ void ts_last_chunk(struct ts_conn *c)
 	ts_puts(c, "0\r\n\r\n");
 }
 
-/* Resets the connection: the peer gets ECONNRESET, not an end. */
+/* Resets the connection: the peer's read fails with ECONNRESET. */
 _test_util_ void ts_reset(struct ts_conn *c)
 {
 	struct linger l = {.l_onoff = 1};
@@ -141,7 +139,7 @@ _test_util_ void ts_reset(struct ts_conn *c)
 	c->over = true;
 }
 
-/* Says nothing until the client hangs up or the test ends. */
+/* Sends nothing until the client closes the connection or the test ends. */
 _test_util_ void ts_stall(struct ts_conn *c)
 {
 	char ch;
@@ -151,7 +149,7 @@ _test_util_ void ts_stall(struct ts_conn *c)
 	c->over = true;
 }
 
-/* Waits until the test calls ts_set_flag(value) with at least this value, or ends. */
+/* Waits until the test has called ts_set_flag with this value or a greater one, or ends. */
 _test_util_ void ts_await_flag(struct ts_conn *c, int value)
 {
 	struct test_server *s = c->server;
@@ -170,7 +168,7 @@ _test_util_ void ts_set_flag(struct test_server *s, int value)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Whether this machine has ::1. Prints a line if not. */
+/* Whether this machine has ::1. If not, prints a line. */
 _test_util_ bool ts_has_ipv6(void)
 {
 	const struct sockaddr_in6 sa = {.sin6_family = AF_INET6,
@@ -185,7 +183,7 @@ _test_util_ bool ts_has_ipv6(void)
 	return has;
 }
 
-/* Valid until the next connection. */
+/* The text is valid until the next connection. */
 _test_util_ const char *ts_sni(struct test_server *s)
 {
 	const char *sni;
@@ -206,7 +204,7 @@ _test_util_ int ts_n_requests(struct test_server *s)
 	return n;
 }
 
-/* Valid until ts_stop; "" when there was no such request. */
+/* The text is valid until ts_stop; "" if there was no such request. */
 _test_util_ const char *ts_request_head(struct test_server *s, int i)
 {
 	const char *head;
@@ -300,7 +298,7 @@ _test_util_ void *ts_conn_main(void *arg)
 	return NULL;
 }
 
-/* The handler for the next connection. The caller holds the lock. */
+/* The index in `conns` for the next connection. The caller holds the lock. */
 _test_util_ int ts_free_place(struct test_server *s)
 {
 	for (int i = 0; s->forgets && i < s->n_conns; i++) {
@@ -414,7 +412,7 @@ _test_util_ struct test_server *ts_start(const struct ts_config *cfg, ts_handler
 	return s;
 }
 
-/* Ends all open connections; called with the lock held. */
+/* Ends all open connections. The caller holds the lock. */
 _test_util_ void ts_end_conns(struct test_server *s)
 {
 	for (int i = 0; i < s->n_conns; i++)
@@ -430,8 +428,8 @@ _test_util_ void ts_end_all(struct test_server *s)
 }
 
 /*
- * on: from now on, packets for the server are lost, as behind a firewall that has forgotten its
- * connections. New connections, too.
+ * on: from now on, packets to the server are lost, also those of new connections, as behind a
+ * firewall that has forgotten its connections.
  */
 _test_util_ void ts_lose_packets(struct test_server *s, bool on)
 {
@@ -449,8 +447,10 @@ _test_util_ void ts_lose_packets(struct test_server *s, bool on)
 		ts_fatal("no socket filter");
 }
 
-/* Another certificate from now on, as of a server that was started again; open connections
- * are ended. The port stays bound, so that no other program can take it meanwhile. */
+/*
+ * From now on the server has another certificate, as if it had been started again. Open connections
+ * are ended. The port stays bound, so that no other program can take it meanwhile.
+ */
 _test_util_ void ts_set_cert(struct test_server *s, const struct test_cert *cert)
 {
 	struct ts_config cfg = {.cert = cert};
@@ -463,7 +463,7 @@ _test_util_ void ts_set_cert(struct test_server *s, const struct test_cert *cert
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* New connections are refused from now on, open ones are ended. */
+/* Refuses new connections and ends the open ones. */
 _test_util_ void ts_stop(struct test_server *s)
 {
 	if (!s)

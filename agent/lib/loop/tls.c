@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * TLS material -> SSL_CTX. All of it comes from memory. Only the certificates of the CA bundle are
+ * Makes an SSL_CTX from certificates and keys in memory. Only the certificates of the CA bundle are
  * trusted.
  */
 #include <openssl/err.h>
@@ -10,8 +10,8 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_CA_CERTS 4096 /* the largest bundles of systems hold a few hundred */
-#define MAX_TOLD     64	  /* certificates that were left out and logged; the counter counts all */
+#define MAX_CA_CERTS 4096 /* a limit; the largest bundles of systems have a few hundred */
+#define MAX_TOLD     64	  /* ignored certificates that are reported; the counter counts all */
 
 static int no_password(char *buf, int n, int rw, void *arg)
 {
@@ -19,7 +19,7 @@ static int no_password(char *buf, int n, int rw, void *arg)
 	(void)n;
 	(void)rw;
 	(void)arg;
-	return 0; /* OpenSSL's default asks for the password on the terminal */
+	return 0; /* OpenSSL's own function would ask for the password on the terminal */
 }
 
 static const char *ssl_reason(void)
@@ -39,7 +39,7 @@ static void x509_freep(X509 **x)
 	X509_free(*x);
 }
 
-/* ---- certificates of a bundle that are left out ---- */
+/* ---- certificates of a bundle that are ignored ---- */
 
 static struct {
 	pthread_mutex_t lock;
@@ -53,7 +53,10 @@ void tls_on_skipped(tls_skipped_fn *fn)
 	skips.fn = fn;
 }
 
-/* A bundle is read again and again, also by several clients: logs each certificate once. */
+/*
+ * A bundle is read again and again, also by several clients. true: this certificate is not reported
+ * yet.
+ */
 static bool is_news(uint64_t hash)
 {
 	bool news = skips.n < MAX_TOLD;
@@ -65,7 +68,7 @@ static bool is_news(uint64_t hash)
 	return news;
 }
 
-/* what: the hash of the bundle's name and the certificate */
+/* what: a hash of the bundle's name and the certificate */
 static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const char *why,
 			 uint64_t what)
 {
@@ -81,8 +84,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const c
 }
 
 /*
- * A certificate that was not read for lack of memory is not unreadable. OpenSSL reports that with a
- * code of its own.
+ * Whether the error is that memory ran out: OpenSSL has a code of its own for it. The certificate
+ * itself may be fine.
  */
 static bool lacks_memory(void)
 {
@@ -96,8 +99,8 @@ static bool lacks_memory(void)
 }
 
 /*
- * Why OpenSSL could not read a certificate: the first of its reasons, because the last one is
- * "nested asn1 error". OpenSSL does not report every lack of memory.
+ * Why OpenSSL could not read a certificate. Returns the first of its reasons, because the last one
+ * is only "nested asn1 error". OpenSSL does not report every time that memory runs out.
  */
 static const char *unread_reason(void)
 {
@@ -126,8 +129,9 @@ static void pem_block_done(struct pem_block *b)
 #define PEM_END	  "\n-----END "
 
 /*
- * The text from the next line that begins a block to the line that begins another. So each block is
- * read by itself, and one without an end does not swallow the next. NULL: no block is left.
+ * A PEM block: the text from the next line that begins a block to the line that begins another one.
+ * Each block is parsed by itself, so a block without an end does not hide the next one. NULL: no
+ * block is left.
  */
 static const char *next_piece(const char *text, size_t *ret_n)
 {
@@ -144,7 +148,7 @@ static const char *next_piece(const char *text, size_t *ret_n)
 	return p;
 }
 
-/* Judges by the first line, which may be cut. */
+/* Reads only the first line of the block: the block may be cut. */
 static bool is_certificate(const char *piece, size_t n)
 {
 	static const char *const labels[] = {PEM_BEGIN PEM_STRING_X509 "-",
@@ -167,9 +171,8 @@ static bool is_whole(const char *piece, size_t n)
 }
 
 /*
- * NULL: the certificate is trusted now; else the reason why not. The caller owns *ret in both
- * cases; it may be NULL. A certificate whose key cannot be read is trusted: nothing that it signed
- * would verify.
+ * Returns NULL if the store trusts the certificate now; else the reason why not. In both cases the
+ * caller owns *ret; it may be NULL. A certificate whose key cannot be decoded is not trusted.
  */
 static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
 {
@@ -184,7 +187,7 @@ static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **re
 	return X509_STORE_add_cert(store, *ret) ? NULL : unread_reason();
 }
 
-/* As trust(). */
+/* As trust(), from the text of a block. */
 static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X509 **ret)
 {
 	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(piece, (int)n);
@@ -194,16 +197,17 @@ static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X
 	if (!b || !PEM_read_bio(b, &block.name, &block.header, &block.der, &block.n))
 		return unread_reason();
 	why = trust(store, &block, ret);
-	if (why) /* if memory lacks, OpenSSL leaves a key out without an error: read it again */
+	/* if memory runs out, OpenSSL leaves out the key and reports no error: read it again */
+	if (why)
 		why = trust(store, &block, ret);
 	return why;
 }
 
 /*
- * As Go's AppendCertsFromPEM: reads each certificate by itself. One that cannot be read is left
- * out, so that a kind which this OpenSSL does not know does not disable the others. A bundle
- * without a readable certificate is refused. So is one that ends within a certificate, because it
- * is still being written.
+ * Reads each certificate of a bundle by itself, as Go's AppendCertsFromPEM does. It ignores a
+ * certificate that it cannot read. So a kind of certificate that this OpenSSL does not know does
+ * not disable the others. It refuses a bundle without a readable certificate, and a bundle that
+ * ends within a certificate, because the file is still being written.
  */
 static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field_error *reterr)
 {
@@ -236,7 +240,7 @@ static int load_ca(SSL_CTX *ctx, const char *pem, const char *name, struct field
 	if (n_trusted == 0)
 		return field_error_set(reterr, "ca", "no certificate of %u can be read: %s", n,
 				       why);
-	/* the CA of a cluster may be signed by another one, which its ca.crt need not hold */
+	/* the CA of a cluster may be signed by another CA, which its ca.crt may lack */
 	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
 	return 0;
 }
@@ -253,7 +257,7 @@ static int load_chain(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	X509_free(x);
 	while (ok && (x = PEM_read_bio_X509(b, NULL, no_password, NULL)))
 		ok = SSL_CTX_add0_chain_cert(ctx, x);
-	/* the text ends, and no certificate is cut */
+	/* there is no other certificate, and none is cut */
 	ok = ok && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
 	return ok ? 0 : field_error_set(reterr, "certificate", "%s", ssl_reason());
 }
@@ -297,7 +301,10 @@ static int configure(SSL_CTX *ctx, const struct tls_config *c, bool server,
 	SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
 	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 				      SSL_MODE_RELEASE_BUFFERS);
-	/* HTTP's framing tells a cut message from a complete one */
+	/*
+	 * HTTP itself shows whether a message is complete, so an end without TLS's alert is no
+	 * error
+	 */
 	SSL_CTX_set_options(ctx, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_verify(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches a descriptor that its owner may close meanwhile: the loop has a duplicate of it. */
+/* Watches a descriptor. The loop has a duplicate, so that the owner may close its descriptor. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

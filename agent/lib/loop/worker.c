@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Worker threads with bounded mailboxes. A worker shares only its mailbox with other threads, and a
- * job belongs to one side at a time. A thread that is blocked in the kernel cannot be ended. So
- * worker_free leaves it behind; if it ever returns, the thread frees the worker.
+ * Worker threads with bounded queues. A worker shares only its queue with other threads, and a job
+ * belongs to one side at a time. A thread that is blocked in the kernel cannot be ended. So
+ * worker_free does not wait for it; if the thread ever returns, it frees the worker itself.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -17,26 +17,30 @@
 
 struct worker {
 	struct loop *loop;
-	uint64_t line; /* a number of its own, or that of the worker it replaces */
+	uint64_t line; /* a number; a worker that replaces another one has the same number */
 	char name[16];
 	size_t max_bytes;
 	pthread_t thread;
-	struct worker *next; /* the loop's list */
+	struct worker *next; /* for the loop's list */
 
-	struct timer stuck_timer; /* loop thread only */
+	struct timer stuck_timer; /* used on the loop thread only */
 	worker_stuck_fn *on_stuck;
 	void *stuck_arg;
 
-	pthread_mutex_t lock; /* all below */
+	pthread_mutex_t lock; /* guards all members below */
 	pthread_cond_t wake;
 	struct job *queue, **queue_tail;
-	/* also NULL while a job without done runs, because that job frees itself */
+	/*
+	 * the job that runs. Also NULL while a job without `done` runs, because that job frees
+	 * itself
+	 */
 	struct job *running;
-	uint64_t started_ns, due_ns, allowed_ns; /* 0: no deadline */
+	uint64_t started_ns, due_ns, allowed_ns; /* due_ns 0: the job has no deadline */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	uint64_t cpu_ns;	/* as last read, because a thread that has ended has no clock */
-	uint64_t cpu_before_ns; /* of the workers that it replaces */
+	/* as last read: a thread that has ended has no CPU clock any more */
+	uint64_t cpu_ns;
+	uint64_t cpu_before_ns; /* CPU time of the workers that this one has replaced */
 };
 
 struct worker *worker_next(const struct worker *w)
@@ -49,7 +53,7 @@ void worker_set_next(struct worker *w, struct worker *next)
 	w->next = next;
 }
 
-/* The number of this thread's worker; 0: no worker. */
+/* The number of this thread's worker; 0: this thread is no worker. */
 static _Thread_local uint64_t current_line;
 
 bool worker_is_current(const struct worker *w)
@@ -64,7 +68,7 @@ static void destroy(struct worker *w)
 	free(w);
 }
 
-/* The caller holds the lock. This function returns with it held. */
+/* The caller holds the lock, and still holds it when this function returns. */
 static void run_one(struct worker *w, struct job *j)
 {
 	void (*done)(struct job *) = j->done;
@@ -101,11 +105,11 @@ static void run_one(struct worker *w, struct job *j)
 	pthread_mutex_lock(&w->lock);
 }
 
-/* A replaced worker whose thread has returned. Its replacement takes over its counts. */
+/* A replaced worker whose thread has ended. Its counts are added to its replacement's. */
 struct leaving_worker {
 	struct job job;
 	struct loop *loop;
-	struct worker *w; /* freed, if the loop's list does not have it */
+	struct worker *w; /* if it is not in the loop's list, it is freed already */
 };
 
 static void hand_over(struct worker *from, struct worker *to)
@@ -292,7 +296,7 @@ static void look_for_stuck(void *arg)
 	j = w->running;
 	pthread_mutex_unlock(&w->lock);
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
-	/* j cannot be freed meanwhile, because its done runs on this thread */
+	/* j cannot be freed here, because its `done` would run on this thread */
 	if (stuck)
 		w->on_stuck(w, j, w->stuck_arg);
 }
@@ -314,7 +318,7 @@ void worker_on_stuck(struct worker *w, worker_stuck_fn *fn, void *arg)
 	timer_set(w->loop, &w->stuck_timer, STUCK_POLL_NS, look_for_stuck, w);
 }
 
-/* Moves the queued jobs in their order, and refuses none. */
+/* Moves the queued jobs in their order. It ignores the limit, so that no job is lost. */
 static void move_queue(struct worker *from, struct worker *to)
 {
 	pthread_mutex_lock(&from->lock);
@@ -351,8 +355,8 @@ int worker_replace(struct worker *stuck, struct worker **ret)
 }
 
 /*
- * Joins the thread. true: its job is past the deadline and it did not end, so the thread owns w
- * now.
+ * Joins the thread. Returns true if the job is past its deadline and the thread did not end: then
+ * the thread owns w.
  */
 static bool join_or_abandon(struct worker *w)
 {
@@ -366,7 +370,7 @@ static bool join_or_abandon(struct worker *w)
 			return false;
 		pthread_mutex_lock(&w->lock);
 		stuck = w->abandoned = w->busy && w->due_ns && now_mono_ns() > w->due_ns;
-		if (stuck) /* after the unlock, the thread may free w */
+		if (stuck) /* the thread may free w after the unlock */
 			pthread_detach(w->thread);
 		pthread_mutex_unlock(&w->lock);
 	} while (!stuck);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of names: tags <-> OpenTelemetry's semantic conventions (k8s.*, container.*, process.*,
- * profile.frame.type), and the events and units of other profilers. Also makes text valid UTF-8.
+ * Tables of names: tags and their names in OpenTelemetry's semantic conventions (k8s.*,
+ * container.*, process.*, profile.frame.type), and the events and units of other profilers. Also
+ * makes text valid UTF-8.
  */
 #include "lib/otlp/internal.h"
 
@@ -21,8 +22,8 @@ static const struct attr_name names[] = {
 };
 
 /*
- * The first one present counts: a pod of a Deployment may have its ReplicaSet, too, and one of a
- * CronJob its Job.
+ * The first row that a resource has is its owner: a pod of a Deployment may also have its
+ * ReplicaSet, and a pod of a CronJob its Job.
  */
 static const struct {
 	const char *kind, *attr;
@@ -83,7 +84,7 @@ const char *otlp_frame_type_of(enum frame_kind k)
 	return frame_types[k];
 }
 
-/* go, rust, ruby, php, dotnet, v8js ... all count as application code. */
+/* Other types (go, rust, ruby, php, dotnet, v8js ...) count as application code. */
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 {
 	if (str_equal(type, "kernel"))
@@ -99,15 +100,15 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 }
 
 /*
- * What other profilers call their events. OpenTelemetry's eBPF profiler says samples/count for
- * on-CPU and events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go), and events/count
- * for probes that podflame lacks. alloc_space and inuse_space are those of Go's pprof
- * (runtime/pprof/protomem.go).
+ * The names of events in other profilers. OpenTelemetry's eBPF profiler uses samples/count for
+ * on-CPU and events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go). It uses
+ * events/count for probes that podflame does not have. alloc_space and inuse_space are names of
+ * Go's pprof (runtime/pprof/protomem.go).
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 {
 	static const struct {
-		const char *type, *unit; /* NULL: any */
+		const char *type, *unit; /* unit NULL: any unit */
 		enum event event;
 	} others[] = {
 		{"", NULL, EVENT_ON_CPU},

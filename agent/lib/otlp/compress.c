@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content-Encoding: zstd in both directions; gzip only for reading what others send. */
+/* Content-Encoding: compresses with zstd; decompresses zstd, and gzip, which other senders use. */
 #include "lib/otlp/otlp.h"
 
 #include <strings.h>
@@ -8,7 +8,7 @@
 
 #define PIECE_BYTES    (64u << 10)
 #define ZSTD_LEVEL     3
-#define WINDOW_LOG_MAX 25 /* the memory of a decoder: 32 MiB, as OTLP_MAX_BYTES */
+#define WINDOW_LOG_MAX 25 /* limit of a decoder's window: 32 MiB, as OTLP_MAX_BYTES */
 
 static void zstd_dctx_freep(ZSTD_DCtx **d)
 {
@@ -24,7 +24,7 @@ int otlp_compress(const void *p, size_t n, struct buf *out)
 	return ZSTD_isError(written) ? -EIO : buf_add(out, mem, written);
 }
 
-/* Adds to out, unless this body would then have more than max_bytes. */
+/* Appends to out. -E2BIG: this body, which begins at start, would have more than max_bytes. */
 static int add_limited(struct buf *out, size_t start, const void *p, size_t n, size_t max_bytes)
 {
 	return out->len - start + n > max_bytes ? -E2BIG : buf_add(out, p, n);
@@ -52,7 +52,7 @@ static int from_zstd(const void *p, size_t n, size_t max_bytes, struct buf *out)
 			return r;
 		if (left == 0 && in.pos == n)
 			return 0;
-		/* no progress: the end of the data is missing */
+		/* no progress, so the end of the data is missing */
 		if (in.pos == before && o.pos == 0)
 			return -EBADMSG;
 	}
@@ -64,7 +64,8 @@ static int inflate_all(z_stream *z, const void *p, size_t n, size_t max_bytes, s
 	size_t start = out->len;
 	int r;
 
-	z->next_in = (Bytef *)p; /* zlib's old interface lacks const; zlib does not write there */
+	/* the cast drops const: zlib's interface lacks it, but zlib does not write to p */
+	z->next_in = (Bytef *)p;
 	z->avail_in = (uInt)n;
 	for (;;) {
 		int zr;
@@ -81,7 +82,7 @@ static int inflate_all(z_stream *z, const void *p, size_t n, size_t max_bytes, s
 			continue;
 		if (z->avail_in == 0)
 			return 0;
-		if (inflateReset(z) != Z_OK) /* RFC 1952: more members may follow */
+		if (inflateReset(z) != Z_OK) /* RFC 1952: another gzip member may follow */
 			return -EBADMSG;
 	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Content-Encoding: bytes that are compressed and unpacked again, and bytes that are refused. */
+/* Content-Encoding: data that is compressed and decompressed again, and data that is refused. */
 #include "lib/otlp/otlp.h"
 
 #include <setjmp.h>
@@ -80,7 +80,7 @@ static void test_other_encodings(void **state)
 	assert_true(otlp_knows_encoding("GZIP"));
 }
 
-/* Cut at every byte, and with each byte changed: an error, and out is unchanged. */
+/* Data that is cut at any byte, or has any byte changed, is an error, and leaves out unchanged. */
 static void test_garbage(void **state)
 {
 	(void)state;
@@ -126,7 +126,7 @@ static void test_bombs(void **state)
 	}
 }
 
-/* A frame that wants 1 GiB of window: refused, not allocated. */
+/* A frame that needs a window of 1 GiB is refused before it is allocated. */
 static void test_huge_window(void **state)
 {
 	(void)state;
@@ -137,7 +137,8 @@ static void test_huge_window(void **state)
 	ZSTD_outBuffer o = {mem, 1 << 16, 0};
 
 	ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, 30);
-	ZSTD_compressStream2(c, &o, &in, ZSTD_e_flush); /* no content size: the window is said */
+	/* flushed first, so the frame has its window size instead of the content size */
+	ZSTD_compressStream2(c, &o, &in, ZSTD_e_flush);
 	ZSTD_compressStream2(c, &o, &in, ZSTD_e_end);
 	ZSTD_freeCCtx(c);
 	assert_int_equal(otlp_decompress("zstd", mem, o.pos, 1 << 20, &out), -EBADMSG);

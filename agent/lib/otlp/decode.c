@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An ExportProfilesServiceRequest -> a batch: checks the messages, and reads profiles and samples.
- * Takes requests of any OTLP profiler; a missing field has a default.
+ * It accepts requests of any OTLP profiler; a missing field has a default.
  */
 #include "lib/otlp/decode.h"
 
@@ -10,12 +10,12 @@
 #define UNPACK_MAX_BYTES (256u << 20)
 #define MAX_PROFILES	 65536
 #define MAX_SAMPLES	 2000000
-#define MAX_TAGS	 2000000 /* of all profiles together */
+#define MAX_TAGS	 2000000 /* of all profiles of a request together */
 #define MAX_LOSSES	 500000
-#define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the year 2116 */
+#define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the latest time: the year 2116 */
 
 /*
- * One profile of the request. If it has samples of several processes, it becomes several profiles
+ * One profile of the request. If its samples are of several processes, it becomes several profiles
  * of the batch.
  */
 struct otlp_reading {
@@ -23,8 +23,10 @@ struct otlp_reading {
 	const struct decode_resource *resource;
 	const Otlp__Profile *in;
 	const char *path;
-	struct profile base; /* without samples: the start of each profile of the batch */
-	double to_unit;	     /* value -> the event's unit; 0: values are counts of samples */
+	/* what all profiles of the batch that come from this one share; it has no samples */
+	struct profile base;
+	/* factor from a value to the event's unit; 0: values are counts of samples */
+	double to_unit;
 	struct ids processes;
 	struct profile *unsplit;
 };
@@ -85,8 +87,8 @@ static int skip_profile(struct otlp_reading *rd, const char *reason)
 }
 
 /*
- * 1: this version does not know the event, or the profile has no unit. The profile is left out and
- * counted.
+ * 1: this version does not know the event, or the profile has no unit. Such a profile is skipped
+ * and counted.
  */
 static int read_event(struct otlp_reading *rd)
 {
@@ -123,7 +125,7 @@ static int read_time(struct otlp_reading *rd)
 	return 0;
 }
 
-/* A hash of all bytes of the request, computed once. */
+/* A hash of all bytes of the request. It is computed once. */
 static const char *request_digest(struct decoder *d)
 {
 	uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -136,8 +138,8 @@ static const char *request_digest(struct decoder *d)
 }
 
 /*
- * A profile without an id gets one from the request and its place there, so that a repeated request
- * gives the same id.
+ * A profile without an id gets one from the request's hash and its position in the request. If the
+ * request is sent again, the id is the same.
  */
 static void read_id(struct otlp_reading *rd)
 {
@@ -208,13 +210,13 @@ static int read_profile_attrs(struct otlp_reading *rd)
 
 /* ---- samples ---- */
 
-/* The attributes of one sample. Process, exe and container choose its profile. */
+/* The attributes of one sample. Process, exe and container choose the profile that gets it. */
 struct sample_attrs {
 	const char *thread, *process_comm, *exe, *container, *wait;
 	uint32_t pid;
 	bool main_thread;
 	int32_t cpu;
-	int64_t count; /* -1: not said */
+	int64_t count; /* -1: the sample has no such attribute */
 };
 
 static void sample_attr(struct sample_attrs *s, const struct attr *a)
@@ -256,7 +258,7 @@ static int check_sample_attrs(struct otlp_reading *rd, const struct sample_attrs
 	return 0;
 }
 
-/* NULL past a limit. */
+/* NULL: a limit is reached. */
 static struct profile *new_profile(struct otlp_reading *rd)
 {
 	const struct decode_resource *res = rd->resource;
@@ -287,8 +289,8 @@ static struct profile *unsplit_profile(struct otlp_reading *rd)
 }
 
 /*
- * OpenTelemetry's eBPF profiler names the process in each sample. Returns the profile of that
- * process.
+ * Returns the profile of the sample's process. OpenTelemetry's eBPF profiler names the process in
+ * each sample.
  */
 static struct profile *profile_of(struct otlp_reading *rd, const struct sample_attrs *s)
 {
@@ -317,7 +319,10 @@ static struct profile *profile_of(struct otlp_reading *rd, const struct sample_a
 	return p;
 }
 
-/* The value in the event's unit. Without values, each timestamp counts as one. */
+/*
+ * The value in the event's unit. A sample without values has the number of its timestamps as its
+ * value.
+ */
 static bool sample_value(const struct otlp_reading *rd, const Otlp__Sample *in, int64_t *ret)
 {
 	int64_t sum = in->n_values ? 0 : (int64_t)in->n_timestamps_unix_nano;
@@ -348,7 +353,7 @@ static uint64_t sample_count(const struct otlp_reading *rd, const struct sample_
 	return in->n_timestamps_unix_nano ? in->n_timestamps_unix_nano : value > 0;
 }
 
-/* A cause that this version does not know counts as "other", and is counted. */
+/* If this version does not know the cause of the wait, counts it, and returns "other". */
 static enum wait sample_wait(const struct otlp_reading *rd, const struct sample_attrs *a)
 {
 	enum wait wait = WAIT_NONE;
@@ -396,7 +401,7 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 	out->stack = stack;
 	out->value = value;
 	out->n_samples = sample_count(rd, &s, in, value);
-	out->thread_comm = s.thread; /* the texts of all attributes are interned */
+	out->thread_comm = s.thread; /* the batch keeps the texts of all attributes */
 	out->process_comm = s.process_comm;
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;
@@ -426,7 +431,7 @@ static int read_profile(struct otlp_reading *rd)
 
 	if (r >= 0)
 		r = read_event(rd);
-	if (r != 0) /* 1: left out */
+	if (r != 0) /* 1: the profile is skipped */
 		return r < 0 ? r : 0;
 	r = read_time(rd);
 	if (r < 0)
@@ -450,7 +455,7 @@ static void reading_done(struct otlp_reading *rd)
 	freep(&rd->base.losses);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole request ---- */
 
 static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__ResourceProfiles *in)
 {

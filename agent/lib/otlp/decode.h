@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c).
+ * Decoding: messages (decode.c), their dictionary (decode_dict.c) and resources
+ * (decode_resource.c).
  */
 #pragma once
 
@@ -8,9 +9,12 @@
 
 #include <openssl/sha.h>
 
-#define MAX_TAG_BYTES 4096 /* of a tag's value, a thread's or a process's name */
+#define MAX_TAG_BYTES 4096 /* limit of a tag's value, and of the names of a thread and a process */
 
-/* An attribute that was checked; one of text, is_number, is_bool, or none for other types. */
+/*
+ * A checked attribute. It has a text, or is_number, or is_bool; an attribute of another type has
+ * none of them.
+ */
 struct attr {
 	const char *key, *text;
 	int64_t number;
@@ -20,21 +24,25 @@ struct attr {
 struct decoder {
 	const uint8_t *bytes;
 	size_t n_bytes;
-	char digest[2 * SHA256_DIGEST_LENGTH + 1]; /* in hex; "" until a profile asks for it */
+	/* hash of the request in hex; "" until a profile needs it */
+	char digest[2 * SHA256_DIGEST_LENGTH + 1];
 	struct field_error *err;
-	struct pool pool; /* the unpacked messages and all below */
+	struct pool pool; /* the unpacked messages and other memory of this request */
 	struct batch *batch;
 	const Otlp__ProfilesDictionary *dict;
-	const char **strings; /* of the batch, valid UTF-8; so are the texts of attrs */
+	const char **strings; /* texts of the batch, valid UTF-8; the texts of attrs are the same */
 	struct attr *attrs;
-	const struct frame ***locations; /* of each its frames; NULL before first use */
-	uint32_t *stacks; /* index in the batch, STACK_TODO before first use */
+	/* the frames of each location; NULL before a stack first uses the location */
+	const struct frame ***locations;
+	/* the index of each stack in the batch; STACK_TODO before a sample first uses the stack */
+	uint32_t *stacks;
 	size_t n_profiles, n_samples, n_frames, n_tags, n_losses;
-	const char *attr_event; /* of the profile being read */
+	/* the event's name in the attributes of the profile that is being read */
+	const char *attr_event;
 };
 
 #define MAX_RESOURCE_TAGS 256
-/* The common part of all profiles of one resource. */
+/* What all profiles of one resource have in common. */
 struct decode_resource {
 	const char *app_service;
 	uint32_t process_id;
@@ -48,16 +56,19 @@ struct decode_resource {
 int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char *fmt, ...)
 	_printf_(4, 5);
 
-/* Checks all rows of all tables; NULL is an empty dictionary. */
+/* Checks all rows of all tables. dict NULL: the dictionary is empty. */
 int otlp_decode_dictionary(struct decoder *d, const Otlp__ProfilesDictionary *dict);
-/* path: where the index stands. */
+/* path: the field that contains the index, for errors. */
 int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const char **ret);
 int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const struct attr **ret);
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
 		      struct attr *ret);
 int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
-/* *ret is 0 for a link without ids, and for those over BATCH_MAX_LINKS, which are counted. */
+/*
+ * *ret is 0 if the link has no ids, and also if there are more than BATCH_MAX_LINKS links, which is
+ * counted.
+ */
 int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
-/* Fills a zeroed *ret. */
+/* The caller has zeroed *ret. */
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
 			 struct decode_resource *ret);

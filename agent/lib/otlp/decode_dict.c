@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of a request. Each index is checked once, strings are made valid UTF-8, and a
+ * The dictionary of a request. Each index is checked once, and strings are made valid UTF-8. A
  * stack is reversed (root first) when a sample refers to it. Texts and frames are interned once, so
- * a long one costs the same however often it is used.
+ * a long one has the same cost however often it is used.
  */
 #include "lib/otlp/decode.h"
 
 #define STACK_TODO	  (STACK_NONE - 1)
-#define MAX_FRAMES	  20000000 /* of all stacks together: limits the time of one request */
-#define MAX_MAPPING_ATTRS 64	   /* they are read again for each location of the mapping */
+#define MAX_FRAMES	  20000000 /* of all stacks together; this limits the time of one request */
+#define MAX_MAPPING_ATTRS 64	   /* each location of a mapping reads them again */
 
 static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,
 		       const char *table)
@@ -23,7 +23,7 @@ int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const
 {
 	int r;
 
-	if (index == 0) { /* "" also if the request has no table */
+	if (index == 0) { /* index 0 is "", also if the request has no string table */
 		*ret = profile_batch_str(d->batch, "");
 		return 0;
 	}
@@ -45,7 +45,7 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 	return 0;
 }
 
-/* Interns the text; NULL: no memory, or the batch has reached its limit. */
+/* Interns the text. NULL: memory ran out, or the batch has reached its limit. */
 static const char *read_text(struct decoder *d, const char *s)
 {
 	d->pool.failed |= profile_batch_bytes(d->batch) > BATCH_MAX_BYTES;
@@ -70,12 +70,12 @@ int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *pa
 		ret->is_bool = true;
 		ret->number = v->bool_value;
 		return 0;
-	default: /* no attribute that is used here has this type */
+	default: /* podflame uses no attribute of this type */
 		return 0;
 	}
 }
 
-/* ---- checks of whole tables ---- */
+/* ---- checks of each table ---- */
 
 static int check_strings(struct decoder *d)
 {
@@ -173,7 +173,8 @@ static int check_locations(struct decoder *d)
 		char path[80];
 
 		snprintf(path, sizeof(path), "dictionary.location_table[%zu]", i);
-		if (l->mapping_index) /* 0: none, also if the request has no table */
+		/* 0: the location has no mapping, also if the request has no mapping table */
+		if (l->mapping_index)
 			r = check_index(d, l->mapping_index, d->dict->n_mapping_table, path,
 					"mapping_table");
 		for (size_t j = 0; j < l->n_lines && r >= 0; j++)
@@ -209,7 +210,7 @@ static int check_stacks(struct decoder *d)
 	return r;
 }
 
-/* A link may lack an id. */
+/* A link may have no trace id or no span id. */
 static int check_links(struct decoder *d)
 {
 	int r = 0;
@@ -259,7 +260,7 @@ static void frame_attr(const struct attr *a, const char **type, struct frame *f,
 		f->inlined = a->number;
 }
 
-/* The part that all lines of a location share. */
+/* The members of a frame that are the same for all lines of a location. */
 static struct frame location_frame(const struct decoder *d, const Otlp__Location *l)
 {
 	struct frame f = {.address = l->address};
@@ -299,8 +300,8 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 }
 
 /*
- * The frames of a location: one per line, but at least one. The last one is the caller of the
- * others. NULL: no memory.
+ * The frames of a location: one for each line, and one if it has no lines. The last one is the
+ * caller of the others. NULL: memory ran out.
  */
 static const struct frame **location_frames(struct decoder *d, int32_t index)
 {
@@ -330,8 +331,8 @@ static const struct frame *truncated(struct decoder *d)
 }
 
 /*
- * Puts the frames into out, leaf first. If the stack is too deep, cuts its root end and puts a
- * marker there. After a failure d->pool.failed is set.
+ * Puts the frames into out, leaf first. If the stack is too deep, removes frames at its root end
+ * and puts a marker in their place. After a failure d->pool.failed is set.
  */
 static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out)
 {
@@ -343,7 +344,7 @@ static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct
 		const struct frame **frames;
 
 		if (index == 0 && !l->n_lines && !l->address)
-			continue; /* row 0 means no location */
+			continue; /* location 0 means that there is none */
 		frames = location_frames(d, index);
 		for (size_t j = 0; frames && j < MAX(l->n_lines, (size_t)1); j++) {
 			if (n == STACK_MAX_FRAMES) {
@@ -407,7 +408,7 @@ int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_
 	const Otlp__Link *row;
 	int r;
 
-	if (index == 0) { /* "none" also if the request has no table */
+	if (index == 0) { /* index 0 is no link, also if the request has no link table */
 		*ret = 0;
 		return 0;
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attributes of a resource as tags: which pod and process was profiled. Attributes without a
- * meaning here are ignored. Of several owners, the workload counts.
+ * Makes tags from the attributes of a resource, which name the pod and the process. Ignores
+ * attributes that podflame does not use. If a pod has several owners, its tag is the workload.
  */
 #include "lib/otlp/decode.h"
 
-#define MAX_TAG_KEY_BYTES 317 /* a label's key in Kubernetes: 253 / 63 */
+#define MAX_TAG_KEY_BYTES 317 /* the longest key of a label in Kubernetes: 253 / 63 */
 
 static void put_tag(struct decode_resource *r, const char *key, const char *value)
 {
@@ -27,7 +27,7 @@ static void put_owner(struct decode_resource *r, const char *kind, unsigned rank
 	put_tag(r, "pod_group_type", kind);
 }
 
-/* The value as text; an integer in decimal; NULL for other types. */
+/* The value as text: an integer in decimal. NULL for other types. */
 static const char *value_text(struct decoder *d, const struct attr *a)
 {
 	char number[24];
@@ -55,7 +55,10 @@ static const char *tag_key(struct decoder *d, const char *attr)
 					      : NULL;
 }
 
-/* The limits hold for what is kept: a long command line does no harm, because it is not kept. */
+/*
+ * The limits hold only for tags that podflame keeps. For example, a command line may be long,
+ * because it is not kept.
+ */
 static int put_checked(struct decoder *d, struct decode_resource *r, const char *tag,
 		       const char *text, const char *path)
 {
@@ -76,7 +79,7 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	unsigned rank;
 
 	if (!a->text && !a->is_number)
-		return 0; /* before the key is read, which may be long */
+		return 0; /* the key is not used, so it may be long */
 	kind = otlp_owner_of_attr(key, &rank);
 	if (!service && !kind)
 		tag = tag_key(d, key);
@@ -97,7 +100,7 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	else if (kind)
 		put_owner(r, kind, rank, text);
 	else
-		/* a bad time leaves the value as it is */
+		/* if the time is bad, process_start_ns does not change */
 		(void)time_parse(text, &r->process_start_ns);
 	return 0;
 }

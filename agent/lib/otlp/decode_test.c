@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of other profilers, and bytes that are no messages. */
+/* Messages of other profilers, and data that is no valid message. */
 #include "lib/otlp/internal.h"
 
 #include <fcntl.h>
@@ -12,9 +12,12 @@
 
 #include <cmocka.h>
 
-/* ---- a request as OpenTelemetry's eBPF profiler shapes it ---- */
+/* ---- a request as OpenTelemetry's eBPF profiler sends it ---- */
 
-/* One sample of one process: strings by index, no podflame attribute, nanoseconds by period. */
+/*
+ * A profile in the form of that profiler: strings by index, no attributes of podflame, a period in
+ * nanoseconds.
+ */
 struct foreign {
 	Otlp__ExportProfilesServiceRequest req;
 	Otlp__ProfilesDictionary dict;
@@ -139,7 +142,7 @@ static void foreign_tables(struct foreign *f)
 	f->mapping_attrs[0] = 6;
 	f->mappings[1].attribute_indices = f->mapping_attrs;
 	f->mappings[1].n_attribute_indices = 1;
-	f->locations_of_stack[0] = 2; /* leaf */
+	f->locations_of_stack[0] = 2; /* the leaf */
 	f->locations_of_stack[1] = 1;
 	f->stacks[1].location_indices = f->locations_of_stack;
 	f->stacks[1].n_location_indices = 2;
@@ -172,7 +175,8 @@ static void foreign_profile(struct foreign *f)
 	f->values[0] = 2;
 	f->samples[0].values = f->values;
 	f->samples[0].n_values = 1;
-	f->samples[1].timestamps_unix_nano = f->timestamps; /* each stands for one */
+	/* no values: each timestamp counts as one sample */
+	f->samples[1].timestamps_unix_nano = f->timestamps;
 	f->samples[1].n_timestamps_unix_nano = 3;
 	f->profile.samples = f->sample_ptrs;
 	f->profile.n_samples = 2;
@@ -248,7 +252,7 @@ static void test_other_profiler(void **state)
 
 	foreign_init(&f);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
-	assert_int_equal(b->n_profiles, 2); /* a process each */
+	assert_int_equal(b->n_profiles, 2); /* one for each process */
 	p = b->profiles[0];
 	q = b->profiles[1];
 	assert_string_equal(p->app_service, "shop");
@@ -271,13 +275,13 @@ static void test_other_profiler(void **state)
 	assert_int_equal(stack->frames[1]->kind, FRAME_LIBRARY);
 	assert_null(stack->frames[1]->name);
 	assert_string_equal(stack->frames[1]->build_id, "feed");
-	/* without profile_id a retry of the same bytes is still known again */
+	/* without profile_id, the same bytes give the same id again */
 	assert_int_equal(foreign_decode(&f, &again, NULL), 0);
 	assert_memory_equal(p->id, again->profiles[0]->id, 16);
 	assert_memory_not_equal(p->id, q->id, 16);
 }
 
-/* The linker takes it before libcrypto's. */
+/* The program's own SHA256() is linked in place of libcrypto's. */
 static size_t large_digest, n_large_digests;
 unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 {
@@ -285,7 +289,7 @@ unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 	return EVP_Digest(p, n, ret, NULL, EVP_sha256(), NULL) ? ret : NULL;
 }
 
-/* Each profile without an id gets one, and the cost per profile does not grow with their number. */
+/* Each profile without an id gets one. The cost per profile does not depend on their number. */
 static void test_many_without_an_id(void **state)
 {
 	(void)state;
@@ -352,7 +356,7 @@ static void test_unsupported_event_is_counted(void **state)
 	assert_int_equal(counter_get(skipped), before + 1);
 }
 
-/* Types and units as OpenTelemetry's eBPF profiler and Go's heap profile have them. */
+/* Types and units of OpenTelemetry's eBPF profiler and of Go's heap profile. */
 static void test_events_of_others(void **state)
 {
 	(void)state;
@@ -360,14 +364,15 @@ static void test_events_of_others(void **state)
 		int32_t type, unit;
 		bool taken;
 		enum event event;
-		int64_t value; /* of two values, 3000 and 4000 */
+		int64_t value; /* of a sample with the two values 3000 and 4000 */
 	} cases[] = {
 		{TEXT_EVENTS, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
 		{TEXT_OFF_CPU, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
 		{TEXT_ALLOC_SPACE, TEXT_BYTES, true, EVENT_MEM_ALLOC, 7000},
 		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_MEM_INUSE, 7000},
-		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},	 /* a probe's hits */
-		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* with its period, it would be no time */
+		/* a probe's hits: podflame has no such event */
+		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},
+		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* counts, and no unit of time */
 		{TEXT_INUSE_SPACE, TEXT_COUNT, false, 0, 0},
 	};
 	int64_t values[] = {3000, 4000};
@@ -392,8 +397,8 @@ static void test_events_of_others(void **state)
 }
 
 /*
- * A cause without a name in this version becomes "other", and is counted. For other events the
- * attribute is ignored.
+ * A cause of a wait that this version does not know becomes "other", and is counted. For other
+ * events the attribute is ignored.
  */
 static void test_waits(void **state)
 {
@@ -459,7 +464,7 @@ static void test_bad_estimates(void **state)
 	}
 }
 
-/* Every index in a message, one past its table and negative. */
+/* Sets every index of a message to a value behind its table, and to a negative one. */
 static void test_index_out_of_range(void **state)
 {
 	(void)state;
@@ -523,7 +528,7 @@ static void test_links(void **state)
 	assert_memory_equal(b->links[0].trace_id, trace, sizeof(trace));
 	assert_memory_equal(b->links[0].span_id, span, sizeof(span));
 
-	row.span_id.len = 0; /* a trace alone is a link, nothing at all is none */
+	row.span_id.len = 0; /* a link with only a trace id is a link; one without any id is not */
 	b = profile_batch_free(b);
 	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
 	assert_int_equal(b->n_links, 1);
@@ -562,7 +567,8 @@ static void test_bad_values(void **state)
 }
 
 /*
- * The latest time allowed, and one later. The time of a sample counts only if the profile has none.
+ * The latest time that is allowed, and one later. The time of a sample is used only if the profile
+ * has none.
  */
 static void test_times_have_a_limit(void **state)
 {
@@ -590,8 +596,8 @@ static void test_times_have_a_limit(void **state)
 }
 
 /*
- * What is kept has limits, and the answer names the value over one. The rest of a request may be
- * long.
+ * Texts that podflame keeps have limits, and the answer names a value that is over its limit. Other
+ * texts of a request may be long.
  */
 static void test_long_texts(void **state)
 {
@@ -624,7 +630,7 @@ static void test_long_texts(void **state)
 			assert_string_equal(err.path,
 					    "resource_profiles[0].resource.attributes[0]");
 	}
-	for (unsigned i = 2; i <= 3; i++) { /* process.executable.name, thread.name */
+	for (unsigned i = 2; i <= 3; i++) { /* 2: process.executable.name; 3: thread.name */
 		struct batch *b = NULL;
 
 		foreign_init(&f);
@@ -635,7 +641,7 @@ static void test_long_texts(void **state)
 	}
 }
 
-/* The linker takes it before libxxhash's. */
+/* The program's own function is linked in place of libxxhash's. */
 static size_t n_hashed_bytes;
 XXH64_hash_t XXH3_64bits_withSeed(const void *p, size_t n, XXH64_hash_t seed)
 {
@@ -643,7 +649,7 @@ XXH64_hash_t XXH3_64bits_withSeed(const void *p, size_t n, XXH64_hash_t seed)
 	return XXH64(p, n, seed);
 }
 
-/* A text is read once, however often it is used. */
+/* A text is hashed only a few times, however often it is used. */
 static void test_long_names_of_many_frames(void **state)
 {
 	(void)state;
@@ -659,9 +665,9 @@ static void test_long_names_of_many_frames(void **state)
 
 	foreign_init(&f);
 	memcpy(own, strings, sizeof(own));
-	own[10] = own[11] = memset(text, 'x', LONG); /* a function's name, a module's */
+	own[10] = own[11] = memset(text, 'x', LONG); /* the names of a function and of a module */
 	f.dict.string_table = own;
-	attr_text(&f, 6, 9, text); /* its build id */
+	attr_text(&f, 6, 9, text); /* the build id */
 	for (int32_t i = 0; i < STACKS; i++) {
 		for (int32_t j = 0; j < FRAMES; j++)
 			indices[i][j] = j == i ? 1 : 2;
@@ -686,7 +692,7 @@ static void test_long_names_of_many_frames(void **state)
 	assert_string_equal(last->frames[0]->build_id, text);
 }
 
-/* Texts that nothing refers to: each takes more than its bytes. */
+/* Texts that are not used also count for the limit, each with more than its bytes. */
 static void test_many_texts_have_a_limit(void **state)
 {
 	(void)state;
@@ -727,7 +733,7 @@ static void test_attributes_of_a_mapping_have_a_limit(void **state)
 	assert_string_equal(err.path, "dictionary.mapping_table[1]");
 }
 
-/* A key of any length does no harm where its value says nothing. */
+/* A long key is allowed if its value is not kept. */
 static void test_a_long_key_without_a_text(void **state)
 {
 	(void)state;
@@ -763,7 +769,7 @@ static void test_deep_stack_is_cut_with_a_marker(void **state)
 	assert_string_equal(s->frames[s->n - 1]->name, "main.work");
 }
 
-/* No part of a message may be taken for the whole: it is refused, or it is a valid shorter one. */
+/* A message that is cut anywhere is refused, or it is a valid shorter message. */
 static void test_truncated_everywhere(void **state)
 {
 	(void)state;
@@ -776,7 +782,7 @@ static void test_truncated_everywhere(void **state)
 	for (size_t n = 0; n < bytes.len; n++) {
 		_cleanup_(profile_batch_freep) struct batch *b = NULL;
 		_cleanup_free_ void *exact =
-			xmemdup(bytes.data, n + !n); /* ASan sees one past it */
+			xmemdup(bytes.data, n + !n); /* so ASan reports a read past the end */
 		struct field_error err = {0};
 		int r = otlp_decode(exact, n, &b, &err);
 
@@ -785,10 +791,11 @@ static void test_truncated_everywhere(void **state)
 			assert_true(err.path[0] && err.reason[0]);
 		n_refused += r < 0;
 	}
-	assert_true(n_refused >= bytes.len - 2); /* whole at 0 bytes and without the dictionary */
+	/* two are valid: the one without bytes, and the one without the dictionary */
+	assert_true(n_refused >= bytes.len - 2);
 }
 
-/* With any byte changed, there is no crash; an error is returned, or the result is usable. */
+/* With any byte changed, the decoder does not crash: it returns an error, or a usable result. */
 static void test_any_byte_changed(void **state)
 {
 	(void)state;
@@ -815,7 +822,7 @@ static void test_any_byte_changed(void **state)
 	}
 }
 
-/* array_value in array_value in ... : protobuf-c alone would overflow its C stack. */
+/* An array_value in an array_value in ...: protobuf-c alone would overflow the C stack. */
 static void test_nested_without_end(void **state)
 {
 	(void)state;
@@ -826,8 +833,10 @@ static void test_nested_without_end(void **state)
 	struct field_error err = {0};
 	struct batch *b = NULL;
 
-	for (unsigned i = 0; i < DEPTH + 4; i++) {			/* outermost last */
-		static const uint8_t head[] = {0x12, 0x0a, 0x0a, 0x0a}; /* kv.value ... request */
+	/* writes backwards: the innermost message first */
+	for (unsigned i = 0; i < DEPTH + 4; i++) {
+		/* the fields from kv.value up to the request */
+		static const uint8_t head[] = {0x12, 0x0a, 0x0a, 0x0a};
 		uint8_t tag = i < DEPTH ? tags[(i + 1) % 2] : head[i - DEPTH];
 		uint8_t len[5];
 		size_t n = (size_t)(end - at), k = 0;
@@ -844,7 +853,7 @@ static void test_nested_without_end(void **state)
 	assert_string_equal(err.reason, "messages are nested too deeply");
 }
 
-/* With two bytes per message, 32 MiB would become gigabytes. */
+/* A message of two bytes needs much more memory: 32 MiB of them would need gigabytes. */
 static void test_many_empty_messages(void **state)
 {
 	(void)state;
@@ -857,13 +866,17 @@ static void test_many_empty_messages(void **state)
 		p[i] = 0x0a;
 	assert_int_equal(otlp_decode(p, n, &b, &err), -E2BIG);
 	assert_true(err.reason[0]);
-	assert_int_equal(otlp_decode(p, n + 1, &b, &err), -E2BIG); /* not even read */
+	/* refused by its size, without reading it */
+	assert_int_equal(otlp_decode(p, n + 1, &b, &err), -E2BIG);
 }
 
 static void test_wrong_type_names_the_field(void **state)
 {
 	(void)state;
-	/* resource_profiles { scope_profiles { profiles { samples as varint } } } */
+	/*
+	 * resource_profiles { scope_profiles { profiles { samples } } }, with samples of the wrong
+	 * wire type
+	 */
 	static const uint8_t bytes[] = {0x0a, 0x06, 0x12, 0x04, 0x12, 0x02, 0x10, 0x01};
 	struct field_error err = {0};
 	struct batch *b = NULL;

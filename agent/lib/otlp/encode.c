@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A batch -> an ExportProfilesServiceRequest: one ResourceProfiles per process and set of tags.
- * Whatever repeats is in the dictionary.
+ * Texts, frames and stacks that may repeat are in the dictionary.
  */
 #include "lib/otlp/encode.h"
 
@@ -86,7 +86,7 @@ static Otlp__ScopeProfiles *put_resource(struct encoder *e, const struct profile
 	buf_reset(&e->key);
 	buf_printf(&e->key, "%s%c%u %llu", p->app_service ? p->app_service : "", 0, p->process_id,
 		   (unsigned long long)p->process_start_ns);
-	for (size_t i = 0; i < p->tags.n; i++) /* '\0' ends each text */
+	for (size_t i = 0; i < p->tags.n; i++) /* '\0' ends each text in the key */
 		buf_printf(&e->key, "%c%s%c%s", 0, p->tags.items[i].key, 0,
 			   p->tags.items[i].value ? p->tags.items[i].value : "");
 	id = otlp_ids_get(&e->resources, &e->pool, e->key.data, e->key.len);
@@ -105,14 +105,17 @@ static Otlp__ScopeProfiles *put_resource(struct encoder *e, const struct profile
 
 /* ---- profiles ---- */
 
-/* Whether a reader can compute the number of samples from value and period: then it is not sent. */
+/*
+ * Whether a reader can compute the number of samples from value and period. If so, the number is
+ * not sent.
+ */
 static bool count_derivable(const struct profile *p, const struct profile_sample *s)
 {
 	int64_t total_ns;
 
 	return p->event == EVENT_ON_CPU && p->period_ns && s->n_samples &&
 	       !__builtin_mul_overflow(s->value, 1000, &total_ns) && total_ns > 0 &&
-	       total_ns < INT64_C(1) << 53 && /* exact as a double */
+	       total_ns < INT64_C(1) << 53 && /* a double has this value exactly */
 	       (uint64_t)total_ns / p->period_ns == s->n_samples &&
 	       (uint64_t)total_ns % p->period_ns == 0;
 }
@@ -125,7 +128,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
-	out->link_index = (int32_t)s->link; /* row 0 of the table means "none", too */
+	out->link_index = (int32_t)s->link; /* in both tables, 0 means "none" */
 	if (s->thread_comm)
 		attrs[n++] = otlp_put_attr(e, ATTR_THREAD, s->thread_comm, NULL);
 	if (s->main_thread)
@@ -205,7 +208,7 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 	return out;
 }
 
-/* Doubles the array of a scope when it is full; its memory is the pool's. */
+/* Appends p. Doubles the array of a scope when it is full; its memory belongs to the pool. */
 static void scope_add(struct encoder *e, Otlp__ScopeProfiles *s, Otlp__Profile *p)
 {
 	size_t n = s->n_profiles;
@@ -220,7 +223,7 @@ static void scope_add(struct encoder *e, Otlp__ScopeProfiles *s, Otlp__Profile *
 	s->profiles[s->n_profiles++] = p;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole request ---- */
 
 struct buf_appender {
 	ProtobufCBuffer base;
@@ -263,7 +266,7 @@ int otlp_encode(const struct batch *b, struct buf *ret_bytes)
 	buf_init(&e.key, 0);
 	e.stacks = otlp_pool_alloc(&e.pool, b->n_stacks * sizeof(*e.stacks));
 	e.stack_rows = otlp_pool_alloc(&e.pool, (b->n_stacks + 1) * sizeof(*e.stack_rows));
-	e.stack_rows++; /* [-1] is row 0 */
+	e.stack_rows++; /* stack_rows[-1] is row 0 */
 	for (size_t i = 0; i < b->n_profiles; i++)
 		scope_add(&e, put_resource(&e, b->profiles[i]), make_profile(&e, b->profiles[i]));
 	req.resource_profiles =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionary of a request: texts, attributes, mappings, functions, locations and stacks, each
- * sent once. Row 0 of each table is the empty one, as the message definition demands.
+ * The dictionary of a request: each text, attribute, mapping, function, location and stack is sent
+ * once. Row 0 of each table is empty, as the message definition demands.
  */
 #include "lib/otlp/encode.h"
 
@@ -12,7 +12,7 @@ int32_t otlp_put_string(struct encoder *e, const char *s)
 	if (!s || !*s)
 		return 0;
 	id = otlp_ids_get(&e->strings, &e->pool, s, strlen(s));
-	if (!id->row) { /* no copy, because the batch lives longer */
+	if (!id->row) { /* needs no copy, because the batch is freed later */
 		const char *text = otlp_text_utf8(&e->pool, s);
 
 		id->row = text == s ? otlp_pool_str(&e->pool, s) : (char *)text;
@@ -109,8 +109,8 @@ static int32_t put_function(struct encoder *e, const struct frame *f)
 }
 
 /*
- * Frames that a compiler inlined at one address share a location, with one line each, innermost
- * first.
+ * Whether both frames belong to one location. Functions that were inlined at one address share a
+ * location with their caller, with one line for each, innermost first.
  */
 static bool same_location(const struct frame *caller, const struct frame *f)
 {
@@ -143,7 +143,7 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 	if (!derivable)
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
-	if (f->inlined) /* an inlined frame whose caller is not in this stack */
+	if (f->inlined) /* its caller is not in this stack */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
 	return n;
 }
@@ -201,7 +201,8 @@ int32_t otlp_put_stack(struct encoder *e, uint32_t index)
 			next++;
 		out[n++] = put_location(e, &s->frames[i], next - i);
 	}
-	for (size_t i = 0; i < n / 2; i++) { /* on the wire, the leaf comes first */
+	/* reverses the stack: on the wire, the leaf is first */
+	for (size_t i = 0; i < n / 2; i++) {
 		int32_t swap = out[i];
 
 		out[i] = out[n - 1 - i];
@@ -224,7 +225,7 @@ void **otlp_encode_rows(struct encoder *e, const struct ids *t, void *row0, size
 	return rows;
 }
 
-/* The rows are the links of the batch, in their order. */
+/* The rows are the links of the batch, in the same order. */
 static Otlp__Link **make_links(struct encoder *e, size_t *ret_n)
 {
 	const struct batch *b = e->batch;

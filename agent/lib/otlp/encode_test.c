@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages that an agent sends, and that they decode to the same batch. */
+/* The messages that an agent sends. They decode to the same batch. */
 #include "lib/otlp/internal.h"
 
 #include <openssl/sha.h>
@@ -31,7 +31,7 @@ static const struct frame main_frames[] = {
 	{.kind = FRAME_KERNEL, .name = "do_syscall_64", .module = "[kernel]"},
 };
 
-/* One process of a pod, with two samples and one loss. */
+/* One process of a pod, with two samples and one kind of loss. */
 static struct batch *small_batch(void)
 {
 	static const struct tag tags[] = {
@@ -87,7 +87,7 @@ static struct batch *small_batch(void)
 
 static void text_equal(const char *a, const char *b)
 {
-	assert_int_equal(a && *a, b && *b); /* the wire has no difference of NULL and "" */
+	assert_int_equal(a && *a, b && *b); /* on the wire, NULL and "" are the same */
 	if (a && *a)
 		assert_string_equal(a, b);
 }
@@ -161,7 +161,7 @@ static void profiles_equal(const struct batch *ab, const struct profile *a, cons
 	}
 }
 
-/* Profiles come back grouped by process: they are found by their id. */
+/* Decoded profiles are in another order, grouped by process. So they are compared by id. */
 static void batches_equal(const struct batch *a, const struct batch *b)
 {
 	assert_int_equal(a->n_profiles, b->n_profiles);
@@ -286,7 +286,10 @@ static void test_round_trip_random(void **state)
 	}
 }
 
-/* A snapshot of a process that uses no memory is sent, too: else the last one would stay. */
+/*
+ * A snapshot of a process that uses no memory is sent, too. Otherwise the snapshot before it would
+ * stay the newest one.
+ */
 static void test_an_empty_snapshot_arrives(void **state)
 {
 	(void)state;
@@ -324,8 +327,8 @@ static const char *resource_text(const Otlp__Resource *r, const char *key)
 }
 
 /*
- * Checks what another OTLP consumer reads: names of the semantic conventions, leaf first, row 0
- * empty.
+ * Checks fields that other OTLP consumers read: names of the semantic conventions, leaf first, row
+ * 0 empty.
  */
 static void test_says_what_collectors_read(void **state)
 {
@@ -366,7 +369,7 @@ static void test_says_what_collectors_read(void **state)
 	assert_string_equal(
 		d->string_table[d->function_table[leaf->lines[0]->function_index]->name_strindex],
 		"do_syscall_64");
-	assert_int_equal(root->n_lines, 2); /* the inlined one first, its caller last */
+	assert_int_equal(root->n_lines, 2); /* the inlined function first, then its caller */
 	assert_string_equal(
 		d->string_table[d->function_table[root->lines[0]->function_index]->name_strindex],
 		"step");
@@ -376,7 +379,7 @@ static void test_says_what_collectors_read(void **state)
 	otlp__export_profiles_service_request__free_unpacked(req, NULL);
 }
 
-/* Types and units of all events, and that only ticks have a period. */
+/* Types and units of all events. Only on-CPU profiles have a period. */
 static void test_types_of_events(void **state)
 {
 	(void)state;
@@ -410,7 +413,7 @@ static void test_types_of_events(void **state)
 	}
 }
 
-/* A consumer of OTLP finds the ids behind the sample's link_index; row 0 is none. */
+/* A consumer of OTLP finds the ids through the sample's link_index. Row 0 is no link. */
 static void test_links_are_rows_of_the_dictionary(void **state)
 {
 	(void)state;
@@ -439,8 +442,8 @@ static void test_links_are_rows_of_the_dictionary(void **state)
 }
 
 /*
- * pdata/pprofile v0.150.0 has read the same bytes (see docs/otlp.md). Another hash means another
- * wire form, or another version of the messages.
+ * pdata/pprofile v0.150.0 has read these bytes (see docs/otlp.md). If the hash differs, the bytes
+ * have changed, or the version of the messages.
  */
 static void test_known_answer(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared by encode.c and decode.c of otlp: memory, index tables, names of attributes. Not for other
- * modules; the registry of names is docs/otlp.md.
+ * modules. docs/otlp.md lists all names.
  */
 #pragma once
 
@@ -14,15 +14,15 @@
 
 struct pool {
 	struct pool_chunk *chunks;
-	size_t bytes, max_bytes; /* 0: no limit */
-	bool failed;		 /* the limit was passed */
+	size_t bytes, max_bytes; /* max_bytes 0: no limit */
+	bool failed;		 /* an allocation would have passed the limit */
 };
-void *otlp_pool_alloc(struct pool *p, size_t n); /* zeroed; NULL past the limit */
+void *otlp_pool_alloc(struct pool *p, size_t n); /* zeroed; NULL: the limit is reached */
 char *otlp_pool_str(struct pool *p, const char *s);
 ProtobufCAllocator otlp_pool_allocator(struct pool *p);
 void otlp_pool_done(struct pool *p);
 
-/* ---- ids: key bytes -> 1, 2, 3 ... in order of first sight ---- */
+/* ---- ids: keys (bytes) get the numbers 1, 2, 3 ... in the order of their first use ---- */
 
 struct id {
 	UT_hash_handle hh;
@@ -32,7 +32,7 @@ struct id {
 struct ids {
 	struct id *head;
 };
-/* Finds or makes an entry; a new one has row == NULL. Entries live in pool. */
+/* Finds or makes the entry of a key; a new one has row == NULL. Entries are memory of the pool. */
 struct id *otlp_ids_get(struct ids *t, struct pool *pool, const void *key, size_t n);
 void otlp_ids_done(struct ids *t);
 
@@ -57,10 +57,12 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_EVENT	 "podflame.event"
 #define ATTR_ESTIMATE	 "podflame.estimate.share_ppm"
 #define ATTR_ERROR	 "podflame.estimate.error"
-#define ATTR_LOSS_N	 "podflame.loss.samples." /* + reason */
-#define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* + reason */
-#define ATTR_LABEL	 "k8s.pod.label."	  /* + label: tag k8s.label.X */
-#define ATTR_TAG	 "podflame.tag."	  /* + tag: all that have no name of their own */
+#define ATTR_LOSS_N	 "podflame.loss.samples." /* the reason follows */
+#define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* the reason follows */
+/* the label's key follows: the tag is k8s.label.KEY */
+#define ATTR_LABEL	 "k8s.pod.label."
+/* the tag's key follows: tags that have no attribute of their own */
+#define ATTR_TAG	 "podflame.tag."
 #define TAG_LABEL	 "k8s.label."
 
 /* A tag and the resource attribute of the same meaning. */
@@ -70,19 +72,22 @@ struct attr_name {
 };
 const struct attr_name *otlp_attr_by_tag(const char *tag);
 const struct attr_name *otlp_attr_by_name(const char *attr);
-/* "Deployment" -> "k8s.deployment.name"; NULL when the kind has none. */
+/* "Deployment" -> "k8s.deployment.name"; NULL: podflame knows no attribute for the kind. */
 const char *otlp_attr_of_owner(const char *kind);
-/* "k8s.deployment.name" -> "Deployment"; rank: of two owners the lower is the workload. */
+/*
+ * "k8s.deployment.name" -> "Deployment". If a resource has two owners, the one with the lower rank
+ * is the workload.
+ */
 const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
 const char *otlp_frame_type_of(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
-/* The event of a profile with this type and unit, made by podflame or another profiler. */
+/* The event of a profile with this type and unit, whether podflame or another profiler made it. */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
-/* How much of `to` one `unit` is; 0: nothing, or not known. */
+/* The factor from `unit` to `to`. 0: the units do not fit, or one is not known. */
 double otlp_unit_in(const char *unit, const char *to);
-/* Decimal text that a number gives back unchanged. */
+/* Whether s is the decimal text of a number that gives the same text again. */
 bool otlp_text_is_number(const char *s, int64_t *ret);
-/* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: memory. */
+/* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: memory ran out. */
 const char *otlp_text_utf8(struct pool *pool, const char *s);
 
 /* ---- wire ---- */
@@ -90,8 +95,9 @@ const char *otlp_text_utf8(struct pool *pool, const char *s);
 #define WIRE_MAX_DEPTH	  32
 #define WIRE_MAX_MESSAGES 4000000u
 /*
- * Checks bytes against a message description before protobuf-c sees them: it
- * recurses without a limit and does not say where an error is. -EBADMSG, -E2BIG.
+ * Checks bytes against a message description before protobuf-c parses them. protobuf-c recurses
+ * without a limit, and its errors name no field. -EBADMSG: a field is wrong; -E2BIG: a limit is
+ * exceeded.
  */
 int otlp_wire_check(const ProtobufCMessageDescriptor *d, const void *p, size_t n,
 	       struct field_error *reterr);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * otlp: a batch of profiles as an OTLP ExportProfilesServiceRequest and back.
- * docs/otlp.md is the registry of our attributes; the version is the one
- * OpenTelemetry Collector 0.150 accepts.
+ * otlp: a batch of profiles as an OTLP ExportProfilesServiceRequest and back. docs/otlp.md lists
+ * podflame's attributes. OpenTelemetry Collector 0.150 accepts this version of the messages.
  */
 #pragma once
 
@@ -10,27 +9,30 @@
 
 #define OTLP_PATH "/v1development/profiles"
 #define OTLP_CONTENT_TYPE "application/x-protobuf"
-#define OTLP_MAX_BYTES (32u << 20)	/* of one decoded request */
+#define OTLP_MAX_BYTES (32u << 20)	/* limit of a request after decompression */
 
 int otlp_encode(const struct batch *b, struct buf *ret_bytes);
 /*
- * For hostile input: every index is checked. -EBADMSG: reterr names the field. -E2BIG: over a
- * limit.
+ * The request may be hostile: every index is checked. -EBADMSG: reterr names the bad field. -E2BIG:
+ * a limit is exceeded.
  */
 int otlp_decode(const void *p, size_t n, struct batch **ret, struct field_error *reterr);
 /*
- * The answer to a request that was accepted except for this many of its profiles, with the reason;
- * 0: an answer without bytes.
+ * Makes the answer to an accepted request. rejected: how many of its profiles were not accepted;
+ * why: the reason. If rejected is 0, the answer has no bytes.
  */
 void otlp_answer(uint64_t rejected, const char *why, struct buf *ret_bytes);
 /*
- * Reads such an answer: how many profiles were rejected, and why (cut to n_message bytes, "" if
- * none); 0 and "" also if it is not such an answer.
+ * Reads such an answer. Returns the number of rejected profiles, and the reason in ret_message (cut
+ * to n_message bytes, "" if none). If the bytes are no such answer, returns 0 and "".
  */
 uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_message);
-/* zstd; decompress refuses more than max_bytes (-E2BIG) and garbage (-EBADMSG). */
+/* Compresses with zstd. */
 int otlp_compress(const void *p, size_t n, struct buf *out);
-/* encoding: "" | "identity" | "zstd" | "gzip" as Content-Encoding says; -EOPNOTSUPP for others. */
+/*
+ * encoding: a Content-Encoding: "", "identity", "zstd" or "gzip"; -EOPNOTSUPP for others. -E2BIG:
+ * the result has more than max_bytes; -EBADMSG: the data is damaged.
+ */
 int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
 		    struct buf *out);
 bool otlp_knows_encoding(const char *encoding);

@@ -9,8 +9,8 @@
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_32 = 5 };
 
 struct wire_level {
-	const uint8_t *begin; /* of the message */
-	const uint8_t *at;    /* the field being read */
+	const uint8_t *begin; /* where the message begins */
+	const uint8_t *at;    /* the field that is being read */
 	const ProtobufCFieldDescriptor *field;
 };
 struct wire_walk {
@@ -22,7 +22,8 @@ struct wire_walk {
 struct token {
 	uint32_t number;
 	enum wire_type type;
-	const uint8_t *payload, *end; /* payload: of the value; end: where the next field begins */
+	/* payload: where the value begins; end: where the next field begins */
+	const uint8_t *payload, *end;
 };
 
 static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
@@ -41,12 +42,12 @@ static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-/* NULL, or the error. */
+/* Reads one field. Returns NULL or the error. */
 static const char *read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
 {
 	uint64_t tag, n = 0;
 
-	ret->number = 0; /* an error names this field, too */
+	ret->number = 0; /* so an error does not name the field before */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
@@ -99,7 +100,7 @@ static bool type_fits(const ProtobufCFieldDescriptor *f, enum wire_type t)
 	}
 }
 
-/* The index of the field among those of its kind. Computed only for an error. */
+/* How many fields of the same number stand before this one. Called only for an error. */
 static size_t index_of(const struct wire_level *l)
 {
 	size_t index = 0;
@@ -170,7 +171,8 @@ static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d
 		l->field = protobuf_c_message_descriptor_get_field(d, t.number);
 		if (problem)
 			return wrong(w, -EBADMSG, problem);
-		if (l->field) /* an unknown field comes from a newer version: skip it */
+		/* a newer version may send a field that this one does not know: it is skipped */
+		if (l->field)
 			r = walk_field(w, l->field, &t, &seen, (unsigned)(l->field - d->fields));
 		if (r < 0)
 			return r;
