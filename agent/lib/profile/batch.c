@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches: an arena with four interning tables (strings, frames, stacks, links), all
- * open addressing over pointers into the arena, freed at once.
+ * Batches: an arena with four interning tables (strings, frames, stacks, links). The tables use
+ * open addressing, and their slots point into the arena. A batch is freed as a whole.
  */
 #include "lib/profile/profile.h"
 
@@ -17,7 +17,7 @@ struct batch_chunk {
 };
 
 struct batch_table {
-	void **slots; /* NULL: free */
+	void **slots; /* NULL: the slot is free */
 	uint64_t *hashes;
 	size_t n, cap; /* cap is a power of two */
 };
@@ -94,7 +94,7 @@ static void table_grow(struct batch_arena *a, struct batch_table *t)
 	free(old.hashes);
 }
 
-/* The entry that equals key, or NULL and the slot for it. */
+/* The entry that equals key. If there is none, NULL, and *ret_slot is the slot for it. */
 static void *table_find(struct batch_arena *a, struct batch_table *t, uint64_t hash,
 			equal_fn *equal, const void *key, size_t n, size_t *ret_slot)
 {
@@ -214,7 +214,7 @@ const struct frame *profile_batch_frame(struct batch *b, const struct frame *f)
 	uint64_t hash;
 	size_t slot;
 
-	memset(&key, 0, sizeof(key)); /* padding is compared too */
+	memset(&key, 0, sizeof(key)); /* frame_equal() compares all bytes, padding included */
 	key.kind = f->kind;
 	key.inlined = f->inlined;
 	key.line = f->line;
@@ -332,7 +332,7 @@ struct profile *profile_batch_profile(struct batch *b)
 	return p;
 }
 
-/* The index of key, or where it must be inserted. */
+/* The index of key, or the index at which it must be inserted. */
 static size_t tag_slot(const struct tags *t, const char *key)
 {
 	size_t lo = 0, hi = t->n;
@@ -402,7 +402,7 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
 	buf_init(&b, 0);
 	for (size_t i = 0; i < n; i++)
 		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
-	/* if the hash failed, a random id could be taken for a known window, or for none */
+	/* a digest that was not written is a random id: it could equal the id of another window */
 	if (!SHA256((const uint8_t *)b.data, b.len, digest))
 		out_of_memory();
 	memcpy(ret, digest, 16);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames as text. Only this file makes prefixes and the text of frames without a name. */
+/*
+ * Frames as text. Only this file makes the prefixes ("[k] ") and the text of a frame without a
+ * name.
+ */
 #include "lib/profile/profile.h"
 
 #include <inttypes.h>
@@ -30,7 +33,7 @@ int profile_frame_kind_from_name(const char *s, enum frame_kind *ret)
 	return -ENOENT;
 }
 
-/* ';' separates frames, so it is replaced within a name, as DeepFlow does. */
+/* ';' separates frames, so a ';' in a name is replaced, as DeepFlow does. */
 static void replace_separators(struct buf *out, size_t from)
 {
 	for (size_t i = from; i < out->len; i++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A struct losses: a short list, one row for each events and reason. It runs no thread. */
+/*
+ * A struct losses: a short list with one row for each pair of events and reason. It runs no thread.
+ */
 #include "lib/profile/profile.h"
 
 #include <stdlib.h>
@@ -14,7 +16,7 @@ static struct lost *find(const struct losses *l, unsigned event_mask, const char
 	return NULL;
 }
 
-/* The last of LOSSES_MAX rows is only for the rest. */
+/* The last of LOSSES_MAX rows counts all losses that have no row of their own. */
 static struct lost *row_of(struct losses *l, unsigned event_mask, const char *reason)
 {
 	struct lost *row = find(l, event_mask, reason);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Losses add up by events and reason, move without being counted twice, and none is left out. */
+/*
+ * Losses of the same events and reason add up. A move does not count them twice, and none is left
+ * out.
+ */
 #include "lib/profile/profile.h"
 
 #include <setjmp.h>
@@ -30,7 +33,7 @@ static void losses_of_a_kind_add_up(void **state)
 	profile_losses_add(&l, OFF_CPU, "counts_full", 3);
 	profile_losses_add(&l, ON_CPU, "counts_full", 4);
 	profile_losses_add(&l, ON_CPU, "no_pid", 0);
-	assert_int_equal(l.n, 2); /* what is not lost has no row */
+	assert_int_equal(l.n, 2); /* 0 losses make no row */
 	assert_int_equal(of(&l, ON_CPU, "counts_full"), 6);
 	assert_int_equal(of(&l, OFF_CPU, "counts_full"), 3);
 	assert_int_equal(profile_losses_sum(&l), 9);
@@ -82,7 +85,7 @@ static void kinds_beyond_the_limit_are_in_other(void **state)
 	assert_int_equal(of(&l, ON_CPU, "r0"), 10);
 	assert_int_equal(of(&l, 0, "other"), 10 * (LOSSES_MAX + 1));
 	profile_losses_add(&into, OFF_CPU, "waits_full", 1);
-	profile_losses_move(&into, &l); /* one kind more has no row of its own */
+	profile_losses_move(&into, &l); /* the list is full, so this kind counts in the last row */
 	assert_int_equal(into.n, LOSSES_MAX);
 	assert_int_equal(of(&into, 0, "other"), 10 * (LOSSES_MAX + 2));
 	assert_int_equal(profile_losses_sum(&into), 20 * LOSSES_MAX + 1);

@@ -47,7 +47,7 @@ static void put_message(struct buf *b, unsigned field, struct buf *m)
 	buf_reset(m);
 }
 
-/* Pointers to interned things -> numbers, in the order of first use. */
+/* Gives interned pointers the numbers 1, 2, 3 ... in the order of first use. */
 struct numbers {
 	const void **keys;
 	uint64_t *values;
@@ -84,7 +84,7 @@ struct writer {
 	struct buf message, nested;
 	struct numbers strings, locations, functions, mappings;
 	uint64_t n_strings, n_locations, n_functions, n_mappings;
-	struct batch *words; /* interns texts that the batch itself does not have */
+	struct batch *words; /* interns texts that the batch does not have */
 };
 
 static uint64_t string_index(struct writer *w, const char *s)
@@ -102,7 +102,10 @@ static uint64_t string_index(struct writer *w, const char *s)
 	return *v;
 }
 
-/* One path or name may have several. */
+/*
+ * The number of a name together with `of`, because several mappings may have one path, and several
+ * functions one name.
+ */
 static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char *name,
 				const char *of)
 {
@@ -125,15 +128,16 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 		put_int(&w->message, 1, *v);
 		put_int(&w->message, 5, file);
 		put_int(&w->message, 6, id);
-		put_int(&w->message, 7, 1); /* has functions: no tool needs to symbolize it */
+		/* has_functions: tells tools that they need not look up the names */
+		put_int(&w->message, 7, 1);
 		put_message(w->out, PROFILE_MAPPING, &w->message);
 	}
 	return *v;
 }
 
 /*
- * The line of a function is that of its declaration. Two functions of one name in a file differ by
- * it.
+ * A function's line is the line of its declaration. It tells two functions with one name in one
+ * file apart.
  */
 static uint64_t function_id(struct writer *w, const struct frame *f)
 {
@@ -197,7 +201,7 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	if (s->stack != STACK_NONE) {
 		const struct stack_ref *st = &b->stacks[s->stack];
 
-		for (size_t i = st->n; i > 0; i--) /* pprof: leaf first */
+		for (size_t i = st->n; i > 0; i--) /* in pprof, the leaf is first */
 			put_varint(&ids, location_id(w, st->frames[i - 1]));
 	}
 	put_bytes(&w->message, 1, ids.data, ids.len);
@@ -233,7 +237,7 @@ int profile_write_pprof(const struct batch *b, struct buf *out)
 	const struct event_info *e =
 		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
 
-	put_bytes(out, PROFILE_STRINGS, "", 0); /* index 0 must be "" */
+	put_bytes(out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
 	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
 	put_value_type(&w, PROFILE_SAMPLE_TYPE, e->name, e->unit);
 	for (size_t i = 0; i < b->n_profiles; i++) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile: text forms of DeepFlow's documents, interning, ids, pprof read back by its own tool. */
+/*
+ * profile: texts as in DeepFlow's documents, interning, ids, and pprof, read back by its own tool.
+ */
 #include "lib/profile/profile.h"
 
 #include <setjmp.h>
@@ -195,7 +197,7 @@ static void test_profile_id_is_sha256(void **state)
 	(void)state;
 	profile_id_make(parts, 2, id);
 	hex_encode(id, 16, hex);
-	/* printf 'a\0b' | sha256sum */
+	/* the first 32 digits of: printf 'a\0b' | sha256sum */
 	assert_string_equal(hex, "59b271ae1bbcb1d31d41929817f4b16f");
 }
 
@@ -233,14 +235,14 @@ static void test_pprof(void **state)
 	}
 }
 
-/* How many messages of this number a message has. */
+/* How many fields with this number a message has. */
 static unsigned n_fields(const struct buf *b, unsigned field)
 {
 	const uint8_t *p = (const uint8_t *)b->data, *end = p + b->len;
 	unsigned count = 0;
 
 	while (p < end) {
-		uint64_t tag = *p++, n = 0; /* all fields are below 16 */
+		uint64_t tag = *p++, n = 0; /* one byte, because all field numbers are below 16 */
 
 		for (unsigned shift = 0, more = 0x80; more; shift += 7) {
 			more = *p & 0x80;
@@ -254,8 +256,8 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 }
 
 /*
- * Different functions may have one name: Python's "<module>" of each file, lambdas. Different
- * programs may have one path: in several containers.
+ * Functions with one name stay separate: Python's "<module>" of each file, lambdas. So do files
+ * with one path: in several containers.
  */
 static void test_pprof_keeps_places_apart(void **state)
 {

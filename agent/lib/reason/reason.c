@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of reasons. .ci/check-reasons --write prints it into controller-spec/SPEC.md. */
+/* The table of reasons. .ci/check-reasons --write writes it into controller-spec/SPEC.md. */
 #include "lib/reason/reason.h"
 
 #define LABEL "podflame.io/profiling"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reason: every reason that a condition, a failure or a node's report can give, in one table.
- * Code names a reason by its enum, so that a misspelt one does not compile. Only what comes over
- * the wire is a string, because another version of the agent may know other reasons.
- * controller-spec/SPEC.md prints the table (.ci/check-reasons). Pure; any thread.
+ * reason: every reason that a condition, a failure or a node's report can give, in one table. Code
+ * names a reason by its enum, so that a misspelt one does not compile. A reason is a string only
+ * where it was received, because another version of the agent may have other reasons.
+ * controller-spec/SPEC.md has the table (.ci/check-reasons). Pure; any thread.
  */
 #pragma once
 
 #include "lib/base/base.h"
 
 enum reason {
-	REASON_NONE, /* of a name: this version does not know it */
+	REASON_NONE, /* reason_by_name() returns it for a name that this version does not know */
 
-	/* The agent does not take the target. */
+	/* The agent refuses the target. */
 	REASON_INVALID_SELECTOR,
 	REASON_INVALID_SPEC,
 	REASON_INVALID_OBJECT,
@@ -25,8 +25,10 @@ enum reason {
 	REASON_SUSPENDED,
 	REASON_NO_PODS_MATCHED,
 
-	/* Some pods are not profiled: these have a text about_pods. A report lists reasons of
-	 * equally many pods in this order. */
+	/*
+	 * Some pods are not profiled: these reasons have a text about_pods. If a report has reasons
+	 * with the same number of pods, it lists them in this order.
+	 */
 	REASON_NAMESPACE_DISABLED,
 	REASON_NAMESPACE_NOT_OPTED_IN,
 	REASON_POD_OPTED_OUT,
@@ -37,7 +39,7 @@ enum reason {
 	REASON_CONTAINERS_NOT_RUNNING,
 	REASON_TOO_MANY_CONTAINERS,
 
-	/* The target is not taken as it is written. */
+	/* The agent uses the target, but changes or ignores a part of it. */
 	REASON_RATE_CAPPED,
 	REASON_UNKNOWN_FIELD,
 
@@ -79,40 +81,48 @@ enum reason {
 	_REASON_MAX,
 };
 
-/* How much a reason matters to the target that a node reports it of. */
+/* How serious a reason is for the target about which a node reports it. */
 enum reason_weight {
-	WEIGHT_NONE,	/* no node reports it: the hub's own, of a condition or of a status */
-	WEIGHT_NOTE,	/* nothing is wrong: it stands in the message of Ready */
-	WEIGHT_STATE,	/* a choice, or the state of the pods: reported, nothing is degraded */
-	WEIGHT_MINOR,	/* the target works, but less well than asked for: Degraded */
-	WEIGHT_PROBLEM, /* there are no samples from the node: Degraded */
-	/* the node does not take the target: Degraded; if no node does: not Accepted */
+	WEIGHT_NONE,	/* no node reports it: only the hub uses it, in a condition or a status */
+	WEIGHT_NOTE,	/* nothing is wrong: the message of Ready contains it */
+	/*
+	 * somebody's choice, or the state of the pods: it is reported, but the target is not
+	 * Degraded
+	 */
+	WEIGHT_STATE,
+	WEIGHT_MINOR,	/* the target works, but with less than it asked for: Degraded */
+	WEIGHT_PROBLEM, /* the node sends no samples: Degraded */
+	/* the node refuses the target: Degraded. If all nodes refuse it: not Accepted */
 	WEIGHT_REFUSED,
 };
 
-/* Whom a reason concerns: the person that can change something about it. */
+/* Who can do something about a reason. */
 enum reason_audience {
 	AUDIENCE_NOBODY,
 	AUDIENCE_TARGET_OWNER,
 	AUDIENCE_POD_OWNER,
-	AUDIENCE_ADMINISTRATOR, /* of the cluster, and of podflame in it */
+	AUDIENCE_ADMINISTRATOR, /* the administrator of the cluster and of podflame */
 };
 
 struct reason_info {
-	const char *name;	/* as in a condition: "NoPodsMatched" */
-	const char *condition;	/* the only one that has this reason: "Ready"; else NULL */
+	const char *name;	/* the name in a condition: "NoPodsMatched" */
+	/* the only condition that may have this reason: "Ready"; NULL: others may have it */
+	const char *condition;
 	enum reason_weight weight;
 	enum reason_audience audience;
-	const char *meaning;	/* sentences, Markdown */
-	const char *advice;	/* what the audience can do; NULL: nothing */
-	const char *about_pods; /* of messages, before "N pods (for example NS/NAME)"; else NULL */
+	const char *meaning;	/* sentences, in Markdown */
+	const char *advice;	/* what this person can do; NULL: nothing */
+	/* the text in messages before "N pods (for example NS/NAME)"; NULL: it has none */
+	const char *about_pods;
 };
 
-/* Of REASON_NONE the name is "". */
+/* The name of REASON_NONE is "". */
 const struct reason_info *reason_info(enum reason r);
 const char *reason_name(enum reason r);
-/* REASON_NONE: this version knows no reason of that name. NULL and "" name none. */
+/* REASON_NONE: this version has no reason of that name, or the name is NULL or "". */
 enum reason reason_by_name(const char *name);
-/* "no selected container runs yet in 3 pods (for example app/web)". r has about_pods; the caller
- * frees the text. */
+/*
+ * The text "no selected container runs yet in 3 pods (for example app/web)". r must have
+ * about_pods. The caller frees the text.
+ */
 char *reason_about_pods(enum reason r, unsigned n_pods, const char *example);

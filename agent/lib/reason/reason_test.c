@@ -22,7 +22,7 @@ static void every_reason_has_a_row(void **state)
 	}
 }
 
-/* The API server's rule for the reason of a condition. */
+/* The API server allows only such names as the reason of a condition. */
 static void names_are_camel_case(void **state)
 {
 	(void)state;
@@ -32,7 +32,7 @@ static void names_are_camel_case(void **state)
 
 		assert_in_range(name[0], 'A', 'Z');
 		assert_int_equal(n, strlen(name));
-		assert_in_range(n, 1, 64); /* messages show that many bytes of a name */
+		assert_in_range(n, 1, 64); /* messages show at most 64 bytes of a name */
 	}
 }
 

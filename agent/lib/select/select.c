@@ -10,8 +10,8 @@ bool select_takes_node(const struct target_selection *s, const json_t *labels)
 }
 
 /*
- * A namespace that is not known yet still has the label with its name: Kubernetes gives it to every
- * namespace.
+ * Kubernetes gives every namespace a label with its name. So even if the agent does not have the
+ * namespace's labels yet, it knows this one.
  */
 bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases that controller-spec/ does not have (plan_test.c replays those): an unknown or odd value
+ * Cases that are not in controller-spec/, whose cases plan_test.c runs: an unknown or wrong value
  * matches nothing.
  */
 #include "lib/select/select.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: replays controller-spec/cases/<name>.yaml, each file one test. Short forms are
- * made into API objects. CONTROLLER_SPEC names another folder of cases. Include it once, after
- * cmocka.h.
+ * For tests only: runs the cases of controller-spec/cases/<name>.yaml; each file is one test. It
+ * makes API objects from their short forms. CONTROLLER_SPEC names another directory of cases.
+ * Include it once, after cmocka.h.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "lib/base/base.h"
 
-/* Fails unless each key of obj is one of words ("a b c"). */
+/* Fails unless words ("a b c") contain each key of obj. */
 static void only_keys(const json_t *obj, const char *words, const char *where)
 {
 	const char *key;
@@ -153,7 +153,10 @@ static json_t *make_namespace(const json_t *in)
 	return json_pack("{s:o}", "metadata", metadata(in, ""));
 }
 
-/* null: not known. Its taints are in their spec. */
+/*
+ * in: name, labels and taints; null: the node is not known. The taints are put into the spec of the
+ * result.
+ */
 static json_t *make_node(const json_t *in)
 {
 	json_t *metadata_of = json_deep_copy(in), *o = json_pack("{s:o}", "metadata", metadata_of);
@@ -169,7 +172,10 @@ static json_t *make_node(const json_t *in)
 
 #define CASES_MAX 512
 
-/* The part of an object that the agent keeps must be enough. */
+/*
+ * The functions that remove members of an object before the agent keeps it. The test calls them, so
+ * it sees whether the rest is enough.
+ */
 struct case_trims {
 	void (*target)(json_t *), (*pod)(json_t *), (*named)(json_t *), (*node)(json_t *);
 };
@@ -190,7 +196,7 @@ static void world_done(struct world *w)
 	free(w->now);
 }
 
-/* ---- the world ---- */
+/* ---- the objects of a case ---- */
 
 static void put_all(json_t *into, const json_t *list, json_t *(*make)(const json_t *),
 		    void (*trim)(json_t *))
@@ -262,7 +268,7 @@ static char *text(const json_t *j)
 		 : xstrdup("nothing");
 }
 
-/* Members of want must be in got; lists and scalars must be equal. */
+/* Fails unless each member of want is in got. Lists and scalars must be equal. */
 static void expect(const json_t *want, const json_t *got, const char *where)
 {
 	_cleanup_free_ char *a = NULL, *b = NULL;
@@ -325,8 +331,8 @@ static void expect_reasons(const json_t *want, const json_t *target, const char 
 
 /* ---- one file ---- */
 
-static const struct case_trims trims; /* of the test */
-/* then: what must be so now; fails if it is not. */
+static const struct case_trims trims; /* the test defines it */
+/* Fails unless everything in `then` is true. */
 static void expect_all(const json_t *then, const struct world *w, const char *where);
 
 static void test_case(void **state)

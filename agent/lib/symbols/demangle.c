@@ -3,8 +3,8 @@
  * Demangles names with libiberty (Rust, and C++ in the form that GNU tools show). C++ names that
  * libiberty cannot read go to LLVM's libc++abi. A short hostile name may stand for gigabytes of
  * text, nest without end, or take years. So output, memory, stack and time have limits. A signal
- * handler may leave the work at any point, because all its memory is on the stack or in the arena
- * below: demanglers.sh makes the demanglers call the malloc() of this file.
+ * handler may stop the demangling at any point. This is safe because all its memory is on the stack
+ * or in the arena below: demanglers.sh makes the demanglers call the malloc() of this file.
  */
 #include "lib/symbols/demangle.h"
 
@@ -14,17 +14,18 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
-#define ARENA_BYTES	 ((size_t)1 << 20) /* a name of 3 KiB made by clang takes 60 KB */
-#define STACK_BYTES	 (1 << 20)	   /* of the thread */
-#define TICK_US		 10000 /* of CPU time; one or two per name; real ones take microseconds */
+#define ARENA_BYTES ((size_t)1 << 20) /* a name of 3 KiB that clang made needs 60 KB */
+#define STACK_BYTES (1 << 20)	      /* limit of the thread's stack */
+/* CPU time between two ticks. A name is stopped at its second tick; real ones need microseconds */
+#define TICK_US		 10000
 #define SIGNAL_STACK	 (64 << 10)
 #define ALIGNMENT	 16
-#define RUST_HASH_LENGTH 20 /* 17h<16 hex>E */
+#define RUST_HASH_LENGTH 20 /* length of "17h<16 hex>E" */
 
 static struct {
 	sigjmp_buf stop;
 	volatile sig_atomic_t running, ticks;
-	const char *stack; /* where the work began */
+	const char *stack; /* the stack pointer when the demangling began */
 	size_t arena_used, len;
 	char text[DEMANGLED_MAX + 1];
 	_Alignas(ALIGNMENT) char arena[ARENA_BYTES];
@@ -36,7 +37,7 @@ static void stop(enum demangle_result why)
 	siglongjmp(work.stop, why);
 }
 
-/* ---- demanglers.sh: the demanglers, and what they call ---- */
+/* ---- functions that demanglers.sh renames: the demanglers, and those that they call ---- */
 
 /* From libiberty's demangle.h: DMGL_VERBOSE, DMGL_PARAMS, DMGL_ANSI. */
 #define GNU_VERBOSE	   (1 << 3)
@@ -79,10 +80,13 @@ void *elf_demangle_realloc(void *p, size_t n)
 
 void elf_demangle_free(void *p)
 {
-	(void)p; /* freed all at once, before the next name */
+	(void)p; /* the whole arena is freed at once, before the next name */
 }
 
-/* Functions of a C++ library that the demanglers would need to throw, catch or delete. */
+/*
+ * Functions of a C++ library that the demanglers refer to, for throw, catch and delete, but never
+ * call.
+ */
 #define NEVER(name)                                                                                \
 	void name(void);                                                                           \
 	void name(void)                                                                            \
@@ -109,8 +113,8 @@ static void on_tick(int signal)
 }
 
 /*
- * Below the stack on which the work began, nothing is mapped but that stack, until it has reached
- * its limit.
+ * Nothing but this thread's stack is mapped in the two STACK_BYTES below work.stack. So a fault in
+ * this range means that the stack has reached its limit.
  */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
@@ -119,13 +123,14 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 	(void)context;
 	if (work.running && at < work.stack && work.stack - at < 2 * STACK_BYTES)
 		stop(DEMANGLE_TOO_DEEP);
-	/* The signal comes again, and ends the process. */
+	/* The faulting instruction is executed again, and the signal then ends the process. */
 	sigaction(signal, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 }
 
 /*
- * The tick may come when the stack is full to the last KiB, so the handler has its own stack. gcc's
- * AddressSanitizer cannot jump out of such a handler: in that build, such a name ends the child.
+ * The tick may come when less than a KiB of the stack is left, so its handler has its own stack.
+ * gcc's AddressSanitizer cannot jump out of such a handler. In a build with it, a name that takes
+ * too long ends the child.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define TICK_STACK 0
@@ -136,7 +141,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 int elf_demangle_begin(void)
 {
 	static char signal_stack[SIGNAL_STACK];
-	/* The jump does not restore the signal mask. */
+	/* SA_NODEFER, because siglongjmp() to work.stop does not restore the signal mask. */
 	struct sigaction tick = {.sa_handler = on_tick,
 				 .sa_flags = SA_RESTART | TICK_STACK | SA_NODEFER};
 	struct sigaction fault = {.sa_sigaction = on_fault,
@@ -181,7 +186,7 @@ static bool starts_clone(const char *s)
 	return s[0] == '.' && strchr("abcdefghijklmnopqrstuvwxyz_0123456789", s[1]) && s[1];
 }
 
-/* ".part.0.cold" -> " [clone .part.0] [clone .cold]", as libiberty writes it. */
+/* Appends ".part.0.cold" as " [clone .part.0] [clone .cold]", as libiberty does. */
 static bool append_clones(const char *s)
 {
 	while (starts_clone(s)) {
@@ -199,8 +204,8 @@ static bool append_clones(const char *s)
 }
 
 /*
- * libc++abi writes such an ending as " (.part.0.cold)". A '.' may also be inside a name: gcc's
- * coroutines have such types.
+ * libc++abi writes the ending of a clone as " (.part.0.cold)"; this function replaces it. A '.' may
+ * also be inside a name: gcc's coroutines have such types.
  */
 static bool by_llvm(const char *name)
 {
@@ -222,12 +227,13 @@ static bool by_llvm(const char *name)
 }
 
 /*
- * In a local class, libc++abi does not know what a template parameter stands for; nor, in a
- * constraint, a parameter of the class around it. Then the name shows the parameter itself, T or
- * T0, as libc++abi does behind "requires". This function replaces "T_" and "T0_" by types of that
- * name: "1\1" and "2\1" "0" are as long, and the caller turns the mark \1 into T. "T_" may also be
- * part of another name: 7vect_T_ -> 7vect_1\1. The caller sees that by the digit before the mark.
- * Behind a digit, "T_" may begin a name (2T_): then this function gives up.
+ * In a local class, libc++abi does not know for which type a template parameter stands. In a
+ * constraint, it does not know a parameter of the class around it. In these cases the name shows
+ * the parameter itself, T or T0, as libc++abi does after "requires". To get this, name_parameters()
+ * replaces "T_" and "T0_" by names of types that have the same length: "1\1" and "2\1" "0". The
+ * caller then replaces the mark \1 by T. "T_" may also be part of another name: 7vect_T_ ->
+ * 7vect_1\1. In this case the text has a digit before the mark, and the caller gives up. If a digit
+ * stands before "T_", it may be the beginning of a name (2T_): then name_parameters() gives up.
  */
 #define LETTER_MARK '\1'
 static bool name_parameters(const char *name, char *ret)
@@ -276,8 +282,8 @@ static bool by_any(const char *name)
 	size_t n = strlen(name);
 
 	/*
-	 * Keeps the hash, as DeepFlow does. In v0 names, libiberty would also add the hashes of the
-	 * crates.
+	 * Keeps the hash of a legacy name, as DeepFlow does. For v0 names, this option would also
+	 * add the hashes of the crates.
 	 */
 	if (is_rust_legacy(name, n) && demangle_rust(name, GNU_VERBOSE, append, NULL))
 		return true;
@@ -292,7 +298,7 @@ static bool by_any(const char *name)
 
 enum demangle_result elf_demangle(const char *name, const char **ret_text)
 {
-	/* LLVM marks copies of a function: name.llvm.1234. */
+	/* LLVM appends ".llvm.1234" to the names of functions that it copies. */
 	const char *llvm = strstr(name, ".llvm.");
 	size_t n = llvm ? (size_t)(llvm - name) : strlen(name);
 	static char plain[MANGLED_MAX + 1];

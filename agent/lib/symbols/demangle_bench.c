@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the cost of a name, once per function: the real names of testdata/names.tsv through the
- * child; the demanglers alone in this process; and libiberty alone, which reads fewer names. Also
+ * Measures the cost of a name, with the real names of testdata/names.tsv: through the child; with
+ * the demanglers alone in this process; and with libiberty alone, which reads fewer names. Also
  * measures the start of the child and the names of a hostile file.
  */
 #include "lib/base/bench.h"

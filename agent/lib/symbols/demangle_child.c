@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child that demangles: reads a name, answers with a text, for ever. A name over a limit stays
- * mangled, and the child goes on. If a demangler fails at a name, the child ends, and the owner
- * starts another one.
+ * The child that demangles. In an endless loop it reads a name and answers with a text. A name that
+ * exceeds a limit stays mangled, and the child goes on. If a demangler crashes at a name, the child
+ * ends, and the owner starts another one.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"

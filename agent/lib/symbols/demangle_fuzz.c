@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a mangled name give a text or a reason, within the limits; the same again for the
- * same bytes; and no state may be left for the next name. The demanglers are built without
- * instrumentation, so the shapes of their texts serve as edges.
+ * Any bytes as a mangled name give a text or a reason, within the limits. The same bytes give the
+ * same result again, and a name leaves no state that changes the result of the next name. The
+ * demanglers are built without instrumentation. So that libFuzzer still finds new inputs, the
+ * shapes of the texts are counted as coverage.
  * Fuzzes: lib/symbols/demangle.c, lib/symbols/text.c
  */
 #include "lib/base/fuzzinput.h"
@@ -46,7 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	const char *text = "";
 	enum demangle_result result, again;
 
-	check(elf_demangle_begin() == 0); /* libFuzzer uses a timer itself, between inputs */
+	/* called for each input, because libFuzzer sets the same timer between inputs */
+	check(elf_demangle_begin() == 0);
 	result = elf_demangle(name, &text);
 	check(result < _DEMANGLE_RESULT_MAX);
 	check(strlen(text) <= DEMANGLED_MAX && (result == DEMANGLE_OK) == !!*text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names as compilers mangle them, with the text that is shown, and names of an attacker. */
+/* Names as compilers mangle them, with the text that podflame shows for each, and hostile names. */
 #include "lib/symbols/demangle.c" /* the arena */
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* NULL: it stays mangled. */
+/* The demangled text; NULL: the name stays mangled. */
 static const char *shown(const char *name)
 {
 	const char *text = NULL;
@@ -36,7 +36,7 @@ static void mangled_names(void **state)
 		{"_ZL6helperv.cold", "helper() [clone .cold]"},
 		{"_Z1fv.part.0.cold", "f() [clone .part.0] [clone .cold]"},
 		{"_GLOBAL__sub_I_main", NULL},
-		/* Those that only libc++abi reads, with what compilers put behind them. */
+		/* Names that only libc++abi reads, with endings that compilers add to them. */
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_", "int shop::price<int>(int)"},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.resume",
 		 "int shop::price<int>(int) [clone .resume]"},
@@ -50,13 +50,13 @@ static void mangled_names(void **state)
 		 "int shop::price<int>(A.Frame) [clone .actor]"},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.Other", NULL},
 		{"_ZN4shop5priceITkNS_6NumberEiEET_S1_.", NULL},
-		/* Names that it does not read. */
+		/* Names that libc++abi does not read. */
 		{"_ZNK4absl4CordcvNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEEv",
 		 "absl::Cord::operator std::__cxx11::basic_string<char, std::char_traits<char>, "
 		 "std::allocator<char> >() const"},
 		{"_ZZN4shop7lambdasEiENK3$_0clIiEEDaT_",
 		 "auto shop::lambdas(int)::$_0::operator()<int>(int) const"},
-		/* Rust, legacy: the hash stays, as DeepFlow shows it. */
+		/* Rust, legacy: the text keeps the hash, as in DeepFlow. */
 		{"_ZN14deepflow_agent14flow_generator8flow_map7FlowMap18inject_meta_"
 		 "packet17h553351a860254660E",
 		 "deepflow_agent::flow_generator::flow_map::FlowMap::inject_meta_packet::"
@@ -69,7 +69,7 @@ static void mangled_names(void **state)
 		/* Rust, v0 */
 		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function"},
 		{"_RNvMs_CsHhX5_3barNtB4_3Foo3new", "<bar::Foo>::new"},
-		/* Neither demangler knows what its parameters stand for. */
+		/* Neither demangler knows which types the parameters stand for. */
 		{"_ZN4shop3BoxIiE6memberITkSt14convertible_toIT_EiEEiS4_Q6NumberIS4_E",
 		 "int shop::Box<int>::member<int>(T) requires Number<T>"},
 		{"_ZZN4shop7lambdasEiENH3$_3clIS0_EEiT_i",
@@ -101,7 +101,7 @@ static void mangled_names(void **state)
 	}
 }
 
-/* testdata/names.tsv, of which the head says where it is from. */
+/* The names of testdata/names.tsv. The head of that file says where they come from. */
 static void real_names(void **state)
 {
 	_cleanup_free_ char *table = NULL;
@@ -131,7 +131,9 @@ static void real_names(void **state)
 	assert_int_equal(n_wrong, 0);
 }
 
-/* f(pair<int, int>, pair<all before, all before>, ...): each parameter is twice as long. */
+/*
+ * f(pair<int, int>, pair<P, P>, ...), where P is the parameter before: each one is twice as long.
+ */
 static char *nested_pairs(unsigned n)
 {
 	static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -144,11 +146,11 @@ static char *nested_pairs(unsigned n)
 	return buf_steal(&name);
 }
 
-/* A name of 255 bytes that expands to a gigabyte. */
+/* A name of 255 bytes whose text would have more than a gigabyte. */
 static void names_that_explode_stay_mangled(void **state)
 {
 	_cleanup_free_ char *two = nested_pairs(1), *billion = nested_pairs(30);
-	/* The same with a constraint, which only libc++abi reads. */
+	/* As `billion`, with a constraint, which only libc++abi reads. */
 	_cleanup_free_ char *constrained = xasprintf("_Z1gITk1CiEvT_%s", billion + strlen("_Z1f"));
 
 	(void)state;
@@ -159,8 +161,8 @@ static void names_that_explode_stay_mangled(void **state)
 }
 
 /*
- * f(int[sizeof tup<p<int, int>, p<all before, all before>, ...>], <the last>...): twice the steps
- * each time to look for a pack, and nothing said.
+ * f(int[sizeof tup<p<int, int>, p<P, P>, ...>], <the last>...), where P is the argument before:
+ * each one doubles the steps of the search for a parameter pack, and the text stays short.
  */
 static char *packs_of_pairs(unsigned n)
 {
@@ -175,7 +177,7 @@ static char *packs_of_pairs(unsigned n)
 	return buf_steal(&name);
 }
 
-/* Twice the steps for each operator of conversion. */
+/* Each conversion operator doubles the steps. */
 static char *nested_conversions(unsigned n)
 {
 	struct buf name;
@@ -191,7 +193,7 @@ static char *nested_conversions(unsigned n)
 	return buf_steal(&name);
 }
 
-/* Each would take years. */
+/* Each name would take years. */
 static void names_that_take_long_stay_mangled(void **state)
 {
 	_cleanup_free_ char *packs = packs_of_pairs(34), *conversions = nested_conversions(80);
@@ -202,14 +204,17 @@ static void names_that_take_long_stay_mangled(void **state)
 	assert_string_equal(shown(plain), "A::operator int<int><int>()");
 	assert_int_equal(result_of(packs), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of(conversions), DEMANGLE_TOO_SLOW);
-	/* The lifetimes of an impl's path, which is not shown, and of one that holds memory. */
+	/*
+	 * A large number of lifetimes: in the path of an impl, which is not shown, and with a name
+	 * that needs memory.
+	 */
 	assert_int_equal(result_of("_RMIC1aFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
-	/* It leaves no state behind that would harm the next name. */
+	/* A stopped name leaves no state that would harm the next one. */
 	assert_string_equal(shown("_ZN3foo3barEi"), "foo::bar(int)");
 }
 
-/* A name with n nested parts between a head and n ends. */
+/* A name: head, n times begin, inner, n times end. */
 static char *nested(const char *head, const char *begin, const char *inner, const char *end,
 		    unsigned n)
 {
@@ -226,8 +231,8 @@ static char *nested(const char *head, const char *begin, const char *inner, cons
 }
 
 /*
- * libiberty counts its depth, libc++abi does not. But names that compilers write fit into the
- * stack.
+ * libiberty limits its depth, but libc++abi does not, so its stack is limited. Names that compilers
+ * write need less stack.
  */
 static void names_that_nest_deeply_stay_mangled(void **state)
 {
@@ -236,7 +241,8 @@ static void names_that_nest_deeply_stay_mangled(void **state)
 	_cleanup_free_ char *local = nested("_Z", "Z", "1fvE1x", "", 4000);
 
 	(void)state;
-	assert_int_equal(elf_demangle_begin(), 0); /* cmocka has taken SIGSEGV */
+	/* sets the handler of SIGSEGV again, because cmocka has replaced it */
+	assert_int_equal(elf_demangle_begin(), 0);
 	assert_non_null(shown(pointers));
 	assert_non_null(shown(arguments));
 	assert_int_equal(result_of(local), DEMANGLE_TOO_DEEP);
@@ -244,8 +250,8 @@ static void names_that_nest_deeply_stay_mangled(void **state)
 			    "int shop::price<int>(int)");
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* whose frames lie elsewhere */
-#define ROOM 512	     /* no signal's frame fits */
+#ifndef __SANITIZE_ADDRESS__ /* with ASan, frames are in another place */
+#define ROOM 512	     /* bytes that are left; the frame of a signal handler needs more */
 
 static uint64_t stack_end(void)
 {
@@ -288,7 +294,7 @@ static void the_timer_stops_a_name_that_has_filled_the_stack(void **state)
 }
 #endif
 
-/* (a::<punycode>, the same, ...): for each libiberty allocates. */
+/* (a::<punycode>, the same again, ...): libiberty allocates memory for each. */
 static void long_names_with_punycode_stay_mangled(void **state)
 {
 	_cleanup_buf_ struct buf name;
@@ -318,7 +324,7 @@ static enum demangle_result take(size_t n)
 	return DEMANGLE_OK;
 }
 
-/* Asks for memory until it is full, and then once more. */
+/* Asks for memory until the arena is full, and then once more. No memory is outside the arena. */
 static void nothing_is_given_behind_the_arena(void **state)
 {
 	(void)state;
@@ -343,9 +349,9 @@ static void text_is_clean(void **state)
 		 "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x94\xa5"},
 		{"a\nb\tc\x7f", "a?b?c?"},
 		{"\xff\xc3", "??"},
-		{"\xc0\xaf", "??"},	      /* overlong */
-		{"\xed\xa0\x80", "???"},      /* surrogate */
-		{"\xf4\x90\x80\x80", "????"}, /* beyond U+10FFFF */
+		{"\xc0\xaf", "??"},	      /* an overlong encoding */
+		{"\xed\xa0\x80", "???"},      /* a surrogate */
+		{"\xf4\x90\x80\x80", "????"}, /* a code point above U+10FFFF */
 		{"\xe2\x82", "??"},
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the child that demangles: sends names, and checks length and bytes of the
- * answers.
+ * The owner's side of the child that demangles: sends names, and checks the length and the bytes of
+ * the answers.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"
@@ -10,27 +10,31 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* The child itself ends if a name takes 20 ms of CPU time. */
+/* Much longer than the limit of a name in the child, 10 to 20 ms of CPU time. */
 #define ANSWER_NS	    (2 * NSEC_PER_SEC)
 #define IMPATIENT_ANSWER_NS (300 * NSEC_PER_MSEC)
-/* of an impatient owner, after two timeouts in a row */
-#define PAUSE_NS	  (3 * NSEC_PER_SEC)
-#define RETRY_NS	  (10 * NSEC_PER_SEC)  /* after a child that could not be started */
-#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)  /* after the first timeout at a file */
-#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* doubled by each further timeout */
-#define CALM_NS		  NSEC_PER_SEC /* a child that lived longer was not ended by an attack */
-#define SLOW_NAME_NS	  (NSEC_PER_MSEC / 10)
-#define SLOW_NAMES_NS	  (200 * NSEC_PER_MSEC)
-#define SLOW_FILE_NS	  (300 * NSEC_PER_SEC)
-#define FORGIVEN_PART	  500 /* of the elapsed time: 2 ms per second */
+/* after two timeouts in a row, an impatient owner asks no child for this time */
+#define PAUSE_NS (3 * NSEC_PER_SEC)
+#define RETRY_NS (10 * NSEC_PER_SEC) /* after a child that could not be started */
+/* pause for a file's names, after the first timeout at one of them */
+#define FILE_PAUSE_NS (10 * NSEC_PER_SEC)
+/* each further timeout doubles the pause, up to this one */
+#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC)
+/* the loss of a child that lived longer is no attack, so it is the first in a row */
+#define CALM_NS	      NSEC_PER_SEC
+#define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
+#define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
+#define SLOW_FILE_NS  (300 * NSEC_PER_SEC)
+#define FORGIVEN_PART 500 /* forgiven is 1/500 of the elapsed time: 2 ms per second */
 
 struct demangler {
-	pthread_mutex_t lock; /* also of the callers' struct name_cost */
+	pthread_mutex_t lock; /* also guards the callers' struct name_cost */
 	bool impatient;
 	bool late; /* the last child that was asked did not answer in time */
 	uint64_t answer_ns;
 	struct child *child;
-	uint64_t sequence, retry_ns; /* CLOCK_MONOTONIC: ask no child before */
+	/* retry_ns: no child is asked before this time (CLOCK_MONOTONIC) */
+	uint64_t sequence, retry_ns;
 	struct demangle_request request;
 	struct demangle_reply reply;
 	char text[DEMANGLED_MAX + 1];
@@ -94,7 +98,7 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-/* There was no child to ask, which says nothing about the name. */
+/* No child could be asked. So the name is not at fault. */
 static const char *no_child(struct demangler *d, int error)
 {
 	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
@@ -109,8 +113,8 @@ static void answered(struct demangler *d)
 }
 
 /*
- * One late answer may be the name's fault. If the next child, which has a name of another file, is
- * late, too, the machine is too busy. Then an impatient owner asks no child for a while.
+ * One late answer may be the name's fault. If the next child, which was asked for a name of another
+ * file, is late, too, the machine is too busy. Then an impatient owner asks no child for a while.
  */
 static const char *timed_out(struct demangler *d)
 {
@@ -120,7 +124,7 @@ static const char *timed_out(struct demangler *d)
 	return "timeout";
 }
 
-/* NULL: there is an answer; else the reason why there is none. */
+/* Returns NULL if there is an answer; else the reason why there is none. */
 static const char *ask(struct demangler *d, const char *name, size_t n)
 {
 	size_t n_reply = 0;
@@ -144,7 +148,10 @@ static const char *ask(struct demangler *d, const char *name, size_t n)
 	return r && r != -EBADMSG ? "child_died" : "answer_refused";
 }
 
-/* A file whose names take too long is left alone for a while. Then its account begins anew. */
+/*
+ * Adds to a file's cost. If its names have taken too long, they stay mangled for SLOW_FILE_NS. Then
+ * the cost begins at 0 again.
+ */
 static void spend(struct name_cost *cost, uint64_t ns)
 {
 	cost->spent_ns += ns;
@@ -154,7 +161,7 @@ static void spend(struct name_cost *cost, uint64_t ns)
 	cost->slow_until_ns = now_mono_ns() + SLOW_FILE_NS;
 }
 
-/* The hub asks for the same names in each query, so a file's cost is forgiven as time passes. */
+/* Reduces a file's cost as time passes, because the hub asks for the same names in each query. */
 static void forgive(struct name_cost *cost)
 {
 	uint64_t now = now_mono_ns(), forgiven_ns = (now - cost->forgiven_at_ns) / FORGIVEN_PART;
@@ -164,9 +171,10 @@ static void forgive(struct name_cost *cost)
 }
 
 /*
- * A child has failed at one of the file's names. If it did not answer in time, the machine may have
- * been too busy: the file's names are asked for later, after a pause that grows each time. before:
- * the file's cost before this question; the pause grows only once for it.
+ * Called when a child has failed at one of the file's names. After a timeout, the file's names are
+ * not asked for until a pause is over, because the machine may have been too busy. The pause gets
+ * longer each time. before: the file's cost before this name, so that two timeouts at it lengthen
+ * the pause only once.
  */
 static void charge(struct name_cost *cost, const struct name_cost *before, const char *reason)
 {
@@ -180,8 +188,8 @@ static void charge(struct name_cost *cost, const struct name_cost *before, const
 }
 
 /*
- * Asks a second child if the first one failed, which may have had another reason than the name. An
- * impatient owner does not wait twice. *ret_again_ns: see elf_demangler_text.
+ * If the first child fails, asks a second one, because the name may not be the cause. After a
+ * timeout, an impatient owner does not ask again. *ret_again_ns: see elf_demangler_text.
  */
 static const char *ask_twice(struct demangler *d, const char *name, size_t n,
 			     struct name_cost *cost, uint64_t *ret_again_ns)
@@ -212,7 +220,7 @@ static void pay(struct name_cost *cost, uint64_t cpu_ns)
 {
 	if (cpu_ns > SLOW_NAME_NS)
 		spend(cost, MIN(cpu_ns, SLOW_NAMES_NS));
-	/* That long after the last pause, pauses begin short again. */
+	/* If a pause has been over for as long as it lasted, the next one is short again. */
 	if (now_mono_ns() >= cost->next_ns + cost->pause_ns)
 		cost->pause_ns = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names through the child: the cost of a hostile name, a child that dies, and a child under an
- * attacker's control, for which this program stands in (FAKE_VERB).
+ * Names through the child: the cost of a hostile name, a child that dies, and a child that an
+ * attacker controls. For the last, this program plays the child (FAKE_VERB).
  */
 #include "lib/base/testfolder.h"
 #include "lib/base/testchild.h"
@@ -43,14 +43,17 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 	assert_true(!again_ns || streq(name, as));
 }
 
-/* For a failure. On a busy machine, any name may be slow. */
+/*
+ * A failure was not added to the cost. Some cost may be there: on a busy machine, any name may be
+ * slow.
+ */
 static void assert_not_charged(const struct name_cost *cost)
 {
 	assert_true(cost->spent_ns < SLOW_NAMES_NS / 4);
 	assert_int_equal(cost->slow_until_ns, 0);
 }
 
-/* The child of this program; 0: there is none. */
+/* The pid of this program's child; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");
@@ -109,7 +112,7 @@ static void hostile_names_cost_no_child(void **state)
 	memset(deep, 'Z', MANGLED_MAX);
 	memcpy(deep, "_Z", 2);
 	strcpy(deep + 4000, "1fvE1x");
-#ifndef __SANITIZE_ADDRESS__ /* names whose part of the child does not survive an overflow */
+#ifndef __SANITIZE_ADDRESS__ /* with ASan, a stack overflow at such a name would end the child */
 	assert_shown(d, &cost, deep, deep);
 	assert_int_equal(mangled("too_deep"), 1);
 #endif
@@ -131,7 +134,8 @@ static void slow_names_cost_their_file_only(void **state)
 	for (unsigned i = 0; i < 50; i++)
 		assert_shown(d, &hostile, TAKES_YEARS, TAKES_YEARS);
 	slow = mangled("too_slow") - slow;
-	assert_in_range(slow, 1, 40); /* of 10 to 20 ms each, by a clock that ticks */
+	/* each costs 10 to 20 ms, because the CPU clock ticks each 10 ms */
+	assert_in_range(slow, 1, 40);
 	assert_int_equal(slow + mangled("slow_file") - file, 50);
 	assert_shown(d, &hostile, CONSTRAINED, CONSTRAINED);
 	assert_shown(d, &other, CONSTRAINED, "int shop::price<int>(int)");
@@ -145,12 +149,12 @@ static void what_slow_names_cost_is_forgiven(void **state)
 	uint64_t again_ns = 0;
 
 	(void)state;
-	/* The file was left alone long enough to forgive half of its cost. */
+	/* So much time has passed that half of the file's cost is forgiven. */
 	cost.forgiven_at_ns = now_mono_ns() - FORGIVEN_PART * SLOW_NAMES_NS / 2;
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
 	assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
 	assert_true(cost.spent_ns > 0 && cost.spent_ns < SLOW_NAMES_NS);
-	/* Not the whole cost is forgiven: one more slow name is too much. */
+	/* Now no time has passed, so nothing is forgiven: one more slow name exceeds the limit. */
 	cost.spent_ns = SLOW_NAMES_NS - 1;
 	cost.forgiven_at_ns = now_mono_ns();
 	assert_shown(d, &cost, TAKES_YEARS, TAKES_YEARS);
@@ -162,7 +166,9 @@ static void what_slow_names_cost_is_forgiven(void **state)
 	elf_demangler_free(d);
 }
 
-/* "_Z4091xxx...": with its head one more than there may be, then as many as there may be. */
+/*
+ * "_Z4091xxx...": a name with its prefix is one byte too long, and then exactly as long as allowed.
+ */
 static void longer_names_stay_mangled(void **state)
 {
 	struct demangler *d = elf_demangler_new(NULL, false);
@@ -212,8 +218,9 @@ static void without_a_child_names_stay_mangled(void **state)
 		uint64_t n = restarts();
 
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-		assert_int_equal(restarts(), n + i); /* the first was never started */
-		/* No name is at fault, so it is not tried for each. */
+		/* the first program could not be started, so no child is lost */
+		assert_int_equal(restarts(), n + i);
+		/* The next name does not start a child again: the failure was not the name's. */
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
 		assert_not_charged(&cost);
@@ -222,7 +229,7 @@ static void without_a_child_names_stay_mangled(void **state)
 	assert_int_equal(mangled("no_child"), before + 4);
 }
 
-/* ---- a child that has been taken over ---- */
+/* ---- a child that an attacker controls ---- */
 
 enum lie {
 	SEQUENCE,
@@ -235,12 +242,12 @@ enum lie {
 	BYTES,
 	CLOCK,
 	DEATH,
-	SILENCE, /* the last one: it gives no false answer */
+	SILENCE, /* must be the last one: it gives no answer at all */
 };
 
 static const struct {
-	const char *shown;  /* NULL: as it is */
-	const char *reason; /* that is counted; NULL: none */
+	const char *shown;  /* the text that is shown; NULL: the mangled name */
+	const char *reason; /* the reason that is counted; NULL: none */
 	bool lost;
 } lies[] = {
 	[SEQUENCE] = {NULL, "answer_refused", true},
@@ -292,7 +299,10 @@ static int fake_main(enum lie which)
 	return 0;
 }
 
-/* A program that is a fake while the shell finds the condition true, then the child. */
+/*
+ * A program that is a fake child as long as the shell command `condition` succeeds, and then the
+ * real one.
+ */
 static char *fake_while(enum lie which, const char *condition)
 {
 	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
@@ -326,7 +336,8 @@ static void lies_cost_the_file_and_the_child(void **state)
 		if (lies[i].reason) {
 			assert_int_equal(mangled(lies[i].reason), n + 1);
 			/*
-			 * The file has used up its share, so the next child gets none of its names.
+			 * The file has used up its limit, so the next child is not asked for its
+			 * names.
 			 */
 			assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 			assert_int_equal(mangled("slow_file"), n_file + 1);
@@ -347,7 +358,7 @@ static void wait_until(uint64_t ns)
 		usleep(1000);
 }
 
-/* The text when the demangler says that it is final. */
+/* The text, once the demangler reports that it is final. */
 static char *text_in_the_end(struct demangler *d, struct name_cost *cost)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, again_ns = 1;
@@ -368,7 +379,7 @@ static void assert_readable_in_the_end(struct demangler *d, struct name_cost *co
 	assert_string_equal(text, "int shop::price<int>(int)");
 }
 
-/* Asks until a child has been ready, and was too late; returns when the name was asked for. */
+/* Asks until a child was ready and did not answer in time. Returns when that name was asked for. */
 static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n = mangled("timeout"), asked_ns;
@@ -382,7 +393,10 @@ static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 	return asked_ns;
 }
 
-/* The machine may have been too busy. */
+/*
+ * A timeout ends the child, and the file's names wait for a pause. It is not added to the file's
+ * cost, because the machine may have been too busy.
+ */
 static void silence_costs_the_child_and_a_pause(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
@@ -394,17 +408,20 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	asked_ns = time_out(d, &cost);
 	assert_int_equal(restarts(), before + 1);
 	assert_not_charged(&cost);
-	/* It may have been this name, so the names of others need not wait. */
+	/* The name may be at fault, so the names of other files need not wait. */
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	asked_ns = time_out(d, &other);
 	assert_int_equal(restarts(), before + 2);
-	/* It was not this name. The caller's lock is not held for yet another child. */
+	/*
+	 * The second timeout was at another name, so the machine is too busy. The next caller,
+	 * which holds a lock, does not wait for another child.
+	 */
 	assert_true(d->retry_ns >= asked_ns + PAUSE_NS);
 	d->retry_ns = UINT64_MAX;
 	n_none = mangled("no_child");
 	assert_shown(d, &third, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 1);
-	/* The next child is not for these files' names. */
+	/* No child is asked for names of the two files during their pauses. */
 	d->retry_ns = 0;
 	n = mangled("timeout");
 	cost.next_ns = UINT64_MAX;
@@ -435,7 +452,9 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 	elf_demangler_free(d);
 }
 
-/* Also for a patient owner, which asks two children. */
+/*
+ * A pause is doubled once for each name, also with a patient owner, which asks two children for it.
+ */
 static void pauses_get_longer(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
@@ -475,7 +494,7 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 {
 	_cleanup_free_ char *self = realpath("/proc/self/exe", NULL);
 	_cleanup_free_ char *program = xasprintf("%s/slow", dir), *go = xasprintf("%s/go", dir);
-	/* Waits until the file "go" exists, but not longer than the test. */
+	/* The program waits until the file "go" exists, but not longer than the test. */
 	_cleanup_free_ char *script =
 		xasprintf("#!/bin/sh\n"
 			  "while [ -d %s ] && ! [ -e %s ]; do sleep 0.01; done\n"
@@ -488,14 +507,14 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	(void)state;
 	make_executable(program, script);
 	d = elf_demangler_new(program, true);
-	d->answer_ns = ANSWER_NS; /* the test is not about this name */
+	d->answer_ns = ANSWER_NS; /* a long limit, so that this name has no timeout */
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	d->retry_ns = 0;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 2);
 	make_executable(go, "");
 	assert_readable_in_the_end(d, &cost);
-	assert_int_equal(restarts(), n); /* the same one */
+	assert_int_equal(restarts(), n); /* no child was lost: the slow one has answered */
 	assert_not_charged(&cost);
 	assert_int_equal(unlink(go), 0);
 	elf_demangler_free(d);
@@ -547,11 +566,14 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 	clock_stands_ns = 0;
 	assert_readable_in_the_end(d, &other);
 	assert_int_equal(counter_get(stuck), before);
-	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* it has been */
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* the owner has reaped it already */
 	elf_demangler_free(d);
 }
 
-/* It may have died for another reason: the kernel took it when memory ran out. */
+/*
+ * The first child may have died for another reason than the name: the kernel may have killed it
+ * because memory ran out.
+ */
 static void a_name_that_another_child_reads_is_innocent(void **state)
 {
 	_cleanup_free_ char *path = xasprintf("%s/once", dir);
@@ -595,7 +617,10 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 	elf_demangler_free(d);
 }
 
-/* The caller holds a lock that the names of all pods need. */
+/*
+ * An impatient owner asks no child before the next one may start: its caller holds a lock that the
+ * names of all pods need.
+ */
 static void nobody_waits_until_the_next_child_may_start(void **state)
 {
 	_cleanup_free_ char *program = fake(DEATH);

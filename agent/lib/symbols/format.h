@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of an index: the header, then the sections in the order of INDEX_SECTIONS, each an
- * array of its type, then strings, and nothing else. The reader and the writer (node/parse) include
- * this file.
+ * The bytes of an index: the header, the sections in the order of INDEX_SECTIONS (each is an array
+ * of its type), and the strings. Nothing else follows. The reader and the writer (node/parse)
+ * include this file.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 #define INDEX_MAGIC	   "pfindex3"
 #define INDEX_STRINGS_MAX  (64u << 20)
-#define INDEX_NAME_MAX	   16384 /* longer names are cut and end in "..." */
+#define INDEX_NAME_MAX	   16384 /* longer names are cut, and "..." is their end */
 #define INDEX_BUILD_ID_MAX 64
 #define INDEX_SYMBOLS_MAX  (4u << 20)
 #define INDEX_SEGMENTS_MAX 1024
@@ -18,21 +18,25 @@
 #define INDEX_MARKS_MAX	   4096
 
 struct index_segment {
-	uint64_t address, offset, bytes; /* bytes: of the file */
+	uint64_t address, offset, bytes; /* bytes: size in the file */
 	uint32_t executable, pad;
 };
-struct index_symbol { /* sorted, disjoint */
+struct index_symbol { /* sorted by address; they do not overlap */
 	uint64_t address;
-	uint32_t size, name; /* names and files: offsets into the strings */
+	uint32_t size, name; /* name and file are offsets into the strings */
 	uint32_t file, line;
 };
-struct index_inline_range { /* sorted, disjoint: the innermost inlined function there */
+/* sorted by address; they do not overlap. node: the innermost function that is inlined here */
+struct index_inline_range {
 	uint64_t address;
 	uint32_t size, node;
 };
-struct index_inline_node { /* one inlining: a function inlined at one place */
+struct index_inline_node { /* one function that was inlined at one place */
 	uint32_t name, file, line;
-	/* the inlining around it + 1, always an earlier one; 0: the symbol itself */
+	/*
+	 * 1 + index of the inlining around it, which always stands before it; 0: the symbol is
+	 * around it
+	 */
 	uint32_t parent;
 };
 struct index_wanted {
@@ -40,12 +44,12 @@ struct index_wanted {
 	uint32_t path, pad;
 };
 
-struct index_mark { /* sorted by name, then address */
+struct index_mark { /* sorted by name, then by address */
 	uint64_t address, size;
 	uint32_t name, thread_local;
 };
 
-/* X(name, type, most). Sections are padded to 8 bytes. */
+/* X(name, type, most). most: the limit of its items. Sections are padded to 8 bytes. */
 #define INDEX_SECTIONS(X)                                                                          \
 	X(segments, struct index_segment, INDEX_SEGMENTS_MAX)                                      \
 	X(symbols, struct index_symbol, INDEX_SYMBOLS_MAX)                                         \
@@ -66,8 +70,9 @@ enum index_section {
 
 struct index_header {
 	char magic[8];
-	uint32_t n[_INDEX_SECTIONS]; /* items of each section */
-	uint32_t string_bytes;	     /* the first byte is NUL: offset 0 is "" */
+	uint32_t n[_INDEX_SECTIONS]; /* number of items of each section */
+	/* size of the strings. The first byte is NUL, so offset 0 is "" */
+	uint32_t string_bytes;
 	uint32_t flags;		     /* enum elf_index_flag */
 	uint32_t debuglink, debuglink_crc;
 	uint32_t build_id_bytes;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads an index. The process that wrote it has read a hostile file, and may be hostile itself. So
- * this file checks the seals and every bound once, at the start; sealed bytes cannot change after
- * that.
+ * Reads an index. The process that wrote it has read a hostile file, and may itself be hostile. So
+ * this file checks the seals and every bound once, when an index is opened. Sealed bytes cannot
+ * change later.
  */
 #include "lib/symbols/format.h"
 
@@ -16,7 +16,8 @@ struct elf_index {
 	unsigned refs;
 	const void *data;
 	size_t bytes;
-	void (*release)(void *arg); /* NULL: data is this process's own mapping */
+	/* called when the index is freed; NULL: data is a mapping that this file made */
+	void (*release)(void *arg);
 	void *arg;
 	const struct index_header *header;
 #define X(name, type, most) const type *name;
@@ -127,7 +128,7 @@ bool elf_index_equal(const struct elf_index *a, const struct elf_index *b)
 	return a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-/* ---- checks, once ---- */
+/* ---- checks, once, when an index is opened ---- */
 
 static bool place_sections(struct elf_index *i)
 {
@@ -147,11 +148,13 @@ static bool place_sections(struct elf_index *i)
 	i->strings = (const char *)i->data + at;
 	if (at + h->string_bytes != i->bytes)
 		return false;
-	/* With NUL at both ends every offset inside starts a string that ends inside. */
+	/*
+	 * The first and the last byte are NUL. So a string at any offset ends inside the strings.
+	 */
 	return !i->strings[0] && !i->strings[h->string_bytes - 1];
 }
 
-/* A look-up returns a name as a whole, so a name has the length limit that writers keep. */
+/* A look-up returns a name as a whole, so no name may be longer than a writer makes it. */
 static bool strings_valid(const struct elf_index *i)
 {
 	const char *s = i->strings, *end = s + i->header->string_bytes, *nul;
@@ -245,7 +248,7 @@ static bool rows_valid(const struct pf_row *rows, uint32_t n, uint32_t n_rules)
 static bool tables_valid(const struct elf_index *i)
 {
 	uint32_t n_rows = i->header->n[INDEX_rows], n_rules = i->header->n[INDEX_rules];
-	uint32_t next = 0; /* the rows of a page follow those of the page before */
+	uint32_t next = 0; /* the rows of a page must follow those of the page before */
 
 	for (uint32_t k = 0; k < i->header->n[INDEX_pages]; k++) {
 		const struct elf_page *p = &i->pages[k];
@@ -330,7 +333,10 @@ int elf_index_open(int memfd, struct elf_index **ret)
 
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address)
 {
-	/* A data segment may repeat a page of the text in the file, so the text comes first. */
+	/*
+	 * A data segment may contain the same part of the file as the text segment. So segments
+	 * with code are searched first.
+	 */
 	for (int executable = 1; executable >= 0; executable--) {
 		for (uint32_t k = 0; k < i->header->n[INDEX_segments]; k++) {
 			const struct index_segment *s = &i->segments[k];
@@ -345,7 +351,7 @@ int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t 
 	return -ENOENT;
 }
 
-/* The loader maps each segment by itself, from the start of its first page. */
+/* The loader maps each segment by itself, and each mapping begins at the start of a page. */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a child's answer: refused, or read without a step outside.
+ * Any bytes as a child's answer: the reader refuses them, or reads only inside them.
  * Fuzzes: lib/symbols/index.c
  */
 #include "lib/symbols/format.h"
@@ -12,7 +12,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* Sets a size that fits, which a fuzzer seldom finds by chance. */
+/*
+ * Sets counts and sizes that fit the input: the fuzzer would seldom find such values by chance.
+ */
 static void make_plausible(uint8_t *bytes, size_t n)
 {
 	struct index_header h;
@@ -64,7 +66,7 @@ static void look_up(const struct elf_index *i, size_t n)
 			abort();
 }
 
-/* Every page begins at its first byte, every row has a rule. */
+/* Each page has a row for its first byte, and each row has a valid rule. */
 static void read_tables(const struct elf_index *i)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

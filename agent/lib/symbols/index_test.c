@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of a child's answer: exact look-ups, and answers with false contents. */
+/* The reader of a child's answer: look-ups give exact results, and wrong contents are refused. */
 #include "lib/symbols/format.h"
 
 #include <fcntl.h>
@@ -91,7 +91,7 @@ static void lying_answers_are_refused(void **state)
 	(void)state;
 	assert_int_equal(open_bytes(&good, sizeof(good)), 0);
 	assert_int_equal(elf_index_open(make_memfd(&good, sizeof(good)), &i),
-			 -EBADMSG); /* no seals */
+			 -EBADMSG); /* it has no seals */
 	assert_int_equal(open_bytes(&good, sizeof(good) - 1), -EBADMSG);
 	assert_int_equal(open_bytes(&good, 20), -EBADMSG);
 	assert_int_equal(open_bytes("", 0), -EBADMSG);
@@ -107,27 +107,27 @@ static void lying_answers_are_refused(void **state)
 	REFUSED(x.header.n[INDEX_segments] = UINT32_MAX);
 	REFUSED(x.header.string_bytes = UINT32_MAX);
 	REFUSED(x.header.build_id_bytes = 65);
-	REFUSED(x.symbols[0].address = 0x1008);		/* overlaps the next */
-	REFUSED(x.symbols[1].address = 0);		/* not sorted */
-	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* wraps */
+	REFUSED(x.symbols[0].address = 0x1008);		/* overlaps the next symbol */
+	REFUSED(x.symbols[1].address = 0);		/* is not sorted */
+	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* its end wraps around */
 	REFUSED(x.symbols[1].size = 0);
 	REFUSED(x.symbols[1].name = 16);
 	REFUSED(x.symbols[1].file = 16);
-	REFUSED(x.strings[15] = 'x'); /* last string has no end */
+	REFUSED(x.strings[15] = 'x'); /* the last string has no end */
 	REFUSED(x.strings[0] = 'x');
 	REFUSED(x.range.node = 2);
 	REFUSED(x.range.size = 0);
-	REFUSED(x.nodes[0].parent = 1); /* its own parent */
+	REFUSED(x.nodes[0].parent = 1); /* is its own parent */
 	REFUSED(x.nodes[1].parent = 2);
 	REFUSED(x.nodes[1].name = 16);
 	REFUSED(x.marks[0].name = 16);
-	REFUSED(x.marks[0].name = 5); /* not sorted */
+	REFUSED(x.marks[0].name = 5); /* is not sorted */
 	REFUSED(x.marks[2].size = UINT64_MAX);
 	REFUSED(x.page.n_rows = 0);
 	REFUSED(x.page.n_rows = 3);
 	REFUSED(x.page.first_row = 1);
-	REFUSED(x.page.n_rows = 1);	/* a row of no page */
-	REFUSED(x.rows[0].address = 1); /* nothing says what holds before */
+	REFUSED(x.page.n_rows = 1);	/* one row belongs to no page */
+	REFUSED(x.rows[0].address = 1); /* the first bytes of the page have no row */
 	REFUSED(x.rows[1].address = 0);
 	REFUSED(x.rows[1].rule = 1);
 	REFUSED(x.rule.cfa = _PF_CFA_MAX);
@@ -147,7 +147,7 @@ static int open_with_name(size_t n)
 	return open_bytes(data, bytes);
 }
 
-/* The most that one look-up makes its reader copy. */
+/* The longest name that one look-up returns. */
 static void names_are_as_long_as_a_writer_makes_them(void **state)
 {
 	(void)state;
@@ -189,7 +189,7 @@ static void index_answers_are_exact(void **state)
 	assert_int_equal(elf_index_n_marks(i), 3);
 	assert_string_equal(elf_index_mark(i, 0).name, "ab");
 	assert_int_equal(elf_index_find_mark(i, "one", &mark), 0);
-	assert_int_equal(mark.address, 0x20); /* of two the first */
+	assert_int_equal(mark.address, 0x20); /* the first of two marks with this name */
 	assert_int_equal(mark.size, 8);
 	assert_true(mark.thread_local);
 	assert_int_equal(elf_index_find_mark(i, "ab", &mark), 0);
@@ -232,7 +232,8 @@ static void what_is_missing_is_said(void **state)
 }
 
 /*
- * As lld lays out files: the text begins inside a page whose first bytes belong to another segment.
+ * Files as lld makes them: the text begins inside a page whose first bytes belong to another
+ * segment.
  */
 static void text_inside_a_page(void **state)
 {
@@ -259,7 +260,7 @@ static void text_inside_a_page(void **state)
 	assert_int_equal(elf_index_open(fd, &i), 0);
 	assert_int_equal(elf_index_mapping_address(i, 0x1000, 0x6000, &address), 0);
 	assert_int_equal(address, 0x2000);
-	/* a mapping that was cut by mprotect begins in the middle */
+	/* mprotect has cut a mapping, so this one begins in the middle of the text */
 	assert_int_equal(elf_index_mapping_address(i, 0x3000, 0x1000, &address), 0);
 	assert_int_equal(address, 0x4000);
 	assert_int_equal(elf_index_mapping_address(i, 0x8000, 0x1000, &address), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and paths of pods may contain any bytes. This module makes them text that JSON and protobuf
- * take.
+ * Names and paths of pods may contain any bytes. This module makes text of them that is valid in
+ * JSON and protobuf.
  */
 #include "lib/symbols/symbols.h"
 
