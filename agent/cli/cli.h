@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli: verbs that do one thing and end; one file a verb. argv[0] is the verb.
- * Each returns the exit status: 0, 1 (could not), 2 (bad usage).
+ * cli: verbs that do one thing and end; one file per verb. argv[0] is the verb. Each function
+ * returns the exit status: 0 (success), 1 (failure), 2 (wrong usage).
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /*
- * Flushes standard output. 0 if everything was written, else -errno: a full disk must not look like
- * a complete answer.
+ * Flushes standard output. Returns 0 if everything was written, else -errno. So an answer that is
+ * cut because the disk is full is reported as a failure.
  */
 static inline int cli_flush(void)
 {
@@ -21,7 +21,10 @@ static inline int cli_flush(void)
 	return errno ? -errno : -EIO;
 }
 
-/* The process of a thread: /proc/TID exists, too. 0: it cannot be read. */
+/*
+ * The process to which a thread or process with this number belongs (the caller may have got the
+ * number of a thread: /proc/TID exists, too). 0: it cannot be read.
+ */
 uint32_t cli_process_of(uint32_t pid);
 
 int cli_cmd_record(int argc, char **argv);

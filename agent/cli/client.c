@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a hub: options, sign-in, and one question at a time, on a loop of its own. */
+/* Asks a hub: options, sign-in, and requests, one at a time, on a loop of its own. */
 #include "cli/client.h"
 
 #include "lib/loop/http.h"
@@ -11,14 +11,14 @@
 #define MAX_TOKEN_BYTES	 (16 << 10)
 #define MAX_PEM_BYTES	 (1 << 20)
 #define MAX_ANSWER_BYTES (300u << 20)
-#define TIMEOUT_NS	 (90 * NSEC_PER_SEC) /* the hub gives up after 30 s */
+#define TIMEOUT_NS	 (90 * NSEC_PER_SEC) /* longer than the hub's own limit of 30 s */
 
 struct client {
 	const struct client_options *options;
 	struct loop *loop;
 	struct http_client *http;
 	struct tls *tls;
-	char *authorization; /* NULL: none */
+	char *authorization; /* NULL: no header */
 	struct client_answer *answer;
 };
 
@@ -64,7 +64,8 @@ int cli_client_url_parse(const char *text, struct url *ret, struct field_error *
 	struct field_error e = {0};
 
 	if (url_parse(text, &u, &e) < 0 && strchr(text, '@'))
-		return field_error_set(reterr, "--url", "%s", e.reason); /* no password is shown */
+		/* url_parse()'s own message does not contain the URL, which may have a password */
+		return field_error_set(reterr, "--url", "%s", e.reason);
 	if (*e.reason)
 		return field_error_set(reterr, "--url", "'%.200s' %s", text, e.reason);
 	if (*u.path)

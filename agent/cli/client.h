@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the verbs that ask a hub over its API: address and credentials, question and answer.
+ * Private to the verbs that send requests to a hub's API: address, credentials, requests and
+ * answers.
  */
 #pragma once
 
@@ -14,9 +15,10 @@ struct client_options {
 	const char *url, *token_file, *ca_file;
 	bool insecure;
 };
-extern const struct argp cli_client_argp;	/* a child parser; input: struct client_options * */
+/* parser of the options of a hub, for use inside another one; input: struct client_options * */
+extern const struct argp cli_client_argp;
 
-/* "https://HOST[:PORT][/]" */
+/* text: "https://HOST[:PORT][/]" */
 int cli_client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
@@ -26,20 +28,24 @@ struct client *cli_client_free(struct client *c);
 
 struct client_question {
 	const char *method, *path;
-	const char *content_type;	/* NULL: no body */
+	const char *content_type;	/* NULL: the request has no body */
 	const void *body;
 	size_t n_body;
 };
 struct client_answer {
-	int status;			/* HTTP; 0: none came, error says why */
+	/* HTTP status; 0: there was no answer, and error has the reason */
+	int status;
 	char *body;
 	size_t n;
 	char *error;
 };
-/* Waits for the answer; fails only when the question could not be sent at all. */
+/* Sends the request and waits for the answer. Fails only if the request could not be sent. */
 int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
 	       struct field_error *reterr);
 void cli_client_answer_done(struct client_answer *a);
-/* Prints "WHO: tag_filter: position 5: ... (HTTP 500)" on standard error, with the hub's words. */
+/*
+ * Prints on standard error who failed, and the hub's own message: "WHO: tag_filter: position 5: ...
+ * (HTTP 500)".
+ */
 void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
 			      const char *who);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame doctor: what podflame can profile on this machine, or in one process, and why not more.
- * docs/doctor.md.
+ * podflame doctor: what podflame can profile on this machine, or in one process, and what prevents
+ * more. See docs/doctor.md.
  */
 #include "cli/doctor.h"
 
@@ -89,7 +89,9 @@ int cli_cmd_doctor(int argc, char **argv)
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))
 		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
-	/* first, because the checks of the process show what a probe costs here */
+	/*
+	 * runs first, because it measures the cost of a probe, which the checks of the process show
+	 */
 	d.checks = machine;
 	if (files)
 		cli_doctor_machine(&d, files);

@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to doctor*.c: the list of checks, and the files that fill it. */
+/* Private to doctor*.c: the list of checks, and the functions that add checks to it. */
 #pragma once
 
 #include "node/files/files.h"
 #include "node/proc/proc.h"
 
 struct doctor {
-	uint32_t pid; /* 0: the machine */
+	uint32_t pid; /* the process to check; 0: only the machine */
 	bool as_json;
-	json_t *checks; /* [{check, ok, detail, ...}] */
+	json_t *checks; /* the results: [{check, ok, detail, ...}] */
 	unsigned n_bad;
-	uint64_t hit_ns; /* cost of a hit of a uprobe here; 0: there are no uprobes */
+	uint64_t hit_ns; /* time of one hit of a uprobe on this machine; 0: uprobes do not work */
 };
-/* Borrowed: a caller may add members for programs. */
+/*
+ * Adds a check. The result is borrowed; the caller may add members to it, for programs that read
+ * the JSON.
+ */
 json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
 
-/* doctor_process.c */
+/* doctor_process.c: checks of the process */
 void cli_doctor_process(struct doctor *d, struct files *files);
 
-/* doctor_events.c: waiting and memory; go: it has goroutines */
+/* doctor_events.c: off-cpu and memory; go: the process has goroutines */
 void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go);
 
-/* doctor_machine.c */
+/* doctor_machine.c: checks of the machine */
 void cli_doctor_machine(struct doctor *d, struct files *files);
 
-/* doctor_file.c: its names and tables; index NULL: it could not be read, error says why. */
+/*
+ * doctor_file.c: names and unwind tables of a mapped file. index NULL: the file could not be read,
+ * and error has the reason.
+ */
 void cli_doctor_file(struct doctor *d, struct files *files, const struct mapping *m, int root_fd,
 		 const struct elf_index *index, int error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame doctor --pid: which events besides on-cpu a process can have, and what of them podflame
- * does not see.
+ * podflame doctor --pid: which events besides on-cpu podflame can record of a process, and which
+ * parts of them it cannot see.
  */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 
 #define SYMBOLS_SHOWN 3
-#define SITES_TURNS   20 /* of 100 ms each, for a process that is just starting */
+#define SITES_TURNS   20 /* tries of 100 ms each, because the process may just be starting */
 
 /* ---- off-cpu ---- */
 
@@ -26,9 +26,9 @@ static void tell_off_cpu(struct doctor *d, bool go)
 	json_object_set_new(c, "goroutines", json_boolean(go));
 }
 
-/* ---- memory: its allocators ---- */
+/* ---- memory: the allocators of the process ---- */
 
-/* mem-alloc learns nothing from free() alone. */
+/* Probes of free() are only for mem-inuse. */
 static bool is_shown(const struct alloc_site *s, enum event e)
 {
 	return e == EVENT_MEM_INUSE || s->site.kind != PF_SITE_FREE;
@@ -58,7 +58,7 @@ static json_t *files_file_of(json_t *list, const char *path)
 	return f;
 }
 
-/* [{path, places, symbols}] */
+/* Returns [{path, places, symbols}]. */
 static json_t *files_of(const struct alloc_sites *s, const struct mappings *m, enum event e)
 {
 	json_t *list = json_array();
@@ -146,7 +146,7 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	}
 	list = files_of(s, m, e);
 	text = sites_text(d, s, list);
-	/* A part is useful, and often no more is possible. */
+	/* The check is good even if only a part is probed: often more is not possible. */
 	c = cli_doctor_tell(d, check, s->n || s->go, text);
 	json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
 	json_object_set_new(c, "files", list);

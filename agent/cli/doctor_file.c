@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame doctor --pid: a mapped file: which names it has, and how stacks go through it. */
+/*
+ * podflame doctor --pid: a mapped file: where its names come from, and how stacks are unwound
+ * through it.
+ */
 #include "cli/doctor.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SECTIONS_MAX  4096
-#define NAMES_MAX     (1u << 20) /* bytes; beyond, the check says so, as for SECTIONS_MAX */
+#define SECTIONS_MAX 4096
+/* limit of the bytes of all names; if a file has more, the check reports it, as for SECTIONS_MAX */
+#define NAMES_MAX     (1u << 20)
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
-/* ---- sections: where names can come from; what the parser makes of them is in the index ---- */
+/* ---- sections: which of them could have names; the index has those that were parsed ---- */
 
 struct sections {
-	bool symtab, dynsym, mini, dwarf; /* .gnu_debugdata is a small .symtab */
+	bool symtab, dynsym, mini, dwarf; /* mini: .gnu_debugdata, a small .symtab */
 	const char *unknown;		  /* why the sections could not be read */
 };
 
@@ -24,7 +28,7 @@ static bool read_at(int fd, void *to, size_t n, uint64_t offset)
 
 static void note_section(struct sections *s, const Elf64_Shdr *h, const char *name)
 {
-	/* a debug file has this type where the other file has the contents */
+	/* in a debug file, sections whose contents are only in the other file have this type */
 	if (h->sh_type == SHT_NOBITS)
 		return;
 	s->symtab |= h->sh_type == SHT_SYMTAB;
@@ -33,7 +37,7 @@ static void note_section(struct sections *s, const Elf64_Shdr *h, const char *na
 	s->dwarf |= streq(name, ".debug_info") || streq(name, ".zdebug_info");
 }
 
-/* Returns NULL, or why the sections could not be read. */
+/* Returns NULL, or the reason why the sections could not be read. */
 static const char *read_sections(int fd, struct sections *ret)
 {
 	_cleanup_free_ Elf64_Shdr *headers = NULL;
@@ -45,8 +49,8 @@ static const char *read_sections(int fd, struct sections *ret)
 	    e.e_ident[EI_CLASS] != ELFCLASS64)
 		return "it is not a 64-bit ELF file";
 	if (!e.e_shoff)
-		return NULL;			    /* it has none */
-	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: 65280 and more */
+		return NULL;			    /* the file has no sections */
+	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: the file has 65280 or more */
 		return "there are too many";
 	if (e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
 		return "their form is not known";
@@ -66,7 +70,7 @@ static const char *read_sections(int fd, struct sections *ret)
 	return NULL;
 }
 
-/* ---- its debug file ---- */
+/* ---- the debug file ---- */
 
 static const struct {
 	const char *result, *text;
@@ -78,7 +82,7 @@ static const struct {
 	{"host_debuglink", "a debug file of the host, by .gnu_debuglink"},
 };
 
-/* NULL: the file has no debug file. The search counts what it found. */
+/* Where files_debug() found the debug file, which shows in its counters. NULL: there is none. */
 static const char *find_debug(struct files *files, const struct mapping *m, int root_fd)
 {
 	uint64_t before[ARRAY_SIZE(debug_results)];
@@ -93,7 +97,7 @@ static const char *find_debug(struct files *files, const struct mapping *m, int 
 	return NULL;
 }
 
-/* ---- what is told ---- */
+/* ---- the text of the check ---- */
 
 static void tell_names(struct buf *out, const struct elf_index *index, const struct sections *s)
 {
@@ -138,8 +142,8 @@ static void tell_lacks(struct buf *out, const struct elf_index *index, const cha
 }
 
 /*
- * Adds lines and inlined functions, and what is missing. debug_index has its own lacks, even if the
- * debug information is in the same file.
+ * Adds the source of lines and inlined functions, the build id, and what is missing. debug_index
+ * has a list of its own of what it lacks, even if the debug information is in the same file.
  */
 static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug,
 		      const struct elf_index *debug_index)
@@ -171,7 +175,10 @@ static void add_members(json_t *c, const struct elf_index *index, const struct s
 	json_decref(more);
 }
 
-/* The same condition as in alloc: only .symtab names the places inside libjvm that make objects. */
+/*
+ * Uses the same condition as the module alloc: only .symtab has the names of the places in libjvm
+ * that create objects.
+ */
 static void check_libjvm(struct doctor *d, const struct sections *s)
 {
 	cli_doctor_tell(d, "libjvm.so symbol table", s->symtab,

@@ -16,8 +16,8 @@ static void tell(struct doctor *d, const char *check, bool ok, const char *detai
 }
 
 /*
- * The capabilities that podflame lacks; include/uapi/linux/capability.h. SYS_ADMIN includes those
- * that were split from it.
+ * The capabilities that podflame lacks (include/uapi/linux/capability.h). A process with SYS_ADMIN
+ * also has the rights of the newer capabilities, which were once a part of it.
  */
 static void check_capabilities(struct doctor *d)
 {
@@ -73,8 +73,8 @@ static void check_symbols(struct doctor *d, struct files *files)
 }
 
 /*
- * The programs of an event are loaded only for a selected process. So this function selects
- * podflame itself for a moment.
+ * The programs of an event are loaded only if a process is selected for it. So this function
+ * selects podflame itself for a moment.
  */
 static int try_events(struct probes *p)
 {
@@ -110,7 +110,7 @@ static void check_uprobes(struct doctor *d, struct probes *p)
 	json_t *c;
 
 	if (!works(p, EVENT_MEM_ALLOC))
-		return; /* the check of mem-alloc says why */
+		return; /* the check of mem-alloc shows the reason */
 	d->hit_ns = probes_trap_ns(p);
 	text = xasprintf("%s; a hit costs the process about %" PRIu64 " ns", probes_uprobe_form(p),
 			 d->hit_ns);
@@ -137,7 +137,7 @@ static void check_probes(struct doctor *d)
 		return;
 	}
 	if (c.use_list)
-		(void)try_events(p); /* the list of features says what failed */
+		(void)try_events(p); /* if it fails, the list of features has the reason */
 	support = probes_support(p, &n);
 	for (size_t i = 0; i < n; i++)
 		tell(d, support[i].feature, support[i].ok,

@@ -14,9 +14,9 @@
 #include <time.h>
 
 #define KERNEL_THREAD 0x00200000 /* PF_KTHREAD, include/linux/sched.h */
-#define LEARN_TURNS   20	 /* of 100 ms each, for a runtime that is just starting */
+#define LEARN_TURNS   20	 /* tries of 100 ms each, because a runtime may just be starting */
 
-/* ---- who it is ---- */
+/* ---- identity ---- */
 
 static int read_proc(uint32_t pid, const char *what, char **ret)
 {
@@ -89,7 +89,10 @@ static void tell_container(struct doctor *d)
 	char *save = NULL;
 	json_t *c;
 
-	/* With cgroup v1, a thread that has ended shows no cgroup. */
+	/*
+	 * Reads it from a thread that lives: with cgroup v1, a thread that has ended shows no
+	 * cgroup.
+	 */
 	if (proc_open_living(d->pid, &thread_fd) < 0 ||
 	    file_read(thread_fd, "cgroup", 1 << 20, &text, NULL) < 0)
 		return;
@@ -116,7 +119,7 @@ static void tell_container(struct doctor *d)
 	cli_doctor_tell(d, "cgroup", true, path);
 }
 
-/* ---- what it runs ---- */
+/* ---- runtimes ---- */
 
 static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 {
@@ -137,7 +140,10 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 	json_object_set_new(c, "works", json_boolean(l->data != NULL));
 }
 
-/* A runtime that podflame recognises and does not walk. named: a perf map names its functions. */
+/*
+ * A runtime that podflame recognises but does not unwind. named: a perf map has the names of its
+ * functions.
+ */
 static void tell_seen(struct doctor *d, const struct runtime_recognised *s, bool named)
 {
 	_cleanup_free_ char *check = xasprintf("runtime %s", s->title);
@@ -235,7 +241,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 	runtime_java_requests_unref(java);
 }
 
-/* ---- its files ---- */
+/* ---- mapped files ---- */
 
 static bool is_first(const struct mappings *m, size_t i)
 {
@@ -248,7 +254,8 @@ static bool is_first(const struct mappings *m, size_t i)
 enum unsure { SURE, IN_COPY, IN_MEMORY_FILE };
 
 /*
- * error: of the file's index. A file in memory that is no program contains code made at run time.
+ * error: the result of reading the file's index. If a file in memory is not a program, its code was
+ * made at run time.
  */
 static enum unsure unsure_of(const struct mapping *m, int error)
 {
@@ -258,8 +265,8 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 }
 
 /*
- * The bytes of all mappings of the same file and kind as the k-th one. *ret_first: the k-th is the
- * first of them.
+ * The bytes of all mappings that have the same file and kind as the k-th one. *ret_first: no such
+ * mapping stands before the k-th one.
  */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs podflame doctor --pid on real programs and checks what a user sees. */
+/* Runs podflame doctor --pid for real programs and checks its output. */
 #include "cli/cli.h"
 #include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"
@@ -52,7 +52,7 @@ static struct answer ask(pid_t pid, uid_t uid)
 	return a;
 }
 
-/* The first check whose name begins or ends with this text. */
+/* The first check whose name begins or ends with name. */
 static const json_t *check_of(const struct answer *a, const char *name)
 {
 	const json_t *c;
@@ -115,7 +115,7 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
-/* /proc/TID exists, too, and would be shown as a process. */
+/* A number of a thread is refused, although /proc/TID exists. */
 static void test_thread(void **state)
 {
 	_cleanup_free_ char *whose = xasprintf("a thread of process %d", getpid());
@@ -139,7 +139,7 @@ static void test_thread(void **state)
 		close(fds[i]);
 }
 
-/* The line about so many bytes of its code in memory, in a file there. */
+/* Maps a file in memory that begins with these bytes, so that they are executable. */
 static bool map_code(const char *name, const void *bytes, size_t n)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC);
@@ -149,8 +149,8 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 }
 
 /*
- * Copies malloc's page of the C library, as programs do that want huge pages. Also a program in
- * memory, and data in memory that is none.
+ * Copies the page of malloc of the C library into anonymous memory, as programs do that want huge
+ * pages. Also maps a program in memory, and a file in memory that is not a program.
  */
 static void move_code(void)
 {
@@ -237,7 +237,10 @@ static void test_no_permission(void **state)
 
 static int said[2] = {-1, -1};
 
-/* Runs a program that ends in an exec. Returns when it has written to standard output. */
+/*
+ * Runs a command line whose last command is an exec of the program. Returns when the program has
+ * written to standard output.
+ */
 static pid_t start_in_shell(const char *line)
 {
 	pid_t pid;
@@ -390,13 +393,13 @@ static void test_stripped_go(void **state)
 	assert_false(json_bool_at(c, "symtab", true));
 	assert_true(json_bool_at(c, "go", false));
 	expect(&a, "process off-cpu", true, "goroutines that Go parks itself");
-	/* nothing in it asks for its heap profile: the linker has turned that off */
+	/* the linker has turned the heap profile off, because nothing in the program asks for it */
 	expect(&a, "process mem-alloc", true, "gone (runtime.mallocgc");
 	expect(&a, "process mem-inuse", false, "its heap profile ");
 	stop(pid, &a);
 }
 
-/* A C program without symbols, as distributions ship them. */
+/* A C program without symbols, as Linux distributions ship it. */
 static void test_nginx(void **state)
 {
 	struct answer a;
@@ -417,7 +420,7 @@ static void test_nginx(void **state)
 	stop(pid, &a);
 }
 
-/* Adds empty sections to a program, until it has n. */
+/* Makes a copy of a program that has n sections, by adding empty ones. */
 static void add_sections(const char *program, const char *name, uint16_t n)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name), *file = NULL, *more = NULL;
@@ -454,8 +457,8 @@ static void test_more_sections_than_are_read(void **state)
 }
 
 /*
- * Doctor says which part of the debug information cannot be read; the file's own index lacks
- * nothing.
+ * Doctor reports which part of the debug information cannot be read. The file's own index is
+ * complete.
  */
 static void test_compressed_debug_information(void **state)
 {

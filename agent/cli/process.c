@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process that a user names with --pid. */
+/* Finds the process that a user names with --pid. */
 #include "cli/cli.h"
 
 #include "lib/base/base.h"

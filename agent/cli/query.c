@@ -21,7 +21,8 @@ static const struct argp_option option_list[] = {
 	{"from", 'f', "TIME", 0,
 	 "begin: -15m, 2026-11-21T13:00:00Z or Unix seconds (default: -15m)", 0},
 	{"to", 'T', "TIME", 0, "end: the same forms, or now (default: now)", 0},
-	{"event", 'e', "EVENT", 0, "which event: ", 0}, /* option_help() names them */
+	/* option_help() appends the names of the events */
+	{"event", 'e', "EVENT", 0, "which event: ", 0},
 	{"app-service", 'a', "NAME", 0, "name of a process (default: all)", 0},
 	{"tag-filter", 'q', "TEXT", 0, "a filter, such as pod_ns='app' AND pod LIKE 'web-*'", 0},
 	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
@@ -77,7 +78,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* ---- what options say ---- */
+/* ---- values of options ---- */
 
 int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 {
@@ -91,7 +92,7 @@ int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
 		v *= NSEC_PER_SEC;
 	else if (time_parse(s, &v))
 		return -EINVAL;
-	/* the beginning of time, because the API takes 0 as missing */
+	/* not before second 1, because the API takes 0 as a missing value */
 	*ret_s = (int64_t)MAX(v / NSEC_PER_SEC, (uint64_t)1);
 	return 0;
 }
@@ -124,7 +125,7 @@ static int make_body(const struct query_options *o, char **ret, struct field_err
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static int send_question(const struct query_options *o, struct client **ret_client,
 			 struct client_answer *ret, struct field_error *reterr)
@@ -191,7 +192,7 @@ static int finish(const struct client *c, const struct client_answer *a,
 		fprintf(stderr,
 			"podflame query: %s: the answer does not come from podflame's API\n",
 			o->hub.url);
-	else if (r && r != -EPIPE) /* the reader has closed the pipe */
+	else if (r && r != -EPIPE) /* EPIPE: the reader has closed the pipe, which is no failure */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
 	return r ? 1 : 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to `podflame query`: a parsed command line, and answers as text. */
+/* Private to `podflame query`: parsed options, and answers as text. */
 #pragma once
 
 #include "lib/base/base.h"
 
-/* "now", "-15m", Unix seconds, RFC 3339. */
+/* s: "now", "-15m", Unix seconds, or RFC 3339. */
 int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
 
-/* The flat form of an answer as text; -EBADMSG when it has no such form. */
+/* Prints the flat form of an answer. -EBADMSG: the answer has no such form. */
 int cli_query_print_folded(const json_t *reply, struct buf *out);
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out);
-/* Prints losses, cuts and notes: a line each. */
+/* Prints losses, cuts and notes, each on a line. */
 void cli_query_print_notes(const json_t *reply, struct buf *out);

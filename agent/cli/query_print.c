@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of ProfileTracing (flat form) as folded stacks and as a table of functions. */
+/* Prints answers of ProfileTracing (flat form) as folded stacks and as a table of functions. */
 #include "cli/query.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #define MAX_DEPTH 4096
 
-/* The flat form. It is checked once, so that every index is valid. */
+/* The flat form of an answer. It is checked once, so that later all indexes are valid. */
 struct flat {
 	const json_t *functions, *types, *function_values, *nodes;
 	size_t n_functions, n_nodes;
@@ -66,7 +66,7 @@ int cli_query_print_folded(const json_t *reply, struct buf *out)
 		if (!cell(f.nodes, i, 2))
 			continue;
 		for (int64_t at = (int64_t)i; at >= 0; at = cell(f.nodes, (size_t)at, 1)) {
-			if (depth == MAX_DEPTH) /* a circle */
+			if (depth == MAX_DEPTH) /* the parents form a circle */
 				return -EBADMSG;
 			path[depth++] = cell(f.nodes, (size_t)at, 0);
 		}
@@ -118,8 +118,9 @@ static void put_value(struct buf *out, int64_t v, bool bytes)
 }
 
 /*
- * The root, processes and threads are no functions. But below the root of Total there are only the
- * processes and threads of a host.
+ * Whether i is a row of the table. The root, processes and threads are no functions, so they are no
+ * rows. But the profile of a whole host (Total) has only processes and threads, so they are its
+ * rows.
  */
 static bool is_row(const struct flat *f, size_t i)
 {
@@ -145,7 +146,7 @@ static size_t read_rows(const struct flat *f, struct printed_row *rows)
 	return n;
 }
 
-/* The profile of a whole host has processes and threads, but no stacks. */
+/* Prints the share of whole stacks, if the profile has stacks: that of a whole host has none. */
 static void put_whole(const json_t *reply, const struct flat *f, struct buf *out)
 {
 	const json_t *percent = json_at(reply, "summary.finished_percent");
@@ -189,7 +190,10 @@ int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	return 0;
 }
 
-/* Prints which share the values are estimated from, and the standard error of the sum. */
+/*
+ * If the values are estimates, prints which part of all events they were estimated from, and the
+ * standard error of the sum.
+ */
 static void put_estimated(const json_t *reply, struct buf *out)
 {
 	double share = json_number_value(json_at(reply, "summary.estimated.share"));

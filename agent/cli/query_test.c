@@ -49,7 +49,7 @@ static void urls(void **state)
 	}
 }
 
-/* The token must not get into a terminal or a log. */
+/* A password in a URL must not get into a terminal or a log. */
 static void a_password_is_not_shown(void **state)
 {
 	struct field_error e;
@@ -113,7 +113,8 @@ static void files_that_cannot_be_used_are_named(void **state)
 		assert_string_equal(e.reason, why);
 	}
 	assert_string_equal(file_error_text(-E2BIG),
-			    "File too large"); /* must not fail with "Argument list too long" */
+			    /* strerror(E2BIG) would be "Argument list too long" */
+			    "File too large");
 }
 
 static void a_token_leaves_the_machine_over_tls_only(void **state)
@@ -205,7 +206,7 @@ static void table(void **state)
 	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
 }
 
-/* The profile of a whole host has no functions: its rows are processes and threads. */
+/* The profile of a whole host has no functions. The rows of its table are processes and threads. */
 static void table_of_total(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(
@@ -228,7 +229,7 @@ static void table_of_total(void **state)
 				      "    0.00 us    0.00     30.00 us   75.00  [p] api\n");
 }
 
-/* A process can have any name, so control characters must not reach the terminal. */
+/* A process can have any bytes as its name. Control characters must not reach the terminal. */
 static void names_are_text(void **state)
 {
 	_cleanup_json_ json_t *reply = json_loads(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * podflame record: profiles some processes, or a cgroup, once, into a file. It needs no hub. One
- * thread drains, names and merges samples between two polls; another one reads debug files
+ * thread drains the kernel's maps, names samples and merges them. Another thread reads debug files
  * (record_debug.c).
  */
 #include "cli/record.h"
@@ -16,11 +16,12 @@
 #include <unistd.h>
 
 #define DRAIN_NS NSEC_PER_SEC
-#define HOLD_NS	 (10 * NSEC_PER_SEC) /* how long the mappings of an ended process are kept */
+/* how long the mappings of an ended process are kept, because samples of it may come later */
+#define HOLD_NS (10 * NSEC_PER_SEC)
 
-/* ---- what is profiled ---- */
+/* ---- the processes to record ---- */
 
-/* Refuses a bad path before the recording begins. Writes nothing. */
+/* Refuses a path that cannot be written, before the recording begins. Leaves no file. */
 static int check_output(const char *path)
 {
 	_cleanup_free_ char *tmp = xasprintf("%s.XXXXXX", path);
@@ -41,7 +42,10 @@ static int check_output(const char *path)
 	return 0;
 }
 
-/* Opens the pidfd first, because it stays with this process if the number is used again. */
+/*
+ * Opens the pidfd before it reads the process: the pidfd stays with this process, even if another
+ * one gets the number later.
+ */
 static int watch_pid(struct recording *r, uint32_t pid)
 {
 	uint32_t tgid = cli_process_of(pid);
@@ -118,7 +122,7 @@ static int begin(struct recording *r)
 	return e;
 }
 
-/* ---- while it runs ---- */
+/* ---- during the recording ---- */
 
 void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack)
@@ -141,8 +145,8 @@ void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 }
 
 /*
- * The last samples of these processes may wait for debug files, so the caller must have posted
- * those before.
+ * Keeps the mappings of processes that have ended for a while. The last samples of these processes
+ * may wait for debug files, so the caller calls cli_record_debug_wait() before.
  */
 static void hold_exited(struct recording *r, const struct drain *d)
 {
@@ -180,7 +184,7 @@ static void take_losses(struct recording *r, const struct drain *d)
 	add_losses(r, &d->lost_records);
 }
 
-/* Gives unwind tables to the processes that run already, before the first sample that counts. */
+/* Loads the unwind tables of processes that run already, before the first sample that is kept. */
 static int prepare(struct recording *r)
 {
 	int e = probes_announce(r->probes);
@@ -199,7 +203,9 @@ static int prepare(struct recording *r)
 }
 
 /*
- * The process has mapped a file after the last look (dlopen). Once per process and drain is enough.
+ * If the sample has an address in a file that the process has mapped since its mappings were read
+ * (dlopen), reads the mappings again. It does so once for samples of one process that follow each
+ * other in a drain.
  */
 static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {
@@ -224,7 +230,10 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 		r->n_too_many += s->n;
 }
 
-/* Reads what names need: mappings that have changed, and names of runtimes' functions. */
+/*
+ * Reads what is needed to name the samples: mappings that have changed, and names of functions of
+ * runtimes.
+ */
 static void read_missing(struct recording *r, const struct drain *d)
 {
 	struct names_wanted **wanted;
@@ -299,7 +308,7 @@ static bool all_ended(const struct recording *r)
 	return r->n_pids > 0;
 }
 
-/* Forgets the signals up to now, so that a new one is noticed. */
+/* Reads the signals that have arrived, so that signal_fd is readable only after a new one. */
 static void forget_signals(int signal_fd)
 {
 	struct signalfd_siginfo s;
@@ -308,7 +317,7 @@ static void forget_signals(int signal_fd)
 		;
 }
 
-/* Runs until a signal, the end of the duration, or the end of the last process. */
+/* Records until a signal, the end of the duration, or the end of the last process. */
 static int run(struct recording *r, int signal_fd)
 {
 	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS;
@@ -339,7 +348,7 @@ static int run(struct recording *r, int signal_fd)
 	return e ? e : take(r, true);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole recording ---- */
 
 static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = "used the CPU",
@@ -348,7 +357,10 @@ static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_MEM_INUSE] = "allocated memory that is still in use",
 };
 
-/* The sum of the file's values. For on-cpu, the number of samples says as much. */
+/*
+ * The sum of the values in the file, as text. For on-cpu there is none, because the number of
+ * samples shows the same.
+ */
 static char *total_text(const struct recording *r)
 {
 	enum event event = r->options->event;
@@ -395,7 +407,7 @@ static void summary(const struct recording *r, bool written)
 			r->lost.items[i].reason);
 }
 
-/* Whether the event works here, which is known once it is attached. */
+/* Whether the event works on this machine. This is known only once its programs are attached. */
 static int check_support(const struct recording *r)
 {
 	const char *name = profile_event_info(r->options->event)->name;
@@ -476,7 +488,7 @@ static void recording_done(struct recording *r)
 	free(r->pids);
 }
 
-/* Blocks the signals. The parse child inherits that, and so outlives Ctrl-C in the terminal. */
+/* Blocks the signals. The parse child inherits this, so Ctrl-C in the terminal does not end it. */
 static int block_signals(void)
 {
 	sigset_t set;

@@ -12,20 +12,20 @@
 struct record_options {
 	uint32_t *pids;
 	size_t n_pids, cap_pids;
-	const char *cgroup; /* instead of pids */
+	const char *cgroup; /* the cgroup to record, if pids is empty */
 	unsigned hz;
-	uint64_t duration_ns; /* 0: until a signal */
+	uint64_t duration_ns; /* 0: until a signal arrives */
 	enum event event;
 	bool event_given;
 	struct event_settings settings;
 	const char *output;
 };
-/* record_options.c. Ends the program where they are wrong, or help was asked for. */
+/* record_options.c. If the options are wrong, or the user asks for help, ends the program. */
 void cli_record_parse(int argc, char **argv, struct record_options *ret);
 void cli_record_options_done(struct record_options *o);
 
 struct watched_pid {
-	int fd; /* pidfd: readable when it has ended */
+	int fd; /* pidfd: readable when the process has ended */
 	struct listed_process listed;
 };
 
@@ -42,32 +42,33 @@ struct recording {
 	struct probes *probes;
 	struct files *files;
 	struct stacks *stacks;
-	struct unwind *unwind; /* NULL: frame pointers alone */
+	struct unwind *unwind; /* NULL: stacks are unwound only by frame pointers */
 
-	struct batch *batch; /* everything recorded: one profile a process */
+	struct batch *batch; /* everything recorded so far: one profile per process and name */
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
-	struct losses lost;	  /* samples and records; the event is not kept apart */
-	struct losses unfinished; /* stacks that end early, by reason */
-	uint64_t n_resting;	  /* readings of mappings that were left out */
+	struct losses lost;	  /* lost samples and records, for all events together */
+	struct losses unfinished; /* stacks that end early, counted by reason */
+	/* number of times that mappings were not read, because the last reading took much time */
+	uint64_t n_resting;
 	struct record_debug *debug;
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
 	struct record_heap *heaps;
 	size_t n_heaps, cap_heaps, n_refused_sites, n_probed;
 	uint64_t next_go_ns, next_announce_ns;
-	char *missing;	  /* a file without unwind tables, and why */
-	char *not_walked; /* a runtime, and why */
-	char *not_named;  /* runtimes that are not named, and what works for them */
+	char *missing;	  /* a file without unwind tables, and the reason */
+	char *not_walked; /* a runtime that is not unwound, and the reason */
+	char *not_named;  /* runtimes whose functions get no names, and what the user can do */
 	unsigned n_unmapped;
-	uint32_t last_reread; /* in this drain */
+	uint32_t last_reread; /* the last process whose mappings were read again in this drain */
 };
 
 /* record.c */
 void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack);
-/* Takes d; reads names and tables that its samples lack. */
+/* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);
 
 /* record_debug.c */
@@ -80,25 +81,37 @@ struct record_debug_ops {
 };
 int cli_record_debug_new(const struct record_debug_ops *ops, struct record_debug **ret);
 void cli_record_debug_free(struct record_debug *g);
-/* A thread reads the debug files of the mapped files, after those that were asked for before. */
+/* A thread reads the debug files of the mapped files, one request after another. */
 void cli_record_debug_read(struct recording *r, struct mappings *m);
 bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
 /* Takes d. Its samples get their names now, or later if debug files are being read. */
 void cli_record_debug_wait(struct recording *r, struct drain *d);
-/* All is read, or until a signal can be read from signal_fd (-1: none), and all is named. */
+/*
+ * Waits until the thread has read all files, or until signal_fd (-1: none) is readable. Then names
+ * all samples that wait.
+ */
 void cli_record_debug_finish(struct recording *r, int signal_fd);
 
-/* record_cgroup.c: finds the cgroup's hierarchy, opens probes on it, selects it and all below. */
+/*
+ * record_cgroup.c: finds the cgroup's hierarchy, opens the probes for it, and selects the cgroup
+ * and all cgroups below it.
+ */
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
 int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 
 /* record_tables.c */
 void cli_record_open_tables(struct recording *r);
-/* Gives the kernel the tables of a process's files, and its runtimes. Blocks until this is done. */
+/*
+ * Loads the unwind tables of the process's files into the kernel, and tells it the process's
+ * runtimes. Blocks until this is done.
+ */
 void cli_record_give_tables(struct recording *r, struct mappings *m);
-/* Runtimes that were just starting. */
+/* Looks again for runtimes in processes where a runtime was just starting. */
 void cli_record_look_again(struct recording *r);
-/* Whether its mappings may not be read again yet, because the last reading took much time. */
+/*
+ * Whether the process's mappings must not be read again yet, because the last reading took much
+ * time.
+ */
 bool cli_record_rests(struct recording *r, struct process_id id, uint32_t exec_id);
 void cli_record_forget(struct recording *r, struct process_id id);
 void cli_record_tables_free(struct recording *r);
@@ -106,17 +119,19 @@ void cli_record_count_end(struct recording *r, const struct raw_sample *s,
 			  const struct raw_stack *u);
 void cli_record_print_stacks(const struct recording *r);
 
-/* record_memory.c: all do nothing of other events */
-void cli_record_heap_look(struct recording *r, struct mappings *m); /* its files are known */
+/* record_memory.c: these functions do nothing if the event is not a memory event */
+/* called when the process's files are known */
+void cli_record_heap_look(struct recording *r, struct mappings *m);
 void cli_record_heap_forget(struct recording *r, struct process_id id);
-/* Is it the first of a new snapshot of its process? */
+/* Whether the sample is the first one of a new snapshot of its process. */
 bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_heaps_tick(struct recording *r);
-uint64_t cli_record_heaps_watch(struct recording *r); /* returns when it is to be called again */
-void cli_record_heaps_read(struct recording *r); /* Reads the live memory, before the last drain. */
-/* Prints which memory is not seen, and why; -EOPNOTSUPP: none is seen. */
+uint64_t cli_record_heaps_watch(struct recording *r); /* returns the time of the next call */
+/* reads the memory in use, before the last drain */
+void cli_record_heaps_read(struct recording *r);
+/* Prints which memory the profile lacks, and why. -EOPNOTSUPP: it lacks all memory. */
 int cli_record_heaps_check(const struct recording *r);
-void cli_record_heaps_print(const struct recording *r); /* Prints the cost of the probes. */
+void cli_record_heaps_print(const struct recording *r); /* prints the cost of the probes */
 void cli_record_heaps_free(struct recording *r);
 
 /* record_output.c */
@@ -124,6 +139,6 @@ void cli_record_heaps_free(struct recording *r);
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 		   uint32_t stack);
 int cli_record_write(struct recording *r);
-/* names that stayed mangled because no child was there to read them */
+/* prints how many names stayed mangled because no child could read them */
 void cli_record_print_mangled(void);
 void cli_record_rows_free(struct recording *r);

@@ -9,8 +9,8 @@
 #define MAX_CGROUPS 8192
 
 /*
- * The mounted hierarchy to which this directory belongs. Each hierarchy is a file system of its
- * own.
+ * Finds the mounted hierarchy with this device number. Each hierarchy is a file system, with a
+ * number of its own.
  */
 static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 {
@@ -32,8 +32,8 @@ static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 }
 
 /*
- * Takes path as a directory, else as a path in the hierarchy by which podflame tells containers
- * apart. The caller frees *ret_dir.
+ * path is a directory, or else a path in the hierarchy that podflame uses to find containers. The
+ * caller frees *ret_dir.
  */
 static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **ret_dir)
 {
@@ -48,7 +48,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 		_cleanup_free_ char *dir =
 			xasprintf("%s/%s", ret_h->mount, path + strspn(path, "/"));
 
-		/* ".." may have led out of the hierarchy, where inodes are no cgroup ids */
+		/* if ".." has led out of the hierarchy, inode numbers are no cgroup ids */
 		if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode) && stat(ret_h->mount, &top) == 0 &&
 		    st.st_dev == top.st_dev) {
 			*ret_dir = TAKE_PTR(dir);
@@ -62,7 +62,7 @@ static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **
 	return -ENOENT;
 }
 
-/* The same selection for dir and every cgroup below it. The caller frees *ret. */
+/* Makes a copy of f for dir and one for every cgroup below it. The caller frees *ret. */
 static int select_below(const char *dir, struct container_filter f, struct container_filter **ret,
 			size_t *ret_n)
 {
@@ -111,7 +111,8 @@ int cli_record_begin_cgroup(struct recording *r, record_open_fn *open)
 	if (e)
 		return e;
 	/*
-	 * Selects dir before the walk, so the kernel selects a cgroup that is made during the walk.
+	 * Selects dir before it lists the cgroups below. If a cgroup is made meanwhile, the kernel
+	 * selects it.
 	 */
 	e = probes_filter(r->probes, &f, 1);
 	if (!e)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that have copied their text into memory without a file, built without frame pointers.
- * Their stacks must be whole; if other code has come into the place of the copy, there must be a
- * marker. The programs are compiled here, so their chain of calls is known. All are recorded at
- * once.
+ * Programs that have copied their code into memory without a file. They are built without frame
+ * pointers. Their stacks must be whole; but if the memory then gets other code, its stacks must
+ * have a marker. The programs are compiled here, so their chain of calls is known. All are recorded
+ * at once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -28,7 +28,7 @@ static const char program[] =
 	"KEEP void three(void) { leaf(); __asm__(\"\"); }\n"
 	"KEEP void two(void) { three(); __asm__(\"\"); }\n"
 	"KEEP void one(void) { two(); __asm__(\"\"); }\n"
-	/* Two pages of their own, without a frame. */
+	/* Two pages with code that has no frame. */
 	"__asm__(\".pushsection .text.cold_pages,\\\"ax\\\",@progbits\\n.balign 4096\\n\"\n"
 	"	\".globl cold\\n.type cold,@function\\ncold: .cfi_startproc\\n\"\n"
 	"	\".rept 4095\\n.byte 0x66, 0x90\\n.endr\\nnop\\n\"\n"
@@ -53,7 +53,7 @@ static const char program[] =
 	"	mprotect(p, n, PROT_READ | PROT_WRITE | PROT_EXEC);\n"
 	"	if (mremap(p, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) _exit(3);\n"
 	"}\n"
-	/* Code of a just-in-time compiler: with a frame. */
+	/* Code as of a just-in-time compiler, with a frame. */
 	"static void generate(char *at)\n"
 	"{\n"
 	"	memset(at, 0x90, 4096);\n"
@@ -93,9 +93,9 @@ static const char program[] =
 struct way {
 	const char *how;
 	bool is_static;
-	bool has_cold;	 /* the code there is the file's */
-	bool has_leaf;	 /* likewise */
-	bool has_marker; /* of other code */
+	bool has_cold;	 /* samples must be in `cold`, whose code is as in the file */
+	bool has_leaf;	 /* samples must be in `leaf`, whose code is as in the file */
+	bool has_marker; /* samples must have the marker of code that differs from the file */
 };
 static const struct way ways[] = {
 	{"plain", false, true, true, false},	  {"anonymous", false, true, true, false},
@@ -110,7 +110,7 @@ static char *name_of(const struct way *w)
 	return xasprintf("%.6s%s", w->how, w->is_static ? "-static" : "");
 }
 
-/* Its text is at its last place when it has closed its output. */
+/* Starts the program. It has moved its code when it closes its output. */
 static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);
@@ -118,7 +118,7 @@ static pid_t start(const struct way *w, const char *path)
 	return program_ready(path, (const char *const[]){"copies", w->how, name, NULL});
 }
 
-/* Samples of one program whose stacks contain the text; NULL: all of them. */
+/* The number of samples of one program whose stacks contain the text; NULL: of all its samples. */
 static uint64_t sum(const char *out, const struct way *w, const char *text)
 {
 	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);

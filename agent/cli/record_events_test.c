@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * podflame record of waits and memory, as a user sees it: known causes, exact bytes, and memory
+ * podflame record of waits and memory: known causes of waits, exact numbers of bytes, and memory
  * that is still in use.
  */
 #include "cli/testrun.h"
@@ -14,7 +14,8 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-static volatile uint64_t *truth; /* of the workload: bytes by place */
+/* what the workload has done: bytes that it has leaked, and steps */
+static volatile uint64_t *truth;
 
 /* ---- waits ---- */
 
@@ -24,7 +25,8 @@ KEEP void record_test_nap(void);
 void record_test_nap(void)
 {
 	usleep(50000);
-	__asm__ volatile(""); /* no jump: it stands in the stack */
+	/* so that usleep() is called and not jumped to: this function must be in the stack */
+	__asm__ volatile("");
 }
 
 KEEP void record_test_locks(void);
@@ -117,10 +119,7 @@ static void waits_have_causes(void **state)
 	out = record(waits, "off-cpu", "-b", "1ms");
 	nap = folded_sum(out, "record_test_nap");
 	locks = folded_sum(out, "record_test_locks");
-	/*
-	 * Each thread waits for nearly all of three seconds. If the machine is busy, it may be kept
-	 * from running.
-	 */
+	/* Each thread waits for nearly all of the three seconds, or less if the machine is busy. */
 	assert_true(nap > 500000 && locks > 500000);
 	assert_true(folded_sum(out, "[wait: sleep]") > 500000);
 	assert_true(folded_sum(out, "[wait: lock]") > 500000);
@@ -141,7 +140,10 @@ static void bytes_are_exact(void **state)
 	assert_true(leaks > 0 && small > 0);
 	assert_int_equal(small % 100, 0);
 	assert_int_equal(leaks % 3000, 0);
-	/* Each round allocates the same amount, except the first and the last one. */
+	/*
+	 * Both functions allocate 3000 bytes in each round. The first and the last round may be
+	 * recorded in part.
+	 */
 	assert_in_range(small, leaks - 3000, leaks + 3000);
 }
 
@@ -160,9 +162,9 @@ static void what_lives_is_what_leaked(void **state)
 	assert_in_range(folded_sum(out, "record_test_small"), 0, 100);
 }
 
-/* ---- a program that no directory has ---- */
+/* ---- a program whose file has no name ---- */
 
-static char *static_program; /* where it is compiled */
+static char *static_program; /* the path to which it is compiled */
 
 static const char static_source[] =
 	"#include <stdlib.h>\n"
@@ -217,7 +219,7 @@ static void touch(char *p, size_t n)
 		((volatile char *)p)[i] = 1;
 }
 
-enum { BEGIN = 1, DONE }; /* truth[] of both processes */
+enum { BEGIN = 1, DONE }; /* indexes in truth[], for steps of this process and of the workload */
 
 static void say(int what)
 {
@@ -250,7 +252,10 @@ static void maps_itself(void)
 	stay();
 }
 
-/* Seen; of a file; shared. */
+/*
+ * Grows by memory that probes see (malloc), and by memory that does not count: of a file, and
+ * shared.
+ */
 static void grows_otherwise(void)
 {
 	FILE *f = tmpfile();
@@ -266,7 +271,7 @@ static void grows_otherwise(void)
 	stay();
 }
 
-/* Whether record says at its end that not all was seen. */
+/* Whether record reports at its end that it did not see all memory. */
 static bool says_not_seen(void (*body)(void), const char *event)
 {
 	_cleanup_free_ char *out = file_in_dir("unseen.folded"), *pid_text = NULL;

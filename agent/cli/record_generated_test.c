@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Code that a program makes at run time, with frame pointers, in each kind of memory. Its stacks
- * must be whole, and a perf map must name it. The native code around it has no frame pointers. The
- * programs are compiled here, so their chain of calls is known. All are recorded at once.
+ * must be whole, and it gets names from a perf map. The native code around it has no frame
+ * pointers. The programs are compiled here, so their chain of calls is known. All are recorded at
+ * once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -25,7 +26,7 @@ static const char program[] =
 	"KEEP void leaf(void) { for (int i = 0; i < 2000; i++) sink += i * sink; }\n"
 	"KEEP void one(void (*made)(void)) { made(); __asm__(\"\"); }\n"
 	"static unsigned char *where, *write_to;\n"
-	/* push %rbp; mov %rsp,%rbp; mov $leaf,%rax; call *%rax; pop %rbp; ret */
+	/* writes push %rbp; mov %rsp,%rbp; mov $leaf,%rax; call *%rax; pop %rbp; ret */
 	"static void make_caller(unsigned char *to)\n"
 	"{\n"
 	"	void *f = (void *)leaf;\n"
@@ -33,7 +34,7 @@ static const char program[] =
 	"	memcpy(to + 6, &f, 8);\n"
 	"	memcpy(to + 14, \"\\xff\\xd0\\x5d\\xc3\", 4);\n"
 	"}\n"
-	/* push %rbp; mov %rsp,%rbp; mov $8000,%ecx; 1: dec %ecx; jnz 1b; pop %rbp; ret */
+	/* writes push %rbp; mov %rsp,%rbp; mov $8000,%ecx; 1: dec %ecx; jnz 1b; pop %rbp; ret */
 	"static void make_leaf(unsigned char *to)\n"
 	"{\n"
 	"	memcpy(to, "
@@ -93,7 +94,7 @@ static char *name_of(const struct way *w)
 	return xasprintf("%s%s", w->how, w->has_map ? "-map" : "");
 }
 
-/* Its code is complete when it has closed its output. */
+/* Starts the program. Its code is complete when it closes its output. */
 static pid_t start(const struct way *w, const char *path)
 {
 	_cleanup_free_ char *name = name_of(w);
@@ -103,8 +104,8 @@ static pid_t start(const struct way *w, const char *path)
 }
 
 /*
- * Samples of one program whose stacks have the text; leaf: the native function, called by code that
- * was made, or not.
+ * The number of samples of one program whose stacks contain the text. leaf: only those in the
+ * native function that the generated code calls, or only the others.
  */
 static uint64_t sum(const char *out, const struct way *w, const char *text, bool leaf)
 {

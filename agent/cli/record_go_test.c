@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record of a Go program whose goroutines' stacks grow all the time. The samples must be
- * under the goroutine.
+ * podflame record of a Go program whose goroutines' stacks grow all the time. Samples in the code
+ * that grows a stack must have the goroutine's functions as callers.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -55,7 +55,10 @@ static void sum_lines(const char *path, struct growing *ret)
 
 		if (!more || str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n))
 			continue;
-		/* It was preempted, and left: the scheduler's own time, as behind mcall. */
+		/*
+		 * The goroutine was preempted, and the scheduler runs on its own stack, as after
+		 * mcall. So such a sample has no goroutine.
+		 */
 		if (strstr(line, "runtime.goschedImpl") || strstr(line, "runtime.gopreempt_m"))
 			continue;
 		ret->n += n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Libraries that a process maps and unmaps at one place. Each sample must have the names and
- * callers of the library that was there at that time, or a marker. The program's own function says
- * which library it was.
+ * A process maps and unmaps libraries at one address. Each sample must have the names and callers
+ * of the library that was mapped at its time, or a marker. The program calls each library from a
+ * function of its own, whose name shows which library it was.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -91,7 +91,10 @@ static const char program[] =
 	"		calls_second(put(argv[1], argv[3]));\n"
 	"	}\n"
 	"}\n";
-/* The frames of each library have other sizes, so that the rules of another one lead astray. */
+/*
+ * The libraries have frames of different sizes, so the unwind rules of one give a wrong caller in
+ * another.
+ */
 static const char library[] =
 	"#include <string.h>\n"
 	"#define KEEP __attribute__((noinline, noclone))\n"
@@ -118,13 +121,13 @@ static pid_t start(const char *mode)
 	return PROGRAM_START(path, mode, first, second);
 }
 
-/* The kernel has functions whose names have "_leaf" in them, too. */
+/* The kernel also has functions with "_leaf" in their names. */
 static bool is_leaf(const char *line)
 {
 	return strstr(line, "first_leaf") || strstr(line, "second_leaf");
 }
 
-/* How many samples of the libraries' leaves have this text in their stacks. */
+/* The number of samples in the libraries' leaf functions whose stacks contain the text. */
 static uint64_t leaves(const char *path, const char *text)
 {
 	return FOLDED_SUM(path, "first_leaf", text) + FOLDED_SUM(path, "second_leaf", text);
@@ -141,7 +144,7 @@ static void print_rootless(const char *path)
 			print_message("without a caller: %s\n", line);
 }
 
-/* right_percent: the least share of samples with the right names. */
+/* right_percent: the percentage of samples that must at least have the right names. */
 static void check(const char *mode, unsigned right_percent)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -151,9 +154,9 @@ static void check(const char *mode, unsigned right_percent)
 
 	pid_text = xasprintf("%d", pid);
 	run_begin(&r, pid_text, "997", out);
-	/* The first reading of many mappings is late for the first samples. */
+	/* With many mappings, the first reading is not done when the first samples come. */
 	wait_cpu(pid, (streq(mode, "many") ? 4 : 2) * NSEC_PER_SEC);
-	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
+	kill(pid, SIGSTOP); /* stopped, so that record has time to read the last mappings */
 	run_stop(&r);
 	program_end(pid);
 	all = folded_sum(out, NULL);
@@ -164,7 +167,7 @@ static void check(const char *mode, unsigned right_percent)
 		  FOLDED_SUM(out, "calls_second;", "first_") +
 		  FOLDED_SUM(out, "first_leaf", "second_middle") +
 		  FOLDED_SUM(out, "second_leaf", "first_middle");
-	/* Samples without a caller and without a marker. */
+	/* Samples that have neither a caller nor a marker. */
 	rootless = leaves(out, "") - leaves(out, ";main;") - leaves(out, "[unwind: ");
 	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
 		      " without a caller\n",
@@ -185,7 +188,7 @@ static void libraries_that_take_turns(void **state)
 	check("swap", 80);
 }
 
-/* A process may have 65,530, by default. */
+/* The default limit of a process is 65,530. */
 static bool may_have_mappings(uint64_t n)
 {
 	_cleanup_free_ char *text = NULL;
@@ -197,7 +200,7 @@ static bool may_have_mappings(uint64_t n)
 	return n <= most;
 }
 
-/* It has too many mappings to read them each time that the libraries change. */
+/* The process has so many mappings that record cannot read them each time the libraries change. */
 static void libraries_that_take_turns_among_60000_mappings(void **state)
 {
 	(void)state;
@@ -206,10 +209,12 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 		print_message("skipped: vm.max_map_count is below 61,000 here\n");
 		skip();
 	}
-	check("many", 80); /* 98 on an idle machine; 49 without images */
+	check("many", 80); /* measured: 98 on an idle machine; 49 without images of the mappings */
 }
 
-/* Another file each time, which must be read first: until then there is a marker. */
+/*
+ * Each time another file has the name. It must be parsed first; until then, samples have a marker.
+ */
 static void a_library_that_is_replaced_under_its_name(void **state)
 {
 	(void)state;
@@ -217,7 +222,7 @@ static void a_library_that_is_replaced_under_its_name(void **state)
 	check("rename", 50);
 }
 
-/* The same file with other bytes. */
+/* The same file is overwritten with other bytes. */
 static void a_library_that_is_written_over(void **state)
 {
 	(void)state;
@@ -225,7 +230,10 @@ static void a_library_that_is_written_over(void **state)
 	check("rewrite", 50);
 }
 
-/* The same program at the same addresses: what was known before the exec does not hold any more. */
+/*
+ * exec maps the same program at the same addresses. What podflame has read before the exec is not
+ * valid any more.
+ */
 static void a_program_that_starts_itself_anew(void **state)
 {
 	(void)state;
@@ -233,7 +241,7 @@ static void a_program_that_starts_itself_anew(void **state)
 	check("exec", 80);
 }
 
-/* All bytes of one file are copied into another one of the same length. */
+/* Copies all bytes of one file into another one of the same length. */
 static void write_over(const char *from, const char *to)
 {
 	_cleanup_free_ char *path = file_in_dir(from), *there = file_in_dir(to), *bytes = NULL;
@@ -248,8 +256,8 @@ static void write_over(const char *from, const char *to)
 }
 
 /*
- * alpha.so and betaa.so have the same code, with other names. The file is overwritten while it
- * runs, and the program does nothing that the kernel would count.
+ * alpha.so and betaa.so have the same code, but other names. The test overwrites the file while its
+ * code runs. The program does nothing that would make the kernel report a change.
  */
 static void a_library_that_is_written_over_while_it_runs(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record's samples: merges them into profiles during the recording, and writes them as folded text
- * or pprof at the end.
+ * Merges record's samples into profiles during the recording. At the end, writes them as folded
+ * text or as pprof.
  */
 #include "cli/record.h"
 
@@ -15,14 +15,14 @@
 
 struct row_key {
 	struct process_id process;
-	const char *app_service, *thread_comm; /* interned: compared as pointers */
+	const char *app_service, *thread_comm; /* interned, so pointers are compared */
 	uint32_t stack, main_thread;
-	uint32_t wait, pad; /* pad is 0, because keys are compared byte by byte */
+	uint32_t wait, pad; /* pad is 0, because all bytes of a key are compared */
 };
 struct record_row {
 	struct row_key key;
 	struct profile *profile;
-	size_t sample; /* index in profile->samples; SIZE_MAX: it is the profile itself */
+	size_t sample; /* index in profile->samples; SIZE_MAX: the row is of the profile itself */
 	UT_hash_handle hh;
 };
 
@@ -46,7 +46,7 @@ static struct record_row *add_row(struct recording *r, const struct row_key *key
 	return row;
 }
 
-/* A process has one profile per name, because exec gives it another name. */
+/* A process has one profile for each of its names, because exec changes the name. */
 static struct profile *profile_of(struct recording *r, const struct raw_sample *s,
 				  const char *app_service)
 {
@@ -77,7 +77,7 @@ static bool is_of(const struct record_row *row, const struct raw_sample *s)
 	return process_id_equal(row->key.process, process_id_of(s));
 }
 
-/* A newer snapshot of a process replaces its older one. */
+/* Removes the values of the older snapshot of the process: the newer one replaces it. */
 static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 {
 	struct record_row *row, *next;
@@ -96,8 +96,8 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 }
 
 /*
- * A task may give itself a name of any bytes. pprof takes UTF-8 only, and a newline would end a
- * folded line.
+ * A task may give itself a name of any bytes. But pprof needs UTF-8, and a newline would end a
+ * folded line. So this function makes clean text of it.
  */
 static const char *comm_of(struct recording *r, const char *comm)
 {
@@ -170,7 +170,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(((const struct output_line *)a)->text, ((const struct output_line *)b)->text);
 }
 
-/* Replaces ';' and newlines in a name, which have a meaning in this format. */
+/* Replaces ';' and newlines in a name, because they separate frames and lines. */
 static void put_name(struct buf *b, const char *name)
 {
 	for (; *name; name++)
@@ -226,7 +226,7 @@ static void write_folded(const struct recording *r, struct buf *out)
 	if (n)
 		qsort(lines, n, sizeof(*lines), by_text);
 	for (size_t i = 0; i < n; i++) {
-		/* processes with the same name share a line in this form */
+		/* two processes with the same name have the same lines: adds their values up */
 		if (i + 1 < n && streq(lines[i].text, lines[i + 1].text))
 			lines[i + 1].n += lines[i].n;
 		else
@@ -283,7 +283,10 @@ int cli_record_write(struct recording *r)
 		 : file_write_atomic(r->options->output, out.data ? out.data : "", out.len, 0644);
 }
 
-/* Says nothing about names that are mangled for a reason of their own. */
+/*
+ * Prints how many names the child could not read. Names that stay mangled for another reason do not
+ * count.
+ */
 void cli_record_print_mangled(void)
 {
 	static const char *const reasons[][2] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record of Node.js and of code in a memfd: whole stacks with and without a perf map, and
- * names with one.
+ * podflame record of Node.js, and of code in a memfd: whole stacks with and without a perf map, and
+ * names if there is one.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 /*
- * hot and cold are called 3 : 1; each is long enough not to be inlined. What goes on behind an
- * await is called with arguments that its caller has not pushed.
+ * hot does three times as much work as cold. Both are too long to be inlined. Code after an await
+ * is called with arguments that its caller has not pushed.
  */
 static const char program[] =
 	"function work(n) { let s = 0; for (let i = 0; i < n; i++) s = (31 * "
@@ -28,11 +28,11 @@ static pid_t start_node(const char *options)
 	pid_t pid;
 
 	assert_int_equal(file_write_atomic(path, program, strlen(program), 0644), 0);
-	/* V8 also writes a log of its own */
+	/* in dir, because V8 also writes a log file into its working directory */
 	command = xasprintf("cd %s && exec node %s %s", dir, options, path);
 	pid = PROGRAM_START("/bin/sh", "-c", command);
 	program_runs(pid, "node");
-	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* started, and compiled */
+	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* until it has started and compiled the functions */
 	return pid;
 }
 
@@ -64,7 +64,8 @@ static void assert_whole(const char *folded)
 
 	assert_true(all > 100);
 	assert_true(100 * folded_sum(folded, "[unwind: ") <= all);
-	assert_true(100 * folded_sum(folded, "node::Start") >= 80 * all); /* others: its helpers */
+	/* the others are of node's helper threads */
+	assert_true(100 * folded_sum(folded, "node::Start") >= 80 * all);
 }
 
 static void node_without_a_map(void **state)
@@ -108,8 +109,8 @@ static void node_with_a_map(void **state)
 }
 
 /*
- * Code that is written through one mapping of a memfd and runs in another: push %rbp; mov
- * %rsp,%rbp; mov $2000000,%ecx; dec %ecx; jne; pop %rbp; ret.
+ * The program writes code through one mapping of a memfd, and runs it in another one: push %rbp;
+ * mov %rsp,%rbp; mov $2000000,%ecx; dec %ecx; jne; pop %rbp; ret.
  */
 static const char memfd_program[] =
 	"#define _GNU_SOURCE\n"
@@ -146,7 +147,10 @@ static pid_t start_memfd(void)
 	return pid;
 }
 
-/* No file in it has a mark, so only its generated code shows that there may be a map. */
+/*
+ * No file of this program has a mark of a runtime. Only its generated code shows that it may have a
+ * perf map.
+ */
 static void code_of_a_memfd_with_a_map(void **state)
 {
 	_cleanup_free_ char *folded = NULL;

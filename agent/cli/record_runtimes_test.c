@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record looks at a runtime while its code moves, or cannot run for a moment. The profile
- * must have its functions, or a marker.
+ * podflame record looks for a runtime while its code moves, or cannot be executed for a moment. The
+ * profile must have its functions, or a marker.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* SIGUSR1 begins what comes second. */
+/* The program's second phase begins with SIGUSR1. */
 static const char lua_host[] =
 	"#define _GNU_SOURCE\n"
 	"#include <dlfcn.h>\n"
@@ -75,9 +75,9 @@ static const char lua_host[] =
 	"}\n";
 
 /*
- * jit_one, generated, calls compile(), which, from SIGUSR1 on, makes the page of jit_one writable,
- * works, and makes it executable again. So jit_one cannot run while what it called does. Frames by
- * frame pointers, as JITs have them.
+ * jit_one is generated code. It calls compile(). After SIGUSR1, compile() makes the page of jit_one
+ * writable, works, and makes the page executable again. So while compile() works, the page of its
+ * caller is not executable. All functions have frame pointers, as the code of JIT compilers does.
  */
 static const char jit_host[] =
 	"#define _GNU_SOURCE\n"
@@ -140,20 +140,23 @@ static void begin_with(struct run *r, pid_t pid, const char *out)
 
 static void end_with(struct run *r, pid_t pid)
 {
-	kill(pid, SIGSTOP); /* the last mappings need not be read in a hurry */
+	kill(pid, SIGSTOP); /* stopped, so that record has time to read the last mappings */
 	run_stop(r);
 	run_free(r);
 	program_end(pid);
 }
 
-/* Samples without a function of Lua and without a marker. */
+/* Samples that have neither a function of Lua nor a marker. */
 static uint64_t lacking(const char *out, const char *phase)
 {
 	return folded_sum(out, phase) - FOLDED_SUM(out, phase, ";hot;") -
 	       FOLDED_SUM(out, phase, "[unwind: ");
 }
 
-/* All pages of code together are as many as before, so that their number shows no change. */
+/*
+ * The number of the process's pages of code is the same before and after the move, so record cannot
+ * see the move by that number.
+ */
 static void a_runtime_that_moved_is_found_again(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("lua.folded");
@@ -177,13 +180,16 @@ static void a_runtime_that_moved_is_found_again(void **state)
 		      first, lacking(out, ";runs_first;"), second, second_named,
 		      lacking(out, ";runs_second;"));
 	assert_true(first > 100 && second > 500);
-	/* A few samples are between two calls of hot. */
+	/* A few samples are between two calls of hot, and have no function of Lua. */
 	assert_true(lacking(out, ";runs_first;") * 100 <= 3 * first);
 	assert_true(lacking(out, ";runs_second;") * 100 <= 3 * second);
 	assert_true(second_named * 100 >= 40 * second);
 }
 
-/* W^X: the function that called the compiler cannot run while the compiler writes. */
+/*
+ * W^X: while a compiler writes into a page, code in that page cannot be executed, but a function in
+ * it may be a caller.
+ */
 static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("jit.folded"), *map = NULL;
@@ -207,8 +213,8 @@ static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 		      folded_sum(out, NULL), writing, named);
 	assert_true(writing > 500);
 	/*
-	 * All of them, except after a reading of the mappings at a moment when the page could not
-	 * run.
+	 * All samples have the name, except after record has read the mappings while the page was
+	 * not executable.
 	 */
 	assert_true(named * 100 >= writing * 80);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Native programs without frame pointers, with each way in which code gets into a process. Their
+ * Native programs without frame pointers, for each way in which code gets into a process. Their
  * stacks must be whole. The programs are compiled here, so their chain of calls is known.
  */
 #include "cli/testrun.h"
@@ -50,7 +50,7 @@ static const char plugin[] =
 	"KEEP void plugin_outer(void (*fn)(int)) { plugin_inner(fn); __asm__(\"\"); }\n";
 #define CHAIN "one;two;three"
 
-/* A descriptor of a copy that has no name any more. */
+/* Returns a descriptor of a copy of the program that has no path. */
 static int in_memory(const char *path)
 {
 	int fd = memfd_create("program", MFD_CLOEXEC);
@@ -64,9 +64,9 @@ static int in_memory(const char *path)
 
 struct way {
 	const char *name, *flags, *mode;
-	bool deleted, memfd, told; /* told: SIGUSR1 came, so the recording has begun */
-	const char *chain;	   /* of what follows, besides CHAIN */
-	unsigned whole_percent;	   /* of all stacks, at least */
+	bool deleted, memfd, told; /* told: the test sends SIGUSR1 when the recording has begun */
+	const char *chain;	   /* the expected functions after that, besides CHAIN */
+	unsigned whole_percent;	   /* at least this percentage of all stacks must be whole */
 };
 
 static pid_t start(const struct way *w, const char *path, const char *library)
@@ -87,7 +87,7 @@ static pid_t start(const struct way *w, const char *path, const char *library)
 		_exit(9);
 	}
 	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 0); /* closed by exec */
+	assert_int_equal(read(ready[0], &byte, 1), 0); /* exec has closed the other end */
 	close(ready[0]);
 	close(fd);
 	if (w->deleted)
@@ -161,7 +161,9 @@ static void programs(void **state)
 		check(&ways[i]);
 }
 
-/* A library that comes later: its tables are there within a second or two. */
+/*
+ * If a library is loaded during the recording, its unwind tables are loaded within a second or two.
+ */
 static void library_loaded_later(void **state)
 {
 	static const struct way w = {.name = "dlopen",

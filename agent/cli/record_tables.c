@@ -14,7 +14,10 @@ void cli_record_open_tables(struct recording *r)
 		fprintf(stderr, "podflame record: cannot load unwind tables: %s\n", strerror(-e));
 }
 
-/* Parses each file once. Samples wait in the kernel meanwhile. */
+/*
+ * Parses each file that the agent's code does not know yet, once. Meanwhile samples wait in the
+ * kernel's maps.
+ */
 static bool parse_unknown(struct recording *r, const struct mappings *m, const struct applied *a)
 {
 	struct elf_index *index;
@@ -25,14 +28,18 @@ static bool parse_unknown(struct recording *r, const struct mappings *m, const s
 	return a->n_unknown > 0;
 }
 
-/* ---- what runs in a process ---- */
+/* ---- runtimes of processes ---- */
 
 struct record_process {
 	struct process_id id;
 	struct runtime_process *runtimes;
-	struct mappings *m; /* of the mappings to look at again; NULL: none */
-	uint32_t exec_id;   /* of the mappings that were read last */
-	uint64_t rest_ns;   /* of mappings_rest */
+	/*
+	 * mappings of a process where a runtime may still be starting, to look again; NULL: not
+	 * needed
+	 */
+	struct mappings *m;
+	uint32_t exec_id; /* the exec of the mappings that were read last */
+	uint64_t rest_ns; /* for mappings_rest() */
 };
 
 static struct record_process *find_process(struct recording *r, struct process_id id)
@@ -67,7 +74,7 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 	bool again = false;
 
 	if (learn_runtimes(r->files, m, p->runtimes, NULL, &found, &again) < 0)
-		return; /* counted; the runtimes that were found before stay */
+		return; /* the failure is counted; the runtimes found before are kept */
 	runtime_process_unref(p->runtimes);
 	p->runtimes = found;
 	proc_mappings_ref(m);
@@ -80,9 +87,9 @@ static void look(struct recording *r, struct record_process *p, struct mappings 
 		r->not_named = learn_runtimes_unnamed(found);
 }
 
-/* ---- tables ---- */
+/* ---- unwind tables ---- */
 
-/* Loads the tables that are known already, so that few samples lack them. */
+/* First loads the tables of files that are parsed already, so that few samples lack tables. */
 static void give_tables(struct recording *r, struct mappings *m)
 {
 	struct record_process *p = get_process(r, m);

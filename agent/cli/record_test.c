@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* podflame record as a user sees it: options, messages, exit status, files, signals. */
+/* podflame record as a user runs it: options, messages, exit status, files, signals. */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-/* ---- the workload: two functions with names, 1 : 3 ---- */
+/* ---- the workload: two functions that run in the ratio 1 : 3 ---- */
 
 #define KEEP __attribute__((noinline, noclone, used))
 
@@ -67,7 +67,7 @@ static pid_t workload(bool threads)
 	return pid;
 }
 
-/* CPU time that a process's first thread has used. */
+/* CPU time that the first thread of a process has used. */
 static uint64_t first_thread_ns(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/task/%d/schedstat", pid, pid), *text = NULL;
@@ -105,7 +105,7 @@ static void known_functions_threads_and_sigint(void **state)
 	assert_true(s + l > all * 9 / 10);
 	assert_in_range(s * 100 / (s + l), 20, 30);
 	assert_int_equal(main_thread + worker, all);
-	/* Each thread has the share of the CPU that the scheduler gave it. */
+	/* Each thread has the share of samples that it had of the CPU time. */
 	assert_true(worker > 0);
 	assert_in_range(main_thread * 100 / all + 10, first_ns * 100 / all_ns,
 			first_ns * 100 / all_ns + 20);
@@ -141,7 +141,10 @@ static void pprof_file(void **state)
 	program_end(pid);
 }
 
-/* As if a child had failed, because the counters are of this process, too. */
+/*
+ * record runs in a child of this process and starts with its counters. So the test adds to them
+ * directly, as a failed child that demangles would.
+ */
 static void names_that_no_child_has_read_are_told(void **state)
 {
 	_cleanup_free_ char *out = file_in_dir("m.folded"), *pid_text = NULL;
@@ -165,8 +168,8 @@ static void names_that_no_child_has_read_are_told(void **state)
 }
 
 /*
- * A process may give itself and its threads any name: lines must stay lines, and the text of pprof
- * UTF-8.
+ * A process may give itself and its threads any name. It must not break the lines of folded text,
+ * and pprof must have valid UTF-8.
  */
 static void names_of_tasks_are_text(void **state)
 {
@@ -229,7 +232,7 @@ static void ends_with_its_last_process(void **state)
 	run_free(&r);
 }
 
-/* A process that began in a cgroup that did not exist when the recording did. */
+/* The cgroup of the process is made after the recording has begun. */
 static void cgroup_with_what_is_made_below(void **state)
 {
 	_cleanup_free_ char *top = xasprintf("/sys/fs/cgroup/memory/pf_record-%d", getpid());
@@ -264,7 +267,7 @@ static void cgroup_with_what_is_made_below(void **state)
 	run_free(&r);
 }
 
-/* ---- bad input: status and words ---- */
+/* ---- wrong options: exit status and message ---- */
 
 static void refused(int status, const char *words, const char *const *args)
 {
@@ -336,7 +339,7 @@ static void what_is_not_there_is_named(void **state)
 	REFUSED(1, "is not a regular file", "-p", self, "-o", directory);
 	REFUSED(1, "is a cgroup", "-c", "/no/such/cgroup", "-o", out);
 	REFUSED(1, "is a cgroup", "-c", "/etc", "-o", out);
-	/* its inode numbers would be taken as cgroup ids */
+	/* outside of a hierarchy, an inode number is no cgroup id */
 	REFUSED(1, "is a cgroup", "-c", "/../../../../etc", "-d", "10ms", "-o", out);
 	REFUSED(2, "--cgroup: the path is empty", "-c", "", "-d", "10ms", "-o", out);
 	assert_int_equal(access(out, F_OK), -1);

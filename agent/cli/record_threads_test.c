@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* podflame record of processes whose first thread ends before the recording, or during it. */
+/* podflame record of processes whose first thread ends before or during the recording. */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
 #include "node/proc/testliving.h"
@@ -10,7 +10,7 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-/* The workload's counts, in shared memory. */
+/* Counts of the workload. The memory is shared with this program. */
 static struct {
 	volatile uint64_t allocated, leaked; /* bytes */
 	volatile bool first_ends, probed, maps_library;
@@ -40,8 +40,9 @@ void record_test_leaks(void)
 static void *allocates(void *arg)
 {
 	/*
-	 * A probe is a breakpoint in its code. Read from elsewhere, a page cannot get one
-	 * meanwhile.
+	 * A probe is a breakpoint in malloc()'s code, so its first bytes change. The workload reads
+	 * them itself: if another process read them, the kernel could not set the breakpoint at
+	 * that moment.
 	 */
 	volatile const uint64_t *code = (volatile const uint64_t *)malloc;
 	uint64_t before = *code;
@@ -58,7 +59,7 @@ static void *allocates(void *arg)
 #define LIBRARY	 "libresolv.so.2"
 #define FUNCTION "__b64_ntop"
 
-/* A library that is mapped after the first thread has ended. */
+/* Maps a library after the first thread has ended, and uses the CPU in it. */
 static void *maps_and_burns(void *arg)
 {
 	int (*encode)(const uint8_t *from, size_t n, char *to, size_t size);
@@ -139,7 +140,10 @@ static void end(struct recorded *r)
 	free(r->out);
 }
 
-/* On a busy machine that is a while after the start of the recording. */
+/*
+ * Waits until malloc() is probed. On a busy machine, this is some time after the start of the
+ * recording.
+ */
 static void await_probed(void)
 {
 	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
@@ -163,8 +167,8 @@ static void await_more(volatile uint64_t *bytes, uint64_t more)
 }
 
 /*
- * Ends the recording. bytes: what the workload has allocated in all; `from`: when the recording
- * began. The profile may also have a little from before.
+ * Ends the recording. bytes: the number of bytes that the workload has allocated so far; `from`:
+ * that number when the recording began. The profile may also have a few bytes from before that.
  */
 static void assert_bytes(struct recorded *r, const char *function, volatile uint64_t *bytes,
 			 uint64_t from)

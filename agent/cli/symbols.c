@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame symbols: sends symbols of local files to a hub by build id, and lists and deletes those
- * that the hub has.
+ * podflame symbols: uploads the symbols of local files to a hub, which keeps them by build id.
+ * Lists and deletes the symbols that the hub has.
  */
 #include "cli/symbols.h"
 
@@ -15,9 +15,9 @@
 
 #define WHO	       "podflame symbols"
 #define PARSE_NS       (120 * NSEC_PER_SEC)
-#define MAX_INDEX      (256u << 20) /* the limit of the hub */
+#define MAX_INDEX      (256u << 20) /* the hub's limit */
 #define MAX_COMPRESSED (64u << 20)
-#define BUSY_TRIES     10 /* one per second, while the hub is busy with other uploads */
+#define BUSY_TRIES     10 /* tries, one per second, while the hub is busy with other uploads */
 
 struct symbols_options {
 	struct client_options hub;
@@ -61,8 +61,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 /*
- * Sends a question, and sends it again while the hub is busy with other uploads. If the answer is
- * no 200, prints what was asked, and why it failed.
+ * Sends a request, and sends it again while the hub is busy with other uploads. If the status of
+ * the answer is not 200, prints which request failed, and why.
  */
 static bool ask(struct client *c, const struct client_question *q, const char *of,
 		struct client_answer *ret)
@@ -87,7 +87,7 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 
 /* ---- upload ---- */
 
-/* The upload works all the same, with fewer names. */
+/* Prints what the index lacks. It can be uploaded nevertheless, with fewer names. */
 static void tell_lacks(const char *path, const struct elf_index *index)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

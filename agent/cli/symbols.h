@@ -5,8 +5,9 @@
 #include "node/parse/parse.h"
 
 /*
- * The best index of an ELF file: with inlined functions if it has DWARF (split DWARF from its .dwo
- * files). For a file without build id or symbols it fails, with the reason.
+ * Makes the best index of an ELF file. If the file has DWARF, the index has inlined functions (for
+ * split DWARF, from its .dwo files). If the file has no build id or no symbols, the function fails
+ * and gives the reason.
  */
 int cli_symbols_of_file(struct parser *p, const char *path, struct elf_index **ret,
 		    struct field_error *reterr);

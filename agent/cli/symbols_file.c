@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the index of a local file, as an agent does. */
+/* Makes the index of a local file in the same way as an agent. */
 #include "cli/symbols.h"
 
 #include <fcntl.h>
@@ -20,7 +20,10 @@ static int open_regular(const char *path, int *ret_fd)
 	return 0;
 }
 
-/* Opens the path that the compiler wrote, else a file of that name beside the program. */
+/*
+ * Opens dwo, the path that the compiler wrote. If that fails, opens the file of that name in the
+ * directory of the program.
+ */
 static int open_dwo(const char *path, const char *dwo)
 {
 	const char *slash = strrchr(path, '/'), *name = strrchr(dwo, '/');
@@ -34,7 +37,7 @@ static int open_dwo(const char *path, const char *dwo)
 	return fd;
 }
 
-/* Adds its .dwo files, if the index needs any. Replaces *index if they add something. */
+/* If the index needs .dwo files, reads them. If they have names, replaces *index. */
 static void add_dwos(struct parser *p, const char *path, int fd, struct elf_index **index)
 {
 	struct parse_debug_files files = {.main_fd = fd, .debug_fd = -1};
@@ -55,7 +58,10 @@ static void add_dwos(struct parser *p, const char *path, int fd, struct elf_inde
 		closep(&fds[i]);
 }
 
-/* Go's own tables have as many names as its DWARF. */
+/*
+ * Replaces the index by one that is made from DWARF. Not for Go: its own tables have as many names
+ * as its DWARF.
+ */
 static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_index **index)
 {
 	const struct parse_debug_files files = {.main_fd = fd, .debug_fd = -1};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame symbols with a hub of the test. When a user uploads the symbols of a stripped program,
- * its stored frames must get their names. The hub runs in a child, and the verbs run as a user
- * would run them.
+ * podflame symbols with a hub that the test starts. When a user uploads the symbols of a stripped
+ * program, its stored frames must get their names. The hub runs in a child, and the verbs run as a
+ * user would run them.
  */
 #include "cli/symbols.h"
 
@@ -30,7 +30,7 @@ static const char program[] =
 
 static char dir[TESTDIR_BYTES];
 static char build_id[129], url[64];
-static uint64_t address; /* in inlined_part, inside outer_part */
+static uint64_t address; /* an address in inlined_part, which is inlined in outer_part */
 static pid_t hub_pid;
 
 static char *in_dir(const char *name)
@@ -48,7 +48,7 @@ static void shell(const char *command)
 
 /* ---- the program ---- */
 
-/* An address with an inlined function. */
+/* An address in outer_part at which a function is inlined. */
 static uint64_t find_inlined(const struct elf_index *index)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
@@ -170,9 +170,12 @@ static int stop_all(void **state)
 
 /* ---- the verbs ---- */
 
-static int instead = -1; /* of the pipe that is read: standard output */
+/* if >= 0, the verb's standard output, instead of the pipe that the test reads */
+static int instead = -1;
 
-/* Returns the exit status; *ret_text: its standard output and error. */
+/*
+ * Runs a verb and returns its exit status. *ret_text: what it wrote to standard output and error.
+ */
 static int run_verb(int (*verb)(int, char **), const char *const *args, char **ret_text)
 {
 	struct buf text = {0};
@@ -242,14 +245,14 @@ static void a_stripped_program_gets_its_names(void **state)
 	assert_int_equal(SYMBOLS(&text, "delete", build_id), 0);
 	free(text);
 	assert_stack(UNNAMED);
-	/* one of several: the message says which */
+	/* if one of several build ids fails, the message names it */
 	assert_int_equal(SYMBOLS(&text, "delete", build_id, "abcd"), 1);
 	assert_non_null(strstr(text, "podflame symbols: abcd: no symbols of this build id"));
 	assert_non_null(strstr(text, build_id));
 	assert_says(text, ": no symbols of this build id");
 }
 
-/* Its debug file says the same. */
+/* The debug file of the program gives the same names. */
 static void a_debug_file_does_too(void **state)
 {
 	_cleanup_free_ char *path = in_dir("program.debug");
@@ -306,7 +309,7 @@ static void what_cannot_be_uploaded_is_named(void **state)
 		_cleanup_free_ char *path = in_dir(cases[i].file);
 		char *text;
 
-		/* the good file beside it is sent all the same */
+		/* the command also uploads the good file */
 		assert_int_equal(SYMBOLS(&text, "upload", path, good), 1);
 		assert_non_null(strstr(text, build_id));
 		assert_says(text, cases[i].why);
@@ -330,7 +333,7 @@ static void bad_usage(void **state)
 	assert_says(text, "http://127.0.0.1:1");
 }
 
-/* A full disk: half an answer is no answer. */
+/* If the disk is full, the output is cut, so the command must fail. */
 static void what_cannot_be_printed_is_told(void **state)
 {
 	static int (*const verbs[])(int, char **) = {cli_cmd_query, cli_cmd_query, cli_cmd_query,
@@ -350,7 +353,7 @@ static void what_cannot_be_printed_is_told(void **state)
 	}
 }
 
-/* `podflame query | head` has what it wanted. */
+/* If the reader of the output closes it, as `head` does, no message is printed. */
 static void a_reader_may_leave(void **state)
 {
 	char *text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: runs `podflame record` in a child, and keeps what it wrote. */
+/* For tests only: runs `podflame record` in a child, and keeps its output. */
 #pragma once
 
 #include "cli/cli.h"
@@ -18,11 +18,11 @@
 
 #include <cmocka.h>
 
-/* ---- running the verb in a child: its exit status and what it says ---- */
+/* ---- the verb in a child: its exit status and its output ---- */
 
 struct run {
 	pid_t pid;
-	int fd; /* its standard error */
+	int fd; /* reads its standard output and error */
 	struct buf text;
 	int status;
 };
@@ -52,7 +52,10 @@ static inline void run_start(struct run *r, const char *const *args)
 	r->fd = fds[0];
 }
 
-/* Reads its output until it contains `text`, or to the end. */
+/*
+ * Reads the output until it contains `text`, or to its end (text NULL). Returns whether it contains
+ * text.
+ */
 static inline bool run_says(struct run *r, const char *text)
 {
 	char part[512];
@@ -106,14 +109,14 @@ static inline bool bpf_works(void)
 			skip();                                                                    \
 	} while (0)
 
-/* Records processes ("1,2") until run_stop(). */
+/* Starts to record processes (pids: "1,2"). run_stop() ends the recording. */
 static inline void run_begin(struct run *r, const char *pids, const char *hz, const char *out)
 {
 	run_start(r, (const char *[]){"-p", pids, "-F", hz, "-o", out, NULL});
 	assert_true(run_says(r, "recording\n"));
 }
 
-/* r->text is the output; the caller frees it by run_free(). */
+/* Ends the recording. r->text has its output; the caller frees it with run_free(). */
 static inline void run_stop(struct run *r)
 {
 	kill(r->pid, SIGINT);
@@ -122,7 +125,7 @@ static inline void run_stop(struct run *r)
 
 /* ---- the programs that are recorded ---- */
 
-/* Compiled to a file of that name, whose path the caller frees. */
+/* Compiles a program to the file `name`. The caller frees the path that is returned. */
 static inline char *program_in_dir(const char *text, const char *name, const char *flags)
 {
 	_cleanup_free_ char *source = file_in_dir("source.c");
@@ -135,7 +138,10 @@ static inline char *program_in_dir(const char *text, const char *name, const cha
 	return out;
 }
 
-/* A child, which ends with this program. argv: the program's path, arguments, NULL. */
+/*
+ * Starts a program as a child. It ends when this program ends. argv: the program's path, its
+ * arguments, NULL.
+ */
 static inline pid_t program_start(const char *const *argv)
 {
 	pid_t pid = fork();
@@ -150,7 +156,7 @@ static inline pid_t program_start(const char *const *argv)
 }
 #define PROGRAM_START(...) program_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* A child of that name (comm) that does this, and ends with this program. */
+/* Starts a child with the name (comm) `name` that runs body(). It ends when this program ends. */
 static inline pid_t body_start(const char *name, void (*body)(void))
 {
 	pid_t pid = fork();
@@ -165,7 +171,7 @@ static inline pid_t body_start(const char *name, void (*body)(void))
 	return pid;
 }
 
-/* Returns when the program has closed its output. */
+/* Starts a program. Returns when the program has closed its output. */
 static inline pid_t program_ready(const char *path, const char *const *argv)
 {
 	int ready[2];
@@ -194,7 +200,7 @@ static inline void program_end(pid_t pid)
 
 /* ---- folded files ---- */
 
-/* Sum of the counts of all lines that hold each of the texts, of which the last is NULL. */
+/* The sum of the counts of all lines that contain each of the texts. The last text is NULL. */
 static inline uint64_t folded_sum_of(const char *path, const char *const *texts)
 {
 	_cleanup_free_ char *all = NULL;
@@ -217,15 +223,15 @@ static inline uint64_t folded_sum_of(const char *path, const char *const *texts)
 }
 #define FOLDED_SUM(path, ...) folded_sum_of(path, (const char *const[]){__VA_ARGS__, NULL})
 
-/* text NULL: of all lines. */
+/* text NULL: the sum of all lines. */
 static inline uint64_t folded_sum(const char *path, const char *text)
 {
 	return FOLDED_SUM(path, text);
 }
 
 /*
- * Waits until a process has used that much more CPU time; on a busy machine that takes longer, not
- * less. Fails after two minutes, or if the process does not exist.
+ * Waits until a process has used `ns` more CPU time. Fails after two minutes, or if there is no
+ * such process.
  */
 static inline void wait_cpu(pid_t pid, uint64_t ns)
 {
@@ -247,7 +253,10 @@ static inline void wait_cpu(pid_t pid, uint64_t ns)
 		 (unsigned long long)(ns / NSEC_PER_MSEC));
 }
 
-/* The same for each process; it then stops, and leaves the machine to the others. */
+/*
+ * Waits until each process has used `ns` of CPU time, and stops it then, so that the others get its
+ * CPU time.
+ */
 static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 {
 	_cleanup_free_ uint64_t *until_ns = xcalloc(n, sizeof(*until_ns));
@@ -264,7 +273,8 @@ static inline void wait_cpu_each(const pid_t *pids, size_t n, uint64_t ns)
 }
 
 /*
- * Records processes until each has used that much CPU time, then ends the recording. As run_stop().
+ * Records processes until each has used `ns` of CPU time, and ends the recording. r->text is as
+ * after run_stop().
  */
 static inline void run_each(struct run *r, const pid_t *pids, size_t n, uint64_t ns,
 			    const char *out)
