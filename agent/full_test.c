@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store, each on a small
- * file system of the test, in a mount namespace of its own. Each sample must be stored once, or
- * counted as lost and reported to the hub. When there is room again, all must go on.
+ * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store. Each disk is a
+ * small file system of the test, in a mount namespace of its own. Each sample must be stored once,
+ * or counted as lost and reported to the hub. When the disks have free space again, all windows
+ * must be stored again.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,12 +21,13 @@
 #include "lib/base/testdir.h"
 #include "testwire.h"
 
-#define T0	     1700000000
-#define STORE_DISK   "16m"
-#define SPOOL_DISK   "256k"
-#define SPOOL_BYTES  (384 << 10) /* more than its disk has; as much of memory */
+#define T0	   1700000000
+#define STORE_DISK "16m"
+#define SPOOL_DISK "256k"
+/* more than its disk has; the rest is kept in memory, which has the same limit */
+#define SPOOL_BYTES  (384 << 10)
 #define N_PER_WINDOW 10
-#define NAME_BYTES   1024 /* of noise: half of it after compression */
+#define NAME_BYTES   1024 /* bytes of random text; compression halves them */
 #define N_MOST	     400
 #define DEADLINE_NS  (120 * NSEC_PER_SEC)
 
@@ -34,7 +36,7 @@ struct world {
 	char *hub_dir, *spool_dir;
 	struct wire wire;
 	uint32_t n_windows;
-	uint64_t n_rows; /* samples in the store */
+	uint64_t n_rows; /* number of samples in the store */
 	bool (*until)(struct world *w);
 	struct timer poll;
 	uint64_t due_ns;
@@ -52,7 +54,9 @@ static char *small_disk(const struct world *w, const char *name, const char *byt
 	return path;
 }
 
-/* Whatever was there for bad times goes, too. */
+/*
+ * Fills the disk of dir. Also fills the space of the file that is kept in reserve for a full disk.
+ */
 static void fill(const char *dir)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", dir);
@@ -74,7 +78,7 @@ static void make_room(const char *dir)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* Batches that wait in files. */
+/* The number of batches that wait in files. */
 static size_t n_files(const struct world *w)
 {
 	DIR *d = opendir(w->spool_dir);
@@ -131,7 +135,7 @@ static struct sender_stats stats_of(const struct world *w)
 	return s;
 }
 
-/* ---- what is stored ---- */
+/* ---- the contents of the store ---- */
 
 static int count_row(const struct store_row *row, void *arg)
 {
@@ -139,7 +143,9 @@ static int count_row(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* n_rows; returns how many the store was told of as lost for want of room. */
+/*
+ * Sets n_rows. Returns the number of samples that the store has as lost because the spool was full.
+ */
 static uint64_t look_at_store(struct world *w)
 {
 	const struct selection sel = {.event = EVENT_ON_CPU, .time_end_s = INT32_MAX};
@@ -155,7 +161,7 @@ static uint64_t look_at_store(struct world *w)
 	return n;
 }
 
-/* ---- until something holds ---- */
+/* ---- waits until a condition holds ---- */
 
 static void look(void *arg)
 {
@@ -207,12 +213,12 @@ static bool window_is_taken(struct world *w)
 
 static bool all_is_told(struct world *w)
 {
-	/* files go on the disk's thread */
+	/* reads the number of files, because the disk worker deletes them later */
 	return all_is_stored_or_lost(w) && n_files(w) == 0 &&
 	       look_at_store(w) == stats_of(w).n_dropped_samples;
 }
 
-/* ---- life ---- */
+/* ---- set-up and tear-down ---- */
 
 static int setup(void **state)
 {
@@ -253,7 +259,7 @@ static uint64_t count_of(const char *name, const char *reason)
 	return counter_get(counter(name, "reason", reason));
 }
 
-/* Windows go on until some have no place left at all. */
+/* Sends windows until the samples of some are lost. */
 static void windows_while_full(struct world *w)
 {
 	while (stats_of(w).n_dropped_samples < 5 * N_PER_WINDOW) {
@@ -278,14 +284,14 @@ static void both_disks_are_full(void **state)
 	send_window(w);
 	run_until(w, hub_is_full, "the hub has no room");
 	assert_true(count_of("store_write_errors_total", "ENOSPC") > 0);
-	/* the spool's disk, then its memory */
+	/* fills the spool's disk, and then its memory */
 	windows_while_full(w);
 	n_waiting = n_files(w);
 	n_unwritten = count_of("podflame_spool_files_total", "write_failed");
 	assert_true(n_waiting > 0);
 	assert_true(n_unwritten > 0);
-	assert_true(stats_of(w).n_spooled > n_waiting); /* the others are in memory */
-	/* what there was before can be read */
+	assert_true(stats_of(w).n_spooled > n_waiting); /* the other batches are in memory */
+	/* rows that were stored before can still be read */
 	look_at_store(w);
 	assert_int_equal(w->n_rows, 3 * N_PER_WINDOW);
 	make_room(w->hub_dir);
@@ -293,7 +299,7 @@ static void both_disks_are_full(void **state)
 	assert_int_equal(count_of("podflame_samples_dropped_total", "spool_full"),
 			 stats_of(w).n_dropped_samples);
 	assert_string_equal(stats_of(w).last_error, "");
-	/* it goes on, by way of the disk */
+	/* new windows go through the files of the spool and are stored */
 	n_unwritten = count_of("podflame_spool_files_total", "write_failed");
 	for (int i = 0; i < 3; i++)
 		send_window(w);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An hour of windows, as fast as they go, from a drain to the store: drain -> fold -> names ->
- * encode -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. A
- * container has a new process in each window. After each window, all memory must be free. It runs
- * 36 windows, or 360 with LONG=1; with AddressSanitizer (make test-asan), LeakSanitizer checks,
- * too. The kernel has no part: the test makes the samples.
+ * An hour of windows in a short time, from a drain to the store: drain -> fold -> names -> encode
+ * -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. A container has
+ * a new process in each window. After each window, all its memory must be free. It runs 36 windows,
+ * or 360 with LONG=1. With AddressSanitizer (make test-asan), LeakSanitizer checks, too. The test
+ * makes the samples itself, so it does not need the kernel's probes.
  */
 #include "node/pipeline/testwindows.h"
 
@@ -24,14 +24,15 @@
 
 #define N_SHORT	     36
 #define N_LONG	     360
-#define N_WARM	     6 /* windows until what is kept for good is there */
+#define N_WARM	     6 /* after so many windows, all that is kept for good (caches) exists */
 #define DRAINS	     10
 #define WINDOW_NS    (DRAINS * NSEC_PER_SEC)
 #define STACKS	     16
 #define CGROUP	     77
 #define GUARD_NS     (300 * NSEC_PER_SEC)
 #define RETENTION_NS (N_WARM * WINDOW_NS)
-#define MAX_GROWTH   (1 << 20) /* of all windows together: SQLite's cache, malloc's leftovers */
+/* limit for all windows together: SQLite's cache, and memory that malloc keeps */
+#define MAX_GROWTH (1 << 20)
 
 struct world {
 	char dir[TESTDIR_BYTES];
@@ -40,17 +41,17 @@ struct world {
 	struct windows *windows;
 	struct owner *owner;
 	struct timer guard;
-	uint64_t now_ns; /* CLOCK_BOOTTIME of that hour */
+	uint64_t now_ns; /* CLOCK_BOOTTIME in the hour that the test simulates */
 	uint64_t offset_ns;
-	pid_t pid; /* the container's process of this window */
+	pid_t pid; /* the process in the container during this window */
 	uint64_t pid_start_ns;
 	struct raw_proc news[1];
 	size_t n_news;
-	bool has_ended; /* the process, since the last drain */
+	bool has_ended; /* whether the process has ended since the last drain */
 	uint64_t n_made, n_sent, n_stored, n_rows, n_named;
 };
 
-/* ---- what is in use; under a sanitizer only its own allocator knows ---- */
+/* ---- memory in use; with a sanitizer, only its own allocator has the number ---- */
 
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
@@ -61,9 +62,12 @@ static long bytes_in_use(void)
 	return (long)(mallinfo2().uordblks + mallinfo2().hblkhd);
 }
 
-/* ---- the kernel's place ---- */
+/* ---- in place of the kernel: processes and drains ---- */
 
-/* Of a small file that every such process has mapped, and whose names are known. */
+/*
+ * An address in a small library (zlib) that every process of the test has mapped, in a function
+ * with a known name.
+ */
 static uint64_t address_of(size_t i)
 {
 	static const char *const names[] = {"crc32", "adler32", "deflate", "inflate"};
@@ -114,7 +118,7 @@ static void add_sample(const struct world *w, struct drain *d, enum event e, siz
 							 .last_ns = d->from_ns};
 }
 
-/* A second: STACKS stacks of the process, each in three events. */
+/* The drain of one second: STACKS stacks of the process, each in three events. */
 static struct drain *make_drain(struct world *w, uint32_t exec_id)
 {
 	struct drain *d = sample_drain_new(0);
@@ -146,7 +150,7 @@ static struct drain *make_drain(struct world *w, uint32_t exec_id)
 	return d;
 }
 
-/* ---- the node's place ---- */
+/* ---- in place of the node ---- */
 
 static void send_batch(struct world *w, struct batch *b)
 {
@@ -188,7 +192,7 @@ static void await_hub(struct world *w)
 	assert_int_equal(w->n_stored, w->n_sent);
 }
 
-/* ---- the hub's place ---- */
+/* ---- the hub ---- */
 
 static int on_row(const struct store_row *row, void *arg)
 {
@@ -200,7 +204,7 @@ static int on_row(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* What the last window says, and what is old goes. */
+/* Checks the rows in the store, and deletes the old ones. */
 static void look_at_store(struct world *w)
 {
 	int64_t now_s = (int64_t)((w->now_ns + w->offset_ns) / NSEC_PER_SEC);
@@ -211,7 +215,7 @@ static void look_at_store(struct world *w)
 	w->n_rows = w->n_named = 0;
 	assert_int_equal(store_read(w->wire.store, &sel, on_row, w, &sum, NULL), 0);
 	assert_true(w->n_rows > 0);
-	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the leaves */
+	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the leaves is in crc32 */
 	store_summary_done(&sum);
 	assert_int_equal(store_expire(w->wire.store, w->now_ns + w->offset_ns), 0);
 }
@@ -229,7 +233,7 @@ static void one_window(struct world *w, uint32_t number)
 		look_at_store(w);
 }
 
-/* ---- life ---- */
+/* ---- set-up and tear-down ---- */
 
 static void add_tag(struct owner *o, const char *key, const char *value)
 {
@@ -267,8 +271,8 @@ static void done(struct world *w)
 }
 
 /*
- * Who has ended is kept for seconds, and those are real ones: an hour may be over before. Returns
- * how much more is in use.
+ * Some data of an ended process is kept for some seconds of real time, and the test's hour may be
+ * shorter. So this function goes on until they are over. Returns how much more memory is in use.
  */
 static long settle(struct world *w, uint32_t n_windows, long before)
 {
@@ -301,7 +305,7 @@ static void run(uint32_t n_windows)
 	print_message("%u windows, %llu samples: %ld KiB more than after %d windows\n", n_windows,
 		      (unsigned long long)w.n_made, more >> 10, 2 * N_WARM);
 	assert_true(more < MAX_GROWTH);
-	send_batch(&w, pipeline_windows_flush(w.windows)); /* may be nothing */
+	send_batch(&w, pipeline_windows_flush(w.windows)); /* the flush may return no batch */
 	await_hub(&w);
 	assert_int_equal(w.n_stored, w.n_made);
 	done(&w);

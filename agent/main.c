@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verb -> role. The only place that knows both the node's and the hub's side. */
+/* Chooses the role for a verb. The only file that knows both the node's and the hub's side. */
 #include "cli/cli.h"
 #include "hub/hub.h"
 #include "lib/loop/health.h"
@@ -139,10 +139,10 @@ struct parts {
 	struct kube *kube;
 	struct hub *hub;
 	struct node *node;
-	struct health_server *health; /* of an agent; the API of a hub has these pages itself */
+	struct health_server *health; /* of an agent; in a hub, the API serves these pages */
 };
 
-/* Logs why new connections go to an old address, or to none. */
+/* Logs why new connections go to an old address, or fail. */
 static void tell_name(const char *name, const char *error)
 {
 	if (error)
@@ -154,8 +154,8 @@ static void tell_name(const char *name, const char *error)
 }
 
 /*
- * Logs a CA certificate that is ignored: a server whose certificate it has signed cannot be
- * verified.
+ * Logs a CA certificate that is ignored. If it has signed a server's certificate, that server
+ * cannot be verified.
  */
 static void tell_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
@@ -164,8 +164,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const char *subject, c
 }
 
 /*
- * Logs a file that cannot be used. podflame goes on with what it read before, until that is too
- * old and the server refuses it. Then only this line says why.
+ * Logs a file that cannot be used. podflame goes on with what it read last. If the server later
+ * refuses that as too old, this line is the only one that gives the reason.
  */
 static void tell_credentials(const char *what, const char *error)
 {
@@ -178,8 +178,9 @@ static void tell_credentials(const char *what, const char *error)
 }
 
 /*
- * The kernel's types take 6 MB for a moment, and so may symbols. By default, glibc raises its
- * thresholds when such a block is freed, and then keeps as much memory. These thresholds stay.
+ * The agent reads the kernel's types once, which needs 6 MB for a moment; symbols may need as much.
+ * If such a block is freed, glibc by default raises these thresholds, and then keeps as much memory
+ * for ever. With mallopt() the thresholds stay as they are.
  */
 static void give_memory_back(void)
 {
@@ -188,8 +189,8 @@ static void give_memory_back(void)
 }
 
 /*
- * The agent keeps the mapped files of profiled processes open while these live. The soft limit
- * (1024) is too low for that.
+ * The agent keeps the mapped files of profiled processes open while the processes run. The soft
+ * limit of 1024 files is too low for that.
  */
 static void raise_file_limit(void)
 {
@@ -243,7 +244,10 @@ static int start(struct parts *p, const struct role *role, const struct config *
 	return r;
 }
 
-/* node first, because it sends its last window. kube outlives the modules that watch with it. */
+/*
+ * Frees the node first, because it sends its last window then. kube is freed after the modules that
+ * watch with it.
+ */
 static void finish(struct parts *p)
 {
 	health_free(p->health);
@@ -320,7 +324,7 @@ int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "--help";
 
-	/* aborts without memory: a document that lacks a part would look complete */
+	/* aborts if memory runs out: otherwise a document could lack a part and look complete */
 	json_set_alloc_funcs(xmalloc, free);
 	if (streq(verb, PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
@@ -330,7 +334,7 @@ int main(int argc, char **argv)
 		return usage(argc > 1 ? 0 : 2);
 	tls_on_skipped(tell_skipped);
 	if (!streq(verb, "hub") &&
-	    !streq(verb, "local")) /* they need large blocks for each query */
+	    !streq(verb, "local")) /* these two need large blocks for each query */
 		give_memory_back();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		if (streq(verb, roles[i].verb))

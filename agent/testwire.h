@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: the way of a window after it is folded, in one process: spool -> send -> ingest
- * -> store. Include it after cmocka.h.
+ * For tests only: the way of a window from the spool to the store, in one process: spool -> send ->
+ * ingest -> store. Include it after cmocka.h.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A clock that is set, and a machine that sleeps: a day of windows, by a clock of the test. Each
- * sample must be counted once. Windows must be as long as the time that passed, and must not
- * overlap unless the clock went back. The moments come from a seed, which is printed.
+ * Tests windows while the clock is set and the machine is suspended: a day of windows, with a clock
+ * of the test. Each sample must be counted once. Windows must be as long as the time that passed.
+ * They must not overlap unless the clock went back. The moments come from a seed, which is printed.
  */
 #include "node/fold/fold.h"
 
@@ -15,23 +15,27 @@
 #define S	 NSEC_PER_SEC
 #define WINDOW_S 10
 #define DAY_S	 86400
-#define SLACK_NS (20 * NSEC_PER_MSEC) /* of a window, because drains are that late */
+/* a window may be this much longer, because drains are late */
+#define SLACK_NS (20 * NSEC_PER_MSEC)
 
 /* A day in which the clock is set now and then. */
 struct day {
 	struct fold *f;
 	uint64_t boot_ns, wall_ns;
-	uint64_t added, found;	     /* samples */
-	uint64_t asleep_ns, told_ns; /* told: as loss */
-	uint64_t windows_ns;	     /* the sum of the lengths that they report */
+	uint64_t added, found;	     /* numbers of samples */
+	uint64_t asleep_ns, told_ns; /* told_ns: sleep that the windows report as loss */
+	uint64_t windows_ns;	     /* the sum of the windows' lengths */
 	uint64_t last_end_ns;
 	unsigned n_windows, n_steps;
-	/* in the open window, so that the next one may overlap the last one */
+	/*
+	 * went_back: the clock went back in the open window. goes_over: it did in the last one, so
+	 * the open window may overlap it
+	 */
 	bool went_back, goes_over;
 	uint64_t late_ns; /* how late the next drain comes */
 };
 
-/* The one profile with samples, or NULL. The others report sleeps. */
+/* The profile with samples; NULL: there is none. The others report sleeps. */
 static const struct profile *samples_of(struct day *d, const struct batch *b)
 {
 	const struct profile *found = NULL;
@@ -58,13 +62,13 @@ static void take(struct day *d, struct batch *b)
 	if (!b)
 		return;
 	p = samples_of(d, b);
-	if (!p) { /* the test's end */
+	if (!p) { /* the last window of a test may have no samples */
 		profile_batch_free(b);
 		return;
 	}
 	assert_true(p->end_ns > p->start_ns);
 	assert_true(p->end_ns - p->start_ns <=
-		    /* one drain more, if the clock was set at its end */
+		    /* if the clock was set at its end, it is one drain longer */
 		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns);
 	if (!d->goes_over)
 		assert_true(p->start_ns >= d->last_end_ns);
@@ -112,7 +116,10 @@ static double chance(void)
 	return drand48();
 }
 
-/* Half a second and more is a step. Less counts as a slew, and moves the border of a window. */
+/*
+ * A step of the clock, half a second or more. A smaller change counts as a slew, which moves the
+ * border of a window.
+ */
 static int64_t step(double most_s)
 {
 	double s = 0.6 + chance() * most_s;
@@ -120,10 +127,7 @@ static int64_t step(double most_s)
 	return (int64_t)((chance() < 0.5 ? -s : s) * 1e9);
 }
 
-/*
- * One second. Mostly nothing happens; now and then NTP slews or steps the clock, or an
- * administrator sets it.
- */
+/* One second passes. Now and then NTP slews or steps the clock, or an administrator sets it. */
 static void second(struct day *d)
 {
 	pass(d, S - d->wall_ns % S + (uint64_t)(chance() * 5e6));
@@ -145,7 +149,7 @@ static void begin(struct day *d, long seed)
 	srand48(seed);
 	*d = (struct day){.boot_ns = 1000 * S, .wall_ns = UINT64_C(1763700003) * S + 7};
 	assert_int_equal(fold_new(&config, &d->f), 0);
-	/* From here on, the test sets the clock. */
+	/* closes the window that began with the real clock; now the test's clock counts */
 	assert_int_equal(fold_flush(d->f, d->boot_ns, d->wall_ns, true, &b), 0);
 	assert_null(b);
 }
@@ -178,17 +182,20 @@ static void test_a_day_of_steps(void **state)
 	print_message(
 		"%u windows, the clock was set %u times; they are %.3f s longer than the day\n",
 		d.n_windows, d.n_steps, (double)off_ns / 1e9);
-	/* the sum of 4,000 slews of at most a millisecond, to either side */
+	/* the sum of 4,000 slews, each at most a millisecond forward or back */
 	assert_in_range(llabs(off_ns), 0, S / 2);
 }
 
-/* CLOCK_BOOTTIME and the wall clock go on; CLOCK_MONOTONIC and all programs stand still. */
+/*
+ * Suspends the machine: CLOCK_BOOTTIME and the wall clock go on; CLOCK_MONOTONIC and all programs
+ * stop.
+ */
 static void sleep_once(struct day *d)
 {
 	uint64_t asleep_ns = S + (uint64_t)(chance() * 3600e9);
 
 	pass(d,
-	     /* nanoseconds of the second at which it falls asleep, and at which it wakes up */
+	     /* so that it falls asleep and wakes up in the middle of a second */
 	     (uint64_t)(chance() * 1e9));
 	pass(d, asleep_ns);
 	d->asleep_ns += asleep_ns;
@@ -196,7 +203,9 @@ static void sleep_once(struct day *d)
 	drain(d);
 }
 
-/* Windows are exactly as long as the machine was awake, and each sleep is reported once. */
+/*
+ * Windows are together exactly as long as the machine was awake, and each sleep is reported once.
+ */
 static void test_suspend(void **state)
 {
 	const uint64_t begin_ns = 1000 * S;
@@ -217,7 +226,9 @@ static void test_suspend(void **state)
 	assert_in_range(d.n_windows, 100, 1 + 100 + 100 * 25 / WINDOW_S);
 }
 
-/* No drain came for a while: the open window gets all of it, and is that long. */
+/*
+ * If no drain comes for a while, the open window lasts until the next one, and reports this length.
+ */
 static void test_a_late_drain(void **state)
 {
 	struct day d;
@@ -234,7 +245,7 @@ static void test_a_late_drain(void **state)
 		drain(&d);
 		assert_int_equal(d.n_windows, n_windows + 1);
 		assert_int_equal(d.last_end_ns, d.wall_ns - d.wall_ns % (S * WINDOW_S));
-		/* it begins where the last one ended */
+		/* the window begins where the last one ended */
 		assert_int_equal(d.windows_ns - before_ns, d.last_end_ns - begin_ns);
 	}
 	end(&d);

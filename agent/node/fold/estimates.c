@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How sure values are. fold_estimate() says it for one event of a container. When the window ends,
- * fold_apply_estimates() divides it among the profiles of that container's processes.
+ * How exact values are. fold_estimate() notes this for one event of a container. When the window
+ * ends, fold_apply_estimates() divides it among the profiles of that container's processes.
  */
 #include "node/fold/internal.h"
 
@@ -33,7 +33,10 @@ void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32
 	}
 	if (ppm)
 		e->ppm = MIN(e->ppm, ppm);
-	/* errors of drains are independent, so their squares add up; a snapshot replaces all */
+	/*
+	 * errors of drains are independent, so their squares add up; but a new snapshot replaces
+	 * the old one
+	 */
 	if (profile_event_info(event)->snapshot)
 		e->variance = 0;
 	e->variance += (double)error * (double)error;
@@ -48,7 +51,10 @@ static double sum_of(const struct profile *p)
 	return sum;
 }
 
-/* Only processes have estimates: a value of a whole container or node is counted exactly. */
+/*
+ * Only profiles of processes have estimates: a value of a whole container or node is counted
+ * exactly.
+ */
 static struct estimate_entry *estimate_of(struct fold *f, const struct profile_entry *p)
 {
 	return p->key.id.tgid ? find(f, p->owner, p->key.event) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events besides on-CPU in windows: waits, snapshots, estimates, throttled time. The test has its
- * own clock.
+ * Events besides on-CPU in windows: waits, snapshots, estimates, throttled time. The test sets the
+ * clock.
  */
 #include "node/fold/fold.h"
 
@@ -13,7 +13,7 @@
 
 #define S      NSEC_PER_SEC
 #define MS     NSEC_PER_MSEC
-#define OFFSET (UINT64_C(1763700000) * S - 1000 * S) /* wall minus boot */
+#define OFFSET (UINT64_C(1763700000) * S - 1000 * S) /* wall time minus CLOCK_BOOTTIME */
 
 static struct fold *fold_at(uint64_t boot_ns)
 {
@@ -118,7 +118,7 @@ static void test_waits_are_kept_apart(void **state)
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 2, 100, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_RUNQUEUE, 2, 7, 1001 * S, "f"});
 	add(f, &p, &(struct added){EVENT_OFF_CPU, WAIT_LOCK, 1, 50, 1002 * S, "f"});
-	/* another event of the same process, for which the cause of a wait has no meaning */
+	/* an on-CPU sample of the same process, for which the cause of a wait has no meaning */
 	add(f, &p, &(struct added){EVENT_ON_CPU, WAIT_LOCK, 1, 10101, 1002 * S, "f"});
 	b = flush(f, 1010 * S);
 	prof = find(b, EVENT_OFF_CPU, 42);
@@ -133,7 +133,7 @@ static void test_waits_are_kept_apart(void **state)
 	fold_free(f);
 }
 
-/* A snapshot replaces the one before: an allocation that it lacks is gone. */
+/* A new snapshot replaces the last one. An allocation that it lacks is not in use any more. */
 static void test_a_snapshot_replaces_the_one_before(void **state)
 {
 	(void)state;
@@ -146,7 +146,8 @@ static void test_a_snapshot_replaces_the_one_before(void **state)
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 500, 1001 * S, "cache"});
 	add(f, &other, &(struct added){EVENT_MEM_INUSE, 0, 1, 77, 1001 * S, "other"});
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 2, 2000, 1004 * S, "leak"});
-	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 10, 1004 * S, "leak"}); /* the same one */
+	/* last_ns is equal: the same snapshot */
+	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 1, 10, 1004 * S, "leak"});
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 9, 9999, 1003 * S, "late"});
 	b = flush(f, 1010 * S);
 	prof = find(b, EVENT_MEM_INUSE, 42);
@@ -172,13 +173,16 @@ static void test_nothing_lives(void **state)
 	assert_int_equal(find(a, EVENT_MEM_INUSE, 42)->n_samples, 0);
 	assert_string_equal(find(a, EVENT_MEM_INUSE, 42)->app_service, "web");
 	add(f, &p, &(struct added){EVENT_MEM_INUSE, 0, 0, 0, 1012 * S, NULL});
-	b = flush(f, 1020 * S); /* also if it is alone in a window */
+	b = flush(f, 1020 * S); /* an empty snapshot is sent even if the window has nothing else */
 	assert_int_equal(b->n_profiles, 1);
 	assert_int_equal(b->profiles[0]->n_samples, 0);
 	fold_free(f);
 }
 
-/* Two profiles of one process in a window would count its memory twice. */
+/*
+ * If the owner changes, the process still has one profile. Two profiles in a window would count its
+ * memory twice.
+ */
 static void test_a_snapshot_is_of_one_owner(void **state)
 {
 	(void)state;
@@ -203,7 +207,8 @@ static void test_a_snapshot_is_of_one_owner(void **state)
 }
 
 /*
- * A process that calls malloc(huge) all the time must not lead to a request that the hub refuses.
+ * If a process calls malloc(huge) all the time, values stop at PROFILE_MAX_VALUE: the hub refuses
+ * greater ones.
  */
 static void test_values_stop_at_the_greatest(void **state)
 {
@@ -219,7 +224,9 @@ static void test_values_stop_at_the_greatest(void **state)
 	fold_free(f);
 }
 
-/* A wait belongs to the windows that it was in: no microsecond is lost, none is counted twice. */
+/*
+ * A wait is divided among the windows in which it lasted. No microsecond is lost or counted twice.
+ */
 static void test_value_before(void **state)
 {
 	(void)state;
@@ -227,17 +234,18 @@ static void test_value_before(void **state)
 			       .n = 1,
 			       .value = 1000000,
 			       .first_ns = 1010 * S + 300 * MS,
-			       .last_ns = 1010 * S + 300 * MS}; /* waited since 1009.3 */
+			       .last_ns = 1010 * S + 300 * MS}; /* the wait began at 1009.3 */
 	struct owner *o = new_owner("web-1");
 
 	assert_int_equal(fold_value_before(&s, o, 1010 * S), 700000);
 	assert_int_equal(fold_value_before(&s, NULL, 1010 * S), 700000);
 	assert_int_equal(fold_value_before(&s, o, 1011 * S), 1000000);
 	assert_int_equal(fold_value_before(&s, o, 1009 * S), 0);
-	s.value = 3333333; /* one wait in ten was kept; this one lasted a third of a second */
+	/* one wait in ten is kept, so this value stands for a wait of a third of a second */
+	s.value = 3333333;
 	o->off_keep = UINT32_MAX / 10;
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 333000, 334000);
-	s.first_ns = 1009 * S + 300 * MS; /* many short waits within a second */
+	s.first_ns = 1009 * S + 300 * MS; /* the sample is of many short waits within a second */
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 2333000, 2334000);
 	s.event = EVENT_MEM_ALLOC;
 	assert_int_equal(fold_value_before(&s, o, 1010 * S), 3333333);
@@ -265,7 +273,10 @@ static void test_thinned_switches_are_estimates(void **state)
 	fold_free(f);
 }
 
-/* A container's error is that of the sum of its processes: squares of shares add up to it again. */
+/*
+ * The error of a container is divided among its processes. The errors of the processes, squared and
+ * added up, give the square of the container's error again.
+ */
 static void test_errors_are_shared_out(void **state)
 {
 	(void)state;
@@ -278,8 +289,9 @@ static void test_errors_are_shared_out(void **state)
 	fold_estimate(f, o, EVENT_MEM_ALLOC, 120000, 30);
 	add(f, &q, &(struct added){EVENT_MEM_ALLOC, 0, 1, 3600, 1002 * S, "f"});
 	add(f, &q, &(struct added){EVENT_OFF_CPU, WAIT_DISK, 1, 3600, 1002 * S, "f"});
-	fold_estimate(f, o, EVENT_MEM_ALLOC, 150000, 40); /* altogether 50 */
-	for (unsigned i = 0; i < 3; i++) {		  /* each snapshot has its own */
+	/* the errors 30 and 40 make an error of 50 */
+	fold_estimate(f, o, EVENT_MEM_ALLOC, 150000, 40);
+	for (unsigned i = 0; i < 3; i++) { /* each snapshot has its own error */
 		add(f, &q, &(struct added){EVENT_MEM_INUSE, 0, 1, 100, (1001 + i) * S, "f"});
 		fold_estimate(f, o, EVENT_MEM_INUSE, 0, 7);
 	}
@@ -292,7 +304,7 @@ static void test_errors_are_shared_out(void **state)
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_error, 7);
 	assert_int_equal(find(b, EVENT_MEM_INUSE, 43)->estimate_ppm, 1000000);
 	assert_int_equal(find(b, EVENT_OFF_CPU, 0)->estimate_ppm, 0);
-	/* the estimate says nothing about the next window */
+	/* an estimate is not used for the next window */
 	add(f, &p, &(struct added){EVENT_MEM_ALLOC, 0, 1, 1, 1011 * S, "f"});
 	next = flush(f, 1020 * S);
 	assert_int_equal(find(next, EVENT_MEM_ALLOC, 42)->estimate_ppm, 0);
@@ -326,7 +338,10 @@ static void test_throttled_time_is_a_containers(void **state)
 	fold_free(f);
 }
 
-/* A user who looks at one event learns of losses that may concern it. */
+/*
+ * A loss is in the profiles of each event that it may concern, so a user who looks at one event
+ * sees it.
+ */
 static void test_a_loss_is_of_each_event(void **state)
 {
 	(void)state;

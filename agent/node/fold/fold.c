@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The open window: its batch, the clock that says when it ends, and all that is added to it:
- * samples (profiles.c finds their profiles), losses, and values of a whole node or container.
+ * The open window: its batch, the clock that determines its end, and what is added to it: samples
+ * (profiles.c finds their profiles), losses, and values of a whole node or container.
  */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
 
-#define STEP_NS	      (500 * NSEC_PER_MSEC) /* a larger step of wall time: the clock was set */
+/* if wall time moves by more than this, the clock was set */
+#define STEP_NS	      (500 * NSEC_PER_MSEC)
 #define LATE_COUNTER  "podflame_samples_late_total"
 #define PROCESS_TOTAL "Total"
 #define PROCESS_HELD  "Throttled"
-#define LINKED_BYTES  (4u << 20) /* of a window's samples that differ by their link: about 18,000 */
+/* limit of the samples in a window that differ by their link: about 18,000 */
+#define LINKED_BYTES (4u << 20)
 
 /* ---- windows ---- */
 
 /*
- * The window ends at a multiple of its length. It begins at one, too; or at wall_ns, if now is set:
- * before that time there was no open window.
+ * The window ends at a multiple of its length. It also begins at one, unless now is set: then it
+ * begins at wall_ns, because no window was open before.
  */
 static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool now)
 {
@@ -91,8 +93,9 @@ static void set_end(struct batch *b, uint64_t end_ns)
 }
 
 /*
- * A window is cut short, or lasts a little longer because the clock was set at its end. Its end is
- * then told by the clock that it began with. Time asleep does not belong to it.
+ * Sets the end of a window that is cut short, or that lasts a little longer because the clock was
+ * set at its end. The end is computed with the clock that the window began with. Time in which the
+ * machine slept is not part of the window.
  */
 static void window_cut(struct fold *f, uint64_t boot_ns)
 {
@@ -134,11 +137,16 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 	fold_forget_shares(f);
 	window_open(f, now_boot_ns, now_wall_ns, !ended || set);
 	if (ended && !set && f->start_ns < old_end_ns) {
-		/* the wall clock was slowed down a little: no second window of this time */
+		/*
+		 * the wall clock was slowed down a little: the new window must not begin before the
+		 * old one's end
+		 */
 		f->start_ns = old_end_ns;
 		f->end_ns = old_end_ns + f->window_ns;
 	} else if (ended && !set && f->start_ns > old_end_ns) {
-		/* this call is late by whole windows: the old one has all since its start */
+		/*
+		 * this call is late by whole windows: the old window lasts until the new one begins
+		 */
 		set_end(old, f->start_ns);
 	}
 	*ret = old->n_profiles ? old : profile_batch_free(old);
@@ -148,14 +156,14 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 	return 0;
 }
 
-/* ---- what comes in ---- */
+/* ---- adding samples ---- */
 
 static void count_links(const char *reason, uint64_t n)
 {
 	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
 }
 
-/* The sample's link; 0: it has none, or links have used up their budget. */
+/* The sample's link. 0: it has none, or the samples with links have reached their limit. */
 static uint32_t link_of(struct fold *f, const struct raw_sample *s)
 {
 	uint32_t link = 0;
@@ -194,7 +202,7 @@ static uint32_t ppm_of(uint32_t keep)
 	return MAX((uint32_t)(((uint64_t)keep + 1) * 1000000 >> 32), 1u);
 }
 
-/* Fills in all but the sample's stack and time. */
+/* Fills in all members except stack and time. */
 static struct profile_sample sample_of(struct fold *f, const struct raw_sample *s,
 				       const struct raw_names *names, const char *service)
 {
@@ -219,7 +227,7 @@ static struct profile_key key_of(const struct fold_process *p, enum event event,
 	bool snapshot = profile_event_info(event)->snapshot;
 	struct profile_key key;
 
-	memset(&key, 0, sizeof(key)); /* padding is compared too */
+	memset(&key, 0, sizeof(key)); /* all bytes of a key are compared, padding included */
 	key.owner = snapshot ? NULL : p->owner;
 	key.comm = snapshot ? NULL : service;
 	key.id = p->id;
@@ -268,7 +276,8 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 	note_thinning(e->profile, p->owner);
 	if (fold_put_sample(f, e, &sample))
 		return true;
-	if (sample.link) { /* the window may have a sample that differs by the link alone */
+	/* without the link, the window may have a sample to which this one can be added */
+	if (sample.link) {
 		count_links("window_full", s->n);
 		sample.link = 0;
 		if (fold_put_sample(f, e, &sample))
@@ -285,7 +294,7 @@ uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, ui
 
 	if (s->event != EVENT_OFF_CPU || !late_ns)
 		return s->value;
-	if (o) /* a part of the waits was measured, and stands for the rest */
+	if (o) /* only a part of the waits was measured; the value is scaled up to all waits */
 		measured_us *= ((double)o->off_keep + 1) / 4294967296.0;
 	span_ns = MAX(s->last_ns - MIN(s->first_ns, s->last_ns), (uint64_t)(measured_us * 1e3));
 	if (late_ns >= span_ns)
@@ -293,9 +302,9 @@ uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, ui
 	return (uint64_t)((__uint128_t)s->value * (span_ns - late_ns) / span_ns);
 }
 
-/* ---- of whole nodes and containers ---- */
+/* ---- values of whole nodes and containers ---- */
 
-/* One sample without a stack, of a service that is not a process. */
+/* Adds a sample without a stack to a profile whose name is not that of a process ("Total"). */
 static void add_pseudo(struct fold *f, struct owner *owner, enum event event, const char *service,
 		       const struct profile_sample *sample)
 {

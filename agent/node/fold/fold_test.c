@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows, by a clock of the test: which samples are added up, which are kept apart, and what is
+ * Windows, with a clock of the test: which samples are added up, which are not, and what is
  * counted.
  */
 #include "node/fold/fold.h"
@@ -13,7 +13,7 @@
 
 #define S	NSEC_PER_SEC
 #define WALL_0	(UINT64_C(1763700000) * S) /* a multiple of 10 s */
-#define OFFSET	(WALL_0 - 1000 * S)	   /* wall minus boot */
+#define OFFSET	(WALL_0 - 1000 * S)	   /* wall time minus CLOCK_BOOTTIME */
 #define WALL(b) ((b) + OFFSET)
 
 static const struct fold_config config = {.node_uid = "node-uid",
@@ -22,7 +22,7 @@ static const struct fold_config config = {.node_uid = "node-uid",
 					  .cluster_name = "prod-cluster",
 					  .window_ns = 10 * S};
 
-/* A fold whose window opened at boot time. */
+/* A fold whose window began at boot_ns. */
 static struct fold *fold_at(const struct fold_config *c, uint64_t boot_ns)
 {
 	struct fold *f = NULL;
@@ -137,7 +137,9 @@ static void test_samples_of_other_calls_are_kept_apart(void **state)
 	fold_free(f);
 }
 
-/* Over the budget of links no sample is lost, and the rows without link stay few. */
+/*
+ * If links reach their limit, no sample is lost. Samples without a link are added up to few rows.
+ */
 static void test_links_have_a_budget(void **state)
 {
 	(void)state;
@@ -183,7 +185,8 @@ static void test_threads_of_one_name_merge(void **state)
 	add(f, &p, 43, "worker", 0, 2, "f", 1001 * S);
 	add(f, &p, 44, "worker", 1, 3, "f", 1002 * S);
 	add(f, &p, 44, "worker", 1, 4, "g", 1003 * S);
-	add(f, &p, 42, "worker", 1, 5, "f", 1003 * S); /* the main thread is another level */
+	/* the main thread is another level in the profile than other threads with its name */
+	add(f, &p, 42, "worker", 1, 5, "f", 1003 * S);
 	b = flush(f, 1010 * S, false);
 	assert_int_equal(b->n_profiles, 1);
 	prof = b->profiles[0];
@@ -240,13 +243,16 @@ static void test_window_is_aligned_to_wall_time(void **state)
 	assert_true(b->profiles[0]->end_ns == WALL_0 + 10 * S);
 	profile_batch_free(b);
 	assert_int_equal(fold_next_flush_ns(f), 1020 * S);
-	assert_null(flush(f, 1020 * S, false)); /* nothing in it */
+	assert_null(flush(f, 1020 * S, false)); /* the window is empty */
 	assert_int_equal(fold_next_flush_ns(f), 1030 * S);
 	proc_owner_unref(o);
 	fold_free(f);
 }
 
-/* The same process in the next window has another id and the same start time. */
+/*
+ * In the next window, the profile of the same process has another id, but the same start time of
+ * the process.
+ */
 static void test_next_window(void **state)
 {
 	(void)state;
@@ -266,7 +272,10 @@ static void test_next_window(void **state)
 	fold_free(f);
 }
 
-/* By the clock before it was set, because the hub knows the process by that time. */
+/*
+ * Start times use the clock as it was before it was set, because the hub knows the process by its
+ * start time.
+ */
 static void test_start_by_the_clock_of_before(void **state)
 {
 	struct fold_config c = config;
@@ -299,12 +308,14 @@ static void test_clock_step_starts_a_new_window(void **state)
 	assert_int_equal(fold_flush(f, 1004 * S, WALL(1004 * S) - back_ns, false, &a), 0);
 	assert_non_null(a);
 	assert_true(a->profiles[0]->start_ns == WALL_0);
-	assert_true(a->profiles[0]->end_ns == WALL_0 + 4 * S); /* cut: nothing lies behind */
+	/* the window was cut short at the time when the clock was set */
+	assert_true(a->profiles[0]->end_ns == WALL_0 + 4 * S);
 	add(f, &p, 42, "web", 0, 1, "f", 1005 * S);
 	assert_int_equal(fold_next_flush_ns(f), 1013 * S);
 	assert_int_equal(fold_flush(f, 1013 * S, WALL(1013 * S) - back_ns, false, &b), 0);
 	assert_true(b->profiles[0]->start_ns ==
-		    WALL_0 + 1 * S); /* a second time, but not a repeat */
+		    /* this time was in the last window, too, but the samples are new */
+		    WALL_0 + 1 * S);
 	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
 	profile_batch_free(a);
 	profile_batch_free(b);
@@ -312,7 +323,7 @@ static void test_clock_step_starts_a_new_window(void **state)
 	fold_free(f);
 }
 
-/* ntpd slows the clock by a millisecond: that makes no gap between windows. */
+/* ntpd slows the clock by a millisecond. There must be no gap between windows. */
 static void test_slewed_clock(void **state)
 {
 	(void)state;
@@ -352,7 +363,10 @@ static void test_late_samples_are_counted(void **state)
 	fold_free(f);
 }
 
-/* An exec changes the name, a label the owner; a restart in the same window the id. */
+/*
+ * Profiles are different if an exec changes the name, or a new label the owner. If the agent
+ * restarts in a window, the ids are different.
+ */
 static void test_kept_apart(void **state)
 {
 	(void)state;
@@ -366,7 +380,7 @@ static void test_kept_apart(void **state)
 	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
 	p.owner = relabelled;
 	add(f, &p, 42, "java", 0, 1, "f", 1001 * S);
-	proc_owner_unref(relabelled); /* the window holds its own reference */
+	proc_owner_unref(relabelled); /* the window has a reference of its own */
 	b = flush(f, 1005 * S, true);
 	assert_int_equal(b->n_profiles, 3);
 	fold_free(f);
@@ -446,7 +460,7 @@ static void test_losses(void **state)
 	fold_free(f);
 }
 
-/* Nothing is lost without a count: samples added and samples lost make up all that came in. */
+/* Each sample is either in the window or counted as lost. */
 static void test_full_window(void **state)
 {
 	(void)state;
@@ -456,7 +470,7 @@ static void test_full_window(void **state)
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	uint64_t n_in = 0, kept = 0, lost = 0;
 
-	for (uint32_t i = 0; i < 300; i++) { /* 300 x 256 KiB of names */
+	for (uint32_t i = 0; i < 300; i++) { /* the names have 300 x 256 KiB */
 		_cleanup_free_ char *name = xmalloc(256u << 10);
 
 		snprintf(name, 16, "f%u", i);
@@ -492,7 +506,7 @@ static void test_full_window(void **state)
 	fold_free(f);
 }
 
-/* Adds a sample of o, with a stack whose one name has n_bytes; false: it is lost. */
+/* Adds a sample of o, whose stack has one name of n_bytes. false: the sample is lost. */
 static bool add_large(struct fold *f, struct owner *o, uint32_t n, size_t n_bytes)
 {
 	_cleanup_free_ char *name = xmalloc(n_bytes);
@@ -514,7 +528,10 @@ static bool add_large(struct fold *f, struct owner *o, uint32_t n, size_t n_byte
 	return ok;
 }
 
-/* The names of a container may take half of the free memory: the samples of others have room. */
+/*
+ * A container's names may use half of the free memory of the window, so samples of others still
+ * fit.
+ */
 static void test_shares_of_a_window(void **state)
 {
 	(void)state;
@@ -525,7 +542,7 @@ static void test_shares_of_a_window(void **state)
 
 	while (n < 100 && add_large(f, greedy, n, mib))
 		n++;
-	assert_in_range(n, 30, 33); /* of 64 MiB */
+	assert_in_range(n, 30, 33); /* half of 64 MiB */
 	for (uint32_t i = 0; i < 10; i++)
 		assert_true(add_large(f, web, 100 + i, mib));
 	assert_false(add_large(f, greedy, 200, 100));
@@ -535,7 +552,8 @@ static void test_shares_of_a_window(void **state)
 	assert_true(add_large(f, db, 300, mib));
 	b = flush(f, 1010 * S, false);
 	profile_batch_free(b);
-	assert_true(add_large(f, greedy, 1, mib)); /* from the next window's share again */
+	/* in the next window, the container has a share again */
+	assert_true(add_large(f, greedy, 1, mib));
 	b = flush(f, 1020 * S, true);
 	proc_owner_unref(greedy);
 	proc_owner_unref(web);

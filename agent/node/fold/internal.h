@@ -11,12 +11,15 @@
 
 /*
  * Strings in keys are interned in the batch: equal strings have equal pointers. The caller zeroes a
- * key before it fills it in, since uthash compares the padding, too.
+ * key before it fills it in, because uthash compares the padding, too.
  */
 struct profile_key {
-	/* NULL: no container, or a snapshot, which is of the process, whichever owner it has. */
+	/*
+	 * NULL: no container. Also NULL for a snapshot, which belongs to the process, whatever its
+	 * owner is.
+	 */
 	const struct owner *owner;
-	const char *comm; /* NULL: losses, snapshots */
+	const char *comm; /* NULL for losses and for snapshots */
 	struct process_id id;
 	enum event event;
 };
@@ -31,18 +34,19 @@ struct sample_key {
 struct sample_entry {
 	UT_hash_handle hh;
 	struct sample_key key;
-	size_t index; /* in profile->samples */
+	size_t index; /* index in profile->samples */
 };
 struct profile_entry {
 	UT_hash_handle hh;
 	struct profile_key key;
 	struct profile *profile;
-	struct owner *owner; /* a reference: the key's pointer stays unique */
+	/* a reference, so that no other owner gets the address that is in the key */
+	struct owner *owner;
 	struct sample_entry *samples;
-	uint64_t snapshot_ns; /* last_ns of the snapshot that the profile holds */
+	uint64_t snapshot_ns; /* last_ns of the snapshot in the profile */
 };
 
-/* How sure the values of one event of an owner are. */
+/* How exact the values of one event of an owner are. */
 struct estimate_key {
 	const struct owner *owner;
 	uint64_t event;
@@ -52,10 +56,10 @@ struct estimate_entry {
 	struct estimate_key key;
 	struct owner *owner;
 	uint32_t ppm;
-	double variance, total; /* total: sum of the values, when the window ends */
+	double variance, total; /* total: sum of the values; computed when the window ends */
 };
 
-/* By how many bytes the samples of an owner have made the window grow. */
+/* The number of bytes by which the samples of an owner have made the window grow. */
 struct share {
 	UT_hash_handle hh;
 	struct owner *owner; /* a reference */
@@ -66,36 +70,38 @@ struct fold {
 	char *node_uid, *boot_id, *node_name, *cluster_name;
 	uint64_t window_ns;
 	bool per_cpu;
-	uint64_t first_offset_ns; /* for start times of processes; the same in every window */
-	char run[24];		  /* of this run of the agent; a part of profile ids */
-	uint64_t n_profiles;	  /* of this run, in ids */
+	/* wall minus boot for start times of processes; the same in every window */
+	uint64_t first_offset_ns;
+	char run[24];		  /* identifies this run of the agent; a part of profile ids */
+	uint64_t n_profiles;	  /* number of profiles in this run; a part of profile ids */
 
 	struct batch *batch;
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t offset_ns;	   /* wall = boot + offset, modulo 2^64 */
-	uint64_t asleep_ns;	   /* since the last look at the clocks */
+	uint64_t asleep_ns;	   /* time asleep since the last fold_flush() */
 	size_t sample_bytes, linked_bytes;
 	struct profile_entry *profiles;
 	struct estimate_entry *estimates;
-	struct share *shares, *charged; /* charged: between fold_begin and fold_end */
-	size_t bytes_before;		/* the window's, at fold_begin() */
+	/* charged: the share of the owner between fold_begin() and fold_end(); else NULL */
+	struct share *shares, *charged;
+	size_t bytes_before;		/* the window's bytes at fold_begin() */
 };
 
 /* ---- profiles.c ---- */
 #define FOLD_ENTRY_BYTES (sizeof(struct profile_sample) + sizeof(struct sample_entry) + 64)
 /*
- * The profile of key. If the window has none, this function makes it, also in a full window: a loss
- * needs a profile.
+ * The profile of key. If the window has none, this function makes it. It does so also if the window
+ * is full, because a loss is counted in a profile.
  */
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
 					struct owner *owner, uint32_t container_pid);
 bool fold_has_profile(const struct fold *f, const struct profile_key *key);
-/* false: the window is full; the sample is not in it. */
+/* false: the window is full, and the sample was not added. */
 bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s);
 bool fold_is_full(const struct fold *f, size_t more_bytes);
 /*
- * Replaces the older snapshot in e by an empty one of this process and comm. false: e holds a newer
- * snapshot than that of time_ns, and stays as it is.
+ * Replaces the older snapshot in e by an empty one of this process and comm. false: e has a newer
+ * snapshot than that of time_ns, and is not changed.
  */
 bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct fold_process *who,
 			 const char *comm, uint64_t time_ns);
@@ -105,5 +111,5 @@ void fold_forget_profiles(struct fold *f);
 void fold_forget_shares(struct fold *f);
 
 /* ---- estimates.c ---- */
-/* Writes what fold_estimate() noted into the window's profiles, and forgets it. */
+/* Writes the notes of fold_estimate() into the window's profiles, and deletes the notes. */
 void fold_apply_estimates(struct fold *f);

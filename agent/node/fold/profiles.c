@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open window's profiles: this file makes their tags and ids, and adds up equal samples. */
+/*
+ * The profiles of the open window. This file makes their tags and ids, and adds up samples with
+ * equal keys.
+ */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
 
-#define PROFILE_BYTES 2048 /* a profile with its tags, about */
+#define PROFILE_BYTES 2048 /* about the bytes of a profile with its tags */
 #define ID_PARTS      7
 
 static void default_tag(struct fold *f, struct profile *p, const char *key, const char *value)
@@ -33,8 +36,8 @@ static void add_tags(struct fold *f, struct profile *p, const struct owner *o,
 }
 
 /*
- * A restart of the agent or a step of the clock divides a window into two. The run and the sequence
- * keep the ids of the two halves apart.
+ * If the agent restarts or the clock is set, a window has two parts. The id contains the run and a
+ * sequence number, so profiles of both parts have different ids.
  */
 static void make_id(struct fold *f, struct profile *p, const struct profile_key *k)
 {
@@ -102,7 +105,7 @@ bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profi
 	struct sample_entry *found;
 	struct sample_key key;
 
-	memset(&key, 0, sizeof(key)); /* padding is compared too */
+	memset(&key, 0, sizeof(key)); /* all bytes of a key are compared, padding included */
 	key.process_comm = s->process_comm;
 	key.thread_comm = s->thread_comm;
 	key.stack = s->stack;

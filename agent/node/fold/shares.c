@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many bytes of the open window each container uses. A pod can have names of any length, and
- * must leave room for the samples of the other pods.
+ * How many bytes of the open window each container uses. A pod can have names of any length. There
+ * is a limit, so that samples of other pods still fit.
  */
 #include "node/fold/internal.h"
 
@@ -21,8 +21,8 @@ static struct share *find(struct fold *f, const struct owner *owner)
 }
 
 /*
- * A container may use half of the bytes that the others leave: so a later one finds room. A
- * container that is alone may use half of all.
+ * A container may use half of the bytes that the others do not use. So a container that comes later
+ * always finds some. If a container is alone, it may use half of the window.
  */
 static bool has_room(struct fold *f, const struct share *s)
 {
@@ -53,7 +53,8 @@ void fold_end(struct fold *f)
 
 	if (f->charged)
 		f->charged->bytes +=
-			now - MIN(now, f->bytes_before); /* a new snapshot may be smaller */
+			/* the window is smaller now if a new snapshot has replaced a larger one */
+			now - MIN(now, f->bytes_before);
 	f->charged = NULL;
 }
 

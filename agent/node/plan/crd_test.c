@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares the decoder's table with crds/, the source of names, limits and
- * defaults: each field of the schemas must be in the table with the same type,
- * bounds, choices, pattern and default, and the other way round. CRDS names
- * another folder of schemas.
+ * Compares the decoder's table with crds/, the source of names, limits and defaults. Each field of
+ * the schemas must be in the table with the same type, bounds, choices, pattern and default, and
+ * each field of the table in the schemas. CRDS names another directory of schemas.
  */
 #include "node/plan/internal.h"
 
@@ -126,7 +125,7 @@ static bool is_required(const json_t *parent, const char *name)
 	return false;
 }
 
-/* Compares everything below s and counts it. */
+/* Compares all fields below s with the table. Returns their number. */
 static size_t compare_below(const json_t *s, const char *path)
 {
 	const json_t *items = json_object_get(s, "items");
@@ -201,7 +200,7 @@ static void test_events_of_the_schema_are_those_of_the_program(void **state)
 	}
 }
 
-/* Some values that a format allows, and some that it does not. */
+/* Texts that some formats allow and others do not. */
 static const char *const words[] = {
 	"",
 	"a",
@@ -255,7 +254,7 @@ static const char *const words[] = {
 	"abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0",
 };
 
-/* The hand-written checks of format.c and the patterns must say the same. */
+/* The checks in the code of format.c must allow the same texts as the patterns. */
 static void test_formats_equal_their_patterns(void **state)
 {
 	(void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fields of a target's spec and the check of an object against them. The table is equal to the
- * schemas in crds/ (crd_test.c compares them). The API server has checked most objects already.
- * This check is for objects that came another way, or from a server with a newer or older schema.
- * Pure.
+ * The table of the fields of a target's spec, and the function that checks an object against it.
+ * The table is equal to the schemas in crds/ (crd_test.c compares them). The API server has checked
+ * most objects already. This check is for objects that came another way, or from a server with a
+ * newer or older schema. Pure.
  */
 #include "node/plan/internal.h"
 
@@ -162,8 +162,8 @@ struct field_check {
 };
 
 /*
- * at: the path for the user, with indexes. field: the path in the table, "" for the spec. f NULL:
- * not in the table.
+ * at: the path for the user, with indexes. field: the path in the table; "" is the spec. f NULL:
+ * the table has no such field.
  */
 static int check_object(const struct field_check *c, const json_t *obj, const char *field,
 			const char *at);
@@ -221,7 +221,7 @@ static bool is_good_text(const struct field *f, const json_t *v)
 	return f && f->type == FIELD_STRING && check_value(f, v, "", NULL) == 0;
 }
 
-/* Checks all elements of one field at once: there may be hundreds. */
+/* Checks all elements of one field. */
 static int check_elements(const struct field_check *c, const json_t *all, const struct field *f,
 			  const char *at)
 {
@@ -235,7 +235,10 @@ static int check_elements(const struct field_check *c, const json_t *all, const 
 	json_array_foreach (all, i, v) {
 		_cleanup_free_ char *where = NULL;
 
-		/* nearly all are good, and making the path would cost more */
+		/*
+		 * nearly all texts are good; so the path, which costs more than the check, is made
+		 * only for others
+		 */
 		if (is_good_text(element, v))
 			continue;
 		where = xasprintf("%s[%zu]", at, i);

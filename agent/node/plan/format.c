@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The forms of strings in a target. They are checked by code, because a regular expression that is
- * compiled for each label of each target would cost more than the plan itself. crd_test.c compares
- * the code with the patterns, and the patterns with crds/. Pure.
+ * The allowed forms of strings in a target. Code checks them: to compile a regular expression for
+ * each label of each target would cost more than the plan itself. crd_test.c compares the code with
+ * the patterns, and the patterns with crds/. Pure.
  */
 #include "node/plan/internal.h"
 
 /*
- * As API objects write them. The language of the patterns is RE2, a subset that all engines share.
+ * The patterns as in crds/. They use RE2 syntax that all engines for regular expressions
+ * understand.
  */
 static const char *const patterns[] = {
 	[FORMAT_NONE] = "",
@@ -26,8 +27,8 @@ const char *plan_format_pattern(enum field_format f)
 }
 
 /*
- * Whether n characters are alphanumeric, or inside the string one of `more`. Upper case only if
- * `upper`.
+ * Whether each of n characters is a letter or a digit. Inside the string, the characters of `more`
+ * are allowed, too. Upper-case letters are allowed only if `upper`.
  */
 static bool name_ok(const char *s, size_t n, const char *more, bool upper)
 {
@@ -52,7 +53,7 @@ static bool label_key_ok(const char *s)
 	return strlen(s) <= 63 && name_ok(s, strlen(s), "-_.", true);
 }
 
-/* n_units: only the longest so many units are allowed. */
+/* n_units: how many units are allowed, from the longest on. */
 static bool duration_ok(const char *s, size_t n_units)
 {
 	static const struct {

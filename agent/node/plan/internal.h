@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Declarations that the files of plan/ share and that other modules do not use: the decoded target
- * and pod, the table of spec fields, selectors and tags. Decoded values borrow from the JSON that
- * they came from. Pure: any thread.
+ * and pod, the table of spec fields, selectors and tags. Decoded values borrow their strings from
+ * the JSON. Pure: any thread.
  */
 #pragma once
 
@@ -32,23 +32,27 @@ enum field_format {
 	FORMAT_SHORT_DURATION
 };
 struct field {
-	const char *path; /* below spec: "containers.include[]", "podSelector.matchLabels{}" */
+	const char *path; /* path below spec: "containers.include[]", "podSelector.matchLabels{}" */
 	enum field_type type;
-	bool required;	 /* in the object that holds it */
-	double min, max; /* value, length of a string, or number of members; max 0: no limit */
+	bool required;	 /* the object that contains the field must have it */
+	/*
+	 * limits of a number, of the length of a string, or of the number of members; max 0: no
+	 * limit
+	 */
+	double min, max;
 	bool min_exclusive;
 	enum field_format format;
-	const char *choices; /* "In|NotIn": the only values of a string */
-	const char *def;     /* default as JSON; NULL: none */
+	const char *choices; /* the only allowed values of a string: "In|NotIn" */
+	const char *def;     /* default as JSON; NULL: there is none */
 	bool cluster_only;
 };
 const struct field *plan_fields(size_t *ret_n);
 const struct field *plan_field(const char *path);
-const char *plan_format_pattern(enum field_format f); /* as crds/ writes it */
+const char *plan_format_pattern(enum field_format f); /* the pattern as in crds/ */
 bool plan_format_ok(enum field_format f, const char *s);
 /*
- * Calls `unknown` for each member of spec that no field names. Returns -EINVAL at the first wrong
- * member.
+ * Checks spec. Calls `unknown` for each member that is not in the table. Returns -EINVAL at the
+ * first wrong member.
  */
 typedef void plan_unknown_fn(const char *path, void *arg);
 int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown, void *arg,
@@ -56,15 +60,15 @@ int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown
 
 /* ---- settings.c: settings of events other than on-cpu ---- */
 /*
- * Reads the settings of the events in mask. `events` has passed plan_fields_check(). This also
- * checks the rules of the schema that fields cannot express.
+ * Reads the settings of the events in mask. The caller has checked `events` with
+ * plan_fields_check(). This function checks the rules of the schema that the table cannot express.
  */
 int plan_settings_read(const json_t *events, unsigned mask, struct event_settings *ret,
 		       struct field_error *reterr);
 /*
- * Adds b's settings of `events` to a, which has those of the events in `have`. If both have a
- * setting, a gets the finest one (a target that asks for more gets it), or the coarsest one (which
- * no target exceeds).
+ * Joins b's settings of `events` into a, which has settings of the events in `have`. For a setting
+ * that both have, finest decides: true: a gets the finest value, so each target gets at least what
+ * it asks for. false: a gets the coarsest value, which exceeds no target's.
  */
 void plan_settings_join(struct event_settings *a, unsigned have, const struct event_settings *b,
 			unsigned events, bool finest);
@@ -83,20 +87,23 @@ struct target {
 	enum target_kind kind;
 	const char *uid, *ns, *name;
 	int64_t generation;
-	const json_t *pods, *namespaces, *nodes; /* selectors; nodes NULL: every node */
+	/* selectors; nodes NULL: the target selects every node */
+	const json_t *pods, *namespaces, *nodes;
 	const json_t *include, *exclude, *label_tags;
 	unsigned type_mask;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	bool suspend, java_attach, trace_context;
 	double overhead_percent;
-	uint64_t stop_after_ns, first_ready_ns; /* 0: none */
+	/* stop_after_ns: 0: never; first_ready_ns: 0: not yet */
+	uint64_t stop_after_ns, first_ready_ns;
 	bool ok;
-	struct field_error *error; /* owned; set if !ok */
-	char *ignored;		   /* owned: fields that this version does not know; NULL: none */
+	struct field_error *error; /* owned; why the target is refused, if !ok */
+	/* owned: names of fields that this version does not know; NULL: there are none */
+	char *ignored;
 	/*
-	 * set if !ok: refused because there are so many targets, more than PLAN_MAX_TARGETS; 0: not
-	 * refused for that
+	 * not 0: the target is refused (!ok) because there are more than PLAN_MAX_TARGETS targets;
+	 * the value is their number
 	 */
 	size_t over_limit;
 };
@@ -107,40 +114,44 @@ bool plan_target_wants_container(const struct target *t, const char *name,
 			       enum container_type type);
 
 /* ---- too_many_targets.c ---- */
-/* those beyond PLAN_MAX_TARGETS */
+/* Refuses the targets for which there is no room. */
 void plan_targets_refuse_too_many(struct target *targets, size_t n);
 
 /* ---- target_cache.c ---- */
-/* Returns the decoded target. It is kept until a sweep comes before the next use of it. */
+/*
+ * Returns the decoded target. The cache keeps it until two sweeps follow each other without a use
+ * of it between them.
+ */
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
 void plan_cache_sweep(struct plan_cache *c);
 
 /* ---- pod.c ---- */
 struct container_view {
-	const char *name, *image, *id; /* without its prefix; NULL: not started */
-	const char *waiting;	       /* the reason, while it waits */
+	/* id: without its prefix; NULL: the container has not started */
+	const char *name, *image, *id;
+	const char *waiting;	       /* the reason why it waits; NULL: it does not wait */
 	enum container_type type;
 	bool ended, bad_id;
 };
 struct pod_view {
 	const json_t *labels, *annotations;
 	const char *uid, *cgroup_uid, *ns, *name;
-	bool is_static, ambiguous; /* ambiguous: another pod claims the same cgroup */
-	bool over_limit;	   /* beyond PLAN_MAX_PODS */
+	bool is_static, ambiguous; /* ambiguous: another pod has the same cgroup_uid */
+	bool over_limit;	   /* this pod is beyond PLAN_MAX_PODS */
 	bool containers_cut;
 	struct container_view *containers; /* owned */
 	size_t n_containers;
-	struct tags tags; /* owned: those that all of its containers have */
+	struct tags tags; /* owned: tags that all containers of the pod have */
 };
 /*
- * Returns 1 for a pod to plan, 0 if it has ended or is of another node, and -EINVAL if it cannot be
- * read.
+ * Returns 1 if the pod is part of the plan, 0 if it has ended or is on another node, and -EINVAL if
+ * it cannot be read.
  */
 int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod_view *ret);
 void plan_pod_done(struct pod_view *p);
 
 /* ---- tags.c ---- */
 void plan_tags_set(struct tags *t, const char *key,
-		   const char *value); /* copies; leaves out NULL and "" */
+		   const char *value); /* copies key and value; does nothing for NULL or "" */
 void plan_tags_copy(const struct tags *from, struct tags *to);
 void plan_tags_done(struct tags *t);

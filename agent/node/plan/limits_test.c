@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan's hard limits: what exceeds them is left out and reported, and it is the same in any
- * order of the objects.
+ * The limits of the plan: objects beyond a limit are left out and reported. The order of the
+ * objects does not change which ones.
  */
 #include "node/plan/internal.h"
 
@@ -104,7 +104,10 @@ static json_t *target_of(const char *ns, const char *uid)
 			 "podSelector");
 }
 
-/* A namespace with few targets does not make room for one with many. */
+/*
+ * If there are too many targets, those of a namespace with many are refused, not those of one with
+ * few.
+ */
 static void test_targets_are_refused_fairly(void **state)
 {
 	static json_t *targets[PLAN_MAX_TARGETS + 2];
@@ -137,8 +140,8 @@ static unsigned hz_of(struct plan_world *w, const json_t *target)
 }
 
 /*
- * If a caller changed an object in place (none does), the plan would use the decoded copy that it
- * keeps.
+ * Changes an object in place, which no caller does, to see that the plan uses the decoded copy that
+ * it keeps.
  */
 static void test_a_target_is_decoded_once(void **state)
 {
@@ -157,9 +160,9 @@ static void test_a_target_is_decoded_once(void **state)
 	json_object_set_new(json_object_get(json_object_get(spec, "events"), "onCpu"), "sampleHz",
 			    json_integer(60));
 	next = json_deep_copy(t);
-	assert_int_equal(hz_of(&w, t), 50); /* unchanged: as it was decoded */
+	assert_int_equal(hz_of(&w, t), 50); /* the kept copy has the old value */
 	assert_int_equal(hz_of(&w, next), 60);
-	assert_int_equal(t->refcount, 1); /* not kept any longer */
+	assert_int_equal(t->refcount, 1); /* the cache has dropped the object */
 	assert_int_equal(hz_of(&w, t), 60);
 	assert_int_equal(hz_of(&w, NULL), 0);
 	assert_int_equal(t->refcount, 1);
@@ -179,7 +182,7 @@ static void test_containers(void **state)
 	plan_free(p);
 }
 
-/* 16 MB as they come, of 800 KB of text. */
+/* Adds 800 KB of text to an object, which needs 16 MB of memory as JSON values. */
 static void annotate(json_t *obj)
 {
 	json_t *all = json_object();
@@ -215,7 +218,7 @@ static void test_annotations_are_not_kept(void **state)
 	json_decref(ns);
 }
 
-/* A message is cut, and stays text that JSON can hold, whatever the object says. */
+/* A message is cut at its limit. It is always valid text for JSON, whatever the object contains. */
 static void test_hostile_text(void **state)
 {
 	char key[4000] = "";
@@ -237,7 +240,7 @@ static void test_hostile_text(void **state)
 	plan_free(p);
 }
 
-/* ---- objects that are wrong somewhere ---- */
+/* ---- objects with a wrong value somewhere ---- */
 
 static json_t *odd_value(unsigned i)
 {

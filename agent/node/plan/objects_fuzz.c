@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any JSON as the objects of an API server: {"targets": [], "pods": [], "namespaces": [], "node":
- * {}, "settings": {}}. The plan holds what was asked for and no more. It is the same in any order
- * of the objects and after they are trimmed, and no pod that opted out is in it. Mutations change
- * values of the JSON; names and choices come from the table of fields.
+ * {}, "settings": {}}. The plan has only containers and events that a target asks for. It is the
+ * same for any order of the objects and after they are trimmed. No pod that opted out is in it.
+ * Mutations change values of the JSON; names and choices come from the table of fields.
  * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c,
  * node/plan/format.c, node/plan/selector.c, node/plan/settings.c, node/plan/tags.c,
  * node/plan/reason_texts.c, node/plan/json.c, node/plan/target_cache.c,
@@ -35,7 +35,10 @@ static size_t objects(const json_t *world, const char *name, bool reverse, const
 	return n;
 }
 
-/* Found by name, because a uid that two objects have leaves their order open. */
+/*
+ * Whether all objects have different values at path. If two objects have one uid, the order of the
+ * plan is not determined.
+ */
 static bool have_own_names(const json_t *const *items, size_t n, const char *path)
 {
 	for (size_t i = 0; i < n; i++)
@@ -166,7 +169,7 @@ static const char *const words[] = {
 	"annotations", "metadata", "containerID", "kind",    "In",	  "Exists",
 };
 
-/* A word of ours, or of a field's path or choices. */
+/* A word of the list above, or a part of a field's path or choices. */
 static char *word(unsigned *random)
 {
 	size_t n;
@@ -202,7 +205,7 @@ static json_t *value(unsigned *random)
 	}
 }
 
-/* Goes down to some value and changes, adds, doubles or removes it. */
+/* Goes down to some value and changes, adds, copies or removes it. */
 static void mutate(json_t *j, unsigned *random)
 {
 	size_t n = json_is_object(j) ? json_object_size(j) : json_array_size(j);

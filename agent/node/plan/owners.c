@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds which targets selected a container. Pure. */
+/* Finds the targets that selected a container. Pure. */
 #include "node/plan/plan.h"
 
 static bool has_container(const struct plan_pod *pod, const char *id)
@@ -11,8 +11,8 @@ static bool has_container(const struct plan_pod *pod, const char *id)
 }
 
 /*
- * A container that runs before the API server has reported its id is one of the containers without
- * an id.
+ * Whether the question is about c. If a container runs before the API server has reported its id,
+ * it is one of the pod's containers without an id: any of them counts.
  */
 static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,
 		     const char *container_id, const char *pod_uid)

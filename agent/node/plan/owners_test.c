@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which targets selected a container. */
+/* Finds the targets that selected a container. */
 #include "node/plan/testplan.h"
 
 #include <setjmp.h>
@@ -37,7 +37,10 @@ static void assert_targets(const struct plan *p, const char *id, const char *pod
 	assert_string_equal(b.data ? b.data : "", want);
 }
 
-/* Samples of a sidecar do not show which targets select a container that has not started. */
+/*
+ * Samples of a container that the plan knows belong only to its own targets, not to those of a
+ * container that has not started.
+ */
 static void test_whose_container(void **state)
 {
 	struct plan *p = testplan(UID, UID, ID_A, true);
@@ -47,9 +50,11 @@ static void test_whose_container(void **state)
 	p->targets[p->n_targets++] = (struct plan_target){.uid = xstrdup("t2")};
 	add_container(p->pods, NULL, 1);
 	assert_targets(p, ID_A, UID, "t1 ");
-	assert_targets(p, ID_B, UID, "t2 "); /* it runs before the API server has said so */
+	/* the container runs, but the API server has not reported its id yet */
+	assert_targets(p, ID_B, UID, "t2 ");
 	assert_targets(p, ID_B, "another", "");
-	assert_targets(p, NULL, UID, "t1 t2 "); /* seen in the pod's own cgroup */
+	/* the sample was in the pod's own cgroup, so it may be of any container */
+	assert_targets(p, NULL, UID, "t1 t2 ");
 	plan_free(p);
 }
 

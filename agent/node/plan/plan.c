@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Builds the plan: decodes all objects once, checks for each pod and target whether the target
- * selects the pod, and merges what the targets of one container ask for. Pure.
+ * selects the pod, and merges the requests of all targets for one container. Pure.
  */
 #include "node/plan/reason_texts.h"
 
@@ -10,8 +10,8 @@
 struct build {
 	const struct plan_world *w;
 	const struct plan_settings *s;
-	struct plan_cache *cache; /* the world's, or one of this plan alone */
-	/* sorted by uid, as plan.targets; the cache owns what they point to */
+	struct plan_cache *cache; /* the cache of the plan_world, or one for this plan only */
+	/* sorted by uid, as plan.targets; the cache owns the memory behind their pointers */
 	struct target *targets;
 	struct tally *tallies; /* one per target */
 	size_t n_targets;
@@ -21,7 +21,7 @@ struct build {
 	struct plan *plan;
 };
 
-/* ---- input ---- */
+/* ---- decoding the objects ---- */
 
 static int by_target_uid(const void *a, const void *b)
 {
@@ -129,7 +129,7 @@ static const json_t *namespace_labels(const struct build *b, const char *name)
 	return NULL;
 }
 
-/* ---- one target: does it select this node ---- */
+/* ---- one target: whether it selects this node ---- */
 
 static struct target_selection selection_of(const struct target *t)
 {
@@ -178,7 +178,10 @@ static void start_target(struct build *b, size_t i)
 
 /* ---- one target and one pod ---- */
 
-/* The built-in target has no selectors: it selects what carries the label. */
+/*
+ * Whether the target selects the pod. The built-in target has no selectors: it selects pods in
+ * namespaces with the label.
+ */
 static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {
 	const struct target_selection s = selection_of(t);
@@ -240,7 +243,8 @@ static void add_label_tags(const struct target *t, const struct pod_view *p, str
 }
 
 /*
- * Why none of the pod's wanted containers can be sampled now. *ret_what: the state of one of them.
+ * Returns why none of the pod's containers that the target wants can be sampled now. *ret_what: the
+ * state of one of them.
  */
 static enum reason not_running(const struct target *t, const struct pod_view *p,
 			       const char **ret_what)
@@ -303,8 +307,8 @@ static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *n
 /* ---- one pod ---- */
 
 /*
- * The filter may select the pod's own cgroup if all containers that can still run in it are
- * selected. Containers that ended for good do not count.
+ * Sets whether the filter may select the pod's own cgroup: all containers that can still run in it
+ * must be selected. Containers that have ended for good do not count.
  */
 static void arm(const struct pod_view *p, const struct plan_container *all, struct plan_pod *out)
 {

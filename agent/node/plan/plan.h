@@ -1,35 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan: a pure function of (targets, pods, namespaces, node, settings, now). It says which
- * container is profiled, for which event, how, and with which tags, and for each target what it
- * matched and why it does not work. No I/O, no clock, no globals. controller-spec/ describes the
- * behaviour as text and cases.
+ * plan: a pure function of (targets, pods, namespaces, node, settings, now). Its result has, for
+ * each container that is profiled, the events, their settings and the tags. For each target it has
+ * the number of pods that it matches, and the reasons why pods are not profiled. No I/O, no clock,
+ * no globals. controller-spec/ describes the behaviour as text and cases.
  */
 #pragma once
 
 #include "lib/profile/profile.h"
 #include "lib/reason/reason.h"
 
-/* Settings of the install that the plan depends on. Strings are borrowed. */
+/* Settings of the installation that the plan depends on. Strings are borrowed. */
 struct plan_settings {
 	const char *cluster_name;
 	const char *node_name;
-	const char *own_namespace;	/* podflame's own; the built-in target never selects it */
-	bool opt_in_required; /* ClusterProfilingTarget reaches labelled namespaces only */
-	bool default_target;		/* labelled namespaces are profiled without any target */
-	unsigned default_sample_hz;	/* 99 */
-	unsigned max_sample_hz;		/* cap, 199 */
+	/* podflame's namespace; the built-in target never selects it */
+	const char *own_namespace;
+	/* a ClusterProfilingTarget selects only pods in labelled namespaces */
+	bool opt_in_required;
+	/* pods in labelled namespaces are profiled without any target */
+	bool default_target;
+	unsigned default_sample_hz;	/* usually 99 */
+	unsigned max_sample_hz;		/* limit of sample_hz; usually 199 */
 };
 
-/* Targets as they were decoded for the previous plan. It does not change what a plan says. */
+/* Decoded targets of the last plan. They only make the next plan faster. */
 struct plan_cache;
 struct plan_cache *plan_cache_new(void);
 struct plan_cache *plan_cache_free(struct plan_cache *c);
 
-/* The API objects as they came, borrowed. Pods are those of this node only. */
+/* The objects of the API server, borrowed. Pods are those of this node only. */
 struct plan_world {
 	/*
-	 * May be NULL. With a cache, an object of a target must not change, except for its
+	 * May be NULL. If it is used, an object of a target must not change, except for its
 	 * resourceVersion.
 	 */
 	struct plan_cache *cache;
@@ -37,9 +40,9 @@ struct plan_world {
 	size_t n_targets;
 	const json_t *const *pods;
 	size_t n_pods;
-	const json_t *const *namespaces;	/* name and labels */
+	const json_t *const *namespaces;	/* only names and labels are read */
 	size_t n_namespaces;
-	const json_t *node; /* NULL: not known yet; then node selectors match nothing */
+	const json_t *node; /* NULL: not known yet; then a node selector does not match */
 	struct plan_settings settings;
 	uint64_t now_ns;			/* wall time, for stopAfter */
 };
@@ -49,41 +52,48 @@ struct plan_event {
 	unsigned sample_hz;
 };
 /*
- * Settings of events other than on-cpu. If several targets set one, the finest counts: the smallest
- * value, but for max_block the greatest. For events that no target asks for: 0.
+ * Settings of events other than on-cpu. If several targets set one, the plan uses the finest: the
+ * smallest value, but for max_block_us the greatest. If no target asks for an event, its settings
+ * are 0.
  */
 struct event_settings {
-	uint32_t min_block_us;		/* off-cpu: shorter waits are left out */
-	uint64_t max_block_us;		/* off-cpu: of a longer wait only so much counts */
-	uint64_t alloc_sample_bytes; /* mem-alloc: mean distance of samples; 1: each allocation */
-	uint64_t inuse_sample_bytes;	/* mem-inuse */
-	uint32_t max_stall_us;		/* mem-alloc: the latency that an attached span may add */
+	uint32_t min_block_us;		/* off-cpu: shorter waits are not recorded */
+	uint64_t max_block_us;		/* off-cpu: a longer wait counts as one of this length */
+	/* mem-alloc: mean number of bytes between samples; 1: each allocation is a sample */
+	uint64_t alloc_sample_bytes;
+	uint64_t inuse_sample_bytes;	/* mem-inuse: likewise */
+	/* mem-alloc: limit of the time by which one span of probing may delay the container */
+	uint32_t max_stall_us;
 };
 bool plan_event_settings_equal(const struct event_settings *a, const struct event_settings *b);
 struct plan_container {
 	char *id; /* 64 hex digits, without "containerd://"; NULL: not started yet */
 	char *name;
 	unsigned event_mask;		/* 1 << enum event */
-	unsigned sample_hz;		/* for on-cpu */
+	unsigned sample_hz;		/* samples per second, for on-cpu */
 	struct event_settings settings;
-	double overhead_percent;	/* the smallest of its targets' limits; 0: none */
+	double overhead_percent;	/* the smallest limit of its targets; 0: there is none */
 	bool java_attach; /* a target allows the agent to ask JVMs for their perf maps */
-	/* a target asks for samples that name the call in which they were taken */
+	/* a target asks for samples with the trace ids of the request on which the thread works */
 	bool trace_context;
 	struct tags tags; /* owned: pod_cluster, pod_ns, pod, ..., container, container_id, image */
-	size_t *targets;		/* indexes into plan.targets */
+	size_t *targets;		/* indexes in plan.targets */
 	size_t n_targets;
 };
 struct plan_pod {
 	char *uid;			/* metadata.uid */
-	char *cgroup_uid; /* the one in the cgroup's path: uid, or config.hash of a static pod */
+	/* the uid in the cgroup's path: that of the pod, or config.hash for a static pod */
+	char *cgroup_uid;
 	char *ns, *name;
-	/* all of its containers are selected, so the filter may select the pod's own cgroup */
+	/*
+	 * whether the filter may select the pod's own cgroup, because all its containers are
+	 * selected
+	 */
 	bool arm_pod;
 	unsigned arm_event_mask, arm_sample_hz;	/* set with arm_pod */
 	struct event_settings arm_settings;
-	bool arm_trace_context;			/* all of its containers ask for it */
-	/* owned: the tags of the pod, for containers whose names are not known yet */
+	bool arm_trace_context;			/* whether all its containers ask for it */
+	/* owned: tags for samples whose container is not known yet */
 	struct tags tags;
 	struct plan_container *containers;
 	size_t n_containers;
@@ -91,14 +101,15 @@ struct plan_pod {
 struct plan_reason {
 	enum reason reason;
 	char *message;			/* for the user; at most 1024 bytes */
-	unsigned n_pods;		/* how many pods it concerns */
+	unsigned n_pods;		/* the number of pods that this reason concerns */
 };
 struct plan_target {
-	/* ns "" for the cluster kind; the built-in one has uid "builtin" */
+	/* ns is "" for a ClusterProfilingTarget; the built-in target has the uid "builtin" */
 	char *uid, *kind, *ns, *name;
 	int64_t generation;
-	bool accepted;			/* false: reasons[0] says why the target has no effect */
-	bool on_this_node;		/* nodeSelector matches */
+	/* false: the target has no effect, and reasons[0] has the cause */
+	bool accepted;
+	bool on_this_node;		/* whether its nodeSelector selects this node */
 	bool suspended, completed;
 	unsigned event_mask;
 	unsigned pods_matched, pods_planned, containers_planned;
@@ -106,42 +117,45 @@ struct plan_target {
 	size_t n_reasons;
 };
 struct plan {
-	struct plan_pod *pods;		/* only those with something to profile; sorted by uid */
+	struct plan_pod *pods;		/* only pods with something to profile; sorted by uid */
 	size_t n_pods;
-	struct plan_target *targets;	/* sorted by uid; all that exist, matched or not */
+	/* all targets, also those that match no pod; sorted by uid */
+	struct plan_target *targets;
 	size_t n_targets;
-	unsigned pods_unreadable;	/* without uid, namespace or name: no target counts them */
-	/* wall time when the plan changes by itself (stopAfter); 0: never */
+	/* number of pods without uid, namespace or name; no target counts them */
+	unsigned pods_unreadable;
+	/* wall time from which the plan is another one (stopAfter); 0: never */
 	uint64_t next_change_ns;
 };
 
-/* An object that it cannot read becomes a reason. Returns 0 or a negative errno. */
+/* If an object cannot be read, the plan has a reason for it. Returns 0 or a negative errno. */
 int plan_build(const struct plan_world *w, struct plan **ret);
 struct plan *plan_free(struct plan *p);
-/* Removes what plan_build() does not read: a pod of 800 KB may take 16 MB of memory. */
+/* Removes the members that plan_build() does not read: a pod of 800 KB may need 16 MB of memory. */
 void plan_trim_target(json_t *target);
 void plan_trim_pod(json_t *pod);
-void plan_trim_named(json_t *obj);		/* a namespace or node */
+void plan_trim_named(json_t *obj);		/* for a namespace or a node */
 /*
- * Calls fn with the uid of each target that selected a container, by its id, or by its pod's uid if
- * container_id is NULL or "". A container that runs before the API server has reported its id
- * counts as one of its pod's containers without an id. plan NULL: no target.
+ * Calls fn with the uid of each target that selected a container. The container is given by its id,
+ * or by its pod's uid if container_id is NULL or "". If a container runs before the API server has
+ * reported its id, it counts as one of its pod's containers without an id. plan NULL: fn is not
+ * called.
  */
 void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,
 		     void (*fn)(const char *uid, void *arg), void *arg);
-json_t *plan_to_json(const struct plan *p);	/* tests, GET /debug/plan */
+json_t *plan_to_json(const struct plan *p);	/* for tests and GET /debug/plan */
 
 /*
- * For a list with room for some targets only: sorts them so that among the first n each namespace
- * has as many targets as the others, or all of its own. index: the order within a namespace, and
- * among equals. rank: 0.
+ * Sorts the targets for a list that has no room for all. If only the first n are used, each
+ * namespace has as many of them as the other namespaces, or all its own. index: the order within a
+ * namespace, and between targets of the same rank. The caller sets rank to 0.
  */
 struct plan_share {
-	const char *ns;			/* "": a cluster target; borrowed */
+	const char *ns;			/* borrowed; "": a ClusterProfilingTarget */
 	size_t index;
-	unsigned rank;			/* within its namespace */
+	unsigned rank;			/* its position among those of its namespace */
 };
 void plan_share(struct plan_share *list, size_t n);
 
-/* Decodes one target to check input. The path in *reterr is the field ("spec.podSelector"). */
+/* Checks one target, for input. The path in *reterr is the field ("spec.podSelector"). */
 int plan_check_target(const json_t *target, struct field_error *reterr);

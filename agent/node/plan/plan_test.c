@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays controller-spec/cases/<name>.yaml: each file is one test. The form of a
- * case is described in controller-spec/SPEC.md; a key that is not described there
- * fails the case, and so does a case that asserts nothing.
- * CONTROLLER_SPEC names another folder of cases.
+ * Runs controller-spec/cases/<name>.yaml: each file is one test. controller-spec/SPEC.md describes
+ * the form of a case. A key that is not described there fails the case, and so does a case that
+ * asserts nothing. CONTROLLER_SPEC names another directory of cases.
  */
 #include "node/plan/internal.h"
 
@@ -13,7 +12,10 @@
 
 #include "lib/select/testcase.h"
 
-/* In the order of insertion, or the reverse: the plan must not depend on it. */
+/*
+ * Lists the values of map in the order of insertion, or in reverse: the plan must not depend on the
+ * order.
+ */
 static size_t values(const json_t *map, bool reverse, const json_t **ret)
 {
 	const char *key;
@@ -65,7 +67,7 @@ static json_t *run_plan(const struct world *w, bool reverse)
 
 /* ---- assertions ---- */
 
-/* "ns/pod/container" of all that is profiled. */
+/* Returns a set of "ns/pod/container" of all containers that are profiled. */
 static json_t *profiled(const json_t *plan)
 {
 	json_t *all = json_object(), *pod, *c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a pod for the plan: its containers with their types and ids, its workload, and the name
- * of its cgroup. Pure.
+ * Decodes a pod for the plan: its containers with their types and ids, its workload, and the uid in
+ * the path of its cgroup. Pure.
  */
 #include "node/plan/internal.h"
 
@@ -9,13 +9,14 @@
 
 #define CONFIG_HASH   "kubernetes.io/config.hash"
 #define CONFIG_MIRROR "kubernetes.io/config.mirror"
-#define ANNOTATIONS   CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL /* those that the plan reads */
+/* the annotations that the plan reads */
+#define ANNOTATIONS CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL
 
 /* ---- containers ---- */
 
 /*
- * "containerd://<64 hex>", "cri-o://...", "docker://..."; returns the id alone, or NULL if it is
- * not one.
+ * s: "containerd://<64 hex>", "cri-o://...", "docker://...". Returns the id without the prefix;
+ * NULL: it has another form.
  */
 static const char *container_id(const char *s)
 {
@@ -97,7 +98,10 @@ static const json_t *controller_of(const json_t *obj)
 	return json_array_get(owners, 0);
 }
 
-/* A Deployment's pods belong to a ReplicaSet named DEPLOYMENT-HASH. The hash is a label. */
+/*
+ * Sets the tags of the pod's owner. A Deployment's pods belong to a ReplicaSet with the name
+ * DEPLOYMENT-HASH; the pod has HASH as a label.
+ */
 static void set_workload(const json_t *obj, struct pod_view *p)
 {
 	const json_t *owner = controller_of(obj);
@@ -131,8 +135,8 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 	plan_tags_set(&p->tags, "pod_node", s->node_name);
 	set_workload(obj, p);
 	/*
-	 * no other container can run in it, so samples seen before its id is known belong to this
-	 * one
+	 * the pod has only this container, so samples of the pod belong to it even before its id is
+	 * known
 	 */
 	if (p->n_containers == 1) {
 		plan_tags_set(&p->tags, "container", p->containers[0].name);
@@ -145,7 +149,7 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 /*
  * The kubelet names the cgroup of a static pod after the hash of its file, and shows the pod to the
  * API server as a mirror pod with another uid. Any user may write these annotations on a pod. So
- * only the form of the hash (a uid has dashes) on a pod that its node owns is believed.
+ * the hash is used only if it has the right form (a uid has dashes) and the node owns the pod.
  */
 static const char *static_hash(const json_t *obj, const struct pod_view *p, const char *node_name)
 {

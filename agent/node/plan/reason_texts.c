@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the reasons of a target for its user. Each says what the case is and, if the user can
+ * Writes the reasons of a target for its user. Each text describes the case and, if the user can
  * change it, how. Pure.
  */
 #include "node/plan/reason_texts.h"
@@ -22,8 +22,8 @@ void plan_tally_done(struct tally *t)
 }
 
 /*
- * Names in messages are ASCII already. What an object from an attacker, or a text that was cut,
- * contains must stay valid JSON.
+ * Makes a message valid JSON: it may contain text of a hostile object, or text that was cut inside
+ * a character. Names in messages are always ASCII.
  */
 static void make_plain(char *message)
 {
@@ -64,7 +64,7 @@ static void add_refusal(const struct target *t, struct plan_target *out)
 	add(out, 0, reason, xasprintf("%s: %s", path, t->error->reason));
 }
 
-/* Adds the reason that stops the whole target. Returns whether there is one. */
+/* If a reason stops the whole target, adds it and returns true. */
 static bool add_whole(const struct reason_facts *f, struct plan_target *out)
 {
 	const struct target *t = f->target;

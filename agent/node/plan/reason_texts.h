@@ -4,7 +4,7 @@
 
 #include "node/plan/internal.h"
 
-struct tally { /* counts of the reasons that concern pods */
+struct tally { /* counts of pods by reason */
 	struct {
 		unsigned n;
 		char *example; /* "namespace/name" of the first pod, possibly with its state */
@@ -17,12 +17,12 @@ struct reason_facts {
 	const struct target *target;
 	const struct plan_target *plan_target;
 	bool node_known;
-	unsigned sample_hz; /* after the install's maximum */
+	unsigned sample_hz; /* the target's rate, limited to the maximum of the installation */
 	const char *node_name;
 };
 /*
- * Fills out->reasons: first what stops the whole target, then the reasons of pods, sorted by the
- * number of pods.
+ * Fills out->reasons: first the reason that stops the whole target, then the reasons of pods,
+ * sorted by the number of pods.
  */
 void plan_reasons_write(const struct reason_facts *f, const struct tally *t,
 			struct plan_target *out);

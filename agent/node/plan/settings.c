@@ -30,8 +30,8 @@ static int64_t read_int(const json_t *events, const char *path)
 }
 
 /*
- * Returns -ERANGE and sets reterr if the value is not between least and most, which the schema
- * checks in rules.
+ * Reads a duration. If it is not between least and most (rules of the schema that the table does
+ * not have), sets reterr and returns its error.
  */
 static int read_us(const json_t *events, const char *path, const char *least, const char *most,
 		   uint64_t *ret_us, struct field_error *reterr)
@@ -58,7 +58,7 @@ int plan_settings_read(const json_t *events, unsigned mask, struct event_setting
 
 	if (mask & OFF) {
 		r = read_us(events, MIN_BLOCK, "0s", "1h", &us, reterr);
-		s.min_block_us = (uint32_t)us; /* an hour has 3.6e9 */
+		s.min_block_us = (uint32_t)us; /* an hour, 3.6e9 us, fits */
 		if (r == 0)
 			r = read_us(events, MAX_BLOCK, "1ms", "1h", &s.max_block_us, reterr);
 		if (r == 0 && s.min_block_us >= s.max_block_us)
@@ -106,7 +106,10 @@ void plan_settings_join(struct event_settings *a, unsigned have, const struct ev
 	}
 	if (both & ALLOC) {
 		a->alloc_sample_bytes = one_of(finest, x.alloc_sample_bytes, b->alloc_sample_bytes);
-		/* the target that allows the least latency decides, always */
+		/*
+		 * for this setting, the smallest value always wins, so that no target gets more
+		 * latency than it allows
+		 */
 		a->max_stall_us = MIN(x.max_stall_us, b->max_stall_us);
 	}
 	if (both & INUSE)

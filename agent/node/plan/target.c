@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a ProfilingTarget or ClusterProfilingTarget for the plan. If it cannot be understood, the
- * error for the user is kept. Pure.
+ * Decodes a ProfilingTarget or ClusterProfilingTarget for the plan. If a target is wrong, keeps the
+ * error for its user. Pure.
  */
 #include "node/plan/internal.h"
 
@@ -11,13 +11,13 @@
 #define STOP_AFTER_MAX_NS (720 * 3600 * NSEC_PER_SEC)
 
 struct unknown {
-	char text[256];	   /* all of them */
-	char refused[256]; /* the first that must not be ignored */
+	char text[256];	   /* names of all unknown members */
+	char refused[256]; /* the first unknown member that must not be ignored; "": none */
 };
 
 /*
- * A member that this version does not know. An event or a setting may be ignored and reported. A
- * member that narrows the selection may not.
+ * Called for a member that this version does not know. An unknown event or setting is ignored and
+ * reported. A member that could narrow the selection must not be ignored.
  */
 static void on_unknown(const char *path, void *arg)
 {
@@ -33,7 +33,10 @@ static void on_unknown(const char *path, void *arg)
 	snprintf(u->text + n, sizeof(u->text) - n, "%s%s", n ? ", " : "", path);
 }
 
-/* Checks a rule of the schema that fields cannot express: `values` with In and NotIn only. */
+/*
+ * Checks a rule of the schema that the table cannot express: In and NotIn need `values`, other
+ * operators must not have it.
+ */
 static int check_selector(const json_t *sel, const char *path, struct field_error *reterr)
 {
 	const json_t *e;

@@ -2,8 +2,8 @@
 /*
  * Keeps decoded targets from one plan to the next. A target at the limits of its schema costs more
  * than the rest of a plan, and each change of any pod makes a new plan. A kept object never
- * changes, except for its resourceVersion: another version is another object. It owns the decoded
- * targets. Loop thread.
+ * changes, except for its resourceVersion: a new version is a new object. The cache owns the
+ * decoded targets. Loop thread.
  */
 #include "node/plan/internal.h"
 
@@ -13,7 +13,7 @@
 #include <uthash.h>
 
 struct cached_target {
-	const json_t *obj; /* a reference, so that no other object gets this address */
+	const json_t *obj; /* a reference, so that no other object can have this address */
 	struct target target;
 	bool asked; /* used since the last sweep */
 	UT_hash_handle hh;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a plan of one pod with one container, as the API server's word gives it. */
+/* For tests only: a plan of one pod with one container, as plan_build() would make it. */
 #pragma once
 
 #include "node/plan/plan.h"
@@ -12,7 +12,10 @@ static inline void testplan_tag(struct tags *t, const char *key, const char *val
 	t->items[t->n++] = (struct tag){xstrdup(key), xstrdup(value)};
 }
 
-/* Container id "main" at 99 Hz, asked for by one target; arm: its pod's further containers too. */
+/*
+ * Container "main" with this id, at 99 Hz, which one target selects. arm: the target selects the
+ * pod's own cgroup, too.
+ */
 static inline struct plan *testplan(const char *uid, const char *cgroup_uid, const char *id,
 				    bool arm)
 {

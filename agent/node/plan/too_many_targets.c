@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which targets are left out if there is no room for all: those of a namespace with many,
- * not of one with few. Pure.
+ * Chooses the targets that are refused if there is no room for all: those of a namespace with many
+ * targets, not those of one with few. Pure.
  */
 #include "node/plan/internal.h"
 
