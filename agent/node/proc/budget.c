@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides how much memory tables and caches may take. The kernel charges maps to the cgroup of the
- * process that makes them, and kills an agent that exceeds its limit. Any thread.
+ * Decides how much memory tables and caches may use. The kernel charges BPF maps to the cgroup of
+ * the process that makes them, and kills an agent that exceeds its limit. Any thread.
  */
 #include "node/proc/proc.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define LIMIT_SHARE 4
-#define NO_LIMIT    (1ULL << 60) /* v1 writes a number near 2^63 */
+#define NO_LIMIT    (1ULL << 60) /* no limit: v1 writes a number near 2^63 */
 
 static uint64_t limit_in(const char *dir, const char *file)
 {
@@ -23,8 +23,9 @@ static uint64_t limit_in(const char *dir, const char *file)
 }
 
 /*
- * The lowest limit of the cgroup and all above it. In a container, the mount may begin at the
- * container's own cgroup. Then the path does not exist, and the limit of the mount itself counts.
+ * The lowest limit of the cgroup at path and of all cgroups above it. In a container, the mount may
+ * begin at the container's own cgroup. Then the path does not exist, and the limit of the mount
+ * itself counts.
  */
 static uint64_t limit_above(const char *mount, const char *path, const char *file)
 {
@@ -40,7 +41,7 @@ static uint64_t limit_above(const char *mount, const char *path, const char *fil
 	return limit;
 }
 
-/* "0::/path" (v2), "5:memory:/path" or "7:cpu,memory:/path" (v1). */
+/* line: "0::/path" (v2), "5:memory:/path" or "7:cpu,memory:/path" (v1). */
 static uint64_t limit_of_line(char *line, const char *mount)
 {
 	_cleanup_free_ char *v1 = xasprintf("%s/memory", mount);
@@ -75,8 +76,8 @@ uint64_t proc_memory_limit(const char *self_cgroup, const char *mount)
 size_t proc_memory_share(uint64_t wanted_bytes)
 {
 	/*
-	 * from the pod's spec: the host's cgroup tree does not show a container which part is its
-	 * own
+	 * the limit in the pod's spec. In a container that sees the host's cgroup tree, the limit
+	 * of its own cgroup may not be found
 	 */
 	const char *told = getenv("MEMORY_LIMIT");
 	_cleanup_free_ char *text = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory limits as both cgroup versions show them. */
+/* Memory limits of this process, from files as both cgroup versions have them. */
 #include "lib/base/testfolder.h"
 #include "node/proc/proc.h"
 
@@ -26,7 +26,7 @@ static void version_2(void **state)
 	assert_int_equal(proc_memory_limit("0::/kubepods/pod1/c1\n", dir), 1073741824);
 	assert_int_equal(proc_memory_limit("0::/kubepods\n", dir), 4294967296);
 	assert_int_equal(proc_memory_limit("0::/other\n", dir), UINT64_MAX);
-	/* in a container the mount is its own */
+	/* in a container, the mount is the container's own cgroup */
 	put("memory.max", "268435456\n");
 	assert_int_equal(proc_memory_limit("0::/\n", dir), 268435456);
 }
@@ -35,7 +35,8 @@ static void version_1(void **state)
 {
 	(void)state;
 	put("memory/kubepods/memory.limit_in_bytes", "536870912\n");
-	put("memory/memory.limit_in_bytes", "9223372036854771712\n"); /* none */
+	/* this number means no limit */
+	put("memory/memory.limit_in_bytes", "9223372036854771712\n");
 	assert_int_equal(
 		proc_memory_limit("5:cpu,cpuacct:/x\n4:memory:/kubepods\n1:name=x:/\n", dir),
 		536870912);

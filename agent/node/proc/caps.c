@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of a container below what the plan says: the rates and shares of switches that its
- * overhead limit allows. It owns the hash of caps. Loop thread.
+ * Limits of containers that are lower than in the plan: rates, and shares of context switches that
+ * their overhead limits allow. This file owns the hash of them. Loop thread.
  */
 #include "node/proc/internal.h"
 

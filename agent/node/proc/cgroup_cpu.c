@@ -31,7 +31,10 @@ static int open_by_id(const char *mount, uint64_t id, int *ret_fd)
 	return 0;
 }
 
-/* "name value" lines: cgroup-v2.rst "cpu.stat", cgroup-v1/cpuacct.rst, scheduler/sched-bwc.rst. */
+/*
+ * The number in the line "name value" of text: cgroup-v2.rst "cpu.stat", cgroup-v1/cpuacct.rst,
+ * scheduler/sched-bwc.rst.
+ */
 static bool value_of(const char *text, const char *name, uint64_t *ret)
 {
 	size_t n = strlen(name);
@@ -59,7 +62,7 @@ static int read_v2(int dirfd, struct cgroup_cpu *ret)
 		return r;
 	if (!value_of(text, "usage_usec", &usage_us))
 		return -ENODATA;
-	/* these two exist only if the cgroup has the cpu controller */
+	/* these two lines exist only if the cgroup has the cpu controller */
 	(void)value_of(text, "nr_throttled", &ret->n_throttled);
 	(void)value_of(text, "throttled_usec", &throttled_us);
 	ret->usage_ns = usage_us * 1000;
@@ -67,7 +70,10 @@ static int read_v2(int dirfd, struct cgroup_cpu *ret)
 	return 0;
 }
 
-/* The cgroup's path below the mount of its hierarchy, for the other mounts of v1. */
+/*
+ * The cgroup's path relative to the mount of its hierarchy. In v1, other hierarchies have a cgroup
+ * with the same path.
+ */
 static int path_below(const struct cgroup_hierarchy *h, int dirfd, char *path, size_t size)
 {
 	char link[64], target[4096];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPU time of a cgroup of the test's own, and how long its limit held it back. As root; skipped if
- * no limit can be set.
+ * CPU time of a cgroup that the test makes, and for how long its CPU limit kept it from running.
+ * Needs root; skipped if no limit can be set.
  */
 #include "node/proc/testcgroup.h"
 
@@ -46,7 +46,7 @@ static void test_usage_and_throttled(void **state)
 		assert_true(cpu.n_throttled > 0);
 	}
 	own_cgroup_remove(&o);
-	assert_true(proc_cgroup_cpu_read(&o.h, id, &cpu) < 0); /* gone */
+	assert_true(proc_cgroup_cpu_read(&o.h, id, &cpu) < 0); /* the cgroup is removed */
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any text as a cgroup's path, and as /proc/self/mountinfo and /proc/cgroups (cut at NULs). A path
- * names the same pod if it lies deeper, is deleted or ends in a slash, and ids consist of the
- * letters that they can have.
+ * Any text as a cgroup's path, and as /proc/self/mountinfo and /proc/cgroups (with NULs between
+ * them). A path names the same pod if directories stand before it, if " (deleted)" or a slash is
+ * appended. Ids have only characters that are allowed in them.
  * Fuzzes: node/proc/cgroup_path.c, node/proc/hierarchy.c
  */
 #include "node/proc/internal.h"
@@ -25,7 +25,7 @@ static bool same(const struct cgroup_ref *a, const struct cgroup_ref *b)
 	       a->pods_depth == b->pods_depth;
 }
 
-/* before PATH after: names what PATH alone does. */
+/* With `before` and `after` around it, path names the same pod. */
 static void check_same(const char *before, const char *path, const char *after,
 		       const struct cgroup_ref *want)
 {
@@ -64,7 +64,7 @@ static bool no_pods(const char *mount)
 	return mount[0] && strlen(mount) % 2;
 }
 
-/* mountinfo \0 /proc/cgroups \0 the wanted hierarchy */
+/* The input: mountinfo, NUL, /proc/cgroups, NUL, the wanted hierarchy. */
 static void choose(const char *mountinfo, const char *end)
 {
 	static const char none[] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the pod and the container that a cgroup path names. The two cgroup drivers of the kubelet
- * and the container runtimes make these forms; proc_test.c lists them. Pure.
+ * Finds the pod and the container that a cgroup path names. The kubelet (with one of its two cgroup
+ * drivers) and the container runtimes make the paths; proc_test.c has one of each form. Pure.
  */
 #include "node/proc/proc.h"
 
@@ -26,7 +26,10 @@ static const char *word_find(struct word w, const char *needle)
 	return memmem(w.s, w.n, needle, strlen(needle));
 }
 
-/* Returns the last occurrence: a cgroup root that the user chose may contain the same letters. */
+/*
+ * Returns the last occurrence of needle in w: the user may have chosen a cgroup root that contains
+ * the same letters.
+ */
 static const char *word_find_last(struct word w, const char *needle)
 {
 	size_t n = strlen(needle);
@@ -37,7 +40,10 @@ static const char *word_find_last(struct word w, const char *needle)
 	return NULL;
 }
 
-/* If '-' would mean a parent slice, the kubelet writes '_' in its place in a UID. */
+/*
+ * Sets ref->pod_uid from n characters at s. underscores: the kubelet has written '_' for each '-'
+ * of the uid, because in the name of a slice '-' separates parents.
+ */
 static bool take_uid(const char *s, size_t n, bool underscores, struct cgroup_ref *ref)
 {
 	if (n == 0 || n >= sizeof(ref->pod_uid))
@@ -51,7 +57,10 @@ static bool take_uid(const char *s, size_t n, bool underscores, struct cgroup_re
 	return true;
 }
 
-/* "kubepods-burstable-pod<uid>.slice", after any cgroup root ("kubelet-kubepods-..."). */
+/*
+ * Takes the uid from "kubepods-burstable-pod<uid>.slice". A cgroup root may stand before it:
+ * "kubelet-kubepods-...".
+ */
 static bool take_pod_slice(struct word w, struct cgroup_ref *ref)
 {
 	const char *pod;
@@ -79,7 +88,8 @@ static bool take_id(const char *s, size_t n, struct cgroup_ref *ref)
 }
 
 /*
- * "<id>", "cri-containerd-<id>.scope", "crio-<id>", "crio-conmon-<id>.scope", "docker-<id>.scope".
+ * Takes the id from "<id>", "cri-containerd-<id>.scope", "crio-<id>", "crio-conmon-<id>.scope" or
+ * "docker-<id>.scope".
  */
 static bool take_container(struct word w, struct cgroup_ref *ref)
 {
@@ -99,8 +109,8 @@ static bool take_container(struct word w, struct cgroup_ref *ref)
 }
 
 /*
- * "kubepods-burstable-pod<uid>.slice:cri-containerd:<id>": a runtime that uses the name for systemd
- * as a directory.
+ * Takes uid and id from "kubepods-burstable-pod<uid>.slice:cri-containerd:<id>". This text is meant
+ * for systemd, but some runtimes make a directory with this name.
  */
 static bool take_colons(struct word w, struct cgroup_ref *ref)
 {
@@ -145,7 +155,10 @@ int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret)
 		p = slash ? slash + 1 : end;
 		if (w.n == 0)
 			continue;
-		/* A pod further down is a cluster inside a container. The deepest one counts. */
+		/*
+		 * If a container contains a cluster, the path has further pods. The deepest one
+		 * counts.
+		 */
 		if (take_colons(w, &ref) || take_pod(w, below_kubepods, &ref)) {
 			below_kubepods = false;
 			pods_depth++;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds code of files that lies in memory without a file. Programs copy their code there, at the
+ * Finds code of files that is in memory without a file. Some programs copy their code there, at the
  * same addresses, to have it on huge pages (Node's --use-largepages, HHVM, Chromium, iodlr). Then
- * /proc/PID/maps names no file for it. Other parts of the file are mapped beside the copy, and the
- * file's headers say where its code lies relative to those. The memory is a copy only if its bytes
- * are the file's: this file compares some pages, and stack/code_compare.c those in which samples
- * lie. For the thread that reads the mappings.
+ * /proc/PID/maps shows no file for it. But other parts of the file are mapped beside the copy, and
+ * the file's headers show the distance between them and the code. The memory is a copy only if its
+ * bytes are equal to the file's: this file compares some pages, and stack/code_compare.c the pages
+ * in which samples are. Runs on the thread that reads the mappings.
  */
 #include "node/proc/maps.h"
 
@@ -13,14 +13,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CANDIDATES_MAX	4096  /* mappings without a file that run code, in one process */
-#define HEADERS_MAX	256   /* program headers of a file */
-#define PAGES_LOOKED	16    /* in a copy */
-#define LOOK_PAGES_MAX	16384 /* compared in one look at a process */
-#define TRIES_MAX	65536 /* parts of files that are compared with memory in one look */
-#define PAGE_BYTES	4096u
-#define COMPARED_MIN	64	   /* bytes of a page: fewer may be equal by chance */
-#define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, as linkers align */
+#define CANDIDATES_MAX 4096  /* limit of executable mappings without a file in one process */
+#define HEADERS_MAX    256   /* limit of the program headers of a file */
+#define PAGES_LOOKED   16    /* limit of the pages that are compared in one copy */
+#define LOOK_PAGES_MAX 16384 /* limit of the pages that are compared in one look at a process */
+#define TRIES_MAX      65536 /* limit of the comparisons of a segment with a mapping in one look */
+#define PAGE_BYTES     4096u
+/* bytes of a page that must be equal at least: fewer may be equal by chance */
+#define COMPARED_MIN 64
+/* largest gap between parts of a file: two huge pages, as linkers align */
+#define GAP_MAX		(4u << 20)
 #define REFUSED_COUNTER "podflame_code_copies_refused_total"
 
 static uint64_t page_down(uint64_t x)
@@ -38,9 +40,12 @@ static void refuse(const char *reason)
 	counter_add(counter(REFUSED_COUNTER, "reason", reason), 1);
 }
 
-/* ---- while the lines of maps are read ---- */
+/* ---- collecting candidates, while the lines of maps are read ---- */
 
-/* Whether the name shows a file in memory; this works even if the agent may not open it. */
+/*
+ * Whether the name is that of a file in memory. The name can be used even if the agent may not open
+ * the file.
+ */
 static bool is_named_as_memory(const struct mapping *m)
 {
 	static const char *const names[] = {"/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage"};
@@ -76,7 +81,7 @@ static void add_candidate(struct copies *c, const struct mapping *m, size_t item
 		refuse("too_many");
 		return;
 	}
-	/* Adjacent candidates have the same file before them. */
+	/* no file is between this candidate and the last one, so they have the same `before` */
 	if (c->n_open)
 		before = c->items[c->n - 1].before;
 	else if (c->before_name && m->start - c->before.end <= GAP_MAX)
@@ -105,7 +110,8 @@ static void note_file(struct copies *c, const struct maps_line *l)
 }
 
 /*
- * Called for each line. Only private mappings of files count, because loaders map files privately.
+ * Called for each line. Only private mappings of files are noted, because loaders map files
+ * privately.
  */
 void proc_copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item,
 		      size_t i)
@@ -126,7 +132,7 @@ void proc_copies_done(struct copies *c)
 	*c = (struct copies){0};
 }
 
-/* ---- where the parts of a file lie ---- */
+/* ---- the segments of a file ---- */
 
 static bool read_at(int fd, void *to, size_t n, uint64_t offset)
 {
@@ -145,7 +151,7 @@ static void add_segment(struct layout *l, const Elf64_Phdr *h)
 					    .executable = h->p_flags & PF_X};
 }
 
-/* A layout without segments means that it is no 64-bit ELF file. */
+/* Reads the program headers. If the file is no 64-bit ELF file, the layout has no segments. */
 static struct layout *read_layout(int fd)
 {
 	struct layout *l = xcalloc(1, sizeof(*l));
@@ -168,16 +174,19 @@ static struct layout *read_layout(int fd)
 	return l;
 }
 
-/* ---- whether memory has the file's code ---- */
+/* ---- comparing memory with the file's code ---- */
 
 struct finder {
 	struct copies *copies;
 	struct open_files *files;
 	int mem_fd;
-	struct mapping *found; /* the parts found of the current candidate, in order */
+	/*
+	 * the parts of the current candidate that are copies, in the order in which they were found
+	 */
+	struct mapping *found;
 	size_t n_found, cap_found;
 	size_t pages_left, tries_left;
-	bool spent; /* a page or a try was needed and none was left */
+	bool spent; /* a limit was reached: no page or no try was left */
 };
 
 static bool spend(struct finder *f, size_t *left)
@@ -193,7 +202,10 @@ static bool is_uniform(const uint8_t *p, size_t n)
 	return memcmp(p, p + 1, n - 1) == 0;
 }
 
-/* Pages with one value everywhere are equal in many files and show nothing. */
+/*
+ * Whether n bytes are equal. A page whose bytes all have one value does not count: many files have
+ * such pages.
+ */
 static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset, size_t n)
 {
 	uint8_t file[PAGE_BYTES], memory[PAGE_BYTES];
@@ -203,7 +215,8 @@ static bool is_page_equal(int mem_fd, int fd, uint64_t address, uint64_t offset,
 }
 
 /*
- * Whether at least one of some pages of m is equal to the file. bytes: how many the file has for m.
+ * Compares some pages of m with the file. Returns whether at least one is equal. bytes: how many
+ * bytes the file has for m.
  */
 static bool has_equal_pages(struct finder *f, int fd, const struct mapping *m, uint64_t bytes)
 {
@@ -232,7 +245,10 @@ static bool overlaps_found(const struct finder *f, uint64_t start, uint64_t end)
 	return false;
 }
 
-/* Tries the part of c where the file's segment would lie with this bias. */
+/*
+ * Compares the part of c at which segment s of the file would be with this bias. If it is equal,
+ * adds it to f->found.
+ */
 static void try_segment(struct finder *f, const struct mapping *c, const struct mapping *anchor,
 			const struct open_file *file, const struct segment *s, uint64_t bias)
 {
@@ -251,7 +267,7 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	m.inode = anchor->inode;
 	m.dev_major = anchor->dev_major;
 	m.dev_minor = anchor->dev_minor;
-	m.path = anchor->path; /* borrowed until it is an item */
+	m.path = anchor->path; /* borrowed; add_part() copies it */
 	m.deleted = anchor->deleted;
 	m.library = anchor->library;
 	m.copy = true;
@@ -283,7 +299,10 @@ static bool is_among(const uint64_t *items, size_t n, uint64_t x)
 	return false;
 }
 
-/* A page may belong to two segments, at two places. Each bias is tried, and the bytes decide. */
+/*
+ * A page of the anchor may belong to two segments with different biases. So each bias is tried, and
+ * the comparison decides.
+ */
 static void try_segments(struct finder *f, const struct mapping *c, const struct mapping *a,
 			 const struct open_file *file)
 {
@@ -307,7 +326,10 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
 }
 
-/* A program in a memory file is no copy of itself. */
+/*
+ * Looks for c in the file of an anchor. If c is mapped from the same file (in memory), it is no
+ * copy.
+ */
 static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 {
 	const struct mapping *a = anchor == SIZE_MAX ? NULL : &f->copies->anchors[anchor];
@@ -358,7 +380,7 @@ static bool add_part(struct anew *a, struct open_files *files, struct mapping x,
 	return true;
 }
 
-/* Adds the parts of c that belong to a file, and the rest of c between them. */
+/* Adds the parts of c that are copies, and the other parts between them. */
 static void add_parts(struct anew *a, struct finder *f, struct mapping *c)
 {
 	uint64_t at = c->start;

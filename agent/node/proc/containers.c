@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of the node's cgroups. From the plan and the known cgroups it makes what the kernel's
- * filter should hold, and says which container owns the samples of a cgroup. The key is the
- * cgroup's id: kernfs never uses one twice, so a container id or a PID that is used again cannot
- * get another container's samples. It owns the plan and the owners. It does not read cgroups. Loop
- * thread.
+ * The table of the node's cgroups. From the plan and the known cgroups, this file makes the
+ * contents of the kernel's filter, and finds the container that owns the samples of a cgroup. The
+ * key is the cgroup's id: kernfs never uses an id twice. So if a container id or a PID is used
+ * again, another container does not get the samples. This file owns the plan and the owners. It
+ * does not read cgroups. Loop thread.
  */
 #include "node/proc/internal.h"
 
@@ -15,34 +15,35 @@
 #define MAX_ENDED     4096
 #define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
 /*
- * The API server names a container some seconds after its cgroup was made. A container without a
- * name after this time is the sandbox.
+ * The API server reports the id of a container some seconds after its cgroup was made. If it has
+ * not reported an id after this time, the container is the pod's sandbox.
  */
 #define UNNAMED_NS (30 * NSEC_PER_SEC)
 
 struct known_container {
 	uint64_t id, parent_id, seen_ns;
 	struct cgroup_ref ref;
-	bool by_event; /* the kernel reported its creation; no scan found it */
+	bool by_event; /* the kernel has reported its creation; false: only a scan found it */
 	bool removed;
-	struct owner *owner;		/* also after the end, for late samples */
-	uint64_t until_ns;		/* UINT64_MAX while selected */
-	struct container_filter filter; /* event_mask 0: not in the filter */
+	struct owner *owner; /* kept for a while after the end, for late samples */
+	/* when it ended to be selected; UINT64_MAX while it is selected */
+	uint64_t until_ns;
+	struct container_filter filter; /* event_mask 0: this cgroup is not in the filter */
 	UT_hash_handle hh;
 };
 
 struct containers {
 	struct plan *plan;
-	struct planned planned; /* the plan's containers and pods */
+	struct planned planned; /* the plan's containers and pods, by id */
 	struct known_container *known;
 	struct cap *caps;
 	struct container_filter *filter;
 	size_t n_filter, cap_filter;
 	size_t n_ended;
-	/* The lowest cgroup_ref.pods_depth of planned containers' cgroups; 0: none yet. */
+	/* The lowest cgroup_ref.pods_depth of planned containers' cgroups; 0: not known yet. */
 	unsigned pods_depth;
 	bool dirty;
-	uint64_t next_ns; /* when the cgroups must be judged again; UINT64_MAX: never */
+	uint64_t next_ns; /* when the cgroups must be judged again; 0: now; UINT64_MAX: never */
 };
 
 int proc_containers_new(struct containers **ret)
@@ -91,16 +92,16 @@ static struct known_container *find_known(const struct containers *p, uint64_t i
 	return k;
 }
 
-/* ---- judging one cgroup by the plan ---- */
+/* ---- judging one cgroup: its owner and its filter by the plan ---- */
 
 struct container_verdict {
-	struct owner *owner; /* one reference, or NULL */
+	struct owner *owner; /* a reference; NULL: the cgroup has no owner */
 	struct container_filter filter;
 };
 
 /*
- * Two nodes on one kernel (kind) may run static pods with the same hash. Then the path does not
- * show which pod a pod-level cgroup belongs to.
+ * Two nodes on one kernel (kind) may run static pods with the same hash. Then the path of a pod's
+ * cgroup does not show which of the pods it belongs to.
  */
 static bool pod_is_ambiguous(const struct containers *p, const struct known_container *k)
 {
@@ -127,7 +128,7 @@ static unsigned capped(const struct cap *c, unsigned hz)
 	return c->hz ? MIN(c->hz, hz) : hz;
 }
 
-/* container_id "": the pod itself. */
+/* container_id "": the filter is for the pod's own cgroup. */
 static struct container_filter filter_of_pod(const struct containers *p, const struct plan_pod *pod,
 					     const char *container_id)
 {
@@ -158,7 +159,10 @@ static struct container_filter filter_of_container(const struct containers *p,
 	};
 }
 
-/* A container that the API server has not named: it has just started, or it is the sandbox. */
+/*
+ * Judges a container whose id the API server has not reported: it has just started, or it is the
+ * sandbox.
+ */
 static void judge_unnamed(struct containers *p, const struct known_container *k,
 			  const struct plan_pod *pod, uint64_t now_ns, struct container_verdict *v)
 {
@@ -175,8 +179,9 @@ static void judge_unnamed(struct containers *p, const struct known_container *k,
 /*
  * Returns whether k is the outermost cgroup with its name. A pod that may make cgroups below its
  * own can give them any name, even that of another pod or container. The real one is the outermost.
- * All of a node's containers lie equally deep, even if the node is a container itself. So a deeper
- * cgroup belongs to no container, even if the real one of that name ended before this agent began.
+ * All containers of a node have the same depth, even if the node itself is a container. So a deeper
+ * cgroup belongs to no container, even if the real one of that name ended before this agent
+ * started.
  */
 static bool is_outermost(struct containers *p, const struct known_container *k,
 			 unsigned *pods_depth)
@@ -184,18 +189,22 @@ static bool is_outermost(struct containers *p, const struct known_container *k,
 	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
 	if (*pods_depth && k->ref.pods_depth < *pods_depth)
-		p->next_ns = 0; /* deeper ones were taken for the real one and are judged again */
+		/* deeper cgroups were judged as the real one, so all are judged again */
+		p->next_ns = 0;
 	if (!*pods_depth || k->ref.pods_depth < *pods_depth)
 		*pods_depth = k->ref.pods_depth;
 	return k->ref.pods_depth == *pods_depth;
 }
 
-/* A container's id is unique. A static pod's hash may also be used by a node around this one. */
+/*
+ * Notes the depth of a container's cgroup. A container's id is unique. A pod's uid is not used
+ * here, because a node around this one may have a static pod with the same hash.
+ */
 static void note_depth(struct containers *p, const struct known_container *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
-	p->pods_depth = k->ref.pods_depth; /* never deeper than before: see is_outermost() */
+	p->pods_depth = k->ref.pods_depth; /* never greater than before: see is_outermost() */
 }
 
 static void judge_of_pod(struct containers *p, const struct known_container *k, uint64_t now_ns,
@@ -223,8 +232,8 @@ static void judge(struct containers *p, const struct known_container *k, uint64_
 	if (k->ref.runtime_helper)
 		return;
 	/*
-	 * What lies below a container belongs to it, whatever its name, even a cluster inside the
-	 * container.
+	 * All cgroups below a container belong to it, whatever their names are, even those of a
+	 * cluster inside the container.
 	 */
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
 		v->owner = proc_owner_ref(parent->owner);
@@ -242,7 +251,7 @@ static void judge(struct containers *p, const struct known_container *k, uint64_
 	}
 }
 
-/* Compares all but the cgroup. */
+/* Compares all members but cgroup_id. */
 static bool same_filter(const struct container_filter *a, const struct container_filter *b)
 {
 	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
@@ -252,7 +261,8 @@ static bool same_filter(const struct container_filter *a, const struct container
 }
 
 /*
- * Judges one cgroup. Ids grow with time, so in order of id a parent is judged before its children.
+ * Judges one cgroup. Ids grow with time, so if cgroups are judged in the order of their ids, a
+ * parent is judged before its children.
  */
 static void update(struct containers *p, struct known_container *k, uint64_t now_ns)
 {
@@ -283,7 +293,7 @@ static void forget_ended(struct containers *p, uint64_t now_ns)
 {
 	struct known_container *k, *tmp;
 
-	/* In order of id, so the oldest go first. */
+	/* in the order of ids, so the oldest are removed first */
 	HASH_ITER (hh, p->known, k, tmp) {
 		if (!k->owner || k->until_ns == UINT64_MAX)
 			continue;
@@ -311,7 +321,10 @@ static void update_all(struct containers *p, uint64_t now_ns)
 
 /* ---- the plan ---- */
 
-/* Changes the owner of a planned container. Other owners are made when cgroups are judged. */
+/*
+ * Makes a new owner for a planned container if off_keep changes. Owners of other containers are
+ * made when cgroups are judged.
+ */
 static void tell_owner(struct containers *p, const char *container_id, uint32_t off_keep)
 {
 	struct planned_container *c = proc_planned_container(&p->planned, container_id);
@@ -339,8 +352,8 @@ void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now
 }
 
 /*
- * Whether a planned container still needs a scan. After one that began after it was planned, it
- * does not: a container that has finished has no cgroup.
+ * Whether a planned container still needs a scan. It does not if a scan began after it was planned:
+ * if this scan did not find its cgroup, the container has ended.
  */
 bool proc_containers_wants_scan(const struct containers *p)
 {
@@ -359,7 +372,8 @@ static void add(struct containers *p, uint64_t id, uint64_t parent_id, const str
 
 	if (k) {
 		k->parent_id = parent_id;
-		if (by_event && !k->by_event) { /* a scan found it first */
+		/* a scan has found the cgroup before the kernel's report was read */
+		if (by_event && !k->by_event) {
 			k->by_event = true;
 			update(p, k, now_ns);
 		}
@@ -411,7 +425,10 @@ void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, 
 	for (size_t i = 0; i < s->n; i++)
 		ids[i] = s->items[i].id;
 	qsort(ids, s->n, sizeof(*ids), compare_ids);
-	/* Gone without an event. Cgroups that were made during the scan are not. */
+	/*
+	 * The scan did not find these cgroups, so they were removed without a report. A cgroup that
+	 * was made after the scan began is not removed here.
+	 */
 	HASH_ITER (hh, p->known, k, tmp)
 		if (!s->truncated && k->seen_ns < s->started_ns &&
 		    !bsearch(&k->id, ids, s->n, sizeof(*ids), compare_ids))
@@ -441,14 +458,14 @@ void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_i
 	add(p, id, parent_id, &ref, true, now_ns);
 }
 
-/* ---- limits below what the plan says ---- */
+/* ---- limits that are lower than in the plan ---- */
 
 static bool set_cap(struct containers *p, const char *container_id, unsigned hz, uint32_t off_note,
 		    uint32_t off_keep)
 {
 	if (!proc_caps_set(&p->caps, container_id, hz, off_note, off_keep))
 		return false;
-	p->next_ns = 0; /* judged again with the next filter */
+	p->next_ns = 0; /* all cgroups are judged again with the next filter */
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that was copied into memory without a file, in each form that programs use: a second image
- * of libm is mapped as a loader does, then its text is replaced.
+ * Code that was copied into memory without a file, in each form that programs use. The test maps a
+ * second image of libm as a loader does, and then replaces the mapping of its code.
  */
 #include "node/proc/maps.h"
 
@@ -18,20 +18,22 @@
 #include <cmocka.h>
 
 #define PAGE   4096u
-#define ROOM   (16u << 20) /* of an image */
+#define ROOM   (16u << 20) /* addresses reserved for an image */
 #define COPIES "podflame_code_copies_refused_total"
 
 /* ---- an image ---- */
 
 struct image {
 	uint8_t *base;
-	size_t bytes; /* of the whole */
+	size_t bytes; /* size of the whole image in memory */
 	size_t text, text_bytes, text_offset;
-	size_t data; /* the last segment: at another place in the file than in memory */
+	size_t data; /* address of the last segment, whose offset in the file is another one */
 	char path[256];
 };
 
-/* of: another file with the same bytes; -1: its own. */
+/*
+ * Maps libm at `at`, as a loader does. of: another file with the same bytes; -1: libm's own file.
+ */
 static struct image map_image_of(void *at, int of)
 {
 	struct image i = {.base = at};
@@ -83,7 +85,7 @@ static struct image map_image(void *at)
 	return map_image_of(at, -1);
 }
 
-/* Reserves addresses, so that nothing else is mapped beside it. */
+/* Reserves addresses, so that no other mapping is adjacent to the image. */
 static uint8_t *reserve(void)
 {
 	void *p = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -103,8 +105,8 @@ static void release(const struct image *i)
 }
 
 /*
- * Maps new memory for n bytes of code at `to`, with the same contents. fd -1: anonymous, with these
- * flags.
+ * Replaces n bytes of code at `to` by a new mapping with the same contents. fd -1: anonymous, with
+ * these flags.
  */
 static void copy_over(uint8_t *to, size_t n, int flags, int fd)
 {
@@ -116,7 +118,7 @@ static void copy_over(uint8_t *to, size_t n, int flags, int fd)
 	assert_int_equal(mprotect(to, n, PROT_READ | PROT_EXEC), 0);
 }
 
-/* ---- what is read of it ---- */
+/* ---- what proc_mappings_read() reports of it ---- */
 
 static struct mappings *read_own(void)
 {
@@ -155,7 +157,7 @@ static void assert_copy(const struct mappings *m, const struct image *i, size_t 
 	assert_int_equal(x->file_bytes, st.st_size);
 }
 
-/* The kernel's mapping at this place. fd -1: no file. */
+/* Asserts what the kernel has mapped at this address. fd -1: no file. */
 static void assert_backing(const struct mappings *m, const uint8_t *start, int fd, uint64_t offset)
 {
 	const struct mapping *x = at(m, start);
@@ -180,7 +182,7 @@ static void assert_no_copy(const struct mappings *m, const uint8_t *address)
 	assert_true(x->path[0] != '/' || x->memory_file || x->deleted);
 }
 
-/* ---- forms ---- */
+/* ---- forms of copies ---- */
 
 static void nothing_is_copied(void **state)
 {
@@ -213,7 +215,7 @@ static void text_in_anonymous_memory(void **state)
 	release(&i);
 }
 
-/* Linux 5.17, CONFIG_ANON_VMA_NAME. */
+/* Memory with a name needs Linux 5.17 with CONFIG_ANON_VMA_NAME. */
 static void text_in_named_anonymous_memory(void **state)
 {
 	struct image i = image();
@@ -259,7 +261,7 @@ static void text_in_a_memory_file(void **state)
 	release(&i);
 }
 
-/* The huge page ends where the text does, and begins before the file. */
+/* The huge page begins before the file's first mapping, and ends where the code ends. */
 static void text_on_huge_pages(void **state)
 {
 	const int protection = PROT_READ | PROT_WRITE | PROT_EXEC;
@@ -309,7 +311,7 @@ static void the_middle_of_text(void **state)
 	release(&i);
 }
 
-/* iodlr moves the mapping of the text to another place for a moment. */
+/* iodlr moves the mapping of the code to other addresses for a moment. */
 static void text_that_was_moved_away(void **state)
 {
 	struct image i = image();
@@ -335,7 +337,10 @@ static void text_that_was_moved_away(void **state)
 	release(&i);
 }
 
-/* The rest of the file is behind its text, and the memory begins before the text. */
+/*
+ * One anonymous mapping begins before the code. Only the mappings behind the code are left of the
+ * file.
+ */
 static void memory_that_is_more_than_the_text(void **state)
 {
 	struct image i = image();
@@ -356,7 +361,7 @@ static void memory_that_is_more_than_the_text(void **state)
 	release(&i);
 }
 
-/* All other mappings of the file before and behind are gone, except its headers. */
+/* The mappings behind the code are removed. Only those before it are left. */
 static void only_what_lies_before_is_left(void **state)
 {
 	struct image i = image();
@@ -403,8 +408,8 @@ static void two_libraries_side_by_side(void **state)
 }
 
 /*
- * Some functions were replaced after the copy. The rest is the file's, and samples find the
- * differences.
+ * Some pages were overwritten after the copy. The mapping still counts as a copy, because some
+ * pages are equal; stack/code_compare.c finds the others when samples are in them.
  */
 static void a_copy_with_other_code_in_it(void **state)
 {
@@ -422,9 +427,12 @@ static void a_copy_with_other_code_in_it(void **state)
 	release(&i);
 }
 
-/* ---- what is none ---- */
+/* ---- code that is no copy ---- */
 
-/* A library that was never copied: its code belongs to its own file, in which probes can be set. */
+/*
+ * A library that is mapped from a file in memory was never copied. Its code belongs to that file,
+ * in which the kernel can set probes.
+ */
 static void a_file_in_memory_is_no_copy_of_itself(void **state)
 {
 	int fd = memfd_create("library", MFD_CLOEXEC);
@@ -457,7 +465,7 @@ static void generated_code_in_the_place_of_text(void **state)
 	assert_ptr_equal(mmap(text, i.text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
 			      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
 			 text);
-	m = read_own(); /* nothing but zeros yet */
+	m = read_own(); /* the memory still has only zeros */
 	assert_no_copy(m, text);
 	proc_mappings_unref(m);
 	for (size_t k = 0; k < i.text_bytes; k++)
@@ -488,7 +496,10 @@ static void generated_code_beside_a_file(void **state)
 	release(&i);
 }
 
-/* The same bytes at another place are other code, because its calls lead elsewhere. */
+/*
+ * The same bytes at other addresses are not the file's code, because its calls lead to other
+ * addresses there.
+ */
 static void text_that_lies_elsewhere(void **state)
 {
 	struct image i = image();
@@ -519,7 +530,7 @@ static int made_file(const Elf64_Ehdr *e, const Elf64_Phdr *h, size_t n)
 	return fd;
 }
 
-/* A file whose code is zeros, and memory that was never written. */
+/* If the file's code has only zeros, memory that was never written is no copy of it. */
 static void zeros_are_no_code(void **state)
 {
 	static const Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
@@ -589,7 +600,7 @@ static void memory_is_known_by_its_name(void **state)
 	}
 }
 
-/* Headers of a file with senseless contents. */
+/* A file whose headers have impossible values. */
 static void headers_that_make_no_sense(void **state)
 {
 	Elf64_Ehdr e = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64},
@@ -626,7 +637,7 @@ static void headers_that_make_no_sense(void **state)
 		assert_no_copy(m, room);
 		proc_mappings_unref(m);
 	}
-	e.e_phnum = 257; /* HEADERS_MAX is 256 */
+	e.e_phnum = 257; /* one more than HEADERS_MAX */
 	e.e_phoff = sizeof(e);
 	assert_int_equal(pwrite(fd, &e, sizeof(e), 0), sizeof(e));
 	proc_mappings_unref(read_own());
@@ -637,7 +648,7 @@ static void headers_that_make_no_sense(void **state)
 
 static void candidates_beyond_the_limit_are_counted(void **state)
 {
-	const size_t n = 4200; /* CANDIDATES_MAX is 4096 */
+	const size_t n = 4200; /* more than CANDIDATES_MAX, 4096 */
 	uint8_t *room = mmap(NULL, 4 * ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct image i = map_image(room + 3 * ROOM);
 	uint64_t refused = counter_get(counter(COPIES, "reason", "too_many"));
@@ -645,7 +656,8 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 
 	(void)state;
 	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	for (size_t k = 0; k < n; k++) /* with gaps, else the kernel merges them */
+	/* with gaps between them: otherwise the kernel merges adjacent mappings */
+	for (size_t k = 0; k < n; k++)
 		assert_int_equal(mprotect(room + 2 * k * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
 	m = read_own();
 	assert_no_copy(m, i.base + i.text);
@@ -654,12 +666,13 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 	munmap(room, 4 * ROOM);
 }
 
-#define N_HEADERS 256 /* HEADERS_MAX */
+#define N_HEADERS 256 /* as HEADERS_MAX */
 
 /*
- * A file with as many segments as are read, all of them code and of its first page, each `step`
- * bytes after the last; and memory that runs code, n pieces of so many pages, up to 1 MiB before
- * it. Returns how many of the pieces were not looked up.
+ * Maps the first page of a file with N_HEADERS segments. All segments have the code of this page,
+ * each at an address `step` bytes after the last. Before the file, up to 1 MiB away, it maps n
+ * pieces of executable memory with n_pages pages each. Returns for how many pieces a limit was
+ * reached.
  */
 static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 {
@@ -678,7 +691,8 @@ static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 	fd = made_file(&e, h, N_HEADERS);
 	assert_ptr_equal(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), at);
 	at -= n_pages == 1 ? 1u << 20 : 0;
-	for (size_t i = 1; i <= n; i++) /* with gaps, else the kernel merges them */
+	/* with gaps between them: otherwise the kernel merges adjacent mappings */
+	for (size_t i = 1; i <= n; i++)
 		assert_int_equal(mprotect(at - i * (n_pages + 1) * PAGE, n_pages * PAGE,
 					  PROT_READ | PROT_EXEC),
 				 0);
@@ -688,7 +702,7 @@ static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 	return counter_get(counter(COPIES, "reason", "too_much")) - before;
 }
 
-/* TRIES_MAX is 65536: one piece takes all of them. */
+/* TRIES_MAX is 65536, which one piece uses up. */
 static void parts_of_files_are_tried_up_to_a_limit(void **state)
 {
 	(void)state;
@@ -696,7 +710,7 @@ static void parts_of_files_are_tried_up_to_a_limit(void **state)
 	assert_int_equal(n_refused_beside(PAGE, 3, 1), 2);
 }
 
-/* PAGES_MAX is 16384: in 255 pages before the file lie 32640 pairs of its segments. */
+/* LOOK_PAGES_MAX is 16384: in 255 pages before the file there are 32640 pairs of its segments. */
 static void pages_are_compared_up_to_a_limit(void **state)
 {
 	(void)state;
@@ -719,7 +733,7 @@ static size_t open_descriptors(void)
 	return n;
 }
 
-/* Also for files that were looked at and have no code here. */
+/* All descriptors are closed, also those of files that were opened but have no code in memory. */
 static void descriptors_are_given_back(void **state)
 {
 	struct image i = image();
@@ -767,13 +781,13 @@ static void files_that_may_be_rewritten(void **state)
 		return;
 	}
 	assert_int_equal(ftruncate(named, PAGE), 0);
-	assert_false(is_memory_file(named, MAP_PRIVATE)); /* as loaders map it */
+	assert_false(is_memory_file(named, MAP_PRIVATE)); /* mapped privately, as loaders do */
 	assert_true(is_memory_file(named, MAP_SHARED));
 	unlink(path);
 	assert_true(is_memory_file(named, MAP_PRIVATE));
 }
 
-/* Whether the process itself can rewrite it by a mapping that it has. */
+/* A file counts as written only if the process has a mapping through which it can write to it. */
 static void files_that_the_process_can_write(void **state)
 {
 	const int shared[] = {MAP_SHARED, MAP_SHARED, MAP_PRIVATE};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the cgroup hierarchy that tells containers apart on this node. The choice is made once,
- * when the agent starts. It keeps no state.
+ * Chooses the cgroup hierarchy that podflame uses to find containers on this node. The choice is
+ * made once, when the agent starts. This file keeps no state.
  */
 #include "node/proc/internal.h"
 
@@ -21,11 +21,12 @@ struct mount {
 	char root[PATH_MAX], point[256], type[16], options[256];
 };
 
-/* "36 35 98:0 ROOT POINT rw,... shared:1 - TYPE SOURCE SUPEROPTIONS", proc(5). */
+/* Parses "36 35 98:0 ROOT POINT rw,... shared:1 - TYPE SOURCE SUPEROPTIONS", see proc(5). */
 static bool parse_mount(const char *line, struct mount *m)
 {
 	const char *dash = strstr(line, " - ");
-	int end = 0; /* where POINT ends: a longer one is left out */
+	/* end of POINT in the line; if POINT is too long for its array, the mount is ignored */
+	int end = 0;
 
 	*m = (struct mount){0};
 	return dash && sscanf(line, "%*s %*s %*s %4095s %255s%n", m->root, m->point, &end) == 2 &&
@@ -43,9 +44,10 @@ static bool has_option(const char *options, const char *name)
 }
 
 /*
- * The mount of a controller ("" is cgroup2). A whole hierarchy is better than a part of one (a
- * container's own view; "/.." is what a cgroup namespace shows of the whole), and /sys/fs/cgroup is
- * better than another place. A later mount at the same place covers the earlier one.
+ * Finds the mount of a controller ("": cgroup2). It prefers a mount of a whole hierarchy to a mount
+ * of a part (a container's own view; in a cgroup namespace, the whole hierarchy has the root
+ * "/.."). It prefers /sys/fs/cgroup to other paths. A later mount at the same path hides the
+ * earlier one.
  */
 static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
 {
@@ -164,7 +166,7 @@ int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, cons
 
 	if (r < 0)
 		return r;
-	/* A controller that v1 has is not in v2. */
+	/* A controller that a v1 hierarchy has is not available in v2. */
 	if (find_mount(mountinfo, "cpu", &m))
 		snprintf(ret->cpu_mount, sizeof(ret->cpu_mount), "%s", m.point);
 	if (find_mount(mountinfo, "cpuacct", &m))
@@ -173,7 +175,7 @@ int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, cons
 }
 
 /*
- * Whether there is a directory named kubepods at most two levels down (kind:
+ * Whether there is a directory with kubepods in its name, at most two levels down (kind:
  * kubelet.slice/kubelet-kubepods.slice).
  */
 static bool dir_has_pods(int dirfd, int levels)
@@ -218,7 +220,7 @@ int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct f
 		field_error_set(reterr, "/proc/self/mountinfo", "%s", strerror(-r));
 		return r;
 	}
-	/* Absent if the kernel has no v1. */
+	/* This file does not exist if the kernel has no v1. */
 	if (file_read(AT_FDCWD, "/proc/cgroups", MAX_PROC_BYTES, &controllers, NULL) < 0)
 		controllers = NULL;
 	return proc_cgroup_choose_from(mountinfo, controllers, force, mount_has_pods, ret, reterr);

@@ -7,8 +7,8 @@
 #include <uthash.h>
 
 /*
- * proc_cgroup_choose() with given texts of /proc/self/mountinfo and /proc/cgroups. has_pods returns
- * whether a hierarchy mounted there contains pods.
+ * As proc_cgroup_choose(), with given texts of /proc/self/mountinfo and /proc/cgroups. has_pods
+ * returns whether the hierarchy mounted at `mount` contains pods.
  */
 typedef bool cgroup_has_pods_fn(const char *mount);
 int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
@@ -22,31 +22,34 @@ struct scanned {
 struct cgroup_scan {
 	struct scanned *items;
 	size_t n, cap, n_dirs;
-	uint64_t started_ns; /* CLOCK_BOOTTIME: cgroups that were made later may be missing */
+	uint64_t started_ns; /* CLOCK_BOOTTIME: the scan may lack cgroups that were made later */
 	bool truncated;
 };
 
-/* Returns an owner with one reference, or `reuse` with one more if its content is the same. */
+/*
+ * Returns an owner with one reference. If `reuse` has the same content, returns it with one more
+ * reference.
+ */
 struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *pod,
 			 const struct plan_container *c, const char *unnamed_id, uint32_t off_keep,
 			 struct owner *reuse);
 
-/* plan_containers.c: the containers and pods of a plan, by the names in a cgroup's path. */
+/* plan_containers.c: finds the containers and pods of a plan by the names in a cgroup's path. */
 struct planned_container {
 	const char *id;
 	const struct plan_pod *pod;
 	const struct plan_container *container;
 	struct owner *owner;
-	uint64_t planned_ns; /* since when plans have it */
-	bool looked_for;     /* by a scan that began after that */
-	/* The lowest cgroup_ref.pods_depth of its cgroups; 0: none yet. */
+	uint64_t planned_ns; /* since this time, all plans have had it */
+	bool looked_for;     /* a scan that began after planned_ns has searched for it */
+	/* The lowest cgroup_ref.pods_depth of its cgroups; 0: not known yet. */
 	unsigned pods_depth;
 	UT_hash_handle hh;
 };
 struct planned_pod {
 	const char *cgroup_uid;
 	const struct plan_pod *pod;
-	unsigned pods_depth; /* the same */
+	unsigned pods_depth; /* as in struct planned_container */
 	UT_hash_handle hh;
 };
 struct planned {
@@ -54,24 +57,24 @@ struct planned {
 	struct planned_pod *pods;
 };
 /*
- * Borrows from the plan, which may be NULL. old: those of the previous plan, whose owners are taken
- * over.
+ * Fills p. It borrows from the plan, which may be NULL. Owners in old, which is of the last plan,
+ * are used again.
  */
 void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
 		  uint64_t now_ns);
 void proc_planned_done(struct planned *p);
-/* Return NULL if the plan has none of that name. */
+/* They return NULL if the plan has none of that name. */
 struct planned_container *proc_planned_container(const struct planned *p, const char *id);
 struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid);
 
 /*
- * caps.c: limits of a container below what is planned, by its id. A list is the head of a hash, at
- * first NULL.
+ * caps.c: limits of a container, by its id, that are lower than in the plan. A list is the head of
+ * a hash; an empty one is NULL.
  */
 struct cap {
 	char id[CONTAINER_ID_BYTES];
-	unsigned hz;		     /* 0: none */
-	uint32_t off_note, off_keep; /* UINT32_MAX: none */
+	unsigned hz;		     /* 0: no limit */
+	uint32_t off_note, off_keep; /* UINT32_MAX: no limit */
 	UT_hash_handle hh;
 };
 const struct cap *proc_caps_of(const struct cap *caps, const char *container_id); /* never NULL */
@@ -79,5 +82,8 @@ bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uin
 	      uint32_t off_keep);
 void proc_caps_done(struct cap **caps);
 
-/* memory.c: parses the text of /proc/PID/status. -ENODATA: the process has no memory. */
+/*
+ * memory.c: parses the text of /proc/PID/status. -ENODATA: the text shows no memory, as for a
+ * process that is ending.
+ */
 int proc_memory_parse(const char *text, struct proc_memory *ret);

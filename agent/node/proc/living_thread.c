@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * living_thread: finds a thread of a process that has not ended. All threads of a process share its
- * memory and root directory. /proc/PID shows those of the first thread, and shows nothing once that
- * thread has ended. The other threads may go on, and each of them shows what the process has. Any
- * thread.
+ * memory and root directory. /proc/PID shows those of the first thread, and nothing once that
+ * thread has ended. The other threads may go on, and the directory of each of them shows the memory
+ * and the root of the process. Any thread.
  */
 #include "node/proc/maps.h"
 
@@ -26,8 +26,8 @@ int proc_dir_open(uint32_t pid, int *ret_fd)
 }
 
 /*
- * Whether the thread has maps: those of a thread that has ended, or is just ending, are empty
- * (-ESRCH). Waits while the process changes its mappings.
+ * Whether the thread has maps. -ESRCH: they are empty, because the thread has ended or is just
+ * ending. Blocks while the process changes its mappings.
  */
 static int has_maps(int dir_fd)
 {
@@ -42,9 +42,9 @@ static int has_maps(int dir_fd)
 }
 
 /*
- * Opens /proc/TID, since /proc/PID/task/TID has no map_files. Between opening the directory and
- * seeing that its thread lives, this checks that the number is one of the process's threads: so
- * the directory is of that thread.
+ * Opens /proc/TID, because /proc/PID/task/TID has no map_files. The number could be used again for
+ * a thread of another process. So after opening the directory, this function checks that the
+ * process has a thread of this number, and then that the thread of the opened directory lives.
  */
 static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *ret_fd)
 {
@@ -61,8 +61,8 @@ static int open_if_living(int task_fd, const char *tid_text, uint32_t tid, int *
 }
 
 /*
- * The first thread in the list that lives; the kernel lists threads in the order in which they
- * began.
+ * Returns the first thread in the list that lives. The kernel lists threads in the order in which
+ * they began.
  */
 int proc_living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd)
 {
@@ -113,8 +113,9 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 }
 
 /*
- * Reads the size of the thread's memory: a thread that has ended has none. The kernel takes no lock
- * here that the process can keep (proc_pid_statm, fs/proc/array.c), and asks for no right.
+ * Opens the file with the size of the thread's memory: a thread that has ended has none. To read
+ * it, the kernel needs no lock that the process can hold (proc_pid_statm, fs/proc/array.c), and no
+ * permission.
  */
 int proc_thread_open(uint32_t tgid, uint32_t tid)
 {
@@ -145,8 +146,8 @@ bool proc_thread_lives(uint32_t tgid, uint32_t tid)
 }
 
 /*
- * The first thread stays listed as long as the process is there; each further thread is one link
- * more.
+ * Counts the threads by the links of the directory "task": two, and one for each thread. The first
+ * thread is listed until the process is reaped.
  */
 bool proc_has_ended(uint32_t tgid)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the executable mappings of a process and opens their files. Each is the very file that is
- * mapped, whatever the pod does to the path meanwhile, and always a regular one. It may block as
- * long as a pod's file system does: files or attach worker.
+ * Reads the executable mappings of a process and opens their files. Each opened file is the one
+ * that is mapped, even if the pod replaces the path meanwhile, and always a regular file. This may
+ * block as long as a pod's file system does not answer: files or attach worker.
  */
 #include "node/proc/maps.h"
 
@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #define MAPS_LINES_MAX 1000000
-/* Different files that are held open for one process. Only an attacker maps more. */
+/* Limit of different files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024
-#define WRITTEN_MAX    256 /* files of one process */
+#define WRITTEN_MAX    256 /* limit of such files of one process */
 #define PAGE_BYTES     4096
 
 /*
- * Files that are mapped shared and writable. If there are more than fit, each file may be written.
+ * Files that are mapped shared and writable. If there are more than WRITTEN_MAX, each file counts
+ * as one (any).
  */
 struct written {
 	struct {
@@ -66,13 +67,19 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
 	return r < 0 ? r : start_of(fd, ret_ns);
 }
 
-/* /proc/PID/stat rounds down to a tick. A caller may have either form. */
+/*
+ * Whether both times are of one process. /proc/PID/stat rounds down to a tick, and the caller's
+ * time may be rounded or exact.
+ */
 static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 {
 	return want_ns + TICK_NS > have_ns && want_ns < have_ns + 2 * TICK_NS;
 }
 
-/* stack: see proc_mappings_read_of(). A thread that is ending has none any more. */
+/*
+ * stack: see proc_mappings_read_of(). If the thread is ending, /proc does not show its stack any
+ * more; then this returns 0.
+ */
 static int check_stack(int dir_fd, uint32_t stack)
 {
 	_cleanup_free_ char *text = NULL;
@@ -105,7 +112,7 @@ int proc_check(struct process_id id)
 	return r < 0 ? r : check_start(fd, id.start_boottime_ns);
 }
 
-/* ---- opening ---- */
+/* ---- opening files ---- */
 
 static struct open_file *find_file(struct open_files *f, const struct mapping *m)
 {
@@ -192,7 +199,7 @@ void proc_open_files_done(struct open_files *f)
 
 /*
  * Whether the kernel counts the mapping in mm->exec_vm: is_exec_mapping(), mm/internal.h
- * (include/linux/mm.h before 6.9). vsyscall is in no mm.
+ * (include/linux/mm.h before 6.9). [vsyscall] is not a mapping of the process.
  */
 static bool is_counted(const struct mapping *m)
 {
@@ -253,8 +260,8 @@ static int add_line(struct maps_reader *r, char *line)
 }
 
 /*
- * A process that is ending has no mappings any more, so some or all may be missing from what was
- * read.
+ * Whether the process has no mappings any more, because it is ending. Then some or all of them may
+ * be missing from the list that was read.
  */
 static bool has_ended(int maps_fd)
 {
@@ -294,7 +301,8 @@ static int read_lines(struct maps_reader *r)
 }
 
 /*
- * The kernel lists mappings in this order, but a mapping that is made during the read may break it.
+ * The kernel lists mappings in this order, but if a mapping is made during the read, the list may
+ * be out of order.
  */
 static int compare_mappings(const void *left, const void *right)
 {
@@ -324,7 +332,7 @@ int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings *
 	return proc_mappings_read_of(id, exec_id, 0, ret);
 }
 
-/* dir_fd: the process's directory, or that of a thread that shows what the process has. */
+/* dir_fd: the directory of the process, or of one of its threads that lives. */
 static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 {
 	struct maps_reader r = {.dir_fd = dir_fd, .m = m, .files.proc_fd = dir_fd};
@@ -333,7 +341,8 @@ static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 	if (!e)
 		find_copies(&r);
 	if (!e && proc_maps_root_open(dir_fd, &m->root_fd) < 0)
-		m->root_fd = -1; /* then its container's debug files are not searched for */
+		/* without it, the agent does not search for debug files in the container */
+		m->root_fd = -1;
 	if (!e)
 		e = check_stack(dir_fd, stack);
 	proc_open_files_done(&r.files);
@@ -356,7 +365,7 @@ static struct mappings *mappings_new(struct process_id id, uint32_t exec_id)
 int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
 			  struct mappings **ret)
 {
-	/* proc_fd stays this process's directory even if its number is used again. */
+	/* If the process's number is used again, proc_fd still belongs to the old process. */
 	_cleanup_close_ int proc_fd = -1, thread_fd = -1;
 	uint64_t began_ns = thread_cpu_ns();
 	struct mappings *m;
@@ -398,7 +407,7 @@ static int compare_ints(const void *left, const void *right)
 	return *(const int *)left - *(const int *)right;
 }
 
-/* Mappings of one file share its descriptor, which is closed once. */
+/* Mappings of one file have one descriptor, with one reference. */
 static void close_files(struct mappings *m)
 {
 	int *fds = xcalloc(2 * m->n + 1, sizeof(*fds));

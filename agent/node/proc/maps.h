@@ -1,64 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to proc/: what a process has mapped, from the texts in /proc/PID (maps_line.c: pure), the
- * opened files, and copies of code.
+ * Private to proc/: the mappings of a process: parsing of the texts in /proc/PID (maps_line.c:
+ * pure), opened files, and copies of code.
  */
 #pragma once
 
 #include "node/proc/proc.h"
 
 struct maps_line {
-	struct mapping m; /* path NULL, fd -1 */
+	struct mapping m; /* its path is NULL and its fd -1 */
 	bool executable;
-	const char *name; /* inside the line; "": none */
+	const char *name; /* the name in the line; "": there is none */
 };
-/* Reads everything that the line has. -EINVAL: it is no such line. line may lose its newline. */
+/*
+ * Parses a line of maps. -EINVAL: it is no such line. The function may remove the newline of line.
+ */
 int proc_maps_parse(char *line, struct maps_line *ret);
-/* Gives m the path of a line. The caller frees it. */
+/* Sets the path of m from a name in a line. The caller frees m->path. */
 void proc_maps_take_name(struct mapping *m, const char *name);
-/* Both of the above, for an executable mapping. -ENOENT: it is not executable. */
+/* Calls both functions above for an executable mapping. -ENOENT: it is not executable. */
 int proc_maps_parse_line(char *line, struct mapping *ret);
 /* The unit of times in /proc/PID/stat: USER_HZ is 100 on every x86-64 kernel. */
 #define TICK_NS (NSEC_PER_SEC / 100)
-/* Field 22, in clock ticks since boot. The command's name before it may contain any character. */
+/*
+ * Field 22, the start time in clock ticks since boot. The process's name stands before it and may
+ * contain any character.
+ */
 int proc_stat_parse_start(const char *text, uint64_t *ret_ticks);
-/* Field 28, where the stack of its program began; 0: the reader has no right to see it. */
+/*
+ * Field 28, the address at which the stack of the program began. 0: the reader has no permission to
+ * see it.
+ */
 int proc_stat_parse_stack(const char *text, uint64_t *ret_address);
 
-/* living_thread.c: opens /proc/PID, or that of a thread. -ESRCH: it is gone. */
+/* living_thread.c: opens /proc/PID; pid may also be that of a thread. -ESRCH: there is none. */
 int proc_dir_open(uint32_t pid, int *ret_fd);
 /*
- * proc_open_living() for the process whose directory proc_fd is; also returns the number of that
+ * As proc_open_living(), for the process whose directory is proc_fd. Also returns the number of the
  * thread.
  */
 int proc_living_thread_at(int proc_fd, uint32_t *ret_tid, int *ret_fd);
 
 /*
- * maps_file.c: the regular file behind a mapping, opened for reading and shared between processes.
- * -ENOENT: it is gone; -EPERM, -EACCES: not permitted; -ENOTSUP: it is no regular file; -ESTALE,
- * -EXDEV: it is another file by now.
+ * maps_file.c: opens the regular file of a mapping for reading; its descriptor is shared between
+ * processes. -ENOENT: it is deleted; -EPERM, -EACCES: not permitted; -ENOTSUP: it is no regular
+ * file; -ESTALE, -EXDEV: the path now leads to another file.
  */
 struct maps_file {
 	int fd;
-	uint64_t dev, ctime_ns, bytes; /* dev: as in fstat() */
-	bool in_memory; /* in hugetlbfs; or in tmpfs without a name */
-	bool in_tmpfs;	/* and not sealed against writing */
+	uint64_t dev, ctime_ns, bytes; /* dev: as fstat() shows it */
+	bool in_memory; /* in hugetlbfs, or a file in tmpfs without a name */
+	bool in_tmpfs;	/* in tmpfs or hugetlbfs, and not sealed against writing */
 };
 /*
- * written_files.c: files that proc_mapping_files_look() found to be written. now_ns:
- * CLOCK_MONOTONIC.
+ * written_files.c: the table of files of which proc_mapping_files_look() has found that they were
+ * written. now_ns: CLOCK_MONOTONIC.
  */
 void proc_maps_written_add(uint64_t dev, uint64_t inode, uint64_t ctime_ns, uint64_t now_ns);
 void proc_maps_written_expire(uint64_t now_ns);
 int proc_maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *ret);
-/* The process's root directory (O_PATH), shared between the processes of a container. */
+/* Opens the process's root directory (O_PATH); processes of a container share the descriptor. */
 int proc_maps_root_open(int proc_fd, int *ret_fd);
 void proc_maps_file_release(int fd);
 
-/* ---- files of one process, each opened once ---- */
-struct layout { /* code_copies.c: PT_LOAD headers */
+/* ---- files of one process; each is opened once ---- */
+struct layout { /* the PT_LOAD headers of a file, for code_copies.c */
 	struct segment {
-		uint64_t address, offset, bytes; /* bytes: in the file */
+		uint64_t address, offset, bytes; /* bytes: size in the file */
 		bool executable;
 	} * items;
 	size_t n;
@@ -68,44 +76,50 @@ struct open_file {
 	uint32_t dev_major, dev_minor;
 	struct maps_file file;
 	int error;
-	size_t n_users;	       /* mappings that have its descriptor */
-	struct layout *layout; /* NULL: not read yet */
+	size_t n_users;	       /* number of mappings that have its descriptor */
+	struct layout *layout; /* NULL: the headers have not been read yet */
 };
 struct open_files {
 	int proc_fd;
 	struct open_file *items;
 	size_t n, cap;
 };
-/* Returns NULL if there are too many. */
+/* Returns the file of m, opened or with an error. NULL: there are too many files. */
 struct open_file *proc_open_files_get(struct open_files *f, const struct mapping *m);
-/* Gives m its file, or the error. */
+/* Sets the file of m, or the error. */
 void proc_open_files_use(struct open_files *f, struct mapping *m);
-/* Another mapping has m's descriptor; a mapping that had it has been removed. */
+/*
+ * proc_open_files_share(): another mapping also has m's descriptor. proc_open_files_leave(): m is
+ * removed.
+ */
 void proc_open_files_share(struct open_files *f, const struct mapping *m);
 void proc_open_files_leave(struct open_files *f, const struct mapping *m);
-/* Closes the files that no mapping has. */
+/* Closes the files of which no mapping has the descriptor. */
 void proc_open_files_done(struct open_files *f);
 
-/* ---- code_copies.c: code of files that lies in memory without a file ---- */
+/* ---- code_copies.c: code of files that was copied into memory without a file ---- */
 struct copies {
-	struct mapping before; /* the last mapping of a file; its path is before_name */
-	char *before_name;     /* NULL: there was none yet */
+	struct mapping before; /* the last mapping of a file so far; its path is in before_name */
+	char *before_name;     /* NULL: there has been none */
 	size_t name_cap;
-	struct mapping *anchors; /* mappings of files beside candidates */
+	/* mappings of files beside candidates: the file of one may have the code */
+	struct mapping *anchors;
 	struct candidate {
-		size_t item, before, after; /* SIZE_MAX: none */
+		/* item: index of the mapping; before, after: indexes in anchors; SIZE_MAX: none */
+		size_t item, before, after;
 	} * items;
-	size_t n_anchors, cap_anchors, n, cap, n_open; /* n_open: those without `after` */
+	/* n_open: candidates whose `after` is not known yet */
+	size_t n_anchors, cap_anchors, n, cap, n_open;
 };
 /*
- * The caller passes each line, in order. item: the i-th mapping, if the line became one; otherwise
- * NULL.
+ * The caller passes each line, in order. item: the i-th mapping, if it was made from this line;
+ * otherwise NULL.
  */
 void proc_copies_line(struct copies *c, const struct maps_line *l,
 		      const struct mapping *item, size_t i);
 /*
- * Turns items that hold a file's code into mappings of that file. mem_fd: /proc/PID/mem, -1: it
- * cannot be read.
+ * Changes mappings that have a copy of a file's code: they become mappings of that file. mem_fd:
+ * /proc/PID/mem; -1: it cannot be read.
  */
 void proc_copies_find(struct copies *c, struct open_files *files, int mem_fd, struct mappings *m);
 void proc_copies_done(struct copies *c);

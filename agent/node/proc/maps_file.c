@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opens the files behind mappings and owns their descriptors. Each file has one descriptor, however
- * many processes map it: a hundred workers of one server must not cost a hundred times its
- * libraries. It also finds out whether a file was written since it was opened. Any thread: a lock
- * guards the tables.
+ * Opens the files of mappings and owns their descriptors. Each file has one descriptor, even if
+ * many processes map it: otherwise a hundred workers of one server would need a hundred times as
+ * many. It also finds out whether a file was written since it was opened. Any thread: a lock guards
+ * the tables.
  */
 #include "node/proc/maps.h"
 
@@ -23,21 +23,24 @@
 #include <uthash.h>
 
 /*
- * As long as the file is open, its inode number is not reused. But overlayfs has another file under
- * that number once a lower file was written: then a descriptor from before maps the content of the
- * lower file and reads that of the new one. The change time tells them apart.
+ * As long as a file is open, its inode number is not used again. But in overlayfs, once a file of
+ * the lower layer is written, another file has the same number. If an old descriptor is mapped, it
+ * gives the bytes of the lower file; if it is read, the bytes of the new file. So the key also has
+ * the change time, which differs.
  */
 struct shared {
 	struct shared_key {
-		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: a directory */
+		uint64_t dev, inode, ctime_ns; /* ctime_ns 0: it is a directory */
 	} key;
 	int fd;
-	uint64_t dev, inode, ctime_ns, mtime_ns, bytes; /* when it was opened */
+	uint64_t dev, inode, ctime_ns, mtime_ns, bytes; /* values when the file was opened */
 	enum { IGNORED, WATCHED, WRITTEN } state;
 	unsigned refs;
 	UT_hash_handle hh, by_fd;
 };
-/* Workers open files. The thread that drops the last reference to mappings releases them. */
+/*
+ * Workers open files. The thread that drops the last reference to a struct mappings releases them.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *files, *descriptors;
 
@@ -65,8 +68,8 @@ static struct shared *take(const struct stat *st)
 }
 
 /*
- * Whether asking for the file's times never waits for a server. These two file systems may ask
- * theirs in spite of AT_STATX_DONT_SYNC.
+ * Whether the agent watches the file for writes. It does not on 9P and CIFS: to get the file's
+ * times, these may ask their server in spite of AT_STATX_DONT_SYNC, and wait.
  */
 static bool is_looked_at(const struct stat *st, int fd)
 {
@@ -77,8 +80,8 @@ static bool is_looked_at(const struct stat *st, int fd)
 }
 
 /*
- * Two threads may have opened the same file meanwhile. The second keeps its own descriptor,
- * unshared.
+ * Adds an opened file to the tables. If another thread has opened the same file meanwhile, this
+ * descriptor gets a key that no other file finds.
  */
 static void share(const struct stat *st, int fd)
 {
@@ -103,8 +106,8 @@ static void share(const struct stat *st, int fd)
 }
 
 /*
- * Compares the time of the last write: a change of owner, mode or links alone does not change what
- * runs.
+ * Compares the time of the last write and the size. A change of owner, mode or links does not
+ * change the code.
  */
 static bool is_written(const struct shared *s)
 {
@@ -140,8 +143,8 @@ void proc_mapping_files_look(void)
 }
 
 /*
- * Pods may map very many files or have very many roots. They leave the agent half of its
- * descriptors, for its connections.
+ * Whether the agent must not open more files. Pods may map very many files or have very many roots.
+ * Half of the agent's descriptors are left for its connections.
  */
 static bool is_full(void)
 {
@@ -173,7 +176,7 @@ void proc_maps_file_release(int fd)
 
 /*
  * Whether the file is in tmpfs or hugetlbfs (no other file system has seals) and is not sealed
- * against writing. A sealed file cannot be written any more, through any mapping.
+ * against writing. No mapping can write to a file with this seal.
  */
 static bool may_be_written(int fd)
 {
@@ -183,9 +186,10 @@ static bool may_be_written(int fd)
 }
 
 /*
- * Whether the file is in memory without a name, so that a process that holds it can write it
- * through a mapping without a trace, or is in huge pages. The file system is asked only if the file
- * is likely to be one of these, because another file system may have to ask a pod's daemon.
+ * Whether the file is in huge pages, or in memory without a name: a process that has it open can
+ * write to it through a mapping, and its times do not change. fstatfs() is called only if the file
+ * is likely to be such a file, because for another file system the kernel may have to ask a pod's
+ * daemon.
  */
 static bool is_in_memory(int path_fd, const struct stat *st)
 {
@@ -204,8 +208,8 @@ bool proc_mapping_file_is_unchanged(const struct mapping *m)
 }
 
 /*
- * Opens a file for reading only if it is a regular file with the mapping's inode. path_fd was
- * opened with O_PATH, which starts nothing in the file's driver.
+ * Opens a file for reading, but only if it is a regular file with the mapping's inode. path_fd was
+ * opened with O_PATH, which does not call the file's driver.
  */
 static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 			struct maps_file *ret)
@@ -247,8 +251,9 @@ static int open_checked(int path_fd, const struct mapping *m, bool check_device,
 }
 
 /*
- * Exact: the kernel opens what is mapped, even if it is deleted. Needs CAP_SYS_ADMIN or
- * CAP_CHECKPOINT_RESTORE. The device may differ: in maps, overlayfs shows that of the lower file.
+ * Opens the mapped file by /proc/PID/map_files. This is always the right file, even if it is
+ * deleted. Needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. The device number may differ: for
+ * overlayfs, maps shows that of the lower file.
  */
 static int open_map_file(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
@@ -260,7 +265,7 @@ static int open_map_file(int proc_fd, const struct mapping *m, struct maps_file 
 	return fd < 0 ? -errno : open_checked(fd, m, false, ret);
 }
 
-/* Opens the file by its name inside the process's root, if it is the file that is mapped. */
+/* Opens the file by its path inside the process's root. Fails if it is not the mapped file. */
 static int open_in_root(int proc_fd, const struct mapping *m, struct maps_file *ret)
 {
 	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
@@ -283,7 +288,7 @@ int proc_maps_file_open(int proc_fd, const struct mapping *m, struct maps_file *
 	return open_in_root(proc_fd, m, ret);
 }
 
-/* Opens only the directory itself, which the agent has found in /proc. */
+/* Opens only the directory itself (O_PATH), which /proc shows. */
 int proc_maps_root_open(int proc_fd, int *ret_fd)
 {
 	int fd = openat(proc_fd, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);

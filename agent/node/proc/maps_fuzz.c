@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. A mapping that is written as the
- * kernel does reads the same, and the start time does not depend on the name that the process gives
- * itself.
+ * Any bytes as a line of /proc/PID/maps and as /proc/PID/stat. If a mapping is written as the
+ * kernel does it and parsed again, both are equal. The start time does not depend on the name that
+ * the process gives itself.
  * Fuzzes: node/proc/maps_line.c
  */
 #include "node/proc/maps.h"
@@ -19,7 +19,10 @@ static void check(bool ok)
 		abort();
 }
 
-/* fs/proc/task_mmu.c: show_vma_header_prefix(), seq_path() with "\n" escaped. */
+/*
+ * Writes a line as the kernel does: fs/proc/task_mmu.c: show_vma_header_prefix(), and seq_path(),
+ * which escapes "\n".
+ */
 static char *write_line(const struct mapping *m)
 {
 	struct buf b = {0};
@@ -51,7 +54,7 @@ static void read_again(const struct mapping *m)
 	free(again.path);
 }
 
-/* As the kernel writes the line of a process with this name. */
+/* Parses the text that the kernel writes for a process with this name. */
 static void parse_named(const char *name, uint64_t ticks)
 {
 	_cleanup_free_ char *text = xasprintf("7 (%s) S 1 2 3 0 -1 %" PRIu64

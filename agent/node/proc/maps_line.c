@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses a line of /proc/PID/maps and the text of /proc/PID/stat. Both contain names that the
- * process chose. Pure.
+ * process has chosen. Pure.
  */
 #include "node/proc/maps.h"
 #include "node/proc/stat.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 /*
- * Field n (from 3 on) -> *ret. Only the name can contain ')' or spaces, so fields count from its
- * end.
+ * Sets *ret to field n (n >= 3). Only field 2, the name, can contain ')' or spaces, so the function
+ * counts fields from the end of the name.
  */
 static int stat_field(const char *text, int n, uint64_t *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines as kernels write them, and mappings of real processes: this one, a deleted program, no
- * program.
+ * Lines as kernels write them, and mappings of real processes: this one, a deleted program, a
+ * process that has ended.
  */
 #include "node/proc/maps.h"
 
@@ -154,7 +154,7 @@ static void own_process(void **state)
 	proc_mappings_unref(m);
 }
 
-/* VmExe and VmLib say what /proc shows of exec_vm in KiB: task_mem() of fs/proc/task_mmu.c. */
+/* The sum of VmExe and VmLib is mm->exec_vm in KiB: task_mem() of fs/proc/task_mmu.c. */
 static uint64_t exec_kib(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/status", pid), *text = NULL;
@@ -175,12 +175,13 @@ static void executable_pages_as_the_kernel_counts_them(void **state)
 	(void)state;
 	close(fd);
 	before = read_of(getpid());
-	/* VmExe is cut to whole KiB and VmLib is the rest: the sum is exact */
+	/* VmExe is rounded down to KiB, and VmLib is the rest, so the sum is exact */
 	assert_int_equal(before->exec_pages * 4, exec_kib(getpid()));
 	jit = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
 		   -1, 0);
 	after = read_of(getpid());
-	assert_int_equal(after->exec_pages, before->exec_pages); /* writable: not counted */
+	/* a writable mapping is not counted */
+	assert_int_equal(after->exec_pages, before->exec_pages);
 	proc_mappings_unref(after);
 	mprotect(jit, 4096, PROT_READ | PROT_EXEC);
 	after = read_of(getpid());
@@ -235,14 +236,15 @@ static void one_file_has_one_descriptor(void **state)
 	assert_non_null(b);
 	assert_ptr_not_equal(a, b);
 	assert_int_equal(a->fd, b->fd);
-	proc_mappings_unref(other); /* gives back one reference, not one a mapping */
+	/* drops one reference for all mappings of the file, not one for each */
+	proc_mappings_unref(other);
 	assert_int_equal(fcntl(a->fd, F_GETFD), FD_CLOEXEC);
 	proc_mappings_unref(m);
 	munmap(again, 4096);
 	close(fd);
 }
 
-/* A process that may write a file may also restore its old mtime. */
+/* A process that writes to a file may set the mtime back, but not the ctime. */
 static void changed_file_is_another_one(void **state)
 {
 	static const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -258,7 +260,7 @@ static void changed_file_is_another_one(void **state)
 	assert_ptr_not_equal(code, MAP_FAILED);
 	before = read_of(getpid());
 	before_ns = proc_mappings_find(before, (uintptr_t)code)->ctime_ns;
-	do { /* the clock of inodes ticks every few milliseconds */
+	do { /* the clock of inodes ticks only every few milliseconds */
 		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 		assert_int_equal(futimens(fd, times), 0);
 		after = read_of(getpid());
@@ -285,7 +287,10 @@ static void processes_share_descriptors(void **state)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-/* A shell that waits on a pipe. It runs a copy of the program, which is deleted. */
+/*
+ * The process is a shell that waits on a pipe. It runs a copy of the program, which is then
+ * deleted.
+ */
 static void deleted_program(void **state)
 {
 	char path[] = "/tmp/podflame-maps-XXXXXX";
@@ -348,7 +353,7 @@ static void wrong_process(void **state)
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_true(start <= now_boot_ns());
 	/*
-	 * BPF's start time is within the tick that stat shows; if it differs by a second, it is
+	 * The time of BPF lies within the tick that stat shows. If it differs by a second, it is of
 	 * another process.
 	 */
 	assert_int_equal(proc_mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m),
@@ -383,7 +388,8 @@ static const struct mapping *mapping_of(const struct mappings *m, const char *pa
 }
 
 /*
- * The other threads go on, and their program's files are found, even one that has no name any more.
+ * After the first thread has ended, the other threads go on. The files of their process are found,
+ * also a file that was deleted.
  */
 static void the_first_thread_has_ended(void **state)
 {
@@ -410,9 +416,12 @@ static void the_first_thread_has_ended(void **state)
 	testliving_stop(pid);
 }
 
-/* ---- a file of a container's image that is written over ---- */
+/* ---- a file of a container's image is overwritten ---- */
 
-/* Mounts an overlay of an image's layer and one above it; false: this machine cannot mount one. */
+/*
+ * Mounts an overlay with a lower layer (an image) and an upper layer. Returns false if this machine
+ * cannot mount one.
+ */
 static bool mount_overlay(const char *at)
 {
 	static const char *const names[] = {"lower", "upper", "work", "merged"};
@@ -467,7 +476,10 @@ static void assert_maps(int fd, char c)
 	munmap(at, 4096);
 }
 
-/* Times of files come from the kernel's coarse clock: two writes in one tick look like one. */
+/*
+ * Waits for the next tick of the kernel's coarse clock, which sets times of files. Two writes in
+ * one tick would have the same time.
+ */
 static void await_next_tick(void)
 {
 	struct timespec begin, now;
@@ -478,7 +490,9 @@ static void await_next_tick(void)
 	while (now.tv_nsec == begin.tv_nsec && now.tv_sec == begin.tv_sec);
 }
 
-/* Both have one inode number, and the first one is still mapped. */
+/*
+ * The overwritten file and the new one have the same inode number, and the old one is still mapped.
+ */
 static void check_written_over(const char *at)
 {
 	_cleanup_free_ char *lower = xasprintf("%s/lower/x", at),
@@ -525,7 +539,10 @@ static void a_file_of_an_image_that_is_written_over(void **state)
 	rmdir(at);
 }
 
-/* That is looked at where another thread has it. */
+/*
+ * The stack's address shows another program than the caller's, so the mappings are not used. The
+ * same holds if another thread's maps are read.
+ */
 static void another_program_than_the_kernel_told_of(void **state)
 {
 	pid_t pid = testliving_start(NULL);
@@ -563,7 +580,8 @@ static void a_thread_that_lives(void **state)
 	assert_true(proc_thread_lives((uint32_t)pid, tid));
 	fd = open_thread((uint32_t)pid, tid);
 	assert_true(proc_opened_thread_lives(fd));
-	assert_false(proc_thread_lives((uint32_t)getpid(), tid)); /* another process's */
+	/* the thread belongs to another process */
+	assert_false(proc_thread_lives((uint32_t)getpid(), tid));
 	assert_true(proc_thread_open((uint32_t)getpid(), tid) < 0);
 	assert_false(proc_has_ended((uint32_t)pid));
 	kill(pid, SIGKILL);
@@ -571,7 +589,8 @@ static void a_thread_that_lives(void **state)
 	assert_false(proc_thread_lives((uint32_t)pid, (uint32_t)pid));
 	assert_false(proc_thread_lives((uint32_t)pid, tid));
 	assert_false(proc_opened_thread_lives(fd));
-	assert_true(proc_has_ended((uint32_t)pid)); /* its parent has not waited for it */
+	/* the process is a zombie: its parent has not waited for it */
+	assert_true(proc_has_ended((uint32_t)pid));
 	assert_int_equal(proc_living_thread((uint32_t)pid, &tid), -ESRCH);
 	waitpid(pid, NULL, 0);
 	assert_false(proc_opened_thread_lives(first_fd));
@@ -582,7 +601,10 @@ static void a_thread_that_lives(void **state)
 	assert_true(proc_thread_lives((uint32_t)getpid(), (uint32_t)getpid()));
 }
 
-/* It still has an entry in /proc, with its start time; what was read before its end stays valid. */
+/*
+ * A process that has ended and is not reaped has an entry in /proc with its start time, but no
+ * mappings.
+ */
 static void ended_process(void **state)
 {
 	struct mappings *m;
@@ -600,8 +622,8 @@ static void ended_process(void **state)
 }
 
 /*
- * However many files are mapped, and however many roots there are, half of the descriptors stay
- * free.
+ * Even if very many files are mapped or there are very many roots, half of the descriptors are not
+ * used.
  */
 static void descriptors_are_left(void **state)
 {
@@ -639,7 +661,7 @@ static void descriptors_are_left(void **state)
 	proc_mappings_unref(m);
 }
 
-/* Every other page of a region is code: so many mappings, and one more than are kept. */
+/* Every second page of a region is executable, which makes one mapping more than are kept. */
 static void mappings_beyond_the_limit_are_counted(void **state)
 {
 	struct counter *cut = counter("podflame_mappings_dropped_total", "reason", "limit");

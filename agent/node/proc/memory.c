@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define STATUS_MAX (1u << 20) /* it contains the supplementary groups: up to 65,536 */
+#define STATUS_MAX (1u << 20) /* the text contains the supplementary groups: up to 65,536 */
 
-/* Reads the number of a line "name: 123 kB". Returns false if there is none. */
+/* Reads the number in a line "name: 123 kB". Returns false if there is no such line. */
 static bool field(const char *text, const char *name, uint64_t *ret)
 {
 	const char *line = strstr(text, name);
@@ -28,7 +28,10 @@ int proc_memory_parse(const char *text, struct proc_memory *ret)
 {
 	uint64_t anon, data, threads, swapped = 0;
 
-	/* The process's name comes first, but its newlines are escaped. */
+	/*
+	 * The text begins with the process's name, but newlines in it are escaped, so each of these
+	 * is a line.
+	 */
 	if (!field(text, "\nRssAnon:", &anon) || !field(text, "\nVmData:", &data) ||
 	    !field(text, "\nThreads:", &threads))
 		return -ENODATA;
@@ -59,7 +62,8 @@ int proc_memory(struct process_id id, struct proc_memory *ret)
 	snprintf(path, sizeof(path), "/proc/%u/status", (unsigned)id.tgid);
 	r = read_of(AT_FDCWD, path, &m);
 	if (r == -ENODATA &&
-	    proc_open_living((uint32_t)id.tgid, &fd) == 0) /* its first thread has ended */
+	    /* the first thread has ended: another thread shows the memory */
+	    proc_open_living((uint32_t)id.tgid, &fd) == 0)
 		r = read_of(fd, "status", &m);
 	if (r == 0)
 		r = proc_check(id);

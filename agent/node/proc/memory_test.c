@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How much private memory a process has: known amounts, other kinds of memory, a first thread that
- * has ended, unusual texts.
+ * How much private memory a process has: known amounts, other kinds of memory, a process whose
+ * first thread has ended, unusual texts.
  */
 #include "node/proc/internal.h"
 
@@ -17,9 +17,14 @@
 #include <unistd.h>
 
 #define BYTES (40u << 20)
-#define SLACK (4u << 20) /* the C library's own, and what the kernel has not added up yet */
+/* memory of the C library, and amounts that the kernel has not added up yet */
+#define SLACK (4u << 20)
 
-static int in[2], out[2]; /* a letter is a command; one comes back when it is done */
+/*
+ * the test writes a letter as a command to `in`; the process writes it to `out` when the command is
+ * done
+ */
+static int in[2], out[2];
 
 static void touch(int flags)
 {

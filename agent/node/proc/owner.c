@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner of samples: a copy of what the plan says of a container. It is shared by reference. Any
+ * The owner of samples: a copy of the plan's data of a container. It is shared by reference. Any
  * thread.
  */
 #include "node/proc/internal.h"

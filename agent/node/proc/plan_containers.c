@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds a plan's containers by their id, and its pods by the uid in the names of their cgroups.
+ * Finds a plan's containers by their id, and its pods by the uid in the paths of their cgroups.
  * Loop thread.
  */
 #include "node/proc/internal.h"

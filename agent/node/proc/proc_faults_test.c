@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc and /sys that cannot be read for a moment: the agent takes nothing for gone, and no
- * descriptor stays open.
+ * Files of /proc and /sys cannot be read for a moment. The agent must not take this for the end of
+ * a process or cgroup, and no descriptor stays open.
  */
 #include "lib/base/fault.h"
 #include "node/proc/internal.h"
@@ -33,7 +33,7 @@ static int choose(void *arg)
 	return r;
 }
 
-/* Either all of the three pods' cgroups, or an error, or it is said that not all were seen. */
+/* The scan finds the cgroups of all three pods, or fails, or reports that it may lack some. */
 static int scan(void *arg)
 {
 	struct cgroup_hierarchy h = {.v2 = true};
@@ -51,7 +51,9 @@ static int scan(void *arg)
 	return r;
 }
 
-/* A copy of code of the C library is found as that, or not at all. */
+/*
+ * The copy of a page of the C library is found as a copy, or it is anonymous memory without a name.
+ */
 static void check_mappings(const struct mappings *m)
 {
 	const struct mapping *copy = proc_mappings_find(m, (uint64_t)qsort);
@@ -106,7 +108,7 @@ static int cpu(void *arg)
 	r = proc_cgroup_cpu_read(&h, id, &used);
 	if (r)
 		assert_true(used.usage_ns == 7 && used.throttled_ns == 7);
-	return r == -ENODATA ? 0 : r; /* v1 without it; the root has no cpu.max */
+	return r == -ENODATA ? 0 : r; /* v1 without cpuacct; the root cgroup has no cpu.max */
 }
 
 static void test_proc(void **state)
@@ -124,7 +126,10 @@ static void test_proc(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-/* Code without a file, in a gap of the C library's: it is looked up in the file. */
+/*
+ * Replaces a page of the C library's code by a copy in anonymous memory, so that proc_copies_find()
+ * has one to find.
+ */
 static int make_copy(void)
 {
 	uintptr_t page = (uintptr_t)qsort & ~(uintptr_t)4095;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cgroup paths as runtimes write them, cgroup trees made by the test, and the pod to which a sample
- * belongs.
+ * Cgroup paths as runtimes write them, trees of cgroups that the test makes, and the container to
+ * which a sample belongs.
  */
 #include "lib/base/testdir.h"
 #include "node/plan/testplan.h"
@@ -28,7 +28,7 @@
 /* ---- paths ---- */
 
 struct path_case {
-	const char *path, *uid, *id; /* uid NULL: no pod in it */
+	const char *path, *uid, *id; /* uid NULL: the path names no pod */
 	bool helper, nested;
 };
 
@@ -100,7 +100,10 @@ static void test_paths(void **state)
 	(void)state;
 }
 
-/* The kernel reports paths. Any process that may make cgroups chooses names in them. */
+/*
+ * The kernel reports paths. Any process that may make cgroups chooses their names, which may be
+ * long.
+ */
 static void test_long_names(void **state)
 {
 	char path[8192] = "/kubepods/pod";
@@ -152,12 +155,12 @@ static void test_choose(void **state)
 		MOUNT("/docker/x", "/sys/fs/cgroup/memory", "cgroup", "rw,memory")
 			MOUNT("/", "/host/memory", "cgroup", "rw,memory");
 	/*
-	 * In a pod: the host's tree is mounted over the container's own view, seen from a cgroup
-	 * namespace.
+	 * In a pod: first the container's own view is mounted, in a cgroup namespace, and then the
+	 * host's tree over it.
 	 */
 	static const char covered[] = MOUNT("/", "/sys/fs/cgroup", "cgroup2", "rw")
 		MOUNT("/../../..", "/sys/fs/cgroup", "cgroup2", "ro");
-	/* A container in a container, of a runtime without cgroup namespaces. */
+	/* A container in a container, with a runtime that does not use cgroup namespaces. */
 	_cleanup_free_ char *deep = xasprintf(MOUNT("/%0300d", "/sys/fs/cgroup", "cgroup2", "rw")
 						      MOUNT("/", "/%0300d", "cgroup", "rw,memory"),
 					      1, 1);
@@ -190,7 +193,7 @@ static int make(char *path, const char *name)
 }
 
 /*
- * Makes and scans MOUNT/kubepods-test-PID/pod<UID>/<ID>/child; skipped if the test may not make
+ * Makes MOUNT/kubepods-test-PID/pod<UID>/<ID>/child and scans it. Skipped if the test may not make
  * cgroups.
  */
 static void scan_tree(const char *force)
@@ -255,13 +258,14 @@ static uint64_t dropped(const char *reason)
 }
 
 /*
- * A container makes many cgroups: the scan ends at a limit and reports it; what was found is used.
+ * If a container makes very many cgroups, the scan ends at a limit and reports this. The cgroups
+ * that it has found are used.
  */
 static void test_scan_limit(void **state)
 {
 	struct cgroup_hierarchy h = {.v2 = true};
 	char dir[] = "/dev/shm/podflame-test-XXXXXX",
-	     path[sizeof(dir) + 32]; /* memory: it is fast */
+	     path[sizeof(dir) + 32]; /* /dev/shm is in memory, so this is fast */
 	uint64_t limited = dropped("scan_limit"), refused = dropped("not_permitted");
 	struct cgroup_scan *s;
 
@@ -288,7 +292,7 @@ static void test_scan_limit(void **state)
 	(void)state;
 }
 
-/* A folder that may not be read has nothing to do with limits; the rest is found. */
+/* A directory that may not be read is counted with a reason of its own, not as a limit. */
 static void test_scan_not_permitted(void **state)
 {
 	struct cgroup_hierarchy h = {.v2 = true};
@@ -350,7 +354,7 @@ static size_t n_filter(struct containers *p, uint64_t now_ns, bool changed)
 	return n;
 }
 
-/* container tag of the owner, "" if it has none, "nobody" without owner */
+/* The tag `container` of the owner; "" if it has none; "nobody" if there is no owner. */
 static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret_until)
 {
 	static char text[64];
@@ -365,8 +369,8 @@ static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret
 }
 
 /*
- * The context is asked for by a container and all below it, and by the pod's own cgroup if all of
- * its containers ask for it.
+ * If a container asks for trace contexts, the filter has this for it and all cgroups below it. The
+ * pod's own cgroup has it only if all of the pod's containers ask for it.
  */
 static void test_trace_context_reaches_the_filter(void **state)
 {
@@ -432,10 +436,10 @@ static void test_selected_container(void **state)
 	proc_owner_unref(o);
 	assert_string_equal(container_of(p, 10, &until), "nobody");
 	assert_string_equal(container_of(p, 20, &until), "nobody");
-	/* The same plan again: nothing is written to the kernel. */
+	/* With the same plan again, nothing is written to the kernel. */
 	proc_containers_apply(p, testplan(UID, UID, ID, false), 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, false), 2);
-	/* Deselected: earlier samples still have their owner. */
+	/* The container is not selected any more, but earlier samples still have their owner. */
 	proc_containers_apply(p, NULL, 4 * S);
 	assert_int_equal(n_filter(p, 4 * S, true), 0);
 	assert_string_equal(container_of(p, 11, &until), "main");
@@ -446,7 +450,7 @@ static void test_selected_container(void **state)
 	(void)state;
 }
 
-/* A job's container is seen and attributed before the API server names it. */
+/* The container of a job is in the filter and has an owner before the API server reports its id. */
 static void test_armed_pod(void **state)
 {
 	struct containers *p = make_procs();
@@ -457,7 +461,8 @@ static void test_armed_pod(void **state)
 	assert_false(proc_containers_wants_scan(p));
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
 	assert_int_equal(n_filter(p, 2 * S, true), 1);
-	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 2 * S); /* sandbox */
+	/* the sandbox */
+	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID2, false, 2 * S);
 	proc_containers_cgroup(p, 12, 10, "/kubepods/pod" UID "/" ID, false, 3 * S);
 	proc_containers_cgroup(p, 13, 10, "/kubepods/pod" UID "/crio-conmon-" ID, false, 3 * S);
 	assert_int_equal(n_filter(p, 3 * S, true), 3);
@@ -469,14 +474,15 @@ static void test_armed_pod(void **state)
 	assert_string_equal(container_of(p, 12, &until), "");
 	assert_string_equal(container_of(p, 13, &until), "nobody");
 	/*
-	 * The tags get the container's name. The sandbox has no name and is dropped after a while.
+	 * Now the owner has the container's tags. The sandbox gets no id from the API server, and
+	 * leaves the filter after a while.
 	 */
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 4 * S);
 	assert_string_equal(container_of(p, 12, &until), "main");
 	assert_int_equal(n_filter(p, 40 * S, true), 2);
 	container_of(p, 11, &until);
 	assert_true(until == 40 * S);
-	/* The container is gone, but late samples have their owner for a minute. */
+	/* The container has ended, but late samples have their owner for a minute. */
 	proc_containers_cgroup(p, 12, 10, "", true, 41 * S);
 	assert_int_equal(n_filter(p, 41 * S, true), 1);
 	assert_string_equal(container_of(p, 12, &until), "main");
@@ -511,7 +517,10 @@ static void test_scanned(void **state)
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
-	/* the sandbox, because all other containers of the pod are known by their names */
+	/*
+	 * this is the sandbox, because the API server has reported the ids of all other containers
+	 * of the pod
+	 */
 	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
 	proc_containers_scanned(p, s, 3 * S);
 	assert_false(proc_containers_wants_scan(p));
@@ -519,7 +528,10 @@ static void test_scanned(void **state)
 	assert_string_equal(container_of(p, 11, &until), "nobody");
 	assert_string_equal(container_of(p, 12, &until), "main");
 	proc_cgroup_scan_free(s);
-	/* A cgroup that a scan no longer finds is gone, unless it was made after the scan began. */
+	/*
+	 * A cgroup that a scan does not find any more was removed, unless it was made after the
+	 * scan began.
+	 */
 	proc_containers_cgroup(p, 14, 12, "/kubepods/pod" UID "/" ID "/late", false, 6 * S);
 	s = make_scan(5 * S);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
@@ -535,8 +547,8 @@ static void test_scanned(void **state)
 }
 
 /*
- * A container that starts during a scan: the scan finds it before the kernel's event for it is
- * read.
+ * A container starts during a scan. The scan finds it before the agent reads the kernel's report of
+ * it.
  */
 static void test_scanned_before_it_was_told_89_92(void **state)
 {
@@ -561,7 +573,10 @@ static void test_scanned_before_it_was_told_89_92(void **state)
 	(void)state;
 }
 
-/* The path of a static pod says the hash of its manifest, on every node of the kernel (kind). */
+/*
+ * The path of a static pod contains the hash of its manifest. With kind, several nodes on one
+ * kernel may have a pod with the same hash.
+ */
 static void test_static_pod(void **state)
 {
 	struct containers *p = make_procs();
@@ -585,7 +600,7 @@ static void note_container(uint64_t cgroup_id, struct owner *o, void *arg)
 	*(uint64_t *)arg = *(uint64_t *)arg * 100 + cgroup_id;
 }
 
-/* A cluster inside a container: the outer agent knows the outer container only. */
+/* A cluster runs inside a container. The outer agent knows only the outer container. */
 static void test_cluster_in_container(void **state)
 {
 #define INNER "/kubepods/pod" UID "/" ID "/kubepods/pod" UID2
@@ -600,7 +615,7 @@ static void test_cluster_in_container(void **state)
 	assert_string_equal(container_of(p, 14, &until), "main");
 	assert_int_equal(n_filter(p, 1 * S, true), 4);
 	proc_containers_each_container(p, note_container, &seen);
-	assert_int_equal(seen, 11); /* once, by its own cgroup */
+	assert_int_equal(seen, 11); /* fn was called once, with the container's own cgroup */
 	proc_containers_cgroup(p, 11, 10, "", true, 2 * S);
 	proc_containers_each_container(p, note_container, &seen);
 	assert_int_equal(seen, 11);
@@ -609,8 +624,8 @@ static void test_cluster_in_container(void **state)
 }
 
 /*
- * A pod that may make cgroups below its own gives them the names of another pod. It does not become
- * that pod.
+ * A pod that may make cgroups below its own gives them the names of another pod. They must not
+ * count as that pod.
  */
 static void test_names_that_are_anothers(void **state)
 {
@@ -620,8 +635,8 @@ static void test_names_that_are_anothers(void **state)
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	/*
-	 * The forged cgroup is there before the real one. Until the real one comes, it may be a
-	 * cluster inside a container.
+	 * The forged cgroup exists before the real one. Until the real one is made, the forged one
+	 * may be a cluster inside a container.
 	 */
 	proc_containers_cgroup(p, 5, 4, FORGED "/" C64(7), false, 1 * S);
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID, false, 2 * S);
@@ -636,7 +651,7 @@ static void test_names_that_are_anothers(void **state)
 	for (uint64_t id = 20; id <= 22; id++)
 		assert_string_equal(container_of(p, id, &until), "nobody");
 	assert_string_equal(container_of(p, 11, &until), "main");
-	/* Also if the other one has ended. */
+	/* The forged cgroup also does not count after the real one has ended. */
 	proc_containers_cgroup(p, 11, 10, "", true, 4 * S);
 	proc_containers_cgroup(p, 10, 1, "", true, 4 * S);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 5 * S);
@@ -646,7 +661,10 @@ static void test_names_that_are_anothers(void **state)
 	(void)state;
 }
 
-/* The same for a container that is selected itself: its samples have its own name. */
+/*
+ * The forged cgroups are below a container that is selected itself: their samples belong to this
+ * container.
+ */
 static void test_names_that_are_anothers_below_a_selected_one(void **state)
 {
 	struct containers *p = make_procs();
@@ -672,8 +690,8 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 }
 
 /*
- * The real container ended before the agent began. Another container of the node shows how deep
- * they are.
+ * The real container ended before the agent started. Another container of the node shows the depth
+ * of containers.
  */
 static void test_names_that_are_anothers_who_had_ended(void **state)
 {
@@ -728,8 +746,8 @@ static void test_cap(void **state)
 }
 
 /*
- * The settings of each event reach the filter and the owner of the samples. A change of one is a
- * change of the filter.
+ * The settings of each event are in the filter and in the owner of the samples. If one setting
+ * changes, the filter changes.
  */
 static void test_settings(void **state)
 {
@@ -743,7 +761,7 @@ static void test_settings(void **state)
 	size_t n;
 
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	for (unsigned i = 0; i < 3; i++) { /* the second time nothing is new */
+	for (unsigned i = 0; i < 3; i++) { /* the second plan is equal; the third one differs */
 		struct plan *plan = testplan(UID, UID, ID, false);
 
 		s.min_block_us += i == 2;
@@ -781,8 +799,8 @@ static uint32_t keep_of_owner(struct containers *p, uint64_t cgroup)
 }
 
 /*
- * The share of switches that is kept, in the filter and in the owner, whatever the plan does
- * meanwhile.
+ * The share of switches that is kept is in the filter and in the owner. A new plan does not change
+ * it.
  */
 static void test_keep_off(void **state)
 {
@@ -798,7 +816,8 @@ static void test_keep_off(void **state)
 	n_filter(p, 1 * S, true);
 	proc_containers_cap_hz(p, ID, 7);
 	proc_containers_keep_off(p, ID, 5000, 1000);
-	proc_containers_keep_off(p, ID2, 6000, 2000); /* not named yet */
+	/* the API server has not reported its id yet */
+	proc_containers_keep_off(p, ID2, 6000, 2000);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 3);
@@ -807,18 +826,19 @@ static void test_keep_off(void **state)
 	assert_int_equal(f[2].off_keep, 2000);
 	assert_int_equal(f[1].off_note, 5000);
 	assert_int_equal(f[2].off_note, 6000);
-	assert_int_equal(f[0].sample_hz, 7); /* the limit of one says nothing about the other */
+	/* proc_containers_keep_off() does not change the limit of the rate */
+	assert_int_equal(f[0].sample_hz, 7);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
-	/* Its plan is removed and comes back. */
+	/* Its pod is not in the next plan, and is in the one after that. */
 	proc_containers_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
 	n_filter(p, 2 * S, true);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 3 * S);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
-	/* Only the filter decides how many are noted. */
+	/* The share that is noted is only in the filter. */
 	proc_containers_keep_off(p, ID, 7000, 1000);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
@@ -834,8 +854,8 @@ static void test_keep_off(void **state)
 }
 
 /*
- * More containers have a limit than the table takes: the report says what the kernel does for the
- * others.
+ * More containers have a limit than the table has room for. For the others, false is returned, and
+ * the filter and the owner show that each switch is recorded.
  */
 static void test_full_caps(void **state)
 {
@@ -849,7 +869,7 @@ static void test_full_caps(void **state)
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	for (unsigned i = 0; i < 4096; i++) { /* MAX_CAPS */
+	for (unsigned i = 0; i < 4096; i++) { /* fills the table: MAX_CAPS is 4096 */
 		snprintf(id, sizeof(id), "%064x", i);
 		assert_true(proc_containers_keep_off(p, id, 1000, 1000));
 	}
@@ -889,7 +909,7 @@ static void test_many_ended(void **state)
 	(void)state;
 }
 
-/* Cgroups that never end: one beyond the table's limit is counted, and not profiled. */
+/* Cgroups that never end fill the table. One more is counted, and not profiled. */
 static void test_table_full(void **state)
 {
 	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Searches a cgroup hierarchy once, within bounds, for all directories that name a pod. It keeps no
- * state. os worker.
+ * Searches a cgroup hierarchy once, within limits, for all directories that name a pod. This file
+ * keeps no state. os worker.
  */
 #include "node/proc/internal.h"
 
@@ -17,15 +17,25 @@
 
 struct cgroup_walk {
 	struct cgroup_scan *scan;
-	char path[SCAN_MAX_PATH]; /* of the directory being read, relative to the mount */
+	/* path of the directory that is being read, relative to the mount */
+	char path[SCAN_MAX_PATH];
 	size_t len;
-	int error; /* the first one: then cgroups that were not seen do not count as gone */
-	bool limited, refused; /* cgroups were not seen: beyond a limit; not permitted */
+	/*
+	 * the first error; then the scan fails, so that cgroups it has not seen do not count as
+	 * removed
+	 */
+	int error;
+	/*
+	 * the scan lacks cgroups: limited: they are beyond a limit; refused: reading is not
+	 * permitted
+	 */
+	bool limited, refused;
 };
 
 static void failed(struct cgroup_walk *w, int error)
 {
-	if (error == EACCES || error == EPERM) /* of this one directory, and always */
+	/* the same directory would be refused again, so the scan goes on */
+	if (error == EACCES || error == EPERM)
 		w->refused = true;
 	else if (error && !w->error && error != ENOENT && error != ENODEV)
 		w->error = -error;
@@ -56,7 +66,7 @@ static void walk_child(struct cgroup_walk *w, int dirfd, const char *name, uint6
 		w->limited = true;
 		return;
 	}
-	/* Gone since readdir: nothing is lost. */
+	/* If the cgroup was removed after readdir(), open() fails, which is no error. */
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) {
 		failed(w, errno);
@@ -77,7 +87,7 @@ static void walk_child(struct cgroup_walk *w, int dirfd, const char *name, uint6
 	w->path[len] = '\0';
 }
 
-/* Takes fd over. */
+/* Closes fd at the end. */
 static void walk_dir(struct cgroup_walk *w, int fd, uint64_t id, unsigned depth)
 {
 	DIR *d = fdopendir(fd);

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 struct proc_stat {
-	char comm[16];		     /* the command's name; it may contain any character */
-	uint64_t flags, start_ticks; /* PF_*; in clock ticks since boot */
+	char comm[16];		     /* the process's name; it may contain any character */
+	uint64_t flags, start_ticks; /* flags: PF_*; start_ticks: clock ticks since boot */
 };
-/* -EINVAL: it is no such text. */
+/* -EINVAL: the text has another form. */
 int proc_stat_parse(const char *text, struct proc_stat *ret);

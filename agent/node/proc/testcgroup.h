@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: makes a cgroup in each hierarchy that shows CPU time, with a process in it. As
+ * For tests only: makes a cgroup in each hierarchy that shows CPU time, with a process in it. Needs
  * root.
  */
 #pragma once
@@ -16,9 +16,9 @@
 struct own_cgroup {
 	struct cgroup_hierarchy h;
 	char name[64];
-	const char *mounts[3]; /* where it is made */
+	const char *mounts[3]; /* mounts in which it is made */
 	size_t n_mounts;
-	pid_t pid; /* the process in it; 0: none */
+	pid_t pid; /* the process in the cgroup; 0: none */
 };
 
 static inline int own_cgroup_put(const char *mount, const char *name, const char *file,
@@ -74,12 +74,15 @@ static inline void own_cgroup_remove(struct own_cgroup *o)
 		_cleanup_free_ char *path = xasprintf("%s/%s", o->mounts[i], o->name);
 
 		for (unsigned k = 0; k < 1000 && rmdir(path) < 0 && errno == EBUSY; k++)
-			/* the kernel removes the dead child from it a moment later */
+			/*
+			 * a cgroup is busy until the kernel has removed the dead process from it, a
+			 * moment later
+			 */
 			usleep(10000);
 	}
 }
 
-/* Limits the cgroup to a fifth of a CPU; false: this machine cannot. */
+/* Limits the cgroup to a fifth of a CPU. Returns false if this machine cannot do so. */
 static inline bool own_cgroup_limit(const struct own_cgroup *o)
 {
 	if (*o->h.cpu_mount)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testliving: a process whose first thread ends while the others go on. Include behind cmocka.h. */
+/*
+ * testliving: a process whose first thread ends while another one goes on. Include it after
+ * cmocka.h.
+ */
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +22,7 @@ static inline void *testliving_waits(void *arg)
 	return arg;
 }
 
-/* The process's other threads go on; one that only waits is among them. */
+/* Starts a thread that only waits, and ends the first thread. */
 static inline _Noreturn void testliving_end_first(void)
 {
 	pthread_t thread;
@@ -51,7 +54,10 @@ static inline void testliving_await_end(pid_t tid)
 	}
 }
 
-/* A process whose first thread has ended. before: what it does until then; NULL: nothing. */
+/*
+ * Starts a process and waits until its first thread has ended. before: called in it before that;
+ * may be NULL.
+ */
 static inline pid_t testliving_start(void (*before)(void))
 {
 	pid_t pid = fork();

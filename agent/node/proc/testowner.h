@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: containers that know the cgroup of one planned container. */
+/* For tests only: a struct containers that knows the cgroup of one planned container. */
 #pragma once
 
 #include "node/plan/testplan.h"
@@ -9,13 +9,13 @@
 #define TEST_POD       "401b6bf6-91e0-4a28-870a-232376283f12"
 #define TEST_CONTAINER "a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9a9"
 
-/* A plan of this container, which the caller may change before it calls testowner_apply(). */
+/* A plan with this container. The caller may change it before it calls testowner_apply(). */
 static inline struct plan *testowner_plan(void)
 {
 	return testplan(TEST_POD, TEST_POD, TEST_CONTAINER, false);
 }
 
-/* Takes plan over. */
+/* plan belongs to p afterwards. */
 static inline void testowner_apply(struct containers *p, struct plan *plan)
 {
 	proc_containers_apply(p, plan, 1);

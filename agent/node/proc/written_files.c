@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Remembers the files that were written while a process had them mapped. What the agent knows of
- * such a file (names, unwind rows) does not fit the code that runs. A file is known by its device,
- * its inode and the change time that it had when the agent opened it: containers of one image have
- * files that differ only by their device. Any thread: a lock guards the table.
+ * The table of files that were written while a process had them mapped. The names and unwind rows
+ * that the agent has of such a file do not belong to the code that runs. The key of a file is its
+ * device, its inode and the change time that it had when the agent opened it: containers of one
+ * image have files that differ only by their device. Any thread: a lock guards the table.
  */
 #include "node/proc/maps.h"
 
@@ -13,7 +13,10 @@
 #include <uthash.h>
 
 #define WRITTEN_MAX 4096
-/* Frames of a file may still come when no mapping of it is held any more. */
+/*
+ * how long a file is kept after it was last found: frames of it may come after its mappings are
+ * released
+ */
 #define KEPT_NS (60 * NSEC_PER_SEC)
 
 struct written {
@@ -34,7 +37,7 @@ static void forget(struct written *w)
 	n_all--;
 }
 
-/* Removes the one that was found first. */
+/* If the table is full, removes the file that was added first. */
 static void make_room(void)
 {
 	if (n_all < WRITTEN_MAX)

@@ -42,7 +42,7 @@ static void written_files_have_a_limit(void **state)
 	assert_false(proc_mapping_files_were_written());
 }
 
-/* A page of a file, mapped by this process as code. */
+/* The mapping at `at`, whose file is open. */
 static const struct mapping *mapping_of(const struct mappings *maps, const void *at)
 {
 	const struct mapping *m = proc_mappings_find(maps, (uintptr_t)at);
@@ -82,19 +82,19 @@ static void a_file_that_is_written_in_place(void **state)
 	before = read_own();
 	proc_mapping_files_look();
 	assert_false(proc_mapping_file_was_written(mapping_of(before, at)));
-	/* A change of mode or links changes the ctime, but no byte. */
+	/* A change of mode or links changes the ctime, but not the contents. */
 	assert_int_equal(fchmod(fd, 0700), 0);
 	assert_int_equal(link(path, link_path), 0);
 	proc_mapping_files_look();
 	assert_false(proc_mapping_file_was_written(mapping_of(before, at)));
-	/* Writes until the file system's clock has moved on. */
+	/* Writes until the file system's clock has moved on, so that the mtime changes. */
 	while (!proc_mapping_file_was_written(mapping_of(before, at))) {
 		if (now_mono_ns() > until_ns)
 			fail_msg("10 s of writing, and it was not noticed");
 		assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 		proc_mapping_files_look();
 	}
-	/* A read from now on gives the present contents. */
+	/* If the mappings are read now, they belong to the present contents. */
 	after = read_own();
 	proc_mapping_files_look();
 	assert_true(proc_mapping_file_was_written(mapping_of(before, at)));
