@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SECTIONS_MAX 4096
-/* limit of the bytes of all names; if a file has more, the check reports it, as for SECTIONS_MAX */
-#define NAMES_MAX     (1u << 20)
+#define SECTIONS_MAX  4096
+#define NAMES_MAX     (1u << 20) /* bytes of all names; if a file has more, the check reports it */
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
 /* ---- sections: which of them could have names; the index has those that were parsed ---- */

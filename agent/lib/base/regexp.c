@@ -13,8 +13,7 @@
 
 #define MAX_GROUPS 50	  /* nested groups */
 #define MAX_STEPS  200000 /* steps of one match: 0.2 s at most, roughly */
-/* memory of one match, in which PCRE2 keeps the positions at which it may try again */
-#define MAX_KIB 16384
+#define MAX_KIB	   16384  /* memory of one match, for positions at which to try again */
 /*
  * PCRE2_DOTALL: "." matches any character. PCRE2_NO_AUTO_CAPTURE: "(...)" only groups, so there are
  * no back-references by number. PCRE2_NEVER_BACKSLASH_C: \C would match one byte of a character.

@@ -9,8 +9,7 @@
 #include "lib/loop/conn.h"
 
 #define MAX_IDLE_CONNS 4
-/* less than the time after which servers close idle connections */
-#define MAX_IDLE_NS (15 * NSEC_PER_SEC)
+#define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* less than servers keep idle connections */
 
 struct idle_conn {
 	struct conn_pool *pool;

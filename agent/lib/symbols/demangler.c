@@ -17,9 +17,8 @@
 #define PAUSE_NS (3 * NSEC_PER_SEC)
 #define RETRY_NS (10 * NSEC_PER_SEC) /* after a child that could not be started */
 /* pause for a file's names, after the first timeout at one of them */
-#define FILE_PAUSE_NS (10 * NSEC_PER_SEC)
-/* each further timeout doubles the pause, up to this one */
-#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC)
+#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)
+#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* each timeout doubles the pause */
 /* the loss of a child that lived longer is no attack, so it is the first in a row */
 #define CALM_NS	      NSEC_PER_SEC
 #define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)

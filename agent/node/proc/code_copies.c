@@ -20,9 +20,8 @@
 #define TRIES_MAX      65536 /* limit of the comparisons of a segment with a mapping in one look */
 #define PAGE_BYTES     4096u
 /* bytes of a page that must be equal at least: fewer may be equal by chance */
-#define COMPARED_MIN 64
-/* largest gap between parts of a file: two huge pages, as linkers align */
-#define GAP_MAX		(4u << 20)
+#define COMPARED_MIN	64
+#define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, as linkers align */
 #define REFUSED_COUNTER "podflame_code_copies_refused_total"
 
 static uint64_t page_down(uint64_t x)

@@ -13,7 +13,7 @@
 #define MAPS_LINES_MAX 1000000
 /* Limit of different files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024
-#define WRITTEN_MAX    256 /* limit of such files of one process */
+#define WRITTEN_MAX    256 /* files of one process */
 #define PAGE_BYTES     4096
 
 /*
