@@ -12,9 +12,8 @@
 
 #include "lib/loop/conn.h"
 
-#define READ_BYTES (64 << 10)
-/* limit of one event: with TLS, more would keep the loop busy for some ms */
-#define WRITE_PER_EVENT (1 << 20)
+#define READ_BYTES	(64 << 10)
+#define WRITE_PER_EVENT (1 << 20) /* with TLS, more would keep the loop busy for some ms */
 
 /* The kernel notices after 30 to 50 s that a peer is gone without closing. */
 struct conn_liveness conn_liveness = {
@@ -351,10 +350,7 @@ static int set_verified_name(SSL *ssl, const char *host)
 
 	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
 		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
-	/*
-	 * A name must be a subject alternative name. As in Go and kubectl, the common name of a
-	 * subject does not count.
-	 */
+	/* As in Go and kubectl, the common name of a certificate's subject is no host name. */
 	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
 						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
@@ -376,10 +372,7 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 	SSL_set_connect_state(c->ssl);
 	c->host = xstrdup(host);
 	r = set_verified_name(c->ssl, host);
-	/*
-	 * insecure: the certificate's name is not checked. SNI is still sent, so the server can
-	 * choose a certificate
-	 */
+	/* insecure: the name is only sent as SNI, and not compared with the certificate */
 	return tls->insecure ? 0 : r;
 }
 
@@ -436,8 +429,7 @@ struct conn *conn_free(struct conn *c)
 		*c->freed = true;
 	io_del(&c->io);
 	if (c->ssl && c->state == OPEN && !c->ended)
-		/* tries to send the alert once, and does not wait for the peer's */
-		SSL_shutdown(c->ssl);
+		SSL_shutdown(c->ssl); /* tries to send its alert once; the peer's is not awaited */
 	SSL_free(c->ssl);
 	ERR_clear_error();
 	closep(&c->fd);

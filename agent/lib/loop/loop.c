@@ -40,10 +40,7 @@ struct loop {
 	struct io wake; /* the eventfd: readable when another thread has posted a job */
 	struct io tick; /* the timerfd, set to the timer that is due first */
 	TAILQ_HEAD(timers, timer_impl) timers;
-	/*
-	 * events that are being delivered. io_del clears those of its descriptor that are not
-	 * delivered yet
-	 */
+	/* events that are being delivered; io_del clears those of its descriptor */
 	struct epoll_event batch[IO_BATCH];
 	int n_batch;
 
@@ -127,7 +124,7 @@ static void io_deliver(struct loop *l)
 		if (!io)
 			continue;
 		io->fn(l->batch[i].events, io->arg);
-		/* of these two, each timer and each job is measured by itself */
+		/* timers and jobs are measured one by one, in their own functions */
 		if (io != &l->tick && io != &l->wake)
 			loop_leave(l, entered_ns);
 	}
@@ -186,10 +183,7 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	impl->timer = t;
 	impl->due_ns = now_ns + MIN(MAX(delay_ns, (uint64_t)1), (uint64_t)INT64_MAX - now_ns);
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
-	/*
-	 * searches from the end, because most timers are timeouts of the same length, set again and
-	 * again
-	 */
+	/* from the end, because most new timers are timeouts of equal length, and belong there */
 	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
 	{
 		if (before->due_ns <= impl->due_ns)
@@ -481,8 +475,7 @@ struct loop *loop_free(struct loop *l)
 	while (l->workers)
 		worker_free(l->workers);
 	if (l->lws)
-		/* runs `done` of the jobs that workers have finished; each frees its job */
-		run_posted(l);
+		run_posted(l); /* the `done` functions of finished jobs, which free the jobs */
 	free_signals(l);
 	lws = l->lws;
 	l->lws = NULL;

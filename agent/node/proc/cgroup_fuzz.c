@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any text as a cgroup's path, and as /proc/self/mountinfo and /proc/cgroups (with NULs between
- * them). A path names the same pod if directories stand before it, if " (deleted)" or a slash is
- * appended. Ids have only characters that are allowed in them.
+ * them). A path still names the same pod with directories before it, or with " (deleted)" or a
+ * slash behind it. Ids have only characters that are allowed in them.
  * Fuzzes: node/proc/cgroup_path.c, node/proc/hierarchy.c
  */
 #include "node/proc/internal.h"
