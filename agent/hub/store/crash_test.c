@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub that is killed again and again while it writes; a file that is damaged at every place; a
- * full disk; a read-only disk. The test runs in a mount namespace of its own, on small file
- * systems.
+ * A hub that is killed again and again while it writes; a file that is damaged in five ways; a full
+ * disk; a read-only disk. The test runs in its own mount namespace, on small file systems.
  */
 #include "hub/store/store.h"
 
@@ -26,12 +25,12 @@
 
 #define T0	     1700000000
 #define FILE_NAME    "profiles.sqlite"
-#define N_SAMPLES    40 /* of a profile of ours */
+#define N_SAMPLES    40 /* of a profile of this test */
 #define DISK_BYTES   "3m"
-#define STORE_DISK   "8m" /* of a store that fills it */
+#define STORE_DISK   "8m" /* size of the disk that a store fills up */
 #define MOST_BATCHES 4096
 
-/* ---- a place and a store in it ---- */
+/* ---- a directory and the store in it ---- */
 
 struct place {
 	char dir[TESTDIR_BYTES];
@@ -81,7 +80,7 @@ static void reopen(struct place *p)
 		fail_msg("%s: %s", e.path, e.reason);
 }
 
-/* Mounts a small tmpfs at the place. */
+/* Mounts a small tmpfs at the directory. */
 static void small_disk(struct place *p, const char *bytes)
 {
 	_cleanup_free_ char *size = xasprintf("size=%s", bytes);
@@ -98,7 +97,7 @@ static void remount(const struct place *p, unsigned long flags)
 	assert_int_equal(mount("none", p->dir, NULL, MS_REMOUNT | flags, "size=" DISK_BYTES), 0);
 }
 
-/* The n-th profile: one stack of its own, and one that all profiles have. */
+/* Makes the n-th profile: it has one stack of its own, and one that all profiles have. */
 static struct batch *batch_of(uint64_t n)
 {
 	struct batch *b = profile_batch_new();
@@ -133,7 +132,7 @@ static int put(struct store *s, uint64_t n)
 	return store_write(s, b, &n_new);
 }
 
-/* How many of the first n profiles are stored; each must be whole. */
+/* What the store returns for the first n profiles. */
 struct there {
 	uint64_t n_rows, n_samples;
 };
@@ -175,7 +174,7 @@ static uint64_t n_there(struct store *s)
 	return n;
 }
 
-/* Anybody may ask for it by /healthz: it has no folder. */
+/* The reported error. It must name no directory, because anybody may ask /healthz for it. */
 static const char *error_of(struct store *s)
 {
 	static struct store_stats stats;
@@ -185,7 +184,7 @@ static const char *error_of(struct store *s)
 	return stats.error;
 }
 
-/* Files of the place whose name begins so. */
+/* The number of files in the directory whose names begin with prefix. */
 static unsigned n_files(const struct place *p, const char *prefix)
 {
 	DIR *d = opendir(p->dir);
@@ -208,7 +207,10 @@ static bool has_failed(struct store *s)
 
 /* ---- killed ---- */
 
-/* Writes from n on and says of each that is stored; expires now and then. Does not return. */
+/*
+ * Writes profiles from the n-th on, and reports each stored one with a byte to fd. Sometimes
+ * expires. Does not return.
+ */
 _Noreturn static void write_until_killed(struct place *p, uint64_t n, int fd)
 {
 	char one = 1;
@@ -223,7 +225,7 @@ _Noreturn static void write_until_killed(struct place *p, uint64_t n, int fd)
 	}
 }
 
-/* How many it said are stored before it died. */
+/* Starts a writer and kills it. Returns how many profiles it had reported as stored. */
 static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, useconds_t after_us)
 {
 	uint64_t said = 0;
@@ -238,10 +240,10 @@ static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, us
 	close(fds[1]);
 	while (said < after_n && read(fds[0], &one, 1) == 1)
 		said++;
-	usleep(after_us); /* no wait for an event, but a random moment */
+	usleep(after_us); /* this wait is for no event: it makes the moment of the kill random */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSIGNALED(status)); /* it did not fail before */
+	assert_true(WIFSIGNALED(status)); /* the writer was killed and did not exit with an error */
 	while (read(fds[0], &one, 1) == 1)
 		said++;
 	close(fds[0]);
@@ -264,8 +266,8 @@ static void check_whole(struct place *p)
 }
 
 /*
- * Each acknowledged profile is stored, whole and once; in addition at most the one whose answer was
- * cut off.
+ * Each acknowledged profile is stored, whole and once. In addition, the profile whose answer was
+ * cut off may be stored.
  */
 static void test_killed_again_and_again(void **state)
 {
@@ -278,7 +280,7 @@ static void test_killed_again_and_again(void **state)
 	print_message("SEED=%llu\n", (unsigned long long)seed);
 	srand48((long)seed);
 	for (unsigned i = 0; i < n_kills && n < MOST_BATCHES - 500; i++) {
-		/* the first ones while the file is made */
+		/* the first kills are early, while the file is being made */
 		said = write_and_kill(p, n, i < 20 ? 0 : (uint64_t)(drand48() * 12),
 				      (useconds_t)(drand48() * (i < 20 ? 15e3 : 4e3)));
 		reopen(p);
@@ -289,7 +291,9 @@ static void test_killed_again_and_again(void **state)
 		p->s = store_close(p->s);
 	}
 	check_whole(p);
-	/* only the file is left; SQLite has removed its others at the last proper close */
+	/*
+	 * only the file itself is left: SQLite removed the -wal and -shm at the last proper close
+	 */
 	assert_int_equal(n_files(p, FILE_NAME), 1);
 	print_message("%u kills, %llu profiles, %u of them stored without an answer\n", n_kills,
 		      (unsigned long long)n, n_most);
@@ -334,8 +338,8 @@ static void damage(const struct place *p, enum damage how)
 }
 
 /*
- * Damage that is found at the start is reported, the file is renamed unchanged, and the store goes
- * on.
+ * Damage that exists before the start is reported, the file is renamed unchanged, and the store
+ * starts an empty one.
  */
 static void test_damaged_before_the_start(void **state)
 {
@@ -363,7 +367,10 @@ static void test_damaged_before_the_start(void **state)
 	}
 }
 
-/* Under a hub that runs: the query that comes upon it says so, and the write after it is kept. */
+/*
+ * The file is damaged while the hub runs: the query that finds it returns an error, and the next
+ * write is stored.
+ */
 static void test_damaged_under_a_reader(void **state)
 {
 	struct place *p = *state;
@@ -374,10 +381,13 @@ static void test_damaged_under_a_reader(void **state)
 	reopen(p);
 	for (n = 0; n < 50; n++)
 		assert_int_equal(put(p->s, n), 0);
-	/* without caches, as after a start; a proper end puts all into the file */
+	/*
+	 * reopen, so that nothing is cached; a proper close moves all changes from the -wal to the
+	 * file
+	 */
 	reopen(p);
 	damage(p, MIDDLE);
-	/* the start's check did not see it: it came after */
+	/* the check at the start did not find it, because it happened later */
 	r = look(p->s, &n, &e);
 	assert_int_equal(r, -EBADMSG);
 	assert_non_null(strstr(e.reason, "damaged"));
@@ -388,7 +398,7 @@ static void test_damaged_under_a_reader(void **state)
 	assert_int_equal(n_there(p->s), 2);
 }
 
-/* No profile is written any more, so the expiry of the minute finds the damage. */
+/* No profile is written any more, so store_expire, which runs each minute, finds the damage. */
 static void test_damaged_and_quiet(void **state)
 {
 	struct place *p = *state;
@@ -406,8 +416,8 @@ static void test_damaged_and_quiet(void **state)
 }
 
 /*
- * The -wal of a killed hub was damaged. SQLite takes its whole part; the rest looks like a write
- * that was cut off.
+ * The -wal of a killed hub was damaged. SQLite uses the part before the damage; the rest looks like
+ * a write that was cut off.
  */
 static void test_damaged_wal(void **state)
 {
@@ -445,7 +455,7 @@ static void make_room(const struct place *p)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* Writes until the disk is full. Returns how many profiles are stored then. */
+/* Writes until the disk is full. Returns how many profiles are stored by then. */
 static uint64_t put_until_full(struct place *p, uint64_t n)
 {
 	int r;
@@ -457,8 +467,8 @@ static uint64_t put_until_full(struct place *p, uint64_t n)
 }
 
 /*
- * The sender is told to keep its profiles, and stored ones can be read. When there is room, writing
- * works again without help.
+ * While the disk is full, a write fails, so the sender keeps its profiles, and stored ones can be
+ * read. Once the disk has room, writes succeed again.
  */
 static void test_full_disk(void **state)
 {
@@ -491,7 +501,7 @@ static void test_full_disk(void **state)
 }
 
 /*
- * More profiles than the disk holds: the oldest are deleted, new ones are stored once, and the
+ * The disk is too small for all profiles: the oldest are deleted, new ones are stored once, and the
  * store reports it.
  */
 static void test_disk_smaller_than_the_store(void **state)
@@ -510,7 +520,7 @@ static void test_disk_smaller_than_the_store(void **state)
 		n_gone = counter_get(told) - before;
 		assert_int_equal(n_there(p->s), n + 1 - n_gone);
 		assert_non_null(strstr(error_of(p->s), "the disk was full"));
-		assert_false(has_failed(p->s)); /* it was handled */
+		assert_false(has_failed(p->s)); /* the full disk was handled, so it is no failure */
 		n_times++;
 	}
 	assert_in_range(n_gone, 1, n - 1);
@@ -528,7 +538,7 @@ static void test_disk_smaller_than_the_store(void **state)
 		      (unsigned long long)n);
 }
 
-/* Includes the reserve for a full disk. */
+/* Fills the disk, also the room that the reserve has kept. */
 static void fill_all(const struct place *p)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", p->dir);
@@ -537,7 +547,10 @@ static void fill_all(const struct place *p)
 	fill(p);
 }
 
-/* A hub that starts on a disk that takes nothing says so, and is whole when that is over. */
+/*
+ * A hub that starts on a disk that refuses writes reports it. When the disk is good again, the
+ * store has all profiles.
+ */
 static void start_on_a_bad_disk(struct place *p, void (*spoil)(const struct place *),
 				void (*mend)(const struct place *), int error, const char *why)
 {
@@ -603,7 +616,9 @@ static int mount_image(const struct place *p, const char *image)
 					 p->dir, NULL});
 }
 
-/* Where the kernel takes a made-up error of the file system there. */
+/*
+ * The file of the kernel that makes the file system at the directory fail, as after a disk error.
+ */
 static char *trigger_of(const struct place *p)
 {
 	_cleanup_free_ char *link = NULL;
@@ -622,13 +637,17 @@ static void fail_disk(const struct place *p)
 	_cleanup_close_ int fd = open(trigger, O_WRONLY | O_CLOEXEC);
 	_cleanup_close_ int dir = open(p->dir, O_RDONLY | O_CLOEXEC);
 
-	/* what is not on the disk by then may be lost, as in a power failure */
+	/*
+	 * sync first, because what is not on the disk when it fails may be lost, as in a power
+	 * failure
+	 */
 	assert_int_equal(syncfs(dir), 0);
 	assert_int_equal(write(fd, "1", 1), 1);
 }
 
 /*
- * A copy, because while the store holds the old files, mount would use the old file system again.
+ * Repairs a copy of the image. While the store holds the old files open, mount would use the old
+ * file system again.
  */
 static void mend_disk(const struct place *p, const char *image)
 {
@@ -642,8 +661,8 @@ static void mend_disk(const struct place *p, const char *image)
 }
 
 /*
- * The store reports it and writes nothing; stored profiles can be read. After the repair it goes on
- * without help.
+ * The store reports the read-only disk and writes nothing; stored profiles can be read. After the
+ * repair it writes again.
  */
 static void read_only_while_open(struct place *p, const char *image)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A damaged file, a full disk, and a killed writer: one case each. crash_test.c has hundreds of
+ * A damaged file, a full disk, and a killed writer: one case of each. crash_test.c has hundreds of
  * each.
  */
 #include "hub/store/teststore.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 /*
- * The file lacks a stack of a profile: the other stacks are returned, and the lost one only as a
- * value.
+ * The file lacks a stack of a profile: the other stacks are returned, and the value of the lost one
+ * as [stack trace lost].
  */
 static void lost_stacks(void **state)
 {
@@ -23,8 +23,12 @@ static void lost_stacks(void **state)
 	_cleanup_(got_done) struct got g = {0};
 
 	write_batch(s, two_services(), 3);
-	sql(dir, "DELETE FROM stacks WHERE id=(SELECT MIN(id) FROM stacks)"); /* of 150 */
-	/* of 70: stack 0, any cpu, value 5, 2 samples; and one that is cut off */
+	/* the stack with value 150 */
+	sql(dir, "DELETE FROM stacks WHERE id=(SELECT MIN(id) FROM stacks)");
+	/*
+	 * The samples of the profile with value 70: stack 0, any cpu, value 5, 2 samples; the
+	 * second sample is cut off.
+	 */
 	sql(dir, "UPDATE profiles SET samples=x'0000050201' WHERE value=70");
 	read_where(s, NULL, &g);
 	assert_int_equal(g.n, 3);
@@ -88,7 +92,7 @@ static void damaged_file(void **state)
 	}
 }
 
-/* A file that is damaged while the hub runs: the write that notices it is stored. */
+/* The file is damaged while the hub runs: the write that notices it is stored. */
 static void damaged_while_open(void **state)
 {
 	const char *dir = *state;
@@ -100,7 +104,7 @@ static void damaged_while_open(void **state)
 	many_rows(s, 0, 20, 2000);
 	store_close(s);
 	s = open_at(dir, 0, 0);
-	/* another writer, so that the pages s has cached are void */
+	/* another writer, which makes the pages that s has cached invalid */
 	second = open_at(dir, 0, 0);
 	many_rows(second, 20, 1, 1);
 	overwrite(dir, 4096, 2 << 20);
@@ -114,7 +118,7 @@ static void damaged_while_open(void **state)
 	store_close(s);
 }
 
-/* The disk takes no more: the write fails, no part of it is stored, and the next one works. */
+/* The disk is full: the write fails, no part of it is stored, and the next one succeeds. */
 static void full_disk(void **state)
 {
 	const char *dir = *state;
@@ -147,7 +151,7 @@ static void full_disk(void **state)
 	store_close(s);
 }
 
-/* kill -9 during a write: acknowledged profiles are stored, once. */
+/* The writer is killed during a write: acknowledged profiles are stored, once. */
 static void killed_while_writing(void **state)
 {
 	const char *dir = *state;
@@ -178,7 +182,7 @@ static void killed_while_writing(void **state)
 	close(pipe_fds[0]);
 	s = open_at(dir, 0, 0);
 	read_where(s, NULL, &g);
-	/* every acknowledged write, and at most the one whose answer was cut off */
+	/* all acknowledged writes, and perhaps the one whose answer was cut off */
 	assert_true(g.summary.n_profiles == count || g.summary.n_profiles == count + 1u);
 	assert_int_equal(g.summary.n_samples, g.summary.n_profiles * 300);
 	store_close(s);

@@ -59,14 +59,14 @@ static void snapshots_replace(void **state)
 	write_snapshot(s, "db", 11, T0, other);
 	write_snapshot(s, "api", 10, T0 + 10, second);
 	assert_int_equal(live_until(s, T0 - 1, 3), 220);
-	/* "buffer" was freed, so it is gone; db has sent nothing newer */
+	/* "buffer" was freed, so the new snapshot lacks it; db has sent no newer snapshot */
 	assert_int_equal(live_until(s, T0 + 9, 2), 190);
 	write_snapshot(s, "api", 10, T0 + 20, nothing);
 	assert_int_equal(live_until(s, T0 + 18, 2), 190);
 	assert_int_equal(live_until(s, T0 + 19, 1), 70);
 	read_rows(s, &late, &g);
 	assert_int_equal(g.n, 0);
-	/* nothing lives, in all of the two */
+	/* now both processes have no memory in use */
 	write_snapshot(s, "db", 11, T0 + 20, nothing);
 	assert_int_equal(live_until(s, T0 + 19, 0), 0);
 }
@@ -81,7 +81,7 @@ static void snapshots_by_process(void **state)
 	char *old[] = {"sh"};
 	_cleanup_(got_done) struct got g = {0};
 
-	/* since its exec it is "api", so the memory of "sh" is gone */
+	/* after its exec the process is "api", so the memory of "sh" is freed */
 	write_snapshot(s, "sh", 10, T0, some);
 	write_snapshot(s, "api", 10, T0 + 10, more);
 	assert_int_equal(live_until(s, T0 + 9, 1), 7);
@@ -90,7 +90,7 @@ static void snapshots_by_process(void **state)
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 0);
 	sel.n_app_services = 0;
-	/* the same process id, started at another time, and on another node */
+	/* the same process id with another start time, and the same on another node */
 	add_snapshot(b, "api", 10, T0 + 11, some)->process_start_ns = 5 * NSEC_PER_SEC;
 	profile_tag(b, add_snapshot(b, "api", 10, T0 + 12, some), "pod_node", "n2");
 	/* a snapshot without a process id replaces no other one */
@@ -120,7 +120,7 @@ static void losses_are_no_snapshot(void **state)
 	assert_int_equal(g.summary.losses[0].n_samples, 3);
 }
 
-/* A clock that was set back has a window end in the second of another one. */
+/* After a clock was set back, a second window may end in the same second. */
 static void snapshots_of_one_second(void **state)
 {
 	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},
@@ -216,7 +216,10 @@ static uint64_t throttled(struct store *s, const char *app, const char *ns, stru
 	return us;
 }
 
-/* The time for which a limit held containers back, beside the waits of their processes. */
+/*
+ * Throttled time, for which a limit kept containers from running, is shown beside the waits of
+ * their processes.
+ */
 static void throttled_time_is_beside(void **state)
 {
 	struct store *s = *state;
@@ -237,8 +240,8 @@ static void throttled_time_is_beside(void **state)
 	assert_int_equal(throttled(s, "Throttled", NULL, NULL), 4500);
 	assert_int_equal(throttled(s, NULL, NULL, nested("pod_ns", "app")), 4000);
 	/*
-	 * a loss in a namespace that the user may not see is not shown, whatever it claims to be
-	 * about
+	 * throttled time in a namespace that the user may not see is not shown, even if it has the
+	 * id of a container that the user may see
 	 */
 	b = profile_batch_new();
 	add_off_cpu(b, "Throttled", 0, "other", "c1", 7);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Retention: what the store deletes and what it keeps, and a store that has far more to delete than
- * it has time for.
+ * Retention: what the store deletes and what it keeps, also if it has far more to delete than one
+ * call has time for.
  */
 #include "hub/store/teststore.h"
 
 #define N_PROFILES    17000
-#define STACK_GRACE_S 3600 /* a stack's last second is exact to that */
+#define STACK_GRACE_S 3600 /* last_s of a stack is rounded to this */
 
 static void retention_by_age(void **state)
 {
@@ -23,7 +23,7 @@ static void retention_by_age(void **state)
 	write_batch(s, b, 1);
 	assert_int_equal(store_expire(s, (T0 + 120) * NSEC_PER_SEC), 0);
 	assert_int_equal(value_where(s, NULL), 5);
-	/* stacks are kept an hour longer than their rows */
+	/* stacks are kept an hour longer than the profiles that use them */
 	assert_int_equal(store_expire(s, (T0 + 5000) * NSEC_PER_SEC), 0);
 	store_stats(s, &stats);
 	assert_int_equal(stats.n_stacks, 0);
@@ -34,8 +34,8 @@ static void retention_by_age(void **state)
 }
 
 /*
- * Retention counts from now, but from a day after the newest at the latest: the hub's clock may be
- * wrong.
+ * The retention counts from now, but at most from a day after the newest profile, because the hub's
+ * clock may be wrong.
  */
 static void a_clock_that_is_ahead_deletes_little(void **state)
 {
@@ -71,11 +71,11 @@ static void retention_by_size(void **state)
 	store_stats(s, &stats);
 	assert_true(stats.bytes <= 1 << 20);
 	assert_true(stats.n_expired > 0 && stats.n_expired < 60);
-	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest went, the newest stayed */
+	assert_true(stats.oldest_ns > T0 * NSEC_PER_SEC); /* the oldest profile was deleted */
 	store_close(s);
 }
 
-/* Links have a budget of their own: the oldest are deleted, and the profiles stay. */
+/* Links have a limit of their own: the oldest links are deleted, and the profiles stay. */
 static void links_have_a_budget(void **state)
 {
 	struct store *s = open_at(":memory:", 0, 8 << 20); /* 1 MiB of links */
@@ -116,7 +116,7 @@ static void snapshots_expire(void **state)
 	store_close(s);
 }
 
-/* ---- in slices, call after call ---- */
+/* ---- in slices, one per call ---- */
 
 static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes)
 {
@@ -130,7 +130,7 @@ static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes
 	return s;
 }
 
-/* Writes a profile at each step, each with a stack of its own with value 1. */
+/* Writes N_PROFILES profiles, step_ns apart. Each has its own stack, with value 1. */
 static void fill_at(struct sqlite_store *s, const char *turn, uint64_t step_ns)
 {
 	struct batch *b = profile_batch_new();
@@ -184,8 +184,8 @@ static uint64_t n_left(struct sqlite_store *s)
 }
 
 /*
- * With no time, a call deletes one slice: it returns, the rest is whole, and the calls come to an
- * end.
+ * Calls expire with no time, so each call deletes one slice. After each call the rest is whole, and
+ * at most most_left profiles are left in the end.
  */
 static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 {
@@ -204,8 +204,8 @@ static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 	}
 	assert_true(n_calls > 1);
 	/*
-	 * nothing is due any more: names without a reference are deleted, and stacks whose hour is
-	 * not over stay
+	 * No slice is due any more, so this call deletes names without a reference. Stacks stay
+	 * until their hour is over.
 	 */
 	assert_int_equal(store_sqlite_expire(s, now_s * NSEC_PER_SEC), 0);
 	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM frames", &n), 0);
@@ -232,8 +232,8 @@ static void by_size(void **state)
 }
 
 /*
- * All is younger than a stack's hour: the bytes are the stacks', and those of deleted profiles go
- * with them.
+ * All profiles are younger than an hour, so the stacks take most of the bytes. The store deletes
+ * the stacks of deleted profiles at once.
  */
 static void by_size_within_an_hour(void **state)
 {
@@ -247,15 +247,16 @@ static void by_size_within_an_hour(void **state)
 	left = n_left(s);
 	assert_in_range(left, N_PROFILES / 10, N_PROFILES / 2);
 	assert_int_equal(store_sq_int(s->writer, "SELECT COUNT(*) FROM stacks", &n_stacks), 0);
-	assert_in_range(n_stacks, left, left + left / 8); /* the last tenth was enough */
-	fill_at(s, "2", 100 * NSEC_PER_MSEC);		  /* they are made anew */
+	/* at most the stacks of the last deleted tenth are still stored */
+	assert_in_range(n_stacks, left, left + left / 8);
+	fill_at(s, "2", 100 * NSEC_PER_MSEC); /* the deleted stacks are stored again */
 	assert_int_equal(n_left(s), left + N_PROFILES);
 	store_sqlite_sink.close(s);
 }
 
 /*
- * With enough time, one call does everything, and in the dictionaries only the stacks whose hour is
- * not over stay.
+ * With enough time, one call deletes all that is due. Of the dictionaries, only stacks whose hour
+ * is not over stay.
  */
 static void all_at_once(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are years old, and unusual times: row ids beyond 2^31, the second 0, numbers as text.
+ * Files that are years old (row ids beyond 2^32), profiles of the second 0, and numbers that are
+ * stored as text.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"
@@ -29,7 +30,9 @@ static struct sqlite_store *open_store(uint64_t max_bytes)
 	return s;
 }
 
-/* A profile that ended at end_ns, of a process with that PID in its container. */
+/*
+ * Writes a profile that ended at end_ns, of a process with the PID container_pid in its container.
+ */
 static void put(struct sqlite_store *s, uint64_t end_ns, const char *app, const char *container_pid)
 {
 	struct frame f[] = {{.kind = FRAME_APP, .name = "main", .module = "/bin/web"},
@@ -68,7 +71,7 @@ static int add_text(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* All rows that match, one per line; the caller frees it. */
+/* All matching rows, one per line. The caller frees the string. */
 static char *matches(struct sqlite_store *s, struct predicate *where)
 {
 	const struct selection sel = {.time_end_s = T0 * 2LL, .where = where};
@@ -90,7 +93,10 @@ static void assert_matches(struct sqlite_store *s, struct predicate *where, cons
 	assert_string_equal(got, want);
 }
 
-/* As if that many rows had been written and deleted. */
+/*
+ * Gives the dictionaries an entry with a very high id, as if many rows had been written and
+ * deleted.
+ */
 static void make_old(struct sqlite_store *s)
 {
 	assert_int_equal(
@@ -114,7 +120,8 @@ static int64_t count(struct sqlite_store *s, const char *table)
 }
 
 /*
- * Names are read and kept whatever the ids are, and the memory does not depend on the greatest id.
+ * Names are stored and read whatever their ids are, and the memory does not depend on the greatest
+ * id.
  */
 static void ids_of_years(void **state)
 {
@@ -130,7 +137,7 @@ static void ids_of_years(void **state)
 	assert_int_equal(store_sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
 	assert_true(least > INT64_C(5000000000));
 	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
-	/* old profiles are deleted, with the names that only they had; the others stay */
+	/* old profiles are deleted, and the names that only they used; the others stay */
 	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "web/worker: main web\n");
 	assert_int_equal(count(s, "frames"), 2);
@@ -157,8 +164,8 @@ static void a_lost_frame(void **state)
 }
 
 /*
- * A profile of the second 0, of a sender without a clock, is the oldest: it does not keep the
- * others for ever.
+ * A sender without a clock sends a profile of the second 0. It is the oldest one and is deleted
+ * first. It does not keep the others from being deleted.
  */
 static void the_second_0(void **state)
 {
@@ -191,7 +198,7 @@ static void the_second_0_by_size(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
-/* A PID is a number, also where it is kept as a tag. */
+/* A PID compares as a number, also if it is stored as a tag. */
 static void numbers_compare_as_numbers(void **state)
 {
 	char *values[] = {"10", "100"};
@@ -237,7 +244,10 @@ static int add_up(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* Names may take limited memory: the smallest stacks are added up, and totals stay right. */
+/*
+ * The names of an answer may take limited memory. The smallest stacks are added up, and the totals
+ * stay right.
+ */
 static void names_of_an_answer_have_a_limit(void **state)
 {
 	const struct selection sel = {.time_end_s = T0 * 2LL};
@@ -257,7 +267,8 @@ static void names_of_an_answer_have_a_limit(void **state)
 	assert_int_equal(sum, 3);
 	assert_int_equal(summary.n_samples, 3);
 	assert_true(summary.truncated);
-	assert_int_equal(summary.short_by, 0); /* the stacks that are shown are whole */
+	/* the stacks that are shown have their whole value */
+	assert_int_equal(summary.short_by, 0);
 	store_summary_done(&summary);
 	s->names_bytes = 1 << 20;
 	assert_matches(s, NULL,

@@ -12,7 +12,9 @@ static bool is_run(char c)
 	return c == '%' || c == '*';
 }
 
-/* Matches one element of the pattern with one byte; *ret_next is behind the element. */
+/*
+ * Whether one element of the pattern at p matches the byte c. *ret_next is then behind the element.
+ */
 static bool like_one(const char *p, char c, const char **ret_next)
 {
 	bool literal = *p == '\\' && p[1];
@@ -37,7 +39,10 @@ bool store_match_like(const char *pattern, const char *text)
 		}
 		if (*p && like_one(p, *text, &next)) {
 			p = next;
-			/* '_' is one character: skip the rest of a UTF-8 sequence, too */
+			/*
+			 * '_' matches one character: skip the remaining bytes of a UTF-8 sequence,
+			 * too
+			 */
 			do
 				text++;
 			while (next[-1] == '_' && ((unsigned char)*text & 0xc0) == 0x80);

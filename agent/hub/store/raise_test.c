@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of other versions. A file as version 3 wrote it is converted in slices, and a start that
- * ends at any point does no harm.
+ * Files of older versions. A file of version 3 is converted in slices. If the hub ends at any point
+ * of the conversion, the next start continues.
  */
 #include "hub/store/teststore.h"
 
@@ -119,8 +119,8 @@ static void assert_version_4(const char *dir)
 				     "('before', 'samples')"),
 			 0);
 	/*
-	 * ids stay, so that a repeated profile is not stored twice; of two profiles with the same
-	 * key, one has the whole value
+	 * The ids stay, so a profile that is sent again is not stored twice. Of two profiles with
+	 * the same process and second, one has the whole value.
 	 */
 	assert_int_equal(number(dir, "SELECT COUNT(DISTINCT id) FROM profiles"), 2 * N_SECONDS);
 	assert_int_equal(number(dir, "SELECT COUNT(*) FROM profiles WHERE id="
@@ -148,7 +148,8 @@ static void raised(void **state)
 }
 
 /*
- * Converted profiles stay converted, and the others unchanged: the next start goes on from there.
+ * Profiles that were converted stay converted, and the others are unchanged. The next start
+ * continues.
  */
 static void ended_in_between(void **state)
 {
@@ -160,7 +161,7 @@ static void ended_in_between(void **state)
 	sql(dir, version_3);
 	sql(dir, "CREATE TRIGGER stop BEFORE DELETE ON profiles WHEN old.time=1700000900 "
 		 "BEGIN SELECT RAISE(FAIL, 'stop'); END");
-	s = open_at(dir, 0, 0); /* it tells, and each write tries again */
+	s = open_at(dir, 0, 0); /* it reports an error, and each write tries again */
 	store_stats(s, &stats);
 	assert_string_not_equal(stats.error, "");
 	store_close(s);
@@ -176,13 +177,13 @@ static void ended_in_between(void **state)
 	assert_version_4(dir);
 }
 
-/* Files of older versions are used as they are, and take new profiles. */
+/* Files of older versions are converted with their profiles, and take new ones. */
 static void older_files(void **state)
 {
 	static const struct live some[] = {{"cache", 100}, {0}};
 	/*
-	 * turns it into a file of the next version; two profiles of the same process and second
-	 * were added up
+	 * undo[n] turns a file of version n + 1 into one of version n. Before version 4, the
+	 * samples of two profiles of the same process and second were added up.
 	 */
 	static const char *const undo[] = {
 		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batch that is large compared with the disk of a full store. The test has a small file system of
- * its own.
+ * A store has filled its disk and gets a batch that is large compared with the disk. The test
+ * mounts its own small file system.
  */
 #include "hub/store/teststore.h"
 
 #include <sched.h>
 #include <sys/mount.h>
 
-#define DISK	 "size=8m"
-#define APART_S	 4000 /* of windows: stacks are kept for an hour */
-#define N_STACKS 100  /* of a profile, each with a function of its own: half a MiB in the -wal */
-#define N_LARGE	 12   /* profiles */
-#define N_MANY	 500  /* stacks of one profile */
+#define DISK "size=8m"
+/* seconds between windows; more than an hour, so that old stacks can be deleted */
+#define APART_S 4000
+/* of a profile; each has its own function, so they need half a MiB in the -wal */
+#define N_STACKS 100
+#define N_LARGE	 12  /* profiles of the large batch */
+#define N_MANY	 500 /* stacks of the large profile */
 
 static bool private_mounts;
 
@@ -34,7 +36,7 @@ static struct batch *make_batch(unsigned window, unsigned n_profiles, unsigned n
 	return b;
 }
 
-/* How many profiles were new; or -errno. */
+/* Returns how many profiles were new, or -errno. */
 static int put(struct store *s, unsigned window, unsigned n_profiles, unsigned n_stacks)
 {
 	struct batch *b = make_batch(window, n_profiles, n_stacks);
@@ -69,7 +71,7 @@ static int64_t value_since(struct store *s, unsigned window)
 	return sum;
 }
 
-/* A store that has filled its disk with *ret_n windows. */
+/* Makes a store and writes windows until its disk is full. *ret_n: the number of windows. */
 static struct store *full_store(const char *dir, unsigned *ret_n)
 {
 	uint64_t before = n_gone();
@@ -100,7 +102,10 @@ static void a_large_batch_goes_by_profile(void **state)
 	store_stats(s, &stats);
 	assert_false(stats.failed);
 	assert_non_null(strstr(stats.error, "the disk was full"));
-	/* as after a failure in the middle: the store knows what it has */
+	/*
+	 * the sender sends the batch again, as after a failure in the middle: nothing is stored
+	 * twice
+	 */
 	assert_int_equal(put(s, n, N_LARGE, N_STACKS), 0);
 	assert_int_equal(value_since(s, n), N_LARGE * N_STACKS);
 	store_close(s);
@@ -108,7 +113,7 @@ static void a_large_batch_goes_by_profile(void **state)
 }
 
 /*
- * A profile that needs more room than is made at first: more profiles are deleted for it, but not
+ * A profile needs more room than the store makes at first: more old profiles are deleted, but not
  * all.
  */
 static void a_large_profile_makes_its_room(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a profile as a blob, and blobs that are none: reading any bytes ends, and gives
- * values in range.
+ * A profile's samples as a blob, and hostile blobs: the reader always ends and returns only values
+ * in range.
  */
 #include "hub/store/sqlite.h"
 
@@ -40,7 +40,7 @@ static void as_it_was(void **state)
 	assert_ptr_equal(p, end);
 }
 
-/* A CPU number as an old file may have it. */
+/* An old file may have any CPU number. */
 static void any_cpu_can_be_put(void **state)
 {
 	static const int64_t cpus[] = {INT64_MIN, -2, INT64_MAX};
@@ -60,11 +60,11 @@ static void any_cpu_can_be_put(void **state)
 
 #define MOST "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"	    /* 2^64-1 */
 #define HALF "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"	    /* 2^63 */
-#define LONG "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" /* no 64 bits */
+#define LONG "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" /* longer than a 64-bit number */
 
 static const struct {
 	const char *bytes;
-	size_t n_bytes, n; /* n: samples */
+	size_t n_bytes, n; /* n: how many samples the reader finds */
 } hostile[] = {
 #define BLOB(bytes, n)                                                                             \
 	{                                                                                          \
@@ -113,7 +113,9 @@ static void hostile_blobs(void **state)
 					    -1, &st, NULL),
 			 SQLITE_OK);
 	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
-		/* of its size exactly, so that a byte too far is seen */
+		/*
+		 * memory of exactly the blob's size, so that the sanitizer finds a read behind it
+		 */
 		uint8_t *bytes = xmemdup(hostile[i].bytes, hostile[i].n_bytes);
 
 		assert_int_equal(take_all(bytes, hostile[i].n_bytes), hostile[i].n);

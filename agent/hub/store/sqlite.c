@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite sink: its file and its health. Whatever repeats is a row of a dictionary (strings,
- * frames, stacks, tag sets, series). A profile is a row with its samples in a blob. Profiles keep
- * the order in which they came. If the file is damaged, the store renames it, never deletes it,
- * goes on with an empty file and says so.
+ * The SQLite sink: its file and its health. What repeats is a row of a dictionary (strings, frames,
+ * stacks, tag sets, series). A profile is a row with its samples in a blob. Profiles are stored in
+ * the order in which they arrive. If the file is damaged, the store renames it (it never deletes
+ * it), starts an empty file and reports it.
  */
 #include "hub/store/sqlite.h"
 
@@ -12,10 +12,11 @@
 #include <unistd.h>
 
 #define BUSY_MS 5000
-/* of each minute; writes wait meanwhile */
-#define EXPIRE_NS	(10 * NSEC_PER_SEC)
-#define NAMES_BYTES	(256u << 20)
-#define CHECK_MAX_BYTES (128LL << 20) /* quick_check at the start reads all of the file */
+/* time per minute for deletions; writes wait for them */
+#define EXPIRE_NS   (10 * NSEC_PER_SEC)
+#define NAMES_BYTES (256u << 20)
+/* larger files are not checked at the start, because quick_check reads the whole file */
+#define CHECK_MAX_BYTES (128LL << 20)
 
 static const char *const statements[_ST_MAX] = {
 	[ST_BEGIN] = "BEGIN IMMEDIATE",
@@ -137,7 +138,10 @@ void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 	sqlite3_mutex_leave(s->stats_lock);
 }
 
-/* What the check says when it could not read a page, which is no damage: "... error code=266". */
+/*
+ * The error in the result of quick_check. "... error code=266" means that SQLite could not read a
+ * page. That is not damage.
+ */
 static int check_failed(const char *text)
 {
 	const char *code = text ? strstr(text, "error code=") : NULL;
@@ -146,7 +150,7 @@ static int check_failed(const char *text)
 	return r ? r : -EBADMSG;
 }
 
-/* It is better to find damaged pages now than in the first query. */
+/* The check at the start finds damaged pages before the first query does. */
 static int quick_check(sqlite3 *db)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
@@ -162,7 +166,8 @@ static int quick_check(sqlite3 *db)
 	if (r)
 		return r;
 	rc = sqlite3_step(st);
-	if (rc != SQLITE_ROW) /* a read that failed and a lack of memory are no damage */
+	/* -EBADMSG only if there is no row: a read that failed or a lack of memory is not damage */
+	if (rc != SQLITE_ROW)
 		return store_sq_errno(rc) ? store_sq_errno(rc) : -EBADMSG;
 	text = (const char *)sqlite3_column_text(st, 0);
 	return str_equal(text, "ok") ? 0 : check_failed(text);
@@ -179,7 +184,10 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 		r = store_schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
 		r = s->file ? -EBADMSG
-			    /* a file has its whole schema from the start */
+			    /*
+			     * file_make() gives a file its whole schema; a file without one is
+			     * damaged
+			     */
 			    : store_schema_make(s->writer);
 	else if (!r && version != SCHEMA_VERSION)
 		return field_error_set(reterr, s->file ? s->file : "store",
@@ -187,7 +195,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 				       (long long)version, SCHEMA_VERSION);
 	else if (!r && !s->checked)
 		r = quick_check(s->writer);
-	s->checked |= !r; /* once per start; later each read of a page checks that page */
+	s->checked |= !r; /* once per start; after that, SQLite checks each page that it reads */
 	if (!r)
 		r = store_sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
 	if (r)
@@ -234,9 +242,9 @@ static void unlink_with(const char *file, const char *suffix)
 }
 
 /*
- * Makes the file under another name and renames it: the store's file has its schema or does not
- * exist. So an empty file is a damaged one. Removes what a killed predecessor had begun, because
- * SQLite would apply the -wal of that file to this one.
+ * Makes the file under another name, then renames it. So the store's file has its schema or does
+ * not exist, and an empty file is a damaged one. First removes the files that a killed hub left,
+ * because SQLite would apply the -wal of such a file to the new one.
  */
 static int file_make(const char *file)
 {
@@ -250,7 +258,7 @@ static int file_make(const char *file)
 			unlink_with(file, suffixes[i]);
 		return 0;
 	}
-	if (errno != ENOENT) /* it may be there */
+	if (errno != ENOENT) /* the file may exist */
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		unlink_with(file, suffixes[i]);
@@ -275,7 +283,10 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 		r = connection_open(s->file ? s->file : ":memory:", flags, &s->writer);
 	if (r)
 		return r;
-	/* NORMAL: a commit survives any end of the process; fsync happens at checkpoints */
+	/*
+	 * NORMAL: a commit survives the end of the process, however it ends; fsync runs at
+	 * checkpoints only
+	 */
 	r = store_sq_exec(s->writer,
 			  "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
 			  "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
@@ -361,9 +372,9 @@ static int open_error(int r, const char *path, struct field_error *reterr)
 }
 
 /*
- * A query that sorts more than some MB needs a temporary file. The pod of the hub has room only
- * beside the store's file. SQLite has one such directory per process, and a process has one store.
- * If the directory is gone, SQLite takes its next choice.
+ * A query that sorts more than some MB needs a temporary file. In the hub's pod, only the directory
+ * of the store's file has room for one. SQLite has one setting for this per process, and a process
+ * has one store. If the directory does not exist any more, SQLite uses its next choice.
  * https://www.sqlite.org/c3ref/temp_directory.html
  */
 static void temp_files_in(const char *dir)
@@ -372,7 +383,7 @@ static void temp_files_in(const char *dir)
 
 	if (getenv("SQLITE_TMPDIR") || sqlite3_initialize() != SQLITE_OK)
 		return;
-	/* SQLite holds it while it reads the variable */
+	/* SQLite holds this mutex while it reads the variable */
 	lock = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_VFS1);
 	sqlite3_mutex_enter(lock);
 	sqlite3_free(sqlite3_temp_directory);
@@ -392,7 +403,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->max_bytes = c->max_bytes;
 	s->expire_ns = EXPIRE_NS;
 	s->names_bytes = NAMES_BYTES;
-	store_seen_forget(s); /* draws the seeds */
+	store_seen_forget(s); /* empties the cache and draws its seeds */
 	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {
@@ -404,7 +415,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		r = store_sq_connect(s, reterr);
 	if (r == -EBADMSG)
 		r = store_damage_found(s);
-	/* not for ever: each write tries to open it again */
+	/* The store starts all the same: each write tries to open the file again. */
 	if (r == -ENOSPC || r == -EROFS || r == -EIO) {
 		store_sq_set_error(s, FILE_NAME " cannot be opened: %s", strerror(-r));
 		store_sq_set_failed(s, true);

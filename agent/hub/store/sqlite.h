@@ -41,8 +41,8 @@ struct seen_key {
 };
 struct seen_entry {
 	struct seen_key key;
-	int64_t id;	/* in the file; 0: a free slot */
-	int64_t time_s; /* last_s of a stack */
+	int64_t id;	/* row id in the file; 0: a free slot */
+	int64_t time_s; /* of a stack: last_s of its row in the file */
 };
 struct seen_generation {
 	struct seen_entry *entries; /* open addressing; cap is a power of two */
@@ -55,55 +55,70 @@ enum { SEEN_FRAMES, SEEN_STACKS, SEEN_SERIES, _SEEN_MAX };
 
 struct query_limit {
 	uint64_t deadline_ns;	     /* 0: none */
-	const atomic_bool *given_up; /* may be NULL */
+	const atomic_bool *given_up; /* set when the caller does not wait any more; may be NULL */
 };
 
 struct sqlite_store {
-	char *file; /* NULL: in memory, one connection for both */
+	char *file; /* path of the file; NULL: in memory, and one connection reads and writes */
 	uint64_t retention_ns, max_bytes;
-	uint64_t expire_ns; /* how long one call of expire may begin slices */
-	size_t names_bytes; /* of the names of an answer's stacks */
-	uint64_t seed;	    /* of the hashes in the file */
+	uint64_t expire_ns; /* one call of expire begins no slice after this time */
+	size_t names_bytes; /* limit for the names of the stacks in one answer */
+	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer, *reader;
-	sqlite3_stmt *st[_ST_MAX]; /* the writer's */
+	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	struct seen
-		seen[_SEEN_MAX]; /* the writer's; only what is committed, or in its transaction */
+		/*
+		 * the writer's cache; it has only rows that are committed or in the writer's open
+		 * transaction
+		 */
+		seen[_SEEN_MAX];
 	uint64_t seen_seeds[2];
-	int64_t data_version;	  /* the file's, when `seen` was filled; other writers change it */
+	/*
+	 * PRAGMA data_version when `seen` was filled; it changes if another program writes the file
+	 */
+	int64_t data_version;
 	bool unswept;		  /* slices were deleted since the dictionaries were swept */
-	sqlite3_mutex *read_lock; /* reader connection, and replacing the file */
-	struct query_limit query_limit; /* of the query under way */
+	/* held while the reader connection is used or the file is replaced */
+	sqlite3_mutex *read_lock;
+	struct query_limit query_limit; /* of the query that runs now */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	/*
-	 * stats.error while no write fails: what was renamed as damaged since the start, and when
-	 * the disk was full; ""
+	 * What stats.error reports while no write fails: the damaged files that were renamed since
+	 * the start, and when the disk was full. "": nothing
 	 */
 	char damage_note[256], room_note[160];
-	bool checked; /* the file as a whole, since the start */
-	bool stale;   /* its disk failed or is read-only: to be opened again once it takes files */
-	/* when a first report of damage was put to a test; 0: never */
+	bool checked; /* quick_check has read the whole file since the start */
+	/*
+	 * the disk failed or is read-only: open the file again once the directory takes new files
+	 */
+	bool stale;
+	/*
+	 * when the store last had a first report of damage, which it does not believe yet; 0: never
+	 */
 	uint64_t doubted_ns;
-	atomic_bool damaged; /* a read came upon it; the writer's worker looks to it */
+	atomic_bool damaged; /* set by a query that found damage; the writer's worker handles it */
 };
 
-/* "-errno" for a result code: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ... */
+/*
+ * 0 or -errno for a result code of SQLite: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ...
+ */
 int store_sq_errno(int rc);
 int store_sq_exec(sqlite3 *db, const char *sql);
-/* reported texts have no directory: anybody may ask /healthz */
+/* reported errors name no directory, because anybody may ask /healthz */
 #define FILE_NAME    "profiles.sqlite"
 #define SQ_MAX_VALUE (INT64_MAX / 2)
 int64_t store_sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
-/* One integer; 0 when there is no row. */
+/* The integer in the first column of the first row; 0 if the query returns no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
 int store_sq_run(sqlite3_stmt *st);
 /* for _cleanup_ */
 void store_sq_finalize(sqlite3_stmt **st);
-/* NULL: healthy */
+/* Sets stats.error; fmt NULL clears it: the store is healthy. */
 void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
-void store_sq_set_failed(struct sqlite_store *s, bool failed); /* the result of the last write */
-void store_sq_tell_notes(struct sqlite_store *s);		 /* as the error */
+void store_sq_set_failed(struct sqlite_store *s, bool failed); /* whether the last write failed */
+void store_sq_tell_notes(struct sqlite_store *s);		 /* makes the notes stats.error */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
@@ -117,46 +132,54 @@ int store_schema_raise(sqlite3 *db, int64_t *version);
 /* ---- sqlite_damage.c: writer's worker ---- */
 
 /*
- * Whether a write may be tried. It connects again if the file was closed, and renames a file that a
- * read found damaged.
+ * Returns 0 if a write may be tried. If the file was closed, connects again. If a query found the
+ * file damaged, calls store_damage_found.
  */
 int store_damage_ready(struct sqlite_store *s);
 /*
- * After an error: 0 if another try is worth it, else the error to report. Renames a damaged file.
+ * Call it after a write failed with error. Returns 0 if the write should be tried again, else the
+ * error to report. Renames a damaged file.
  */
 int store_damage_recover(struct sqlite_store *s, int error);
 /*
- * SQLite says that the file is damaged: where it says so again, renames it away and starts an empty
- * one.
+ * Call it when SQLite reports that the file is damaged. The first report only opens the file again.
+ * If that also finds damage, or at a second report within some minutes, the store renames the file
+ * and starts an empty one.
  */
 int store_damage_found(struct sqlite_store *s);
-/* SQLite calls a disk that is full or read-only an I/O error, or a file that cannot be opened. */
+/*
+ * Returns the error that the disk causes. SQLite reports a full or read-only disk as an I/O error,
+ * or as a file that cannot be opened.
+ */
 int store_damage_of_disk(const struct sqlite_store *s, int error);
 
-void store_sq_measure(struct sqlite_store *s); /* bytes, stacks, oldest -> stats */
+void store_sq_measure(struct sqlite_store *s); /* sets bytes, stacks and the oldest time in stats */
 
 /* ---- sqlite_expire.c: writer's worker ---- */
 
-/* Size of the file, computed from what profiles take and what is free in it. */
+/* *ret_used: bytes of pages in use; *ret_free: bytes of free pages in the file. */
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
 int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
-/* Deletes the oldest, a tenth at a time, while due says so; *ret_more: the time was over before. */
+/*
+ * Deletes the oldest tenth of the profiles again and again, while due says that it must. *ret_more:
+ * the deadline passed before the deletion was done.
+ */
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 		  uint64_t deadline_ns, bool *ret_more);
 
 /* ---- sqlite_disk_full.c: writer's worker ---- */
 
-/* Makes the reserve, where it is missing and the disk has room for it. */
+/* Makes the reserve if it does not exist and the disk has room for it. */
 void store_room_keep(struct sqlite_store *s);
 /*
- * On a full disk: gives up the reserve and deletes the oldest profiles until there is room for this
- * many bytes; 0: a write may be tried again.
+ * On a full disk: deletes the reserve, and then the oldest profiles until n_reserves reserves fit
+ * on the disk. Returns 0 if a write may be tried again.
  */
-#define ROOM_LEAST 2 /* the one that is kept, and as much for a write */
+#define ROOM_LEAST 2 /* n_reserves: one to keep, and one as room for a write */
 #define ROOM_MOST  8
 int store_room_make(struct sqlite_store *s, unsigned n_reserves);
-/* Gives the reserve up; whether there was one. */
+/* Deletes the reserve file. Returns whether it existed. */
 bool store_room_give_up(struct sqlite_store *s);
 
 void store_sqlite_stats(void *sink, struct store_stats *ret);
@@ -170,10 +193,16 @@ int store_sqlite_values(void *sink, const struct selection *sel, const char *tag
 /* ---- sqlite_writer_cache.c: writer's worker ---- */
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n);
-/* The value that was put, valid until the next put or get; NULL: not seen, or long ago. */
+/*
+ * The entry with this key, valid until the next put or get. NULL: not seen, or so long ago that it
+ * was dropped.
+ */
 struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key);
 struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e);
-/* All of it: after a transaction that failed, after rows were deleted, with the file. */
+/*
+ * Empties the cache. Needed after a transaction failed, after rows were deleted, and when the file
+ * is opened.
+ */
 void store_seen_forget(struct sqlite_store *s);
 
 /* ---- sqlite_dictionaries.c: words of a batch -> row ids, inside the writer's transaction ---- */
@@ -188,7 +217,7 @@ struct known {
 	size_t n, cap;
 };
 struct known_stack {
-	struct buf frames; /* encoded; data NULL: not yet */
+	struct buf frames; /* the frame ids, encoded; data NULL: not made yet */
 	struct seen_key key;
 	bool has_key;
 };
@@ -196,16 +225,16 @@ struct writing {
 	struct sqlite_store *s;
 	const struct batch *batch;
 	struct known strings, frames;
-	struct known_stack *stacks; /* by batch index */
+	struct known_stack *stacks; /* by the stack's index in the batch */
 	struct buf scratch;	    /* the parts of a key */
-	struct buf samples;	    /* of the profile that is written */
+	struct buf samples;	    /* of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
-/* A stack with its head; time_s is the row's, for retention. */
+/* The row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);
-/* A process with its tags. */
+/* The row of a process with its tags. */
 int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
 void store_words_done(struct writing *w);
 
@@ -220,7 +249,7 @@ struct stored_sample {
 		n; /* stack: a row id; cpu: -1 for any; the others from 0 to SQ_MAX_VALUE */
 };
 void store_samples_put(struct buf *b, const struct stored_sample *s);
-/* The next one; false: there is none. */
+/* Reads the next sample; false: no sample is left. */
 bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret);
 int store_samples_functions(sqlite3 *db); /* registers pf_samples, pf_pack */
 
@@ -237,41 +266,50 @@ struct where {
 	size_t n, cap;
 	enum event event;
 	/*
-	 * There are no samples (losses, profiles): their tags compare as unknown, and an unknown
-	 * answer counts as a match.
+	 * The query reads rows without samples (losses, profiles). A tag of samples then compares
+	 * as unknown, and an unknown answer counts as a match.
 	 */
 	bool series_only;
-	bool links;	    /* `sa` is a row of links: it has trace and span */
-	bool needs_samples; /* out: some tag is one of samples */
+	/* `sa` is a row of the table links, so the tags of trace and span exist */
+	bool links;
+	bool needs_samples; /* output: the selection has a tag of samples */
 };
 void store_where_done(struct where *w);
 void store_where_text(struct where *w, const char *sql);
 void store_where_int(struct where *w, int64_t value); /* "?" and its value */
 void store_where_str(struct where *w, const char *value);
-/* The SQL value of a tag; NULL when a row has none. */
+/* Adds the SQL expression for a tag's value; it is NULL for a row without the tag. */
 void store_where_tag(struct where *w, const char *tag);
-/* " AND ..." for the allowed namespaces; series is `se`. */
+/* Adds " AND ..." for the allowed namespaces. The series table must be named `se`. */
 void store_where_allowed(struct where *w, const struct selection *sel);
-/* The same for app_services, allowed namespaces and the predicate. */
+/* Adds " AND ..." for app_services, allowed namespaces and the predicate. */
 void store_where_selection(struct where *w, const struct selection *sel);
 /*
- * A table "(...)" of series and time: the newest snapshot of each process in the selection's time.
+ * Adds a table "(...)" with series and time of the newest snapshot of each process in the
+ * selection's time.
  */
 void store_where_newest(struct where *w, const struct selection *sel);
-/* Tags that only rows of `links` have; whether a selection names one of them. */
+/*
+ * store_where_is_link_tag: whether only rows of `links` have the tag. store_where_wants_links:
+ * whether the selection uses such a tag.
+ */
 bool store_where_is_link_tag(const char *tag);
 bool store_where_wants_links(const struct selection *sel);
-/* Whether it names a tag that is not one of the series. */
+/* Whether the selection uses a tag that is not one of the series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 
 /* ---- sqlite_functions.c: LIKE and REGEXP, and when a query must end ---- */
 
-int store_query_must_end(void *limit); /* a struct query_limit */
-/* Registers pf_like, pf_regexp, pf_wait; the limit may change from query to query. */
+int store_query_must_end(void *limit); /* limit: a struct query_limit */
+/*
+ * Registers the SQL functions pf_like, pf_regexp and pf_wait. They read l at each call, so the
+ * caller may change it for each query.
+ */
 int store_match_functions(sqlite3 *db, struct query_limit *l);
 /*
- * The error of pf_regexp past its limits, which SQLite itself does not use. store_sq_errno: -ELOOP
+ * The result code for a pattern of pf_regexp that is over its limits. SQLite itself does not use
+ * this code. store_sq_errno makes -ELOOP of it.
  */
 #define SQ_REGEXP_LIMIT SQLITE_FORMAT
 
@@ -282,12 +320,16 @@ struct stored_sum {
 	int64_t value, n_samples;
 };
 struct sums {
-	struct stored_sum *items; /* open addressing; after store_sums_sort a list */
+	/* a hash table with open addressing; store_sums_sort makes it a list */
+	struct stored_sum *items;
 	size_t n, cap;
 	uint64_t max_rows;
 	bool truncated;
 	struct stored_sum others; /* the sum of the stacks for which there was no room */
-	/* by that much at most a kept one is too small: a part of it is in others */
+	/*
+	 * the value of a stack in items may be too small by at most this; the missing part is in
+	 * others
+	 */
 	int64_t short_by;
 };
 void store_sums_init(struct sums *s, uint64_t max_rows);
@@ -295,11 +337,11 @@ void store_sums_done(struct sums *s);
 /* values from 0 to SQ_MAX_VALUE */
 void store_sums_add(struct sums *s, const struct stored_sum *add);
 /*
- * Makes it a list of n, at most max_rows, the greatest first, and others; nothing can be added any
- * more.
+ * Turns the table into a list of at most max_rows stacks, the greatest first, and adds the rest to
+ * others. After that, nothing can be added.
  */
 void store_sums_sort(struct sums *s);
-/* All but the first n of the list go to others. */
+/* Keeps the first n stacks of the list and adds the rest to others. */
 void store_sums_cut(struct sums *s, size_t n);
 
 /* ---- sqlite_ids.c: things by row id ---- */
@@ -312,13 +354,13 @@ struct id_map {
 	struct id_slot *slots; /* open addressing; cap is a power of two */
 	size_t n, cap;
 };
-void *store_id_map_get(const struct id_map *m, int64_t id); /* NULL: not there */
+void *store_id_map_get(const struct id_map *m, int64_t id); /* NULL: the map has no such id */
 void store_id_map_put(struct id_map *m, int64_t id, void *item);
-void store_id_map_free(struct id_map *m); /* and the items, each with free() */
+void store_id_map_free(struct id_map *m); /* also calls free() on each item */
 struct id_set {
 	struct id_page *pages, *last;
 };
-/* nothing for a number that is no id: 0 and below */
+/* adds no id that is 0 or negative, because no row has it */
 void store_id_set_add(struct id_set *s, int64_t id);
 bool store_id_set_has(struct id_set *s, int64_t id);
 void store_id_set_done(struct id_set *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the store does about a damaged file, and about a disk that is full or read-only. It renames
- * a damaged file, never deletes it, reports the new name, and goes on with an empty file. If the
- * disk refuses writes, the store reports that and keeps the file; each write tries again.
+ * The store's answer to a damaged file, and to a disk that is full or read-only. It renames a
+ * damaged file, never deletes it, reports the new name, and starts an empty file. If the disk
+ * refuses writes, the store reports that and keeps the file, and each write tries again.
  */
 #include "hub/store/sqlite.h"
 
@@ -13,12 +13,12 @@
 
 #define MAX_SAME_SECOND 100
 #define LEAST_FREE_BYTES                                                                           \
-	(64u << 10) /* SQLite makes a -shm of 32 KiB and more when it opens a file */
+	(64u << 10) /* SQLite makes a -shm of 32 KiB or more when it opens a file */
 #define DOUBT_NS (600 * NSEC_PER_SEC)
 
 /*
- * Whether the directory takes new files. A file system that has failed refuses nothing less than
- * that.
+ * Returns 0 if the directory takes new files. A failed file system may still allow all else, so
+ * only the attempt to make a file shows the failure.
  */
 static int takes_files(const char *dir)
 {
@@ -54,7 +54,7 @@ int store_damage_of_disk(const struct sqlite_store *s, int error)
 	return error;
 }
 
-/* The new name of the file: the first free one of those with the same second. */
+/* The new name of a damaged file: it has the time, and a number if a file of this second exists. */
 static char *aside_name(const char *file)
 {
 	_cleanup_free_ char *first = NULL;
@@ -70,7 +70,7 @@ static char *aside_name(const char *file)
 	return name;
 }
 
-/* The files -wal and -shm may not exist. */
+/* It is no error if the file (a -wal or -shm) does not exist. */
 static int move(const char *file, const char *to_file, const char *suffix)
 {
 	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
@@ -80,8 +80,8 @@ static int move(const char *file, const char *to_file, const char *suffix)
 }
 
 /*
- * Renames the file itself last: if the hub is killed in between, the next start finds the damage
- * again.
+ * Renames the database file itself last, after its -wal. If the hub is killed between the two, the
+ * next start finds the damage again.
  */
 static int set_aside(struct sqlite_store *s)
 {
@@ -93,7 +93,7 @@ static int set_aside(struct sqlite_store *s)
 		r = move(s->file, name, "-shm");
 	if (!r)
 		r = move(s->file, name, "");
-	if (r) { /* also if the file system is read-only */
+	if (r) { /* this also fails if the file system is read-only */
 		store_sq_set_error(s, FILE_NAME " is damaged and cannot be renamed: %s",
 				   strerror(-r));
 		return r;
@@ -107,7 +107,10 @@ static int set_aside(struct sqlite_store *s)
 	return r;
 }
 
-/* Call this while SQLite does not have the file open: a close would release SQLite's locks. */
+/*
+ * Call this while SQLite does not have the file open: the close() here would release SQLite's
+ * locks.
+ */
 static int unreadable(const char *file)
 {
 	_cleanup_close_ int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -118,8 +121,8 @@ static int unreadable(const char *file)
 
 /*
  * SQLite also reports damage when the disk could not read for a moment (vdbe.c makes SQLITE_CORRUPT
- * of SQLITE_IOERR_CORRUPTFS). That is no reason to begin an empty file. So the first time, the
- * store only opens the file again; it believes the second report within DOUBT_NS.
+ * of SQLITE_IOERR_CORRUPTFS). That is no reason to start an empty file. So at the first report the
+ * store only opens the file again. It believes a second report within DOUBT_NS.
  */
 int store_damage_found(struct sqlite_store *s)
 {
@@ -127,7 +130,10 @@ int store_damage_found(struct sqlite_store *s)
 	bool again = s->doubted_ns && now_ns < s->doubted_ns + DOUBT_NS;
 	int r;
 
-	/* a query may have found it, too; it concerns this file, not the next */
+	/*
+	 * a query may also have found damage in this file: do not apply that report to the next
+	 * file
+	 */
 	atomic_store(&s->damaged, false);
 	if (!s->file)
 		return -EBADMSG;
@@ -158,7 +164,7 @@ int store_damage_ready(struct sqlite_store *s)
 	_cleanup_free_ char *dir = s->stale ? folder(s) : NULL;
 	int r = dir ? takes_files(dir) : 0;
 
-	if (r) /* the store can still read what is open */
+	if (r) /* queries can still read the open file */
 		return r;
 	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;

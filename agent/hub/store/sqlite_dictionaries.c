@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dictionaries of the file as the writer uses them: text, frames, stacks, tag sets and series
- * -> row ids. Each entry is looked up once per batch.
+ * The writer's use of the file's dictionaries (strings, frames, stacks, tag sets, series): finds or
+ * adds an entry and returns its row id. Each entry is looked up once per batch.
  */
 #include "hub/store/sqlite.h"
 
@@ -32,7 +32,7 @@ bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-/* ---- interned pointers of the batch -> row ids: open addressing, power of two ---- */
+/* ---- interned pointers of the batch -> row ids: a hash table with open addressing ---- */
 
 static struct known_word *known_slot(const struct known *k, const void *pointer)
 {
@@ -55,7 +55,7 @@ static void known_grow(struct known *k)
 	free(old.words);
 }
 
-/* The word of a pointer; if there is none, it is made empty. Valid until the next call. */
+/* Finds or adds the entry of a pointer. A new one has id 0. Valid until the next call. */
 static struct known_word *known_word(struct known *k, const void *pointer)
 {
 	struct known_word *w;
@@ -69,8 +69,8 @@ static struct known_word *known_word(struct known *k, const void *pointer)
 }
 
 /*
- * Runs get (SELECT). If it finds no row, runs put (INSERT). Both begin with the same parameters;
- * the callback binds them.
+ * Runs get (SELECT). If it finds no row, runs put (INSERT). bind sets the parameters, which are the
+ * same for both.
  */
 typedef void bind_fn(sqlite3_stmt *st, const void *arg);
 
@@ -100,7 +100,7 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_text(st, 1, arg, -1, SQLITE_STATIC);
 }
 
-/* 0 for NULL. */
+/* *ret_id is 0 if text is NULL. */
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
 	struct known_word *word = text ? known_word(&w->strings, text) : NULL;
@@ -150,7 +150,7 @@ static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 	return r;
 }
 
-/* "" and NULL differ. */
+/* Adds text to a key. The last byte differs for "" and NULL. */
 static void key_text(struct buf *b, const char *text)
 {
 	if (text)
@@ -203,7 +203,7 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 	int64_t id;
 	int r;
 
-	if (index >= w->batch->n_stacks) { /* STACK_NONE too */
+	if (index >= w->batch->n_stacks) { /* also STACK_NONE */
 		*ret = &none;
 		return 0;
 	}
@@ -274,7 +274,7 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_blob(st, 5, row->frames->data ? row->frames->data : "", (int)row->frames->len,
 			  SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->wait);
-	/* ST_STACK_GET has no seventh parameter and ignores it */
+	/* ST_STACK_GET has only six parameters; SQLite refuses the seventh, which does no harm */
 	sqlite3_bind_int64(st, 7, row->time_s);
 }
 
@@ -287,7 +287,7 @@ static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
 	return store_sq_run(st);
 }
 
-/* Finds or makes the row, and sets its id and last_s. */
+/* Finds or adds the row of a stack. Sets id and last_s in e. */
 static int find_stack(struct writing *w, const struct stack_row *row, struct seen_entry *e)
 {
 	sqlite3_stmt *st = w->s->st[ST_STACK_GET];
@@ -376,7 +376,7 @@ static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
 	return r;
 }
 
-/* text: the tags as one blob */
+/* text: all tags encoded as one blob */
 static int put_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
 		      int64_t *ret_id)
 {
@@ -418,7 +418,7 @@ static int look_up_series(struct writing *w, const struct profile *p, const stru
 	return r ? r : get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row, ret_id);
 }
 
-/* Tags are sorted by key, so equal sets have equal text. */
+/* Tags are sorted by key, so equal sets have equal bytes. */
 static struct seen_key series_key(struct writing *w, const struct profile *p,
 				  const struct series_row *row, struct buf *tags)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the store does when the disk is full before the store has store.max_bytes: it deletes the
+ * The store's answer to a disk that is full before the file reaches store.max_bytes: it deletes the
  * oldest profiles, as if the size of the disk were the limit. Deleting takes room, too, because
- * SQLite first writes the changed pages to its -wal. So the store keeps a file as a reserve beside
- * its own, and deletes that first.
+ * SQLite first writes the changed pages to its -wal. So the store keeps a second file as a reserve,
+ * and deletes that first.
  */
 #include "hub/store/sqlite.h"
 
@@ -12,16 +12,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define RESERVE_BYTES (64ULL << 20) /* on a large disk; */
-#define RESERVE_SHARE 8		    /* else 1/8 of the disk or of max_bytes */
+#define RESERVE_BYTES (64ULL << 20) /* the size on a large disk */
+#define RESERVE_SHARE 8		    /* on a small disk: 1/8 of the disk or of max_bytes */
 
 static char *reserve_path(const struct sqlite_store *s)
 {
-	/* must not be named like a file of SQLite */
+	/* a name that SQLite uses for none of its files */
 	return xasprintf("%.*s/reserve", (int)(strrchr(s->file, '/') - s->file), s->file);
 }
 
-/* How much the file system has free for the hub, and how large a reserve on it is. */
+/*
+ * *ret_free: bytes that the hub may still write on the file system. *ret_reserve: the size that a
+ * reserve has there.
+ */
 static int disk_bytes(const struct sqlite_store *s, uint64_t *ret_free, uint64_t *ret_reserve)
 {
 	struct statvfs disk;
@@ -41,11 +44,11 @@ void store_room_keep(struct sqlite_store *s)
 	uint64_t free_bytes, reserve;
 	int fd;
 
-	/* leave free what the next write needs beside the reserve */
+	/* after the reserve is made, the next write must still have room on the disk */
 	if (!path || disk_bytes(s, &free_bytes, &reserve) || free_bytes <= reserve + reserve / 2)
 		return;
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0) /* the reserve exists; or the disk is so full that the next write reports it */
+	if (fd < 0) /* the reserve exists; or the disk is full, which the next write reports */
 		return;
 	if (posix_fallocate(fd, 0, (off_t)reserve))
 		unlink(path);
@@ -66,9 +69,9 @@ static void checkpoint(struct sqlite_store *s)
 }
 
 /*
- * Whether there is no room for n reserves, on the disk or in free pages of the file: one to keep,
- * the others for the next writes. A store that is not larger than two reserves is not what fills
- * the disk, so it keeps what it has.
+ * Whether fewer than n reserves fit in the free space: on the disk and in free pages of the file.
+ * One reserve is to be kept, the others are room for the next writes. If the store uses no more
+ * than two reserves, something else fills the disk, so the store deletes nothing.
  */
 static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 {
@@ -85,8 +88,9 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * Makes the reserve again, if room for the others is left: the failed write needs it. For both,
- * free pages go back to the file system a part at a time, because moving them takes room, too.
+ * Gives free pages of the file back to the file system until n reserves fit on the disk. Then makes
+ * the reserve again, if it leaves room for the write that failed. The pages go back a part at a
+ * time, because moving them takes room, too.
  */
 static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t deadline_ns)
 {
@@ -126,7 +130,7 @@ int store_room_make(struct sqlite_store *s, unsigned n_reserves)
 	r = store_expire_tenths(s, is_short, &n_reserves, "disk_full", deadline_ns, &more);
 	if (n_expired != s->stats.n_expired) {
 		tell(s);
-		r = r == -ENOSPC ? 0 : r; /* fewer than wanted, but some */
+		r = r == -ENOSPC ? 0 : r; /* some profiles were deleted, though fewer than wanted */
 	}
 	if (!r)
 		keep_again(s, n_reserves, deadline_ns);

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Deletes old profiles: first by age, then by size, a tenth of the store at a time, the oldest
- * windows first. Then it deletes the entries of the dictionaries that nothing refers to, and then
- * gives free pages back to the file system.
+ * windows first. Then it deletes the entries of the dictionaries that nothing refers to. At the end
+ * it gives free pages back to the file system.
  *
- * A slice is a transaction. After some seconds of slices the next call goes on. The sweep of the
- * dictionaries is one transaction, however many entries there are. It waits until no slice is due,
- * or until the bytes that it frees decide whether one is due. Stacks are deleted when their hour is
- * over, without a search for references to them. But if the store has room for a few hours only,
- * stacks without a reference are deleted at once: else they would push the profiles out.
+ * A slice is one transaction. If the slices take more than some seconds, the next call continues.
+ * The sweep of the dictionaries is one transaction, however many entries they have. It waits until
+ * no slice is due. But if the store is over its size, the sweep comes first, because the bytes that
+ * it frees decide whether a slice is due. A stack is deleted an hour after its last use, without a
+ * search for references to it. But if the store has room for a few hours only, stacks without a
+ * reference are deleted at once. Else they would take the room of profiles.
  */
 #include "hub/store/sqlite.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_ROUNDS    30	   /* each deletes a tenth: 0.9^30 leaves 4 % */
-#define SLICE	      5000	   /* profiles; those of the same second are in the slice, too */
-#define VACUUM_BYTES  (100u << 20) /* a call */
+#define MAX_ROUNDS    30	   /* each deletes a tenth; after 30, 0.9^30 = 4 % is left */
+#define SLICE	      5000	   /* profiles, and all others of the last second */
+#define VACUUM_BYTES  (100u << 20) /* per call */
 #define STACK_GRACE_S 3600	   /* last_s of a stack is rounded to an hour */
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-#define MAX_SILENT_S  (24 * 3600) /* "now" is at most this long after the newest profile */
-#define LINK_BYTES    192	  /* of a row of links with its index, roughly */
-#define LINKS_SHARE   8		  /* of max_bytes: at most 1/8 */
-#define LINKS_BYTES   (256ULL << 20)
-#define LINKS_SLICE   100000
+/* the retention counts from now, but at most from this long after the newest profile */
+#define MAX_SILENT_S (24 * 3600)
+#define LINK_BYTES   192 /* roughly what a row of links takes with its index */
+#define LINKS_SHARE  8	 /* links may take 1/8 of max_bytes, */
+#define LINKS_BYTES  (256ULL << 20)
+#define LINKS_SLICE  100000
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {
@@ -36,7 +38,10 @@ static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 		store_id_set_add(ids, (int64_t)id);
 }
 
-/* Adds every column of a query's rows. An integer is an id, a blob is a list of ids as varints. */
+/*
+ * Adds the values in all columns of a query's rows to ids. An integer is an id; a blob is a list of
+ * ids as varints.
+ */
 static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
@@ -56,8 +61,8 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 }
 
 /*
- * Removes each id that the query list returns and that is not in keep. list takes ?1 and returns
- * the ids after it. *last becomes the last id that it returned.
+ * Deletes the rows with the ids that the query list returns, except the ids in keep. list has one
+ * parameter, ?1, and returns ids greater than it. *last becomes the last id that it returned.
  */
 static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
 		     int64_t *last)
@@ -118,7 +123,10 @@ static int run_with(sqlite3 *db, const char *sql, int64_t value)
 	return store_sq_run(st);
 }
 
-/* The key begins with event and series, so this reads one range per series, and not the table. */
+/*
+ * The primary key begins with event and series, so this reads a range per series, not the whole
+ * table.
+ */
 static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
 {
 	char sql[200];
@@ -130,7 +138,7 @@ static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
 	return run_with(db, sql, cut_s);
 }
 
-/* Deletes up to second cut_s, inclusive. The caller has begun a transaction. */
+/* Deletes all that ended at second cut_s or before. The caller has begun a transaction. */
 static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 {
 	static const char *const steps[] = {
@@ -162,7 +170,7 @@ static int end_transaction(struct sqlite_store *s, int r)
 	return r;
 }
 
-/* One transaction. */
+/* Deletes what ended at second cut_s or before, in one transaction. */
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
 	uint64_t n_profiles = 0;
@@ -181,7 +189,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return 0;
 }
 
-/* The last second of the oldest slice; -1: fewer profiles than a slice lie before cut_s. */
+/* The last second of the oldest slice; -1 if less than a slice lies before cut_s. */
 static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 {
 	char sql[160];
@@ -205,8 +213,8 @@ static int sweep(struct sqlite_store *s)
 }
 
 /*
- * Whether the store holds only a few hours. Then the stacks that wait for the end of their hour are
- * a large part of it.
+ * Whether the store holds only a few hours of profiles. Then a large part of it is stacks that no
+ * profile has any more, and whose hour is not over.
  */
 static int is_short_lived(struct sqlite_store *s, bool *ret)
 {
@@ -249,7 +257,9 @@ static int sweep_stacks(struct sqlite_store *s)
 	return r;
 }
 
-/* Deletes slices up to cut_s until the deadline, but at least one. *ret_more: some are left. */
+/*
+ * Deletes slices up to second cut_s until the deadline, but at least one. *ret_more: some are left.
+ */
 static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reason,
 			uint64_t deadline_ns, bool *ret_more)
 {
@@ -265,7 +275,7 @@ static int expire_until(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return r;
 }
 
-/* Of profiles and losses; -1: the store has none. */
+/* The oldest and the newest time of the profiles and losses; -1 if the store has none. */
 static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *ret_newest_s)
 {
 	int r = store_sq_int(s->writer,
@@ -281,15 +291,18 @@ static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *re
 			   ret_newest_s);
 }
 
-/* If the clock is ahead, this function deletes only what MAX_SILENT_S allows. */
+/*
+ * Deletes what is older than the retention. If the clock is ahead, deletes only what MAX_SILENT_S
+ * allows.
+ */
 static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns,
 		      bool *ret_more)
 {
 	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
 	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC), oldest_s, newest_s, cut_s;
 	/*
-	 * not second by second: else the sweep of the dictionaries would find next to nothing each
-	 * time
+	 * Waits until more is due and then deletes it at once. If each second were deleted as it
+	 * expires, each sweep of the dictionaries would find almost nothing.
 	 */
 	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S);
 	int r;
@@ -331,8 +344,8 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * Judges by the bytes that are left after a sweep of the dictionaries: where stacks live short, the
- * dictionaries are most of the bytes.
+ * Asks due. If profiles were deleted since the last sweep, sweeps the dictionaries and asks again,
+ * because a short-lived store consists mostly of dictionaries.
  */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
@@ -380,10 +393,7 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 			    : 0;
 }
 
-/*
- * Links have a budget of their own, so that a busy tracer does not shorten the time of the
- * profiles.
- */
+/* Links have a limit of their own. Else many traced requests would leave less room for profiles. */
 static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;
@@ -438,7 +448,7 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 		r = sweep(s);
 	if (!r)
 		r = store_sq_vacuum(s, VACUUM_BYTES);
-	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting takes room, too */
+	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting needs room on the disk, too */
 		r = store_room_make(s, ROOM_LEAST);
 	if (!r)
 		store_room_keep(s);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LIKE, REGEXP and the names of waits in SQL, and the check whether a query must end. SQLite checks
- * between its steps, but one step may be a long match, so the matches check, too.
+ * SQL functions for LIKE, REGEXP and the names of waits, and the check whether a query must end.
+ * SQLite makes this check between its own steps. One step may be a long match, so the matches make
+ * the check, too.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/regexp.h"
 
-/* bytes: LIKE takes up to their square in steps; reading the clock takes 40 ns */
+/*
+ * In bytes. For longer text, the functions read the clock (40 ns) before the match, because LIKE
+ * may take as many steps as the square of the length.
+ */
 #define LONG_TEXT 256
 
 int store_query_must_end(void *limit)
@@ -17,7 +21,10 @@ int store_query_must_end(void *limit)
 	       (l->given_up && atomic_load(l->given_up));
 }
 
-/* Whether the query may go on. If not, it fails like one that SQLite's own check ends. */
+/*
+ * Whether the query may continue. If not, it fails with the same error as when SQLite's own check
+ * ends it.
+ */
 static bool goes_on(sqlite3_context *ctx)
 {
 	if (!store_query_must_end(sqlite3_user_data(ctx)))
@@ -37,7 +44,7 @@ static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
 	sqlite3_result_int(ctx, store_match_like(pattern, text));
 }
 
-/* The statement keeps the compiled pattern, because it is a bound constant. */
+/* The pattern is a bound constant, so SQLite keeps its compiled form for the whole statement. */
 static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	const char *pattern = (const char *)sqlite3_value_text(v[0]);
@@ -62,7 +69,7 @@ static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
 }
 
-/* The number of a wait, as in the file -> its name; NULL: there is none. */
+/* The name of a wait from its number in the file; NULL if no wait has the number. */
 static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	int wait = sqlite3_value_int(v[0]);

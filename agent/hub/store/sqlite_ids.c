@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set of row ids. SQLite gives each new row an id above the greatest one, so after years the ids
- * are large, however few rows are left. The memory of this set depends on the number of ids, not on
- * their size.
+ * A map from row ids to items, and a set of row ids. SQLite gives each new row an id above the
+ * greatest one, so after years the ids are large, even if few rows are left. The memory of a set
+ * depends on the number of ids, not on how large they are.
  */
 #include "hub/store/sqlite.h"
 
@@ -11,7 +11,7 @@
 
 #define PAGE_IDS 32768
 
-/* ---- id -> item ---- */
+/* ---- map: id -> item ---- */
 
 static struct id_slot *slot(const struct id_map *m, int64_t id)
 {
@@ -58,7 +58,7 @@ void store_id_map_free(struct id_map *m)
 	*m = (struct id_map){0};
 }
 
-/* ---- sets: a bit each, in pages ---- */
+/* ---- set: one bit per id, in pages ---- */
 
 struct id_page {
 	int64_t nr;

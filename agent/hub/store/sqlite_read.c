@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading: adds up the equal stacks of a selection and hands them out with their frames, the
- * greatest first. A query is one read transaction, so its dictionaries fit its rows.
+ * Reading: adds up the equal stacks of a selection and passes them to the caller with their frames,
+ * the greatest first. A query is one read transaction, so the rows and the dictionaries that it
+ * reads belong together.
  */
 #include "hub/store/sqlite.h"
 
@@ -10,17 +11,17 @@
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
-/* of memory for a string or frame, beside its bytes: malloc's and the map's */
+/* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
 #define WORD_BYTES 48
 
-/* Dictionary entries read so far, by row id. */
+/* The strings and frames that this query has read so far, by row id. */
 struct store_reading {
 	sqlite3 *db;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
-	size_t bytes; /* of both */
+	size_t bytes; /* of strings and frames together */
 	const struct frame *list[STACK_MAX_FRAMES];
-	int error; /* of a look-up in a dictionary */
+	int error; /* the first error of a look-up in a dictionary; 0: none */
 	struct query_limit *limit;
 	struct store_summary summary;
 };
@@ -35,7 +36,7 @@ static void reading_done(struct store_reading *r)
 	store_summary_done(&r->summary);
 }
 
-/* Whether the statement has returned a row. An error is kept in r->error. */
+/* Runs the statement one step. Returns whether it has a row. Keeps an error in r->error. */
 static bool has_row(struct store_reading *r, sqlite3_stmt *st)
 {
 	int rc = sqlite3_step(st);
@@ -95,7 +96,7 @@ static const struct frame *read_frame(struct store_reading *r, int64_t id)
 
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
 
-/* A row whose stack the file does not have. Its value counts all the same. */
+/* Makes the row of a stack that the file lacks. Its value counts like that of any row. */
 static void put_lost(struct store_reading *r, struct store_row *row)
 {
 	r->list[0] = &lost;
@@ -104,7 +105,8 @@ static void put_lost(struct store_reading *r, struct store_row *row)
 }
 
 /*
- * The file has "" for a string that a head lacks. A string that is empty or absent makes no level.
+ * If a head has no process or thread name, the file has "" or no string. Such a name is no level in
+ * the graph.
  */
 static int read_stack(struct store_reading *r, int64_t id, struct store_row *row)
 {
@@ -158,7 +160,7 @@ static int prepare_dictionaries(struct store_reading *r)
 	return store_sq_errno(rc);
 }
 
-/* Adds a condition on the row that holds the samples. */
+/* Adds a condition on the table that holds the samples. */
 static void of_place(struct where *w, const char *condition)
 {
 	store_where_text(w, w->links ? " AND sa." : " AND p.");
@@ -166,8 +168,8 @@ static void of_place(struct where *w, const char *condition)
 }
 
 /*
- * FROM and WHERE for all that reads samples: a row per profile or, with each, a row per sample
- * (`sa`). Of snapshots it takes only those that count.
+ * Adds FROM and WHERE for every query that reads samples. Without each, a row is a profile. With
+ * each, it is a sample (`sa`). Of snapshots, only the newest of each process are read.
  */
 static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
@@ -201,8 +203,8 @@ static void samples_of(struct where *w, const struct selection *sel, bool each, 
 		store_where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
 		/*
-		 * two profiles may end in the same second, if a clock was set back: take the last
-		 * one
+		 * If a clock was set back, two profiles may end in the same second. Take the one
+		 * that was stored last.
 		 */
 		if (!w->links)
 			store_where_text(w,
@@ -220,15 +222,15 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 
 	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
 	s->last_s = MAX(s->last_s, time_s);
-	store_sums_add(sums, &(struct stored_sum){
-				     .app = app,
-				     .stack = x->stack > 0 ? x->stack
-							   : INT64_MAX, /* an id that no row has */
-				     .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-				     .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	store_sums_add(
+		sums, &(struct stored_sum){
+			      .app = app,
+			      .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no row has this id */
+			      .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+			      .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
-/* Rows of app, time and a sample. */
+/* Adds up rows that are (app, time, one sample). */
 static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc;
@@ -242,8 +244,8 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 }
 
 /*
- * Rows of app, time and all samples of a profile. This is ten times as fast, and is used where the
- * query needs no single sample.
+ * Adds up rows that are (app, time, all samples of a profile). This is ten times as fast. It is
+ * used if the query has no condition on single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
@@ -255,7 +257,9 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
 		struct stored_sample x;
 
-		/* SQLite takes few steps for such a row, and this function takes many */
+		/*
+		 * such a row is few steps for SQLite, which checks the deadline, but much work here
+		 */
 		if (store_query_must_end(r->limit))
 			return -ETIME;
 		while (store_samples_get(&p, end, &x))
@@ -265,8 +269,8 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 }
 
 /*
- * Hands out stacks until their names take too much memory. It adds up the rest, which are the
- * smallest, in one row.
+ * Passes the stacks to fn until their names take max_bytes of memory. The remaining stacks are the
+ * smallest. They are added up in one row.
  */
 static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes, store_row_fn *fn,
 		    void *arg)
@@ -294,7 +298,7 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 	return e;
 }
 
-/* The row for the rest of an answer that had too many stacks. */
+/* Passes the row [others] of an answer that had too many stacks to fn. */
 static int hand_out_others(struct store_reading *r, const struct sums *sums, store_row_fn *fn,
 			   void *arg)
 {
@@ -352,7 +356,10 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct sto
 		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
 	r->limit->given_up = sel->given_up;
 	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, r->limit);
-	/* a store in memory has one connection, and the writer may be inside its transaction */
+	/*
+	 * A store in memory has one connection. The writer may have a transaction open on it, so no
+	 * other can begin.
+	 */
 	if (s->file)
 		(void)store_sq_exec(r->db, "BEGIN");
 	return prepare_dictionaries(r);
@@ -431,7 +438,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	return e ? read_error(s, e, sel, reterr) : 0;
 }
 
-/* The values of a tag of the series are found without reading samples. */
+/* Adds the query for the values of a tag. If it is a tag of series, no samples are read. */
 static void values_where(struct where *w, const struct selection *sel, const char *tag)
 {
 	bool events = streq(tag, "profile_event_type");
@@ -482,7 +489,7 @@ static int read_values(struct store_reading *r, const struct selection *sel, con
 	int rc, e;
 
 	values_where(&w, sel, tag);
-	/* by number, because "value" is also a column of the samples */
+	/* columns by number, because "value" is also a column of the samples */
 	store_where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
 	store_where_int(&w, (int64_t)limit);
 	e = store_where_prepare(&w, r->db, &st);

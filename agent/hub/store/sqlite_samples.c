@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The form of a profile's samples in the file: one blob, with four varints per sample. A table with
- * a row per sample would take three times as long to write, and more than ten times as long to add
- * up. In SQL, pf_samples(samples, time) returns them as rows.
+ * How a profile's samples are stored: as one blob, with four varints per sample. A table with a row
+ * per sample would take three times as long to write, and more than ten times as long to add up. In
+ * SQL, the function pf_samples(samples, time) returns the samples as rows.
  */
 #include "hub/store/sqlite.h"
 
@@ -37,8 +37,8 @@ bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_samp
 enum { COLUMN_STACK, COLUMN_CPU, COLUMN_VALUE, COLUMN_N, COLUMN_SAMPLES, COLUMN_TIME };
 
 struct sample_cursor {
-	sqlite3_vtab_cursor base; /* first */
-	struct buf samples;	  /* a copy, because the argument ends with the call */
+	sqlite3_vtab_cursor base; /* must be the first member */
+	struct buf samples;	  /* a copy, because SQLite frees the argument after xFilter */
 	const uint8_t *next;
 	struct stored_sample here;
 	int64_t time_s, n;
@@ -67,7 +67,7 @@ static int table_disconnect(sqlite3_vtab *table)
 	return SQLITE_OK;
 }
 
-/* Takes a plan only if it has both arguments. */
+/* Accepts a plan only if it gives both arguments of pf_samples. */
 static int table_plan(sqlite3_vtab *table, sqlite3_index_info *info)
 {
 	unsigned have = 0;
@@ -157,7 +157,7 @@ static int cursor_id(sqlite3_vtab_cursor *base, sqlite3_int64 *ret)
 }
 
 static const sqlite3_module table = {
-	.xConnect = table_connect, /* without xCreate the table exists without CREATE */
+	.xConnect = table_connect, /* without xCreate, SQL needs no CREATE VIRTUAL TABLE */
 	.xDisconnect = table_disconnect,
 	.xBestIndex = table_plan,
 	.xOpen = cursor_open,
@@ -169,7 +169,7 @@ static const sqlite3_module table = {
 	.xRowid = cursor_id,
 };
 
-/* ---- pf_pack(stack, cpu, value, n): the samples of a file of before, as a blob ---- */
+/* ---- pf_pack(stack, cpu, value, n): makes a blob of the sample rows of an older file ---- */
 
 static void pack_step(sqlite3_context *ctx, int n, sqlite3_value **v)
 {

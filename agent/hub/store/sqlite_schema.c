@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The schema of the store's file, and how a file of an older version gets this schema. Profiles are
- * converted in slices, each of them a transaction. If the hub ends in between, the next start goes
- * on from there.
+ * converted in slices. Each slice is one transaction. If the hub ends between two slices, the next
+ * start continues with the next slice.
  */
 #include "hub/store/sqlite.h"
 
-#define RAISE_SLICE "1000" /* profiles per transaction; those of the same second are in it, too */
+#define RAISE_SLICE "1000" /* profiles per transaction; it also has all others of its last second */
 
-/* Since version 2: samples that were taken within a call. `samples` has them, too. */
+/*
+ * Since version 2: samples that were taken inside a traced request. The table `samples` has them,
+ * too.
+ */
 #define LINKS_SCHEMA                                                                               \
 	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
 	" cpu INT, value INT NOT NULL, n INT NOT NULL,"                                            \
@@ -16,8 +19,8 @@
 	"CREATE INDEX links_time ON links(time);"
 
 /*
- * Since version 3: which profiles are snapshots (also those without samples), which profiles hold
- * estimates, and what a stack waited for (`wait` of stacks).
+ * Since version 3: which profiles are snapshots (a snapshot may have no samples), which profiles
+ * hold estimates, and what a stack waited for (column `wait` of stacks).
  */
 #define EVENTS_SCHEMA                                                                              \
 	"CREATE TABLE snapshots(event INT, series INT, time INT,"                                  \
@@ -28,8 +31,8 @@
 #define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
 
 /*
- * Since version 4: a profile row has all its samples in a blob, and their sum. Before, each sample
- * was a row of `samples`.
+ * Since version 4: a profile row holds all its samples in a blob, and the sum of their values.
+ * Until version 3, each sample was a row of `samples`.
  */
 #define PROFILES_SCHEMA                                                                            \
 	"CREATE TABLE profiles(key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,"                  \
@@ -45,8 +48,8 @@ static const char schema[] =
 	" address INT, file INT, line INT, kind INT, inlined INT,"
 	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"
 	/*
-	 * last_s: the last use, rounded to an hour, so that unused stacks are found without reading
-	 * all profiles
+	 * last_s: when the stack was last used, rounded to an hour. So unused stacks are found
+	 * without reading all profiles.
 	 */
 	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
 	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
@@ -70,7 +73,7 @@ int store_schema_make(sqlite3 *db)
 	int r;
 
 	random_bytes(&seed, sizeof(seed));
-	/* this must come before the first table, or it has no effect */
+	/* auto_vacuum has no effect after the first table */
 	r = store_sq_exec(
 		db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
 	if (!r)
@@ -84,24 +87,24 @@ int store_schema_make(sqlite3 *db)
 /* ---- 3 -> 4 ---- */
 
 /*
- * The index of `before` by time holds all needed columns. Reading in its order needs no sorting,
- * which could need a temporary file.
+ * The index of the table `before` by time has all columns that are needed. The query reads it in
+ * its order, so SQLite need not sort. Sorting could need a temporary file.
  */
 #define BEFORE_UNTIL                                                                               \
 	"IFNULL((SELECT time FROM before ORDER BY time LIMIT 1 OFFSET " RAISE_SLICE                \
 	"), 9223372036854775807)"
 /*
- * Whether it is the first profile of its process and window. The samples of all of them were added
- * up, and the first one gets them all.
+ * Whether the profile is the first one of its process and second. Version 3 added up the samples of
+ * all profiles with the same process and second. The first of these profiles gets all the samples.
  */
 #define IS_FIRST                                                                                   \
 	"NOT EXISTS (SELECT 1 FROM before b WHERE b.time=p.time AND b.event=p.event AND "          \
 	"b.series=p.series AND b.id<p.id)"
 #define SAMPLES_OF "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
-/* with the limit that a write has, too */
+/* limited like a value that is written */
 #define WHOLE_VALUE "CAST(MIN(TOTAL(value), 9007199254740992) AS INT)"
 
-/* Converts the oldest profiles, up to the end of a second. */
+/* Converts the oldest profiles, up to the end of the second in which the slice is full. */
 static const char raise_slice[] =
 	"BEGIN IMMEDIATE;"
 	"INSERT INTO profiles(id, time, event, series, n, value, samples)"
@@ -114,7 +117,10 @@ static const char raise_slice[] =
 	"DELETE FROM before WHERE time<=" BEFORE_UNTIL ";"
 	"COMMIT";
 
-/* The table `before` exists until this is done. */
+/*
+ * Converts all profiles. Those that are not converted are in the table `before`, which is dropped
+ * at the end.
+ */
 static int raise_profiles(sqlite3 *db)
 {
 	int64_t begun = 0, more = 1;
@@ -135,7 +141,7 @@ static int raise_profiles(sqlite3 *db)
 				     "PRAGMA user_version=4; COMMIT");
 }
 
-/* Gives a file of an older version what is new. */
+/* Brings a file of an older version to this version, one version at a time. */
 int store_schema_raise(sqlite3 *db, int64_t *version)
 {
 	static const char *const steps[SCHEMA_VERSION] = {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Adds up the equal stacks of a query in a hash table. SQLite's GROUP BY sorts every row, which
- * takes five times as long. The table has a limit. When it has too many stacks, it adds up the
- * smallest in one row. So the totals stay right, and the error of a stack that comes again has a
- * bound.
+ * takes five times as long. The table has a limit. If it gets too many stacks, it adds up the
+ * smallest in one row. So the totals stay right. A stack that was removed may come again later.
+ * Then its sum is too small, and short_by is the greatest possible error.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
-#define SLACK	  4    /* the table takes a quarter more than it keeps, */
-#define SLACK_MIN 1024 /* and at least this: one cut makes room for many */
+#define SLACK	  4    /* the table holds up to 1/4 more stacks than the limit, */
+#define SLACK_MIN 1024 /* and at least 1024 more, so that one cut makes room for many */
 
 void store_sums_init(struct sums *s, uint64_t max_rows)
 {
@@ -56,7 +56,7 @@ static int by_value(const void *a, const void *b)
 	return x->app < y->app ? -1 : x->app > y->app;
 }
 
-/* Neither overflows: each is at most half of the type's range. */
+/* The sums cannot overflow: each operand is at most half of the type's range. */
 static void add(struct stored_sum *to, const struct stored_sum *from)
 {
 	to->value = MIN(to->value + from->value, SQ_MAX_VALUE);
@@ -87,8 +87,8 @@ void store_sums_cut(struct sums *s, size_t n)
 }
 
 /*
- * A stack that a cut removed may come again. Then its sum lacks, per cut, at most the greatest
- * value that the cut removed.
+ * Removes the smallest stacks. If one of them comes again, its sum lacks, for each cut, at most the
+ * greatest value that was removed in the cut.
  */
 static void cut(struct sums *s)
 {

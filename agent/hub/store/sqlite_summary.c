@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a reader must know beside the stacks: how many profiles the answer is made of, how much was
- * lost or estimated, and how long CPU limits held containers back.
+ * What a reader must know besides the stacks: how many profiles the answer uses, how many samples
+ * were lost, how exact estimates are, and how long CPU limits kept containers from running.
  */
 #include "hub/store/sqlite.h"
 
 #include <math.h>
 
-/* Runs the statement in w and returns its first row, or -ENODATA. */
+/* Runs the statement in w. *ret is then at its first row. Returns -ENODATA if there is none. */
 static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 {
 	int e = store_where_prepare(w, db, ret), rc;
@@ -18,7 +18,7 @@ static int first_row(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	return rc == SQLITE_ROW ? 0 : rc == SQLITE_DONE ? -ENODATA : store_sq_errno(rc);
 }
 
-/* The condition on the event and time of a table `x`. */
+/* Adds the condition on event and time for the table named `x`. */
 static void of_time(struct where *w, const struct selection *sel)
 {
 	store_where_text(w, "x.event=");
@@ -29,7 +29,7 @@ static void of_time(struct where *w, const struct selection *sel)
 	store_where_int(w, sel->time_end_s);
 }
 
-/* The condition on a table `x` of profiles, whose series is `se`. */
+/* Adds the condition for the table of profiles named `x`, whose series is `se`. */
 static void of_selection(struct where *w, const struct selection *sel)
 {
 	of_time(w, sel);
@@ -50,8 +50,8 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	/*
-	 * a node's loss, such as the time without an agent, has a row for each event: it is no
-	 * window
+	 * A loss of a whole node, such as the time without an agent, is stored as a profile per
+	 * event. It is not a window, so it is not counted.
 	 */
 	store_where_text(
 		&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
@@ -63,7 +63,7 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
-/* Most answers have no estimate, and a long filter takes long to compile. */
+/* Asked first, because most answers have no estimate and SQLite compiles a long filter slowly. */
 static int any_estimate(sqlite3 *db, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event};
@@ -75,7 +75,7 @@ static int any_estimate(sqlite3 *db, const struct selection *sel)
 	return first_row(&w, db, &st);
 }
 
-/* The errors of processes and windows are independent, so their squares add up. */
+/* The errors of different processes and windows are independent, so their squares are added. */
 static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
@@ -95,7 +95,7 @@ static int read_estimates(sqlite3 *db, const struct selection *sel, struct store
 	return 0;
 }
 
-/* Adds the condition: a series of one of the containers that the selection has. */
+/* Adds the condition that a series belongs to a container of the selection. */
 static void of_its_containers(struct where *w, const struct selection *sel)
 {
 	store_where_tag(w, "container_id");
@@ -122,8 +122,8 @@ static void losses_where(struct where *w, const struct selection *sel)
 	store_where_text(w, " AND ((1");
 	store_where_selection(w, sel);
 	/*
-	 * nobody knows which process of a container lost the samples, so each of them shows the
-	 * loss
+	 * a loss of a container has pid 0, because nobody knows which process lost the samples; so
+	 * it counts for each process of the container
 	 */
 	store_where_text(w, ") OR (se.pid=0");
 	store_where_allowed(w, sel);
@@ -132,7 +132,8 @@ static void losses_where(struct where *w, const struct selection *sel)
 	store_where_text(w, ")");
 	if (sel->n_allowed_namespaces == 0) {
 		/*
-		 * a loss whose container the node does not know concerns all containers of the node
+		 * a loss of a node without a namespace concerns all containers of that node,
+		 * because the agent does not know which container it was
 		 */
 		store_where_text(w, " OR (se.pid=0 AND ");
 		store_where_tag(w, "pod_ns");
@@ -176,8 +177,8 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 }
 
 /*
- * Throttled is a value of a container: select the containers that have a process of the selection,
- * and what the selection says of containers.
+ * Throttled is a value of a whole container. So this selects the containers that have a process of
+ * the selection, and those that the conditions on containers select.
  */
 static void throttled_where(struct where *w, const struct selection *sel)
 {

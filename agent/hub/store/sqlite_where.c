@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A selection as SQL. The text is put together from constants of this file only;
- * every word of a user is a bound parameter. Each tag is an SQL value that is
- * NULL when a row has no such tag, and each comparison is two-valued: a row
- * without the tag matches !=, NOT IN, NOT LIKE, NOT REGEXP and IS NULL.
+ * A selection as SQL. The SQL is put together from constants of this file only; everything that a
+ * user wrote is a bound parameter. Each tag is an SQL value that is NULL if a row has no such tag.
+ * Each comparison is true or false, never NULL: a row without the tag matches !=, NOT IN, NOT LIKE,
+ * NOT REGEXP and IS NULL.
  */
 #include "hub/store/sqlite.h"
 
@@ -121,7 +121,10 @@ static void put_value(struct where *w, const struct predicate *p, size_t i)
 		store_where_str(w, p->values[i]);
 }
 
-/* The type of the comparison: a tag that is no column is text, where "9" is greater than "10". */
+/*
+ * Adds a tag, cast to a number if the comparison is one of numbers. A tag that is no column is
+ * stored as a string, and as strings "9" is greater than "10".
+ */
 static void put_tag(struct where *w, const struct predicate *p)
 {
 	bool as_number = p->numeric && !is_column(p->tag);
@@ -131,7 +134,7 @@ static void put_tag(struct where *w, const struct predicate *p)
 	store_where_text(w, as_number ? " AS INT)" : "");
 }
 
-/* IFNULL(tag OP ?, missing) */
+/* Adds IFNULL(tag OP ?, missing): missing is the answer for a row without the tag. */
 static void put_compare(struct where *w, const struct predicate *p, const char *op, bool missing)
 {
 	store_where_text(w, "IFNULL(");
@@ -217,7 +220,8 @@ static unsigned nesting(const struct predicate *p)
 	unsigned deepest = 0;
 
 	for (size_t i = 0; i < p->n_children; i++) {
-		unsigned n = nesting(p->children[i]); /* MAX() may ask twice */
+		/* in a variable, because MAX() may evaluate its arguments twice */
+		unsigned n = nesting(p->children[i]);
 
 		deepest = MAX(deepest, n);
 	}
@@ -225,8 +229,9 @@ static unsigned nesting(const struct predicate *p)
 }
 
 /*
- * SQLite's parser has a stack of 100 symbols. Each nested term leaves three of them there
- * (parenthesis, term, operator). So the deepest child comes first, which leaves one.
+ * SQLite's parser has a stack of 100 symbols. While it parses a nested term, three symbols of each
+ * level outside wait on the stack (parenthesis, term, operator). If the nested term comes first,
+ * only one does. So the deepest child comes first.
  */
 struct ordered {
 	const struct predicate *p;
@@ -248,10 +253,16 @@ static struct ordered deepest_first(const struct predicate *p)
 	return o;
 }
 
-/* Halves the list instead of chaining it: SQLite takes expressions up to 1000 levels deep. */
+/*
+ * Adds the children as a balanced tree, not as a chain, because SQLite takes expressions up to 1000
+ * levels deep.
+ */
 static void put_children(struct where *w, const struct ordered *o, size_t from, size_t to)
 {
-	/* the deepest one stands alone: parentheses around it would add up from level to level */
+	/*
+	 * the deepest child stands without parentheses, because each level would add a pair around
+	 * it
+	 */
 	size_t middle = from ? from + (to - from) / 2 : 1;
 
 	if (to - from == 1) {
@@ -265,7 +276,7 @@ static void put_children(struct where *w, const struct ordered *o, size_t from, 
 	store_where_text(w, ")");
 }
 
-/* One pair of parentheses a level at most. */
+/* Adds at most one pair of parentheses per level. */
 static void put_predicate(struct where *w, const struct predicate *p)
 {
 	if (p->op == PRED_NOT) {
@@ -303,7 +314,7 @@ bool store_where_wants_samples(const struct selection *sel)
 	return sel->where && has_tag(sel->where, is_sample_tag);
 }
 
-/* The trace that every match must have, if the top of the predicate says so; else NULL. */
+/* The trace id that every match must have, if the top of the predicate requires one; else NULL. */
 static const char *one_trace(const struct predicate *p)
 {
 	const char *trace = NULL;
@@ -316,8 +327,8 @@ static const char *one_trace(const struct predicate *p)
 }
 
 /*
- * A condition on the series only is answered once per series, not per row. The '+' keeps SQLite
- * from choosing the order of the joins by it.
+ * A condition on series only is put into a subquery, so that it is evaluated once per series, not
+ * per row. The '+' keeps SQLite from using it to choose the order of the joins.
  */
 static void where_predicate(struct where *w, const struct selection *sel)
 {
@@ -329,7 +340,7 @@ static void where_predicate(struct where *w, const struct selection *sel)
 				 " AND +se.id IN (SELECT se.id FROM series se WHERE se.last_s>=");
 		store_where_int(w, sel->time_start_s);
 	}
-	if (trace) { /* in the form in which the index has it */
+	if (trace) { /* the column without a function around it, so that SQLite uses the index */
 		store_where_text(w, " AND sa.trace=");
 		store_where_str(w, trace);
 	}
@@ -361,7 +372,7 @@ void store_where_allowed(struct where *w, const struct selection *sel)
 
 void store_where_selection(struct where *w, const struct selection *sel)
 {
-	/* They have no process. But a process may have such a name, too. */
+	/* Total and Throttled have no process. But a process may have one of these names, too. */
 	static const char total[] =
 		"se.app IN (SELECT id FROM strings WHERE s IN ('Total', 'Throttled')))";
 
@@ -379,9 +390,10 @@ void store_where_selection(struct where *w, const struct selection *sel)
 }
 
 /*
- * The newest snapshot per process, not per series: a process that has another name or label now
- * must not be counted again under its old one. A series without a process id, or without a start
- * time that tells processes with the same id apart, counts for itself.
+ * The newest snapshot per process, not per series. If the name or a label of a process changes, it
+ * gets a new series, and the snapshot of the old series must not be counted, too. A series without
+ * a process id or a start time counts as a process of its own, because nothing shows which process
+ * it belongs to.
  */
 void store_where_newest(struct where *w, const struct selection *sel)
 {
@@ -419,7 +431,7 @@ int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	}
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(st);
-		/* the text is made here, so only its size can be wrong */
+		/* the SQL is made here, so only its size can be wrong */
 		return rc == SQLITE_ERROR ? -E2BIG : store_sq_errno(rc);
 	}
 	*ret = st;

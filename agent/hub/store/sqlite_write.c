@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing: a batch is a transaction. It skips profiles whose id is stored already, so if a sender
- * repeats a batch after a lost answer, nothing is stored twice.
+ * Writing: a batch is one transaction. It skips profiles whose id is stored already. So if a sender
+ * gets no answer and sends a batch again, nothing is stored twice.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
-#define VALUE_MAX (1LL << 53) /* larger sums of doubles are not exact; no real value is larger */
+/* a double holds larger integers only roughly; no real value is larger */
+#define VALUE_MAX (1LL << 53)
 
-/* Stores the sample a second time, under the call in which it was taken. */
+/* Stores the sample in `links`, too, with the trace and span in which it was taken. */
 static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
 		    int64_t stack, const struct profile_sample *sample)
 {
@@ -57,7 +58,10 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 	return 0;
 }
 
-/* A snapshot without samples counts as one; a profile that only reports losses does not. */
+/*
+ * A snapshot without samples is valid: the process has no memory in use. A profile that only
+ * reports losses is no snapshot.
+ */
 static int put_snapshot(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
 	sqlite3_stmt *st = w->s->st[ST_SNAPSHOT_PUT];
@@ -198,7 +202,7 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 }
 
 /*
- * The hub's lock keeps other hubs out of its directory. Here the writer notices programs that
+ * The hub's lock keeps other hubs out of its directory. This function notices other programs that
  * change the file without that lock.
  */
 static void forget_others(struct sqlite_store *s)
@@ -210,7 +214,10 @@ static void forget_others(struct sqlite_store *s)
 	s->data_version = version;
 }
 
-/* Writes n profiles from the first on, all or none. Adds the new ones to *n_new. */
+/*
+ * Writes n profiles of the batch, from index first on: all or none. Adds the number of new ones to
+ * *n_new.
+ */
 static int write_some(struct sqlite_store *s, const struct batch *b, size_t first, size_t n,
 		      size_t *n_new)
 {
@@ -225,7 +232,7 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 		r = put_profile(&w, b->profiles[i]);
 	if (!r)
 		r = store_sq_run(s->st[ST_COMMIT]);
-	/* SQLite may have rolled back by itself (disk full): then there is nothing to roll back */
+	/* If the disk is full, SQLite may have rolled back already. Then no transaction is open. */
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)store_sq_run(s->st[ST_ROLLBACK]);
 	store_words_done(&w);
@@ -243,7 +250,7 @@ static int write_all(struct sqlite_store *s, const struct batch *b, size_t *n_ne
 	return write_some(s, b, 0, b->n_profiles, n_new);
 }
 
-/* Writes one profile. If it needs more room than others, deletes more old ones. */
+/* Writes one profile. If the disk is too full for it, deletes more and more old profiles. */
 static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, size_t *n_new)
 {
 	int r = write_some(s, b, i, 1, n_new);
@@ -254,9 +261,10 @@ static int write_one(struct sqlite_store *s, const struct batch *b, size_t i, si
 }
 
 /*
- * Writes a batch that does not fit as a whole, even after old profiles were deleted: until a
- * commit, all of it is in the -wal, with a page per new name. If a profile fails, those before it
- * stay; the hub knows them when the batch comes again.
+ * Writes a batch profile by profile, because it does not fit as one transaction even after old
+ * profiles were deleted. Until a commit, all changes are in the -wal, and each new name needs a
+ * page there. If a profile fails, those before it stay stored. The hub finds their ids when the
+ * sender sends the batch again.
  */
 static int write_each(struct sqlite_store *s, const struct batch *b, size_t *n_new)
 {
@@ -279,9 +287,13 @@ int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 		r = store_damage_recover(s, r) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC)
 		r = store_room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
-	if (r == -ENOSPC && s->writer) /* it is open */
+	if (r == -ENOSPC && s->writer) /* the file is open */
 		r = write_each(s, b, &n_new);
-	if (r == -EBADMSG) /* the store failed, not the batch: the sender must send it again */
+	/*
+	 * the batch is good, the store failed: with -EIO the sender keeps the batch and sends it
+	 * again
+	 */
+	if (r == -EBADMSG)
 		r = -EIO;
 	if (r) {
 		store_sq_set_error(s, "the last write failed: %s", strerror(-r));

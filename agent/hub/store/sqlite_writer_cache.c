@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the writer stored lately, so that it need not search in the file: hash of the contents (128
- * bits) -> row id. The seeds are random per process and never shown, so nobody can make two
- * contents collide. The table has two generations. If the young one is full, it becomes the old
- * one, and a new one begins; an entry that is used again moves to the young one.
+ * The rows that the writer stored or used lately, so that it need not search the file for them:
+ * hash of the contents (128 bits) -> row id. The seeds are random in each process and never shown,
+ * so nobody can choose contents whose hashes are equal. The cache has two generations. If the young
+ * one is full, it becomes the old one, and an empty one begins. An entry that is used again moves
+ * to the young one.
  */
 #include "hub/store/sqlite.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front of the store: chooses the sink, and has what both sinks share. */
+/* The public functions of the store: they choose the sink and do what both sinks share. */
 #include "hub/store/sink.h"
 
 #include <stdlib.h>

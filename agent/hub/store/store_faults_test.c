@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The disk or memory fails while SQLite uses it. A batch must be in the store once or not at all,
- * and the store must go on.
+ * The disk or memory fails while SQLite uses it. A batch must be stored once or not at all, and the
+ * store must work afterwards.
  */
 #include "hub/store/store.h"
 #include "lib/base/fault.h"
@@ -15,7 +15,7 @@
 #define N_VALUE 30
 
 static char dir[TESTDIR_BYTES], data_dir[96];
-static unsigned turn; /* a new batch each run */
+static unsigned turn; /* counts the batches, so that each run writes a new one */
 
 static struct batch *window(unsigned n)
 {
@@ -58,7 +58,7 @@ static int add_value(const struct store_row *row, void *arg)
 	return 0;
 }
 
-/* How much of batch n the store has; -errno. */
+/* The value of batch n in the store, or -errno. */
 static int64_t value_of(struct store *s, unsigned n)
 {
 	_cleanup_free_ char *app = xasprintf("%u", n);
@@ -77,7 +77,7 @@ static int64_t value_of(struct store *s, unsigned n)
 
 static struct {
 	unsigned n;
-	bool stored; /* the writer said so */
+	bool stored; /* the writer returned success */
 } last;
 
 static struct batch *next;
@@ -113,8 +113,8 @@ static int write_run(void *arg)
 }
 
 /*
- * Another process reads the store: it has all of the batch if the writer said so, else all or
- * nothing; writing it again makes it whole.
+ * A new store reads the file. It must have the whole batch if the writer returned success, else all
+ * of it or nothing. Writing the batch again makes it complete.
  */
 static void write_check(void *arg)
 {
@@ -133,13 +133,13 @@ static void write_check(void *arg)
 	assert_int_equal(store_write(s, b, &n_new), 0);
 	assert_int_equal(n_new, value ? 0 : 1);
 	assert_int_equal(value_of(s, last.n), N_VALUE);
-	/* a failed read that was no damage has renamed no file */
+	/* a read that failed is no damage, so no file was renamed */
 	assert_int_equal(value_of(s, 1), N_VALUE);
 	profile_batch_free(b);
 	store_close(s);
 }
 
-/* The same store goes on after the fault. */
+/* The store that stays open after the fault. */
 static struct store *open_one;
 
 static int write_on(void *arg)
@@ -182,8 +182,8 @@ static int expire_run(void *arg)
 }
 
 /*
- * Each of the reads fails once. For an open that is no damage, and no file is renamed. All of them,
- * because it is quick.
+ * Fails each read once. A failed read at the open is no damage, so no file is renamed. All reads
+ * are tested, because it is quick.
  */
 static void test_one_read_fails(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store gives back what was written: known answers, nothing twice, nothing of other selections.
+ * The store returns what was written: the expected rows, nothing twice, nothing of other
+ * selections.
  */
 #include "hub/store/teststore.h"
 
@@ -37,7 +38,7 @@ static void bounds_and_services(void **state)
 
 	write_batch(s, two_services(), 3);
 	read_rows(s, &sel, &g);
-	assert_int_equal(g.n, 2); /* api only, both bounds inclusive */
+	assert_int_equal(g.n, 2); /* only api; the time includes both bounds */
 	sel.time_start_s = sel.time_end_s = T0;
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 0);
@@ -61,7 +62,7 @@ static void bounds_and_services(void **state)
 	store_predicate_free(sel.where);
 }
 
-/* A process may be named Total. The host's Total stays right, and the process is not lost. */
+/* A process may be named Total. The host's Total stays right, and the process is shown, too. */
 static void process_named_total(void **state)
 {
 	struct store *s = *state;
@@ -94,9 +95,9 @@ static void truncation(void **state)
 	assert_int_equal(g.summary.n_rows, 2);
 	assert_int_equal(g.summary.n_samples, 24);
 	assert_int_equal(g.summary.short_by, 0);
-	assert_int_equal(g.rows[0].value, 150); /* the greatest stay, */
+	assert_int_equal(g.rows[0].value, 150); /* the greatest two stay, */
 	assert_int_equal(g.rows[1].value, 70);
-	assert_string_equal(g.rows[2].text, "(none): [others]"); /* the rest is told */
+	assert_string_equal(g.rows[2].text, "(none): [others]"); /* the sum of the rest is a row */
 	assert_int_equal(g.rows[2].value, 20);
 	assert_int_equal(g.rows[2].n, 2);
 }
@@ -131,7 +132,7 @@ static void values(void **state)
 	sel.with_total = true;
 	store_values(s, &sel, "app_service", 10, take_value, &v, NULL);
 	assert_non_null(strstr(v.text, "Total="));
-	/* one line a thread, whatever its samples' values are */
+	/* each thread is listed once, whatever the values of its samples are */
 	add_sample(more, add_profile(more, "more", "api", 10, "app", T0 + 30), "worker", false, "z",
 		   30);
 	write_batch(s, more, 1);
@@ -146,7 +147,8 @@ static void values(void **state)
 }
 
 /*
- * A loss without a container counts for all services on its node, but not for those of other nodes.
+ * A loss of a node without a container counts for all services on that node, but not for those of
+ * other nodes.
  */
 static void node_losses(void **state)
 {
@@ -167,8 +169,8 @@ static void node_losses(void **state)
 }
 
 /*
- * The time without an agent concerns only events that a target asked for; lost samples of a
- * container always count.
+ * A loss of a whole node (no agent ran) does not count as a profile. A loss of a container's
+ * samples does.
  */
 static void node_losses_are_no_profiles(void **state)
 {
@@ -191,8 +193,8 @@ static void node_losses_are_no_profiles(void **state)
 }
 
 /*
- * A container's loss whose process is unknown is shown for each of its processes, and for no other
- * container's.
+ * If the process of a container's loss is unknown, the loss is shown for each process of that
+ * container, but for no other container.
  */
 static void container_losses(void **state)
 {
@@ -257,7 +259,8 @@ static void survives_reopening(void **state)
 	struct store *s = open_at(dir, 0, 0), *second;
 
 	write_batch(s, two_services(), 3);
-	second = open_at(dir, 0, 0); /* another process, while the first one runs */
+	/* like another process that opens the store while the first one has it open */
+	second = open_at(dir, 0, 0);
 	assert_int_equal(value_where(second, NULL), 240);
 	write_batch(second, two_services(), 0);
 	store_close(second);

@@ -15,7 +15,10 @@ static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 	store_sums_add(s, &(struct stored_sum){stack, app, value, 1});
 }
 
-/* Equal stacks of one application are one; greatest first, then by number. */
+/*
+ * Equal stacks of one application are added up. The greatest comes first; of equal values, the
+ * smaller row id.
+ */
 static void known_sums(void **state)
 {
 	static const struct stored_sum want[] = {
@@ -58,7 +61,10 @@ static void sums_stay_in_range(void **state)
 	assert_int_equal(s.items[0].value, SQ_MAX_VALUE);
 }
 
-/* Only a limited number of stacks is kept: the greatest, whole. The result says so. */
+/*
+ * Only a limited number of stacks is kept: the greatest, each with its whole value. The result
+ * reports the rest.
+ */
 static void smallest_are_left_out(void **state)
 {
 	_cleanup_(store_sums_done) struct sums s;
@@ -91,7 +97,9 @@ static void smallest_are_left_out(void **state)
 	assert_int_equal(s.others.n_samples, n_all);
 }
 
-/* A stack that was cut comes again: its lost part is in others, and within the bound. */
+/*
+ * A stack that was removed comes again: the lost part is in others, and is not more than short_by.
+ */
 static void what_is_cut_has_a_bound(void **state)
 {
 	_cleanup_(store_sums_done) struct sums s;
@@ -112,14 +120,14 @@ static void what_is_cut_has_a_bound(void **state)
 	assert_int_equal(s.others.value, all + 1000 - s.items[0].value - 9 * 50);
 }
 
-/* ---- seen ---- */
+/* ---- the writer's cache ---- */
 
 static struct seen_key key_of(const struct sqlite_store *s, uint64_t i)
 {
 	return store_seen_key(s, &i, sizeof(i));
 }
 
-/* Used entries stay, and old ones make room: memory is bounded. */
+/* Entries in use stay, and old ones are dropped, so the memory has a limit. */
 static void seen_is_bounded(void **state)
 {
 	struct sqlite_store s = {};

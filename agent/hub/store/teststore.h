@@ -30,8 +30,8 @@ static inline struct store *open_at(const char *path, uint64_t retention_ns, uin
 }
 
 /*
- * A store in memory, struct store *s = *state, and a folder for one on disk, const char *dir =
- * *state.
+ * Setup and teardown of a test. memory_setup: a store in memory, struct store *s = *state.
+ * disk_setup: a folder for a store on disk, const char *dir = *state.
  */
 static inline int memory_setup(void **state)
 {
@@ -61,7 +61,7 @@ static inline int disk_teardown(void **state)
 #define IN_MEMORY(t) cmocka_unit_test_setup_teardown(t, memory_setup, memory_teardown)
 #define ON_DISK(t)   cmocka_unit_test_setup_teardown(t, disk_setup, disk_teardown)
 
-/* On the file of a store, past the store. */
+/* Runs SQL on the file of the store in dir, without the store's code. */
 static inline void sql(const char *dir, const char *text)
 {
 	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
@@ -187,8 +187,8 @@ static inline struct predicate *join(enum predicate_op op, struct predicate *a, 
 }
 
 /*
- * A predicate as deep as tag_filter allows: NOT and lists in turn, over conditions with the same
- * answer.
+ * A predicate as deep as tag_filter allows: NOT, AND and OR alternate. All conditions in it have
+ * the same answer.
  */
 static inline struct predicate *nested(const char *tag, const char *value)
 {
@@ -251,7 +251,7 @@ static inline void read_rows(struct store *s, const struct selection *sel, struc
 		fail_msg("%s: %s", e.path, e.reason);
 }
 
-/* Takes where. */
+/* Reads what the predicate selects into g, and frees the predicate. */
 static inline void read_where(struct store *s, struct predicate *where, struct got *g)
 {
 	struct selection sel = {.event = EVENT_ON_CPU,
@@ -287,7 +287,10 @@ static inline int take_value(const char *value, uint64_t n, void *arg)
 
 /* ---- snapshots ---- */
 
-/* A snapshot of what lives in a process: pairs of stack and bytes, NULL ends. */
+/*
+ * A row of a snapshot of the memory in use by a process: the function at the end of the stack, and
+ * bytes. leaf NULL ends the list.
+ */
 struct live {
 	const char *leaf;
 	int64_t bytes;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a filter selects: each operator, the deepest nesting, hostile values, the calls of a trace.
+ * What a filter selects: each operator, the deepest nesting, hostile values, the trace and span of
+ * a request.
  */
 #include "hub/store/teststore.h"
 
-/* All: api has 170 (worker 150, main 20), db 70; only api has the label. */
+/* The samples: api has 170 (worker 150, main 20), db 70. Only api has the label. */
 static void predicates(void **state)
 {
 	struct store *s = *state;
@@ -101,10 +102,10 @@ static void like(void **state)
 	assert_true(store_match_like("%", ""));
 	memset(many, 'a', sizeof(many));
 	many[sizeof(many) - 1] = '\0';
-	assert_false(store_match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and soon */
+	assert_false(store_match_like("%a%a%a%a%a%a%a%a%a%a%b", many)); /* and quickly */
 }
 
-/* Not "no match". */
+/* A pattern that is over the limit of steps is an error, not "no match". */
 static void a_pattern_of_too_many_steps_is_told(void **state)
 {
 	struct store *s = *state;
@@ -121,7 +122,10 @@ static void a_pattern_of_too_many_steps_is_told(void **state)
 	got_done(&got);
 }
 
-/* SQLite asks each 20000 of its steps; matches are long, and few steps. */
+/*
+ * SQLite checks the deadline every 20000 of its steps. A long match is few steps, so the match must
+ * check it, too.
+ */
 static void a_match_ends_with_its_query(void **state)
 {
 	static const enum predicate_op ops[] = {PRED_REGEXP, PRED_LIKE};
@@ -164,7 +168,10 @@ static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
 
 #define TRACE_1 "00000000000000000000000000000001"
 
-/* One stack in two calls and outside of any: one row, and each call finds its part. */
+/*
+ * The same stack in two spans of a trace and outside of any: it is one row, and each span selects
+ * its part.
+ */
 static struct batch *two_calls(void)
 {
 	struct batch *b = profile_batch_new();
@@ -230,7 +237,7 @@ static int join_values(const char *value, uint64_t n_samples, void *arg)
 	return 0;
 }
 
-/* The values of a tag among samples that a condition on samples or their links leaves. */
+/* Asserts the values of a tag. where is a condition on samples or on their links. */
 static void assert_values(struct store *s, const char *tag, struct predicate *where,
 			  const char *expected)
 {
