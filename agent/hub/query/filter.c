@@ -25,10 +25,10 @@ enum token { T_END, T_WORD, T_TAG, T_STRING, T_NUMBER, T_OPERATOR, T_PUNCT };
 
 struct filter_parser {
 	const char *text;
-	size_t at;    /* behind the token */
-	size_t start; /* of the token */
+	size_t at;    /* the position behind the token */
+	size_t start; /* the position of the token */
 	enum token token;
-	struct buf word; /* its text: unquoted, unescaped */
+	struct buf word; /* the token's text, without quotes and escapes */
 	unsigned depth, n_conditions, n_regexps, n_values;
 	struct field_error *err;
 };
@@ -187,7 +187,7 @@ static void predicate_freep(struct predicate **p)
 
 static void add_child(struct predicate *p, struct predicate *child)
 {
-	/* a power of two of room, found again from the count */
+	/* The array's capacity is the next power of two, so it need not be stored. */
 	if ((p->n_children & (p->n_children - 1)) == 0)
 		p->children = xrealloc(p->children,
 				       (p->n_children ? p->n_children * 2 : 1) * sizeof(child));
@@ -435,7 +435,7 @@ static int parse_not(struct filter_parser *p, struct predicate **ret)
 
 typedef int parse_fn(struct filter_parser *p, struct predicate **ret);
 
-/* inner {keyword inner} */
+/* Parses: inner {keyword inner} */
 static int parse_list(struct filter_parser *p, const char *keyword, enum predicate_op op,
 		      parse_fn *inner, struct predicate **ret)
 {

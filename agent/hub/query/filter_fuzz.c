@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tag_filter from arbitrary text: an answer or an error with a position, never both or neither; an
- * answer written in the words of a tag_filter reads the same. Fuzzes: hub/query/filter.c
+ * tag_filter from arbitrary text: the parser returns a tree or an error with a position, never both
+ * or neither. A tree that is written as text again gives the same tree. Fuzzes: hub/query/filter.c
  */
 #include "hub/query/query.h"
 
@@ -15,7 +15,7 @@ static void check(bool ok)
 		abort();
 }
 
-/* ---- a tree in words again ---- */
+/* ---- a tree as tag_filter text ---- */
 
 static void put_quoted(struct buf *b, char quote, const char *text)
 {
@@ -92,8 +92,8 @@ static bool same(const struct predicate *a, const struct predicate *b)
 }
 
 /*
- * Parentheses are levels, too: a filter nested up to the limit may not fit if it is written with
- * more of them.
+ * Writes the tree as text and parses it. This may fail, because parentheses count as levels, and
+ * the written text has more of them.
  */
 static void read_again(const struct predicate *p)
 {

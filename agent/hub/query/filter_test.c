@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tag_filter: texts become trees, and an error has the position at which a user finds it. */
+/* tag_filter: texts become trees, and an error has the position of the mistake. */
 #include "hub/query/query.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* The tree as text: (and (= pod_ns app) (in pod a b)). */
+/* Writes the tree as text: (and (= pod_ns app) (in pod a b)). */
 static void show(const struct predicate *p, struct buf *b)
 {
 	static const char *const names[] = {
@@ -147,7 +147,7 @@ static void bad_texts_name_the_position(void **state)
 		struct field_error e = {0};
 
 		assert_int_equal(query_filter_parse(bad[i].text, &p, &e), -EINVAL);
-		assert_ptr_equal(p, 1); /* untouched */
+		assert_ptr_equal(p, 1); /* p is unchanged */
 		if (!streq(e.path, bad[i].path) || !strstr(e.reason, bad[i].says))
 			fail_msg("%s: %s: %s", bad[i].text, e.path, e.reason);
 	}
@@ -205,7 +205,7 @@ static void long_values(void **state)
 	assert_string_equal(e.path, "tag_filter:5");
 }
 
-/* Of all lists together. */
+/* The limit on values is for all lists together. */
 static void many_values(void **state)
 {
 	_cleanup_buf_ struct buf b = {0};

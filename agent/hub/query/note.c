@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes on an answer: what a reader must know, most of all when the answer is empty. */
+/* Notes on an answer: what the reader must know, above all if the answer is empty. */
 #include "hub/query/tree.h"
 
 static const char *const unseen[_EVENT_MAX] = {
@@ -8,7 +8,7 @@ static const char *const unseen[_EVENT_MAX] = {
 	[EVENT_MEM_ALLOC] = "processes allocated too little to be sampled",
 };
 
-/* How to turn on an event that is off by default. */
+/* Writes that nothing is stored, and how to turn on an event that is off by default. */
 static void nothing_stored(const struct event_info *e, bool asked_for,
 			   char ret[static REPLY_NOTE_BYTES])
 {

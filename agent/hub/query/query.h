@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query: the ProfileTracing API of DeepFlow as pure functions: request JSON ->
- * selection, tag_filter text -> predicate tree, rows -> tree -> reply. The parsers
- * do no I/O. Contract: docs/api.md.
+ * query: DeepFlow's ProfileTracing API as pure functions: request JSON -> selection, tag_filter
+ * text -> predicate tree, rows of the store -> tree -> reply. The parsers do no I/O. Contract:
+ * docs/api.md.
  */
 #pragma once
 
 #include "hub/store/store.h"
 
 /*
- * tag_filter; reterr->path is "tag_filter:POSITION" (1-based byte). NULL or "" gives *ret = NULL.
- * Known tags that are not stored stay in the tree and match like a tag no row has.
+ * Parses tag_filter. On an error, reterr->path is "tag_filter:POSITION" (byte, from 1). NULL or ""
+ * gives *ret = NULL. A tag that DeepFlow knows but podflame does not store stays in the tree, and
+ * compares like a tag that no row has.
  */
 #define FILTER_MAX_BYTES      65536
-#define FILTER_MAX_DEPTH      32	/* SQLite's parser takes about 40 */
+#define FILTER_MAX_DEPTH      32	/* levels of nesting; SQLite's parser takes about 40 */
 #define FILTER_MAX_VALUE      4096	/* bytes of one value */
-#define FILTER_MAX_CONDITIONS 500	/* SQLite's time to compile them is quadratic */
-#define FILTER_MAX_VALUES     8000	/* each is bound three times, SQLite takes 30000 */
-#define FILTER_MAX_REGEXPS    50	/* each is up to 64 KiB */
+/* SQLite's time to compile conditions is quadratic in their number */
+#define FILTER_MAX_CONDITIONS 500
+/* each value is bound three times, and SQLite allows 30000 bound parameters */
+#define FILTER_MAX_VALUES     8000
+#define FILTER_MAX_REGEXPS    50	/* each takes up to 64 KiB */
 int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };
@@ -26,20 +29,26 @@ struct tracing_request {
 	enum result_format format;
 	bool debug;
 	int max_kernel_stack_depth;	/* -1: all */
-	char *app_service;		/* as asked; "" when absent */
-	char **notes;			/* for summary.notes: why nothing can match, ... */
+	char *app_service;		/* as in the request; "" if absent */
+	char **notes;			/* for summary.notes, for example why no row can match */
 	size_t n_notes;
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
-/* Body of POST /v1/profile/ProfileTracing. Error text is DeepFlow's where it has one. */
+/*
+ * Parses the body of POST /v1/profile/ProfileTracing. Errors use DeepFlow's text if DeepFlow has
+ * the same error.
+ */
 int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
-/* The body of POST /v1/profile/values: the same selection, and which tag's values. */
+/*
+ * The body of POST /v1/profile/values: a selection like that of ProfileTracing, and the tag whose
+ * values are wanted.
+ */
 struct values_request {
 	struct tracing_request tracing;
-	char *tag;			/* canonical */
-	bool stored;			/* false: there is nothing to look for */
+	char *tag;			/* canonical name */
+	bool stored;			/* false: podflame stores no values of this tag */
 	size_t limit;
 };
 int query_values_parse(const char *body, size_t n, struct values_request *ret,
@@ -47,9 +56,9 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 void query_values_request_done(struct values_request *r);
 
 /*
- * Rows -> reply. Rows come greatest first; once there are QUERY_MAX_NODES nodes a
- * row counts for the nodes it finds and the rest of its stack is cut: the smallest
- * leaves go, totals stay right, and the reply says so.
+ * Rows -> reply. Rows come with the greatest value first. Once the tree has QUERY_MAX_NODES nodes,
+ * a row counts only for the nodes that exist already, and the rest of its stack is left out. So the
+ * smallest leaves are missing, the totals stay right, and the reply reports it.
  */
 #define QUERY_MAX_NODES	    200000
 #define QUERY_MAX_REPLY_BYTES (256u << 20)
@@ -57,41 +66,43 @@ struct tree;
 struct tree *query_tree_new(void);
 struct tree *query_tree_free(struct tree *t);
 /*
- * Called for each frame without a name: the frames that replace it, root first, which live as long
- * as rows are added; 0: the frame stays. NULL: all frames stay.
+ * Called for each frame without a name. Returns the frames that replace it, outermost first. They
+ * must stay valid as long as rows are added. 0: the frame stays. fn NULL: all frames stay.
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
-/* Frames must stay at their addresses as long as rows are added. */
+/* The frames of row must stay at their addresses as long as rows are added. */
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /*
- * {"OPT_STATUS","DESCRIPTION","result","debug", + our extra keys "unit","summary"}; new text,
- * caller frees.
+ * Makes the reply {"OPT_STATUS","DESCRIPTION","result","debug", + podflame's own keys
+ * "unit","summary"}. The caller frees it.
  */
 char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
 		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
-/* status: "INVALID_POST_DATA", "FAIL", ...; *ret_http is its HTTP status. */
+/* status is for example "INVALID_POST_DATA" or "FAIL". *ret_http is the HTTP status for it. */
 char *query_tracing_error(const char *status, const char *description,
 			  const struct tracing_request *r,
 		    int *ret_http, size_t *ret_n);
 /*
- * The reply to a request that query_tracing_parse refused: DeepFlow answers 400, and 500 for its
- * tag_filter.
+ * The reply to a request that query_tracing_parse refused. As in DeepFlow, the HTTP status is 400,
+ * but 500 for an error in tag_filter.
  */
 char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
-/* The tags of tag_filter: name, whether podflame stores it, how it compares. */
+/* The tags of tag_filter: the name, whether podflame stores the tag, and how its values compare. */
 struct tag_info {
 	const char *name;
-	const char *canonical;		/* alias of; NULL: itself */
-	bool stored;			/* false: known to DeepFlow, never matches here */
+	const char *canonical;		/* NULL: name is canonical; else name is an alias of this */
+	/* false: only DeepFlow knows the tag, so it matches nothing here */
+	bool stored;
 	bool numeric;
 	const char *help;
 };
-const struct tag_info *query_tag_lookup(const char *name);	/* k8s.label.X too; NULL: unknown */
+/* also for k8s.label.X; NULL: unknown */
+const struct tag_info *query_tag_lookup(const char *name);
 const struct tag_info *query_tag_table(size_t *ret_n);
-/* its name in the store */
+/* the tag's name in the store */
 const char *query_tag_canonical(const struct tag_info *t, const char *name);
-/* the closest known name; NULL: none is close */
+/* the most similar known name; NULL: no name is similar */
 const char *query_tag_suggest(const char *name);

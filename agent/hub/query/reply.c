@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Trees as the JSON of DeepFlow's ProfileTracing: the list form (its v6.3 to v6.5) with UUIDv5 node
- * ids, and the flat form (v6.6 and later). Writes straight into a buffer, because a reply may have
- * half a million nodes.
+ * ids, and the flat form (v6.6 and later). It writes the JSON directly into a buffer, without
+ * json_t, because a reply may have half a million nodes.
  */
 #include "hub/query/tree.h"
 
@@ -33,12 +33,12 @@ static const char *function_name(const struct tree *t, uint32_t function, const 
 	return function == ROOT ? root : t->functions[function].name;
 }
 
-/* ---- a walk: parents before children, greatest total first ---- */
+/* ---- a walk over the tree: parents before children, the greatest total first ---- */
 
 struct reply_walk {
 	const struct tree *t;
 	uint32_t *first, *next;
-	uint32_t path[MAX_DEPTH];		 /* nodes from the root to here */
+	uint32_t path[MAX_DEPTH];		 /* nodes from the root to the current one */
 	size_t depth;				 /* of the current node; the root has 0 */
 	void (*leave)(uint32_t node, void *arg); /* may be NULL */
 	void *arg;
@@ -82,11 +82,12 @@ static uint32_t walk_next(struct reply_walk *w)
 	}
 }
 
-/* ---- node ids: UUIDv5 in the OID name space of the prefix "a;b;c" without the root ---- */
+/* ---- node ids: UUIDv5 in the OID name space, of the path "a;b;c" without the root ---- */
 
 struct frame_ids {
 	EVP_MD *sha1;
-	EVP_MD_CTX *at[MAX_DEPTH]; /* unfinished hash of the prefix down to each depth */
+	/* for each depth: the unfinished hash of the path down to that depth */
+	EVP_MD_CTX *at[MAX_DEPTH];
 	EVP_MD_CTX *last;
 	char text[MAX_DEPTH][37];
 };
@@ -131,7 +132,7 @@ static void uuid_text(const uint8_t digest[20], char out[37])
 	snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
-/* The id of a node at this depth. The id of its parent was made before. */
+/* Makes the id of a node at this depth. The id of its parent must have been made before. */
 static const char *ids_make(struct frame_ids *ids, size_t depth, const char *name)
 {
 	uint8_t digest[EVP_MAX_MD_SIZE];
@@ -150,7 +151,7 @@ static const char *ids_make(struct frame_ids *ids, size_t depth, const char *nam
 	return ids->text[depth];
 }
 
-/* ---- the two forms ---- */
+/* ---- the list form and the flat form ---- */
 
 static int put_list(struct buf *b, const struct tree *t, const char *root)
 {
@@ -180,7 +181,9 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 	return 0;
 }
 
-/* As in DeepFlow: in a memory profile, a function that calls nothing is an allocated object. */
+/*
+ * As in DeepFlow: in a memory profile, a function without callees stands for an allocated object.
+ */
 static bool is_object(const struct tree *t, uint32_t function, int64_t self, int64_t total,
 		      enum event event)
 {
@@ -190,7 +193,7 @@ static bool is_object(const struct tree *t, uint32_t function, int64_t self, int
 	return (memory && self == total) || t->functions[function].kind == FRAME_OBJECT;
 }
 
-/* DeepFlow's letter for a function that is no object, from its name. */
+/* DeepFlow's letter for the type of a function that is not an object. It depends on the name. */
 static char function_type(uint32_t function, const char *name)
 {
 	static const char *const prefixes = "cklpt";
@@ -207,7 +210,7 @@ static char function_type(uint32_t function, const char *name)
 struct totals {
 	const struct tree *t;
 	int64_t *self, *total;
-	uint32_t *open; /* how many nodes of the path are of this function */
+	uint32_t *open; /* for each function: how many nodes of the current path have it */
 };
 
 static void totals_done(struct totals *x)
@@ -224,7 +227,10 @@ static void leave_function(uint32_t node, void *arg)
 	x->open[x->t->nodes[node].function]--;
 }
 
-/* A recursive function counts once: only its outermost node adds to its total. */
+/*
+ * Adds up self and total of each function. If it is recursive, only its outermost node adds to the
+ * total.
+ */
 static void sum_functions(const struct tree *t, struct totals *x)
 {
 	_cleanup_(walk_done) struct reply_walk w = {.leave = leave_function, .arg = x};
@@ -312,7 +318,7 @@ static int put_result(struct buf *b, const struct tree *t, const struct tracing_
 	return 0;
 }
 
-/* ---- around the result ---- */
+/* ---- the parts around the result ---- */
 
 static void put_debug(struct buf *b, const char *sql, uint64_t query_ns, const char *error)
 {
@@ -362,8 +368,8 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 }
 
 /*
- * The share and error of estimates; how wrong an answer with too many stacks may be; for off-cpu,
- * what no stack can show.
+ * Adds the share and error of estimates; how wrong the values may be if there were too many stacks;
+ * and for off-cpu, the throttled time, which no stack shows.
  */
 static void put_limits(struct buf *b, enum event event, const struct store_summary *s)
 {
@@ -376,7 +382,7 @@ static void put_limits(struct buf *b, enum event event, const struct store_summa
 		buf_printf(b, ",\"throttled_us\":%" PRIu64, s->throttled_us);
 }
 
-/* The per cent of samples whose stack is whole; null: there are no samples. */
+/* Adds the percentage of samples whose stack is complete; null if there are no samples. */
 static void put_finished(struct buf *b, uint64_t n, uint64_t n_marked)
 {
 	if (n == 0 || n_marked > n)

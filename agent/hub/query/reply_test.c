@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares replies byte by byte. The ids and numbers of the expected reply come from the project's
- * reference on DeepFlow (its Go algorithm, implemented again there). The two ids of the
- * documentation's Total example are DeepFlow's own.
+ * Compares replies byte by byte. The ids and numbers of the expected replies come from the
+ * project's notes on DeepFlow, in which its Go algorithm was implemented again. The two ids of the
+ * documentation's example "Total" come from DeepFlow itself.
  */
 #include "hub/query/tree.h"
 
@@ -15,10 +15,10 @@
 
 #define TESTDATA "agent/hub/query/testdata/"
 
-/* A row from the text form: the kinds of frames come from the prefixes. */
+/* Adds a row from its text form. The prefixes give the kinds of the frames. */
 static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
 {
-	static struct frame frames[1 << 19]; /* kept for ever, as a tree expects */
+	static struct frame frames[1 << 19]; /* never freed, because a tree refers to its frames */
 	static const struct frame *list[600];
 	static size_t n_frames;
 	_cleanup_free_ char *copy = xstrdup(text);
@@ -63,7 +63,7 @@ static struct tree *golden_tree(void)
 	add(t, "api", rows[1], 20202, -1);
 	add(t, "api", rows[2], 10101, -1);
 	add(t, "api", rows[0], 10101, -1);
-	t->n_unnamed = 4; /* in samples: the second row has two */
+	t->n_unnamed = 4; /* counted in samples, as if the second row had two */
 	return t;
 }
 
@@ -107,7 +107,7 @@ static void golden(enum result_format format, const char *file)
 	size_t n;
 
 	assert_int_equal(file_read(AT_FDCWD, file, 1 << 20, &want, NULL), 0);
-	want[strlen(want) - 1] = '\0'; /* the file ends with a newline */
+	want[strlen(want) - 1] = '\0'; /* without the newline at the end of the file */
 	got = query_tracing_reply(t, &r, &s, &http, &n);
 	assert_string_equal(got, want);
 	assert_int_equal(http, 200);
@@ -171,7 +171,7 @@ static void recursion_counts_once(void **state)
 	(void)state;
 	add(t, "api", "[t] w;f;g;f;f", 100, -1);
 	j = reply_of(t, &r);
-	/* functions: api, f, g, [t] w */
+	/* the functions are: api, f, g, [t] w */
 	values = json_at(j, "result.function_values.values");
 	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 0)), 100);
 	assert_int_equal(json_integer_value(json_array_get(json_array_get(values, 1), 1)), 100);
@@ -236,7 +236,7 @@ static void names_of_processes_have_a_limit(void **state)
 		snprintf(app, sizeof(app), "%06d", i);
 		add(t, app, "main", 1, -1);
 	}
-	add(t, "000007", "main", 1, -1); /* known */
+	add(t, "000007", "main", 1, -1); /* an app_service that was added before */
 	all = reply_of(t, &r);
 	assert_int_equal(json_int_at(all, "summary.processes", 0), TREE_MAX_APPS);
 	assert_false(json_bool_at(all, "summary.truncated", true));
@@ -290,8 +290,8 @@ static void bad_utf8_and_debug(void **state)
 }
 
 /*
- * There are more stacks than nodes: the smallest are cut, the total of the root stays right, and
- * the cut stacks take no memory.
+ * There are more stacks than nodes. The smallest are left out, the total of the root stays right,
+ * and the stacks that are left out take no memory.
  */
 static void node_limit(void **state)
 {
@@ -306,10 +306,11 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_nodes, QUERY_MAX_NODES);
 	assert_int_equal(t->nodes[0].total, QUERY_MAX_NODES + 100);
 	assert_int_equal(t->n_cut_rows, 102);
-	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one a node */
+	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one per node */
 	add(t, "api", "[t] w;f0", 3, -1);
 	assert_int_equal(t->n_cut_rows, 102);
-	add(t, "api", "[t] w;f0;f1", 5, -1); /* indexes of existing functions */
+	/* a stack of functions that the tree has, as a new path */
+	add(t, "api", "[t] w;f0;f1", 5, -1);
 	assert_int_equal(t->n_cut_rows, 103);
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
 	assert_int_equal(t->nodes[1].self, 4);
@@ -329,14 +330,14 @@ static void deep_stack(void **state)
 	for (int i = 0; i < 599; i++)
 		buf_printf(&b, ";f%d", i);
 	add(t, "api", b.data, INT64_MAX, -1);
-	add(t, "api", b.data, INT64_MAX, -1); /* saturates */
+	add(t, "api", b.data, INT64_MAX, -1); /* the sum stays at INT64_MAX */
 	j = reply_of(t, &r);
 	assert_int_equal(json_array_size(json_object_get(j, "result")), 601);
 	assert_int_equal(t->nodes[0].total, INT64_MAX);
 	query_tree_free(t);
 }
 
-/* A stand-in for uploaded symbols: two frames for build id "known". */
+/* Replaces uploaded symbols: has two frames for build id "known". */
 static size_t two_names(const struct frame *f, void *arg, const struct frame **ret)
 {
 	static const struct frame names[] = {
@@ -366,14 +367,14 @@ static void names_come_when_asked(void **state)
 	row.frames = second;
 	row.n_samples = 7;
 	assert_int_equal(query_tree_add(t, &row, -1), 0);
-	assert_int_equal(n_asked, 2); /* never for a frame that has its name */
+	assert_int_equal(n_asked, 2); /* it was never called for a frame that has a name */
 	assert_int_equal(t->n_functions, 5);
 	assert_string_equal(t->functions[1].name, "main");
 	assert_string_equal(t->functions[2].name, "inner");
 	assert_string_equal(t->functions[3].name, "outer");
 	assert_string_equal(t->functions[4].name, "[/bin/b]");
 	assert_int_equal(t->n_unnamed, 7);
-	/* outer;inner;main and main;[/bin/b] */
+	/* the paths are outer;inner;main and main;[/bin/b] */
 	assert_int_equal(t->n_nodes, 6);
 	assert_int_equal(t->nodes[t->nodes[1].parent].function, 2);
 	query_put_sources(&b, t);
@@ -383,7 +384,10 @@ static void names_come_when_asked(void **state)
 	query_tree_free(t);
 }
 
-/* Colours need more than DeepFlow's letters: to it they are all application functions. */
+/*
+ * The page needs the language for the colours. For DeepFlow, all of these are application
+ * functions.
+ */
 static void languages_are_told(void **state)
 {
 	const struct frame java = {.kind = FRAME_JVM, .name = "a/B::c"};
@@ -406,7 +410,10 @@ static void languages_are_told(void **state)
 	query_tree_free(t);
 }
 
-/* A row of an event besides on-CPU: frames root first; the cause of the wait is the leaf. */
+/*
+ * Adds a row of an event besides on-CPU. frames: root first. The cause of the wait becomes the
+ * leaf.
+ */
 static void add_row_of(struct tree *t, const struct frame *const *frames, size_t n, enum wait wait,
 		       int64_t value, int max_kernel)
 {
@@ -446,7 +453,10 @@ static const struct frame main_frame = {.kind = FRAME_APP, .name = "main"},
 			  new_frame = {.kind = FRAME_LIBRARY, .name = "malloc"},
 			  object = {.kind = FRAME_OBJECT, .name = "java/lang/String"};
 
-/* The cause stays, whatever is cut above it; waits with different causes meet above it. */
+/*
+ * The cause of a wait is kept however many kernel frames above it are cut. Waits with different
+ * causes have the same parent.
+ */
 static void waits_are_leaves(void **state)
 {
 	const struct frame *const frames[] = {&main_frame, &futex, &schedule};
@@ -480,8 +490,8 @@ static void waits_are_leaves(void **state)
 }
 
 /*
- * A stack with a marker is not whole. The row of the stacks that were too many does not count as
- * such a stack.
+ * A stack with a marker frame is incomplete. The row [others] has a marker frame, too, but does not
+ * count as incomplete.
  */
 static void others_are_not_incomplete(void **state)
 {
@@ -525,7 +535,7 @@ static void bytes_are_of_objects(void **state)
 	query_tree_free(t);
 }
 
-/* A user who asks for an event that is off learns how to turn it on. */
+/* A user who asks for an event that is off gets a note about how to turn it on. */
 static void an_empty_answer_says_how_there_is_more(void **state)
 {
 	static const struct {
@@ -574,7 +584,7 @@ static void snapshots_and_estimates_say_so(void **state)
 	query_tree_free(nothing);
 }
 
-/* The longest stack that is stored, and its cause below. */
+/* The longest stack that is stored, and below it the cause of the wait. */
 static void deepest_wait(void **state)
 {
 	static const struct frame *frames[STACK_MAX_FRAMES];
@@ -597,7 +607,7 @@ static void deepest_wait(void **state)
 	query_tree_free(t);
 }
 
-/* Inlined frames never take the level of a frame that follows. */
+/* Inlined frames never use up the level of a frame that follows. */
 static void inlined_names_leave_room(void **state)
 {
 	static const struct frame unknown = {.kind = FRAME_APP, .build_id = "known"};

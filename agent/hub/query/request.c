@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Bodies of the query API -> selections. Names, types and error texts are those of DeepFlow's
- * server/querier/profile. As there, unknown fields are ignored. podflame adds the field
+ * server/querier/profile. Like DeepFlow, it ignores unknown fields. podflame adds the field
  * result_format.
  */
 #include "hub/query/query.h"
@@ -10,11 +10,12 @@
 
 #define VALUES_DEFAULT_LIMIT 100
 #define VALUES_MAX_LIMIT     10000
-#define TAG_BYTES	     350 /* of a tag's name in a message; a key of Kubernetes fits */
+/* for a tag's name in a message; any key of a Kubernetes label fits */
+#define TAG_BYTES 350
 
 enum field_type { TEXT, NUMBER, FLAG };
 
-/* go_name is NULL for fields that may be absent. */
+/* go_name is the field's name in errors; NULL: the field may be absent. */
 static const struct request_field {
 	const char *name, *go_name;
 	enum field_type type;
@@ -31,7 +32,7 @@ static const struct request_field {
 	{"result_format", NULL, TEXT},
 };
 
-/* Other events of DeepFlow: no error, but there is nothing to find. */
+/* Events that only DeepFlow has. They are no error, but match nothing. */
 static const char *const other_events[] = {
 	"on-gpu",
 	"hbm-alloc",
@@ -92,7 +93,9 @@ static bool is_zero(const json_t *j, enum field_type type)
 	return type == TEXT ? !*(json_string_value(j) ?: "") : json_integer_value(j) == 0;
 }
 
-/* As in Go, 0 and "" count as missing. The error names all missing fields, one per line. */
+/*
+ * Like DeepFlow (Go), treats 0 and "" as missing. The error names all missing fields, one per line.
+ */
 static int check_required(const json_t *body, struct field_error *reterr)
 {
 	_cleanup_buf_ struct buf text = {0};
@@ -138,8 +141,8 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 }
 
 /*
- * Adds the note, unless it is there. There are at most as many notes as conditions in tag_filter,
- * and two.
+ * Adds the note if it is not in the list yet. So there are at most two notes more than the
+ * conditions in tag_filter.
  */
 static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
 static void note(struct tracing_request *r, const char *fmt, ...)
@@ -157,7 +160,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	r->notes[r->n_notes++] = xstrdup(text);
 }
 
-/* Adds a note for each tag that can match nothing. */
+/* Adds a note for each tag of the filter that podflame does not store. */
 static void note_tags(struct tracing_request *r, const struct predicate *p)
 {
 	const struct tag_info *t = p->tag ? query_tag_lookup(p->tag) : NULL;
@@ -219,7 +222,7 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 	return 0;
 }
 
-/* The fields that ProfileTracing and values share. The caller has checked their types. */
+/* Reads the fields that ProfileTracing and values share. The caller has checked their types. */
 static int take_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
@@ -291,7 +294,7 @@ int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	return 0;
 }
 
-/* null counts as absent, as in the other fields. */
+/* Whether the body has the field. null counts as absent. */
 static bool is_given(const json_t *body, const char *name)
 {
 	const json_t *j = json_object_get(body, name);
@@ -344,7 +347,9 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 
 	if (!e)
 		e = check_types(j, reterr);
-	/* only the tag is required: by default, the last hours of all events */
+	/*
+	 * Only the tag is required. By default, the time ends now, and the event is the first one.
+	 */
 	if (!e && !is_given(j, "profile_event_type"))
 		json_object_set_new(j, "profile_event_type",
 				    json_string(profile_event_info(0)->name));

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Bodies of the API from arbitrary bytes; a refusal must be a JSON reply.
- * Fuzzes: hub/query/request.c
- */
+/* Arbitrary bytes as a request body; a refusal must be a JSON reply. Fuzzes: hub/query/request.c */
 #include "hub/query/query.h"
 
 #include <stdlib.h>

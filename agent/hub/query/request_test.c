@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of the API: the values that are read from them, and the text of every refusal. */
+/* Bodies of the API: which values are read from them, and the text of every refusal. */
 #include "hub/query/query.h"
 
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static void nothing_to_find_is_said(void **state)
 	}
 }
 
-/* One note per tag, also if the name of one is within that of another, and no tag twice. */
+/* Each tag gets one note, also if its name contains the name of another tag. */
 static void each_tag_has_its_note(void **state)
 {
 	static const char *const notes[] = {"tag_filter: host_ip matches nothing here: ",
@@ -133,7 +133,7 @@ static void each_tag_has_its_note(void **state)
 	query_tracing_request_done(&r);
 }
 
-/* As many notes as a filter may have conditions. */
+/* A filter with the most conditions: there is a note for each tag. */
 static void all_notes_are_there(void **state)
 {
 	_cleanup_buf_ struct buf body = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fields that podflame adds to DeepFlow's flat form: where functions are, their languages, and
- * which nodes are inlined.
+ * Fields that podflame adds to DeepFlow's flat form: in which files the functions are, their
+ * languages, and which nodes are inlined.
  */
 #include "hub/query/tree.h"
 
@@ -10,7 +10,7 @@
 #include <uthash.h>
 
 struct source_file {
-	const char *name; /* of the tree */
+	const char *name; /* points into the tree */
 	uint32_t id;
 	UT_hash_handle hh;
 };
@@ -41,7 +41,7 @@ static void free_files(struct source_file *files)
 	}
 }
 
-/* The languages for which DeepFlow has no letter: "jvm":[3,5],"wait":[7] */
+/* Adds the functions of languages for which DeepFlow has no letter: "jvm":[3,5],"wait":[7] */
 static void put_languages(struct buf *b, const struct tree *t)
 {
 	static const enum frame_kind kinds[] = {FRAME_JVM, FRAME_PYTHON, FRAME_LUA, FRAME_OBJECT,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the hub's store, in CPU time of its thread: it writes batches as agents send them to a
- * file under /tmp, then queries as the API does, including the reply. The goals hold for the
- * default; ROWS=1e7 has ten times as many rows. There are two loads. `life` is 20 services of 10
- * pods each that run the same code. `hard` is 200 processes of 20 programs without a common stack
- * (100,000 stacks of 37 frames), as in the measurement of other profilers.
+ * Measures the store in CPU time of its thread. It writes batches like those of agents to a file
+ * under /tmp, then runs queries as the API does, including the reply. The goals are for the default
+ * number of rows; ROWS=1e7 writes ten times as many. There are two loads. `life` is 20 services of
+ * 10 pods each, and all pods of a service run the same code. `hard` is 200 processes of 20
+ * programs, whose stacks have little in common (100,000 stacks of 37 frames), like the load with
+ * which other profilers were measured.
  */
 #include "hub/query/query.h"
 #include "lib/base/bench.h"
@@ -29,8 +30,8 @@
 struct load {
 	const char *name;
 	unsigned pods_a_program, stacks_a_program;
-	bool random_leaves; /* below the first 16 frames nothing is shared */
-	/* what was written */
+	bool random_leaves; /* after the first 16 frames, stacks share nothing */
+	/* sums of what was written */
 	uint64_t windows, cpu_ns, text_bytes, n_stacks, n_rows;
 	uint64_t samples, value; /* of namespace "app" */
 	bool seen[PODS][MAX_STACKS];
@@ -43,7 +44,7 @@ static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
 	return hash_bytes(key, sizeof(key), 1);
 }
 
-/* Which function of 20 programs: from the root on the stacks share less and less. */
+/* The function at a depth of a stack. The closer to the leaf, the fewer stacks share it. */
 static unsigned function_at(const struct load *l, unsigned stack, unsigned depth)
 {
 	unsigned bits = depth < 6 ? 0 : MIN((depth - 6) / 2, 10u);
@@ -77,7 +78,10 @@ static uint32_t make_stack(struct load *l, struct batch *b, unsigned program, un
 	return index;
 }
 
-/* Few stacks have most of the samples; each stack once, as an agent folds them. */
+/*
+ * Adds n samples to the profile. Few stacks get most of the samples. Each stack appears once,
+ * because an agent adds up equal stacks.
+ */
 static void add_rows(struct load *l, struct batch *b, struct profile *p, unsigned program,
 		     uint64_t window, unsigned n)
 {
@@ -134,7 +138,7 @@ static void add_profile(struct load *l, struct batch *b, enum event event, uint6
 	l->n_rows += event == EVENT_ON_CPU ? n : 0;
 }
 
-/* A window of a node is a batch. */
+/* Writes windows. A batch has one window of all pods of a node. */
 static void write_windows(struct load *l, struct store *s, enum event event, uint64_t n_windows,
 			  unsigned n)
 {
@@ -156,7 +160,7 @@ static void write_windows(struct load *l, struct store *s, enum event event, uin
 	}
 }
 
-/* ---- names of what is reported: with the load and how many rows there are ---- */
+/* ---- names of results: they contain the load and the number of rows ---- */
 
 static const char *name_of(const struct load *l, const char *what)
 {
@@ -179,7 +183,7 @@ static void bench_write(struct load *l, struct store *s, uint64_t n_rows)
 		 (unsigned long long)l->n_stacks);
 	bench_goal(name_of(l, "write"), (double)l->n_rows / (l->cpu_ns / 1e9), "rows/CPU-s",
 		   ">= 200000", against);
-	if (store_expire(s, (T0 + 1) * NSEC_PER_SEC)) /* counts what it holds */
+	if (store_expire(s, (T0 + 1) * NSEC_PER_SEC)) /* this updates the stats */
 		bench_die("expire", EIO);
 	store_stats(s, &stats);
 	snprintf(against, sizeof(against), "%.1f more for the stacks' text once",
@@ -188,7 +192,7 @@ static void bench_write(struct load *l, struct store *s, uint64_t n_rows)
 		   l->text_bytes ? "<= 30 + stacks' text once" : "<= 30", against);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 struct adding {
 	struct tree *tree;
@@ -203,7 +207,7 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, -1);
 }
 
-/* Does what the query worker does with a body. */
+/* Does what the query worker does with a request body. */
 static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 {
 	struct adding a = {.tree = query_tree_new()};
@@ -225,7 +229,7 @@ static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 	return reply;
 }
 
-/* node_values' first row is the root: function, parent, self, total. */
+/* The total of the root, which is the first row of node_values: function, parent, self, total. */
 static int64_t root_value(const char *reply)
 {
 	const char *at = strstr(reply, "\"node_values\"");
@@ -241,7 +245,7 @@ struct asked {
 	uint64_t n_samples;
 };
 
-/* The median of three. */
+/* The median of three queries. */
 static struct asked ask_often(struct store *s, const char *body)
 {
 	struct asked a[REPEATS], swap;

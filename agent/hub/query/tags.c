@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tags of tag_filter: DeepFlow's list for profile.in_process (its
- * db_descriptions/clickhouse/tag/profile/in_process, June 2026) and podflame's own. The hub accepts
- * a tag that DeepFlow knows and podflame does not store; it matches nothing.
+ * db_descriptions/clickhouse/tag/profile/in_process, June 2026), and podflame's own. The hub
+ * accepts a tag that DeepFlow knows but podflame does not store. Such a tag matches nothing.
  */
 #include "hub/query/query.h"
 
@@ -83,7 +83,7 @@ static const struct tag_info table[] = {
 	NOT_STORED("biz_service.group"),
 };
 
-/* region_id, pod_ns_id, ...: DeepFlow's numbers of resources. */
+/* For region_id, pod_ns_id and so on: DeepFlow's numbers of resources. */
 static const struct tag_info number = {"_id", NULL, false, false,
 				       "a number of DeepFlow's; podflame keeps names, not numbers"};
 
@@ -125,7 +125,7 @@ const struct tag_info *query_tag_table(size_t *ret_n)
 	return table;
 }
 
-/* Levenshtein; both short. */
+/* The Levenshtein distance. Both names are short. */
 static size_t distance(const char *a, const char *b)
 {
 	size_t row[64], m = strlen(b), diagonal, above;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows -> tree. Two nodes are equal if the texts of their stacks are equal, so each frame is
- * rendered here once and compared as text. Functions and nodes have numbers in DeepFlow's order:
- * row by row, the new ones of a row from the leaf up.
+ * Rows -> tree. Two nodes are the same if the names on their paths are equal. So each frame is
+ * turned into its name here, and names are compared. Functions and nodes are numbered in DeepFlow's
+ * order: row by row, and the new ones of a row from the leaf up.
  */
 #include "hub/query/tree.h"
 
 #include <stdlib.h>
 
-#define FRAME_LEVELS (STACK_MAX_FRAMES + 2) /* with process and thread */
-#define MAX_LEVELS   (FRAME_LEVELS + 1)	    /* and one for the cause of a wait */
+/* with a level for the process and one for the thread */
+#define FRAME_LEVELS (STACK_MAX_FRAMES + 2)
+#define MAX_LEVELS   (FRAME_LEVELS + 1) /* and one level for the cause of a wait */
 #define NO_FUNCTION  UINT32_MAX
 
 static int64_t add_saturated(int64_t a, int64_t b)
@@ -54,7 +55,7 @@ struct tree *query_tree_free(struct tree *t)
 	return NULL;
 }
 
-/* ---- functions: text -> number ---- */
+/* ---- functions: name -> number ---- */
 
 static uint64_t name_hash(const struct tree *t, const char *name, size_t n)
 {
@@ -79,7 +80,10 @@ static void grow_names(struct tree *t)
 	t->n_name_slots = n;
 }
 
-/* The number of a function. Without make, a function that the tree does not have is NO_FUNCTION. */
+/*
+ * Finds the number of a function. If the tree does not have it: adds it if make is set, else
+ * returns NO_FUNCTION.
+ */
 static uint32_t function_of(struct tree *t, const char *name, size_t n, bool make)
 {
 	size_t at;
@@ -111,7 +115,7 @@ static void learn_source(struct function *function, const struct frame *f)
 	function->line = f->line;
 }
 
-/* ---- frames: address -> function ---- */
+/* ---- frames: address of the frame -> function ---- */
 
 static struct frame_slot *frame_slot(const struct tree *t, const struct frame *f, bool outermost)
 {
@@ -165,9 +169,9 @@ static void grow_children(struct tree *t)
 
 /* ---- rows ---- */
 
-/* A level of a row, and where its text comes from. Root first. */
+/* A level of a row's stack, and the source of its name. The root is first. */
 struct tree_level {
-	const struct frame *frame; /* NULL: a process or thread; its text is at start..end */
+	const struct frame *frame; /* NULL: a process or thread, whose name is text[start..end] */
 	bool outermost;
 	size_t start, end;
 };
@@ -197,7 +201,7 @@ static void put_head_level(struct levels *l, const struct stack_head *h)
 
 static void put_head(struct levels *l, const struct stack_head *h)
 {
-	/* profile_stack_render knows the form of both heads and puts ';' between them */
+	/* profile_stack_render writes one head of each kind; separate heads give a level each */
 	struct stack_head process = {.process_comm = h->process_comm};
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
@@ -210,8 +214,8 @@ static void put_head(struct levels *l, const struct stack_head *h)
 }
 
 /*
- * Adds the function and those inlined in it, but leaves a level for each of n_after frames. false:
- * the frame has no name.
+ * Adds the function of the frame and those inlined in it. Keeps a level free for each of the
+ * n_after frames that follow. Returns false if no name is known for the frame.
  */
 static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
 {
@@ -239,7 +243,9 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;
 		bool outermost = user && !user_seen;
 
-		/* most stacks that were added up in this row are whole */
+		/*
+		 * the row [others] does not count as marked: most of the stacks in it are complete
+		 */
 		marked |= f->kind == FRAME_MARKER && !str_equal(f->name, STORE_OTHERS);
 		user_seen |= user;
 		if (!f->name && t->names && put_named(t, l, f, row->n_frames - i - 1))
@@ -253,7 +259,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 	t->n_unnamed += unnamed ? row->n_samples : 0;
 }
 
-/* Puts the cause of a wait at the leaf, so that the graph gives it a place and a colour. */
+/* Adds the cause of a wait as the leaf, so that the graph shows it with its own colour. */
 static void put_wait(struct levels *l, enum wait wait)
 {
 	const struct frame *f = profile_wait_frame(wait);
@@ -262,7 +268,10 @@ static void put_wait(struct levels *l, enum wait wait)
 		put_level(l, f, false);
 }
 
-/* Finds it by the frame's address, so each frame is rendered once, however many stacks have it. */
+/*
+ * Remembers the function by the frame's address, so each frame is turned into its name once, even
+ * if many stacks have it.
+ */
 static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
 				  struct buf *scratch)
 {
@@ -295,7 +304,7 @@ static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t
 	return function_of(t, l->text.data + v->start, v->end - v->start, make);
 }
 
-/* From the leaf up, because functions have numbers in that order. */
+/* Adds the functions of a row from the leaf up, because they are numbered in that order. */
 static void make_functions(struct tree *t, const struct levels *l, uint32_t *functions)
 {
 	_cleanup_buf_ struct buf scratch = {0};
@@ -304,7 +313,7 @@ static void make_functions(struct tree *t, const struct levels *l, uint32_t *fun
 		functions[i] = function_of_level(t, l, i, true, &scratch);
 }
 
-/* Keeps the names distinct in a sorted array; there are few. */
+/* Adds the name to a sorted array without duplicates. */
 static void add_app(struct tree *t, const char *app)
 {
 	size_t low = 0, high = t->n_apps;
@@ -333,7 +342,7 @@ static void add_app(struct tree *t, const char *app)
 }
 
 /*
- * Finds the nodes of a row that exist already, root first. Returns how many levels that is; makes
+ * Finds the nodes that a row shares with the tree, from the root. Returns how many they are. Adds
  * no node.
  */
 static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
@@ -354,7 +363,7 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 	return l->n;
 }
 
-/* Makes nodes for levels from..n-1, with numbers from the leaf up. */
+/* Adds nodes for the levels from..n-1, numbered from the leaf up. */
 static void make_path(struct tree *t, const struct levels *l, const uint32_t *functions,
 		      size_t from, size_t n, uint32_t *path)
 {
@@ -371,7 +380,8 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
 	for (size_t i = from; i < n; i++) {
 		if (t->n_nodes * 2 > t->n_child_slots) {
-			grow_children(t); /* enters all nodes, also the new ones */
+			/* this enters all nodes in the table, also the new ones */
+			grow_children(t);
 			continue;
 		}
 		t->child_slots[child_slot(t, t->nodes[path[i]].parent, functions[i])] = path[i] + 1;
@@ -435,7 +445,10 @@ static int by_total(const void *a, const void *b, void *arg)
 	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
 
 	if (m->total != n->total)
-		/* the smallest first, because each is put in front */
+		/*
+		 * the smallest first, because the caller puts each one at the front of its parent's
+		 * list
+		 */
 		return m->total < n->total ? -1 : 1;
 	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures how fast rows become a tree and a reply: 100,000 stacks of 30 frames, as in store_bench.
- * Then each stack has a frame without a name that uploaded symbols do not know either.
+ * In a second run, each stack has a frame without a name, and uploaded symbols have no name for it.
  */
 #include "hub/query/query.h"
 #include "lib/base/bench.h"
