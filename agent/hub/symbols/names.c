@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for the frames of one query. Each address is looked up once, and each name demangled once.
+ * Names the frames of one query. Each address is looked up once, and each name is demangled once.
  */
 #include "hub/symbols/symbols.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-struct uploaded_file { /* an index that a frame needs; NULL: nobody has uploaded it */
+struct uploaded_file { /* a file that a frame of this query needs */
 	char *build_id;
 	struct elf_index *index;
-	struct symbols_cost *cost; /* NULL: no index is uploaded */
+	struct symbols_cost *cost; /* NULL: nobody has uploaded this file */
 	UT_hash_handle hh;
 };
 
 struct shown_name {
-	const char *raw; /* in an index */
+	const char *raw; /* the mangled name, in an index */
 	char *text;
 	UT_hash_handle hh;
 };
@@ -88,7 +88,7 @@ static struct uploaded_file *file_of(struct symbols_names *n, const char *build_
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
 {
-	uint64_t again_ns; /* then the next query asks again */
+	uint64_t again_ns; /* not used: the next query tries the name again */
 	struct shown_name *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);

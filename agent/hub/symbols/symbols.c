@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The uploaded files: DIR/BUILD_ID.pfindex each. A file is written under another name and renamed.
- * The files that were used last stay open; an index in use stays valid when its file is deleted.
+ * The uploaded files: each is DIR/BUILD_ID.pfindex. A file is written under another name first,
+ * then renamed. The files that were used last stay open. An index in use stays valid after its file
+ * is deleted.
  */
 #include "hub/symbols/symbols.h"
 
@@ -20,7 +21,7 @@
 #define BUILD_ID_MAX	64 /* bytes */
 #define OPEN_MAX	32
 #define PIECE_BYTES	(64u << 10)
-#define ZSTD_WINDOW_LOG 27 /* 128 MiB: the most that zstd's own tools take */
+#define ZSTD_WINDOW_LOG 27 /* 128 MiB, the largest window that zstd's own tools accept */
 
 struct kept_upload {
 	char build_id[2 * BUILD_ID_MAX + 1];
@@ -28,7 +29,7 @@ struct kept_upload {
 	int64_t uploaded_s;
 	struct elf_index *index; /* NULL: not open */
 	struct symbols_cost *cost;
-	uint64_t used; /* symbols.turn at the last use */
+	uint64_t used; /* symbols.turn when the file was last used */
 	bool damaged;
 	UT_hash_handle hh;
 };
@@ -37,7 +38,7 @@ struct symbols {
 	char *dir;
 	uint64_t max_bytes;
 	struct demangler *demangler;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	struct kept_upload *files;
 	uint64_t bytes, turn;
 	unsigned n_open;
@@ -157,7 +158,7 @@ int symbols_index(struct symbols *s, const char *build_id, struct elf_index **re
 	return r;
 }
 
-/* ---- what names cost ---- */
+/* ---- the cost of names ---- */
 
 struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
 {
@@ -191,7 +192,7 @@ void symbols_cost_unref(struct symbols *s, struct symbols_cost *c)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- the table ---- */
+/* ---- the table of files ---- */
 
 static void forget(struct symbols *s, struct kept_upload *k)
 {
@@ -269,7 +270,7 @@ static void dctx_freep(ZSTD_DCtx **d)
 	ZSTD_freeDCtx(*d);
 }
 
-/* Writes straight to the file, because the text may be larger than memory has room for. */
+/* Decompresses into the file piece by piece, because the whole may not fit in memory. */
 static int inflate_to(int fd, const void *data, size_t n)
 {
 	_cleanup_(dctx_freep) ZSTD_DCtx *d = ZSTD_createDCtx();
@@ -296,7 +297,7 @@ static int inflate_to(int fd, const void *data, size_t n)
 			return r;
 		if (left == 0 && in.pos == n)
 			return 0;
-		/* no progress: the end of the data is missing */
+		/* no progress: the data was cut off */
 		if (in.pos == before && out.pos == 0)
 			return -EBADMSG;
 	}
@@ -334,7 +335,7 @@ static int check_index(int fd, const char *build_id, struct field_error *reterr)
 	return r < 0 ? -EBADMSG : 0;
 }
 
-/* Gives the file its name, if all files together stay within the limit. */
+/* Gives the temporary file its final name, if all files together stay within the limit. */
 static int keep(struct symbols *s, const char *build_id, const char *temporary, uint64_t bytes,
 		struct field_error *reterr)
 {
@@ -387,7 +388,7 @@ int symbols_put(struct symbols *s, const char *build_id, const void *data, size_
 	return r;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static int read_entry(struct symbols *s, int dir_fd, const char *name)
 {
@@ -395,7 +396,7 @@ static int read_entry(struct symbols *s, int dir_fd, const char *name)
 	struct stat st;
 
 	if (str_has_prefix(name, TEMPORARY)) {
-		unlinkat(dir_fd, name, 0); /* left by a hub that was killed */
+		unlinkat(dir_fd, name, 0); /* a hub that was killed left it */
 		return 0;
 	}
 	if (!str_has_suffix(name, SUFFIX))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The disk fails while files are uploaded, listed and read. There must be the old file or the new
- * one, and no file may be deleted as damaged.
+ * The disk fails while files are uploaded, listed and read. After that, the old file or the new one
+ * must be stored, and no file may be deleted as damaged.
  */
 #include "hub/symbols/symbols.h"
 #include "lib/base/fault.h"
@@ -57,7 +57,7 @@ static int use(void *arg)
 	return r;
 }
 
-/* The old file is whole. */
+/* After a new start, the old file is whole. */
 static void check(void *arg)
 {
 	struct elf_index *index = NULL;
@@ -70,7 +70,10 @@ static void check(void *arg)
 	symbols_close(s);
 }
 
-/* A moment without descriptors is no damage: the next look-up has the file. */
+/*
+ * If open fails once because no descriptor is free, the file does not count as damaged: the next
+ * look-up returns it.
+ */
 static int look(void *arg)
 {
 	struct elf_index *index = NULL;

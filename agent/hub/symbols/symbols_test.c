@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploaded files: which are kept, for how long, which are refused, and the names that they give. */
+/*
+ * Uploaded files: which are kept and for how long, which are refused, and which names they give to
+ * frames.
+ */
 #include "lib/base/testchild.h"
 #include "hub/symbols/symbols.h"
 #include "hub/symbols/testindex.h"
@@ -93,7 +96,8 @@ static void kept_until_deleted(void **state)
 	assert_int_equal(symbols_delete(f->s, ID), 0);
 	assert_int_equal(symbols_delete(f->s, ID), -ENOENT);
 	assert_int_equal(symbols_delete(f->s, "../../x"), -ENOENT);
-	assert_int_equal(elf_index_n_symbols(index), 1); /* for a reader that still holds it */
+	/* a reader that still holds the index can use it */
+	assert_int_equal(elf_index_n_symbols(index), 1);
 	elf_index_unref(index);
 	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
 	assert_int_equal(n_listed(f), 1);
@@ -146,7 +150,7 @@ static void the_limit_of_all(void **state)
 	f->config.max_bytes = 2 * sizeof(struct test_index) - 1;
 	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
 	assert_int_equal(put_good(f, ID), 0);
-	assert_int_equal(put_good(f, ID), 0); /* instead of itself */
+	assert_int_equal(put_good(f, ID), 0); /* replaces the same file */
 	assert_int_equal(put_good(f, OTHER), -ENOSPC);
 	assert_string_equal(f->e.path, "store.symbols_max_bytes");
 	assert_int_equal(n_listed(f), 1);
@@ -160,7 +164,8 @@ static void the_limit_of_one(void **state)
 	size_t n = SYMBOLS_FILE_BYTES + (1u << 20);
 	_cleanup_free_ char *zeros = xcalloc(1, n);
 
-	assert_int_equal(put(f, ID, zeros, n), -E2BIG); /* a bomb of some KiB */
+	/* it has some KiB compressed, and is too large uncompressed */
+	assert_int_equal(put(f, ID, zeros, n), -E2BIG);
 	assert_non_null(strstr(f->e.reason, "256 MiB"));
 	assert_int_equal(n_listed(f), 0);
 }
@@ -206,7 +211,7 @@ static void build_ids(void **state)
 	assert_int_equal(put_good(f, id), 0);
 }
 
-/* Damage on the disk costs its names, not the query. */
+/* If a file is damaged on the disk, its names are missing, but the query succeeds. */
 static void damage_is_seen(void **state)
 {
 	struct fixture *f = *state;
@@ -222,7 +227,7 @@ static void damage_is_seen(void **state)
 	elf_index_unref(index);
 }
 
-/* There are more files than stay open at once: all of them answer. */
+/* More files than the hub keeps open at once: all of them can be read. */
 static void many_files(void **state)
 {
 	struct fixture *f = *state;
@@ -267,12 +272,14 @@ static void names(void **state)
 	assert_int_equal(got[1].line, 3);
 	assert_true(got[1].inlined);
 	assert_int_equal(got[1].kind, FRAME_APP);
-	assert_int_equal(symbols_delete(f->s, ID), 0); /* not for a query that began before */
+	/* a query that began before still has the names */
+	assert_int_equal(symbols_delete(f->s, ID), 0);
 	assert_int_equal(symbols_name(&in_inline, n, &again), 2);
 	assert_ptr_equal(got, again);
 	assert_int_equal(symbols_name(&behind_it, n, &got), 1);
 	assert_int_equal(got[0].kind, FRAME_LIBRARY);
-	assert_int_equal(symbols_name(&outside, n, &got), 0); /* never a neighbour */
+	/* an address outside of the function gets no name, not that of the nearest function */
+	assert_int_equal(symbols_name(&outside, n, &got), 0);
 	assert_int_equal(symbols_name(&other, n, &got), 0);
 	assert_int_equal(symbols_name(&no_id, n, &got), 0);
 	assert_int_equal(symbols_name(&kernel, n, &got), 0);
@@ -321,7 +328,10 @@ static void query_all_slow_names(struct fixture *f)
 	symbols_names_free(n);
 }
 
-/* Not in each query: else an upload could block all of them. */
+/*
+ * The slow names of an upload cost time once, not in each query. Else an upload could block all
+ * queries.
+ */
 static void a_hostile_upload_has_its_time_once(void **state)
 {
 	struct fixture *f = *state;
@@ -338,13 +348,16 @@ static void a_hostile_upload_has_its_time_once(void **state)
 	assert_int_equal(mangled("too_slow"), n_slow);
 }
 
-/* The child of this program that demangles; 0: there is none. */
+/* The PID of the child of this program that demangles names; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");
 }
 
-/* Others' names may have cost two children: this query waits for the next one. */
+/*
+ * The child that demangles dies before each query. Each query waits for a new child and gets its
+ * name.
+ */
 static void a_query_waits_for_the_next_child(void **state)
 {
 	const struct frame frame = {.kind = FRAME_APP, .build_id = ID, .address = 0x1020};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a small index: app::work() at 0x1000..0x10ff, in which inner() is inlined at
- * 0x1010..0x101f.
+ * For tests only: makes a small index. app::work() is at 0x1000..0x10ff; inner() is inlined in it
+ * at 0x1010..0x101f.
  */
 #pragma once
 
@@ -38,7 +38,7 @@ static inline struct test_index test_index(const char *build_id)
 	return x;
 }
 
-/* Compressed as it is uploaded; caller frees. */
+/* The data compressed, as a client uploads it; the caller frees it. */
 static inline void *test_compressed(const void *data, size_t n, size_t *ret_n)
 {
 	size_t bound = ZSTD_compressBound(n);
