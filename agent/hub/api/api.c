@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The routes, and the check of each request. In a cluster, the API server says who the user is, on
- * every route that shows data. Without Kubernetes, the hub answers only requests whose Host is this
- * machine. So no web page can read profiles by pointing its own name at 127.0.0.1.
+ * The routes, and the check of each request. In a cluster, the API server tells the hub who the
+ * user is, on every route that shows data. Without Kubernetes, the hub answers only requests whose
+ * header Host names this machine. Else a web page could read profiles by making its own host name
+ * resolve to 127.0.0.1.
  */
 #include "hub/api/api_private.h"
 
@@ -21,7 +22,7 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
 
-	/* the page only says that the store has a problem; /healthz says which */
+	/* the page only shows that the store has a problem; /healthz shows which */
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
@@ -53,7 +54,10 @@ static const struct route routes[] = {
 
 /* ---- replies ---- */
 
-/* The page is one file that contains its script and style. The browser must load nothing else. */
+/*
+ * The page is one file with its script and style. This policy keeps the browser from loading
+ * anything else.
+ */
 static const char *const headers[] = {
 	"Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
 	"style-src 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
@@ -131,9 +135,9 @@ void api_call_json(struct call *c, int status, json_t *body)
 	api_call_reply(c, status, "application/json", text, strlen(text));
 }
 
-/* ---- who asks ---- */
+/* ---- the check of the caller ---- */
 
-/* "localhost", "127.0.0.1:20416", "[::1]:80" */
+/* Accepts for example "localhost", "127.0.0.1:20416" and "[::1]:80". */
 static bool is_loopback_host(const char *host)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
@@ -195,7 +199,7 @@ static void checked(int status, const char *node, const char *error, void *arg)
 		       text ? text : error);
 }
 
-/* A route with this path; the one with this method, if there is one. */
+/* The route with this path and method. If no route has the method, another route with this path. */
 static const struct route *find_route(const char *path, const char *method)
 {
 	const struct route *found = NULL;
@@ -228,7 +232,10 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	return c;
 }
 
-/* Calls done, or answers with a refusal: whether the request is for this machine, and from whom. */
+/*
+ * Checks the Host (without sign-in), the method and the caller's right. Answers itself if the Host
+ * or the method is wrong. Else calls done with the status of the right.
+ */
 static void check(struct call *c, const struct http_in *in, gate_fn *done)
 {
 	struct api *a = c->api;
@@ -251,7 +258,10 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 			       c->route ? c->route->right : &read_profiles, done, c);
 }
 
-/* The body is complete. From here on the limit on bytes in the worker's queue holds. */
+/*
+ * The body is complete and leaves its slot. From now on it counts towards the limit of the worker's
+ * queue.
+ */
 static void end_upload(struct api *a, struct http_conn *conn)
 {
 	for (size_t i = 0; i < MAX_UPLOADS; i++) {
@@ -271,7 +281,7 @@ void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
 	check(c, in, checked);
 }
 
-/* ---- large bodies: only of who may send them, and few at a time ---- */
+/* ---- large bodies: only from users who have the right, and few at a time ---- */
 
 static void uploader_left(void *arg)
 {
@@ -313,7 +323,7 @@ void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
 		http_accept_body(conn, QUERY_MAX_BODY_BYTES);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to api/: a request on its way from the route to its reply. */
+/* Private to api/: a request between its route and its reply. */
 #pragma once
 
 #include "hub/api/auth.h"
@@ -11,20 +11,20 @@ struct debug_page {
 	json_t *(*fn)(void *arg);
 	void *arg;
 };
-/* Bodies of uploads are large: few are in memory at a time. */
+/* Bodies of uploads are large, so only this many are in memory at a time. */
 #define MAX_UPLOADS 2
 struct api {
 	struct loop *loop;
 	struct api_config config; /* strings copied */
-	struct gate *gate;	  /* NULL: open */
-	/* the request whose body may be large; NULL: none */
+	struct gate *gate;	  /* NULL: no sign-in */
+	/* the connections whose upload is being received; NULL: a free slot */
 	struct http_conn *uploads[MAX_UPLOADS];
 	struct debug_page *pages;
 	size_t n_pages, cap_pages;
 };
 
 /*
- * One request whose caller has the right to an answer. The handler owns it and ends it with
+ * A request of a caller that has the right to an answer. The handler owns it and ends it with
  * api_call_reply.
  */
 struct call {
@@ -35,19 +35,23 @@ struct call {
 	size_t n_body;
 };
 struct route {
-	const char *path; /* ends in '/': and one more part */
+	const char *path; /* if it ends in '/', one more part follows in the request */
 	const char *method;
 	const struct gate_right *right; /* NULL: no sign-in */
 	void (*handle)(struct call *c);
 	bool upload;
 };
 
-void api_call_free(struct call *c); /* its caller has closed: there is no reply */
+/* for a caller that has closed the connection: nothing is sent */
+void api_call_free(struct call *c);
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n);
-/* An envelope of query/ with status, e.g. "RESOURCE_NOT_FOUND". */
+/*
+ * Replies with an error in the form that query/ defines. status is for example
+ * "RESOURCE_NOT_FOUND".
+ */
 void api_call_error(struct call *c, const char *status, const char *description);
-void api_call_json(struct call *c, int status, json_t *body); /* takes body */
+void api_call_json(struct call *c, int status, json_t *body); /* takes ownership of body */
 
 /* profile.c: requests that read the store */
 void api_handle_tracing(struct call *c);

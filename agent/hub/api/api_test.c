@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The API's pages and queries: routes and replies. */
+/* The API's routes and the replies to queries. */
 #include "hub/api/testapi.h"
 
 #include <fcntl.h>
@@ -36,9 +36,9 @@ static void info(void **state)
 	assert_false(json_bool_at(f->json, "auth_required", true));
 }
 
-/* ---- a store whose file is no store ---- */
+/* ---- a store whose file is damaged ---- */
 
-/* The store's file is not one of SQLite. */
+/* The store's file is not an SQLite file. */
 static int setup_damaged(void **state)
 {
 	struct fixture *f = fixture_new();
@@ -60,7 +60,10 @@ static int setup_file(void **state)
 #define IN_FILE(t) cmocka_unit_test_setup_teardown(t, setup_file, teardown)
 #define DAMAGED(t) cmocka_unit_test_setup_teardown(t, setup_damaged, teardown)
 
-/* Anybody may ask, so the answer says what is wrong; only the log names the directory. */
+/*
+ * Anybody may ask for /healthz, so it reports the damage but names no directory. Only the log names
+ * it.
+ */
 static void health_tells_no_path(void **state)
 {
 	struct fixture *f = *state;
@@ -76,8 +79,8 @@ static void health_tells_no_path(void **state)
 }
 
 /*
- * Anybody may ask, so the answer says that something is wrong, in the sentence of docs/api.md, and
- * names no path.
+ * Anybody may ask for /v1/info, so it reports only that something is wrong, in the sentence of
+ * docs/api.md, and names no path.
  */
 static void info_tells_of_a_damaged_store(void **state)
 {
@@ -155,7 +158,8 @@ static void events(void **state)
 	p->samples[0].wait = WAIT_LOCK;
 	add_value(b, p, "take", 200);
 	p->samples[1].wait = WAIT_RUNQUEUE;
-	add_value(b, p, "take", 100); /* no value: it counts as none, and as no other value */
+	/* a sample without a wait: the tag "wait" has no value for it */
+	add_value(b, p, "take", 100);
 	p->samples[2].n_samples = 5;
 	p = add_event(b, 3, EVENT_MEM_INUSE, T0);
 	add_value(b, p, "cache", 4096);
@@ -231,7 +235,7 @@ static void choices(void **state)
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 }
 
-/* The error of an unreadable store has the same words for every user. */
+/* The error for an unreadable store is the same for every user. */
 static void a_file_that_goes_bad(void **state)
 {
 	struct fixture *f = *state;
@@ -250,7 +254,7 @@ static void a_file_that_goes_bad(void **state)
 	assert_true(str_has_prefix(json_str_at(f->json, "DESCRIPTION", ""), "the file is damaged"));
 }
 
-/* ---- metrics, debugging ---- */
+/* ---- metrics, debug pages ---- */
 
 static void metrics(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sign-in (TokenReview), and the right to do what the request wants (SubjectAccessReview on a
- * resource of podflame.io in all namespaces). Without an answer of the API server, nothing is
+ * resource of podflame.io in all namespaces). If the API server does not answer, nothing is
  * allowed.
  */
 #include "hub/api/auth.h"
@@ -25,7 +25,7 @@ struct gate_call {
 	char *node;
 };
 
-/* ---- whose token ---- */
+/* ---- sign-in ---- */
 
 static bool has_text(const json_t *array, const char *text)
 {
@@ -38,7 +38,10 @@ static bool has_text(const json_t *array, const char *text)
 	return false;
 }
 
-/* An authenticator that knows no audiences answers with none: this function refuses the token. */
+/*
+ * The verdict on a token. An authenticator that does not support audiences returns none. Then the
+ * token is refused.
+ */
 static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 {
 	const char *audience = ((const struct gate *)arg)->config.audience;
@@ -54,7 +57,7 @@ static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 	}
 }
 
-/* The token of a header, or NULL and *ret_error. */
+/* The token of the header Authorization; or NULL, and *ret_error. */
 static const char *bearer(const char *authorization, const char **ret_error)
 {
 	static const char scheme[] = "Bearer ";
@@ -83,7 +86,7 @@ static json_t *token_review(const char *token, const char *audience)
 			 "TokenReview", "spec", spec);
 }
 
-/* ---- what the user may do ---- */
+/* ---- rights ---- */
 
 static void judge_access(const json_t *status, struct auth_verdict *v, void *arg)
 {
@@ -91,7 +94,10 @@ static void judge_access(const json_t *status, struct auth_verdict *v, void *arg
 	v->status = json_bool_at(status, "allowed", false) ? 200 : 403;
 }
 
-/* "username" of a TokenReview is "user" of a SubjectAccessReview; the rest has the same names. */
+/*
+ * Makes a SubjectAccessReview from the user of a TokenReview. "username" is called "user" there;
+ * the other fields have the same names.
+ */
 static json_t *access_review(const json_t *user, const struct gate_right *right)
 {
 	json_t *spec = json_pack("{s:{s:s, s:s, s:s}, s:O}", "resourceAttributes", "group",
@@ -187,8 +193,8 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	if (!g)
 		return NULL;
 	/*
-	 * in this order: a waiter on a token asks for access, and no waiter on access asks for a
-	 * token
+	 * The tokens first: a request that waits for a token then asks for access, and so waits in
+	 * the second. A request that waits for access never asks for a token.
 	 */
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which requests the hub accepts: rights, tokens, an API server that does not answer, and the check
- * that agents must pass to send.
+ * of agents that send profiles.
  */
 #include "hub/api/testapi.h"
 
@@ -50,7 +50,7 @@ static void every_endpoint_wants_the_right(void **state)
 		assert_int_not_equal(f->status, 401);
 		assert_int_not_equal(f->status, 403);
 	}
-	/* one question per token, not per request */
+	/* the API server is asked once per token, not per request */
 	assert_int_equal(cluster.n_token, 3);
 	assert_int_equal(cluster.n_access, 2);
 }
@@ -77,13 +77,17 @@ static void no_answer_is_no_entry(void **state)
 	assert_int_equal(query(f, BEARER "viewer"), 503);
 	assert_non_null(strstr(f->body, "cannot be asked"));
 	assert_int_equal(ask(f, "GET", "/", NULL, NULL), 200);
-	cluster.down = false; /* and is not remembered */
+	cluster.down = false; /* a failed request is not cached */
 	assert_int_equal(query(f, BEARER "viewer"), 200);
-	cluster.down = true; /* a right is cached for a while */
+	/* a right is cached for a while, so it is valid although the API server is down */
+	cluster.down = true;
 	assert_int_equal(query(f, BEARER "viewer"), 200);
 }
 
-/* A token may have been revoked while the machine was suspended, so its cached right expires. */
+/*
+ * A token may have been revoked while the machine was suspended, so the cached right must also
+ * expire then.
+ */
 static void what_was_allowed_ages_asleep(void **state)
 {
 	struct fixture *f = *state;
@@ -128,11 +132,11 @@ static void audience_right_and_node(void **state)
 	loop_run(f->loop);
 	assert_int_equal(g.status, 200);
 	assert_string_equal(g.node, "n1");
-	/* good, but not made for this */
+	/* a valid token, but made for another audience */
 	api_gate_check(gate, "Bearer viewer", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 401);
-	/* made for this, without the right */
+	/* a token for this audience, but its user lacks the right */
 	api_gate_check(gate, "Bearer stranger", &send, gate_got, &g);
 	loop_run(f->loop);
 	assert_int_equal(g.status, 403);
@@ -140,8 +144,8 @@ static void audience_right_and_node(void **state)
 }
 
 /*
- * Waiting requests with the same token lead to one question. Requests over the limit are refused at
- * once, and counted.
+ * Requests that wait with the same token make one request to the API server. Requests over the
+ * limit are refused at once, and counted.
  */
 static void few_wait_for_one_sign_in(void **state)
 {

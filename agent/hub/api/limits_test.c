@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callers that leave, and too many queries. auth_test.c and uploads_test.c test the other limits on
- * what waits.
+ * Clients that close their connection, and too many queries. auth_test.c and uploads_test.c test
+ * other limits on waiting requests.
  */
 #include "hub/api/testapi.h"
 
@@ -42,7 +42,7 @@ static bool await_more(struct fixture *f, const struct counter *c, uint64_t befo
 	return counter_get(c) > before;
 }
 
-/* A query whose caller has left is ended early, and the next one is answered. */
+/* If a client closes its connection, its query ends early, and the next one is answered. */
 static void callers_may_leave(void **state)
 {
 	struct fixture *f = *state;
@@ -65,7 +65,8 @@ static void callers_may_leave(void **state)
 	seen = await_more(f, asked, n_asked);
 	http_cancel(call);
 	seen = seen && await_more(f, left, n_left);
-	sem_post(&b.release); /* before anything may fail: teardown joins the worker */
+	/* release the worker before any assertion can fail, because the teardown waits for it */
+	sem_post(&b.release);
 	assert_true(seen);
 	assert_int_equal(query(f, NULL), 200);
 	assert_non_null(strstr(f->body, "[t] worker"));
@@ -73,8 +74,8 @@ static void callers_may_leave(void **state)
 }
 
 /*
- * The mailbox of queries is full: the next one is refused at once and counted, and the worker goes
- * on.
+ * The queue of queries is full: the next query is refused at once and counted. The worker then
+ * answers further ones.
  */
 static void too_many_queries_are_refused(void **state)
 {
@@ -89,19 +90,20 @@ static void too_many_queries_are_refused(void **state)
 	assert_int_equal(worker_post(f->query, &b.job), 0);
 	r = worker_post(f->query, &filler);
 	status = query(f, NULL);
-	sem_post(&b.release); /* before anything may fail: teardown joins the worker */
+	/* release the worker before any assertion can fail, because the teardown waits for it */
+	sem_post(&b.release);
 	assert_int_equal(r, 0);
 	assert_int_equal(status, 503);
 	assert_non_null(strstr(f->body, "UNAVAILABLE"));
 	assert_int_equal(counter_get(busy), n_busy + 1);
 	do
 		status = query(f, NULL);
-	while (status == 503); /* until the worker has begun with what blocked it */
+	while (status == 503); /* until the worker has taken the jobs from its queue */
 	assert_int_equal(status, 200);
 	sem_destroy(&b.release);
 }
 
-/* Everything is freed while questions and queries are open. */
+/* Everything is freed while requests to the API server and queries are open. */
 static void ends_with_open_requests(void **state)
 {
 	struct fixture *f = *state;
@@ -117,7 +119,7 @@ static void ends_with_open_requests(void **state)
 
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(http_send(f->client, &r, &call), 0);
-	loop_run(f->loop); /* until the first answer */
+	loop_run(f->loop); /* run until the first answer */
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /metrics, /healthz and /readyz of the hub: the state of the process, its store and its queries.
+ * /metrics, /healthz and /readyz of the hub: the state of the process, of its store and of its
+ * queries.
  */
 #include "hub/api/api_private.h"
 
@@ -46,13 +47,16 @@ void api_handle_metrics(struct call *c)
 	api_call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }
 
-/* Anybody may ask, so the answer has no path. */
+/* The detail of /healthz. It names no path, because anybody may ask for it. */
 static json_t *detail(const struct api_config *f)
 {
 	return f->health ? f->health(f->health_arg) : json_object();
 }
 
-/* A restart helps if a thread is blocked. It does not help against a full disk. */
+/*
+ * Fails only if a thread is blocked, because then a restart helps. A restart does not help against
+ * a full disk.
+ */
 void api_handle_alive(struct call *c)
 {
 	_cleanup_buf_ struct buf why = {0};
@@ -64,8 +68,8 @@ void api_handle_alive(struct call *c)
 }
 
 /*
- * The store is open, or the hub would not listen yet. If the store has a problem, the answer says
- * so; old profiles can still be read.
+ * Always answers 200: the hub listens only after it has opened the store. The answer contains a
+ * problem of the store; old profiles can be read all the same.
  */
 void api_handle_ready(struct call *c)
 {

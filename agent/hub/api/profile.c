@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that read the store. Each request is one job of the query worker. The job parses the
- * body (a filter's regular expressions take up to a second to compile) and makes the whole reply;
- * the loop only sends it. If the queue is full, the answer is 503. If the caller leaves, its query
- * ends early.
+ * The requests that read the store. Each request is one job on the query worker. The job parses the
+ * body there, because a filter's regular expressions may take a second to compile, and makes the
+ * whole reply. The loop thread only sends it. If the queue is full, the answer is 503. If the
+ * client closes the connection, its query ends early.
  */
 #include "hub/api/api_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* /healthz fails if a query takes longer, which is more than the store allows for one */
+/* /healthz fails if a query takes longer than this; the store's own limit for a query is shorter */
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC)
 
 struct query_job {
 	struct job job;
 	struct call *call;
 	struct store *store;
-	struct symbols *symbols; /* NULL: none */
+	struct symbols *symbols; /* NULL: no uploaded symbols */
 	struct tracing_request tracing;
 	struct values_request values;
 	char *reply;
 	size_t n_reply;
 	int http;
-	atomic_bool given_up; /* the caller has left */
+	atomic_bool given_up; /* the client has closed the connection */
 };
 
 static void query_done(struct job *job)
@@ -170,7 +170,10 @@ static void run_values(struct job *job)
 	if (v->stored) {
 		v->tracing.selection->given_up = &q->given_up;
 		a.limit = v->limit;
-		/* one more shows that there are more; another may be the rows without the tag */
+		/*
+		 * limit + 1 values would show that there are more; one of the rows may be that of
+		 * profiles without the tag, so ask for one more
+		 */
 		r = store_values(q->store, v->tracing.selection, v->tag, v->limit + 2, add_value,
 				 &a, &e);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of reviews. Its key is a SHA-256, so no token stays in memory after its request. The
- * number of kept answers has a limit, and so has the number of open questions: a flood of made-up
- * tokens must not become a flood on the API server.
+ * The cache of reviews. The key is a SHA-256, so no token stays in memory after its request. The
+ * number of cached answers has a limit, and so has the number of requests to the API server at a
+ * time. So many made-up tokens cannot flood the API server.
  */
 #include "hub/api/auth.h"
 
@@ -14,7 +14,7 @@
 #define KEEP_NO_NS  (10 * NSEC_PER_SEC)
 #define MAX_KEPT    4096
 #define MAX_OPEN    64
-#define MAX_WAITING 256 /* for one answer */
+#define MAX_WAITING 256 /* requests that may wait for one answer */
 
 struct waiter {
 	verdict_fn *fn;
@@ -29,7 +29,8 @@ struct review {
 	struct auth_verdict verdict;
 	char *error;
 	json_t *user;
-	uint64_t until_ns; /* CLOCK_BOOTTIME: a suspended machine counts */
+	/* CLOCK_BOOTTIME, because an answer also gets old while the machine is suspended */
+	uint64_t until_ns;
 	struct waiter *waiters;
 	unsigned n_waiters;
 	UT_hash_handle hh;
@@ -49,7 +50,10 @@ struct reviews *api_reviews_new(const struct reviews_config *c)
 	return r;
 }
 
-/* A waiter may ask again or free everything: this function does not touch v after the first one. */
+/*
+ * Calls all waiters. A waiter may ask again or free all reviews, and that may free v. So this
+ * function works on copies, and does not use v after the first call.
+ */
 static void tell(struct waiter *waiters, const struct auth_verdict *v)
 {
 	_cleanup_free_ char *error = xstrdup(v->error);
@@ -90,7 +94,7 @@ struct reviews *api_reviews_free(struct reviews *r, bool answer)
 		HASH_DEL(r->kept, v);
 		if (v->open && answer)
 			tell(TAKE_PTR(v->waiters), &ending);
-		/* its answer may still come: then answered() frees it */
+		/* The answer of the API server may still come; answered() then frees v. */
 		if (v->open)
 			v->all = NULL;
 		else
@@ -107,7 +111,7 @@ static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 	fn(&v, arg);
 }
 
-/* Makes room for one answer: removes all expired ones, or else the oldest. */
+/* Makes room for one answer: removes all expired ones; if there are none, removes the oldest. */
 static void make_room(struct reviews *r)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -142,7 +146,7 @@ static void judge(struct review *v, int status, const json_t *body, const char *
 		c->judge(json_object_get(body, "status"), &v->verdict, c->judge_arg);
 	else
 		v->verdict.error = error ? error : "no answer";
-	/* the verdict's strings are freed with the answer */
+	/* copied, because the strings of v->verdict are freed with the API server's answer */
 	if (v->verdict.status == 503)
 		v->error = xasprintf("the Kubernetes API server cannot be asked (%s): %s", c->path,
 				     v->verdict.error ? v->verdict.error : "no answer");
@@ -172,7 +176,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	if (!keep)
 		HASH_DEL(r->kept, v);
 	tell(waiters, &v->verdict);
-	if (!keep) /* it is not in the cache, so it has no other user */
+	if (!keep) /* it is not in the cache, so nobody else can use it */
 		review_free(v);
 }
 
@@ -224,7 +228,7 @@ void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *objec
 	uint8_t hash[SHA256_DIGEST_LENGTH];
 	struct review *v;
 
-	if (!SHA256(key, n, hash)) /* never another's verdict */
+	if (!SHA256(key, n, hash)) /* without a hash, it could be mistaken for another token */
 		out_of_memory();
 	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
 	if (v && v->open) {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests about uploaded symbol files. Each request is one job of the worker that reads and writes
+ * Requests about uploaded symbol files. Each request is one job on the worker that reads and writes
  * the files.
  */
 #include "hub/api/api_private.h"
 
 #include <stdlib.h>
 
-#define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* a longer one: /healthz fails */
+#define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if a job takes longer, /healthz fails */
 
 struct symbols_job {
 	struct job job;
 	struct call *call;
 	struct symbols *symbols;
-	const char *build_id; /* in call->path */
+	const char *build_id; /* points into call->path */
 	json_t *list;
 	int r;
 	struct field_error error;
-	bool given_up; /* the caller has left */
+	bool given_up; /* the client has closed the connection */
 };
 
 static void reply(struct symbols_job *j)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of the API only: the API over real HTTP on loopback, with a store, and a client. A
- * struct kube_ops stands in for the API server of Kubernetes. Include it once per program.
+ * For tests of the API only: the API over real HTTP on loopback, with a store and a client. A
+ * struct kube_ops replaces the API server of Kubernetes. Include it once per program.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct fixture {
 	json_t *json;
 };
 
-/* ---- a Kubernetes that knows five tokens ---- */
+/* ---- an API server of Kubernetes that knows five tokens ---- */
 
 static struct {
 	struct loop *loop;
@@ -99,7 +99,10 @@ static inline json_t *review(const char *path, const json_t *body)
 			 "username", token, "groups", "system:authenticated");
 }
 
-/* Stands in for the API server: answers on the loop, as a client of Kubernetes does. */
+/*
+ * Takes a request to the API server and answers later, on the loop, as the real client of
+ * Kubernetes does.
+ */
 static int ask_cluster(struct kube *k, const char *method, const char *path,
 		       const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
@@ -159,7 +162,7 @@ static inline void fill(struct store *s)
 	p = profile_batch_profile(b);
 	p->event = EVENT_ON_CPU;
 	p->id[0] = 1;
-	p->end_ns = (T0 + 5000) * NSEC_PER_SEC; /* outside of QUERY */
+	p->end_ns = (T0 + 5000) * NSEC_PER_SEC; /* after the time of QUERY */
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
 	p->app_service = profile_batch_str(b, "stripped");
 	p->process_id = 8;
@@ -172,7 +175,7 @@ static inline void fill(struct store *s)
 	profile_batch_free(b);
 }
 
-/* As the hub's. */
+/* Returns the health as the hub does. */
 static inline json_t *say_health(void *arg)
 {
 	struct store_stats s;
@@ -181,7 +184,7 @@ static inline json_t *say_health(void *arg)
 	return json_pack("{s:s, s:s}", "store", s.error, "certificate", "");
 }
 
-/* Connects again; requests then name this host; NULL: the address. */
+/* Opens a new connection. Requests then have host in their header Host; NULL: the address. */
 static inline void connect_to(struct fixture *f, const char *host)
 {
 	const struct http_client_config c = {
@@ -191,7 +194,7 @@ static inline void connect_to(struct fixture *f, const char *host)
 	assert_int_equal(http_client_new(f->loop, &c, &f->client), 0);
 }
 
-/* path: of the store. */
+/* path: directory of the store, or ":memory:". */
 static inline int setup_with(void **state, struct fixture *f, struct kube *kube, const char *path)
 {
 	const struct store_config sc = {.kind = "sqlite", .path = (char *)(uintptr_t)path};
@@ -271,7 +274,7 @@ static inline int teardown(void **state)
 #define LOCAL(t)   cmocka_unit_test_setup_teardown(t, setup_local, teardown)
 #define CLUSTER(t) cmocka_unit_test_setup_teardown(t, setup_cluster, teardown)
 
-/* ---- who asks ---- */
+/* ---- requests ---- */
 
 static inline void done(int status, const char *body, size_t n, const char *error, void *arg)
 {
@@ -296,7 +299,8 @@ static inline int ask_bytes(struct fixture *f, const char *method, const char *p
 				 .body = body,
 				 .body_bytes = n,
 				 .timeout_ns =
-					 300 * NSEC_PER_SEC, /* a large body, a slow machine */
+					 /* long, for a large body on a slow machine */
+					 300 * NSEC_PER_SEC,
 				 .on_done = done,
 				 .arg = f};
 	struct http_call *call;

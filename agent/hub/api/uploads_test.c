@@ -88,7 +88,7 @@ static void uploads_want_their_own_right(void **state)
 	assert_int_equal(ask(f, "POST", TRACING, uploader, STRIPPED_QUERY), 403);
 }
 
-/* A user without the right cannot make the hub read a large body. */
+/* A user without the right to upload cannot make the hub read a large body. */
 static void a_large_body_waits_for_the_right(void **state)
 {
 	struct fixture *f = *state;
@@ -101,7 +101,8 @@ static void a_large_body_waits_for_the_right(void **state)
 }
 
 /*
- * If there is no memory for more uploads, they are told to wait. A client that leaves makes room.
+ * Two uploads are being received, so further ones get 503. When a client closes its connection, the
+ * next upload is accepted.
  */
 static void few_uploads_at_a_time(void **state)
 {
@@ -119,12 +120,12 @@ static void few_uploads_at_a_time(void **state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		assert_int_equal(http_send(f->client, &r, &calls[i]), 0);
-	loop_run(f->loop); /* the first answer is a refusal */
+	loop_run(f->loop); /* run until the first answer, which is a refusal */
 	assert_int_equal(f->status, 503);
 	assert_true(counter_get(busy) > n_busy);
 	connect_to(f, NULL);
 	for (int i = 0; i < 200 && upload(f, SYMBOLS, NULL) == 503; i++)
-		; /* until the server has seen that they have left */
+		; /* until the server has noticed that the connections are closed */
 	assert_int_equal(f->status, 200);
 }
 
