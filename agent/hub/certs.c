@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the hub's certificate. It reads the Secret. If the Secret has no usable certificate, it
- * makes one and writes it; if another hub has written first, it reads again. Then it publishes the
- * CA. It checks twice a day. It tries again after each failure, and reports it.
+ * Keeps the hub's certificate. Reads the Secret. If the Secret has no usable certificate, makes one
+ * and writes it; if another hub has written the Secret first, reads it again. Then publishes the
+ * CA. Checks the certificate twice a day. After a failure, reports it and tries again.
  */
 #include "hub/certs.h"
 
@@ -17,12 +17,12 @@ struct certs {
 	struct loop *loop;
 	struct kube *kube;
 	char *ns, *secret, *configmap;
-	char *names[N_NAMES + 1]; /* NULL-terminated */
+	char *names[N_NAMES + 1]; /* NULL ends the list */
 	certs_ready_fn *ready;
 	void *arg;
 	struct timer timer;
 	struct cert_pair ca, server;
-	char *resource_version; /* of the Secret as read; NULL: there is none */
+	char *resource_version; /* of the Secret that was read; NULL: it does not exist */
 	char problem[768];
 };
 
@@ -121,7 +121,7 @@ static void written(int status, const json_t *body, const char *error, void *arg
 	(void)body;
 	if (status == 200 || status == 201)
 		publish(c);
-	else if (status == 409) /* another hub has written: use its certificate */
+	else if (status == 409) /* another hub has written the Secret: use the certificate in it */
 		timer_set(c->loop, &c->timer, 0, check, c);
 	else
 		retry(c, "writing the Secret of the hub's certificate", status, error);
@@ -157,8 +157,8 @@ static void make(struct certs *c)
 			   "tls.key", base64_json(c->server.key_pem), "ca.crt",
 			   base64_json(c->ca.cert_pem), "ca.key", base64_json(c->ca.key_pem));
 	/*
-	 * A patch keeps the fields of others in the Secret. With the resourceVersion, the second of
-	 * two hubs gets a conflict.
+	 * A patch keeps fields that others have added to the Secret. If two hubs write at the same
+	 * time, the resourceVersion makes the second one fail with a conflict.
 	 */
 	if (c->resource_version)
 		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,

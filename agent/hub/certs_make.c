@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and checks certificates with openssl: EC P-256. */
+/* Makes and checks certificates with openssl. All keys are EC P-256. */
 #include "hub/certs.h"
 
 #include <arpa/inet.h>
@@ -9,11 +9,12 @@
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 
-#define CA_DAYS	     3650
-#define SERVER_DAYS  365
-#define RENEW_DAYS   30
-#define DAY_S	     86400L
-#define CLOCK_SKEW_S 300L /* for peers whose clock is behind the hub's */
+#define CA_DAYS	    3650
+#define SERVER_DAYS 365
+#define RENEW_DAYS  30
+#define DAY_S	    86400L
+/* certificates are valid from this long before now, for agents whose clock is behind the hub's */
+#define CLOCK_SKEW_S 300L
 
 static void free_key(EVP_PKEY **k)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* certs: a certificate that it makes is usable, and it recognises one that is not. */
+/* certs: a certificate that the hub makes is usable, and hub_certs_usable refuses others. */
 #include "hub/certs.h"
 
 #include <setjmp.h>

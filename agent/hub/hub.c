@@ -15,10 +15,12 @@
 #define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
 #define QUERY_BYTES	(16u << 20)
-#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20)) /* of queued uploads */
+/* limit of uploads that wait for the worker */
+#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20))
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC)
-#define LOOK_NS		(5 * NSEC_PER_SEC) /* between looks at the store's health, for the log */
+/* how often the hub checks the store's health, for the log */
+#define LOOK_NS (5 * NSEC_PER_SEC)
 
 struct hub {
 	struct loop *loop;
@@ -26,18 +28,18 @@ struct hub {
 	struct kube *kube;
 	bool local;
 	struct store *store;
-	int lock_fd; /* one hub a data_dir */
+	int lock_fd; /* holds the lock on data_dir: only one hub may use it */
 	struct symbols *symbols;
 	struct worker *writer, *query, *uploads;
 	struct ingest *ingest;
 	struct api *api;
-	struct gate *gate; /* of ingest */
+	struct gate *gate; /* checks the agents that send profiles */
 	struct status *status;
 	struct certs *certs;
 	struct http_server *api_server, *ingest_server;
 	struct timer expire_timer, look_timer;
 	char *ns, *token_hint;
-	char store_error[STORE_ERROR_BYTES]; /* as last logged */
+	char store_error[STORE_ERROR_BYTES]; /* the store's error that was logged last */
 };
 
 /* ---- expiry ---- */
@@ -65,11 +67,11 @@ static void expire(void *arg)
 	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
 				 .store = h->store};
 	if (worker_post(h->writer, &e->job))
-		free(e); /* the writer's queue is full: the call of the next minute does it */
+		free(e); /* the writer's queue is full: the call in the next minute will do it */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
 }
 
-/* Logs a damaged file or a full disk once, and once that it is over. */
+/* Logs once that the file is damaged or the disk is full, and once when the error is gone. */
 static void look_at_store(void *arg)
 {
 	struct hub *h = arg;
@@ -84,7 +86,7 @@ static void look_at_store(void *arg)
 	timer_set(h->loop, &h->look_timer, LOOK_NS, look_at_store, h);
 }
 
-/* ---- who may send ---- */
+/* ---- the right to send profiles ---- */
 
 static void auth(const char *authorization, gate_fn *done, void *done_arg, void *arg)
 {
@@ -97,7 +99,7 @@ static void auth(const char *authorization, gate_fn *done, void *done_arg, void 
 
 /* ---- servers ---- */
 
-/* Opens the server, or gives it a new certificate. */
+/* Opens the server. If it is open already, gives it a new certificate. */
 static int serve(struct hub *h, const struct http_server_config *c, struct http_server **server,
 		 struct field_error *reterr)
 {
@@ -166,10 +168,11 @@ static json_t *health(void *arg)
 			 h->certs ? hub_certs_problem(h->certs) : "");
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 /*
- * A POSIX lock: the kernel releases it when this process ends, also if children have the file open.
+ * Locks data_dir for this process. This must be a POSIX lock: the kernel releases it when the
+ * process ends, even if children still have the file open.
  */
 static int lock_data_dir(struct hub *h, struct field_error *reterr)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub: puts the hub together: ingest, store, query, API and page, status controller, certificate.
- * In a cluster everything is TLS and needs sign-in; `podflame local` serves loopback only, without
- * either.
+ * hub: starts the parts of the hub: ingest, store, query, API and page, status controller,
+ * certificate. In a cluster every connection is TLS and every request needs sign-in. `podflame
+ * local` serves loopback only, without TLS and sign-in.
  */
 #pragma once
 
@@ -12,17 +12,21 @@
 struct hub;
 struct hub_config {
 	const struct config *conf; /* borrowed */
-	struct kube *kube;	   /* for sign-in and status; NULL: no Kubernetes */
-	bool local; /* loopback only and without sign-in; profiles come through hub_ingest */
+	/* for sign-in and the status of targets; NULL: there is no Kubernetes */
+	struct kube *kube;
+	bool local; /* serves loopback only, without sign-in; profiles arrive through hub_ingest */
 };
 int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	    struct field_error *reterr);
 struct hub *hub_free(struct hub *h);
 /*
- * An OTLP request from the same process; any thread but the loop's and the writer's; 0 when stored.
- * arg: struct hub *.
+ * Stores an OTLP request of an agent in the same process; returns 0 when it is stored. Waits, so it
+ * must not run on the loop or on the writer. arg: struct hub *.
  */
 int hub_ingest(const void *body, size_t n, void *arg);
-/* GET path answers fn(arg) as JSON: the node's own pages when both share a process. */
+/*
+ * GET path answers what fn(arg) returns, as JSON. `podflame local` uses it for the agent's pages.
+ */
 void hub_debug(struct hub *h, const char *path, json_t *(*fn)(void *arg), void *arg);
-uint16_t hub_api_port(const struct hub *h); /* 0: not open yet (waiting for the certificate) */
+/* the API's port; 0: not open yet (the hub waits for its certificate) */
+uint16_t hub_api_port(const struct hub *h);
