@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the hub lists the pods of which node without an agent. Such a look lists the
- * namespaces (if the last list is older than a minute), then the node, for its labels and taints,
- * then its pods.
+ * Decides when the hub looks at which node without an agent. A look lists the namespaces (if their
+ * last list is older than a minute), then the node, for its labels and taints, then its pods.
  */
 #include "hub/status/agentless.h"
 
@@ -14,24 +13,30 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-/* time to pull an agent's image, or to roll out a DaemonSet */
+/* time to download an agent's image, or for the rollout of a DaemonSet */
 #define GRACE_NS       (90 * NSEC_PER_SEC)
-#define LOOK_NS	       (60 * NSEC_PER_SEC)  /* least time between two lists of a node's pods */
-#define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* of one list */
+#define LOOK_NS	       (60 * NSEC_PER_SEC)  /* minimum time between two lists of a node's pods */
+#define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* limit for one list */
 #define LOOKS_A_SECOND 8
-#define SAID_A_SECOND  16		   /* failed looks: each costs all targets */
-#define WAIT_NS	       (10 * NSEC_PER_SEC) /* for a first look; then the status names the node */
-#define MAX_PODS_BYTES (128u << 20) /* of memory for the pods of all nodes without an agent */
+/* nodes whose failed look is reported per second; a report costs work for all targets */
+#define SAID_A_SECOND 16
+/* longest wait for a first look; after that the status names the node */
+#define WAIT_NS	       (10 * NSEC_PER_SEC)
+#define MAX_PODS_BYTES (128u << 20) /* memory for the pods of all nodes without an agent */
 #define MIN_ROOM_BYTES (64u << 10)
 #define UNSEEN_NODES   3
 #define UNSEEN_BYTES   300
 
 struct lack { /* a node on which no agent works */
 	char *node;
-	uint64_t since_ns, due_ns; /* monotonic; due_ns: of the next look */
+	/*
+	 * monotonic; since_ns: when the agent began to be missing; due_ns: when the next look is
+	 * due
+	 */
+	uint64_t since_ns, due_ns;
 	bool told;
 	bool unsaid;	   /* the result is not yet reported by ops.changed */
-	unsigned n_failed; /* looks in a row */
+	unsigned n_failed; /* how many looks have failed since the last good one */
 	char *error;	   /* why some pods are unknown; NULL: all are known */
 	struct agentless_pods pods;
 	UT_hash_handle hh;
@@ -43,22 +48,23 @@ struct agentless {
 	struct agentless_ops ops;
 	void *arg;
 	bool opt_in_required, begun;
-	bool hurried; /* status_agentless_hurry was called, and some pods have been unknown since */
+	/* status_agentless_hurry was called, and since then some pods were always unknown */
+	bool hurried;
 	uint64_t begun_ns;
 	struct lack *lacks;
-	size_t bytes; /* of all their pods */
+	size_t bytes; /* of the pods of all nodes */
 	char *unseen;
 	bool unseen_waits;  /* `unseen` counts nodes that wait for their first look */
 	uint64_t unseen_ns; /* when it last changed */
 
-	struct kube_watch *namespaces; /* of the last list; NULL: not yet listed */
+	struct kube_watch *namespaces; /* the last list; NULL: not listed yet */
 	uint64_t namespaces_ns;
-	enum step step;		 /* of the look that is running */
-	struct lack *at;	 /* the node of that look */
-	struct kube_watch *list; /* its answer */
-	json_t *object;		 /* the node */
+	enum step step;		 /* the list that is running now */
+	struct lack *at;	 /* the node at which the hub looks now */
+	struct kube_watch *list; /* that list */
+	json_t *object;		 /* the node's object */
 	uint64_t step_ns;
-	unsigned n_looks; /* in this second */
+	unsigned n_looks; /* looks in this second */
 };
 
 static void next_look(struct agentless *a);
@@ -87,7 +93,7 @@ static void end_look(struct agentless *a)
 	a->object = NULL;
 }
 
-/* For its first look. */
+/* Whether the node waits for its first look. */
 static bool waits(const struct lack *l, uint64_t now)
 {
 	return !l->told && l->since_ns + GRACE_NS <= now;
@@ -100,8 +106,9 @@ static bool waits_long(const struct agentless *a, const struct lack *l, uint64_t
 }
 
 /*
- * The text why some pods are unknown; NULL: all are known. Once there is a text, it counts the
- * nodes that wait, too: else its number would change with each look. ret_waits: some nodes wait.
+ * The text that says why some pods are unknown; NULL: all are known. If there is a text, it also
+ * counts nodes that wait for their first look. Else the number in it would change with each look.
+ * ret_waits: some nodes wait.
  */
 static char *unseen_text(const struct agentless *a, bool *ret_waits)
 {
@@ -132,9 +139,9 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 }
 
 /*
- * A change of the text costs a write of every target, so it changes once a minute at most. But a
- * text that counts nodes that wait changes as soon as none waits: most of them may be known by
- * then.
+ * Whether the new text is kept back. Each change costs a write of every target, so the text changes
+ * at most once a minute. But if the old text counts nodes that waited and none waits now, the new
+ * text is used at once, because most nodes may be known now.
  */
 static bool is_told_later(const struct agentless *a, const char *text, bool waits)
 {
@@ -142,7 +149,9 @@ static bool is_told_later(const struct agentless *a, const char *text, bool wait
 	       now_mono_ns() < a->unseen_ns + LOOK_NS;
 }
 
-/* Logs when pods become unknown, and when all are known again; not the changes between. */
+/*
+ * Logs when some pods become unknown, and when all are known again, but not the changes in between.
+ */
 static void note_unseen(struct agentless *a)
 {
 	bool waits;
@@ -217,8 +226,8 @@ static void on_works(const char *node, void *arg)
 /* ---- looks ---- */
 
 /*
- * The next look is due in a minute, plus up to 10 s at random, so that the looks at several nodes
- * spread.
+ * Ends a look at the node. The next look is due in a minute, plus up to 10 s at random, so that the
+ * looks at different nodes do not come at the same time.
  */
 static void end_turn(struct lack *l)
 {
@@ -230,7 +239,7 @@ static void count_looks(const char *result, unsigned n)
 	counter_add(counter("agentless_looks_total", "result", result), n);
 }
 
-/* error NULL: all pods of the node are known. */
+/* Notes the result of a look. error NULL: all pods of the node are known. */
 static void note_look(struct lack *l, const char *error)
 {
 	free(l->error);
@@ -250,8 +259,8 @@ static void finish_look(struct agentless *a, struct lack *l, const char *error)
 }
 
 /*
- * Keeps what was known before. If something was known, a single failure is not reported: the API
- * server may only be away for a moment.
+ * Keeps the pods from an earlier look. If there are some, a single failure is not reported, because
+ * the API server may fail only for a moment.
  */
 static void note_failure(struct lack *l, const char *error)
 {
@@ -274,7 +283,10 @@ static void fail_look(struct agentless *a, const char *error)
 	note_unseen(a);
 }
 
-/* Without the list of namespaces no look can end, so the looks at all due nodes have failed. */
+/*
+ * The list of namespaces failed. No look can end without it, so this counts as a failed look for
+ * each node that is due.
+ */
 static void fail_all(struct agentless *a, const char *error)
 {
 	_cleanup_free_ char *text = xstrdup(error);
@@ -293,7 +305,9 @@ static void fail_all(struct agentless *a, const char *error)
 	note_unseen(a);
 }
 
-/* Many looks may fail at once, so this function reports a few per second. */
+/*
+ * Reports nodes whose first look has failed. They may be many, so it reports only a few per second.
+ */
 static void say_changed(struct agentless *a)
 {
 	unsigned n = 0;
@@ -393,7 +407,7 @@ static void ignore_upsert(const char *key, const json_t *obj, const json_t *old,
 	ignore(key, obj, arg);
 }
 
-/* The bytes of memory that are left for the pods of this node. */
+/* How many bytes of memory are left for the pods of this node. */
 static size_t room_for(const struct agentless *a, const struct lack *l)
 {
 	size_t others = a->bytes - l->pods.n_bytes;
@@ -483,7 +497,7 @@ void status_agentless_tick(struct agentless *a, bool all_known)
 	note_unseen(a);
 }
 
-/* ---- what is known ---- */
+/* ---- results ---- */
 
 bool status_agentless_settled(struct agentless *a, bool all_known)
 {
@@ -545,7 +559,7 @@ void status_agentless_report(struct agentless *a, const char *node, bool there)
 	status_agents_report(a->agents, node, there);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 int status_agentless_new(struct kube *k, const struct agentless_config *c,
 			 const struct agentless_ops *ops, void *arg, struct agentless **ret)

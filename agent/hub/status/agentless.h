@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agentless: nodes on which no agent has worked for 90 seconds, and what targets select there,
- * since no report says it. The hub lists the metadata of the pods of such a node, once a minute at
- * most, and makes one list at a time.
+ * agentless: nodes on which no agent has worked for 90 seconds, and which of their pods targets
+ * select. No report shows this, so the hub lists the metadata of the pods of such a node, at most
+ * once a minute, and makes one list at a time.
  */
 #pragma once
 
@@ -10,8 +10,9 @@
 
 struct agentless;
 struct agentless_config {
-	const char *ns;		/* of the agents */
-	bool opt_in_required;	/* a ClusterProfilingTarget reaches labelled namespaces only */
+	const char *ns;		/* the namespace of the agents */
+	/* a ClusterProfilingTarget selects pods of labelled namespaces only */
+	bool opt_in_required;
 };
 struct agentless_ops {
 	/*
@@ -20,8 +21,8 @@ struct agentless_ops {
 	 */
 	void (*changed)(const char *node, void *arg);
 	/*
-	 * status_agentless_unseen begins or ends, at once, or says something else, about once a
-	 * minute.
+	 * status_agentless_unseen has changed. If it begins or ends, this is called at once. If
+	 * only its text changes, about once a minute.
 	 */
 	void (*unseen)(void *arg);
 };
@@ -30,24 +31,35 @@ int status_agentless_new(struct kube *k, const struct agentless_config *c,
 		  void *arg,
 		  struct agentless **ret);
 struct agentless *status_agentless_free(struct agentless *a);
-/* NULL: it was deleted */
+/* obj NULL: the node was deleted */
 void status_agentless_node(struct agentless *a, const char *node, const json_t *obj);
 void status_agentless_report(struct agentless *a, const char *node, bool there);
-/* To be called every second. all_known: all nodes and reports are; before that no node counts. */
+/*
+ * To be called every second. all_known: all nodes and reports are known. Before that, no node
+ * counts as one without an agent.
+ */
 void status_agentless_tick(struct agentless *a, bool all_known);
-/* The nodes that had no agent when all were known have been looked at. */
+/*
+ * Whether the hub has looked at all nodes that had no agent when all nodes and reports became
+ * known.
+ */
 bool status_agentless_settled(struct agentless *a, bool all_known);
 /*
- * Do not wait for them any longer: status_agentless_unseen counts the nodes that were not listed.
+ * The caller does not wait for these nodes any longer. status_agentless_unseen then counts those
+ * whose pods were not listed.
  */
 void status_agentless_hurry(struct agentless *a);
 bool status_agentless_is(const struct agentless *a, const char *node);
 void status_agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg),
 			   void *arg);
 /*
- * The entry of a target for such a node, in the form of an element of a report's status.targets,
- * with "withoutAgent": true. NULL: the target selects nothing there. New reference.
+ * The entry of a target for a node without an agent. It has the form of an element of a report's
+ * status.targets, with "withoutAgent": true. NULL: the target selects nothing on the node. Returns
+ * a new reference.
  */
 json_t *status_agentless_entry(const struct agentless *a, const char *node, const json_t *target);
-/* "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all are. */
+/*
+ * A text such as "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all pods
+ * are known.
+ */
 const char *status_agentless_unseen(const struct agentless *a);

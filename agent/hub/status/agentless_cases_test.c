@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays controller-spec/cases as if their node had no agent. The hub must count there what an
- * agent would count, including the pods that must not be profiled, and set `withoutAgent`.
+ * Runs controller-spec/cases as if their node had no agent. The hub must count what an agent would
+ * count there, also the pods that must not be profiled, and must set `withoutAgent`.
  */
 #include "hub/status/agentless_pods.h"
 
@@ -19,7 +19,7 @@ static void trim_target(json_t *obj)
 	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");
 }
 
-/* The lists of the node's pods and of the namespaces, as the hub requests them. */
+/* Makes the lists of the node's pods and of the namespaces that the hub would request. */
 static void list_pods(const struct world *w, struct kube_watch *ret)
 {
 	const char *key, *phase, *node = json_str_at(w->settings, "nodeName", "node1");
@@ -44,7 +44,10 @@ static void list_namespaces(const struct world *w, struct kube_watch *ret)
 		keep(ret, json_str_at(ns, "metadata.name", ""), ns);
 }
 
-/* The target in the form of plan_to_json. NULL: it selects nothing on this node. New reference. */
+/*
+ * The entry in the form of plan_to_json. NULL: the target selects nothing on this node. Returns a
+ * new reference.
+ */
 static json_t *entry_of(const struct world *w, const json_t *target)
 {
 	struct kube_watch pods = {.base = {&watches_ops}}, namespaces = pods;
@@ -82,7 +85,7 @@ static int64_t pods_of(const json_t *entry, const char *reason)
 	return 0;
 }
 
-/* want: the agent's entry of the target. */
+/* Compares the hub's entry with want, the agent's entry of the target. */
 static void expect_the_same(const json_t *want, const json_t *entry, const char *at)
 {
 	const json_t *says = json_object_get(want, "says"), *v;
@@ -126,7 +129,11 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 		_cleanup_json_ json_t *entry = target ? entry_of(w, target) : NULL;
 
 		if (!target || !json_bool_at(want, "accepted", true))
-			continue; /* the built-in one, and targets that agents refuse and report */
+			/*
+			 * the built-in target has no object, and agents refuse these targets and
+			 * report that
+			 */
+			continue;
 		if (same) {
 			expect_the_same(want, entry, at);
 			continue;
@@ -145,7 +152,7 @@ static const struct case_trims trims = {trim_target, status_agentless_trim_pod,
 static void expect_all(const json_t *then, const struct world *w, const char *where)
 {
 	if (json_is_null(json_at(w->node, "metadata")))
-		return; /* the hub looks at no node that it does not know */
+		return; /* the hub does not look at a node that it does not know */
 	expect_targets(json_object_get(then, "targets"), w, where, true);
 	expect_targets(json_object_get(then, "withoutAgent"), w, where, false);
 }

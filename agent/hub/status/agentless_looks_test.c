@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the hub looks at nodes without an agent, what it asks the API server, and what it reports if
- * that fails.
+ * When the hub looks at nodes without an agent, what it requests from the API server, and what it
+ * reports if that fails.
  */
 #include "hub/status/testagentless.h"
 
-/* ---- looks ---- */
+/* ---- requests and failures ---- */
 
 static void test_what_is_asked(void **state)
 {
@@ -62,7 +62,7 @@ static void test_work_is_bounded(void **state)
 	pass(9, NULL);
 	assert_int_equal(n_listed, 1 + 50 * 2);
 	assert_int_equal(n_changed, 50);
-	/* no node more than once a minute, and not all at the same time */
+	/* each node at most once a minute, and not all at the same time */
 	pass(600, NULL);
 	assert_in_range(n_listed, 1 + 50 * 2 * 8, 11 + 50 * 2 * 11);
 	assert_int_equal(n_watches_made - before, 1 + n_listed);
@@ -89,7 +89,7 @@ static void test_a_refusal_is_told_and_what_was_known_stays(void **state)
 	pass(75, NULL);
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
-	/* a single failure may be an API server that was away for a moment */
+	/* a single failure is not reported: the API server may fail only for a moment */
 	pass(71, "/api/v1/pods");
 	assert_null(status_agentless_unseen(a));
 	assert_int_equal(matched_on("n5"), 1);
@@ -124,7 +124,10 @@ static void test_namespaces_that_do_not_fit_are_told(void **state)
 	end();
 }
 
-/* One question for all nodes, a minute. What each then costs all targets is spread over seconds. */
+/*
+ * The namespaces are requested once a minute for all nodes. The failure is reported for a few nodes
+ * per second, because each report costs work for all targets.
+ */
 static void test_namespaces_that_are_refused(void **state)
 {
 	(void)state;
@@ -152,7 +155,7 @@ static void test_namespaces_that_are_refused(void **state)
 	end();
 }
 
-/* Each call of ops.changed writes every target, so the calls are few. */
+/* Each call of ops.unseen writes every target, so there are few calls. */
 static void test_refusals_of_many_nodes_are_told_once(void **state)
 {
 	(void)state;
@@ -161,7 +164,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	assert_int_equal(n_changed, 300);
 	assert_int_equal(n_unseen, 1);
 	assert_non_null(strstr(status_agentless_unseen(a), "300 nodes"));
-	/* also if the number changes */
+	/* also if the number of nodes changes */
 	for (unsigned i = 0; i < 100; i++) {
 		_cleanup_free_ char *name = xasprintf("m%u", i);
 
@@ -174,7 +177,10 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	end();
 }
 
-/* Nodes that only wait for their look are reported as unknown no longer than that. */
+/*
+ * The list of one node fails while other nodes wait for their first look. As soon as none waits,
+ * the text counts only the failed node.
+ */
 static void test_a_refusal_of_one_of_many_nodes(void **state)
 {
 	(void)state;
@@ -190,7 +196,7 @@ static void test_a_refusal_of_one_of_many_nodes(void **state)
 	end();
 }
 
-/* There are more nodes than the hub can look at before it must write what it knows. */
+/* The hub has more nodes to look at than it can before it must write a status. */
 static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 {
 	(void)state;
@@ -208,7 +214,7 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	assert_int_equal(n_unseen, 2);
 	assert_null(status_agentless_unseen(a));
 	assert_true(status_agentless_settled(a, true));
-	/* later, a node that waits for its turn is not reported */
+	/* a node that waits for its first look later is not reported */
 	status_agentless_node(a, "n1", NULL);
 	status_agentless_node(a, "n2", NULL);
 	add_node("n1", 0);
@@ -247,7 +253,7 @@ static void test_a_hub_that_does_not_know_the_nodes_yet(void **state)
 	(void)state;
 	start();
 	add_node("n1", 1000);
-	status_agentless_tick(a, true); /* the agents' pods are not listed */
+	status_agentless_tick(a, true); /* the agents' pods are not listed yet */
 	assert_null(status_agentless_unseen(a));
 	status_agentless_hurry(a);
 	assert_string_equal(status_agentless_unseen(a),
@@ -290,7 +296,7 @@ static void test_pods_of_all_nodes_have_a_limit(void **state)
 			assert_int_equal(w->max_bytes, 128 << 20);
 		answer_list(w, NULL);
 	}
-	/* the third one is not even looked at */
+	/* the hub does not list the pods of the third node */
 	assert_int_equal(n_listed, 1 + 2 * 2);
 	assert_non_null(strstr(status_agentless_unseen(a), "(n3)"));
 	assert_non_null(strstr(status_agentless_unseen(a), "no room"));

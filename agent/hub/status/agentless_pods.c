@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-#define ARCH	     "amd64" /* agents run on no other, as in the chart's affinity */
+/* agents run on this architecture only, see the affinity in the chart */
+#define ARCH	     "amd64"
 #define TAINTS_SHOWN 3
 
 /* ---- pods ---- */
@@ -49,7 +50,7 @@ static void take(const char *key, const json_t *obj, void *arg)
 	p->n_bytes += json_memory_bytes(obj);
 }
 
-/* ---- why ---- */
+/* ---- why the node has no agent ---- */
 
 void status_agentless_trim_node(json_t *obj)
 {
@@ -63,7 +64,7 @@ static const char *label(const json_t *node, const char *key)
 	return json_string_value(json_object_get(json_at(node, "metadata.labels"), key));
 }
 
-/* By the labels that the providers of virtual nodes set. */
+/* Whether the node is virtual. The providers of virtual nodes set these labels. */
 static bool is_virtual(const json_t *node)
 {
 	return str_equal(label(node, "type"), "virtual-kubelet") ||
@@ -90,8 +91,8 @@ static void list_taints(struct buf *b, const json_t *node)
 }
 
 /*
- * Why the node has no agent, as far as the hub knows. A taint need not be the reason, because the
- * DaemonSet may tolerate it.
+ * Why the node may have no agent. A taint is not always the reason, because the DaemonSet may
+ * tolerate it.
  */
 static char *why(const json_t *node, bool pods_known, const char *pod_says)
 {
@@ -144,7 +145,7 @@ struct pods_tally {
 	const struct agentless_pod *example[_REASON_MAX];
 };
 
-/* The index of the first pod of the namespace, or where it would be. */
+/* The index of the first pod of the namespace; if there is none, where it would be. */
 static size_t first_of(const struct agentless_pods *p, const char *ns)
 {
 	size_t lo = 0, hi = p->n;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes have no agent, and why. agentless_cases_test.c tests what targets select there. */
+/*
+ * Which nodes have no agent, and why. agentless_cases_test.c tests which pods targets select there.
+ */
 #include "hub/status/testagentless.h"
 
-/* ---- the world ---- */
+/* ---- agents ---- */
 
 static void no_agent(const char *node)
 {
@@ -12,7 +14,7 @@ static void no_agent(const char *node)
 	w->ops.remove(key, NULL, w->arg);
 }
 
-/* ---- which nodes ---- */
+/* ---- which nodes have no agent ---- */
 
 static void test_an_agent_that_goes_and_comes_back(void **state)
 {
@@ -31,7 +33,7 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	assert_true(status_agentless_is(a, "n2"));
 	assert_false(status_agentless_is(a, "n1"));
 	assert_int_equal(counter_get(counter("nodes_without_agent", NULL, NULL)), 1);
-	/* it runs: whether it will work is not known yet */
+	/* the agent's container runs, but it is not known yet whether the agent works */
 	agent("n2", RUNNING, "");
 	assert_true(status_agentless_is(a, "n2"));
 	agent("n2", READY, "");
@@ -41,7 +43,10 @@ static void test_an_agent_that_goes_and_comes_back(void **state)
 	end();
 }
 
-/* A new node and an agent that is rolled out get some time. */
+/*
+ * A new node, and an agent that is being rolled out, get some time before the node counts as one
+ * without an agent.
+ */
 static void test_a_start_is_no_lack(void **state)
 {
 	(void)state;
@@ -65,14 +70,17 @@ static void test_a_start_is_no_lack(void **state)
 	end();
 }
 
-/* A pod that is unreachable or lacks CPU: its report still counts. */
+/*
+ * An agent's pod is not ready because its node is unreachable or lacks CPU: the node still has an
+ * agent, and its report counts.
+ */
 static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 {
 	(void)state;
 	start();
 	add_working("n1");
 	agent("n1", STARTED, NOT_READY_SINCE("12:00:01"));
-	/* a hub that starts sees this state first */
+	/* a hub that starts finds n2 in this state */
 	add_node("n2", 1000);
 	status_agentless_report(a, "n2", true);
 	agent("n2", STARTED, NOT_READY_SINCE("12:05:00"));
@@ -84,7 +92,7 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	end();
 }
 
-/* The report is of the agent before it, and expires. */
+/* An agent never became ready. The report is that of the agent before it, so it stops counting. */
 static void test_an_agent_that_never_was_ready(void **state)
 {
 	(void)state;
@@ -111,7 +119,8 @@ static void test_an_agent_that_never_was_ready(void **state)
 }
 
 /*
- * Its pod never becomes ready: another container was injected into it, or it has a readiness gate.
+ * The agent's container is ready, but its pod is not: another container was injected, or the pod
+ * has a readiness gate. The agent counts as working.
  */
 static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 {
@@ -125,7 +134,7 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
 	pass(100, NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* like an agent that is rolled out, it takes over a node that lacked one */
+	/* such an agent also counts on a node that lacked one */
 	no_agent("n1");
 	pass(100, NULL);
 	assert_true(status_agentless_is(a, "n1"));
@@ -134,7 +143,7 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	end();
 }
 
-/* A hub and its agents that are rolled out together. */
+/* The hub and its agents are rolled out at the same time. */
 static void test_an_agent_that_was_just_started(void **state)
 {
 	_cleanup_free_ char *container = NULL, *started = NULL;
@@ -206,8 +215,8 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 }
 
 /*
- * The hub has lost its right to watch pods: what it knew expires, and it judges nodes by their
- * reports.
+ * The hub has lost its right to watch pods. It does not use what it knew of them, and judges nodes
+ * by their reports.
  */
 static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 {
@@ -230,11 +239,11 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 	assert_false(status_agentless_is(a, "n1"));
 	assert_false(status_agentless_is(a, "n2"));
 	assert_true(status_agentless_is(a, "n3"));
-	/* its report is the old agent's, until a new agent writes it */
+	/* the report of "dead" is the old agent's, until a new agent writes it */
 	assert_true(status_agentless_is(a, "dead"));
 	status_agentless_report(a, "dead", true);
 	assert_false(status_agentless_is(a, "dead"));
-	/* the watch works again: neither node has an agent's pod */
+	/* the watch works again: neither n2 nor dead has an agent's pod */
 	w->ops.state(NULL, w->arg);
 	pass(89, NULL);
 	assert_false(status_agentless_is(a, "n2"));
@@ -245,7 +254,10 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 	end();
 }
 
-/* A hub that starts reports at once a node that has long lacked an agent, but not a young one. */
+/*
+ * A hub that starts reports at once an old node that lacks an agent. A new node gets some time
+ * first.
+ */
 static void test_a_hub_that_starts(void **state)
 {
 	(void)state;
@@ -291,7 +303,7 @@ static void test_a_node_that_goes(void **state)
 	assert_true(status_agentless_is(a, "n1"));
 	status_agentless_node(a, "n1", NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* and a node that is deleted while the hub looks at it */
+	/* a node that is deleted while the hub looks at it */
 	add_node("n2", 1000);
 	for (int i = 0; i < 95; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
@@ -303,7 +315,7 @@ static void test_a_node_that_goes(void **state)
 	end();
 }
 
-/* ---- why ---- */
+/* ---- why a node has no agent ---- */
 
 #define NODE(labels, taints)                                                                       \
 	"{\"metadata\": {\"labels\": {" labels "}}, \"spec\": {\"taints\": [" taints "]}}"
@@ -311,8 +323,9 @@ static void test_a_node_that_goes(void **state)
 #define TAINT(key)  "{\"key\": \"" key "\", \"value\": \"v\", \"effect\": \"NoSchedule\"}"
 
 static const struct {
-	const char *node;      /* as listed */
-	const char *container; /* of the agent on that node; NULL: it has none */
+	const char *node; /* the node as the API server lists it */
+	/* the status of the agent's container on that node; NULL: it has no agent's pod */
+	const char *container;
 	const char *condition;
 	const char *why;
 } causes[] = {
@@ -392,7 +405,8 @@ static void expect_why(const char *node_text, const char *want)
 }
 
 /*
- * Without the agents' pods, the hub can neither say that there is none, nor repeat what one said.
+ * While the hub cannot watch the agents' pods, it neither reports that there is no pod, nor what a
+ * pod waited for.
  */
 static void test_why_where_the_agents_pods_are_not_known(void **state)
 {
@@ -418,7 +432,7 @@ static void test_why_where_the_agents_pods_are_not_known(void **state)
 	end();
 }
 
-/* Before a pod of a DaemonSet is bound to its node, its affinity names the node. */
+/* The affinity of a DaemonSet's pod names the node already before the pod is bound. */
 static void test_a_pod_that_is_not_bound_yet(void **state)
 {
 	_cleanup_json_ json_t
@@ -446,7 +460,7 @@ static void test_a_pod_that_is_not_bound_yet(void **state)
 	end();
 }
 
-/* The API server may send anything. */
+/* The API server may return any JSON. */
 static void test_odd_agents(void **state)
 {
 	static const char *const odd[] = {

@@ -7,27 +7,27 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define SELECTOR                                                                                   \
-	"app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent" /* the chart's */
+/* the labels that the chart sets */
+#define SELECTOR   "app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent"
 #define CONTAINER  "agent"
 #define SAYS_BYTES 240
 
 enum pod_state {
 	POD_DOWN,
-	POD_STARTING, /* its container runs, and has not been ready since its start */
-	POD_RUNNING,  /* its container was ready and is not now: the node may lack CPU */
-	POD_READY,    /* it is ready, or was when its node became unreachable */
+	POD_STARTING, /* the container runs, but has not been ready since its start */
+	POD_RUNNING,  /* the container was ready and is not now: the node may lack CPU */
+	POD_READY,    /* the container is ready, or was ready when its node became unreachable */
 	_POD_STATE_MAX,
 };
 struct agent_node {
 	char *name;
-	uint64_t created_ns;  /* wall clock: creation of the node, or of the newest agent on it */
-	uint64_t reported_ns; /* monotonic: when the hub last saw a write of its report */
+	uint64_t created_ns;  /* wall clock: when the node was created, or the newest agent on it */
+	uint64_t reported_ns; /* monotonic: when the hub last saw that the report was written */
 	bool exists, reported, lacks;
 	unsigned n_pods[_POD_STATE_MAX];
 	UT_hash_handle hh;
 };
-struct pod { /* of an agent */
+struct pod { /* a pod of an agent */
 	char *key, *node, *says;
 	enum pod_state state;
 	UT_hash_handle hh;
@@ -38,7 +38,7 @@ struct agents {
 	struct kube_watch *watch;
 	struct agent_node *nodes;
 	struct pod *pods;
-	uint64_t failed_ns; /* monotonic: when the watch began to fail; 0: it works */
+	uint64_t failed_ns; /* monotonic: when the watch began to fail; 0: the watch works */
 	bool begun;
 };
 
@@ -78,11 +78,12 @@ bool status_agents_pods_known(const struct agents *a)
 
 /*
  * Whether an agent works on the node. While the pods are not known, a report is the only sign of an
- * agent. If the node lacked an agent before, its report may be the old agent's: it counts once an
- * agent has written it again.
+ * agent. If the node lacked an agent before, the report may be the old agent's. Then it counts only
+ * after an agent has written it again.
  *
- * An agent that was ready and is not now changes nothing: it probably runs on a node that lacks
- * CPU. An agent that was never ready has no plan yet, so the report is that of the agent before it.
+ * An agent that was ready and is not now still counts: it probably runs on a node that lacks CPU.
+ * An agent that was never ready does not count: it has no plan yet, so the report is that of the
+ * agent before it.
  */
 static bool works(const struct agents *a, const struct agent_node *n)
 {
@@ -124,7 +125,7 @@ static void judge(struct agents *a, struct agent_node *n, uint64_t for_ns)
 		node_free(a, n);
 }
 
-/* Wall clock; 0: the object has no such time. */
+/* The time in the object, on the wall clock; 0: the object has no such time. */
 static uint64_t time_at(const json_t *obj, const char *path)
 {
 	const char *s = json_str_at(obj, path, NULL);
@@ -176,7 +177,10 @@ bool status_agents_known(const struct agents *a)
 
 /* ---- the agents' pods ---- */
 
-/* The DaemonSet controller writes the node of a pod into its affinity, before the pod is bound. */
+/*
+ * The node of a pod that is not bound yet. The DaemonSet controller writes it into the pod's
+ * affinity.
+ */
 static const char *meant_for(const json_t *pod)
 {
 	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
@@ -194,7 +198,7 @@ static const char *meant_for(const json_t *pod)
 	return NULL;
 }
 
-/* The agent's own container, if others were injected into the pod. */
+/* The status of the agent's own container. Others may have been injected into the pod. */
 static const json_t *container_of(const json_t *pod)
 {
 	const json_t *all = json_at(pod, "status.containerStatuses"), *c;
@@ -225,9 +229,9 @@ static uint64_t started_ns(const json_t *pod)
 }
 
 /*
- * Uses the state of the agent's own container. The pod's condition may be false because of a
- * sidecar or a readiness gate. It only says whether a container that is not ready now was ready
- * before.
+ * The state comes from the agent's own container. The pod's condition Ready may be false because of
+ * a sidecar or a readiness gate. It is used only to find out whether a container that is not ready
+ * now was ready before.
  */
 static enum pod_state state_of(const json_t *pod)
 {
@@ -247,8 +251,8 @@ static char *with_message(const char *text, const char *reason, const char *mess
 }
 
 /*
- * The message of a container that crashes again and again contains the name of its pod and a time,
- * but not the cause.
+ * Why the container waits. For a container that crashes again and again, Kubernetes' message has
+ * the name of the pod and a time, but not the cause. So the text is made here.
  */
 static char *waiting_says(const json_t *c)
 {
@@ -304,7 +308,7 @@ static struct pod *find_pod(const struct agents *a, const char *key)
 	return p;
 }
 
-/* Returns the node of the pod. */
+/* Removes the pod from the table. Returns its node. */
 static struct agent_node *forget_pod(struct agents *a, struct pod *p)
 {
 	struct agent_node *n = find(a, p->node);
@@ -374,7 +378,7 @@ static void on_synced(void *arg)
 	judge_all(arg);
 }
 
-/* While the watch fails, the hub judges nodes by their reports. */
+/* While the watch fails, the hub judges nodes by their reports alone. */
 static void on_state(const char *error, void *arg)
 {
 	struct agents *a = arg;
@@ -391,7 +395,7 @@ static void on_state(const char *error, void *arg)
 	judge_all(a);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static void trim_pod(json_t *pod)
 {

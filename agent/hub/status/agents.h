@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agents: on which nodes an agent works, as far as the API server knows it: the container of its
- * pod runs there and was ready since it was started, and the node has a report. A report alone
- * proves nothing: it outlives the agent, and is no sign of life.
+ * agents: on which nodes an agent works, as far as the API server shows it. An agent works if its
+ * node has a report and if the agent's container runs and was ready at some time since its start. A
+ * report alone is no proof, because it stays after the agent has gone.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 struct agents;
 struct agents_ops {
 	/*
-	 * lacks: no agent works on the node, and none has for for_ns. works: an agent works there
-	 * again, or the node was deleted. Each is called once for a change.
+	 * Each function is called once per change. lacks: no agent works on the node, and none has
+	 * for for_ns. works: an agent works there again, or the node was deleted.
 	 */
 	void (*lacks)(const char *node, uint64_t for_ns, void *arg);
 	void (*works)(const char *node, void *arg);
@@ -21,18 +21,21 @@ struct agents_ops {
 int status_agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
 	       struct agents **ret);
 struct agents *status_agents_free(struct agents *a);
-/* NULL: it was deleted */
+/* obj NULL: the node was deleted */
 void status_agents_node(struct agents *a, const char *node, const json_t *obj);
-/* Whether the node has a report; called again each time the report is written. */
+/* there: whether the node has a report. To be called also each time the report is written. */
 void status_agents_report(struct agents *a, const char *node, bool there);
-/* The agents' pods are listed, and the watch of them works now. */
+/* Whether the agents' pods are listed and the watch of them works now. */
 bool status_agents_pods_known(const struct agents *a);
-/* The agents' pods were listed, or cannot be: then a report is the only sign of an agent. */
+/*
+ * Whether the agents' pods were listed, or cannot be listed. In the second case a report is the
+ * only sign of an agent.
+ */
 bool status_agents_known(const struct agents *a);
-/* From now on ops are called. Before that, the caller has passed all nodes and reports. */
+/* From now on ops are called. The caller has passed all nodes and reports before. */
 void status_agents_begin(struct agents *a);
 /*
- * What the agent's pod on the node waits for, if it does not work; NULL: there is no pod. The
- * caller frees it.
+ * If the agent on the node does not work: what its pod waits for. NULL: the agent has no pod there.
+ * The caller frees the string.
  */
 char *status_agents_pod_says(const struct agents *a, const char *node);

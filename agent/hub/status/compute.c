@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Computes the status of one target; a pure function. Ready is Unknown while there is something to
- * wait for, and its lastTransitionTime says since when. Ready is False only for a reason that
- * somebody can remove.
+ * Computes the status of one target; a pure function. Ready is Unknown as long as waiting may help;
+ * its lastTransitionTime is the begin of the wait. Ready is False only for a reason that somebody
+ * can remove.
  */
 #include "hub/status/internal.h"
 
 #include <stdlib.h>
 
-#define GRACE_NS      (3 * NSEC_PER_SEC)  /* until agents have seen a new target */
-#define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers without CPU use for so long are idle */
-#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window has 60 s */
-#define MESSAGE_BYTES 1024		  /* of a condition, as in the CRD */
-#define NODES_BYTES   200		  /* of node names, beside other reasons' */
-#define NAMES_BYTES   200		  /* of other reasons' names */
-#define NOTE_BYTES    600		  /* of what follows it */
+#define GRACE_NS      (3 * NSEC_PER_SEC)  /* time until agents have seen a new target */
+#define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for this long are idle */
+#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
+#define MESSAGE_BYTES 1024		  /* of a condition's message; the limit in the CRD */
+#define NODES_BYTES   200		  /* of names of nodes, in a message with other reasons */
+#define NAMES_BYTES   200		  /* of the names of the other reasons */
+#define NOTE_BYTES    600		  /* of a note that is added to a message */
 #define NOTE	      ". Note: "
 
 struct computed_verdict {
-	const char *status; /* "True", "False", "Unknown" */
+	const char *status; /* "True", "False" or "Unknown" */
 	enum reason reason;
 	const char *name; /* of the reason; borrowed */
 	char *message;	  /* owned */
@@ -26,8 +26,9 @@ struct computed_verdict {
 struct subject {
 	const json_t *target;
 	const struct status_sum *sum;
-	const json_t *ready; /* the condition as it was; NULL: none for this generation */
-	uint64_t waited_ns;  /* how long Ready has been Unknown for this generation */
+	/* the Ready condition before; NULL: there is none for this generation */
+	const json_t *ready;
+	uint64_t waited_ns; /* how long Ready has been Unknown for this generation */
 	uint64_t now_ns;
 	const struct status_seen *seen;
 	const char *events;
@@ -45,7 +46,7 @@ static const json_t *condition(const json_t *target, const char *type)
 	return NULL;
 }
 
-/* reason NONE: any. */
+/* Whether the condition has the status and the reason. REASON_NONE: any reason. */
 static bool is(const json_t *cond, const char *status, enum reason reason)
 {
 	return streq(json_str_at(cond, "status", ""), status) &&
@@ -68,7 +69,7 @@ static struct computed_verdict verdict(const char *status, enum reason reason, c
 	return named_verdict(status, reason, reason_name(reason), message);
 }
 
-/* "3 nodes (node1, node2, ...)" */
+/* Text such as "3 nodes (node1, node2, ...)". */
 static char *nodes_text(const struct group *g)
 {
 	_cleanup_buf_ struct buf b = {0};
@@ -88,7 +89,7 @@ static struct computed_verdict group_verdict(const char *status, const struct gr
 	return named_verdict(status, g->reason, g->name, xasprintf("on %s: %s", nodes, text));
 }
 
-/* NULL: each node with pods of the target has an agent. */
+/* The nodes without an agent that have pods of the target; NULL: none. */
 static const struct group *without_agent(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++)
@@ -97,7 +98,7 @@ static const struct group *without_agent(const struct status_sum *s)
 	return NULL;
 }
 
-/* "4 pods on 2 nodes (n1, n2) without an agent are not profiled: why" */
+/* Text such as "4 pods on 2 nodes (n1, n2) without an agent are not profiled: why". */
 static char *without_agent_text(const struct group *g)
 {
 	_cleanup_free_ char *all = nodes_text(g), *nodes = utf8_shorten(all, NODES_BYTES),
@@ -127,7 +128,7 @@ static uint64_t time_at(const json_t *j, const char *path)
 	return s && time_parse(s, &t) == 0 ? t : 0;
 }
 
-/* When stopAfter is over; 0: never, or its time has not begun. */
+/* The time at which stopAfter ends; 0: the target has no stopAfter, or was never ready. */
 static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 {
 	const char *after = json_str_at(target, "spec.stopAfter", NULL);
@@ -145,7 +146,9 @@ static struct computed_verdict no_entries(const struct subject *x)
 	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
 		      is(x->ready, "False", REASON_NO_AGENTS) ||
 		      is(x->ready, "Unknown", REASON_REPORT_FULL) ||
-		      /* it waited while the hub missed the agent, or before this answer */
+		      /*
+		       * Ready had an answer already when the hub noticed nodes without an agent
+		       */
 		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", REASON_NONE));
 	unsigned n_reports = x->seen->n_reports;
 
@@ -167,7 +170,8 @@ static struct computed_verdict no_entries(const struct subject *x)
 				       "know whether it is profiled there"));
 	if (g)
 		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
-	if (x->sum->n_groups) /* why the pods of nodes without an agent are not to be profiled */
+	/* nodes without an agent give a reason why these pods must not be profiled */
+	if (x->sum->n_groups)
 		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(
 		"False", REASON_NO_PODS_MATCHED,
@@ -178,7 +182,7 @@ static struct computed_verdict no_entries(const struct subject *x)
 				  : ""));
 }
 
-/* A reason that does not go away by waiting. */
+/* A reason that waiting does not remove; NULL: none. */
 static const struct group *blocking(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++) {
@@ -194,7 +198,7 @@ static const struct group *blocking(const struct status_sum *s)
 	return NULL;
 }
 
-/* Why no node provides an event. The events that nodes do provide go on. */
+/* The reason why no node provides an event; NULL: none. Nodes may still provide other events. */
 static const struct group *refused_event(const struct status_sum *s)
 {
 	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
@@ -262,7 +266,7 @@ static struct computed_verdict waiting(const struct subject *x)
 	if (s->n_sampled < s->n_events && !was_idle && x->waited_ns < IDLE_AFTER_NS &&
 	    !(refused && is(x->ready, "False", refused->reason)))
 		return waiting_for_samples(s);
-	/* has waited long enough for the events without a sample */
+	/* the wait for events without a sample is over */
 	if (s->n_stored < s->n_sampled)
 		return waiting_for_store(x);
 	if (s->n_stored)
@@ -312,8 +316,8 @@ static struct computed_verdict accepted(const struct status_sum *s)
 }
 
 /*
- * The message gives one reason in full: the one with the most weight, and among equals the one of
- * the most nodes. It only names the others.
+ * The message gives one reason in full: the one with the greatest weight, and of equal ones that of
+ * most nodes. It gives only the names of the others.
  */
 static struct computed_verdict degraded(const struct status_sum *s)
 {
@@ -345,7 +349,7 @@ static struct computed_verdict degraded(const struct status_sum *s)
 			     xasprintf("on %s: %s%s", nodes, text, others.data));
 }
 
-/* Takes ownership of text. */
+/* Adds text to the message. Takes ownership of text. */
 static void add_note(struct computed_verdict *v, char *text)
 {
 	_cleanup_free_ char *all = v->message, *long_note = text,
@@ -358,8 +362,8 @@ static void add_note(struct computed_verdict *v, char *text)
 }
 
 /*
- * Adds what profiles alone do not show. A target that is suspended or refused needs no agent, so
- * nothing is added to it.
+ * Adds what the user must know besides. A target that is suspended or refused needs no agent, so it
+ * gets no note about nodes without one.
  */
 static void add_notes(struct computed_verdict *v, const struct subject *x, bool stopped)
 {
@@ -391,7 +395,7 @@ static struct computed_verdict completed_verdict(bool completed, uint64_t end_ns
 		       : verdict("False", REASON_RUNNING, xasprintf("profiling ends at %s", text));
 }
 
-/* ---- putting it together ---- */
+/* ---- all conditions ---- */
 
 static void add_condition(json_t *list, const json_t *target, const char *type,
 			  struct computed_verdict v, const char *now)
@@ -400,7 +404,10 @@ static void add_condition(json_t *list, const json_t *target, const char *type,
 	int64_t generation = json_int_at(target, "metadata.generation", 0);
 	bool same = is(old, v.status, REASON_NONE);
 
-	/* the wait begins now for a new spec, or when a report names the target */
+	/*
+	 * the wait begins now, because the spec is new, or because a report names the target for
+	 * the first time
+	 */
 	if (streq(v.status, "Unknown") &&
 	    (json_int_at(old, "observedGeneration", -1) != generation ||
 	     (is(old, "Unknown", REASON_REPORT_FULL) && v.reason != REASON_REPORT_FULL)))

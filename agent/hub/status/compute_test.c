@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * status_compute and status_pending: a table of node reports, and the status that a user then sees.
- */
+/* status_compute and status_pending: a table of node reports, and the status that they lead to. */
 #include "hub/status/status.h"
 
 #include <setjmp.h>
@@ -9,7 +7,7 @@
 #include <cmocka.h>
 
 #define NOW "2026-11-21T12:00:30Z"
-/* A target of generation 2 with more of spec and status. */
+/* A target of generation 2. spec and status are added to its own. */
 #define TARGET(spec, status)                                                                       \
 	"{\"metadata\": {\"uid\": \"u\", \"generation\": 2}, \"spec\": {\"podSelector\": {}" spec  \
 	"}, \"status\": {" status "}}"
@@ -21,7 +19,7 @@
 	"{\"node\": \"" node "\", \"generation\": 2, \"podsMatched\": 3, \"pods\": " #pods         \
 	", \"containers\": " #pods ", \"events\": {\"on-cpu\": {\"sampled\": " #sampled            \
 	", \"stored\": " #stored "}}, \"reasons\": [" reasons "]}"
-/* A node with two events of a target that asks for on-cpu and mem-alloc. */
+/* A target that asks for on-cpu and mem-alloc, and the entry of a node with both events. */
 #define TWO ", \"events\": {\"onCpu\": {}, \"memAlloc\": {}}"
 #define BOTH(node, on_cpu, mem_alloc, reasons)                                                     \
 	"{\"node\": \"" node "\", \"generation\": 2, \"podsMatched\": 1, \"pods\": 1, "            \
@@ -32,7 +30,7 @@
 #define STORED	"\"sampled\": true, \"stored\": true"
 #define WHY(reason, pods)                                                                          \
 	"{\"reason\": \"" reason "\", \"message\": \"says why\", \"pods\": " #pods "}"
-/* A node without an agent: what status_agentless_entry says. */
+/* A node without an agent: the entry that status_agentless_entry returns. */
 #define LACKING(node, matched, reasons)                                                            \
 	"{\"node\": \"" node "\", \"generation\": 2, \"withoutAgent\": true, "                     \
 	"\"podsMatched\": " #matched ", \"reasons\": [" reasons "]}"
@@ -295,7 +293,10 @@ static void test_table(void **state)
 	}
 }
 
-/* No report says that the target matches nothing: it may be one for which a report had no room. */
+/*
+ * No report names the target. It may be missing because a report had no room for it, so the status
+ * is not NoPodsMatched.
+ */
 static void test_a_full_report_proves_nothing(void **state)
 {
 	static const char *const before[] = {READY("Unknown", "Pending", "20"),
@@ -315,7 +316,7 @@ static void test_a_full_report_proves_nothing(void **state)
 	}
 }
 
-/* The wait before was for another reason. */
+/* The earlier wait had another reason, so a new wait begins. */
 static void test_waiting_begins_when_a_report_names_it(void **state)
 {
 	_cleanup_json_ json_t *s = compute(TARGET("", READY("Unknown", "ReportFull", "01")),
@@ -357,7 +358,7 @@ static void test_counters_and_failures(void **state)
 	assert_string_equal(json_str_at(s, "events", ""), "on-cpu");
 }
 
-/* The message that answers: why is there no memory profile? */
+/* The message must show why there is no memory profile. */
 static void test_messages_name_the_events(void **state)
 {
 	_cleanup_json_ json_t *part =
@@ -393,7 +394,7 @@ static void assert_message(const json_t *status, const char *type, const char *w
 	assert_string_equal(json_str_at(condition(status, type), "message", ""), want);
 }
 
-/* Each node names its own containers, and the message has both. */
+/* Each node names its own containers. The message has the texts of both nodes. */
 static void test_nodes_say_different_things(void **state)
 {
 	_cleanup_json_ json_t *two = compute(
@@ -448,7 +449,10 @@ static void test_long_texts_leave_room_for_each_other(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 2);
 }
 
-/* Names of 20 bytes: beside the reason given in full, there is room for 9 of them. */
+/*
+ * The names of the other reasons have 20 bytes each. The message has room for 9 of them, and the
+ * number of the rest.
+ */
 static void test_reasons_without_room_are_numbered(void **state)
 {
 	static const struct {
@@ -467,7 +471,7 @@ static void test_reasons_without_room_are_numbered(void **state)
 		_cleanup_json_ json_t *s = NULL;
 		const char *message;
 
-		/* one reason per node, because a node has room for few */
+		/* one reason per node, because an entry has room for only a few */
 		for (int k = 0; k < cases[i].n; k++)
 			buf_printf(&entries,
 				   "%s" NODE("n%d", 1, true, true, SAYS("Reason%014d", "why")),
@@ -481,7 +485,7 @@ static void test_reasons_without_room_are_numbered(void **state)
 	}
 }
 
-/* Three nodes with the longest names, and long texts; more: of the first one. */
+/* Three nodes with very long names and long texts. more: further reasons of the first node. */
 #define LONG_NODES(more)                                                                           \
 	"[" NODE("1%1$.252s", 1, true, true, SAYS("OverBudget", "%1$s") more) "," NODE(            \
 		"2%1$.252s", 1, true, true,                                                        \
@@ -501,14 +505,14 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	message = json_str_at(condition(alone, "Degraded"), "message", "");
 	assert_int_equal(strlen(message), 1024);
 	assert_true(str_has_suffix(message, "xxx..."));
-	/* names of nodes are cut, not those of reasons */
+	/* names of nodes are shortened, those of reasons are not */
 	two = xasprintf(LONG_NODES("," SAYS("Estimated", "")), x);
 	beside = compute(TARGET("", ""), two, 3);
 	message = json_str_at(condition(beside, "Degraded"), "message", "");
 	assert_true(strlen(message) <= 1024);
 	assert_non_null(strstr(message, "xxx...: xxx"));
 	assert_true(str_has_suffix(message, "... See failures for Estimated"));
-	/* the message before its note */
+	/* the old message is long, and a note is added to it */
 	had = xasprintf(TARGET("", "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\", "
 				   "\"reason\": \"Profiling\", \"message\": \"%s\", "
 				   "\"observedGeneration\": 2}]"),
@@ -521,7 +525,10 @@ static void test_a_long_message_says_that_it_is_cut(void **state)
 	assert_true(str_has_suffix(message, "xxx.... Note: threads only"));
 }
 
-/* Once beside Ready, however often it is computed; it is no failure. */
+/*
+ * The note stands once in the message of Ready, however often the status is computed. It is no
+ * failure.
+ */
 static void test_notes(void **state)
 {
 	static const char entries[] =
@@ -538,12 +545,13 @@ static void test_notes(void **state)
 	assert_int_equal(json_array_size(json_object_get(s, "failures")), 0);
 	json_object_set(target, "status", s);
 	had = json_dumps(target, 0);
-	again = compute(had, later, 1); /* an agent that has just started */
+	/* an agent that has just started has not yet sampled all events */
+	again = compute(had, later, 1);
 	assert_message(again, "Ready",
 		       "samples of on-cpu,mem-alloc are stored. Note: threads alone");
 }
 
-/* Counts, and names of three nodes, whatever Ready says. */
+/* The message has the counts and the names of three nodes, whatever Ready is. */
 static void test_nodes_without_agent(void **state)
 {
 	static const char some[] = "[" NODE("n0", 1, true, true, "") "," LACK("n1") "," LACK(
@@ -577,7 +585,10 @@ static void test_nodes_without_agent(void **state)
 	assert_int_equal(json_array_size(json_object_get(failure, "exampleNodes")), 3);
 }
 
-/* Unknown pods are noted beside every message, and only once, however often it is computed. */
+/*
+ * Unknown pods are noted in the message, and only once, however often it is computed. A suspended
+ * target gets no such note.
+ */
 static void test_pods_that_are_not_known(void **state)
 {
 	static const char entries[] = "[" NODE("n1", 1, true, true, "") "," LACK("n2") "]";
@@ -622,7 +633,7 @@ static void test_failures_are_bounded(void **state)
 	assert_string_equal(json_str_at(last, "message", ""), "2 more: H, I");
 }
 
-/* The list is a map by reason. */
+/* In the API, the list is a map with the reason as key. */
 static void test_no_reason_is_there_twice(void **state)
 {
 #define OMITTED WHY("ReasonsOmitted", 1) "," WHY("FailuresOmitted", 1)
@@ -684,7 +695,7 @@ static void test_transition_times(void **state)
 			    "2026-11-21T12:00:01Z");
 }
 
-/* A new spec begins the wait anew. */
+/* When the spec changes, the wait begins again. */
 static void test_new_generation_waits_anew(void **state)
 {
 	_cleanup_json_ json_t *s = compute(
@@ -720,12 +731,12 @@ static void test_whole_stacks(void **state)
 
 	(void)state;
 	assert_stacks(TARGET("", ""), "[" STACKS("n1", 1000, "99.0%") "]", 1000, "99.0%");
-	/* by samples, not by nodes */
+	/* weighted by samples, not by nodes */
 	assert_stacks(had, "[" STACKS("n1", 1000, "100.0%") "," STACKS("n2", 3000, "96.0%") "]",
 		      4000, "97.0%");
 	assert_stacks(TARGET("", ""), "[" NODE("n1", 1, true, true, "") "]", 0, "none");
 	assert_stacks(had, "[" NODE("n1", 1, true, true, "") "]", 7, "85.7%");
-	/* a node that reports nonsense counts for nothing */
+	/* the invalid shares of n2, n3 and n4 do not count */
 	assert_stacks(TARGET("", ""),
 		      "[" STACKS("n1", 10, "50.0%") "," STACKS("n2", -5, "x") "," STACKS(
 			      "n3", 10, "700%") "," STACKS("n4", 9, "nan") "]",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of the controller: status.c (the rows, and when a status is computed),
- * write.c.
+ * Private to the controller's files: status.c (the rows, and when a status is computed) and write.c
+ * (how it is written).
  */
 #pragma once
 
@@ -23,15 +23,19 @@ struct status {
 	unsigned n_reports;
 	struct timer flush, tick;
 	bool flush_armed;
-	struct write_request *requests; /* in flight */
+	struct write_request *requests; /* writes that wait for the API server's answer */
 	unsigned n_requests;
 };
-/* Computes the row's status again, soon. */
+/* Makes the controller compute the status of the row again, soon. */
 void status_touch(struct status *s, struct status_row *t);
-/* Rows that are dirty are looked at, soon. */
+/* Makes the controller look at all dirty rows, soon. */
 void status_flush_soon(struct status *s);
 
 /* ---- write.c ---- */
-/* A write that fails is tried again, later each time. */
+/*
+ * Writes the status. If a write fails, the controller repeats it, after a longer time at each
+ * failure.
+ */
 void status_write(struct status *s, struct status_row *t, json_t *status);
-void status_abandon_writes(struct status *s); /* the answers to them are ignored */
+/* the answers to the writes that are under way will be ignored */
+void status_abandon_writes(struct status *s);

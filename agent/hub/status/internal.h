@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of status/ share: the sum of all nodes' entries about one target. */
+/* What the files of status/ share: the sum of the entries of all nodes about one target. */
 #pragma once
 
 #include "hub/status/status.h"
@@ -7,43 +7,66 @@
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
-#define STATUS_SHOWN_BYTES  800		   /* of what nodes say, in a message */
+#define STATUS_SHOWN_BYTES  800		   /* what nodes report, in a message */
 
-struct group { /* nodes with one reason; strings are borrowed */
-	enum reason reason; /* NONE: one that this version does not know */
-	const char *name;   /* of the reason, as the nodes give it */
+struct group { /* the nodes that give one reason; strings are borrowed */
+	enum reason reason; /* NONE: this version does not know the reason */
+	const char *name;   /* the reason's name in the nodes' reports */
 	enum reason_weight weight;
 	unsigned n_nodes, n_pods;
 	const char *examples[STATUS_MAX_EXAMPLES];
 	struct {
-		const char *node, *text; /* the first node that says so */
+		const char *node, *text; /* a text, and the first node that gave it */
 	} said[STATUS_MAX_EXAMPLES];
-	unsigned n_said, n_unsaid; /* unsaid: nodes that say something else */
+	unsigned n_said, n_unsaid; /* unsaid: nodes with other texts, which are not in said */
 };
 struct status_sum {
-	unsigned n_entries, n_current; /* current: of an agent that has the target's generation */
-	const char *behind;	       /* borrowed: the first node with another one; NULL: none */
+	/* current: entries of agents that have the target's current generation */
+	unsigned n_entries, n_current;
+	/* borrowed: the first node that has another generation; NULL: none */
+	const char *behind;
 	unsigned n_refused, n_profiling, n_failed;
 	unsigned pods_matched, pods, containers;
-	uint64_t stacks, whole_stacks; /* samples; those with a whole user stack, estimated */
-	unsigned n_events, n_sampled, n_stored; /* events of the target, each somewhere */
+	/* stacks: samples; whole_stacks: how many of them have a complete user stack, estimated */
+	uint64_t stacks, whole_stacks;
+	/*
+	 * how many events the target has, how many of them some node has sampled, and how many some
+	 * node has stored
+	 */
+	unsigned n_events, n_sampled, n_stored;
 	char *stored,
-		*missing; /* owned: which are stored, which not sampled: "on-cpu, off-cpu"; "" */
-	struct group *groups; /* owned; most nodes first */
+		/*
+		 * owned: the names of the events that are stored and of those not sampled, as in
+		 * "on-cpu, off-cpu"; or ""
+		 */
+		*missing;
+	struct group *groups; /* owned; the reason of most nodes is first */
 	size_t n_groups;
 };
-/* stopped: by the target itself, so that no agent is missed. */
+/*
+ * Adds up the entries. stopped: the target itself is suspended or completed, so a node without an
+ * agent is no failure.
+ */
 void status_sum_entries(const json_t *target, const json_t *const *entries, size_t n, bool stopped,
 		 struct status_sum *ret);
 void status_sum_done(struct status_sum *s);
-/* A cut character would be no JSON. */
+/*
+ * Replaces bytes that are not ASCII, because a character that was cut in the middle is no valid
+ * JSON.
+ */
 void status_text_ascii(char *text);
-/* What its nodes say, each text once, at most max_bytes. Caller frees. */
+/*
+ * The texts of the nodes in the group, each text once, at most max_bytes. The caller frees the
+ * string.
+ */
 char *status_group_text(const struct group *g, size_t max_bytes);
-/* "on-cpu,off-cpu": the target's events as queries name them. Caller frees. */
+/*
+ * The names of the target's events as queries use them: "on-cpu,off-cpu". The caller frees the
+ * string.
+ */
 char *status_target_events(const json_t *target);
-/* Of a status. New references. */
+/* Parts of the status. Each returns a new reference. */
 json_t *status_summary(const struct status_sum *s);
 json_t *status_failures(const struct status_sum *s);
-/* NULL: no node has reported any yet */
+/* NULL: no node has reported stacks yet */
 json_t *status_stacks(const struct status_sum *s, const json_t *target);

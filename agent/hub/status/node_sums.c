@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds up what the nodes say about one target. */
+/* Adds up the entries of the nodes about one target. */
 #include "hub/status/internal.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
-#define MAX_STACKS 1000000000 /* of a node */
+#define MAX_STACKS 1000000000 /* limit for one node */
 
-/* A reason that this version does not know, or that no node should report, counts as a problem. */
+/*
+ * The weight of a reason. One that this version does not know, or that no node should report,
+ * counts as a problem.
+ */
 static enum reason_weight weigh(enum reason reason)
 {
 	return reason_info(reason)->weight ?: WEIGHT_PROBLEM;
@@ -60,7 +63,7 @@ static void add_reason(struct status_sum *s, const json_t *r, const char *node)
 	g->n_pods += count_at(r, "pods");
 }
 
-/* Adds the node's samples, and how many of them "99.7%" are. */
+/* Adds the node's number of samples, and how many of them have a complete stack ("99.7%"). */
 static void add_stacks(struct status_sum *s, const json_t *stacks)
 {
 	int64_t samples = json_int_at(stacks, "samples", 0);
@@ -89,7 +92,7 @@ static void add_entry(struct status_sum *s, const json_t *e)
 	json_array_foreach (reasons, i, r) {
 		enum reason_weight w = weigh(reason_of(r));
 
-		if (i == 16) /* the schema allows 8 */
+		if (i == 16) /* limit for a report that breaks the schema, which allows 8 */
 			break;
 		add_reason(s, r, json_str_at(e, "node", ""));
 		refused |= w == WEIGHT_REFUSED;
@@ -100,7 +103,7 @@ static void add_entry(struct status_sum *s, const json_t *e)
 	s->n_profiling += count_at(e, "containers") > 0 && !failed;
 }
 
-/* Adds the pods of a node without an agent: see status_agentless_entry. */
+/* Adds the entry of a node without an agent: see status_agentless_entry. */
 static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 {
 	const json_t *r;
@@ -117,7 +120,7 @@ static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 	}
 }
 
-/* Whether some node says `what` about the event. */
+/* Whether some node has reported `what` ("sampled", "stored") for the event. */
 static bool is_said(const json_t *const *entries, size_t n, int64_t generation, const char *event,
 		    const char *what)
 {
@@ -158,7 +161,7 @@ static void sum_events(const char *events, const json_t *const *entries, size_t 
 	s->missing = xstrdup(missing.len ? missing.data : "");
 }
 
-/* Puts reasons that only name others behind those with a message. */
+/* Sorts by the number of nodes. Reasons that only name other reasons come last. */
 static int by_nodes(const void *a, const void *b)
 {
 	const struct group *x = a, *y = b;
@@ -201,7 +204,7 @@ void status_text_ascii(char *text)
 			*c = '?';
 }
 
-/* Each of several texts gets its share of max_bytes. */
+/* If there are several texts, each gets an equal share of max_bytes. */
 char *status_group_text(const struct group *g, size_t max_bytes)
 {
 	static const size_t node_bytes = 260, end_bytes = 40;
@@ -233,8 +236,8 @@ void status_sum_done(struct status_sum *s)
 }
 
 /*
- * Spec fields are onCpu, events on-cpu. Converts the spelling, so that the hub needs no list of
- * events.
+ * Fields of spec are named onCpu, events on-cpu. Converting the spelling saves a list of events in
+ * the hub.
  */
 char *status_target_events(const json_t *target)
 {

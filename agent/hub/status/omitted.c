@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See omitted.h. A report keeps the first target of each namespace, then the second of each, and so
- * on (plan_share of node/plan). So if a report names at least two fewer targets of a namespace than
- * of another one, it names all of that namespace.
+ * See omitted.h. A report takes the first target of each namespace, then the second of each, and so
+ * on (plan_share of node/plan). So if a report names at least two targets fewer of one namespace
+ * than of another, it has all targets of the first.
  */
 #include "hub/status/omitted.h"
 
@@ -11,7 +11,7 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define EVERYBODY "*" /* no namespace's name */
+#define EVERYBODY "*" /* stands for all namespaces; no namespace has this name */
 
 struct omitted {
 	char *ns;
@@ -45,7 +45,7 @@ static bool add(struct omitted **all, const char *ns, int by)
 	return true;
 }
 
-/* Counts the targets per namespace. Returns the largest count. */
+/* Counts the targets of each namespace. Returns the largest count. */
 static unsigned count(const json_t *report, struct omitted_tally **ret)
 {
 	unsigned most = 0;
@@ -91,7 +91,10 @@ static bool add_report(struct omitted **all, const json_t *report, int by)
 
 bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is)
 {
-	/* adds before it subtracts, so that a namespace in both reports never reaches 0 */
+	/*
+	 * add first, then subtract, so that the count of a namespace in both reports never reaches
+	 * 0
+	 */
 	bool more = add_report(all, is, 1), fewer = add_report(all, was, -1);
 
 	return more || fewer;

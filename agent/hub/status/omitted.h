@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* omitted: which targets may be missing in reports that have no room for all of theirs. */
+/*
+ * omitted: which targets may be missing in full reports. A report is full if it has no room for all
+ * targets of its node.
+ */
 #pragma once
 
 #include "lib/kube/kube.h"
 
-struct omitted; /* by namespace; NULL: none */
+struct omitted; /* a hash table by namespace; NULL: empty */
 
 /*
- * A report before and after a change; NULL: none. true: status_omitted_may_be() of some target has
- * another answer.
+ * was, is: a report before and after a change; NULL: it did not exist or was deleted. Returns
+ * whether the answer of status_omitted_may_be() has changed for some target.
  */
 bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is);
-/* Of a namespace; "": cluster-wide targets. */
+/* Whether a target of this namespace may be missing in a report. "": a cluster-wide target. */
 bool status_omitted_may_be(const struct omitted *all, const char *ns);
 void status_omitted_done(struct omitted **all);

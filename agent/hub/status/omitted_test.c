@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of which namespaces a full report may have left out targets. */
+/* The namespaces whose targets may be missing in a full report. */
 #include "hub/status/omitted.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* "a:3 b:1": targets of each namespace. */
+/* Makes a report from a text such as "a:3 b:1": the number of targets of each namespace. */
 static json_t *report(const char *named, int omitted)
 {
 	json_t *targets = json_array();
@@ -55,10 +55,11 @@ static void changes_are_told(void **state)
 	(void)state;
 	assert_true(status_omitted_update(&all, NULL, r));
 	assert_false(status_omitted_update(&all, r, more));
-	assert_false(status_omitted_update(&all, NULL, r)); /* of another node */
+	assert_false(status_omitted_update(&all, NULL, r)); /* the report of a second node */
 	assert_true(status_omitted_may_be(all, "a"));
 	assert_true(status_omitted_update(&all, r, other));
-	assert_true(status_omitted_may_be(all, "a")); /* in the first node's */
+	/* the report of the first node may still lack some */
+	assert_true(status_omitted_may_be(all, "a"));
 	assert_true(status_omitted_may_be(all, "b"));
 	assert_false(status_omitted_may_be(all, "c"));
 	assert_true(status_omitted_update(&all, other, each));

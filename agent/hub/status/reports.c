@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deletes the reports of nodes that are gone; see reports.h. A report has the name of its node. */
+/*
+ * Deletes the reports of nodes that were deleted; see reports.h. A report has the name of its node.
+ */
 #include "hub/status/reports.h"
 
 #include <stdlib.h>
@@ -7,17 +9,18 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define API		  "/apis/podflame.io/v1alpha1/namespaces/"
-#define MAX_REPORTS_BYTES (512 << 20)	      /* 5,000 nodes, 20 targets each; agents write them */
-#define AGAIN_NS	  (60 * NSEC_PER_SEC) /* by then both watches have caught up */
+#define API "/apis/podflame.io/v1alpha1/namespaces/"
+/* 5,000 nodes with 20 targets each; a limit, because agents write the reports */
+#define MAX_REPORTS_BYTES (512 << 20)
+#define AGAIN_NS	  (60 * NSEC_PER_SEC) /* time after which both watches show the same */
 
-struct orphan { /* hidden from the owner */
+struct orphan { /* a report that the owner does not see */
 	char *name, *uid;
 	uint64_t due_ns;
 	UT_hash_handle hh;
 };
-struct query {			 /* may outlive the rest */
-	struct reports *reports; /* NULL: freed meanwhile */
+struct query {			 /* may stay after struct reports is freed */
+	struct reports *reports; /* NULL: the reports were freed meanwhile */
 	char *name, *uid;
 };
 struct reports {
@@ -26,8 +29,12 @@ struct reports {
 	struct reports_ops ops;
 	void *arg;
 	struct kube_watch *watch, *nodes;
-	struct orphan *orphans; /* also of nodes that the watch does not show */
-	/* one at a time, so that a node pool that goes makes no burst of requests */
+	/* reports of nodes that the watch of nodes does not show, and those that are hidden */
+	struct orphan *orphans;
+	/*
+	 * One request at a time, so that the removal of many nodes does not cause many requests at
+	 * once.
+	 */
 	struct query *query;
 };
 
@@ -41,7 +48,7 @@ static struct orphan *find(const struct reports *r, const char *name)
 	return o;
 }
 
-/* true: it was one */
+/* Returns true if the report was an orphan. */
 static bool forget(struct reports *r, const char *name)
 {
 	struct orphan *o = find(r, name);
@@ -64,7 +71,7 @@ static void hide(struct reports *r, const char *name, const json_t *report)
 	HASH_ADD_KEYPTR(hh, r->orphans, o->name, strlen(o->name), o);
 }
 
-/* ---- their end ---- */
+/* ---- deletion ---- */
 
 static struct reports *query_free(struct query *q)
 {
@@ -86,7 +93,8 @@ static void on_deleted(int http, const json_t *body, const char *error, void *ar
 	(void)body;
 	if (http >= 200 && http < 300)
 		log_info("the report of node %s is deleted: the node is gone", q->name);
-	else if (http != 404 && http != 409) /* 409: it is another report by now */
+	/* 409: the object is a new report with the same name */
+	else if (http != 404 && http != 409)
 		log_warn("the report of node %s, which is gone, could not be deleted: %s", q->name,
 			 error ? error : "refused");
 	r = query_free(q);
@@ -132,7 +140,7 @@ static void ask(struct reports *r, const struct orphan *o)
 		query_free(r->query);
 }
 
-/* Until the nodes are known, every report counts. */
+/* Until the nodes are listed, the report of every node counts. */
 static bool has_node(const struct reports *r, const char *name)
 {
 	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);
@@ -153,7 +161,7 @@ void status_reports_tick(struct reports *r)
 	}
 }
 
-/* ---- watches ---- */
+/* ---- watches of reports and nodes ---- */
 
 static const char *name_of(const char *key)
 {
@@ -245,7 +253,7 @@ static void on_nodes_synced(void *arg)
 	kube_watch_each(r->watch, hide_orphan, r);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static void trim_node(json_t *obj)
 {

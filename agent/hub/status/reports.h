@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reports: the ProfilingNodeReports that count: their node exists, and the owner does not hide
- * them. For the owner any other report is deleted. The hub deletes a report whose node was deleted
- * once the API server itself says that there is no such node: the hub's watch of nodes may be
- * behind its watch of reports.
+ * reports: the ProfilingNodeReports that count. A report counts if its node exists and if ops.hides
+ * does not hide it. For the owner of this struct, a report that does not count is as if it was
+ * deleted. The hub deletes the report of a deleted node only after it has asked the API server for
+ * the node, because its watch of nodes may be behind its watch of reports.
  */
 #pragma once
 
@@ -11,17 +11,19 @@
 
 struct reports;
 struct reports_ops {
-	struct kube_watch_ops report;	/* of reports that count; state is not called */
-	/* Whether the node has a report, which counts or not: called at each write of it. */
+	/* called for reports that count; its member state is not called */
+	struct kube_watch_ops report;
+	/* Called each time a report is written or deleted, also if the report does not count. */
 	void (*there)(const char *node, bool there, void *arg);
 	void (*node)(const char *node, const json_t *obj, void *arg); /* obj NULL: it was deleted */
-	bool (*hides)(const char *node, void *arg);	/* see status_reports_look_again */
+	/* whether the node's report must not count */
+	bool (*hides)(const char *node, void *arg);
 };
 int status_reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
 		struct reports **ret);
 struct reports *status_reports_free(struct reports *r);
 bool status_reports_synced(const struct reports *r);
 bool status_reports_nodes_synced(const struct reports *r);
-/* The answer of ops.hides for the node may have changed. */
+/* The caller calls this when the answer of ops.hides for the node may have changed. */
 void status_reports_look_again(struct reports *r, const char *node);
-void status_reports_tick(struct reports *r);	/* every second */
+void status_reports_tick(struct reports *r);	/* to be called every second */

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller around status_compute. It keeps per target what each node says about it. A change
- * of a report touches only the targets that the report names. It writes a status (write.c) if it
- * differs from the one that the server has.
+ * The controller, which calls status_compute. For each target it keeps the entry of each node. A
+ * change of a report changes only the targets that the report names. It writes a status (write.c)
+ * if it differs from the status in the API server.
  */
 #include "hub/status/controller.h"
 
 #include <stdlib.h>
 
 #define API	       "/apis/podflame.io/v1alpha1"
-#define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* reports of several nodes make one write */
-#define TICK_NS	       NSEC_PER_SEC	    /* for what changes by time alone */
-#define WRITE_GAP_NS   NSEC_PER_SEC	    /* between writes of a target that nobody waits for */
-#define SETTLE_NS      (10 * NSEC_PER_SEC)  /* the longest wait of a hub that starts */
-#define MAX_IN_FLIGHT  16		    /* writes; each may open a connection, on the loop */
+#define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* so that reports of several nodes cause one write */
+#define TICK_NS	       NSEC_PER_SEC	    /* for what changes as time passes */
+#define WRITE_GAP_NS   NSEC_PER_SEC	    /* minimum time between two writes of a target */
+/* longest wait of a hub that starts, before it writes */
+#define SETTLE_NS (10 * NSEC_PER_SEC)
+/* writes at a time; each may open a connection, on the loop thread */
+#define MAX_IN_FLIGHT 16
 
-/* ---- when ---- */
+/* ---- when a status is computed ---- */
 
 static void flush(void *arg);
 
@@ -51,7 +53,7 @@ static bool may_be_omitted(const struct status *s, const struct status_row *t)
 	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
 
-/* Touches each target for which it has changed whether a full report may have left it out. */
+/* Touches the targets for which may_be_omitted has changed. */
 static void touch_omitted(struct status *s)
 {
 	for (struct status_row *t = s->all; t; t = t->hh.next)
@@ -60,9 +62,9 @@ static void touch_omitted(struct status *s)
 }
 
 /*
- * Before the hub has all lists, a target may look as if it matched nothing. The pods of nodes
- * without an agent may never be known: the hub waits for them only for a while, and then tells
- * targets that they are unknown.
+ * Whether the hub may write. Before it has all lists, a target may look as if it selected nothing.
+ * The pods of nodes without an agent may never be known. So the hub waits for them only for a
+ * while, and then reports to the targets that they are unknown.
  */
 static bool is_settled(struct status *s)
 {
@@ -98,7 +100,7 @@ static void on_tick(void *arg)
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
 
-/* The object with the status that it will have when the watch has caught up. */
+/* The object with the status of our last write, as the watch will show it later. */
 static json_t *as_written(const struct status_row *t)
 {
 	json_t *o = json_copy(t->object);
@@ -144,7 +146,7 @@ static void reconcile(struct status *s, struct status_row *t)
 
 	t->dirty = false;
 	if (t->in_flight)
-		return; /* on_written tries again */
+		return; /* on_written calls this function again */
 	object = as_written(t);
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
@@ -209,7 +211,10 @@ static void ask_about_all(struct status *s, struct status_row *t)
 	status_agentless_each(s->agentless, ask_about_node, &(struct asking){s, t});
 }
 
-/* A node has either a report or a list of its pods, so a change of one touches both. */
+/*
+ * A node has either a report that counts or a list of its pods. So each change from one to the
+ * other updates both.
+ */
 static void on_agentless(const char *node, void *arg)
 {
 	struct status *s = arg;
@@ -251,7 +256,7 @@ static bool hides_report(const char *node, void *arg)
 	return status_agentless_is(s->agentless, node);
 }
 
-/* ---- watches ---- */
+/* ---- watches of targets and reports ---- */
 
 static void target_upsert(struct status *s, const char *key, const json_t *obj, bool cluster)
 {
@@ -264,7 +269,7 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 	t = status_row_find_or_add(&s->all, uid);
 	another = json_int_at(obj, "metadata.generation", 0) !=
 		  json_int_at(t->object, "metadata.generation", 0);
-	/* the watch may still show the object from before the hub's last write */
+	/* the watch may still show the object as it was before the hub's last write */
 	if (!t->written_rv || another ||
 	    str_equal(t->written_rv, json_str_at(obj, "metadata.resourceVersion", NULL)))
 		status_row_forget_written(t);
@@ -369,7 +374,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 		hear(s, node_of(obj), e);
 }
 
-/* Also called when its node is deleted. */
+/* Called when a report is deleted, and when its node is. */
 static void on_report_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;
@@ -387,9 +392,9 @@ static void on_synced(void *arg)
 	touch_all(arg);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
-/* Removes annotations: the hub reads none, and a user of a namespace may write 80,000 of them. */
+/* Removes the annotations: the hub does not read them, and a user may write 80,000 of them. */
 static void trim_target(json_t *obj)
 {
 	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");

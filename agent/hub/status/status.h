@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status: computes the status of targets from ProfilingNodeReports. Incremental: the work is in
- * proportion to the changes. The only writer of the status of targets.
+ * status: computes the status of targets from ProfilingNodeReports, and writes it. Nothing else
+ * writes the status of targets. A change of a report costs work only for the targets that it names.
  */
 #pragma once
 
@@ -9,24 +9,26 @@
 
 struct status;
 struct status_config {
-	const char *ns;			/* of the reports and the agents */
-	bool opt_in_required; /* a ClusterProfilingTarget reaches labelled namespaces only */
+	const char *ns;			/* the namespace of the reports and of the agents */
+	/* a ClusterProfilingTarget selects pods of labelled namespaces only */
+	bool opt_in_required;
 };
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret);
 struct status *status_free(struct status *s);
-/* Facts about a target besides its entries. */
+/* What status_compute needs besides the target's entries. */
 struct status_seen {
-	unsigned n_reports;		/* nodes that report at all */
-	bool omitted;			/* a report without room may lack the target */
-	const char *unseen;		/* pods that are not known, for people; NULL: all are */
+	unsigned n_reports;		/* nodes that have a report */
+	bool omitted;			/* the target may be missing in a full report */
+	/* why some pods are not known, as text for a user; NULL: all are known */
+	const char *unseen;
 };
 /*
- * Pure: computes the status of a target from the target (with its old status) and its entries. Each
- * entry is an element of a report's status.targets, with "node" added, or an status_agentless_entry
- * for a node without a report. It knows the time only from now_rfc3339: "waited long enough" is now
- * minus the Ready condition's lastTransitionTime. New reference.
+ * Computes the status of a target from the target (with its old status) and its entries; a pure
+ * function. An entry is an element of a report's status.targets with "node" added, or a
+ * status_agentless_entry for a node without a report. now_rfc3339 is the current time. The wait is
+ * the time since the Ready condition's lastTransitionTime. Returns a new reference.
  */
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       const struct status_seen *seen, const char *now_rfc3339);
-/* true while the result of status_compute can change without a new entry, by time. */
+/* Whether the result of status_compute may change as time passes, without a new entry. */
 bool status_pending(const json_t *status);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: what it writes, when, and what it does with the answers. The test stands in for
+ * The controller: what it writes, when, and what it does with the answers. The test replaces
  * watches, requests and timers.
  */
 #include "hub/status/status.h"
@@ -14,11 +14,11 @@
 #include "lib/kube/testwatches.h"
 #include "lib/loop/testtimer.h"
 
-/* ---- stand-ins ---- */
+/* ---- replaced timers ---- */
 
 static struct timer *tick_timer;
 
-/* Runs the timers that are set now: the tick with its second, and those that it sets. */
+/* Runs the timers that are set now. With tick, also the tick, and then the timers that it sets. */
 static void run(bool tick)
 {
 	struct timer *armed[2];
@@ -40,9 +40,10 @@ static void run(bool tick)
 		run(false);
 }
 
-/* ---- the world ---- */
+/* ---- targets, reports and nodes ---- */
 
-#define BEGAN_NS (1800000000 * NSEC_PER_SEC) /* of each test: only the test moves the clock on */
+/* the time at which each test begins; only the test changes the clock */
+#define BEGAN_NS (1800000000 * NSEC_PER_SEC)
 
 static json_t *no_object;
 
@@ -56,7 +57,7 @@ static struct status *start(bool synced)
 	json_decref(sent.body);
 	memset(&sent, 0, sizeof(sent));
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
-		free_watch(&watches[i]); /* of a test that failed */
+		free_watch(&watches[i]); /* left by a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
 	assert_int_equal(status_new(timer_loop(), testwatches(keep_request), &c, &s), 0);
 	tick_timer = loop_next_timer(timer_loop(), &delay_ns);
@@ -91,7 +92,10 @@ static void upsert(const char *watch, const char *key, json_t *obj, const json_t
 	w->ops.upsert(key, obj, old, w->arg);
 }
 
-/* If only the version changes, the watch reports nothing, but its object has the new version. */
+/*
+ * Gives the object a new version. If only the version changes, the watch calls nobody, but its
+ * object has the new version.
+ */
 static void set_version(json_t *obj, const char *rv)
 {
 	json_object_set_new(json_object_get(obj, "metadata"), "resourceVersion", json_string(rv));
@@ -105,7 +109,9 @@ static void removed(const char *watch, const char *key, json_t *last)
 	w->ops.remove(key, last, w->arg);
 }
 
-/* The API server's answer: the object with the status and a new version. */
+/*
+ * The API server answers the write. Returns the object with the written status and a new version.
+ */
 static json_t *answer(int http, json_t *obj, const char *rv)
 {
 	_cleanup_json_ json_t *body = NULL;
@@ -190,7 +196,7 @@ static void test_nothing_before_the_reports_are_known(void **state)
 	assert_int_equal(sent.n, 1);
 	assert_string_equal(sent_reason(), "Profiling");
 	status_free(s);
-	sent.fn(200, NULL, NULL, sent.arg); /* the answer comes after the end */
+	sent.fn(200, NULL, NULL, sent.arg); /* the answer arrives after the controller was freed */
 }
 
 static void test_from_new_to_ready(void **state)
@@ -210,7 +216,10 @@ static void test_from_new_to_ready(void **state)
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u1");
 	assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "10");
 	assert_string_equal(sent_reason(), "WaitingForStore");
-	/* the sample is stored while the write is out: seen after the answer, at once */
+	/*
+	 * a sample is stored while the write is under way: the new status is written right after
+	 * the answer
+	 */
 	upsert("profilingnodereports", "podflame-system/n1", r2, r1);
 	run(false);
 	assert_int_equal(sent.n, 1);
@@ -221,7 +230,7 @@ static void test_from_new_to_ready(void **state)
 	assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "11");
 	assert_string_not_equal(json_str_at(sent.body, "status.firstReadyTime", ""), "");
 	t3 = answer(200, t, "12");
-	/* the watch shows both writes late: no further write */
+	/* the watch shows both writes late, which causes no further write */
 	upsert("/profilingtargets", "app/web", t2, t);
 	run(true);
 	upsert("/profilingtargets", "app/web", t3, t2);
@@ -242,7 +251,7 @@ static json_t *target_without_pods(void)
 	return t;
 }
 
-/* From the first report that has no room for all of its targets, to the last one. */
+/* The status while some report is full, and after the last one is not full any more. */
 static void test_full_reports(void **state)
 {
 	struct status *s = start(true);
@@ -271,10 +280,7 @@ static void test_full_reports(void **state)
 	status_free(s);
 }
 
-/*
- * It is known whose targets may be missing: not those of a namespace of which a report names fewer
- * than of others.
- */
+/* Targets of a namespace cannot be missing if a report names fewer targets of it than of others. */
 static void test_full_of_others(void **state)
 {
 	static const char *const named[] = {"crowd", "crowd", "crowd", "app"};
@@ -329,7 +335,10 @@ static void test_only_touched_targets_are_written(void **state)
 	upsert("/profilingtargets", "app/web2", b2, b);
 	run(true);
 	assert_int_equal(sent.n, 2);
-	/* the same report again, and one of another node about u2 only */
+	/*
+	 * the same report again changes nothing; the deleted report of another node concerns u2
+	 * only
+	 */
 	upsert("profilingnodereports", "podflame-system/n1", r1, r1);
 	removed("profilingnodereports", "podflame-system/n2", r2);
 	run(false);
@@ -412,7 +421,8 @@ static void test_deleted_target_is_forgotten(void **state)
 	run(true);
 	assert_int_equal(sent.n, 1);
 	/*
-	 * an object of the same name is another target, so reports about the old one do not count
+	 * a new object of the same name is another target, so reports about the old one do not
+	 * count
 	 */
 	upsert("/profilingtargets", "app/web", again, NULL);
 	run(false);
@@ -431,7 +441,7 @@ static struct status *start_with_two_nodes(json_t *r1, json_t *r2)
 	return s;
 }
 
-/* How many nodes report for a target that is created now. */
+/* Makes a new target. Returns how many nodes report according to its status. */
 static int64_t nodes_reporting(void)
 {
 	_cleanup_json_ json_t *t = target("u1", "10", 1);
@@ -474,7 +484,7 @@ static void test_report_of_a_gone_node_is_deleted_once(void **state)
 	refuse(200);
 	run(true);
 	assert_int_equal(sent.n, n);
-	/* until the watch shows that, its old object does not count */
+	/* until the watch shows the deletion, the old report does not count */
 	upsert("profilingnodereports", "podflame-system/n1", newer, r1);
 	assert_int_equal(nodes_reporting(), 1);
 	removed("profilingnodereports", "podflame-system/n1", newer);
@@ -492,7 +502,8 @@ static void test_report_before_its_node_counts_when_that_comes(void **state)
 	upsert("profilingnodereports", "podflame-system/n3", r3, NULL);
 	run(true);
 	assert_string_equal(sent.path, "/api/v1/nodes/n3");
-	refuse(200); /* the node exists, and only the watch is behind: nothing is deleted */
+	/* the node exists, but the watch does not show it yet: the report is not deleted */
+	refuse(200);
 	assert_string_equal(sent.method, "GET");
 	upsert("/nodes", "n3", no_object, NULL);
 	assert_int_equal(nodes_reporting(), 3);
@@ -517,16 +528,16 @@ static void test_nodes_known_late(void **state)
 	assert_int_equal(sent.n, 1);
 	assert_string_equal(sent.path, "/api/v1/nodes/gone");
 	status_free(s);
-	refuse(404); /* after the end */
+	refuse(404); /* the answer arrives after the controller was freed */
 	assert_int_equal(sent.n, 1);
 }
 
-/* The three lists of a look, with one pod of the target's on the node. */
+/* Answers the three lists of a look. The node has one pod of the target. */
 static void answer_look(const char *node, json_t *pod)
 {
 	struct kube_watch *w = watch_of("/api/v1/namespaces");
 
-	while (w && !w->once) /* of the agents' pods */
+	while (w && !w->once) /* skip the watch of the agents' pods */
 		w++;
 	w->ops.synced(w->arg);
 	w = &watches[0];
@@ -547,8 +558,8 @@ static json_t *agent_pod(const char *node)
 }
 
 /*
- * A report outlives its agent: it counts until the hub misses the agent, and again when there is
- * one.
+ * A report stays after its agent has gone. It counts until the hub notices that the agent is
+ * missing, and again when an agent works.
  */
 static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 {
@@ -590,7 +601,7 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
 	t3 = answer(200, t2, "12");
 	upsert("/profilingtargets", "app/web", t3, t2);
-	/* the report does not count meanwhile */
+	/* while the agent is missing, the report does not count */
 	upsert("profilingnodereports", "podflame-system/n1", r, r);
 	run(true);
 	assert_int_equal(sent.n, 2);
@@ -605,8 +616,8 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 }
 
 /*
- * The hub may no longer watch the agents' pods, so only a new write of the report shows a new
- * agent.
+ * The hub may no longer watch the agents' pods. So only a new write of the report shows that an
+ * agent works again.
  */
 static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 {
@@ -636,7 +647,10 @@ static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 	status_free(s);
 }
 
-/* A target that is created later, a second one, and one that is deleted. */
+/*
+ * A target that is created after the hub has looked at the node, a second target, and one that is
+ * deleted.
+ */
 static void test_targets_of_a_node_without_agent(void **state)
 {
 	struct status *s = start(true);
@@ -664,7 +678,7 @@ static void test_targets_of_a_node_without_agent(void **state)
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 1);
 	removed("/profilingtargets", "app/web", all);
 	json_decref(answer(404, NULL, NULL));
-	/* the pods found on a deleted node are forgotten with it */
+	/* when a node is deleted, its pods are forgotten */
 	upsert("/namespaces/podflame-system/pods", "podflame-system/a1", agent1, NULL);
 	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
 	upsert("/profilingtargets", "app/web", all, NULL);
@@ -689,7 +703,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
-	assert_int_equal(sent.n, 0); /* the pods of n1 are not known yet */
+	assert_int_equal(sent.n, 0); /* nothing is written: the pods of n1 are not known yet */
 	run(true);
 	for (w = watches; !w->once; w++)
 		;
@@ -704,7 +718,7 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	status_free(s);
 }
 
-/* A hub that starts waits for the pods of nodes without an agent, but not for ever. */
+/* A hub that starts waits for the pods of nodes without an agent, but only for a limited time. */
 static void test_what_cannot_be_known_is_not_waited_for(void **state)
 {
 	struct status *s = start(true);
@@ -731,7 +745,7 @@ static struct kube_watch *list_under_way(void)
 	return NULL;
 }
 
-/* For the looks: no node has a pod. */
+/* Answers all lists of looks. No node has a pod. */
 static void answer_lists(void)
 {
 	for (struct kube_watch *w; (w = list_under_way());) {
@@ -743,7 +757,8 @@ static void answer_lists(void)
 }
 
 /*
- * There are more nodes than the hub can look at before it writes: it writes that some are unknown.
+ * The hub has more nodes to look at than it can before it must write. It writes that some pods are
+ * unknown.
  */
 static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of a status beside its conditions: counters, failures, and the share of whole stacks.
+ * The parts of a status besides its conditions: counters, failures, and the share of complete
+ * stacks.
  */
 #include "hub/status/internal.h"
 
 #include <stdlib.h>
 
-/* A reason that the target itself asks for is no failure. */
+/* Whether the target itself asks for this reason. Then it is no failure. */
 static bool is_asked_for(const struct group *g)
 {
 	return g->reason == REASON_SUSPENDED || g->reason == REASON_COMPLETED ||
@@ -25,8 +26,8 @@ static json_t *failure(const struct group *g)
 }
 
 /*
- * A node that reports this reason itself would put it into the list twice, which the API server
- * refuses.
+ * Whether the reason belongs into the list of failures. FailuresOmitted does not: the hub may add
+ * it itself, and the API server refuses a list that has a reason twice.
  */
 static bool is_failure(const struct group *g)
 {
@@ -34,8 +35,8 @@ static bool is_failure(const struct group *g)
 }
 
 /*
- * The schema has room for STATUS_MAX_FAILURES. The last one names those that have no room, as far
- * as they fit.
+ * The schema has room for STATUS_MAX_FAILURES failures. If there are more, the last one is this: it
+ * has the names of the others, as many as fit.
  */
 static json_t *omitted(const struct status_sum *s, size_t shown, size_t n)
 {
@@ -77,8 +78,8 @@ json_t *status_summary(const struct status_sum *s)
 }
 
 /*
- * As last reported, because an agent that starts anew reports none for a while. NULL: none was
- * reported yet.
+ * If no agent reports stacks, which happens for a while after its start, keeps the last value.
+ * NULL: there is no value yet.
  */
 json_t *status_stacks(const struct status_sum *s, const json_t *target)
 {

@@ -82,7 +82,10 @@ bool status_row_hear(struct status_row *t, const char *node, const json_t *entry
 	json_object_set_new(named, "node", json_string(node));
 	HASH_FIND_STR(t->heard, node, h);
 	if (h && json_equal(h->entry, named)) {
-		/* the copy shares its members with the report that the hub keeps */
+		/*
+		 * equal, but the new copy shares its members with the report that the hub keeps, so
+		 * keep that one
+		 */
 		json_decref(h->entry);
 		h->entry = named;
 		return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The controller's memory: a row for each target, with the entry of each node about it. */
+/* The controller's memory: a row per target, with the entry of each node about the target. */
 #pragma once
 
 #include "hub/status/internal.h"
@@ -9,31 +9,37 @@
 
 struct heard { /* the entry of one node about one target */
 	char *node;
-	json_t *entry; /* with "node" */
+	json_t *entry; /* the entry, with "node" added */
 	UT_hash_handle hh;
 };
 struct status_row {
 	char *uid;
-	char *path;	 /* of its status; NULL: only reports name it, the object is unknown */
-	json_t *object;	 /* as watched; NULL like path */
-	json_t *written; /* status of the last write, until the watch shows it */
+	/*
+	 * of its status in the API; NULL: only reports name the target, and its object is unknown
+	 */
+	char *path;
+	json_t *object;	 /* the object as the watch shows it; NULL if path is NULL */
+	json_t *written; /* the status that was written last, until the watch shows it; else NULL */
 	char *written_rv;
 	struct heard *heard;
 	bool dirty, pending, in_flight;
-	bool omitted; /* the last result: the target may be missing in a full report */
+	bool omitted; /* in the last result: the target may be missing in a full report */
 	uint64_t last_write_ns, retry_ns, backoff_ns;
 	UT_hash_handle hh;
 };
 
 struct status_row *status_row_find(struct status_row *all, const char *uid);
 struct status_row *status_row_find_or_add(struct status_row **all, const char *uid);
-/* Behind all others. */
+/* Moves the row behind all others. */
 void status_row_move_last(struct status_row **all, struct status_row *t);
 void status_row_forget_written(struct status_row *t);
 void status_row_forget_object(struct status_row *t);
 void status_row_free(struct status_row **all, struct status_row *t);
-/* Frees it if nothing is known and nothing is under way. */
+/* Frees the row if neither its object nor an entry is known and no write is under way. */
 void status_row_drop_if_unused(struct status_row **all, struct status_row *t);
-/* entry: an element of a report's status.targets. true if it says something new. */
+/*
+ * Stores the entry of a node, an element of a report's status.targets. Returns true if it differs
+ * from the entry before.
+ */
 bool status_row_hear(struct status_row *t, const char *node, const json_t *entry);
 bool status_row_unhear(struct status_row *t, const char *node);

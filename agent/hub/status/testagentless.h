@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of agentless only: nodes, agents and their pods. It stands in for watches and lists,
+ * For tests of agentless only: makes nodes, agents and their pods. It replaces watches and lists,
  * and the test sets the clock.
  */
 #pragma once
@@ -14,13 +14,15 @@
 #include "lib/base/testclock.h"
 #include "lib/kube/testwatches.h"
 
-#define BEGAN_NS (1800000000 * NSEC_PER_SEC) /* of each test: only the test moves the clock on */
+/* the time at which each test begins; only the test changes the clock */
+#define BEGAN_NS (1800000000 * NSEC_PER_SEC)
 
 static struct agentless *a;
 static unsigned n_changed, n_unseen, n_listed;
 static char changed_node[64];
-static json_t *node_object, *pod_object; /* every node that is looked at, and its pod; NULL: none */
-static size_t left_out;			 /* of a list of pods */
+/* what the API server returns for every node, and for its pods; NULL: nothing */
+static json_t *node_object, *pod_object;
+static size_t left_out;			 /* how many pods the list lacks */
 
 static inline void on_changed(const char *node, void *arg)
 {
@@ -35,14 +37,14 @@ static inline void on_unseen(void *arg)
 	n_unseen++;
 }
 
-/* ---- the world ---- */
+/* ---- nodes, agents and lists ---- */
 
 static inline void start(void)
 {
 	static const struct agentless_config c = {"podflame-system", true};
 	static const struct agentless_ops ops = {on_changed, on_unseen};
 
-	status_agentless_free(a); /* of a test that failed */
+	status_agentless_free(a); /* left by a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
 	n_changed = n_unseen = n_listed = 0;
 	assert_int_equal(status_agentless_new(testwatches(NULL), &c, &ops, NULL, &a), 0);
@@ -58,7 +60,10 @@ static inline void end(void)
 	left_out = 0;
 }
 
-/* The agents' pods are listed: only now an agent can be missed. */
+/*
+ * The watch of the agents' pods, which are listed now. Only then does the hub notice that a node
+ * lacks an agent.
+ */
 static inline struct kube_watch *agents(void)
 {
 	struct kube_watch *w = watch_of("/namespaces/podflame-system/pods");
@@ -87,7 +92,10 @@ static inline void add_node(const char *name, unsigned age_s)
 }
 
 #define RUNNING "{\"name\": \"agent\", \"state\": {\"running\": {}}}"
-/* Agents that were started at 12:00; since when the pod is not ready. */
+/*
+ * A container of an agent that was started at 12:00, and a pod's condition that is false since a
+ * time.
+ */
 #define READY                                                                                      \
 	"{\"name\": \"agent\", \"ready\": true, \"state\": {\"running\": {\"startedAt\": "         \
 	"\"2020-01-21T12:00:00Z\"}}}"
@@ -101,7 +109,7 @@ static inline void add_node(const char *name, unsigned age_s)
 	"{\"name\": \"agent\", \"state\": {\"waiting\": {\"reason\": \"" reason                    \
 	"\", \"message\": \"" message "\"}}}"
 
-/* container, condition: JSON or "" */
+/* Puts the pod of an agent on the node. container, condition: JSON or "". */
 static inline void agent(const char *node, const char *container, const char *condition)
 {
 	struct kube_watch *w = agents();
@@ -119,7 +127,7 @@ static inline void agent(const char *node, const char *container, const char *co
 	w->ops.upsert(key, pod, NULL, w->arg);
 }
 
-/* A node whose agent works. */
+/* Adds a node on which an agent works. */
 static inline void add_working(const char *name)
 {
 	add_node(name, 1000);
@@ -127,7 +135,7 @@ static inline void add_working(const char *name)
 	agent(name, READY, "");
 }
 
-/* The list that is running, of a node's pods; NULL: none. */
+/* The list that the hub waits for; NULL: none. */
 static inline struct kube_watch *list_under_way(void)
 {
 	static const char *const paths[] = {"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"};
@@ -140,7 +148,10 @@ static inline struct kube_watch *list_under_way(void)
 	return NULL;
 }
 
-/* Lists are answered, the namespaces with nothing. fails: that path is refused. */
+/*
+ * Answers a list; no namespace is listed. If the list's path is fails, the API server refuses the
+ * list.
+ */
 static inline void answer_list(struct kube_watch *w, const char *fails)
 {
 	n_listed++;
@@ -176,7 +187,7 @@ static inline void pass(unsigned seconds, const char *fails)
 	}
 }
 
-/* ---- looks ---- */
+/* ---- results of looks ---- */
 
 static inline json_t *entry_of(const char *node)
 {
@@ -188,7 +199,7 @@ static inline json_t *entry_of(const char *node)
 	return status_agentless_entry(a, node, target);
 }
 
-/* Nodes n1 to nN without an agent, each with one pod. */
+/* Makes nodes n1 to nN without an agent, each with one pod. */
 static inline void start_with_pods(unsigned n)
 {
 	start();

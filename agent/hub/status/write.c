@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the hub writes a status. Each write carries uid and resourceVersion, so the server refuses a
- * stale one and merges nothing.
+ * Writes a status. Each write contains uid and resourceVersion. So the API server refuses it if the
+ * object has changed, and two writes are never merged.
  */
 #include "hub/status/controller.h"
 
@@ -10,7 +10,7 @@
 #define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
 
 struct write_request {
-	struct status *status; /* NULL: freed meanwhile */
+	struct status *status; /* NULL: the controller was freed while the request was under way */
 	char *uid;
 	json_t *sent;
 	struct write_request *prev, *next;
@@ -36,12 +36,12 @@ static void write_failed(struct status_row *t, int http, const char *error)
 {
 	bool first = !t->backoff_ns;
 
-	/* somebody else has written: the object that the watch shows next counts */
+	/* another client has written the object: use the version that the watch shows next */
 	if (http == 409)
 		status_row_forget_written(t);
 	t->backoff_ns = first ? NSEC_PER_SEC : MIN(t->backoff_ns * 2, BACKOFF_MAX_NS);
 	t->retry_ns = now_mono_ns() + t->backoff_ns / 2 + random_below(t->backoff_ns);
-	t->pending = true; /* the tick tries again */
+	t->pending = true; /* so that the tick tries again */
 	if (first && http != 409)
 		log_warn("status of %s could not be written: %s (status %d)", t->path,
 			 error ? error : "refused", http);
@@ -54,7 +54,10 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	struct status_row *t = s ? status_row_find(s->all, q->uid) : NULL;
 
 	if (s)
-		status_flush_soon(s); /* other targets may wait for this write to end */
+		/*
+		 * other targets may have waited, because the number of writes at a time is limited
+		 */
+		status_flush_soon(s);
 	if (!t) {
 		request_free(q);
 		return;
@@ -96,7 +99,7 @@ void status_write(struct status *s, struct status_row *t, json_t *status)
 		q->next->prev = q;
 	s->requests = q;
 	s->n_requests++;
-	status_row_move_last(&s->all, t); /* rows that wait come first */
+	status_row_move_last(&s->all, t); /* so that rows that wait for a write are before it */
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
