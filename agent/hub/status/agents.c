@@ -8,7 +8,8 @@
 #include <uthash.h>
 
 /* the labels that the chart sets */
-#define SELECTOR   "app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent"
+#define SELECTOR                                                                                   \
+	"app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent"
 #define CONTAINER  "agent"
 #define SAYS_BYTES 240
 
