@@ -7,9 +7,8 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-/* the labels that the chart sets */
 #define SELECTOR                                                                                   \
-	"app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent"
+	"app.kubernetes.io/name=podflame,app.kubernetes.io/component=agent" /* set by the chart */
 #define CONTAINER  "agent"
 #define SAYS_BYTES 240
 
