@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of an agent whose os worker is stuck in the kernel: it was left behind. */
+/* The end of an agent whose os worker is blocked in the kernel. */
 #include "node/kernel/internal.h"
 #include "node/work/testworkers.h"
 
@@ -12,7 +12,10 @@ static bool detach(void *arg)
 	return false;
 }
 
-/* A drain is under way, and its thread may go on at any time: it needs the probes and the rest. */
+/*
+ * The drain is still under way. Its thread may continue at any time and then needs the probes and
+ * the struct, so they are not freed.
+ */
 static void what_a_thread_uses_that_was_left_behind_stays(void **state)
 {
 	static const struct kernel_ops ops = {.detach = detach};

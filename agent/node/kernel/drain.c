@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains, which fetch what the programs in the kernel recorded. There is a full one every second of
- * wall time, so that a window gets the samples of its own time, and a quick one when the kernel
- * reports a new process or cgroup. It owns no samples: kernel_ops.drained takes the drain. Loop
- * thread, except for what runs on the os worker.
+ * Drains: they fetch what the programs in the kernel recorded. A full drain runs every second of
+ * wall time, so that a window gets the samples of its own time. A quick drain runs when the kernel
+ * reports a new process or cgroup. This file owns no samples: kernel_ops.drained takes ownership of
+ * the drain. It runs on the loop thread, except what is posted to the os worker.
  */
 #include "node/kernel/internal.h"
 
@@ -21,7 +21,7 @@ struct draining {
 	struct probes_stats stats;
 	struct probe_usage *usage;
 	size_t n_usage;
-	uint64_t trap_ns; /* 0: not asked for */
+	uint64_t trap_ns; /* 0: was not requested */
 	int result, stats_result;
 };
 
@@ -65,8 +65,8 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 		proc_containers_cgroup(k->config.containers, c->id, c->parent_id, c->path,
 				       c->removed, now_boot_ns());
 		/*
-		 * A filter change that is under way was made without this cgroup, and leaves it
-		 * selected.
+		 * A filter change that is under way was made without this cgroup. It leaves the
+		 * cgroup selected, and a new change adds it.
 		 */
 		k->filter_stale |= c->armed && !c->removed;
 	}
@@ -93,7 +93,7 @@ static void drain_done(struct task *t)
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		k->drain_number = d->drain->number;
-		/* a new filter change reports what works now */
+		/* other features may work now, and a new filter change reports which */
 		k->filter_stale |= d->drain->tried_again;
 		k->config.ops->drained(k->config.ops_arg, d->drain, d->full);
 	}
@@ -117,8 +117,9 @@ static bool wants_memory(const struct kernel *kernel)
 }
 
 /*
- * A process that was forked and has not called exec has no sample that would report it until it is
- * probed. So this asks the kernel to announce all selected processes from time to time.
+ * A process that was forked and has not called exec gets probes of allocators only after it was
+ * reported, and has no sample before that would report it. So from time to time this asks the
+ * kernel to report all selected processes.
  */
 static void find_processes(struct kernel *k, struct draining *d)
 {
@@ -156,7 +157,7 @@ static void wake_late(void *arg)
 }
 
 /*
- * The descriptor stays readable until the ring is empty, so it is not watched again before a drain
+ * The descriptor stays readable until the ring is empty. So it is not watched again before a drain
  * has run.
  */
 static void on_wake(int fd, void *arg)

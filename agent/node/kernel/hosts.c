@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Host processes whose name matches the regular expression of an event (podflame local). The os
- * worker searches /proc every second, or less often if that would cost more than one per cent of a
- * CPU. A process counts from the look that found it. This file owns the list of these processes.
- * Loop thread, except for the look.
+ * worker searches /proc every second, or less often if that would use more than one per cent of a
+ * CPU. The samples of a process count after a search has found it. This file owns the list of these
+ * processes. It runs on the loop thread, except the search.
  */
 #include "lib/base/regexp.h"
 #include "node/kernel/internal.h"
@@ -28,13 +28,14 @@ struct hosts {
 	kernel_list_fn *list_in_kernel;
 	unsigned event_mask; /* the events that have a regular expression */
 	struct regexp *regex[_EVENT_MAX];
-	bool told; /* that an expression takes too many steps was reported; any thread */
+	/* It was reported that an expression takes too many steps. Any thread may set this. */
+	bool told;
 	struct timer timer;
 	struct host_list *list;
-	/* os worker only: the list that the kernel holds */
+	/* used by the os worker only: the list that the kernel holds */
 	struct listed_process *listed;
 	size_t n_listed;
-	/* living processes that were beyond the limit once; sorted by compare_ids */
+	/* processes that were counted as beyond the limit and still live; sorted by compare_ids */
 	struct process_id *counted;
 	size_t n_counted;
 };
@@ -44,7 +45,7 @@ struct hosts_look {
 	struct hosts *hosts;
 	struct listed_process *found;
 	size_t n, cap;
-	struct process_id *counted; /* at most as many as /proc has directories */
+	struct process_id *counted; /* cannot have more elements than /proc has directories */
 	size_t n_counted, cap_counted;
 	uint64_t cost_ns;
 	int error;
@@ -114,7 +115,7 @@ bool kernel_hosts_match(struct hosts *h, const char *comm, enum event event)
 	return h && events_of(h, comm) & 1u << event;
 }
 
-/* Also for struct host_process, which begins with its id. */
+/* Also used for struct host_process, whose first member is its id. */
 static int compare_ids(const void *a, const void *b)
 {
 	const struct process_id *x = a, *y = b;
@@ -131,7 +132,10 @@ static void list_add(struct host_list *l, const struct host_process *p)
 	l->items[l->n++] = *p;
 }
 
-/* The processes that were found, and those that ended lately, whose last samples may still come. */
+/*
+ * Makes the list of the processes that were found, and of those that ended a short time ago,
+ * because their last samples may arrive later.
+ */
 static struct host_list *list_make(const struct hosts_look *k, const struct host_list *old)
 {
 	struct host_list *l = xcalloc(1, sizeof(*l));
@@ -156,9 +160,9 @@ static struct host_list *list_make(const struct hosts_look *k, const struct host
 	return l;
 }
 
-/* ---- the look: os worker ---- */
+/* ---- the search, on the os worker ---- */
 
-/* A process beyond the limit is found again by each look, but counted only once. */
+/* Counts a process beyond the limit. Each search finds it again, but it is counted only once. */
 static void count_beyond(struct hosts_look *k, struct process_id id)
 {
 	const struct hosts *h = k->hosts;
@@ -251,7 +255,8 @@ static void look_run(struct task *t)
 		k->error = h->list_in_kernel(h->kernel, k->found, k->n);
 		free(h->listed);
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
-		h->n_listed = k->error ? SIZE_MAX : k->n; /* so the next look sets the list again */
+		/* SIZE_MAX differs from any list, so the next search sets the list again */
+		h->n_listed = k->error ? SIZE_MAX : k->n;
 	}
 	k->cost_ns = thread_cpu_ns() - start_ns;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More host processes of a wanted name than the agent profiles: a process beyond the limit is
- * counted once, and gets a place when one becomes free.
+ * The agent finds more host processes with a wanted name than it profiles. A process beyond the
+ * limit is counted once, and is profiled when another one ends.
  */
 #include "node/kernel/internal.h"
 
@@ -16,12 +16,12 @@
 
 #include "node/work/testworkers.h"
 
-#define HOSTS 16384 /* MAX_HOSTS */
-#define TICK  100   /* of their start */
+#define HOSTS 16384 /* equal to MAX_HOSTS */
+#define TICK  100   /* the start time of the processes, in clock ticks */
 
-static char proc[] = "/tmp/podflame-hosts-XXXXXX"; /* stands for /proc */
+static char proc[] = "/tmp/podflame-hosts-XXXXXX"; /* used instead of /proc */
 
-/* ---- what hosts.c calls ---- */
+/* ---- functions that hosts.c calls ---- */
 
 DIR *opendir(const char *name)
 {
@@ -43,7 +43,7 @@ static int put_list(struct kernel *k, const struct listed_process *want, size_t 
 	return 0;
 }
 
-/* ---- a /proc ---- */
+/* ---- a directory like /proc ---- */
 
 static void put_stat(const char *dir, const char *comm, unsigned start_ticks)
 {
@@ -62,7 +62,7 @@ static void put_kind(const char *dir, const char *comm)
 	put_stat(dir, comm, TICK);
 }
 
-/* Processes FIRST to LAST are like `dir`. */
+/* Makes processes first to last as links to `dir`, so all of them look the same. */
 static void put_processes(unsigned first, unsigned last, const char *dir)
 {
 	for (unsigned pid = first; pid <= last; pid++) {
@@ -98,7 +98,7 @@ static int teardown(void **state)
 
 /* ---- tests ---- */
 
-/* The PID of 1..last that is not listed, or 0. */
+/* Returns the PID of 1..last that is not in the list, or 0. */
 static unsigned left_out(unsigned last)
 {
 	_cleanup_free_ bool *is_listed = xcalloc(last + 1, sizeof(*is_listed));
@@ -116,7 +116,7 @@ static unsigned left_out(unsigned last)
 	return none;
 }
 
-/* One look, and is this process profiled from then on? */
+/* Makes one search. Returns whether this process is profiled after it. */
 static bool look_for(struct hosts *h, unsigned pid)
 {
 	struct host_list *l;
@@ -152,7 +152,7 @@ static void who_is_beyond_the_limit_is_counted_once(void **state)
 	put_processes(HOSTS + 2, HOSTS + 10, "other");
 	assert_true(look_for(h, 1));
 	assert_int_equal(n_listed, HOSTS);
-	assert_int_equal(n_dropped(), 0); /* others count for nothing */
+	assert_int_equal(n_dropped(), 0); /* processes with other names do not count */
 	put_processes(HOSTS + 1, HOSTS + 1, "wanted");
 	for (unsigned i = 0; i < 3; i++) {
 		assert_false(look_for(h, HOSTS + 2));
@@ -163,13 +163,14 @@ static void who_is_beyond_the_limit_is_counted_once(void **state)
 	assert_false(look_for(h, pid));
 	other = pid == 1 ? 2 : 1;
 	end_process(other);
-	assert_true(look_for(h, pid)); /* in its place */
+	assert_true(look_for(h, pid)); /* pid is profiled instead of the process that ended */
 	assert_int_equal(n_listed, HOSTS);
 	put_processes(other, other, "wanted");
 	look_for(h, other);
 	n = left_out(HOSTS + 1) == pid ? 1 : 2;
 	assert_int_equal(n_dropped(), n);
-	put_stat("wanted", "java", TICK + 1); /* the same numbers, other processes */
+	/* the same PIDs, but with another start time: other processes */
+	put_stat("wanted", "java", TICK + 1);
 	look_for(h, 1);
 	assert_int_equal(n_dropped(), n + 1);
 	look_for(h, 1);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides when programs are loaded and unloaded, keeps the filter in the kernel equal to the plan,
- * and scans for cgroups. It owns struct kernel. load.c loads, drain.c drains. Loop thread, but for
- * what runs on the os worker.
+ * and scans for cgroups. It owns struct kernel. load.c loads, drain.c drains. Everything runs on
+ * the loop thread, except what is posted to the os worker.
  */
 #include "node/kernel/internal.h"
 
 #include <stdlib.h>
 
 #define SCAN_NS	      (30 * NSEC_PER_SEC)
-#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* if the kernel does not report new cgroups */
+#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* used if the kernel does not report new cgroups */
 #define SCAN_EARLY_NS (200 * NSEC_PER_MSEC)
 
 void kernel_complain(struct kernel *k, const char *what, const char *why)
@@ -44,9 +44,10 @@ static bool is_selected(const struct kernel *k)
 }
 
 /*
- * Loading takes a tenth of a second of CPU, and many times that on a busy node. A short job would
- * have ended by then. So the agent loads the programs, idle, as soon as a target could select a
- * pod. The built-in target always could.
+ * Whether the programs should be loaded. Loading takes a tenth of a second of CPU, and much longer
+ * on a busy node. In this time a short job would end. So the agent loads the programs already when
+ * a target could select a pod. The built-in target does not count here, because it could always
+ * select one.
  */
 static bool is_wanted(const struct kernel *k)
 {
@@ -110,8 +111,8 @@ struct push {
 };
 
 /*
- * A process in a cgroup that was just selected gets its tables before its first sample. If this
- * fails, it only gets them later.
+ * Makes the kernel report the selected processes, so that a process in a cgroup that was just
+ * selected gets its unwind tables before its first sample. If this fails, it gets them later.
  */
 void kernel_announce(struct kernel *k)
 {
@@ -126,8 +127,8 @@ static void push_run(struct task *t)
 
 	work_assert_on(t->work, os);
 	/*
-	 * The os worker may have drained since the filter was made. Cgroups of those drains stay
-	 * selected although the filter does not have them.
+	 * The os worker may have drained after the filter was made. Cgroups of those drains stay
+	 * selected, although the filter does not have them.
 	 */
 	probes_knows(p->kernel->probes, p->drain_number);
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);
@@ -284,7 +285,10 @@ void kernel_sync(struct kernel *k)
 	scan(k);
 }
 
-/* ---- creation and end ---- */
+/*
+ * If detach returns false, a thread is blocked in a detach. Then the probes are not freed, and end
+ * with the agent.
+ */
 
 int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr)
 {

@@ -2,8 +2,8 @@
 /*
  * kernel: owns the agent's programs in the kernel. It loads them while a target could select a pod
  * of this node, keeps their filter equal to the plan, searches for cgroups and host processes, and
- * drains what the programs recorded. Loop thread, unless a comment says otherwise. It does not know
- * the modules above it: it calls them through kernel_ops.
+ * drains what the programs recorded. Everything runs on the loop thread, unless a comment names a
+ * worker. It does not know the modules above it: it calls them through kernel_ops.
  */
 #pragma once
 
@@ -15,17 +15,14 @@
 #include "lib/conf/conf.h"
 
 struct kernel_ops {
-	/*
-	 * Passes what a drain brought, and ownership of it. full: the drain of each second, not a
-	 * quick one.
-	 */
+	/* Passes a drain and its ownership. full: the drain of each second, not a quick one. */
 	void (*drained)(void *arg, struct drain *drain, bool full);
 	/*
 	 * Programs are about to be unloaded: the listener detaches all probes of processes. It
 	 * returns false if some are still attached. Then it is called again later.
 	 */
 	bool (*detach)(void *arg);
-	/* The kernel holds nothing of any process any more. */
+	/* The programs are unloaded, so the kernel holds nothing of any process any more. */
 	void (*unloaded)(void *arg);
 };
 struct kernel_config { /* all pointers are borrowed */
@@ -34,12 +31,13 @@ struct kernel_config { /* all pointers are borrowed */
 	struct report *report; /* NULL: nothing is reported */
 	struct limit *limit;
 	const struct config *conf;
-	const struct cgroup_hierarchy *hierarchy; /* mount "": none */
+	const struct cgroup_hierarchy *hierarchy; /* mount is "" if the machine has none */
 	bool has_pods; /* profiles pods, by their cgroups; otherwise host processes only */
-	bool has_api_server;	  /* the plan comes from there and is unknown until then */
+	/* the plan comes from an API server, and is unknown until that has answered */
+	bool has_api_server;
 	bool by_name;		  /* profiles host processes by name, as conf says */
 	bool total;		  /* counts all CPU time of the node */
-	size_t table_bytes;	  /* the most that unwind tables may take */
+	size_t table_bytes;	  /* limit for the memory of unwind tables */
 	const struct kernel_ops *ops;
 	void *ops_arg;
 };
@@ -50,61 +48,70 @@ struct kernel;
  */
 int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr);
 /*
- * The caller can take samples from now on. kernel_symbols_problem: why kernel functions have no
- * names; "": they have.
+ * Before this call, the caller cannot take samples, so nothing is loaded. kernel_symbols_problem:
+ * why kernel functions have no names; "": they have names.
  */
 void kernel_start(struct kernel *k, const char *kernel_symbols_problem);
 /*
- * Loads the programs at once, before the loop runs, so that a user without Kubernetes sees an error
- * at once.
+ * Loads the programs at once, before the loop runs. So a user without Kubernetes sees an error
+ * immediately.
  */
 int kernel_load_now(struct kernel *k, struct field_error *reterr);
-void kernel_close(struct kernel *k); /* after workers have ended: drains a last time and unloads */
+/* after the workers have ended: drains a last time and unloads */
+void kernel_close(struct kernel *k);
 struct kernel *kernel_free(struct kernel *k);
-/* The caller says that the plan or the list of host processes changed. */
+/* To be called when the plan or the list of host processes has changed. */
 void kernel_sync(struct kernel *k);
 /*
- * The caller calls this every second. Returns whether a drain follows, now or later; false: nothing
- * is loaded.
+ * To be called every second. Returns whether a drain follows, now or later; false: nothing is
+ * loaded.
  */
 bool kernel_tick(struct kernel *k);
 
-/* Profiling is asked for without a plan: the whole node, or host processes by name. */
-bool kernel_is_asked(const struct kernel *k);
-bool kernel_active(const struct kernel *k); /* at least one process is profiled */
-bool kernel_idle(const struct kernel *k);   /* the plan is known, and selects nothing */
-bool kernel_loaded(const struct kernel *k); /* loaded, or being loaded or unloaded */
-bool kernel_on(const struct kernel *k);	    /* loaded, and not being unloaded */
 /*
- * The kernel refused the programs, and not because it lacked memory for a moment. Targets and the
- * report say so.
+ * Whether the configuration asks for profiles without a plan: of the whole node, or of host
+ * processes by name.
+ */
+bool kernel_is_asked(const struct kernel *k);
+bool kernel_active(const struct kernel *k); /* whether at least one process is profiled */
+bool kernel_idle(const struct kernel *k);   /* whether the plan is known and selects nothing */
+/* whether the programs are loaded, or are being loaded or unloaded */
+bool kernel_loaded(const struct kernel *k);
+/* whether the programs are loaded and not being unloaded */
+bool kernel_on(const struct kernel *k);
+/*
+ * Whether the kernel refused the programs for a reason other than a short lack of memory. Targets
+ * and the report then contain the reason.
  */
 bool kernel_refused(const struct kernel *k);
-/* The kernel has what the plan asks for, or has refused it. */
+/* Whether the kernel has done or refused everything that the plan asks for. */
 bool kernel_settled(const struct kernel *k);
-/* The agent has searched for all that the plan selects, and the filter holds it. */
+/*
+ * Whether the agent has searched for all cgroups that the plan selects, and the filter holds them.
+ */
 bool kernel_filtered(const struct kernel *k);
-/* os worker: NULL while nothing is loaded. */
+/* For the os worker. NULL while nothing is loaded. */
 struct unwind *kernel_unwind(const struct kernel *k);
-/* probes worker: valid until kernel_ops.detach has returned true. */
+/* For the probes worker. Valid until kernel_ops.detach has returned true. */
 struct probes *kernel_probes(const struct kernel *k);
 
 /* ---- host processes by name ---- */
 struct host_process {
-	struct process_id id; /* its start in the precision of /proc/PID/stat */
-	uint64_t until_ns;    /* UINT64_MAX while it runs and matches */
+	struct process_id id; /* its start time is as precise as in /proc/PID/stat */
+	/* until when its samples count; UINT64_MAX while it runs and its name matches */
+	uint64_t until_ns;
 };
-/* Not changed once it is shared. Sorted by tgid, then by start. */
+/* Not changed after it was shared. Sorted by tgid, then by start time. */
 struct host_list {
 	unsigned refs;
 	struct host_process *items;
 	size_t n, cap;
 };
 struct hosts;
-/* NULL: the configuration asks for none. */
+/* NULL: the configuration asks for no host processes. */
 struct hosts *kernel_hosts(const struct kernel *k);
 struct host_list *kernel_hosts_list(struct hosts *h); /* a new reference */
 struct host_list *kernel_host_list_unref(struct host_list *l);
 bool kernel_host_list_has(const struct host_list *l, struct process_id id, uint64_t time_ns);
-/* Returns whether the configuration wants this event of processes of this name. Any thread. */
+/* Whether the configuration wants this event of processes with this name. Any thread. */
 bool kernel_hosts_match(struct hosts *h, const char *comm, enum event event);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads the programs when there is a target, and unloads them, after a last drain, when there is
- * none. It also reports which features of the kernel work. The calls to the kernel run on the os
- * worker, all else on the loop thread.
+ * Loads the programs when there is a target, and unloads them after a last drain when there is
+ * none. It also reports which features of the kernel work. Calls to the kernel run on the os
+ * worker, everything else on the loop thread.
  */
 #include "node/kernel/internal.h"
 
@@ -62,7 +62,7 @@ struct load {
 	struct kernel *kernel;
 	struct field_error error;
 	struct support_copy support;
-	struct drain *drain; /* when unloading: the last one */
+	struct drain *drain; /* at unloading: the last drain */
 	int result, tables_result;
 };
 
