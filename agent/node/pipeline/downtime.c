@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures how long this node was not profiled because an agent had ended. A small file holds the
- * time up to which profiles have left the node, and whether a process was selected then. The next
- * agent reports the time from then until it profiles as a loss. Within one boot CLOCK_BOOTTIME
- * measures that, because the wall clock may have been set in between. Loop thread; the disk worker
- * writes the file.
+ * Measures how long this node was not profiled because no agent ran. A small file holds the time up
+ * to which profiles have left the node, and whether a process was selected then. The next agent
+ * reports the time from then until it profiles as a loss. Within one boot it measures this time
+ * with CLOCK_BOOTTIME, because the wall clock may have been set in between. Runs on the loop
+ * thread; the disk worker writes the file.
  */
 #include "node/pipeline/internal.h"
 
@@ -14,7 +14,8 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
-#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a clock that was further off is ignored */
+/* an offset that differs by more is not used, because a clock was wrong */
+#define OFFSET_MAX_NS (24 * 3600 * NSEC_PER_SEC)
 
 struct note {
 	struct task task;
@@ -37,9 +38,10 @@ static uint64_t read_gap(const json_t *j, const char *boot_id)
 }
 
 /*
- * Returns the offset that the first agent of this boot saw. The clock may have been set since, or
- * is read a little later. With another offset a process would have another start time, so it would
- * count as another process and have two heaps.
+ * Returns the offset that the first agent of this boot measured. A later measurement may differ,
+ * because the wall clock was set, or because the two clocks are not read at the same moment. With
+ * another offset, a process would get another start time. It would count as another process, and
+ * its memory would be counted twice.
  */
 static uint64_t read_offset(const json_t *j, const char *boot_id)
 {
@@ -52,7 +54,7 @@ static uint64_t read_offset(const json_t *j, const char *boot_id)
 	return apart_ns > OFFSET_MAX_NS ? now_ns : was_ns;
 }
 
-/* Removes what an agent left that was killed while it wrote the file. */
+/* Removes the temporary file of an agent that was killed while it wrote the file. */
 static void remove_unfinished(const char *path)
 {
 	_cleanup_free_ char *tmp = xasprintf("%s.tmp", path);
@@ -73,7 +75,7 @@ void pipeline_downtime_open(struct downtime *g, const struct config *conf, bool 
 			       .start_offset_ns = read_offset(NULL, boot_id)};
 	if (!dir || !*dir)
 		return;
-	/* A failure shows when the file cannot be written. */
+	/* no need to check: a failure shows when the file is written */
 	(void)mkdir_parents(dir, 0700);
 	g->path = xasprintf("%s/%s", dir, FILE_NAME);
 	remove_unfinished(g->path);
@@ -144,8 +146,9 @@ static void note_down(struct pipeline *p, uint64_t end_ns, bool active)
 }
 
 /*
- * If a process is selected, the time counts as a loss until its window has left the node. That
- * includes an earlier gap.
+ * From now on, if a process is selected, the file says that the time must be reported as a loss.
+ * This changes when its window has left the node. An earlier downtime that is not reported yet
+ * stays in the file.
  */
 void pipeline_downtime_note(struct pipeline *p, bool active, bool idle, bool refused)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long no agent ran on the node, from the file that the last one left: in this boot, in an
- * earlier one, and after the clock was set.
+ * How long no agent ran on the node, according to the file that the last agent left: in this boot,
+ * in an earlier one, and after the clock was set.
  */
 #include "node/pipeline/internal.h"
 
@@ -19,8 +19,8 @@
 static struct pipeline *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * An agent that finds such a file. It writes none, because a worker would do that, and there is
- * none here.
+ * Makes the pipeline of an agent that finds such a file. It does not write the file, because no
+ * worker runs here.
  */
 static struct pipeline *node_after(const char *form, ...)
 {
@@ -56,7 +56,7 @@ static long long boot_ms(void)
 	return (long long)(now_boot_ns() / NSEC_PER_MSEC);
 }
 
-/* Checks the reported downtime; a slow machine may add to it. */
+/* Checks the reported downtime. On a slow machine it may be longer. */
 static void assert_told(struct pipeline *n, uint64_t seconds)
 {
 	uint64_t ns = pipeline_downtime_take(n);
@@ -69,8 +69,8 @@ static void assert_told(struct pipeline *n, uint64_t seconds)
 }
 
 /*
- * The machine was rebooted: CLOCK_BOOTTIME began again, and only the wall clock shows how long that
- * took.
+ * The machine was rebooted. CLOCK_BOOTTIME began again at 0, so only the wall clock shows how long
+ * no agent ran.
  */
 static void test_another_boot_128(void **state)
 {
@@ -79,19 +79,22 @@ static void test_another_boot_128(void **state)
 			       "\"boot_ms\": %lld}",
 			       wall_s() - AGO_S, boot_ms() - 5000),
 		    AGO_S);
-	/* the boot before was longer than this one is by now */
+	/* the boot before was longer than this one is until now */
 	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
 			       "\"boot_ms\": %lld}",
 			       wall_s() - AGO_S, boot_ms() + 5000000),
 		    AGO_S);
-	/* a machine whose clock was wrong before, or is now */
+	/* the clock of the machine was wrong, then or now */
 	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
 			       "\"boot_ms\": 7}",
 			       wall_s() + AGO_S),
 		    0);
 }
 
-/* Within one boot the clock may have been set forward or back. That is not time that passed. */
+/*
+ * Within one boot the wall clock may have been set forward or back. This must not change the
+ * downtime.
+ */
 static void test_clock_set_in_between(void **state)
 {
 	(void)state;
@@ -121,7 +124,7 @@ static struct pipeline *node_after_a_kill(void)
 			  BOOT, boot_ms() - AGO_S * 1000);
 }
 
-/* The downtime goes on until a process is profiled, and no moment of it is reported twice. */
+/* The downtime lasts until a process is profiled, and no part of it is reported twice. */
 static void test_gap_lasts_until_active(void **state)
 {
 	struct pipeline *n = node_after_a_kill();
@@ -142,7 +145,7 @@ static void test_gap_lasts_until_active(void **state)
 	free(n);
 }
 
-/* Where the kernel takes no programs the agent is there, and says so: it is not down for ever. */
+/* If the kernel refuses the programs, an agent runs and reports that. So this is no downtime. */
 static void test_kernel_refuses(void **state)
 {
 	struct pipeline *n = node_after_a_kill();
@@ -154,8 +157,8 @@ static void test_kernel_refuses(void **state)
 	pipeline_downtime_note(n, false, false, true);
 	assert_int_equal(pipeline_downtime_take(n), 0);
 	/*
-	 * the programs load after all: the targets know the reason for which nothing was profiled
-	 * meanwhile
+	 * The programs load later. The time before is no downtime, because the targets know why
+	 * nothing was profiled.
 	 */
 	pipeline_downtime_note(n, true, false, false);
 	assert_int_equal(pipeline_downtime_take(n), 0);
@@ -171,14 +174,14 @@ static void assert_offset(struct pipeline *n, uint64_t want_ns, uint64_t apart_n
 }
 
 /*
- * A process must have the same start time for the next agent of this boot as for this one, even if
- * the clock was set.
+ * A process must have the same start time for the next agent of this boot as for this agent, even
+ * if the wall clock was set.
  */
 static void test_processes_keep_their_start(void **state)
 {
 	uint64_t now_ns = now_wall_ns() - now_boot_ns(), set_ns = now_ns - 600 * NSEC_PER_SEC;
 	static const uint64_t clocks_ns =
-		NSEC_PER_SEC; /* two of them are read one after the other */
+		NSEC_PER_SEC; /* the two clocks are not read at the same moment */
 
 	(void)state;
 	assert_offset(node_after("{\"boot_id\": \"%s\", \"start_offset_ns\": %llu}", BOOT,
@@ -187,7 +190,7 @@ static void test_processes_keep_their_start(void **state)
 	assert_offset(node_after("{\"boot_id\": \"another\", \"start_offset_ns\": %llu}",
 				 (unsigned long long)set_ns),
 		      now_ns, clocks_ns);
-	/* a file of before; a machine that began in 1970 */
+	/* a file of an older version; then one of a machine whose clock began in 1970 */
 	assert_offset(node_after("{\"boot_id\": \"%s\"}", BOOT), now_ns, clocks_ns);
 	assert_offset(node_after("{\"boot_id\": \"%s\", \"start_offset_ns\": 5}", BOOT), now_ns,
 		      clocks_ns);

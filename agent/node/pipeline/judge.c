@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps what the pipeline knows of processes, and decides which samples count and whose they are.
- * It folds nothing. Pipeline worker.
+ * Keeps what the pipeline knows of processes, and decides which samples count and to which
+ * container they belong. It folds nothing. Runs on the pipeline worker.
  */
 #include "node/pipeline/internal.h"
 
 #include <stdlib.h>
 
-#define MAX_PROCESSES	 32768
-#define RUNTIME_START_NS (10 * NSEC_PER_SEC) /* on a busy node; otherwise milliseconds */
+#define MAX_PROCESSES 32768
+/* longest time that a runtime's code runs in a container on a busy node; usually milliseconds */
+#define RUNTIME_START_NS (10 * NSEC_PER_SEC)
 
 /* ---- processes ---- */
 
@@ -39,7 +40,11 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 	proc->exec_id = r->exec_id;
 	proc->stack = r->stack;
 	proc->nodes_pid_ns = r->tgid_own == r->tgid;
-	proc->exited_ns = 0; /* if it was taken for ended, as when the table of processes is full */
+	/*
+	 * it lives, even if it was taken for ended, which happens when the table of processes is
+	 * full
+	 */
+	proc->exited_ns = 0;
 	memcpy(proc->comm, r->comm, sizeof(proc->comm));
 	proc->comm[sizeof(proc->comm) - 1] = '\0';
 }
@@ -87,9 +92,10 @@ static int compare_attribution(const void *key, const void *item)
 }
 
 /*
- * The names of runc (1.1, 1.2) and crun before they are called runc:[...] or become the container's
- * program. They start /proc/self/exe, which starts a copy of itself by a descriptor. That copy has
- * the descriptor's number as its name, or from Linux 6.14 on the name of the file.
+ * Whether runc (1.1, 1.2) or crun has this name before it is called runc:[...] or becomes the
+ * container's program. Both execute /proc/self/exe, which executes a copy of itself through a
+ * descriptor. The name of this copy is the number of the descriptor or, from Linux 6.14 on, the
+ * name of the file.
  */
 static bool is_runtime_name(const char *comm)
 {
@@ -98,8 +104,9 @@ static bool is_runtime_name(const char *comm)
 }
 
 /*
- * When a container starts, or an exec into one, the runtime's own code runs inside the container's
- * cgroup for a moment. A program of a pod with hostPID may have the same name.
+ * Whether the sample is of the runtime's own code. This code runs in the container's cgroup for a
+ * moment when a container starts, and at each exec into one. A program of a pod with hostPID may
+ * have the same name, so the age of the process counts, too.
  */
 static bool is_runtime_helper(const struct sampled_process *proc, const char *comm,
 			      const struct raw_sample *s)
@@ -152,8 +159,8 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 }
 
 /*
- * A kernel thread, or a stack that ends in the kernel, has no user code that waits. A user stack
- * that was lost counts as user code.
+ * Whether user code waits. A kernel thread, and a stack with frames of the kernel only, have no
+ * user code. A user stack that was lost counts as user code.
  */
 static bool has_user_code(const struct drain *d, const struct raw_sample *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Creates the parts of the pipeline, connects them and ends them. It owns struct pipeline. Loop
- * thread.
+ * Creates the parts of the pipeline, connects them and ends them. It owns struct pipeline. Runs on
+ * the loop thread.
  */
 #include "node/pipeline/internal.h"
 
@@ -144,7 +144,7 @@ void pipeline_read_mappings(struct pipeline *p, struct process_id id, uint32_t e
 	pipeline_reader_mappings(p->reader, id, exec_id, 0, cgroup_id);
 }
 
-/* ---- runtimes of a process, for the pipeline worker ---- */
+/* ---- the runtimes of a process, passed to the pipeline worker ---- */
 
 struct telling {
 	struct task task;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline: takes samples from the kernel to the sender. A drain waits until the mappings and files
- * that its names need are read. Then its samples get frames and go into windows of their container.
- * A window that has ended goes to the sender. Loop thread; the pipeline worker finds names and
- * folds.
+ * pipeline: the way of samples from the kernel to the sender. A drain waits until the mappings and
+ * files that its names need are read. Then its samples get frames and go into the windows of their
+ * containers. When a window ends, it goes to the sender. The functions run on the loop thread.
+ * Names and windows are made on the pipeline worker.
  */
 #pragma once
 
@@ -24,46 +24,58 @@ struct pipeline_config { /* all pointers are borrowed */
 	const struct cgroup_hierarchy *hierarchy;
 	const struct config *conf;
 	bool has_pods; /* profiles pods, by their cgroups */
-	bool local;    /* keeps state in conf's data_dir, otherwise in its spool_dir */
+	bool local;    /* stores its state in conf's data_dir; otherwise in conf's spool_dir */
 	const char *boot_id;
 };
 struct pipeline;
-/* Also reads from the previous agent's file how long the node was not profiled. */
+/* Also reads from the file of the agent before how long the node was not profiled. */
 struct pipeline *pipeline_new(const struct pipeline_config *c);
 /*
- * The node's UID is known, so profiles can be named. No drain may come before. Does nothing on
- * later calls. Returns 0 or a negative errno.
+ * To be called when the node's UID is known, before the first drain, because profiles contain the
+ * UID. Later calls do nothing. Returns 0 or a negative errno.
  */
 int pipeline_start(struct pipeline *p, const char *node_uid);
-/* After pipeline_start(): why kernel functions have no names; "": they have. */
+/*
+ * To be called after pipeline_start(). Returns why kernel functions have no names; "": they have
+ * names.
+ */
 const char *pipeline_kernel_problem(const struct pipeline *p);
 /*
- * After the workers have ended: folds the waiting drains, sends the open window, and writes the
- * time to the file.
+ * To be called after the workers have ended. Folds the waiting drains, sends the open window, and
+ * writes the current time to the file.
  */
 void pipeline_close(struct pipeline *p);
 struct pipeline *pipeline_free(struct pipeline *p);
 
 /*
- * Takes a drain over; NULL if nothing is loaded. full: the drain of each second, not a quick one.
+ * Takes ownership of a drain; NULL if nothing is loaded. full: the drain of each second, not a
+ * quick one.
  */
 void pipeline_drain(struct pipeline *p, struct drain *drain, bool full);
-/* The same for samples that come from no probe: their values are exact and stand for no more. */
+/*
+ * Like pipeline_drain, for samples that come from no probe. Their values are exact: they are not
+ * multiplied, and stand for no other samples.
+ */
 void pipeline_drain_whole(struct pipeline *p, struct drain *drain);
 /*
- * The caller calls this every second, before that second's drain. It notes for the next agent
+ * To be called every second, before the drain of that second. Stores in the file for the next agent
  * whether a process is profiled.
  */
 void pipeline_note_profiled(struct pipeline *p);
-/* The caller calls this every second, after the drain. */
+/* To be called every second, after the drain. */
 void pipeline_tick(struct pipeline *p);
-/* These processes have ended. What is known of them stays for a while, for late samples. */
+/*
+ * These processes have ended. The pipeline keeps what it knows of them for a while, for late
+ * samples.
+ */
 void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_t n);
-/* Samples that drains have lost since the start, and those of drains that were refused. */
+/*
+ * How many samples drains have lost since the start, including those of drains that were refused.
+ */
 uint64_t pipeline_n_lost(const struct pipeline *p);
-/* What a drain waits for may be there now. */
+/* To be called when mappings, names or files for which a drain waits may be there. */
 void pipeline_advance(struct pipeline *p);
-/* For follow_ops.runtimes and follow_ops.read_mappings. */
+/* Callbacks for follow_ops.runtimes and follow_ops.read_mappings. */
 void pipeline_runtimes(struct pipeline *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *found);
 void pipeline_read_mappings(struct pipeline *p, struct process_id id,

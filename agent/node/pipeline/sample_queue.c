@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of drains between the kernel and the pipeline worker, in order. The mappings of new
- * processes are read at once. A drain with samples waits for them for up to a second, and up to two
- * more for its files to be parsed, so that a process that lives shortly still gets names. Loop
- * thread.
+ * The queue of drains between the kernel and the pipeline worker. Drains keep their order. The
+ * mappings of new processes are read at once. A drain with samples waits for them for up to a
+ * second, and for up to two more seconds until its files are parsed. So even a process with a short
+ * life gets names. Runs on the loop thread.
  */
 #include "node/pipeline/internal.h"
 
@@ -11,8 +11,8 @@
 #include <uthash.h>
 
 #define MAX_WAIT_NS    NSEC_PER_SEC
-#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* additional time to wait for files */
-#define MAX_WAITING    8		  /* full drains */
+#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time to wait for files, after MAX_WAIT_NS */
+#define MAX_WAITING    8		  /* limit for full drains that wait */
 #define MAX_EXEC_READS 50
 
 struct feeding {
@@ -20,7 +20,8 @@ struct feeding {
 	struct sample_queue *queue;
 	struct feed feed;
 	struct feed_answer answer;
-	uint64_t due_ns; /* CLOCK_BOOTTIME: from then on it does not wait for mappings */
+	/* CLOCK_BOOTTIME: after this time it does not wait for mappings any more */
+	uint64_t due_ns;
 	struct feeding *next;
 };
 
@@ -28,15 +29,16 @@ struct sample_queue {
 	struct pipeline *pipeline;
 	const struct queue_ops *ops;
 	struct feeding *first, **last;
-	size_t n_waiting; /* drains of the kernel */
-	/* of refused drains; goes with the next request, as lost does */
+	size_t n_waiting; /* number of drains of the kernel in the queue */
+	/* sleep of refused drains; it goes with the next request, as lost does */
 	uint64_t asleep_ns;
 	struct losses lost;
-	uint64_t n_lost;	    /* samples of drains, since the start */
-	unsigned n_exec_reads;	    /* in this second */
-	struct process_exit *exits; /* for the next request */
+	uint64_t n_lost;	    /* number of lost samples of drains, since the start */
+	unsigned n_exec_reads;	    /* how many processes were read at their exec in this second */
+	struct process_exit *exits; /* goes with the next request */
 	size_t n_exits, cap_exits;
-	bool feeding; /* the pipeline worker has a request; one at a time keeps the order */
+	/* The pipeline worker has a request. It gets one at a time, so the order is kept. */
+	bool feeding;
 };
 
 /* ---- owners ---- */
@@ -48,7 +50,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The distinct cgroups of the samples. Adjacent samples usually have the same one. */
+/* The cgroup ids of the samples, each once. Adjacent samples usually have the same one. */
 static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
 {
 	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
@@ -137,7 +139,8 @@ static void parse(struct sample_queue *d, struct feed_answer *f)
 }
 
 /*
- * Mappings, names or files were missing. They are read, and the same drain is sent a second time.
+ * Mappings, names or files were missing. Has them read, and puts the same drain at the front of the
+ * queue for its last pass.
  */
 static void come_again(struct sample_queue *d, struct feed *from, struct feed_answer *answer)
 {
@@ -167,8 +170,8 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 }
 
 /*
- * The samples of a refused drain are lost, for the node. A snapshot of living memory is not lost,
- * because the next one contains it.
+ * The samples of a refused drain are lost and count as a loss of the node. A snapshot of memory in
+ * use is not lost, because the next one contains it.
  */
 static void lose_refused(struct sample_queue *d, struct feed *f)
 {
@@ -210,8 +213,8 @@ static void feed_handled(struct task *t)
 	pipeline_feed_done(&f->feed);
 	pipeline_feed_answer_done(&f->answer);
 	/*
-	 * This comes last: while the node closes, the tasks posted above have ended already, and
-	 * their end would have sent the next request.
+	 * This must be the last step. While the node closes, the tasks that were posted above have
+	 * ended already, and with feeding false their end would have sent the next request.
 	 */
 	d->feeding = false;
 	pipeline_queue_advance(d);
@@ -249,8 +252,8 @@ struct losses *pipeline_queue_lost(struct sample_queue *d)
 }
 
 /*
- * Adds what happened before. After a sleep the open window is still the one before it: this request
- * ends it, with or without a drain.
+ * Adds the losses and the sleep from before. After a sleep, the open window is still the one from
+ * before the sleep. This request ends it, even if it has no drain.
  */
 static void add_earlier(struct sample_queue *d, struct feed *f)
 {
@@ -261,7 +264,10 @@ static void add_earlier(struct sample_queue *d, struct feed *f)
 	profile_losses_move(&f->lost, &d->lost);
 }
 
-/* While the node closes, a task ends before work_post() returns, and its end calls this again. */
+/*
+ * This function may call itself: while the node closes, work_post() returns after the task has
+ * ended, and the end of a task calls this.
+ */
 void pipeline_queue_advance(struct sample_queue *d)
 {
 	loop_assert(d->pipeline->config.work->loop);
@@ -280,8 +286,8 @@ void pipeline_queue_advance(struct sample_queue *d)
 }
 
 /*
- * Most processes are read at their first sample. Unless too many processes start, they are read at
- * exec, too, so that one that ends soon after has names.
+ * Has the mappings of a process read. This usually happens at its first sample. It also happens at
+ * exec, unless too many processes start, so that a process that ends soon has names.
  */
 static void read_process(struct sample_queue *d, const struct raw_proc *p)
 {

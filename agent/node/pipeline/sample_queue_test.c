@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains that wait for names: how long, how many, in which order, and at the end of the node. This
- * thread stands in for the workers.
+ * Drains that wait for names: how long, how many, in which order, and what happens to them when the
+ * node closes. The test's thread does the work of the workers.
  */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
 
-#define MAX_WAITING 8 /* sample_queue.c */
+#define MAX_WAITING 8 /* as in sample_queue.c */
 
-/* ---- its neighbours ---- */
+/* ---- the functions that the queue calls ---- */
 
 static bool parses, under_way;
-static const struct drain *fed[32]; /* in order; a second pass, too; gone by now */
+/* the drains in the order in which fold() got them, each pass; they are freed by now */
+static const struct drain *fed[32];
 static size_t n_fed, n_folded;
 static uint64_t fed_asleep_ns[32];
-static uint64_t fed_lost[32][2]; /* "counts_full"; all others */
+static uint64_t fed_lost[32][2]; /* [0]: lost as "counts_full"; [1]: all other losses */
 static size_t fed_exits[32];
-static bool names_are_missing; /* for the next first pass */
-static size_t n_unparsed;      /* of the next pass */
+static bool names_are_missing; /* used by the next first pass */
+static size_t n_unparsed;      /* used by the next pass */
 static size_t n_to_parse;
-static struct missing missing; /* for the next pass; tgid 0: none */
+static struct missing missing; /* used by the next pass; tgid 0: nothing is missing */
 static uint64_t read_cgroup_id;
 
 static bool does_parse(const struct follow *f)
@@ -119,7 +120,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A drain of these seconds of sleep; with a process that is new, or without. */
+/* Makes a drain. The machine slept for asleep_s before it. is_new: it reports a new process. */
 static struct drain *make(size_t i, uint64_t asleep_s, bool is_new)
 {
 	static const struct raw_proc first = {.tgid = 7, .what = RAW_PROC_SEEN};
@@ -138,7 +139,7 @@ static void add(size_t i)
 	pipeline_queue_add(queue, make(i, 0, false), true);
 }
 
-/* Runs the queue's tasks: at most one is with the pipeline at a time. */
+/* Runs the queue's tasks. The pipeline worker has at most one at a time. */
 static void work(void)
 {
 	while (posted.n) {
@@ -154,7 +155,10 @@ static void assert_fed(size_t n)
 		assert_ptr_equal(fed[i], drains[i]);
 }
 
-/* Files are being parsed, which takes longer than this test. */
+/*
+ * A file is being parsed during the whole test. If more than MAX_WAITING drains wait, the oldest
+ * ones continue.
+ */
 static void so_many_wait_for_names(void **state)
 {
 	(void)state;
@@ -164,7 +168,7 @@ static void so_many_wait_for_names(void **state)
 	assert_int_equal(posted.n, 0);
 	add(MAX_WAITING);
 	work();
-	assert_fed(1); /* the oldest goes on with the names known so far; the others wait */
+	assert_fed(1); /* the oldest is folded with the names that are known; the others wait */
 	add(MAX_WAITING + 1);
 	work();
 	assert_fed(2);
@@ -174,7 +178,10 @@ static void so_many_wait_for_names(void **state)
 	assert_fed(MAX_WAITING + 2);
 }
 
-/* A heap profile waits in the same queue, and does not delay samples of the kernel. */
+/*
+ * A drain with a heap profile waits in the same queue. It does not count towards MAX_WAITING, so
+ * samples of the kernel do not wait less.
+ */
 static void what_is_not_of_the_kernel_does_not_count(void **state)
 {
 	(void)state;
@@ -197,19 +204,22 @@ static void mappings_are_waited_for(void **state)
 	pipeline_queue_advance(queue);
 	work();
 	assert_fed(1);
-	add(1); /* nothing is new: at once */
+	add(1); /* no process is new, so it does not wait */
 	work();
 	assert_fed(2);
 }
 
-/* The pipeline finds that names are missing: the drain comes again, before later ones. */
+/*
+ * The pipeline worker finds that names are missing. The drain gets a second pass, before later
+ * drains.
+ */
 static void a_second_pass_keeps_its_place(void **state)
 {
 	(void)state;
 	names_are_missing = true;
 	add(0);
 	add(1);
-	under_way = true; /* the names that the first pass asked for */
+	under_way = true; /* the names that the first pass requested are being read */
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_folded, 0);
@@ -222,7 +232,10 @@ static void a_second_pass_keeps_its_place(void **state)
 	assert_int_equal(n_folded, 2);
 }
 
-/* The sample says to which container the process belongs, if nothing else has. */
+/*
+ * Mappings are read with the cgroup of the sample, because nothing else may show to which container
+ * the process belongs.
+ */
 static void mappings_are_read_for_their_container(void **state)
 {
 	(void)state;
@@ -239,8 +252,8 @@ static void mappings_are_read_for_their_container(void **state)
 }
 
 /*
- * Files found on the first pass are parsed before the second pass. Files found on the second pass
- * are parsed for the next drains.
+ * Files that the first pass finds are parsed before the second pass. Files that the second pass
+ * finds are parsed for later drains.
  */
 static void files_without_names_are_parsed(void **state)
 {
@@ -261,8 +274,8 @@ static void files_without_names_are_parsed(void **state)
 }
 
 /*
- * At the end, waiting drains go on with the names known so far: none is lost, and none is counted
- * twice.
+ * When the node closes, waiting drains are folded with the names that are known. None is lost, and
+ * none is counted twice.
  */
 static void who_waits_at_the_end_goes_on(void **state)
 {
@@ -287,18 +300,21 @@ static void who_is_found_without_names_at_the_end_comes_again_at_once(void **sta
 	assert_int_equal(n_folded, 1);
 }
 
-/* A refused drain loses its samples, but not the machine's sleep: the next drain has it, once. */
+/*
+ * A refused drain loses its samples, but not the sleep of the machine. The next drain reports it,
+ * once.
+ */
 static void a_refused_sleep_is_told_with_the_next(void **state)
 {
 	(void)state;
 	pipeline_queue_add(queue, make(0, 3600, false), true);
-	pipeline_queue_add(queue, make(1, 60, false), true); /* waits for the first */
+	pipeline_queue_add(queue, make(1, 60, false), true); /* waits behind the first drain */
 	posted.items[0]->refused = true;
 	posted_run();
 	posted.items[0]->refused = true;
 	posted_run();
 	assert_int_equal(n_fed, 0);
-	pipeline_queue_add(queue, make(2, 0, true), false); /* not a whole second's */
+	pipeline_queue_add(queue, make(2, 0, true), false); /* a quick drain */
 	work();
 	under_way = false;
 	pipeline_queue_add_whole(queue, make(3, 0, false));
@@ -311,8 +327,8 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 }
 
 /*
- * Samples of a refused drain are counted, and the next window reports them. Those of a snapshot are
- * not lost.
+ * The samples of a refused drain are counted, and the next window reports them as lost. Samples of
+ * a snapshot are not lost.
  */
 static void refused_samples_are_counted(void **state)
 {
@@ -338,8 +354,8 @@ static void refused_samples_are_counted(void **state)
 }
 
 /*
- * What a drain has lost goes with it, on a second pass, too. If the drain is refused, it goes with
- * the next one, and so do the samples of the refused drain.
+ * The losses of a drain go with it, also to its second pass. If the drain is refused, they go with
+ * the next one, and the samples of the refused drain are lost, too.
  */
 static void losses_go_with_their_drain(void **state)
 {
@@ -357,7 +373,7 @@ static void losses_go_with_their_drain(void **state)
 	posted_run();
 	posted_run();
 	posted_run();
-	posted.items[0]->refused = true; /* the third */
+	posted.items[0]->refused = true; /* the third drain */
 	posted_run();
 	pipeline_queue_add_whole(queue, make(3, 0, false));
 	profile_losses_add(pipeline_queue_lost(queue), 1u << EVENT_ON_CPU, "mailbox_full", 100);
@@ -365,14 +381,15 @@ static void losses_go_with_their_drain(void **state)
 	work();
 	assert_int_equal(n_fed, 5);
 	assert_int_equal(fed_lost[0][0], 10);
-	assert_int_equal(fed_lost[1][0], 10); /* nothing was folded before */
+	assert_int_equal(fed_lost[1][0], 10); /* the first pass had folded nothing */
 	assert_int_equal(fed_lost[2][0], 11);
-	assert_int_equal(fed_lost[3][0], 0); /* is not of the kernel */
+	/* a drain that is not from the kernel takes no losses */
+	assert_int_equal(fed_lost[3][0], 0);
 	assert_int_equal(fed_lost[4][0], 12);
 	for (size_t i = 0; i < 5; i++)
 		assert_int_equal(fed_lost[i][1], i == 4 ? 107 : 0);
 	assert_int_equal(pipeline_queue_lost(queue)->n, 0);
-	/* once each, without those that the sender lost */
+	/* each loss counts once; those of the sender do not count here */
 	assert_int_equal(pipeline_queue_n_lost(queue), 10 + 11 + 12 + 7);
 }
 
@@ -384,8 +401,8 @@ static void add_refused(uint64_t asleep_s)
 }
 
 /*
- * The last target went with it, so no drain follows: the check whether a window ended has the
- * sleep, refused or not.
+ * The last target was deleted at the same time, so no drain follows. Then the request that only
+ * checks for the end of a window takes the sleep, even if one such request is refused.
  */
 static void a_refused_sleep_is_told_without_a_drain(void **state)
 {
@@ -404,7 +421,7 @@ static void a_refused_sleep_is_told_without_a_drain(void **state)
 	assert_int_equal(fed_asleep_ns[1], 0);
 }
 
-/* Each is told once, also if the request with it is refused. */
+/* Each exit is passed once, also if the request with it is refused. */
 static void exits_are_told_with_the_next_request(void **state)
 {
 	const struct process_exit exits[3] = {{.exited_ns = 1}};
@@ -422,7 +439,7 @@ static void exits_are_told_with_the_next_request(void **state)
 	pipeline_queue_exited(queue, exits, 1); /* no request follows */
 }
 
-/* The node's end came before the pipeline was there for them. */
+/* The node ended before the worker could take these drains, so they are freed. */
 static void who_never_went_is_freed(void **state)
 {
 	(void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures how long CPU limits held containers back, if off-cpu is asked for. No thread waits for
- * anything then, so the scheduler's events do not show it. The os worker reads it from the cgroups
- * (cpu.stat) every two seconds, and the difference goes to the pipeline with the next drain. Loop
- * thread, except for the reading itself.
+ * Measures how long CPU limits kept containers from running, if off-cpu is asked for. The
+ * scheduler's events do not show this time, because no thread waits for anything then. The os
+ * worker reads it from the cgroups (cpu.stat) every two seconds. The difference goes to the
+ * pipeline with the next drain. Everything but the reading runs on the loop thread.
  */
 #include "node/pipeline/internal.h"
 
@@ -16,11 +16,11 @@
 
 struct container {
 	uint64_t cgroup_id;
-	struct owner *owner; /* a reference */
+	struct owner *owner; /* owns a reference */
 	struct cgroup_cpu cpu;
 	int result;
 };
-struct seen_container { /* as of the last reading */
+struct seen_container { /* the values of the last reading */
 	uint64_t cgroup_id, throttled_ns, n_throttled;
 	bool alive;
 	UT_hash_handle hh;
@@ -28,7 +28,7 @@ struct seen_container { /* as of the last reading */
 struct throttle {
 	const struct pipeline_config *config;
 	struct seen_container *seen;
-	struct held_back *pending; /* for the next drain */
+	struct held_back *pending; /* goes with the next drain */
 	size_t n_pending, cap_pending;
 	uint64_t read_ns;
 	bool busy;
@@ -48,7 +48,7 @@ static void note(struct throttle *t, const struct container *c)
 	struct seen_container *s;
 
 	HASH_FIND(hh, t->seen, &id, sizeof(id), s);
-	if (!s) { /* the time before is not part of any profile */
+	if (!s) { /* the time before the first reading is not part of any profile */
 		s = xcalloc(1, sizeof(*s));
 		s->cgroup_id = id;
 		s->throttled_ns = c->cpu.throttled_ns;
@@ -57,12 +57,14 @@ static void note(struct throttle *t, const struct container *c)
 	}
 	s->alive = true;
 	if (c->cpu.throttled_ns < s->throttled_ns || t->n_pending >= MAX_CONTAINERS)
-		return; /* no drain has taken the pending ones yet: again later */
+		/* no drain has taken the pending times yet: try again at the next reading */
+		return;
 	us = (c->cpu.throttled_ns - s->throttled_ns) / 1000;
 	n = c->cpu.n_throttled - s->n_throttled;
 	if (!us)
 		return;
-	s->throttled_ns += us * 1000; /* the rest of a microsecond goes with the next reading */
+	/* the rest, less than a microsecond, is added at the next reading */
+	s->throttled_ns += us * 1000;
 	s->n_throttled = c->cpu.n_throttled;
 	GROW(t->pending, t->n_pending, t->cap_pending);
 	t->pending[t->n_pending++] = (struct held_back){proc_owner_ref(c->owner), us, n};
@@ -155,7 +157,10 @@ void pipeline_throttle_tick(struct throttle *t)
 	work_post(t->config->work, t->config->work->os, &r->task, r->n * sizeof(*r->items));
 }
 
-/* Containers are held back while nothing is profiled, too, but that time is in no profile. */
+/*
+ * Forgets the last readings: while nothing is profiled, containers may be throttled, too, but that
+ * time belongs to no profile.
+ */
 void pipeline_throttle_off(struct throttle *t)
 {
 	forget_gone(t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container that its CPU limit holds back: the time goes to the next drain, once. As root. */
+/* A CPU limit keeps a container from running: the time goes to the next drain, once. Needs root. */
 #include "lib/base/testclock.h"
 #include "node/pipeline/internal.h"
 #include "node/plan/testplan.h"
@@ -22,7 +22,7 @@ struct fixture {
 	struct pipeline pipeline;
 };
 
-/* A pipeline whose tasks run at once. */
+/* Makes a pipeline that runs its tasks at once. */
 static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 {
 	*n = (struct fixture){.work = work_new(timer_loop())};
@@ -32,7 +32,7 @@ static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
 }
 
-/* With one container, whose cgroup is this program's. */
+/* Makes a node with one container. Its cgroup is this program's. */
 static void make_node(struct fixture *n, const struct own_cgroup *o)
 {
 	struct plan *plan = testplan(UID, UID, ID, false);
@@ -53,7 +53,7 @@ static void node_done(struct fixture *n)
 	work_free(n->work);
 }
 
-/* Reads until a throttled time is reported, and once more. Returns the sum. */
+/* Reads until a throttled time is reported, and once more. Returns the sum of the times. */
 static uint64_t told_us(struct fixture *n, bool *ret_named)
 {
 	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS, us = 0;
@@ -112,14 +112,14 @@ static void test_held_back(void **state)
 	all_ns = held_back_ns(&o);
 	own_cgroup_remove(&o);
 	assert_true(us > 0);
-	assert_true(us <= all_ns / 1000); /* nothing twice */
+	assert_true(us <= all_ns / 1000); /* no time is reported twice */
 	assert_true(named);
 	node_done(&n);
 }
 
 /*
- * A target that is suspended for hours: the first second after that does not report how long its
- * containers were held back meanwhile.
+ * A target was suspended for hours. The first reading after that must not report how long its
+ * containers were throttled in these hours.
  */
 static void test_nobody_looks(void **state)
 {
@@ -145,7 +145,7 @@ static void test_nobody_looks(void **state)
 	pipeline_throttle_take(n.pipeline.throttle, &f);
 	assert_int_equal(f.n_held_back, 0);
 	pipeline_feed_done(&f);
-	assert_true(told_us(&n, &named) > 0); /* what comes is */
+	assert_true(told_us(&n, &named) > 0); /* later throttled time is reported */
 	own_cgroup_remove(&o);
 	node_done(&n);
 }
@@ -155,7 +155,10 @@ static char *hex_id(unsigned i)
 	return xasprintf("%064x", i);
 }
 
-/* A node of more containers than anyone has: those beyond the limit are counted, each time. */
+/*
+ * The node has more containers than any real one. Those beyond the limit are counted at each
+ * reading.
+ */
 static void test_too_many(void **state)
 {
 	struct counter *too_many = counter("podflame_cpu_stat_failed_total", "reason", "too_many");

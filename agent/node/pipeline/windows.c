@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns samples into frames and puts them into the window of their container. judge.c decides which
- * samples count. Everything that is left out is counted by reason, and what the kernel lost goes
- * into the window in which it was lost. It owns the open windows. Pipeline worker.
+ * samples count. Every sample that is left out is counted by reason. What the kernel lost goes into
+ * the window in which it was lost. This file owns the open windows. It runs on the pipeline worker.
  */
 #include "node/pipeline/internal.h"
 
@@ -98,7 +98,7 @@ void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 
 /* ---- frames and folding ---- */
 
-/* Counts whether the walk of the user's stack came to its end, and if not, why. */
+/* Counts whether the walk of the user stack reached the end of the stack, and if not, why. */
 static void count_end(struct windows *p, const struct accepted *a, const struct raw_sample *s,
 		      const struct raw_stack *user)
 {
@@ -115,7 +115,7 @@ static void count_end(struct windows *p, const struct accepted *a, const struct 
 	a->taken->n_finished += reason ? 0 : s->n;
 }
 
-/* What a value stands for that was seen in a share of the time. */
+/* The value of a sample of mem-alloc, multiplied because only a share of the time was measured. */
 static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
 {
 	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
@@ -133,7 +133,7 @@ static void note_folded(struct windows *p, const struct accepted *a, const struc
 	counter_add(counter("podflame_samples_folded_total", NULL, NULL), s->n);
 	if (!a->taken)
 		return;
-	/* a sample that says that nothing lives counts, too */
+	/* a sample that reports no memory in use counts, too */
 	a->taken->n_samples[s->event] += s->n || s->value ? s->n : 1;
 	a->taken->values[s->event] += s->value;
 }
@@ -173,7 +173,10 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 	return s->n ? s->frames[0].exec_id : 0;
 }
 
-/* The mappings of a process before it became another program cannot be read any more. */
+/*
+ * Notes that mappings of a process must be read. If the sample is from before an exec, its mappings
+ * cannot be read any more.
+ */
 static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 			 const struct raw_stack *user, const struct sampled_process *proc)
 {
@@ -192,9 +195,9 @@ static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 }
 
 /*
- * Finds what a drain's names still need: mappings, if a library was loaded since they were read,
- * and names of runtimes' functions, both at most once per drain. If mappings must be read, their
- * files are asked for when the drain is sent again.
+ * Finds what the names of a drain still need. These are mappings, if a library was loaded after
+ * they were read, and the names of runtimes' functions. Both are requested once per drain at most.
+ * If mappings must be read, their files are requested in the second pass.
  */
 static void find_missing(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
@@ -221,7 +224,7 @@ static void find_missing(struct windows *p, const struct feed *f, struct feed_an
 		ret->waits |= ret->wanted[i]->fresh;
 }
 
-/* A young process may end soon, so its names are read now. */
+/* Requests the names of young processes now, because they may end soon. */
 static void want_young(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	const struct drain *d = f->drain;
@@ -231,7 +234,7 @@ static void want_young(struct windows *p, const struct feed *f, struct feed_answ
 	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
 }
 
-/* pipeline_judge(), and the `taken` of the sample's cgroup. */
+/* Calls pipeline_judge(), and sets the `taken` of the sample's cgroup. */
 static const char *judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
 			 struct taken *taken, struct accepted *ret)
 {
@@ -242,8 +245,8 @@ static const char *judge(struct windows *p, const struct feed *f, const struct r
 }
 
 /*
- * Folds the part of a wait before `boot_ns` (first), or from then on: a window has only its own
- * part.
+ * Folds one part of a wait: with first, the part before `boot_ns`; else the part after it. So each
+ * window gets only its own part.
  */
 static void fold_part(struct windows *p, const struct feed *f, const struct raw_sample *s,
 		      const struct accepted *a, uint64_t boot_ns, bool first)
@@ -255,7 +258,7 @@ static void fold_part(struct windows *p, const struct feed *f, const struct raw_
 	if (part.value != s->value && !part.value)
 		return;
 	if (!first && before)
-		part.n = 0; /* counted with the first part */
+		part.n = 0; /* the first part has counted it */
 	fold_sample(p, f->drain, part, a);
 }
 
@@ -276,9 +279,9 @@ static void tell_estimates(struct windows *p, const struct feed *f, struct taken
 }
 
 /*
- * When the open window ends, for the samples of a drain. Around a sleep it is not known which of
- * them came before it. So all of them, at most a second of time awake, go into the window that the
- * sleep ends. Waits do not include the sleep: see bpf/waits.h.
+ * The end of the open window, for the samples of a drain. If the machine slept during the drain, it
+ * is not known which samples are from before the sleep. So all of them, at most a second of time
+ * awake, go into the window that the sleep ends. Waits do not include the sleep: see bpf/waits.h.
  */
 static uint64_t window_end(const struct windows *p, const struct feed *f, uint64_t now_ns)
 {
@@ -308,7 +311,7 @@ static void fold_drain(struct windows *p, const struct feed *f, struct taken *ta
 	tell_estimates(p, f, taken);
 }
 
-/* Folds the rest of waits that went on when the window ended, at end_ns. */
+/* Folds the rest of waits that were not over when the window ended at end_ns. */
 static void fold_rest(struct windows *p, const struct feed *f, struct taken *taken, uint64_t end_ns)
 {
 	const struct drain *d = f->drain;
@@ -372,7 +375,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		if (ret->waits)
 			return;
 		proc_mapping_files_look();
-		(void)stacks_refresh_kernel(p->stacks); /* an unresolved address shows itself */
+		/* no need to check: a failure shows as unresolved addresses */
+		(void)stacks_refresh_kernel(p->stacks);
 		stacks_unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
 		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
 		fold_drain(p, f, ret->taken);
@@ -384,7 +388,10 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		return;
 	}
 	pipeline_windows_lose(p, &f->lost);
-	/* What the kernel has counted until now may come later, so no window ends here. */
+	/*
+	 * Samples that the kernel has counted until now may arrive later. So this drain ends no
+	 * window.
+	 */
 	if (f->whole)
 		return;
 	pipeline_forget_exited(p, now_ns);

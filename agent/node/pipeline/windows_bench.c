@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many records an agent takes from the kernel and folds into windows in a second of CPU: map
- * and ring -> drain, drain -> named frames in a window. Processes on every CPU are sampled far more
- * often than in practice, and nearly every record has a stack of its own. Needs root.
+ * Measures how many records an agent takes from the kernel and folds into windows per second of
+ * CPU. There are two steps: from map and ring to a drain, and from a drain to named frames in a
+ * window. Processes on every CPU are sampled far more often than in practice, and nearly every
+ * record has its own stack. Needs root.
  */
 #include "node/pipeline/internal.h"
 #include "node/probe/bench_probes.h"
@@ -18,7 +19,7 @@
 #define ROUNDS	8
 #define CPU_MAX 64
 
-/* ---- the work: a walk of up to 60 frames whose every step is drawn by chance ---- */
+/* ---- the load: calls up to 60 levels deep, and each level is chosen at random ---- */
 
 static __attribute__((noinline)) unsigned left(uint64_t turns, unsigned depth);
 
@@ -66,7 +67,7 @@ static pid_t start(void)
 	}
 }
 
-/* ---- kernel's side ---- */
+/* ---- the kernel's side ---- */
 
 static struct probes *open_probes(struct owner *owner, uint64_t *ret_cgroup)
 {
@@ -137,7 +138,7 @@ static void measure(struct bench *b)
 	double drained[ROUNDS], folded[ROUNDS], both[ROUNDS], kept[ROUNDS];
 	struct rates r;
 
-	for (int i = -2; i < ROUNDS; i++) { /* files are parsed in the first */
+	for (int i = -2; i < ROUNDS; i++) { /* in the first rounds, files are parsed */
 		bench_nap(1000);
 		one_drain(b, &r);
 		if (i < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a drain becomes windows: which samples count, in which window, and with which values. Without
- * a kernel and files.
+ * How a drain becomes windows: which samples count, in which window, and with which values. The
+ * test needs neither the kernel's programs nor files.
  */
 #include "lib/base/testabort.h"
 #include "lib/base/testclock.h"
@@ -73,7 +73,7 @@ static void fold(struct world *w)
 	pipeline_windows_fold(w->p, &w->feed, &w->answer);
 }
 
-/* A drain with one stack of the user's; samples are added to it. */
+/* Begins a drain with one user stack. The test adds samples to it. */
 static void begin(struct world *w, uint64_t to_ns)
 {
 	static const struct raw_frame frame = {.exec_id = 1, .address = 0x1000};
@@ -119,7 +119,10 @@ static const struct profile *find(const struct batch *b, enum event e, const cha
 	return NULL;
 }
 
-/* The drain may come before the kernel's drain of the window's last second. */
+/*
+ * A drain of pipeline_drain_whole may arrive before the kernel's drain of the last second of the
+ * window, so it must not end the window.
+ */
 static void test_a_whole_drain_ends_no_window(void **state)
 {
 	struct world *w = *state;
@@ -152,7 +155,7 @@ static void test_nobodys_code_waits(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_OFF_CPU, 1, 500);
 	add(w, EVENT_OFF_CPU, 3, 600)->ustack = 0; /* a kernel thread */
-	/* it had a stack, which was lost on its way */
+	/* a user stack that was lost on the way from the kernel */
 	add(w, EVENT_OFF_CPU, 1, 700)->ustack = STACK + 1;
 	add(w, EVENT_ON_CPU, 1, 10101)->ustack = 0;
 	fold(w);
@@ -165,7 +168,10 @@ static void test_nobodys_code_waits(void **state)
 	assert_non_null(find(b, EVENT_ON_CPU, "unknown"));
 }
 
-/* The drain comes after the window's end: a wait that lasts over it is in both, with its parts. */
+/*
+ * The drain arrives after the end of the window. A wait that lasts over this end is in both
+ * windows, in each with its own part.
+ */
 static void test_a_wait_over_the_end_of_a_window(void **state)
 {
 	struct world *w = *state;
@@ -176,7 +182,7 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	begin(w, w->end_ns + 400 * MS);
 	s = add(w, EVENT_OFF_CPU, 1, 1000000);
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
-	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of the drain is after the end */
+	s = add(w, EVENT_OFF_CPU, 1, 100000); /* this wait has only a part after the end */
 	s->wait = WAIT_DISK;
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
 	fold(w);
@@ -197,8 +203,8 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 }
 
 /*
- * A drain that is two windows and more late: the open window is as long as that, and contains a
- * wait up to the start of the next.
+ * A drain is more than two windows late. The open window then ends with the drain, and contains a
+ * wait up to the begin of the next window.
  */
 static void test_a_drain_that_is_late(void **state)
 {
@@ -214,7 +220,7 @@ static void test_a_drain_that_is_late(void **state)
 	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 700000);
-	/* the clocks are read again */
+	/* the agent has read the two clocks again */
 	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(w->answer.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
@@ -222,9 +228,10 @@ static void test_a_drain_that_is_late(void **state)
 }
 
 /*
- * A drain around a suspend of an hour: all of it is in the window that the sleep ends, which is no
- * longer than the machine was awake. Waits are what the kernel measured, without the sleep. The
- * next window begins after the sleep and reports it.
+ * The machine slept for an hour during a drain. All of the drain goes into the window that the
+ * sleep ends. That window is no longer than the time that the machine was awake. Waits have the
+ * time that the kernel measured, without the sleep. The next window begins after the sleep and
+ * reports it.
  */
 static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep, uint64_t times)
 {
@@ -238,9 +245,10 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	w->feed.asleep_ns = asleep_ns;
 	add(w, EVENT_ON_CPU, 50, 500000)->last_ns = to_ns - MS;
 	w->owner->off_keep = off_keep;
-	s = add(w, EVENT_OFF_CPU, times, 400000 * times); /* goes on through it */
+	s = add(w, EVENT_OFF_CPU, times, 400000 * times); /* this wait continues after the sleep */
 	s->last_ns = to_ns - MS;
-	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times); /* ended before it */
+	/* these waits ended before the sleep */
+	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times);
 	s->wait = WAIT_SLEEP;
 	fold(w);
 	offset_ns = offset_of(w->p);
@@ -266,7 +274,10 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	}
 }
 
-/* A thinned wait counts for many: together for more time than the machine was awake. */
+/*
+ * If waits are thinned, one counts for many. Together they may be longer than the machine was
+ * awake.
+ */
 static void test_a_suspend(void **state)
 {
 	static const struct {
@@ -289,7 +300,7 @@ static void test_a_suspend(void **state)
 }
 
 /*
- * The drain that had the sleep was refused, and no other follows: samples from before the sleep are
+ * The drain with the sleep was refused, and no other follows. The samples from before the sleep are
  * in a window that ends before it.
  */
 static void test_a_suspend_without_a_drain(void **state)
@@ -335,7 +346,8 @@ static void test_spans_are_scaled(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.owners[0].share_ppm[EVENT_MEM_ALLOC] = 125000;
 	w->feed.owners[0].error_ppm[EVENT_MEM_ALLOC] = 250000;
-	w->feed.owners[0].share_ppm[EVENT_OFF_CPU] = 500000; /* weighted by the kernel */
+	/* not multiplied, because the kernel has weighted these already */
+	w->feed.owners[0].share_ppm[EVENT_OFF_CPU] = 500000;
 	add(w, EVENT_MEM_ALLOC, 3, 1000);
 	add(w, EVENT_OFF_CPU, 3, 1000);
 	fold(w);
@@ -366,8 +378,8 @@ static uint64_t told_in(const struct batch *b, unsigned event_mask, const char *
 }
 
 /*
- * Dropped samples are reported for the node, except those that the sender reports for containers:
- * these would be reported twice.
+ * Dropped samples are reported for the node. But those for which the sender adds a loss to the
+ * container are not, because they would be reported twice.
  */
 static void test_dropped_samples_are_told_once(void **state)
 {
@@ -392,7 +404,8 @@ static void test_dropped_samples_are_told_once(void **state)
 }
 
 /*
- * Each event reports its losses. A loss of an unknown event may concern all events that were taken.
+ * A loss is reported for its event. If its event is not known, it is reported for all events of
+ * which samples were folded.
  */
 static void test_a_loss_is_told_where_it_belongs(void **state)
 {
@@ -417,7 +430,7 @@ static void test_a_loss_is_told_where_it_belongs(void **state)
 	assert_int_equal(told_in(b, 1u << EVENT_MEM_ALLOC, "of_any_event"), 0);
 }
 
-/* The first drain ends the window; what the next one has lost is in the next window. */
+/* The first drain ends the window. What the next drain has lost is in the next window. */
 static void test_a_loss_is_in_the_window_of_its_drain(void **state)
 {
 	struct world *w = *state;
@@ -435,7 +448,7 @@ static void test_a_loss_is_in_the_window_of_its_drain(void **state)
 	assert_int_equal(told_in(next, 1u << EVENT_ON_CPU, "counts_full"), 5);
 }
 
-/* While nothing is profiled, there are no drains. */
+/* While nothing is profiled, a loss is reported although no drain follows. */
 static void test_a_loss_without_a_drain(void **state)
 {
 	struct world *w = *state;
@@ -448,7 +461,10 @@ static void test_a_loss_without_a_drain(void **state)
 	assert_int_equal(told_in(b, 1u << EVENT_ON_CPU, "mailbox_full"), 3);
 }
 
-/* Kinds for which a drain has no room are told as one. */
+/*
+ * A drain has room for a limited number of kinds of losses. The others are reported together, as
+ * one.
+ */
 static void test_no_kind_of_loss_is_left_out(void **state)
 {
 	struct world *w = *state;
@@ -476,7 +492,8 @@ static void test_nothing_lives(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_MEM_INUSE, 0, 0)->ustack = 0;
 	fold(w);
-	assert_int_equal(w->answer.taken[0].n_samples[EVENT_MEM_INUSE], 1); /* the event works */
+	/* this shows that the event works */
+	assert_int_equal(w->answer.taken[0].n_samples[EVENT_MEM_INUSE], 1);
 	b = pipeline_windows_flush(w->p);
 	p = find(b, EVENT_MEM_INUSE, "unknown");
 	assert_non_null(p);
@@ -498,7 +515,10 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
-/* Processes that never end: one beyond the table's limit is counted, and named by its samples. */
+/*
+ * Processes that never end. One that does not fit into the table is counted. Its name comes from
+ * its samples.
+ */
 #define NOBODY 5000000 /* larger than any PID */
 
 static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
@@ -514,7 +534,8 @@ static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns
 }
 
 /*
- * Mappings that only the caller holds, after the reader was asked to keep them. true: it refused.
+ * Passes mappings to the windows, after they were asked to keep them. Returns whether the windows
+ * refused them, so that only the caller holds them.
  */
 static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns)
 {
@@ -535,8 +556,8 @@ static struct process_exit exit_of(uint32_t tgid, uint64_t start_ns, uint64_t ex
 }
 
 /*
- * Neither processes that have ended nor their mappings, which hold their files, stay for ever. A
- * process that gets the same PID later is another one.
+ * Processes that have ended are forgotten after a while, and so are their mappings, which hold
+ * their files open. If a process gets the same PID later, it counts as another one.
  */
 static void test_processes_that_have_ended(void **state)
 {
@@ -548,18 +569,20 @@ static void test_processes_that_have_ended(void **state)
 	see(w->p, NOBODY, 1, NSEC_PER_SEC);
 	see(w->p, NOBODY, 1, 3 * NSEC_PER_SEC);
 	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
-	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now)); /* in the other table alone */
+	/* this process is only in the table of mappings */
+	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now));
 	pipeline_note_exits(w->p, exits, ARRAY_SIZE(exits));
 	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));
 	assert_true(is_refused(w->p, 2 * NSEC_PER_SEC, now + 1));
 	pipeline_forget_exited(w->p, now);
-	assert_int_equal(HASH_COUNT(w->p->processes), 2); /* late samples have names */
+	/* kept for a while, so that late samples have names */
+	assert_int_equal(HASH_COUNT(w->p->processes), 2);
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->id.start_boottime_ns, 3 * NSEC_PER_SEC);
 }
 
-/* Processes that have ended make room for others; processes that live stay. */
+/* Processes that have ended make room for others; processes that have not ended stay. */
 static void test_processes_have_a_limit(void **state)
 {
 	struct counter *dropped =
@@ -580,7 +603,7 @@ static void test_processes_have_a_limit(void **state)
 	}
 	pipeline_forget_exited(w->p, now);
 	assert_int_equal(HASH_COUNT(w->p->processes),
-			 32768); /* for this time, its last samples may still come */
+			 32768); /* still kept, because their last samples may arrive */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->id.tgid, NOBODY);
@@ -589,7 +612,10 @@ static void test_processes_have_a_limit(void **state)
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
 
-/* The mappings from before an exec are not read any more: they would be the next program's. */
+/*
+ * Mappings of a process from before its exec are not read any more, because the process has those
+ * of the next program now.
+ */
 static void test_mappings_of_what_it_was(void **state)
 {
 	struct raw_proc r = {.what = RAW_PROC_SEEN,
@@ -618,8 +644,8 @@ static void test_mappings_of_what_it_was(void **state)
 }
 
 /*
- * The names of a container have used up its share of the window: its further samples are lost, and
- * none of these counts as sampled.
+ * The names of a container have used up its share of the window. Its further samples are lost, and
+ * none of them counts as sampled.
  */
 static void test_a_container_has_its_share(void **state)
 {
@@ -647,7 +673,7 @@ static void test_a_container_has_its_share(void **state)
 	assert_int_equal(b->profiles[0]->losses[0].n_samples, 3);
 }
 
-/* The first samples of a process wait for its mappings, then for the files of these. */
+/* The first samples of a process wait for its mappings, then for the files of these mappings. */
 static void test_files_of_mappings_just_read(void **state)
 {
 	const struct files_config fc = {.queued = true};
@@ -679,7 +705,7 @@ static void test_files_of_mappings_just_read(void **state)
 	fold(w);
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_unparsed, 1);
-	/* parsed or not, the drain waits no longer */
+	/* parsed or not, the drain does not wait any longer */
 	w->feed.files_asked = w->answer.files_asked;
 	fold(w);
 	assert_false(w->answer.waits);
@@ -690,8 +716,8 @@ static void test_files_of_mappings_just_read(void **state)
 }
 
 /*
- * Judges a sample of a process of this name in a selected container. tgid_own: its PID in its own
- * namespace; on the node it is 42.
+ * Judges a sample of a process with this name in a selected container. tgid_own: its PID in its own
+ * PID namespace; on the node its PID is 42.
  */
 static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, uint64_t age_ns)
 {
@@ -712,8 +738,8 @@ static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, 
 }
 
 /*
- * The names of runc 1.1.5 in a container's cgroup before it becomes the container's program, on
- * Linux 6.18 and 6.1.
+ * The names that runc 1.1.5 has in a container's cgroup before it becomes the container's program,
+ * on Linux 6.18 and 6.1.
  */
 static void test_runtimes_own_code_96(void **state)
 {
@@ -724,7 +750,7 @@ static void test_runtimes_own_code_96(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(moments); i++)
 		assert_string_equal(judged(w, moments[i], 42, 5 * MS), "runtime_helper");
 	assert_string_equal(judged(w, "runc:[2:INIT]", 1, 5 * MS), "runtime_helper");
-	/* in a PID namespace of its own, or after more than a moment: a program of that name */
+	/* in its own PID namespace, or after a longer time, it is a program that has such a name */
 	assert_null(judged(w, "exe", 1, 5 * MS));
 	assert_null(judged(w, "exe", 42, 60 * NSEC_PER_SEC));
 	assert_null(judged(w, "6to4", 42, 5 * MS));
