@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What targets ask of memory and off-cpu, and the words in their conditions for events that are
- * refused (OverBudget) or estimates (Estimated). Loop thread.
+ * What targets ask for, of memory and off-cpu events, and the text of their conditions for events
+ * that are refused (OverBudget) or estimated (Estimated). Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -9,7 +9,7 @@
 
 #define TOLD_AGAIN 1.5 /* a share is reported again when it has changed by this factor */
 
-/* ---- what is asked for ---- */
+/* ---- what targets ask for ---- */
 
 struct generation_hash {
 	const struct plan *plan;
@@ -55,7 +55,7 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 	return x;
 }
 
-/* ---- what is reported ---- */
+/* ---- what targets are told ---- */
 
 static const char *refusal_text(enum refusal why)
 {
@@ -86,7 +86,10 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 			 limit_percent(p), refusal_text(a->why));
 }
 
-/* The share that the values come from; 0: no estimate that the user should know of. */
+/*
+ * The share from which the values come, as it is reported. 0: the values are complete, so nothing
+ * is reported.
+ */
 static uint32_t share_of(const struct limit *o, struct payer *p, enum event e)
 {
 	struct account *a = &p->of[e];

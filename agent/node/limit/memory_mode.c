@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides for each container whether its memory events are attached steadily, in spans or not at
- * all, from the cost of its trials, spans and rounds. rules.h has the rules, overhead.c the
- * accounts. It attaches nothing. Loop thread.
+ * Decides for each container whether the probes of its memory events are attached steadily, in
+ * spans or not at all. It uses the cost of trials, spans and rounds. rules.h has the rules,
+ * overhead.c the accounts. This file attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -10,13 +10,15 @@
 
 #define LATELY_NS     (10 * NSEC_PER_SEC)
 #define RETRY_NS      (600 * NSEC_PER_SEC)
-#define TRY_AGAIN_NS  NSEC_PER_SEC	   /* until the next trial, if a trial could not be made */
-#define STALL_NS      (20 * NSEC_PER_MSEC) /* for mem-inuse, which has no maxStall */
-#define SPANS_WEIGHT  0.8		   /* weight of the cost so far, when a span has ended */
-#define SETTLED_SPANS 3			   /* spans that are needed before `steady` is allowed */
-#define TRIALS	      3			   /* trials that are needed before the event is refused */
-#define IDLE_CPU_NS   NSEC_PER_MSEC	   /* a first span with less CPU time does not count */
-#define IDLE_SPANS    4			   /* and at most this many spans */
+#define TRY_AGAIN_NS  NSEC_PER_SEC	   /* time to the next trial, if a trial was not possible */
+#define STALL_NS      (20 * NSEC_PER_MSEC) /* used for mem-inuse, which has no maxStall */
+#define SPANS_WEIGHT  0.8		   /* weight of the old cost when a span has ended */
+#define SETTLED_SPANS 3			   /* number of spans after which LIMIT_STEADY is allowed */
+/* number of trials after which the event may be refused */
+#define TRIALS 3
+/* a trial in which the process used less CPU time does not count, */
+#define IDLE_CPU_NS NSEC_PER_MSEC
+#define IDLE_SPANS  4 /* but at most this many trials are left out */
 
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p)
 {
@@ -46,7 +48,7 @@ static bool may_retry(const struct limit *o, const struct payer *p, const struct
 	return now_mono_ns() >= a->retry_ns || limit_asked(o, p) != a->asked;
 }
 
-/* Sets the mode from now on. */
+/* Sets the new mode. If it is LIMIT_REFUSED, sets when to try again. */
 static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_mode mode)
 {
 	struct account *a = &p->of[e];
@@ -91,7 +93,8 @@ static void decide(struct limit *o, struct payer *p, enum event e, const struct 
 }
 
 /*
- * Decides by all trials together: a refusal lasts long, and one trial may have met a rare moment.
+ * Decides from all trials together, because a refusal lasts long, and a single trial may not be
+ * typical.
  */
 static void decide_trial(struct limit *o, struct payer *p, enum event e, const struct traps *t)
 {
@@ -115,7 +118,7 @@ enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 	l = trap_limit(o, p);
 	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
-	/* A container that can pay for both events can pay for one. */
+	/* If a container may have both events, it may also have only mem-alloc. */
 	if (!a->tried && e == EVENT_MEM_ALLOC && inuse->tried && inuse->mode == LIMIT_STEADY)
 		set_mode(o, p, e, LIMIT_STEADY);
 	if (!a->tried) {
@@ -146,7 +149,7 @@ static void spent_alloc(struct limit *o, struct payer *p, const struct limit_spe
 	decide(o, p, EVENT_MEM_ALLOC, &cost);
 }
 
-/* The process slept, or other processes had the CPU. */
+/* Whether the process did almost nothing in a trial: it slept, or other processes had the CPU. */
 static bool was_idle(struct payer *p, unsigned event_mask, const struct limit_spent *x)
 {
 	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
@@ -175,7 +178,8 @@ void limit_spent(struct limit *o, uint64_t cgroup_id, unsigned event_mask,
 	else if (event_mask == MEMORY_EVENTS && inuse->mode == LIMIT_STEADY)
 		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_STEADY);
 	/*
-	 * Otherwise both are tried again, or both cost too much and mem-alloc alone is tried next.
+	 * Else there is another trial: of both events, or, if both cost too much, of mem-alloc
+	 * alone.
 	 */
 	limit_tell(o);
 }
@@ -202,7 +206,10 @@ void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns, u
 	if (limit_load(&recent, l.trap_ns) < limit_load(&p->lately, l.trap_ns))
 		recent = p->lately;
 	if (is_steady(inuse)) {
-		/* Without mem-inuse, only entries are probed, and their cost is not known yet. */
+		/*
+		 * Without mem-inuse, only the entries of functions are probed. The cost of that is
+		 * not known, so mem-alloc starts with trials.
+		 */
 		if (is_steady(alloc))
 			*alloc = (struct account){.last = alloc->last};
 		decide(o, p, EVENT_MEM_INUSE, &recent);

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of mem-alloc and mem-inuse: the mode that a container's cost allows, and when its
- * probes stall it for too long. Pure: no clock and no I/O. Any thread.
+ * The rules of mem-alloc and mem-inuse: which mode a container's cost allows, and when its probes
+ * stall it for too long. Pure functions: no clock and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
 
 #include <math.h>
 
-#define TICK_NS	      4e6 /* less CPU time cannot be distinguished from none */
+#define TICK_NS	      4e6 /* a clock shows shorter CPU times as 0 or as this */
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
 #define SPAN_MAX_NS   NSEC_PER_SEC
-#define PERIOD_MIN_NS NSEC_PER_SEC /* attaching and detaching takes a tenth of it */
+#define PERIOD_MIN_NS NSEC_PER_SEC /* attaching and detaching takes a tenth of this */
 #define DUTY_MIN      0.0005
 #define STEADY_INSIDE 0.7
 /*
- * A span that is cut short because of its hits is more biased than one that was planned so short.
+ * Spans are planned shorter than maxStall allows. A span that max_hits ends early has more bias
+ * than one that was planned to be short.
  */
 #define STALL_INSIDE   0.7
 #define EXCEEDED_TIMES 2.0
@@ -39,7 +40,7 @@ struct limit_span limit_trial(const struct trap_limit *l)
 
 static double span_of(const struct traps *t, const struct trap_limit *l)
 {
-	/* All threads together: one thread waits for less. */
+	/* the traps of all threads together, so one thread waits for less time */
 	double stall = t->hits * (double)l->trap_ns / fmax(t->attached_ns, 1);
 
 	return stall > 0 ? fmin(STALL_INSIDE * (double)l->max_stall_ns / stall, SPAN_MAX_NS)
@@ -63,7 +64,7 @@ enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct tra
 {
 	double limit = l->percent / 100, load = limit_load(t, l->trap_ns);
 	double span_ns = span_of(t, l), duty = limit / load;
-	/* 100 % is no limit. */
+	/* a limit of 100 % is no limit */
 	double inside = now == LIMIT_STEADY || limit >= 1 ? 1 : STEADY_INSIDE;
 	enum refusal why;
 
@@ -91,7 +92,7 @@ bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 	       limit_load(lately, l->trap_ns) > limit;
 }
 
-/* The process is stalled further until its probes are detached. */
+/* A stall counts from this part of maxStall on, because it lasts until the probes are detached. */
 #define STALL_NOTICED 0.5
 
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
@@ -99,7 +100,7 @@ bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double c
 {
 	double allowed = EXCEEDED_TIMES * l->percent / 100 * fmax(cpus, 1) * (double)elapsed_ns;
 
-	if (l->percent >= 100) /* 100 % is no limit */
+	if (l->percent >= 100) /* a limit of 100 % is no limit */
 		return false;
 	*stall_ns = fmax(*stall_ns + (double)hits * (double)l->trap_ns - allowed, 0);
 	return *stall_ns > STALL_NOTICED * (double)l->max_stall_ns;

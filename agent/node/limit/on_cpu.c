@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * limits.overheadPercent for on-cpu. A container that uses one CPU for a second is sampled `hz`
- * times in it, so sampling adds hz * (cost of a sample), whatever the container uses. If the
- * kernel's BPF statistics are on, the agent measures the cost: the run time of on-cpu's programs
- * divided by the number of samples, plus the interrupt. The run time includes ticks of containers
- * that are not selected, so the cost is too high rather than too low. This file owns the lowered
- * rates. overhead.c has the other events. Loop thread.
+ * times in this second. So sampling adds hz * (cost of a sample), whatever the container does. If
+ * the kernel's BPF statistics are on, the agent measures the cost: the run time of on-cpu's
+ * programs divided by the number of samples, plus the interrupt. The run time includes ticks in
+ * containers that are not selected. So the measured cost is rather too high than too low. This file
+ * owns the lowered rates. overhead.c has the other events. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -13,11 +13,13 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define ROUND_NS	 (10 * NSEC_PER_SEC)
-#define INTERRUPT_NS	 2000  /* timer interrupt around the program, estimated */
-#define UNMEASURED_NS	 20000 /* 4 us of a warm program, and five times that with cold caches */
-#define MIN_SAMPLES	 50    /* fewer say nothing about the mean */
-#define RESTORE_FRACTION 0.8   /* the rate rises again only if it is well below the limit */
+#define ROUND_NS     (10 * NSEC_PER_SEC)
+#define INTERRUPT_NS 2000 /* the timer interrupt around the program; an estimate */
+/* used until measured: a program takes 4 us, and five times that with cold caches */
+#define UNMEASURED_NS 20000
+#define MIN_SAMPLES   50 /* the mean of fewer samples is not used */
+/* the rate is raised only if the cost is then this far below the limit */
+#define RESTORE_FRACTION 0.8
 
 struct lowered {
 	char id[CONTAINER_ID_BYTES];
@@ -31,8 +33,13 @@ struct rates {
 	const struct limit_config *config;
 	struct lowered *lowered;
 	struct problem_list told;
-	uint64_t ticks_ns, n_samples; /* when the round began; since then */
-	uint64_t cost_ns;	      /* of a sample, as last measured; 0: never */
+	/*
+	 * ticks_ns: run time of the programs at the begin of the round; n_samples: samples since
+	 * then
+	 */
+	uint64_t ticks_ns, n_samples;
+	/* cost of a sample at the last measurement; 0: not measured yet */
+	uint64_t cost_ns;
 	uint64_t round_ns;
 };
 
@@ -71,10 +78,13 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns)
 	return hz < 1 ? 1 : hz > 1e6 ? 1000000 : (unsigned)hz;
 }
 
-/* A container that sleeps for a while is sampled at the same rate when it wakes up. */
+/*
+ * Measures the cost of a sample. If there are few samples in a round, for example because the
+ * container sleeps, the old cost is kept, and so is the rate.
+ */
 static void measure(struct rates *l, uint64_t ticks_ns)
 {
-	/* Counters begin anew when the programs are loaded anew. */
+	/* the counters start at 0 when the programs are loaded again */
 	if (ticks_ns > l->ticks_ns && l->n_samples >= MIN_SAMPLES)
 		l->cost_ns = (ticks_ns - l->ticks_ns) / l->n_samples + INTERRUPT_NS;
 	l->ticks_ns = ticks_ns;
@@ -119,8 +129,8 @@ static void tell(struct rates *l)
 }
 
 /*
- * Follows what the targets ask for now. The cost of a sample changes each time, but the text does
- * not.
+ * Keeps a lowered rate, and changes its text if what the targets ask for has changed. The cost of a
+ * sample changes each time, but that alone does not change the text.
  */
 static void hold(const struct rates *l, struct lowered *t, const struct plan_container *c,
 		 unsigned hz)

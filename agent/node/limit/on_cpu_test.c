@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rate that a limit leaves: it depends on the cost of a tick, whatever other events cost. */
+/*
+ * The rate that a limit allows. It depends on the cost of an on-cpu tick, not on the cost of other
+ * events.
+ */
 #include "lib/base/testclock.h"
 #include "node/limit/limit.h"
 #include "node/proc/testowner.h"
@@ -8,7 +11,7 @@
 
 static struct work node_work;
 
-/* Runs one round with a container of this limit. Returns its new rate. */
+/* Runs one round with a container that has this limit. Returns its new rate. */
 static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_tick)
 {
 	enum { N = 1000 };
@@ -46,11 +49,14 @@ static void test_rate(void **state)
 	const unsigned on = 1u << EVENT_ON_CPU, all = on | 1u << EVENT_OFF_CPU;
 
 	(void)state;
-	assert_int_equal(hz_after(on, 0, 98000), 99);	/* no limit */
-	assert_int_equal(hz_after(on, 1, 8000), 99);	/* 10 us with the interrupt: 1000 fit */
-	assert_int_equal(hz_after(on, 0.1, 98000), 10); /* 100 us: ten a second */
+	assert_int_equal(hz_after(on, 0, 98000), 99); /* no limit */
+	/* 10 us with the interrupt, so the limit allows 1000 samples a second */
+	assert_int_equal(hz_after(on, 1, 8000), 99);
+	/* 100 us with the interrupt, so the limit allows 10 a second */
+	assert_int_equal(hz_after(on, 0.1, 98000), 10);
 	assert_int_equal(hz_after(all, 1, 8000), 99);
-	assert_int_equal(hz_after(1u << EVENT_OFF_CPU, 0.1, 98000), 0); /* nobody asked for ticks */
+	/* no target asked for on-cpu */
+	assert_int_equal(hz_after(1u << EVENT_OFF_CPU, 0.1, 98000), 0);
 }
 
 static void test_limit(void **state)
@@ -77,7 +83,7 @@ static void ask(unsigned hz, double percent)
 	testowner_apply(config.containers, plan);
 }
 
-/* Ten seconds with n samples at this cost. Returns the container's new rate. */
+/* Runs a round of ten seconds with n samples of this cost. Returns the container's new rate. */
 static unsigned round_of(unsigned n, uint64_t ns_of_a_tick)
 {
 	struct raw_sample sample = {.event = EVENT_ON_CPU, .n = n};
@@ -116,7 +122,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What the target's condition says of the rate; "": nothing. */
+/* What the target's condition reports of the rate; "": nothing. */
 static const char *told(void)
 {
 	return testreport_problem(config.report, REASON_RATE_LOWERED, NULL);
@@ -132,15 +138,16 @@ static void test_told_as_it_is_asked_for(void **state)
 	ask(80, 0.1);
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told(), "50 instead of 80 Hz"));
-	ask(60, 0.11); /* 55 would fit, which is too little more to raise the rate */
+	/* 55 would be possible, but that is not much more, so the rate is not raised */
+	ask(60, 0.11);
 	assert_int_equal(round_of(1000, 18000), 50);
 	assert_non_null(strstr(told(), "50 instead of 60 Hz, to stay within overheadPercent 0.11"));
-	ask(45, 0.1); /* the rate fits, so it is not lowered */
+	ask(45, 0.1); /* the limit allows this rate, so it is not lowered */
 	assert_int_equal(round_of(1000, 18000), 45);
 	assert_string_equal(told(), "");
 }
 
-/* The container sleeps for a round: the cost of a sample has not changed. */
+/* The container sleeps for a round. The agent keeps the cost that it measured before. */
 static void test_pause(void **state)
 {
 	(void)state;
@@ -154,7 +161,7 @@ static void test_pause(void **state)
 
 #define MAX_CAPS 4096
 
-/* The table of limits is full: the report must say what the kernel does. */
+/* The table of limits is full. The report must name the rate that the kernel uses. */
 static void test_no_room(void **state)
 {
 	char id[CONTAINER_ID_BYTES];

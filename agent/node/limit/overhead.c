@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the accounts of off-cpu and memory: the hits of each cgroup and the CPU time that it used,
- * which the os worker reads in rounds. It owns the payers. rules.h says what follows from the
- * accounts, and memory_mode.c applies it to the memory events. Loop thread.
+ * Keeps the accounts of off-cpu and memory: for each cgroup, its hits, and the CPU time that it
+ * used, which the os worker reads in rounds. This file owns the payers. rules.h has the rules that
+ * use the accounts, and memory_mode.c applies them to the memory events. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- payers ---- */
 
-/* Counters begin anew when the programs are loaded anew. */
+/* The growth of a counter. A counter starts at 0 when the programs are loaded again. */
 static uint64_t since(uint64_t last, uint64_t now)
 {
 	return now >= last ? now - last : now;
@@ -29,7 +29,7 @@ struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id)
 	return p;
 }
 
-/* Returns NULL if the cgroup is not selected (any more). */
+/* Returns NULL if the cgroup is not selected, or not selected any more. */
 static struct owner *owner_now(const struct limit *o, uint64_t cgroup_id)
 {
 	uint64_t until_ns;
@@ -69,8 +69,8 @@ static void forget(struct limit *o, struct payer *p)
 }
 
 /*
- * If there is a limit, off-cpu gets one half of it and memory the other. The two memory events
- * share their traps.
+ * If there is a limit, off-cpu gets one half of it and memory the other. The two memory events use
+ * the same traps, so they share their half.
  */
 double limit_percent(const struct payer *p)
 {
@@ -86,7 +86,10 @@ double limit_percent(const struct payer *p)
 
 /* ---- off-cpu ---- */
 
-/* Cgroups in one container share their shares: the filter knows only the container. */
+/*
+ * Gives the container's shares to the filter. The filter knows only containers, so all cgroups of
+ * one container get the smallest shares.
+ */
 static bool keep(struct limit *o, const struct payer *p)
 {
 	struct off_shares least = p->off;
@@ -140,7 +143,8 @@ static void read_run(struct task *task)
 }
 
 /*
- * The CPU time that it used since the last round. If it is not known: that of one CPU all the time.
+ * The CPU time that the cgroup used since the last round. If it is not known, it is assumed that
+ * the cgroup used one CPU all the time.
  */
 static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t elapsed_ns)
 {
@@ -187,7 +191,10 @@ static void read_done(struct task *task)
 		limit_tell(o);
 }
 
-/* Its share goes with it, because its container may have other cgroups or be selected again. */
+/*
+ * Forgets a payer. First takes its shares back, because its container may have other cgroups, or
+ * may be selected again.
+ */
 static void let_go(struct limit *o, struct payer *p)
 {
 	if (p->off.note != UINT32_MAX || p->off.keep != UINT32_MAX) {
@@ -198,8 +205,8 @@ static void let_go(struct limit *o, struct payer *p)
 }
 
 /*
- * Forgets a container that has ended or is not selected any more, and of the others the events that
- * no target asks for any more.
+ * Forgets containers that have ended or are not selected any more. Of the other containers, forgets
+ * events that no target asks for any more.
  */
 static void refresh_owners(struct limit *o)
 {
@@ -249,7 +256,7 @@ static void begin_round(struct limit *o)
 	work_post(o->config.work, o->config.work->os, &r->task, r->n * sizeof(*r->items));
 }
 
-/* ---- what the kernel counted ---- */
+/* ---- the kernel's counters ---- */
 
 static void add_usage(struct account *a, const struct probe_usage *u)
 {

@@ -1,39 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules: how much of an event a container's limit allows, from its cost so far. Pure: no clock and
- * no I/O. overhead.c keeps the accounts. docs/memory.md and docs/off-cpu.md say what hits cost.
+ * rules: how much of an event a container's limit allows, given the cost until now. Pure functions:
+ * no clock and no I/O. overhead.c keeps the accounts. docs/memory.md and docs/off-cpu.md explain
+ * the cost of hits.
  */
 #pragma once
 
 #include "node/limit/limit.h"
 
-/* limits.overheadPercent for these events if a target does not set it. */
+/* The value of limits.overheadPercent for these events if a target does not set it. */
 #define LIMIT_DEFAULT_PERCENT 1.0
-/* The cost of a trap until probes_trap_ns() is known: more than is usual. */
+/* The cost of a trap as long as probes_trap_ns() has no value. It is higher than usual. */
 #define LIMIT_TRAP_NS 2000
-/* The cost that our program adds to a trap: filter, process, decision (probe/memory_bench.c). */
+/* The cost of the program that runs in a trap: filter, process, decision (probe/memory_bench.c). */
 #define LIMIT_PROGRAM_NS 250
-/* The cost of walking a stack with tables and of counting it (probe_bench). */
+/* The cost of walking a stack with unwind tables, and of counting it (probe_bench). */
 #define LIMIT_WALK_NS 3000
-/* The probes' share of a process's CPU time beyond which it hardly does its own work. */
+/*
+ * If the probes take a larger share of a process's CPU time, the process hardly does its own work.
+ */
 #define LIMIT_LOAD_MAX 0.75
 
 /* ---- off-cpu ---- */
-struct switches { /* of a selected container's threads, in one round */
+struct switches { /* of the threads of a container, in one round */
 	uint64_t hits, cpu_ns;
 };
-/* Shares of its switches, as in proc_containers_keep_off(). */
+/* Which shares of a container's switches are noted and kept: see proc_containers_keep_off(). */
 struct off_shares {
 	uint32_t note, keep;
 };
 #define OFF_SHARES(...) ((struct off_shares){__VA_ARGS__})
 #define OFF_SHARES_ALL	OFF_SHARES(UINT32_MAX, UINT32_MAX)
-/* The shares from now on. They are never 0. */
+/* Returns the new shares. They are never 0. */
 struct off_shares limit_off_shares(struct off_shares now, const struct switches *s,
 				      double percent);
 
 /* ---- memory ---- */
-struct traps { /* while probes were attached */
+struct traps { /* sums for the time in which probes were attached */
 	double attached_ns, hits, cpu_ns;
 };
 struct trap_limit {
@@ -42,73 +45,76 @@ struct trap_limit {
 };
 enum refusal {
 	REFUSAL_NONE,
-	REFUSAL_SNAPSHOT,  /* mem-inuse cannot be had in parts */
-	REFUSAL_DISTORTED, /* with probes attached, the process would hardly do its own work */
+	REFUSAL_SNAPSHOT,  /* a part of mem-inuse is of no use */
+	REFUSAL_DISTORTED, /* while probes are attached, the process would hardly do its own work */
 	REFUSAL_SHORT,	   /* the time that maxStall allows is too short to see anything */
-	REFUSAL_RARE,	   /* the part that the limit allows is too small */
+	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */
 };
-/* The share of its CPU time that goes into traps while probes are attached, 0 to 1. */
+/* The share of the CPU time that traps take while probes are attached, from 0 to 1. */
 double limit_load(const struct traps *t, uint64_t trap_ns);
-/* The first span of a container. It is short, whatever the container does. */
+/* The first span of a container. It is short for every container. */
 struct limit_span limit_trial(const struct trap_limit *l);
 /*
- * The mode that a container with this cost gets. now: its mode so far; it returns to `steady` only
- * with a margin. Sets ret_span (wait_ns: the whole period) with LIMIT_SPANS, and ret_why with
- * LIMIT_REFUSED.
+ * Returns the mode for a container with this cost. now: its mode until now. It changes back to
+ * LIMIT_STEADY only if the cost is well below the limit. Sets ret_span with LIMIT_SPANS (wait_ns:
+ * the whole period), and ret_why with LIMIT_REFUSED.
  */
 enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct traps *t,
 				   const struct trap_limit *l, struct limit_span *ret_span,
 				   enum refusal *ret_why);
 /*
- * Returns whether the container must leave `steady`. recent: the last round. lately: the last ten
+ * Whether the container must leave LIMIT_STEADY. recent: the last round. lately: the last ten
  * seconds.
  */
 bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 		       const struct trap_limit *l);
 /*
- * For a process that is attached steadily and is looked at a few times in each max_stall. *stall_ns
- * is the time beyond twice the limit by which its probes delayed it lately. Returns whether that is
- * too much. cpus: how many CPUs its container uses.
+ * For a process whose probes are attached steadily. The caller calls this a few times in each
+ * max_stall. *stall_ns is the time by which the probes delayed the process recently, less twice the
+ * limit. Returns whether it is too long. cpus: how many CPUs the container uses.
  */
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
 		     const struct trap_limit *l);
 /*
- * The spans of mem-alloc after a stall, until they have shown its cost. Each may stall the process
- * as long again, and all together stay within the limit.
+ * The spans of mem-alloc after a stall, until they have measured its cost. Each span may stall the
+ * process for as long as maxStall again. All spans together stay within the limit.
  */
 struct limit_span limit_after_stall(const struct trap_limit *l);
 
 /* ---- estimates ---- */
 /*
- * Sums over the spans of mem-alloc; recent spans weigh more. Spans begin at random times. So a span
- * stands for the time since the previous one, divided by its own time. That is unbiased, whatever
- * the process does, except that traps slow it down. A process without idle time would have worked
- * in the time of its traps; one that waits for others would not. The process's work (CPU time less
- * traps) shows which of the two holds, for all traps together: what the spans stand for must be all
- * the work that it did.
+ * Sums over the spans of mem-alloc. Recent spans have a greater weight.
+ *
+ * Spans begin at random times. So a span stands for the time since the span before, divided by its
+ * own time. Whatever the process does, this has no bias, except that traps slow the process down.
+ * If a process has no idle time, it would have worked in the time of the traps. If it waits for
+ * others, it would not. The agent finds out which is true for all traps together: the work (CPU
+ * time less traps) for which the spans stand must be equal to all work that the process did.
  */
 struct spans {
 	/*
-	 * What the spans saw and stand for. slowed: what they stand for in addition, if the process
-	 * would have worked in the time of traps.
+	 * hits: what the spans saw. stand_for: for how many hits they stand. slowed: hits in
+	 * addition to these, if the process would have worked in the time of the traps.
 	 */
 	double hits, stand_for, slowed;
 	double work_ns, traps_ns; /* the work and traps that the spans stand for */
-	double all_work_ns;	  /* the work that the process did */
-	double n, sum, square;	  /* the number of spans; their hits */
+	double all_work_ns;	  /* all work of the process */
+	/* the number of spans; the sum of their hits; the sum of the squares of their hits */
+	double n, sum, square;
 };
 void limit_span_add(struct spans *s, const struct limit_spent *x, uint64_t trap_ns);
 struct planned_spans {
-	double duty;	 /* the share of time, until spans have shown it */
+	double duty;	 /* the share of time in spans; used until spans have measured the share */
 	double load;	 /* the share of CPU time that traps take while probes are attached */
-	double a_window; /* how many there are in a window */
+	double a_window; /* the number of spans in a window */
 };
-/* n_spans: the number of spans that the current values come from. */
+/* n_spans: the number of spans from which the current values come. */
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				       unsigned n_spans);
 /*
- * One standard error of a sum, relative to it, in ppm. square: in units^2 >> 20, as the kernel sums
- * it.
+ * One standard error of a sum, in ppm of the sum. square: the sum of squares in units^2 >> 20, as
+ * the kernel computes it.
  */
 uint32_t limit_error_ppm(uint64_t value, uint64_t square);
-uint32_t limit_errors_ppm(uint32_t a, uint32_t b); /* of two independent causes */
+/* the errors of two independent causes together */
+uint32_t limit_errors_ppm(uint32_t a, uint32_t b);

@@ -39,14 +39,15 @@ static void few_switches_are_all_kept(void **state)
 
 	(void)state;
 	assert_true(is_all(settle(OFF_SHARES_ALL, 200, NSEC_PER_SEC, 1)));
-	assert_true(is_all(settle(OFF_SHARES_ALL, 5, 1000, 1))); /* nothing to go by */
+	/* too few switches for a measurement */
+	assert_true(is_all(settle(OFF_SHARES_ALL, 5, 1000, 1)));
 	assert_true(is_all(settle(few, 200, NSEC_PER_SEC, 1)));
 	assert_true(is_all(settle(few, 1000000, NSEC_PER_SEC, 100))); /* no limit */
 }
 
 /*
- * Switches per second of CPU, the limit in per cent, and whether all are noted: their cost together
- * is the limit.
+ * hits: switches per second of CPU time. The cost of all switches together must be near the limit.
+ * all_noted: whether all switches are noted.
  */
 static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 {
@@ -70,7 +71,7 @@ static void a_storm_of_switches_is_thinned_to_its_limit(void **state)
 	}
 }
 
-/* Switches that are only counted may cost more than the limit alone. */
+/* Some waits are kept even if the switches that are only counted cost more than the limit. */
 static void some_are_kept_however_many(void **state)
 {
 	struct off_shares x = settle(OFF_SHARES_ALL, 10000000, NSEC_PER_SEC, 1);
@@ -91,7 +92,7 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 	next = limit_off_shares(low, &calm, 2);
 	assert_true(next.note > low.note && share_of(next.note) <= share_of(low.note) * 2.01);
 	assert_true(next.keep > low.keep && share_of(next.keep) <= share_of(low.keep) * 2.01);
-	/* A share just inside the limit stays. */
+	/* a share that is a little below the limit stays */
 	storm.hits = 295000;
 	next = limit_off_shares(low, &storm, 2);
 	assert_true(next.note == low.note && next.keep == low.keep);
@@ -104,9 +105,9 @@ struct memory_case {
 	enum event event;
 	enum limit_mode now, is;
 	enum refusal why;
-	double hits_per_s, cpus; /* while attached */
+	double hits_per_s, cpus; /* while probes are attached */
 	double percent;
-	double duty; /* with spans */
+	double duty; /* if the mode is LIMIT_SPANS */
 };
 static const struct memory_case cases[] = {
 	{"idle", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_STEADY, 0, 0, 0, 1, 0},
@@ -149,7 +150,7 @@ static void check(const struct memory_case *c)
 	assert_int_equal(span.max_hits, 20000);
 	assert_true((double)span.span_ns / (double)span.wait_ns <= c->duty * 1.001);
 	assert_true((double)span.span_ns / (double)span.wait_ns >= c->duty / 10);
-	/* the total cost is within the limit */
+	/* the cost of all spans together is within the limit */
 	assert_true((double)span.span_ns / (double)span.wait_ns * limit_load(&t, l.trap_ns) <=
 		    c->percent / 100 * 1.001);
 }
@@ -179,12 +180,15 @@ static void steady_is_left_when_it_exceeds(void **state)
 
 	(void)state;
 	assert_false(limit_exceeded(&fine, &fine, &l));
-	assert_false(limit_exceeded(&burst, &fine, &l)); /* may pass */
+	assert_false(limit_exceeded(&burst, &fine, &l)); /* a single burst is allowed */
 	assert_true(limit_exceeded(&fine, &burst, &l));
 	assert_true(limit_exceeded(&storm, &fine, &l));
 }
 
-/* A look takes place each 10 ms: a storm may pay twice its limit, but not more. */
+/*
+ * The agent looks every 10 ms. A process with many hits may use twice its limit until then, but not
+ * more.
+ */
 static void a_storm_stalls_not_for_long(void **state)
 {
 	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
@@ -200,16 +204,16 @@ static void a_storm_stalls_not_for_long(void **state)
 	while (!limit_stalls(&stall_ns, 9500, 10 * NSEC_PER_MSEC, 1, &l))
 		n++;
 	assert_int_equal(n, 1);
-	/* 100 % is no limit. */
+	/* a limit of 100 % is no limit */
 	l.percent = 100;
 	assert_false(limit_stalls(&stall_ns, 1000000, 10 * NSEC_PER_MSEC, 1, &l));
 	l.percent = 1;
-	/* A later burst costs no more than the limit, either. */
+	/* if the burst is repeated in the spans after it, it does not cost more than the limit */
 	assert_int_equal(span.max_hits, 20000);
 	assert_int_equal(span.wait_ns, 2 * NSEC_PER_SEC);
 }
 
-/* ---- estimates: processes in small steps of time, and what spans tell of them ---- */
+/* ---- estimates: simulated processes, and what spans find out about them ---- */
 
 #define STEP_NS 100000.0
 #define TRAP_NS 1000.0
@@ -224,8 +228,8 @@ static double random_unit(void)
 }
 
 /*
- * What the process does at a moment: the share of a CPU that it wants, and how many allocations it
- * makes per ns of its work.
+ * What the process does at a moment. cpus: the share of a CPU that it wants. each_ns: how many
+ * allocations it makes per ns of its work.
  */
 struct act {
 	double cpus, each_ns;
@@ -233,7 +237,7 @@ struct act {
 struct model {
 	const char *what;
 	struct act (*act)(double at_ns);
-	double trap_ns; /* as it really is */
+	double trap_ns; /* the true cost of a trap; the estimate assumes TRAP_NS */
 };
 
 static struct act steadily(double at_ns)
@@ -253,7 +257,7 @@ static struct act by_requests(double at_ns)
 	return (struct act){fmod(at_ns, 50e6) < 7e6 ? 0.7 : 0, 1.0 / 2000};
 }
 
-/* Half of a second in one phase, the other half in another. */
+/* Each phase takes half a second. */
 static struct act in_phases(double at_ns)
 {
 	return fmod(at_ns, 1e9) < 5e8 ? (struct act){1, 1.0 / 1000} : (struct act){1, 1.0 / 20000};
@@ -281,8 +285,8 @@ struct running {
 };
 
 /*
- * One step. While probes are attached, each allocation costs a trap, and without spare CPU the
- * process does less work.
+ * Runs the process for one step. While probes are attached, each allocation costs a trap. If no CPU
+ * time is left, the process does less work.
  */
 static double step(struct running *r, bool attached)
 {
@@ -310,7 +314,7 @@ static struct limit_spent look(struct running *r, const struct limit_span *span)
 	return x;
 }
 
-/* What the limit knows of it. */
+/* What the limit knows of the process. */
 struct told_by {
 	struct running r;
 	struct limit_span span;
@@ -338,7 +342,7 @@ static struct limit_spent next_span(struct told_by *b)
 	return x;
 }
 
-/* As overhead.c does it. */
+/* Plans the next span as memory_mode.c does. */
 static void plan_next(struct told_by *b, const struct limit_spent *x)
 {
 	struct trap_limit l = LIMIT;
@@ -356,7 +360,7 @@ static void plan_next(struct told_by *b, const struct limit_spent *x)
 	b->planned.load = limit_load(&b->cost, l.trap_ns);
 }
 
-struct outcome { /* of windows with some spans each */
+struct outcome { /* sums over windows with some spans each */
 	double told, truth;
 	unsigned n, n_within;
 };
@@ -403,7 +407,10 @@ static struct outcome tell(const struct model *m)
 	return out;
 }
 
-/* The cost of a trap is known; if it is not, the reported error includes that. */
+/*
+ * The estimates must be near the truth. If the cost of a trap is not known exactly, the reported
+ * error includes that.
+ */
 static void spans_stand_for_the_whole(void **state)
 {
 	(void)state;
@@ -451,12 +458,13 @@ static void what_is_less_sure_is_told_so(void **state)
 
 	(void)state;
 	assert_in_range(even.ppm, 99000, 101000);
-	assert_in_range(even.error_ppm, 250000, 300000); /* there could have been one less */
+	/* the number of spans might have been one less */
+	assert_in_range(even.error_ppm, 250000, 300000);
 	assert_in_range(uneven.error_ppm, 900000, 1200000);
-	/* More spans give a smaller error. */
+	/* more spans give a smaller error */
 	assert_in_range(of_spans(2000, 10, 4, 0).error_ppm, uneven.error_ppm / 2 - 2,
 			uneven.error_ppm / 2 + 2);
-	/* Half of its time was in traps: what these cost matters. */
+	/* traps take half of the CPU time, so an error in their cost counts */
 	assert_true(of_spans(1000, 1000, 1, 0.5).error_ppm > even.error_ppm + 100000);
 }
 
@@ -465,7 +473,10 @@ static void errors_of_sums(void **state)
 	(void)state;
 	assert_int_equal(limit_error_ppm(0, 0), 0);
 	assert_int_equal(limit_error_ppm(1 << 20, 0), 0);
-	/* A hundred samples of 2^20, each of probability far below 1: one in ten. */
+	/*
+	 * A hundred samples of value 2^20, each taken with a small probability: the error is one in
+	 * ten.
+	 */
 	assert_int_equal(limit_error_ppm(100ull << 20, 100ull << 20), 100000);
 	assert_int_equal(limit_errors_ppm(30000, 40000), 50000);
 }

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the spans of mem-alloc stand for, and how sure that is. Pure: no clock and no I/O. Any
- * thread.
+ * For how many hits the spans of mem-alloc stand, and how exact that is. Pure functions: no clock
+ * and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
 
 #include <math.h>
 
-#define SPANS_WEIGHT 0.95 /* of the sums so far, when the next span is added */
-#define SHARE_WEIGHT 0.5  /* the same for the rest, which changes with each span */
-/* of the time from one span to the next, which is 0.5 to 1.5 times its mean */
+#define SPANS_WEIGHT 0.95 /* weight of the old sums when a span is added */
+#define SHARE_WEIGHT 0.5  /* the same for the sums of the share, which changes from span to span */
+/* variance of the time from span to span, which is 0.5 to 1.5 times its mean */
 #define WAIT_VARIANCE  (1.0 / 12)
-#define TRAP_UNCERTAIN 0.3 /* the share by which a hit costs more if caches are cold */
+#define TRAP_UNCERTAIN 0.3 /* a hit may cost this share more if caches are cold */
 #define MAX_ERROR_PPM  4000000000.0
 
 static double work(double cpu_ns, double traps_ns)
 {
-	/* However slow the process is, it was seen to allocate. */
+	/*
+	 * The process allocated memory, so it did some work, even if traps took almost all of its
+	 * CPU time.
+	 */
 	return fmax(cpu_ns - traps_ns, cpu_ns * (1 - LIMIT_LOAD_MAX) / 2);
 }
 
@@ -36,8 +39,8 @@ void limit_span_add(struct spans *s, const struct limit_spent *x, uint64_t trap_
 	add(&s->sum, hits, SPANS_WEIGHT);
 	add(&s->square, hits * hits, SPANS_WEIGHT);
 	/*
-	 * The work of a process before its first span is not known, so that span says nothing about
-	 * the share.
+	 * The work of a process before its first span is not known. So the first span does not
+	 * count for the share.
 	 */
 	if (x->first)
 		return;
@@ -63,13 +66,14 @@ static double share_of(const struct spans *s, double duty)
 	if (s->hits <= 0 || s->all_work_ns <= 0)
 		return fmin(duty, 1);
 	slowed = s->traps_ns > 0 ? fmin(fmax(missing_ns / s->traps_ns, 0), 1) : 0;
-	/* Spans met more or less of the process's work than they would on average. */
+	/* The spans may have covered more or less of the process's work than the average. */
 	rest = s->all_work_ns / fmax(s->work_ns + slowed * s->traps_ns, 1);
 	return fmin(s->hits / ((s->stand_for + slowed * s->slowed) * rest), 1);
 }
 
 /*
- * The error of a sum over n spans, relative to the sum: the spans differ, and their number varies.
+ * The error of a sum over n spans, in relation to the sum. It has two causes: the spans differ, and
+ * their number varies.
  */
 static double spans_error(const struct spans *s, unsigned n)
 {
@@ -90,7 +94,10 @@ struct estimate limit_span_estimate(const struct spans *s, const struct planned_
 		.ppm = (uint32_t)fmax(share * 1e6, 1),
 		.error_ppm = limit_errors_ppm(
 			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
-			/* All spans have this error in common, and a window adds squares. */
+			/*
+			 * All spans have the same error of this kind, but a window adds squares of
+			 * errors.
+			 */
 			error_ppm(TRAP_UNCERTAIN * load / (1 - load) * sqrt(fmax(p->a_window, 1)))),
 	};
 }

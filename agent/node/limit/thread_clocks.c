@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Measures the CPU time of a process's threads: see thread_clocks.h. Each thread has a software
- * event of perf. Reading one interrupts the CPU that runs the thread, which takes some 10 us per
- * thread. As long as the event is open, each switch of the thread costs a little more. New threads
- * inherit the event (kernel/events/core.c, inherit_event), which makes a thread's start and end 2
- * to 6 us longer, of some 23 us.
+ * event of perf. To read the event, the kernel interrupts the CPU on which the thread runs, which
+ * takes some 10 us per thread. As long as the event is open, each switch of the thread costs a
+ * little more. New threads inherit the event (kernel/events/core.c, inherit_event). This adds 2 to
+ * 6 us to the start and end of a thread, which take some 23 us.
  */
 #include "node/limit/thread_clocks.h"
 
@@ -23,7 +23,7 @@ static int open_one(pid_t tid)
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_TASK_CLOCK,
 		.inherit = 1,
-		.inherit_thread = 1, /* a child process does not inherit it */
+		.inherit_thread = 1, /* only threads inherit the event, not child processes */
 	};
 	int fd = syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -48,8 +48,8 @@ static int list(DIR *dir, pid_t *tids, size_t *ret_n)
 }
 
 /*
- * Lists all threads before it opens the first event. Otherwise a thread that inherited an event by
- * then would count twice.
+ * Lists all threads before it opens the first event. Else a thread that was started in between
+ * would have an inherited event and another one, and would count twice.
  */
 static int open_all(DIR *dir, struct limit_clocks *c)
 {
@@ -64,7 +64,7 @@ static int open_all(DIR *dir, struct limit_clocks *c)
 		int fd = open_one(tids[i]);
 
 		if (fd == -ESRCH)
-			continue; /* it has just ended */
+			continue; /* the thread has just ended */
 		if (fd < 0)
 			return fd;
 		c->fds[c->n++] = fd;

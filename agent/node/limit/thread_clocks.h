@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thread_clocks: the CPU time of a process to the microsecond, over a short time. A process's own
- * clock moves with the scheduler's ticks while its threads run (kernel/sched/cputime.c,
- * thread_group_cputime), which is too coarse for a span. Any thread.
+ * thread_clocks: the CPU time that a process uses in a short time, precise to a microsecond. While
+ * threads of the process run, the process's own clock changes only at the scheduler's ticks
+ * (kernel/sched/cputime.c, thread_group_cputime), which is too rough for a span. Any thread may use
+ * this.
  */
 #pragma once
 
@@ -13,11 +14,11 @@ struct limit_clocks {
 	size_t n;
 };
 /*
- * Measures the threads that exist now and those that they start later. A thread is missed if it
- * starts, or if the thread that starts it ends, during the call. Returns a negative errno and opens
- * nothing if it fails.
+ * Starts the measurement of the threads that exist now and of those that they start later. It
+ * misses a thread that starts during the call, or whose creator ends during the call. On failure it
+ * returns a negative errno and opens nothing.
  */
 int limit_clocks_open(uint32_t tgid, struct limit_clocks *ret);
-/* CPU time since limit_clocks_open(). */
+/* The CPU time of these threads since limit_clocks_open(). */
 uint64_t limit_clocks_ns(const struct limit_clocks *c);
 void limit_clocks_close(struct limit_clocks *c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The clocks of a process's threads: the CPU time that they show between two ticks of the process.
+ * The clocks of a process's threads: they show CPU time between two ticks of the process's own
+ * clock.
  */
 #include "node/limit/thread_clocks.h"
 #include "lib/base/testprogram.h"
@@ -84,7 +85,7 @@ static pid_t start(void (*program)(void))
 
 /* ---- tests ---- */
 
-/* A stopped process's own clock is exact. */
+/* Stops the process. Returns its CPU time, because its own clock is exact while it is stopped. */
 static uint64_t stopped_ns(pid_t pid)
 {
 	siginfo_t info;
@@ -94,7 +95,7 @@ static uint64_t stopped_ns(pid_t pid)
 	return program_cpu_ns(pid);
 }
 
-/* Time that a hypervisor gave others instead of this machine's CPUs. */
+/* The time that a hypervisor took from this machine's CPUs for others. */
 static uint64_t stolen_ns(void)
 {
 	_cleanup_free_ char *text = NULL;
@@ -106,8 +107,9 @@ static uint64_t stolen_ns(void)
 }
 
 /*
- * Whether both clocks show the same amount of work, as far as they can. Stolen time is in one of
- * them only, and a thread that exits while its process is being stopped still runs.
+ * Whether the clocks of the threads and of the process show the same amount of work, as well as
+ * they can. Stolen time is only in one of them. A thread that exits while its process is being
+ * stopped continues to run.
  */
 static bool agree_once(pid_t pid, uint64_t work_ns)
 {
@@ -140,7 +142,7 @@ static void agrees_with_a_stopped_process(void (*program)(void))
 
 	while (program_cpu_ns(pid) < 20 * NSEC_PER_MSEC)
 		usleep(1000);
-	/* The longer it runs, the less matter errors of the clocks. */
+	/* the longer the program runs, the less important are the errors of the clocks */
 	for (; !agree_once(pid, work_ns); work_ns *= 2)
 		assert_true(work_ns < 5 * NSEC_PER_SEC);
 	kill(pid, SIGKILL);
