@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gives the kernel the unwind tables of a process's files, as far as they are known, and says why a
- * file has none. It owns nothing. It parses no files and reads no memory of the process. For the
- * thread of the caller, see learn.h.
+ * Gives the kernel the unwind tables of a process's files, as far as they are parsed, and makes the
+ * text about a file that has none. It owns nothing. It parses no files and reads no memory of the
+ * process. learn.h names the thread of each function.
  */
 #include "node/learn/learn.h"
 
@@ -79,7 +79,7 @@ int learn_unwind_new(struct probes *p, size_t budget_bytes, struct unwind **ret)
 
 #define ADDRESS_32BIT (1ULL << 32)
 
-/* A file of the current process that was looked at. Mappings of one file share its descriptor. */
+/* A file of the process whose tag was found already. Mappings of one file share its descriptor. */
 struct looked {
 	struct looked_key {
 		int fd;
@@ -99,7 +99,7 @@ static uint64_t tag_of(const struct mapping *m)
 	int r, fd = descriptor_of(m);
 	uint64_t tag;
 
-	/* A 32-bit process has a vdso of its own. */
+	/* a 32-bit process has another vdso, for which there are no tables */
 	if (streq(m->path, "[vdso]"))
 		return m->start < ADDRESS_32BIT ? PF_TAG_NONE : PF_TAG_VDSO;
 	if (m->path[0] != '/' || (m->copy && fd < 0))
@@ -110,14 +110,18 @@ static uint64_t tag_of(const struct mapping *m)
 	if (r == -EOPNOTSUPP)
 		return PF_TAG_NONE;
 	/*
-	 * If the file was rewritten meanwhile, the tag and m->ctime_ns would mean different bytes.
+	 * if the file was rewritten after the mappings were read, the tag would belong to the new
+	 * bytes, and m->ctime_ns to the old ones
 	 */
 	if (r < 0 || (!mapping_is_unsure(m) && !proc_mapping_file_is_unchanged(m)))
 		return PF_TAG_UNKNOWN;
 	return tag;
 }
 
-/* x: a free entry of `all`. It is used if the mapping's file was not looked at before. */
+/*
+ * Sets the tag of the mapping. x is an unused entry. It is added to `all` if the file of the
+ * mapping is not in it yet.
+ */
 static void tag_mapping(struct files *f, struct mapping *m, struct looked **all, struct looked *x)
 {
 	struct looked *old = NULL;
@@ -147,7 +151,7 @@ void learn_tags(struct files *f, struct mappings *m)
 	m->cost_ns += thread_cpu_ns() - began_ns;
 }
 
-/* ---- why a file has no tables ---- */
+/* ---- the text about a file without tables ---- */
 
 static const char *why_text(const char *why)
 {
@@ -179,7 +183,10 @@ static void note_missing(struct applied *a, const struct mapping *m, const char 
 	a->missing = xasprintf("%s%s: %s", n > PATH_SHOWN ? "..." : "", path, why);
 }
 
-/* A file that is no program or library (-ENOEXEC) never has tables, so that is not reported. */
+/*
+ * Notes why a file could not be parsed. A file that is neither a program nor a library (-ENOEXEC)
+ * never has tables, so it is not noted.
+ */
 static void note_error(struct applied *a, const struct mapping *m, int error)
 {
 	if (m->path[0] != '/' || error == -ENOEXEC || error == -ENOENT)
@@ -192,7 +199,7 @@ static void note_error(struct applied *a, const struct mapping *m, int error)
 					 : strerror(-error));
 }
 
-/* Says which limit the file exceeds, or that it is damaged. */
+/* Notes which limit the file exceeds, or that it is damaged. */
 static void note_lack(struct applied *a, const struct mapping *m, const struct elf_index *index)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the files of a process to tables, and the text about a file that has none. */
+/* Unwind tables from the files of a process, and the text about a file that has none. */
 #include "lib/base/testfolder.h"
 #include "node/learn/learn.h"
 
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* ---- a kernel that takes everything, and keeps the last process ---- */
+/* ---- a kernel that accepts everything, and remembers the last process ---- */
 
 static struct pf_process process;
 static struct pf_file slots[PF_FILES_MAX];
@@ -124,7 +124,7 @@ static void known_at_once_and_missing_told(void **state)
 
 	(void)state;
 	assert_int_equal(file_read(AT_FDCWD, "/bin/sh", 8 << 20, &data, &n), 0);
-	broken = write_file("broken", data, 200); /* not even its program headers */
+	broken = write_file("broken", data, 200); /* cut off in the program headers */
 	text = write_file("text", "no program", 10);
 	items[0] = map_of(0x1000, "/bin/sh", (char *)"/bin/sh");
 	items[1] = map_of(0x2000, text, (char *)"/srv/text");
@@ -136,7 +136,7 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(files_new(&fc, &f), 0);
 
 	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
-	assert_int_equal(a.n_unknown, 3); /* each file once */
+	assert_int_equal(a.n_unknown, 3); /* each file is in it once */
 	assert_null(a.missing);
 	assert_int_equal(process.n_parts, 1);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_PENDING);
@@ -146,7 +146,10 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(a.n_unknown, 0);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);
-	/* a file that is no program never has tables; the pod chose the name */
+	/*
+	 * /srv/text is no program, so it never has tables and is not named; the pod chose the other
+	 * name
+	 */
 	assert_non_null(a.missing);
 	assert_non_null(strstr(a.missing, "/srv/bro?ken: "));
 	learn_applied_done(&a);
@@ -173,7 +176,10 @@ static struct probes *load(void)
 	return p;
 }
 
-/* The cost of this counts as reading mappings, which happens the more rarely the more it costs. */
+/*
+ * Reads the tag once per file. This cost counts as a cost of reading mappings, which are read more
+ * rarely if that costs more.
+ */
 static void mappings_of_one_file_have_one_tag(void **state)
 {
 	const struct files_config fc = {0};
@@ -201,8 +207,8 @@ static void mappings_of_one_file_have_one_tag(void **state)
 }
 
 /*
- * The tag is of the present contents, ctime_ns of the old ones: the names would be those of other
- * bytes.
+ * The tag belongs to the new contents of the file, ctime_ns to the old ones. Names would come from
+ * the wrong bytes.
  */
 static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 {
@@ -217,7 +223,8 @@ static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 	assert_int_equal(files_new(&fc, &f), 0);
 	learn_tags(f, &m);
 	assert_int_equal(x.tag, PF_TAG_UNKNOWN);
-	x.memory_file = true; /* its ctime says nothing: its bytes are compared */
+	/* ctime does not show a change of such a file, so its bytes are compared */
+	x.memory_file = true;
 	learn_tags(f, &m);
 	assert_true(x.tag >= PF_TAG_FIRST);
 	files_free(f);

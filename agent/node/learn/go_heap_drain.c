@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads a Go program's own heap profile and makes a drain of it. See go_heap_drain.h. It runs on
- * the files worker and keeps nothing between calls, apart from the caller's struct alloc_go_heap.
+ * the files worker. Between calls only the caller's struct alloc_go_heap is kept.
  */
 #include "node/learn/go_heap_drain.h"
 
 #include <stdlib.h>
 
-#define READ_BUDGET	 (64u << 20) /* a few times 65,536 stacks and their counts */
-#define NAMES		 1	     /* the id of the one process's names */
+#define READ_BUDGET (64u << 20) /* several times the size of 65,536 stacks with their counts */
+/* the id of the names of the process, which is the only one in the drain */
+#define NAMES		 1
 #define FRAMES_BYTES_MAX (64u << 20)
 
 struct heap_feed {
@@ -26,17 +27,20 @@ static uint64_t hash_stack(const struct alloc_go_record *r)
 		h = (h ^ r->addresses[i]) * 0x9e3779b97f4a7c15ull;
 		h ^= h >> 32;
 	}
-	return h ? h : 1; /* 0 means no stack */
+	return h ? h : 1; /* 0 would mean: no stack */
 }
 
-/* Returns false if there are too many frames. */
+/* Adds a stack. Returns false if there are too many frames. */
 static bool add_stack(struct heap_feed *f, const struct alloc_go_record *r, uint64_t hash)
 {
 	struct drain *d = f->d;
 	size_t at = d->memory->len;
 
 	for (size_t i = 0; i < r->n_addresses; i++) {
-		/* The leaf's address is a return address, too: of the call that is being made. */
+		/*
+		 * The address of the leaf, too, is a return address: that of the call under way. So
+		 * 1 is subtracted.
+		 */
 		struct raw_frame frame = {.exec_id = f->who->exec_id,
 					  .address = r->addresses[i] - (i == 0)};
 
@@ -66,7 +70,8 @@ static void add_sample(struct heap_feed *f, enum event event, uint64_t stack, ui
 		.ustack = stack,
 		.names = NAMES,
 		.tgid = (uint32_t)f->who->id.tgid,
-		.tid = (uint32_t)f->who->id.tgid, /* the profile does not name the thread */
+		/* the profile has no thread ids, so the process id is used */
+		.tid = (uint32_t)f->who->id.tgid,
 		.cpu = UINT32_MAX,
 		.n = n,
 		.value = bytes,
@@ -96,7 +101,9 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 	f->n_live += live;
 }
 
-/* The profile does not name the thread, so the process's name stands for it. */
+/*
+ * Adds the name of the process as that of the thread, too, because the profile has no thread names.
+ */
 static void add_names(struct drain *d, uint32_t tgid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/comm", tgid), *text = NULL;
@@ -132,7 +139,8 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 		f.d->n_samples = 0;
 	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)
 		add_sample(&f, EVENT_MEM_INUSE, 0, 0, 0);
-	(void)sample_drain_sort(f.d); /* objects of several sizes may come from one place */
+	/* one place may allocate objects of several sizes, so a stack may appear several times */
+	(void)sample_drain_sort(f.d);
 	sample_drain_link_frames(f.d);
 	if (f.d->n_samples || f.d->lost.n)
 		*ret = f.d;

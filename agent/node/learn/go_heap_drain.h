@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * go_heap_drain: turns a Go program's own heap profile into a drain: stacks and samples. Files
- * worker.
+ * go_heap_drain: turns a Go program's own heap profile into a drain with stacks and samples. Runs
+ * on the files worker.
  */
 #pragma once
 
@@ -17,9 +17,9 @@ struct go_process {
 };
 /*
  * For mem-alloc the samples are the allocations since the last call. For mem-inuse they are a
- * snapshot: all samples have the same last_ns, and there is one with n 0 if nothing lives. *ret
- * NULL: there is nothing to report. Returns -ESRCH if the process is gone, -E2BIG if a limit was
- * reached (*ret holds the part below it), and the other errors of alloc_go_read(). After these *ret
- * has no samples, but may have losses.
+ * snapshot: all samples have the same last_ns, and if no memory is in use, there is one sample with
+ * n 0. *ret is NULL if there is nothing to report. Returns -ESRCH if the process has ended, -E2BIG
+ * if a limit was reached (*ret has the part below the limit), or another error of alloc_go_read().
+ * After the other errors *ret has no samples, but may have losses.
  */
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);

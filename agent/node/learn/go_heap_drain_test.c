@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How a Go program's heap profile becomes a drain: the profile is in this process's own memory. */
+/*
+ * How a Go program's heap profile becomes a drain. The profile is in the memory of this test's
+ * process.
+ */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,7 +148,7 @@ static void nothing_lives(void **state)
 }
 
 /*
- * Go records a limited number of frames per stack: one stack is as long, and one has one frame
+ * Go records a limited number of frames per stack. One stack has as many frames, one has one frame
  * more.
  */
 static void deep_heap_stacks_are_cut_visibly(void **state)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collects the symbols that the parser searches for in each file: those that show a runtime and
- * those that allocate memory. It owns the list, which is made once, by any thread.
+ * Collects the symbols for which the parser searches each file: those that show a runtime, and
+ * those of functions that allocate memory. It owns the list. The first thread that needs the list
+ * makes it.
  */
 #include "node/learn/learn.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds what a process runs besides native code and where it allocates, and says in words which
- * runtimes cannot be unwound or have no names. See learn.h.
+ * Finds the runtimes of a process and the places where it allocates memory. Makes the text about
+ * runtimes that cannot be unwound or have no names. See learn.h.
  */
 #include "node/learn/learn.h"
 
@@ -11,7 +11,7 @@
 
 #define PATH_SHOWN 200
 
-/* The index of each mapping's file; NULL where it is not known. */
+/* The index of each mapping's file; NULL if the file is not parsed yet. */
 static struct elf_index **indexes_known(struct files *f, const struct mappings *m)
 {
 	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
@@ -62,7 +62,7 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 	return r;
 }
 
-/* The path of the first file that holds some of the runtime's code. */
+/* The path of the first file that contains code of the runtime. */
 static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
 {
 	for (size_t i = 0; i < l->n_ranges; i++) {
@@ -82,7 +82,9 @@ char *learn_runtimes_problem(const struct mappings *m, const struct runtime_proc
 		const struct runtime_ops *ops = runtime_ops(v.kind);
 		_cleanup_free_ char *path = NULL;
 
-		/* A context takes no functions away. `podflame doctor` reports its problems. */
+		/*
+		 * without a context no function is missing; `podflame doctor` reports its problems
+		 */
 		if (!v.learnt->problem[0] || !ops || runtime_is_context(v.kind))
 			continue;
 		path = path_of(m, v.learnt);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cost of learning what a process runs, once its files are known: the first look, a look that
- * finds nothing new, and the bytes that are read from the process.
+ * Measures the cost of learning the runtimes of a process whose files are parsed: the first time,
+ * and again when nothing is new. Also measures how many bytes it reads from the process.
  */
 #include "lib/base/bench.h"
 #include "node/learn/learn.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define ROUNDS	 20
-#define START_NS (2 * NSEC_PER_SEC) /* what the slowest, a JVM, takes */
+#define START_NS (2 * NSEC_PER_SEC) /* the time that the slowest runtime, a JVM, needs to start */
 
 static char spin_path[] = "/tmp/runs_bench-XXXXXX.java";
 

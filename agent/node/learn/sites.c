@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups the places where a process allocates by file, for the probes, compares them, and says what
- * the probes cannot see. See sites.h. It attaches nothing and owns nothing.
+ * Groups the places where a process allocates memory by file, for the probes. Compares them, and
+ * makes the text about memory that the probes cannot see. See sites.h. It attaches nothing and owns
+ * nothing.
  */
 #include "node/learn/sites.h"
 
@@ -23,7 +24,7 @@ static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct m
 	return p;
 }
 
-/* Sites of one file are adjacent in s. */
+/* The sites of a file follow one another in s. */
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		      struct site_files *ret)
 {
@@ -82,13 +83,16 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
 }
 
-/* The flags of PF_SITE_INSIDE are a factor, with the same bits. */
+/*
+ * Whether an exception may leave the function. In a PF_SITE_INSIDE, flags is a factor that uses the
+ * same bits.
+ */
 static bool throws(const struct pf_site *s)
 {
 	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
 }
 
-/* An exception cannot pass a return probe: see probe/attach.c. */
+/* The last case is about exceptions: they cannot pass a return probe, see probe/attach.c. */
 const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 				const struct probes_refused *refused)
 {

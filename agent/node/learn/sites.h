@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sites: from the places where a process allocates to the arguments of probes_attach(). The node
- * and `podflame record` share this step. Pure: any thread.
+ * sites: turns the places where a process allocates memory into the arguments of probes_attach().
+ * The node and `podflame record` share this step. Pure functions; any thread may call them.
  */
 #pragma once
 
 #include "node/alloc/alloc.h"
 #include "node/probe/probe.h"
 
-/*
- * The arguments of probes_attach(). The file descriptors are those of the mappings, which own them.
- */
+/* The arguments of probes_attach(). The file descriptors belong to the mappings. */
 struct site_files {
 	struct pf_mem_proc process;
 	struct probe_site *sites;
@@ -20,18 +18,18 @@ struct site_files {
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		     struct site_files *ret);
 void learn_site_files_done(struct site_files *f);
-/* Returns whether both are the same places of the same files, so that attached probes may stay. */
+/* Whether both have the same places in the same files, so that attached probes may stay. */
 bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
 /*
- * s keeps its places, which newer has, too. It takes from newer what else is known of them by now,
- * such as a JVM that has started since.
+ * s keeps its places, which newer has, too. It takes over what newer knows of them in addition, for
+ * example a JVM that has started in between.
  */
 void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
- * Says for the user which part of these events the probes do not see: a problem that alloc
- * reported, or places that cannot be probed. Returns "" if they see all. refused: the result of
- * attaching; NULL: nothing is attached yet.
+ * Returns text for the user: which part of these events the probes do not see. This is a problem
+ * that alloc reported, or places that cannot be probed. Returns "" if the probes see everything.
+ * refused: the result of attaching; NULL: nothing is attached yet.
  */
 const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			  const struct probes_refused *refused);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which places of allocation are the same, and what is said of places that cannot be probed. */
+/* Which places of allocation are equal, and the text about places that cannot be probed. */
 #include "node/learn/sites.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	items[1].site.flags = PF_SITE_THROWS;
 	assert_string_equal(learn_sites_problem(&s, ALLOC, NULL), "");
 	assert_non_null(strstr(learn_sites_problem(&s, INUSE, NULL), "operator new"));
-	items[1].site.kind = PF_SITE_INSIDE; /* a size in units of 8 bytes */
+	items[1].site.kind = PF_SITE_INSIDE; /* flags are a size in units of 8 bytes */
 	assert_string_equal(learn_sites_problem(&s, INUSE, NULL), "");
 	items[1].site.kind = PF_SITE_ALLOC;
 	strcpy(s.problem, "another");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a process's memory grew without its probes: see unseen_memory.h. Pure: no clock
- * and no I/O.
+ * Decides whether a process's memory grew without being seen by its probes: see unseen_memory.h.
+ * Pure functions: no clock and no I/O.
  */
 #include "node/learn/unseen_memory.h"
 
@@ -10,11 +10,11 @@
 #define GROWN_MIN  (64u << 20)
 #define SEEN_SHARE 20 /* reported if the probes saw less than 1/20 of the growth */
 /*
- * If the probes saw the growth, there would be at least this many samples on average. It is then
- * practically impossible that chance leaves one sample or none.
+ * The growth must be so large that the probes would have taken this many samples of it on average.
+ * With 32, it is practically impossible that by chance they take one sample or none.
  */
 #define SAMPLES_MIN 32
-#define STACK_BYTES (8u << 20) /* the most that a new thread has by default */
+#define STACK_BYTES (8u << 20) /* the default maximum for the stack of a new thread */
 
 static uint64_t above(uint64_t a, uint64_t b)
 {
@@ -22,9 +22,9 @@ static uint64_t above(uint64_t a, uint64_t b)
 }
 
 /*
- * The bytes in use now that were not in use at the base. Stacks of new threads are left out,
- * because no allocator provides them. The program may use memory later than the probes saw it
- * allocated. Once they have seen much, only growth counts that needs new address space, too.
+ * How many bytes more are in use now than at the base. Stacks of new threads do not count, because
+ * no allocator provides them. A program may allocate memory that the probes see, and use it later.
+ * So once the probes have seen much, growth counts only if the address space has grown, too.
  */
 static uint64_t grown(const struct unseen *u, const struct proc_memory *now)
 {
@@ -59,7 +59,10 @@ bool learn_unseen(struct unseen *u, const struct proc_memory *now, uint64_t seen
 		u->told_bytes = bytes;
 		return true;
 	}
-	/* What the probes saw long ago does not explain what they do not see now. */
+	/*
+	 * The base moves on: if the probes saw much memory long ago, that does not explain growth
+	 * that they do not see now.
+	 */
 	if (seen >= GROWN_MIN) {
 		u->excused = true;
 		begin(u, now, seen_bytes);

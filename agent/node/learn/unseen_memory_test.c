@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When memory counts as not seen: tables of a process's memory and of what its probes saw, look by
- * look.
+ * When memory counts as unseen. Each table has the memory of a process and what its probes saw, at
+ * several moments.
  */
 #include "node/learn/unseen_memory.h"
 
@@ -16,12 +16,12 @@
 
 struct look {
 	unsigned anon, data, threads, seen; /* MiB */
-	unsigned told;			    /* MiB in all; 0: nothing */
+	unsigned told;			    /* MiB reported in all; 0: nothing */
 };
 #define LOOKS_MAX 6
 struct scene {
 	const char *name;
-	struct look looks[LOOKS_MAX]; /* to one without threads */
+	struct look looks[LOOKS_MAX]; /* an element with threads 0 ends the list */
 };
 
 static const struct scene scenes[] = {
@@ -69,7 +69,7 @@ static void what_is_not_seen_is_told(void **state)
 	}
 }
 
-/* One sample in 4 MiB: chance alone may have none of 64 MiB. */
+/* With one sample per 4 MiB, the probes may by chance take no sample of 64 MiB. */
 static void few_samples_are_no_proof(void **state)
 {
 	struct proc_memory m = {0, 0, 1};
@@ -84,7 +84,7 @@ static void few_samples_are_no_proof(void **state)
 	assert_true(learn_unseen(&u, &m, 0, 4 * MIB));
 }
 
-/* After new probes, counts begin at 0; the reported text still holds. */
+/* New probes count from 0 again. What was reported before stays. */
 static void attached_anew(void **state)
 {
 	struct proc_memory m = {0, 0, 1};
