@@ -4,5 +4,5 @@
 
 #include "node/work/work.h"
 
-/* process_task.c: the on_stuck function of the files worker. Loop thread. */
+/* process_task.c: handles a blocked job of the files worker. Loop thread. */
 void work_files_stuck(struct worker *w, struct job *j, void *work);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replaces a worker whose thread does not come back from its job, for example because it reads a
- * pod's file on an NFS server that is gone. Such a thread cannot be ended, so a worker leaves at
- * most LEFT_BEHIND_MAX of them behind. It knows nothing of what the jobs do. Loop thread.
+ * Replaces a worker whose thread does not return from its job, for example because it reads a pod's
+ * file on an NFS server that does not answer. Such a thread cannot be ended. So a worker leaves at
+ * most LEFT_BEHIND_MAX of them behind. This file does not know what the jobs do. Loop thread.
  */
 #include "node/work/work.h"
 
 static bool replace(struct work *work, struct left_behind *l, struct worker **w)
 {
-	/* By now the thread may be back, and at another job. */
+	/* the thread may have returned by now, and may run another job */
 	if (!l->waits || l->n == LEFT_BEHIND_MAX || !work->threads->is_stuck(*w) ||
 	    work->threads->replace(*w, w) < 0)
 		return false;

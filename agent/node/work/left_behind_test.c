@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs that do not come back, in real workers. Other jobs go on as long as few threads are left
- * behind, and again once one of these is back.
+ * Jobs that do not return, with real workers. Other jobs run as long as few threads are left
+ * behind, and again when one of these threads returns.
  */
 #include "node/work/work.h"
 
@@ -19,7 +19,7 @@
 
 struct item {
 	struct job job;
-	int pipe[2]; /* it ends when a byte is written */
+	int pipe[2]; /* the job ends when a byte is written */
 	bool done;
 };
 
@@ -69,7 +69,7 @@ static void comes_back(size_t i)
 	assert_int_equal(write(items[i].pipe[1], "x", 1), 1);
 }
 
-/* ---- the loop, until something is so ---- */
+/* ---- runs the loop until a condition is true ---- */
 
 static bool (*is_so)(void);
 static uint64_t deadline_ns;
@@ -116,7 +116,7 @@ static size_t n_threads(void)
 	return n;
 }
 
-static size_t n_before; /* this thread, and a sanitizer's */
+static size_t n_before; /* threads before the worker: this thread, and perhaps one of a sanitizer */
 
 static bool one_worker_is_there(void)
 {
@@ -145,7 +145,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 		post(i, blocks);
 	run_until(all_are_stuck);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX);
-	post(N, nothing); /* waits behind the last of them */
+	post(N, nothing); /* waits until the last blocked worker is replaced */
 	assert_false(items[N].done);
 	comes_back(1);
 	run_until(the_next_is_done);
@@ -153,7 +153,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 	assert_false(items[N - 1].done);
 	assert_int_equal(left.n, LEFT_BEHIND_MAX);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
-	/* all come back, and there is nothing to be known of them */
+	/* all jobs return, and no trace of them is left */
 	post(N + 1, nothing);
 	for (size_t i = 0; i < N; i++)
 		if (i != 1)
@@ -162,7 +162,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 	assert_int_equal(left.n, 0);
 	assert_null(left.waits);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
-	/* who is back is gone, what it did is not */
+	/* threads that were left behind end, but their jobs are counted */
 	run_until(one_worker_is_there);
 	worker_stats(worker, &stats);
 	assert_int_equal(stats.n_done, N + 2);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tasks of the files worker that read files and memory of a process. A read may block for ever. If
- * it does, this file leaves the thread behind, refuses other jobs of the same pod and reports the
- * pod to its targets (ProcessUnreadable). process_run() and what it calls run on the worker, all
- * else on the loop thread.
+ * it does, this file leaves the thread behind, refuses other jobs of the same pod, and reports the
+ * pod to its targets (ProcessUnreadable). process_run() and the functions that it calls run on the
+ * worker, everything else on the loop thread.
  */
 #include "node/work/internal.h"
 
@@ -13,8 +13,8 @@
 /* ---- on the files worker ---- */
 
 /*
- * A hash of the pod's UID. Two pods with the same hash by chance are blocked together. A process
- * that belongs to no pod counts as a pod of its own.
+ * A hash of the pod's UID. If two pods have the same hash by chance, both are blocked together. A
+ * process that belongs to no pod counts as a pod of its own.
  */
 static uint64_t pod_of(struct work *w, const struct process_task *p)
 {
@@ -43,7 +43,10 @@ static void replace_blocked(struct work *w, uint64_t old, uint64_t new)
 		atomic_store(place, new);
 }
 
-/* A task may have been posted before its pod blocked the previous thread, so this checks again. */
+/*
+ * Runs the task if its pod is not blocked. The task may have been posted before the pod blocked the
+ * thread before, so this checks again.
+ */
 static void process_run(struct task *t)
 {
 	struct process_task *p = (struct process_task *)t;
@@ -67,7 +70,7 @@ const char *work_process_refusal(const struct process_task *p)
 	return p->blocked ? "stuck" : "files_full";
 }
 
-/* ---- jobs that do not come back ---- */
+/* ---- jobs that do not return ---- */
 
 static void add_blocked(struct work *w, const struct job *j, struct problem_list *now)
 {
@@ -87,7 +90,10 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 	proc_owner_unref(o);
 }
 
-/* Replaces the reported list: a pod whose job came back, or that is gone, is reported no more. */
+/*
+ * Replaces the list of reported pods. A pod whose job has returned, or that was deleted, is not in
+ * it any more.
+ */
 static void tell_blocked(struct work *w)
 {
 	struct problem_list now = {0};
@@ -98,7 +104,7 @@ static void tell_blocked(struct work *w)
 	report_problems_tell(&w->unreadable, &now, w->report, REASON_PROCESS_UNREADABLE);
 }
 
-/* Tells the listener that another thread is the files worker now. */
+/* Calls the listener: another thread is the files worker now. */
 static void go_on(struct work *w)
 {
 	if (w->on_files_replaced)
@@ -117,9 +123,9 @@ static void late_done(struct task *t)
 }
 
 /*
- * Called when a job of the files worker is late: a file of a pod may block the thread that opens
- * it. That thread is left behind, and the pod's targets say so. If too many threads are left
- * behind, the agent opens no more files until one of them is back.
+ * Called when a job of the files worker is late, because a file of a pod may block the thread that
+ * opens it. The thread is left behind, and the pod's targets get a message. If too many threads are
+ * left behind, the agent opens no more files until one of them returns.
  */
 void work_files_stuck(struct worker *files, struct job *j, void *work)
 {
@@ -144,7 +150,7 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg)
 {
 	loop_assert(w->loop);
-	assert_se(!w->on_files_replaced); /* it has one listener */
+	assert_se(!w->on_files_replaced); /* there is only one listener */
 	w->on_files_replaced = fn;
 	w->on_files_replaced_arg = arg;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod that blocks the files worker keeps one of its threads, not all of them: in real workers. */
+/*
+ * A pod that blocks the files worker keeps one of its threads, not all of them. With real workers.
+ */
 #include "lib/base/testabort.h"
 #include "node/report/testreport.h"
 #include "node/work/work.h"
@@ -15,7 +17,7 @@
 #define MS	    NSEC_PER_MSEC
 #define DEADLINE_NS (120 * NSEC_PER_SEC)
 
-/* ---- two pods: cgroups 10 to 12, of one container, and 20 ---- */
+/* ---- two pods: one has a container with cgroups 10 to 12, the other has cgroup 20 ---- */
 
 static void add_pods(struct containers *c)
 {
@@ -47,7 +49,7 @@ struct item {
 	unsigned k;
 };
 static struct {
-	int pipe[2]; /* it ends when a byte is written */
+	int pipe[2]; /* the job ends when a byte is written */
 	bool ran, done, refused;
 } items[16];
 
@@ -120,7 +122,8 @@ static void a_pod_keeps_one_thread(void **state)
 	(void)state;
 	post(0, 10, blocks);
 	for (unsigned k = 1; k < 10; k++)
-		post(k, k % 2 ? 11 : 10, blocks); /* posted before the block was known */
+		/* posted before the agent knew that the pod blocks the worker */
+		post(k, k % 2 ? 11 : 10, blocks);
 	post(10, 20, runs);
 	post(11, 0, runs);
 	wait_for(11);
@@ -132,14 +135,14 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_string_equal(told(),
 			    "container main of pod web-1: reading the files of a process takes "
 			    "more than 5 s: the agent goes on without it (process 1000)");
-	post(12, 12, blocks); /* and after */
+	post(12, 12, blocks); /* posted after that */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);
-	/* Its job is back: files of its pod are read again. */
+	/* The job has returned: files of its pod are read again. */
 	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
 	wait_for(0);
 	work_tick(work);
-	assert_string_equal(told(), ""); /* no more */
+	assert_string_equal(told(), ""); /* the pod is not reported any more */
 	post(13, 11, runs);
 	wait_for(13);
 	assert_true(items[13].ran && !items[13].refused);

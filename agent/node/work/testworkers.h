@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * testworkers, for tests only: the workers of a struct work. A posted task waits until the test
- * runs it, on the test's thread. A worker is stuck when the test calls workers.on_stuck. The loop
- * does not run (testtimer.h).
+ * testworkers, for tests only: replaces the workers of a struct work. A posted task waits until the
+ * test runs it, on the test's thread. The test makes a worker stuck with a call of
+ * workers.on_stuck. The loop does not run (testtimer.h).
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 
 #define POSTED_MAX 8
 static struct {
-	struct task *items[POSTED_MAX]; /* the first is the next */
+	struct task *items[POSTED_MAX]; /* the posted tasks; items[0] runs next */
 	size_t n;
 } posted;
 static struct {
@@ -27,7 +27,7 @@ static struct {
 	int replace_result;
 } workers;
 
-/* ---- in the place of lib/loop's workers ---- */
+/* ---- used instead of lib/loop's workers ---- */
 
 static int create_worker(struct loop *l, const char *name, size_t max_bytes, struct worker **ret)
 {
@@ -100,9 +100,12 @@ static const struct work_threads posted_threads = {
 	.is_current = is_test_thread,
 };
 
-/* ---- for the tests ---- */
+/* ---- functions for tests ---- */
 
-/* Makes *w, which is zeroed or was made before: no task is posted, and no container is known. */
+/*
+ * Initializes *w, which is zeroed or was initialized before: no task is posted, and no container is
+ * known.
+ */
 static inline void testwork(struct work *w)
 {
 	proc_containers_free(w->containers);
@@ -113,7 +116,7 @@ static inline void testwork(struct work *w)
 	assert_int_equal(proc_containers_new(&w->containers), 0);
 }
 
-/* It has run, or was refused: the loop handles its end. */
+/* Ends a task that has run or was refused, as the loop does. */
 static inline void posted_end(struct task *t)
 {
 	t->job.done(&t->job);
@@ -129,7 +132,7 @@ static inline struct task *posted_take(void)
 	return t;
 }
 
-/* The next one, if it was not refused; then its end. */
+/* Runs the next task, if it was not refused, and ends it. */
 static inline void posted_run(void)
 {
 	struct task *t = posted_take();
@@ -139,7 +142,7 @@ static inline void posted_run(void)
 	posted_end(t);
 }
 
-/* All that is posted, then what that posts. */
+/* Runs all posted tasks, then those that these have posted. */
 static inline void posted_run_all(void)
 {
 	while (posted.n)

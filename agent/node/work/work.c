@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the node's workers and the list of tasks. A task is a job that holds a reference to struct
- * work, so it may end after the node. If a task's thread is stuck when the node ends, the memory of
- * struct work is never freed. Loop thread, except for on_run().
+ * work, so it may end after the node. If a task still blocks its thread when the node ends, the
+ * memory of struct work is never freed. All runs on the loop thread, except on_run().
  */
 #include "node/work/internal.h"
 
@@ -33,8 +33,8 @@ static void unlink_task(struct task *t)
 static void handle(struct task *t)
 {
 	/*
-	 * After work_free() only a task whose thread was stuck ends here. There is nothing to
-	 * report any more.
+	 * After work_free() only tasks that had blocked their thread end here. Nobody needs their
+	 * result any more.
 	 */
 	if (t->handled || t->work->closed)
 		return;
@@ -42,7 +42,7 @@ static void handle(struct task *t)
 	t->done(t);
 }
 
-/* If finish() has handled the task already, this only frees it. */
+/* Ends a task. If finish() has handled its end already, only frees it. */
 static void on_done(struct job *j)
 {
 	struct task *t = (struct task *)j;
@@ -66,7 +66,10 @@ static void on_run(struct job *j)
 
 bool work_runs_on(const struct work *work, const struct worker *w)
 {
-	/* A thread that was left behind may go on after the end has begun. */
+	/*
+	 * closing is not enough: a thread that was left behind may still run while the workers are
+	 * being ended
+	 */
 	return (work->closing && loop_is_current(work->loop)) || work->threads->is_current(w);
 }
 
@@ -93,7 +96,7 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 	on_done(&t->job);
 }
 
-/* Ends the tasks that have run but whose end the loop has not handled yet. */
+/* Handles the ends of tasks that have run, if the loop has not handled them yet. */
 static void finish(struct work *w)
 {
 	for (struct task *t = w->tasks; t; t = t->next)
@@ -125,7 +128,10 @@ struct work *work_new(struct loop *l)
 	return w;
 }
 
-/* Windows wait in memory. A restart would lose them, and the disk would not answer sooner. */
+/*
+ * Only logs, because windows wait in memory. A restart would lose them, and the disk would not
+ * answer sooner.
+ */
 static void disk_stuck(struct worker *w, struct job *j, void *arg)
 {
 	(void)w;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work: the node's worker threads and the tasks that are posted to them. A task runs on one worker
- * and then ends on the loop thread. If a worker's job does not come back, another thread takes its
- * place, and the pod that blocks it is reported to its targets. All functions here are for the loop
- * thread, except those that a task runs.
+ * work: the node's worker threads and the tasks that are posted to them. A task runs on one worker,
+ * and then its end is handled on the loop thread. If a worker's job does not return, another thread
+ * takes over the worker's work, and the pod that blocks the job is reported to its targets. All
+ * functions here run on the loop thread, except those that a task runs.
  */
 #pragma once
 
@@ -12,20 +12,21 @@
 #include "lib/loop/loop.h"
 #include "node/proc/proc.h"
 
-#define LEFT_BEHIND_MAX	   4		      /* threads of one worker */
-#define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* of the files worker: a longer read is reported */
+#define LEFT_BEHIND_MAX	   4		      /* limit for the blocked threads of one worker */
+/* if a job of the files worker takes longer, it is reported */
+#define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC)
 
-/* Jobs of one worker that do not come back. */
+/* The jobs of one worker that block their threads. */
 struct left_behind {
 	const struct job *jobs[LEFT_BEHIND_MAX];
 	size_t n;
-	/* the worker is stuck with this job and could not be replaced yet */
+	/* the job that blocks the worker now, if the worker could not be replaced yet; else NULL */
 	const struct job *waits;
 };
 
 struct task;
 
-/* How workers are used: by the functions of lib/loop with these names, or by those of a test. */
+/* The functions of lib/loop that workers are used through, or those of a test. */
 struct work_threads {
 	int (*create)(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
 	struct worker *(*end)(struct worker *w);
@@ -38,7 +39,8 @@ struct work_threads {
 };
 
 /*
- * One per node. The caller sets the first part. The memory is freed when the last task has ended.
+ * There is one per node. The caller sets the members of the first part. The memory is freed when
+ * the last task has ended.
  */
 struct work {
 	struct loop *loop;
@@ -54,33 +56,36 @@ struct work {
 	struct worker *disk;   /* writes and reads the spool and the state file */
 	/* attaches probes to processes and detaches them, which waits for RCU */
 	struct worker *probing;
-	/* NULL until the agent asks a JVM for its perf map, which may block */
+	/* NULL until the agent first asks a JVM for its perf map; such a job may block */
 	struct worker *attach;
-	bool attach_stopped; /* atomic: jobs of `attach` that have not begun do nothing */
+	bool attach_stopped; /* atomic; if set, jobs of `attach` that have not begun do nothing */
 
-	bool closing; /* all workers but `disk` have ended: a posted task runs at once */
-	bool closed;  /* set by work_free(): ends of tasks are not handled any more */
+	bool closing; /* all workers but `disk` have ended, so a posted task runs at once */
+	bool closed;  /* set by work_free(): after it, the ends of tasks are not handled any more */
 
 	/* private to work/ */
-	unsigned refs; /* one of work_new(), and one per task */
+	unsigned refs; /* one reference of work_new(), and one per task */
 	struct task *tasks, **tasks_tail;
-	struct left_behind stuck; /* jobs of `files` */
-	/* hashes of the pods whose jobs are left behind or stuck; 0: free */
+	struct left_behind stuck; /* blocked jobs of `files` */
+	/* the hashes of the pods whose jobs are blocked; 0: free */
 	_Atomic uint64_t blocked[LEFT_BEHIND_MAX + 1];
 	struct problem_list unreadable;
 	void (*on_files_replaced)(void *arg);
 	void *on_files_replaced_arg;
 };
-/* Creates no workers: work_start_workers() does. That one returns 0 or a negative errno. */
+/*
+ * work_new() creates no workers. work_start_workers() does that and returns 0 or a negative errno.
+ */
 struct work *work_new(struct loop *l);
 int work_start_workers(struct work *w, size_t disk_mailbox_bytes);
 /*
- * Ends all workers but `disk` and the tasks that have run. From now on a posted task runs at once.
+ * Ends all workers but `disk`, and handles the ends of the tasks that have run. From now on a
+ * posted task runs at once.
  */
 void work_close(struct work *w);
 /*
- * For the caller's last use, after `disk` has ended. A task that is still stuck keeps the memory of
- * struct work and calls nothing when it ends. Returns NULL.
+ * The caller's last call, after `disk` has ended. If a task is still blocked, struct work stays in
+ * memory, and nothing is called when the task ends. Returns NULL.
  */
 struct work *work_free(struct work *w);
 
@@ -89,29 +94,29 @@ struct task {
 	struct job job;
 	struct work *work;
 	void (*run)(struct task *); /* on the worker; may be NULL */
-	/* on the loop thread; frees what the task holds, not the task */
+	/* on the loop thread; frees what the task owns, but not the task */
 	void (*done)(struct task *);
-	bool refused; /* the worker's mailbox was full, and run was not called */
+	bool refused; /* the worker's mailbox was full, so run was not called */
 	bool ran, handled;
 	struct task *next, **prev;
 };
 /*
- * Aborts unless this worker of work runs this, or, once the workers have ended, the loop thread.
+ * Aborts if neither this worker runs the caller nor, after the workers have ended, the loop thread.
  * Not for a worker that work_left_behind() replaces.
  */
 #define work_assert_on(work, worker) assert_se(work_runs_on(work, (work)->worker))
 bool work_runs_on(const struct work *work, const struct worker *w);
 /*
- * Takes t over. n_bytes counts against the limit of the worker's mailbox. After work_close() t runs
- * at once.
+ * Takes ownership of t. n_bytes counts towards the limit of the worker's mailbox. After
+ * work_close() t runs at once.
  */
 void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes);
 
 /* ---- tasks that read a process ---- */
 /*
- * A task for the files worker. If it blocks the worker, it is reported to its pod's targets
- * (ProcessUnreadable). As long as a job of a pod is left behind, other jobs of that pod are
- * refused, so a pod blocks one thread at most.
+ * A task for the files worker. If it blocks the worker, this is reported to the targets of its pod
+ * (ProcessUnreadable). As long as a job of a pod is blocked, other jobs of the pod are refused. So
+ * a pod blocks at most one thread.
  */
 struct process_task {
 	struct task task;
@@ -119,37 +124,37 @@ struct process_task {
 	uint64_t cgroup_id;
 	/* private to work/ */
 	void (*run)(struct task *t);  /* the caller's task.run */
-	void (*late)(struct task *t); /* the caller's task.done, of a task that was stuck */
+	void (*late)(struct task *t); /* the task.done of the caller, for a task that was blocked */
 	uint64_t pod;
 	bool blocked;
 };
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes);
-/* The reason for a refused task, as a label of counters. */
+/* Why the task was refused, as a label of counters. */
 const char *work_process_refusal(const struct process_task *p);
 /*
- * Sets fn, which is called when another thread has become the files worker. Jobs of the previous
- * thread may never end.
+ * Sets fn, which is called when another thread has become the files worker. The jobs of the thread
+ * before may never end.
  */
 void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg);
-/* The caller calls this once a second. */
+/* To be called once a second. */
 void work_tick(struct work *w);
 
-/* ---- workers that are stuck ---- */
+/* ---- workers that are blocked ---- */
 /*
- * The caller says that job j is stuck in *w. Another worker takes its place at once, or, if too
- * many threads are left behind already, when one of them is back. Returns whether *w is another
- * worker now.
+ * To be called when job j blocks *w. Another thread takes over at once. If too many threads are
+ * blocked already, it takes over when one of them returns. Returns whether *w is another worker
+ * now.
  */
 bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
 		      const struct job *j);
 /*
- * The caller calls this once a second, for the case that no thread could be created before. Returns
- * the same.
+ * To be called once a second, because before no new thread could be created. Returns whether *w is
+ * another worker now.
  */
 bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w);
 /*
- * The caller calls this for each job that ends, stuck or not, as long as *w is not about to end.
- * Returns the same.
+ * To be called for each job that ends, blocked before or not, unless *w is about to end. Returns
+ * whether *w is another worker now.
  */
 bool work_left_behind_ended(struct work *work, struct left_behind *l, struct worker **w,
 			    const struct job *j);
