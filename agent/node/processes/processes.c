@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the table of processes that have not ended, as far as the agent knows. Loop thread, but for
- * the search in /proc, which the os worker runs.
+ * Owns the table of processes that have not ended, as far as the agent knows. Everything runs on
+ * the loop thread, except the search in /proc, which runs on the os worker.
  */
 #include "node/processes/processes.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_KNOWN	   65536 /* more than any module that forgets by them keeps */
+/* more than the limit of any module that keeps data of processes */
+#define MAX_KNOWN	   65536
 #define SEARCH_NS	   (60 * NSEC_PER_SEC)
 #define SEARCH_DEADLINE_NS (30 * NSEC_PER_SEC)
 
@@ -18,7 +19,8 @@ struct known_process {
 };
 struct processes {
 	struct processes_config config;
-	struct known_process *known; /* in the order in which they were added */
+	/* a hash table; its list is in the order in which they were added */
+	struct known_process *known;
 	uint64_t searched_ns;
 };
 
@@ -31,7 +33,7 @@ static struct known_process *find(const struct processes *p, struct process_id i
 	return k;
 }
 
-/* Returns whether it was there. */
+/* Removes a process. Returns whether it was in the table. */
 static bool take_out(struct processes *p, struct process_id id)
 {
 	struct known_process *k = find(p, id);
@@ -43,7 +45,10 @@ static bool take_out(struct processes *p, struct process_id id)
 	return true;
 }
 
-/* No module may keep what no exit would make it forget. So the oldest one counts as ended. */
+/*
+ * Counts the oldest process as ended if the table is full. Else another module might keep data of a
+ * process without ever getting its exit.
+ */
 static void make_room(struct processes *p)
 {
 	struct process_exit oldest;
@@ -92,11 +97,14 @@ void processes_drained(struct processes *p, const struct drain *d)
 struct search {
 	struct task task;
 	struct processes *processes;
-	struct process_exit *items; /* all processes at first, then those that have ended */
+	struct process_exit *items; /* first all processes, then only those that have ended */
 	size_t n;
 };
 
-/* Another error says nothing about the process: descriptors may be short, for example. */
+/*
+ * Only -ESRCH means that the process has ended. Another error may have another cause, for example a
+ * lack of descriptors.
+ */
 static void search_run(struct task *t)
 {
 	struct search *s = (struct search *)t;
@@ -113,7 +121,7 @@ static void search_done(struct task *t)
 	struct search *s = (struct search *)t;
 	size_t n = 0;
 
-	/* In the meantime the kernel may have reported some of them. */
+	/* the kernel may have reported some of the exits in the meantime */
 	for (size_t i = 0; !t->refused && i < s->n; i++)
 		if (take_out(s->processes, s->items[i].id))
 			s->items[n++] = s->items[i];
@@ -123,9 +131,10 @@ static void search_done(struct task *t)
 }
 
 /*
- * The kernel does not report every exit: not of a process that is not selected any more, not of one
- * that was evicted from the kernel's table, and not while its ring was full. Mappings hold their
- * files open, and files of a container that is gone would fill its disk.
+ * Searches for exits that the kernel does not report. These are exits of processes that are not
+ * selected any more or that were evicted from the kernel's table, and exits while the kernel's ring
+ * was full. They matter because mappings hold files open: the deleted files of an ended container
+ * would still use disk space.
  */
 static void search(struct processes *p)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * processes: the one place where the agent learns that a process has ended. It knows each process
- * of which another module may keep something. The kernel reports most exits. Now and then this
- * module searches /proc for those that it did not report. It passes each exit on once, and each
- * module then forgets what it keeps under that struct process_id. Loop thread.
+ * for which another module may keep data. The kernel reports most exits. From time to time this
+ * module searches /proc for exits that the kernel did not report. It passes each exit on once. Each
+ * module then forgets the data that it keeps under that struct process_id. Loop thread.
  *
- * It knows nothing of exec: mappings, frames and reports of a process carry the exec id that they
- * are of, and each module compares it with the one of its own data. `podflame record` does not use
- * it: it takes the exits from its drains and tells stack and unwind itself.
+ * This module ignores exec. Mappings, frames and reports of a process contain the exec id to which
+ * they belong, and each module compares it with the exec id of its own data. `podflame record` does
+ * not use this module: it gets the exits from its drains and passes them to stack and unwind
+ * itself.
  */
 #pragma once
 
@@ -17,23 +18,25 @@
 
 struct process_exit {
 	struct process_id id;
-	uint64_t exited_ns; /* CLOCK_BOOTTIME; if the kernel did not report it: when it was found */
+	/* CLOCK_BOOTTIME; if the kernel did not report the exit: when the search found it */
+	uint64_t exited_ns;
 };
 struct processes_config {
 	struct work *work;  /* borrowed */
-	uint64_t search_ns; /* /proc is searched at most once in this time; 0: in a minute */
-	/* These have ended; n > 0. */
+	uint64_t search_ns; /* minimum time between two searches in /proc; 0: a minute */
+	/* Called for processes that have ended; n > 0. */
 	void (*exited)(void *arg, const struct process_exit *exits, size_t n);
 	void *arg;
 };
 struct processes;
 struct processes *processes_new(const struct processes_config *c);
 struct processes *processes_free(struct processes *p);
-/* Takes in which processes a drain of the kernel reports, and which of them have ended. */
+/* Adds the processes that a drain of the kernel reports, and passes on the exits in it. */
 void processes_drained(struct processes *p, const struct drain *d);
 /*
- * Another module is about to keep something of this process. It may have ended already: then
- * `exited` is called again after a later search.
+ * To be called when another module is about to keep data of this process. If the process has ended
+ * already, a later search finds that and calls `exited`, even if it was called for this process
+ * before.
  */
 void processes_add(struct processes *p, struct process_id id);
-void processes_tick(struct processes *p); /* the caller calls this every second */
+void processes_tick(struct processes *p); /* to be called every second */

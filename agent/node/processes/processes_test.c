@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each exit is passed on once: those that the kernel reports, and those that a search in /proc
- * finds. The os worker is this thread.
+ * finds. The test's thread does the work of the os worker.
  */
 #include "node/processes/processes.h"
 #include "node/work/testworkers.h"
 
 #include <unistd.h>
 
-#define NOBODY 5000000 /* no PID is as large */
+#define NOBODY 5000000 /* larger than any PID */
 
 static struct work node_work;
 static struct processes *processes;
@@ -68,7 +68,7 @@ static void search(void)
 static void a_reported_exit_is_told_once(void **state)
 {
 	(void)state;
-	report(RAW_PROC_EXIT, 0, 70); /* no module keeps anything of it */
+	report(RAW_PROC_EXIT, 0, 70); /* not passed on, because no module keeps data of it */
 	assert_int_equal(n_told, 0);
 	report(RAW_PROC_SEEN, 0, 71);
 	report(RAW_PROC_EXEC, 0, 72);
@@ -100,8 +100,8 @@ static void exits_of_one_drain_are_told_together(void **state)
 }
 
 /*
- * A target was deleted, then its processes ended, and no program in the kernel reports it. A
- * process that gets the same PID later is another one.
+ * A target was deleted, then its processes ended, and no program in the kernel reports their exits.
+ * If a process gets the same PID later, it counts as another one.
  */
 static void an_exit_that_is_not_reported_is_found(void **state)
 {
@@ -119,7 +119,7 @@ static void an_exit_that_is_not_reported_is_found(void **state)
 	assert_true(told[0].exited_ns >= now_ns && told[1].exited_ns >= told[0].exited_ns);
 	search();
 	assert_int_equal(n_told, 2);
-	processes_add(processes, before); /* its mappings came late */
+	processes_add(processes, before); /* its mappings arrived after its exit was passed on */
 	search();
 	assert_int_equal(n_told, 3);
 }
@@ -155,7 +155,7 @@ static void it_does_not_search_for_nothing(void **state)
 	assert_int_equal(posted.n, 0);
 }
 
-/* What is kept of a process always has an exit that ends it. */
+/* Each process whose data a module may keep gets an exit at some time. */
 static void beyond_the_limit_the_oldest_counts_as_ended(void **state)
 {
 	struct counter *dropped =
