@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The targets of a node report and their JSON: see entries.h. It owns the entries. It sends
+ * The targets of a node report and their JSON: see entries.h. It owns the entries and sends
  * nothing. Loop thread.
  */
 #include "node/report/entries.h"
 
 #include <stdlib.h>
 
-/* With fewer samples a share means nothing. With more, both counts are halved. */
+/*
+ * With fewer samples than STACKS_MIN, no share is reported. With more than STACKS_MAX, both counts
+ * are halved.
+ */
 #define STACKS_MIN 200
 #define STACKS_MAX 20000
 #define SHARE_STEP 10 /* per mille */
@@ -21,10 +24,11 @@ struct target_entry {
 	unsigned event_mask, pods_matched, pods, containers;
 	unsigned sampled, stored; /* masks of events */
 	uint64_t n_stacks, n_finished;
-	uint64_t told_stacks; /* of the reported share; 0: none is reported yet */
-	unsigned told_share;  /* per mille */
-	json_t *reasons;      /* [{reason, message, pods}] of the plan */
-	json_t *problems;     /* reason -> {reason, message, pods} */
+	/* number of samples of the reported share; 0: no share was reported yet */
+	uint64_t told_stacks;
+	unsigned told_share; /* the reported share, per mille */
+	json_t *reasons;     /* [{reason, message, pods}] from the plan */
+	json_t *problems;    /* reason -> {reason, message, pods} */
 	bool in_plan;
 	UT_hash_handle hh;
 };
@@ -98,10 +102,13 @@ static json_t *reasons_of(const struct plan_target *t)
 
 static void entry_update(struct target_entry *e, const struct plan_target *t)
 {
-	/* samples of an older spec, or of pods that are gone, prove nothing now */
+	/* samples of an older spec, or of containers that are gone, prove nothing for this one */
 	if (e->generation != t->generation || !t->containers_planned)
 		e->sampled = e->stored = e->n_stacks = e->n_finished = e->told_stacks = 0;
-	/* without containers, no module would remove its problems any more */
+	/*
+	 * if the target has no containers, no module removes its problems any more, so they are
+	 * removed here
+	 */
 	if (!t->containers_planned)
 		json_object_clear(e->problems);
 	replace(&e->kind, t->kind);
@@ -161,8 +168,8 @@ bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
 }
 
 /*
- * Counts recent samples: if there are many, both counts are halved. Reports a share only if there
- * are enough.
+ * Counts samples with a user stack. If they are many, both counts are halved, so that recent
+ * samples count more. Reports a share only if there are enough samples.
  */
 bool report_entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
 {
@@ -193,7 +200,7 @@ static json_t *reason_json(enum reason reason, const char *message, unsigned n_p
 	_cleanup_free_ char *cut = utf8_shorten(message, REPORT_MAX_MESSAGE);
 	json_t *text = json_string(cut);
 
-	/* the text may not be UTF-8: then only the reason is reported */
+	/* if the message is not UTF-8, the name of the reason is reported instead */
 	return json_pack("{s:s, s:o, s:i}", "reason", reason_name(reason), "message",
 			 text ? text : json_string(reason_name(reason)), "pods", (int)n_pods);
 }
@@ -231,7 +238,7 @@ static json_t *events_json(const struct target_entry *e)
 }
 
 /*
- * Adds the reason for the events that this target asks for on pods of this node and that do not
+ * Adds the reason EventUnsupported, if the target asks for events on pods of this node that do not
  * work here.
  */
 static void add_unsupported(const struct entries *es, const struct target_entry *e, json_t *list)
@@ -247,7 +254,10 @@ static void add_unsupported(const struct entries *es, const struct target_entry 
 				      reason_json(REASON_EVENT_UNSUPPORTED, text.data, e->pods));
 }
 
-/* The schema has room for REPORT_MAX_REASONS: the last one names those that are left out. */
+/*
+ * The schema has room for REPORT_MAX_REASONS reasons. If there are more, the last one is this: it
+ * has the names of the reasons that are left out.
+ */
 static void limit_reasons(json_t *list)
 {
 	_cleanup_buf_ struct buf text = {0};
@@ -317,7 +327,7 @@ static const struct target_entry **sorted(const struct entries *es, size_t *ret_
 	return list;
 }
 
-/* Removes the targets for which there is no room. */
+/* Sets the targets for which the report has no room to NULL. */
 static void cut(const struct target_entry **list, size_t n)
 {
 	_cleanup_free_ struct plan_share *order = xcalloc(n + 1, sizeof(*order));

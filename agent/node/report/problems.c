@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One kind of problem, and the message about it for each target. A problem of several containers is
- * reported once, with their names. What does not fit into a message is counted there. Loop thread.
+ * One kind of problem, and the message about it for each target. If several containers have the
+ * same problem, it is reported once, with their names. If a message has no room for all, it has the
+ * number of the rest. Loop thread.
  */
 #include "node/report/problems.h"
 
 #include <stdlib.h>
 
-#define MAX_TOLD     1024
-#define NAMES_SHOWN  3
-#define NAMES_BYTES  400 /* a pod's name may have 253 */
-#define TEXT_BYTES   300 /* of a problem; of a detail */
-#define MESSAGE_MAX  1000
-#define MESSAGE_FULL 500 /* no further problem is added; a report has room for 1024 */
+#define MAX_TOLD    1024
+#define NAMES_SHOWN 3
+#define NAMES_BYTES 400 /* the name of one pod may have 253 bytes */
+#define TEXT_BYTES  300 /* for the text of a problem, and for a detail */
+#define MESSAGE_MAX 1000
+/* if the message is this long, no more problems are added; a report has room for 1024 */
+#define MESSAGE_FULL 500
 
 struct set {
 	uint64_t *items;
 	size_t n, cap;
 };
 struct container_problem {
-	uint64_t hash; /* of all fields and the target */
+	uint64_t hash; /* of all texts and the target */
 	char *uid, *event, *problem, *detail;
-	char *first; /* the container that `detail` is about */
+	char *first; /* the container to which `detail` belongs */
 	struct buf names;
 	unsigned n_named;
 	struct set containers, pods;
@@ -142,7 +144,10 @@ void report_problems_done(struct problem_list *l)
 
 /* ---- reporting ---- */
 
-/* "container a of pod p", "5 containers (a of pod p, b of pod p, c of pod p and 2 more)" */
+/*
+ * Adds for example "container a of pod p", or "5 containers (a of pod p, b of pod p, c of pod p and
+ * 2 more)".
+ */
 static void add_who(const struct container_problem *t, struct buf *b)
 {
 	size_t n = t->containers.n;
@@ -182,7 +187,7 @@ static void add_pods(struct set *to, const struct set *from)
 		set_add(to, from->items[i]);
 }
 
-/* The message for one target. *ret_pods: how many pods it concerns. */
+/* The message for one target. *ret_pods: how many pods have these problems. */
 static char *message_of(const struct problem_list *l, const char *uid, unsigned *ret_pods)
 {
 	_cleanup_buf_ struct buf b = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * problems: one kind of problem of containers, collected anew each time, and reported to the
- * targets of these containers. A problem of several containers is reported once, with their names.
- * Loop thread.
+ * problems: one kind of problem of containers. It is collected again each time, and reported to the
+ * targets of these containers. If several containers have the same problem, it is reported once,
+ * with their names. Loop thread.
  */
 #pragma once
 
@@ -17,19 +17,23 @@ struct problem_list {
 };
 struct problem {
 	/*
-	 * "mem-alloc" gives "mem-alloc of container a of pod p is off"; NULL gives "container a of
-	 * pod p: ..."
+	 * The event, as in "mem-alloc of container a of pod p is off". NULL: the message begins
+	 * with the container: "container a of pod p: ...".
 	 */
 	const char *event;
-	const char *problem; /* "is off"; containers with the same text share one message */
-	const char *detail;  /* of the first of these containers; may be NULL */
+	/* for example "is off"; containers with the same text share one message */
+	const char *problem;
+	const char *detail;  /* about the first of these containers; may be NULL */
 };
-/* Adds a problem of a container, for the targets that the plan has for it (plan NULL: none). */
+/*
+ * Adds a problem of a container to the targets that select the container in the plan (plan NULL: no
+ * target).
+ */
 void report_problems_add(struct problem_list *l, const struct plan *plan, const struct owner *o,
 			 const struct problem *what);
 /*
- * Reports the problems of `now` to r (may be NULL). If a target has one only in `before`, this
- * reports that it is over. Then `now` becomes `before`.
+ * Reports the problems of `now` to r (may be NULL). If a target has a problem in `before` but not
+ * in `now`, reports that the problem is over. Then moves `now` to `before`.
  */
 void report_problems_tell(struct problem_list *before, struct problem_list *now, struct report *r,
 			  enum reason reason);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the report tells targets about the problems of several containers. */
+/* What the report contains for targets about the problems of several containers. */
 #include "node/report/problems.h"
 #include "node/report/testreport.h"
 
@@ -21,7 +21,7 @@ static void add(struct problem_list *l, const char *container, const char *pod,
 	plan_free(plan);
 }
 
-/* What the target's condition says then. */
+/* Reports the problems. Returns the message in the target's condition. */
 static const char *tell(struct problem_list *now, unsigned *ret_pods)
 {
 	const char *text;
@@ -42,13 +42,13 @@ static void one_container(void **state)
 
 	(void)state;
 	add(&now, "app", "web-1", &off);
-	add(&now, "app", "web-1", &off); /* another process */
+	add(&now, "app", "web-1", &off); /* another process of the same container */
 	assert_string_equal(tell(&now, &n_pods),
 			    "mem-alloc of container app of pod web-1 is off (900 hits a second)");
 	assert_int_equal(n_pods, 1);
 }
 
-/* Neither the second nor the ninth problem is silent. */
+/* All problems are mentioned, also the second and the ninth. */
 static void several_containers(void **state)
 {
 	static const struct problem inuse = {"mem-inuse", "is off", NULL};
@@ -122,9 +122,10 @@ static void what_is_over_is_taken_back(void **state)
 	(void)state;
 	add(&now, "app", "web-1", &off);
 	assert_string_not_equal(tell(&now, NULL), "");
-	assert_string_equal(tell(&now, NULL), ""); /* nothing any more */
+	assert_string_equal(tell(&now, NULL), ""); /* the problem is over */
 	report_problem(report, "t1", REASON_OVER_BUDGET, "of another module", 1);
-	assert_string_equal(tell(&now, NULL), "of another module"); /* it is taken back once */
+	/* the problem was removed once; after that, the problem of another module stays */
+	assert_string_equal(tell(&now, NULL), "of another module");
 }
 
 static int set_up(void **state)

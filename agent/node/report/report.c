@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides when the node's report is written, and writes it. What a user waits for is written at
- * once, a few times a minute at most. Everything else is coalesced and spread over time, so that a
- * label change on 5,000 nodes is no storm on the API server. It owns the report and the requests
- * under way. Loop thread.
+ * Decides when the node's report is written, and writes it. Changes for which a user waits are
+ * written at once, but only a few times a minute. All other changes are collected and written at
+ * random times, so that a change of a label on 5,000 nodes does not flood the API server. This file
+ * owns the report and the requests that are under way. Loop thread.
  */
 #include "node/report/report.h"
 
@@ -14,7 +14,7 @@
 
 #define API "/apis/podflame.io/v1alpha1/namespaces/"
 #define URGENT_DELAY_NS                                                                            \
-	(100 * NSEC_PER_MSEC) /* several plans of one kubectl apply make one write */
+	(100 * NSEC_PER_MSEC) /* so that several plans of one kubectl apply make one write */
 #define COALESCE_NS    (5 * NSEC_PER_SEC)
 #define URGENT_BURST   10
 #define BACKOFF_MIN_NS NSEC_PER_SEC
@@ -34,27 +34,31 @@ struct report {
 	json_t *owner; /* reference to the agent's DaemonSet; NULL: not known */
 	char cgroup_mode[64];
 
-	json_t *written; /* the content that the server has; NULL: none yet */
+	json_t *written; /* the content in the API server; NULL: none yet */
 	uint64_t written_class;
-	json_t *sending; /* the content of the write in flight; NULL: none */
+	json_t *sending; /* the content of the write that is under way; NULL: no write */
 	uint64_t sending_class;
-	bool created; /* this write has tried to create the report */
-	/* a check whether the report still exists is in flight; writes wait for it */
+	bool created; /* the current write has tried to create the report */
+	/* the agent is asking whether the report still exists; a write waits for the answer */
 	bool checking;
-	int64_t generation; /* counts writes */
+	int64_t generation; /* the number of writes */
 	struct timer timer;
-	uint64_t due_ns; /* of the timer, monotonic; 0: not armed */
+	uint64_t due_ns; /* when the timer is due, monotonic; 0: it is not set */
 	uint64_t last_write_ns, backoff_ns, tokens_ns;
 	unsigned tokens;
-	int last_status; /* of the last write, so that only changes are logged */
-	bool *gone;	 /* set while a request is in flight: receives that the report was freed */
+	int last_status; /* of the last write, so that only a change is logged */
+	/*
+	 * points to `gone` of the request that is under way, so that report_free() can set it; else
+	 * NULL
+	 */
+	bool *gone;
 };
 
 static void write_now(void *arg);
 
 /* ---- content ---- */
 
-/* Everything that is worth a write when it changes. */
+/* The part of the status whose changes cause a write. */
 static json_t *content(const struct report *r)
 {
 	unsigned omitted;
@@ -67,7 +71,7 @@ static json_t *content(const struct report *r)
 			 "targets", targets, "targetsOmitted", (int)omitted);
 }
 
-/* The content and the fields that do not cause a write themselves. */
+/* The whole status: the content, and fields whose changes cause no write. */
 static json_t *status(const struct report *r)
 {
 	json_t *s = content(r);
@@ -87,8 +91,8 @@ static json_t *object(const struct report *r)
 			  "namespace", r->ns, "spec", "nodeName", r->node_name);
 
 	/*
-	 * The DaemonSet owns the report, so the API server removes it at uninstall. The hub removes
-	 * the reports of nodes that are gone.
+	 * The DaemonSet owns the report, so the API server deletes it at uninstall. The hub deletes
+	 * the reports of nodes that were deleted.
 	 */
 	if (r->owner)
 		json_object_set_new(json_object_get(o, "metadata"), "ownerReferences",
@@ -130,7 +134,7 @@ static void refill_tokens(struct report *r, uint64_t now)
 		r->tokens_ns = now;
 }
 
-/* Checks whether the content has changed, and if so arms the timer. */
+/* If the content has changed, sets the timer for a write. */
 static void changed(struct report *r)
 {
 	_cleanup_json_ json_t *c = NULL;
@@ -138,7 +142,7 @@ static void changed(struct report *r)
 
 	loop_assert(r->loop);
 	if (r->sending || r->backoff_ns)
-		return; /* checked again when that is over */
+		return; /* this is checked again after the write or after the delay */
 	c = content(r);
 	if (r->written && json_equal(c, r->written)) {
 		timer_cancel(&r->timer);
@@ -152,7 +156,7 @@ static void changed(struct report *r)
 	}
 	due = r->last_write_ns ? r->last_write_ns + r->min_interval_ns : 0;
 	due = MAX(due, now + COALESCE_NS);
-	if (!r->due_ns) /* one random delay per write, not per change */
+	if (!r->due_ns) /* the random delay is chosen once per write, not once per change */
 		arm(r, due + random_below(r->jitter_ns + 1));
 }
 
@@ -191,7 +195,7 @@ static void succeeded(struct report *r)
 	changed(r);
 }
 
-/* The memory of a request: the report may be freed before the answer comes. */
+/* The argument of a request's callback. The report may be freed before the answer arrives. */
 struct report_request {
 	struct report *report;
 	bool gone;
@@ -248,7 +252,10 @@ static void send_create(struct report *r)
 		failed(r);
 }
 
-/* Not as controller: a DaemonSet does not count reports. */
+/*
+ * The owner of the report: the DaemonSet of the agent's pod. It is not set as controller, because a
+ * DaemonSet's controller manages pods only.
+ */
 static json_t *owner_of(const json_t *pod)
 {
 	const json_t *o;
@@ -271,7 +278,7 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 
 	if (!r)
 		return;
-	/* without an owner the report would stay for ever */
+	/* no answer for now: try again, because a report without an owner would never be deleted */
 	if (http < 200 || http >= 500 || http == 429 || http == 401) {
 		log_result(r, http, error);
 		failed(r);
@@ -283,8 +290,8 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 }
 
 /*
- * A report is created once in a node's life, unless it is deleted, so its owner is looked up only
- * here.
+ * Creates the report. First asks for its owner. This is done only here, because a report is created
+ * once for a node, unless it is deleted.
  */
 static void start_create(struct report *r)
 {
@@ -324,7 +331,7 @@ static void send_patch(struct report *r)
 		xasprintf(API "%s/profilingnodereports/%s/status", r->ns, r->node_name);
 	_cleanup_json_ json_t *body = json_pack("{s:o}", "status", status(r));
 
-	/* sends the content of now, which may be newer than what started this write */
+	/* takes the content of now, which may be newer than the change that caused this write */
 	json_decref(r->sending);
 	r->sending = content(r);
 	r->sending_class = report_entries_class(&r->entries);
@@ -381,7 +388,7 @@ void report_plan(struct report *r, const struct plan *p)
 	changed(r);
 }
 
-/* The feature that has the name of an event says whether the event works. */
+/* If the feature has the name of an event, notes whether the event works. */
 static void note_event(struct report *r, const struct support *s)
 {
 	const char *why = s->reason && *s->reason ? s->reason : "this kernel cannot provide it";

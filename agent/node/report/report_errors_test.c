@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report against an API server whose n-th answer is wrong. Each request of a first write
- * (patch, the agent's pod, create, patch) fails in every way, once and for a while, until a write
- * meets no fault. Then the server has the right report, with its owner. The test stands in for
- * timers and requests, and no time passes.
+ * The report against an API server whose n-th answer is wrong. A first write has four requests:
+ * patch, the agent's pod, create, patch. Each of them fails in every way, once and several times,
+ * until no request gets the wrong answer. In the end the server has the right report, with its
+ * owner. The test replaces timers and requests, and no time passes.
  */
 #include "node/report/report.h"
 
@@ -14,7 +14,7 @@
 #include "lib/kube/testkube.h"
 #include "lib/loop/testtimer.h"
 
-#define N_WHILE	  6 /* answers of an outage */
+#define N_WHILE	  6 /* number of wrong answers in an outage */
 #define MAX_STEPS 64
 #define UID	  "u1"
 
@@ -23,7 +23,7 @@
 static struct {
 	bool exists, owned;
 	unsigned n_requests, n_created;
-	json_t *status; /* as it was patched last */
+	json_t *status; /* the status of the last patch */
 } server;
 
 static json_t *agents_pod(void)
@@ -53,8 +53,8 @@ static int create(const json_t *body)
 }
 
 /*
- * Does what the server does with the request, and gives the server's answer unless the answer is a
- * fault: a lost request may have been done.
+ * Answers a request. Without a fault, the server executes it and answers. With a fault, the answer
+ * is the fault, and done is whether the server has executed the request all the same.
  */
 static void serve(int fault, bool done)
 {
@@ -108,20 +108,23 @@ static struct report *new_report(void)
 
 struct fault {
 	int status; /* -1: no answer */
-	bool done;  /* all the same */
+	bool done;  /* the server has executed the request all the same */
 	unsigned n, n_faults;
 };
 
 /*
- * The request for the agent's pod: if the agent may not read it, the report is written all the
- * same, without an owner.
+ * If the request for the agent's pod gets this status, the agent may not read the pod. The report
+ * is then written without an owner.
  */
 static bool is_final(int status)
 {
 	return status >= 400 && status < 500 && status != 401 && status != 429;
 }
 
-/* false: no request met the fault */
+/*
+ * Writes a report while requests f->n to f->n + f->n_faults - 1 get the fault. Returns false if
+ * there were not so many requests.
+ */
 static bool write_with(const struct fault *f, bool exists)
 {
 	struct report *r = new_report();
@@ -138,7 +141,7 @@ static bool write_with(const struct fault *f, bool exists)
 			continue;
 		}
 		server.n_requests++;
-		if (server.n_requests == f->n) /* changes that come meanwhile are not forgotten */
+		if (server.n_requests == f->n) /* a change during the write must be written, too */
 			report_sampled(r, UID, EVENT_ON_CPU, 1);
 		if (server.n_requests >= f->n && server.n_requests < f->n + f->n_faults) {
 			met = true;
@@ -180,7 +183,7 @@ static void test_each_answer_may_fail(void **state)
 	assert_true(n_met > 88);
 }
 
-/* It is freed while the answer to each request is on its way. */
+/* The report is freed while the answer to a request is on its way; for each request. */
 static void test_freed_before_the_answer(void **state)
 {
 	(void)state;

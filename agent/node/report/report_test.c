@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the report says, and when it is written. The functions below stand in for the API server and
+ * What the report contains, and when it is written. The functions below replace the API server and
  * the timers.
  */
 #include "node/report/report.h"
@@ -29,8 +29,8 @@ static void answer(int status)
 }
 
 /*
- * The answer to the request for the agent's pod: its owners are its node (as for a static pod) and
- * a DaemonSet.
+ * Answers the request for the agent's pod. Its owners are its node (as for a static pod) and a
+ * DaemonSet.
  */
 static void answer_pod(void)
 {
@@ -94,7 +94,7 @@ static struct report *new_report(void)
 	return r;
 }
 
-/* A report whose first write with one target is done. */
+/* Makes a report and does its first write, with one target. */
 static struct report *written_report(void)
 {
 	struct report *r = new_report();
@@ -115,7 +115,7 @@ static json_t *first_target(const struct report *r)
 		json_array_get(json_object_get(json_object_get(o, "status"), "targets"), 0));
 }
 
-/* ---- what it says ---- */
+/* ---- the content ---- */
 
 static void test_json(void **state)
 {
@@ -147,7 +147,7 @@ static void test_json(void **state)
 			  0, NULL);
 	assert_true(json_equal(want, json_at(o, "status.capabilities")));
 	json_decref(want);
-	/* u2 matches nothing here: it is not in the report */
+	/* u2 matches nothing here, so it is not in the report */
 	want = json_loads(
 		"[{\"uid\": \"u1\", \"kind\": \"ProfilingTarget\", \"namespace\": \"app\", "
 		"\"name\": \"web\", \"generation\": 7, \"podsMatched\": 2, \"pods\": 2, "
@@ -166,8 +166,8 @@ static const char *reason_at(const json_t *target, size_t i, const char *key)
 }
 
 /*
- * Each event for itself. If the kernel cannot do an event, the targets that ask for it say so,
- * whether they come before or after.
+ * Events are independent. If the kernel cannot provide an event, the targets that ask for it get
+ * the reason, whether they were added before or after this is known.
  */
 static void test_events(void **state)
 {
@@ -190,7 +190,7 @@ static void test_events(void **state)
 	give_plan(r, t, 3);
 	report_sampled(r, "u1", EVENT_ON_CPU, 5);
 	report_stored(r, "u1", EVENT_ON_CPU, 5);
-	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* this one did not ask for it */
+	report_stored(r, "u2", EVENT_OFF_CPU, 5); /* u2 did not ask for off-cpu */
 	o = report_json(r);
 	list = json_at(o, "status.targets");
 	want = json_loads("{\"on-cpu\": {\"sampled\": true, \"stored\": true}, \"off-cpu\": "
@@ -212,8 +212,8 @@ static void test_events(void **state)
 }
 
 /*
- * The API server would refuse the whole report if one text were too long or had half a character in
- * it.
+ * The API server would refuse the whole report if a text were too long, or ended within a
+ * character.
  */
 static void test_long_texts_are_cut(void **state)
 {
@@ -354,7 +354,7 @@ static void test_counts_wait_and_losses_never_write(void **state)
 	assert_true(timer_armed());
 	assert_false(urgent());
 	assert_in_range(timer_delay_ns(), HOUR_NS - 60 * NSEC_PER_SEC, HOUR_NS + NSEC_PER_SEC);
-	/* back to what the server has, so nothing is written */
+	/* the same content as in the server, so nothing is written */
 	t.pods_matched = t.pods_planned = 2;
 	give_plan(r, &t, 1);
 	assert_false(timer_armed());
@@ -369,7 +369,10 @@ static void assert_stacks(const struct report *r, int64_t samples, const char *f
 	assert_string_equal(json_str_at(t, "stacks.finished", "none"), finished);
 }
 
-/* The share changes in steps of a point; more samples with the same share are no change. */
+/*
+ * The share is reported if it changes by a percentage point. More samples with the same share cause
+ * no write.
+ */
 static void test_share_of_whole_stacks(void **state)
 {
 	struct report *r = written_report();
@@ -378,7 +381,7 @@ static void test_share_of_whole_stacks(void **state)
 	(void)state;
 	report_stacks(r, "u1", 199, 199);
 	report_stacks(r, "unknown", 1000, 1000);
-	assert_stacks(r, 0, "none"); /* too few to mean anything */
+	assert_stacks(r, 0, "none"); /* too few samples to report a share */
 	assert_false(timer_armed());
 	report_stacks(r, "u1", 1, 0);
 	assert_stacks(r, 200, "99.5%");
@@ -393,7 +396,7 @@ static void test_share_of_whole_stacks(void **state)
 	report_stacks(r, "u1", 1000, 500);
 	assert_true(timer_armed());
 	assert_stacks(r, 11000, "94.9%");
-	/* another spec, of which nothing is known yet */
+	/* a new spec, of which there are no samples yet */
 	give_plan(r, &next, 1);
 	assert_stacks(r, 0, "none");
 	report_free(r);
@@ -503,7 +506,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	}
 	check_with(r, 404);
 	n = sent.n;
-	report_check(r); /* the next write, which is due, finds out */
+	report_check(r); /* a write is due and will show whether the report exists */
 	assert_int_equal(sent.n, n);
 	timer_fire();
 	assert_string_equal(sent.method, "PATCH");
@@ -519,7 +522,7 @@ static void test_a_report_that_was_deleted_is_written_again(void **state)
 	assert_false(timer_armed());
 	check_with(r, 200);
 	assert_false(timer_armed());
-	/* a change meanwhile is written after the answer */
+	/* a change during the request is written after the answer */
 	report_check(r);
 	n = sent.n;
 	give_plan(r, &t, 1);
@@ -544,11 +547,11 @@ static void test_without_a_daemonset_it_has_no_owner(void **state)
 	give_plan(r, &t, 1);
 	timer_fire();
 	answer(404);
-	answer(503); /* not known for now: no report without an owner */
+	answer(503); /* 503: the owner is not known now, and the report is not created without it */
 	assert_string_equal(sent.method, "GET");
 	timer_fire();
 	answer(404);
-	answer(404); /* no such pod */
+	answer(404); /* 404: the pod does not exist, so the report has no owner */
 	assert_string_equal(sent.method, "POST");
 	assert_null(json_at(sent.body, "metadata.ownerReferences"));
 	answer(201);
@@ -588,7 +591,10 @@ static void test_failures_back_off_and_recover(void **state)
 			answer(failures[i]);
 			if (failures[i] == 404) {
 				answer_pod();
-				/* the answer to the create: no CRD, or no namespace yet */
+				/*
+				 * the answer to the create: the CRD or the namespace does not exist
+				 * yet
+				 */
 				answer(404);
 			}
 			assert_true(timer_armed());
@@ -596,7 +602,7 @@ static void test_failures_back_off_and_recover(void **state)
 		}
 	}
 	assert_in_range(longest, 30 * NSEC_PER_SEC, 120 * NSEC_PER_SEC);
-	/* a change while it waits does not shorten the wait */
+	/* a change during the delay does not shorten the delay */
 	report_sampled(r, "u1", EVENT_ON_CPU, 1);
 	assert_true(timer_delay_ns() > NSEC_PER_SEC);
 	timer_fire();
@@ -663,7 +669,10 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 	report_free(r);
 }
 
-/* The module that reported it ended with the last container, as when a target is suspended. */
+/*
+ * The problem is removed with the last container, for example when the target is suspended, because
+ * the module that reported it does not run for the target any more.
+ */
 static void test_no_problem_without_a_container(void **state)
 {
 	struct report *r = new_report();

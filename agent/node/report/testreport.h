@@ -12,7 +12,7 @@
 
 #include "lib/loop/testtimer.h"
 
-/* A report of the only target of testplan(). */
+/* Makes a report of the only target of testplan(). */
 static inline struct report *testreport(void)
 {
 	const struct report_config c = {.node_name = "node1", .ns = "podflame-system"};
@@ -26,7 +26,10 @@ static inline struct report *testreport(void)
 	return r;
 }
 
-/* The message of the target's problem; "": it has none. *ret_pods may be NULL. */
+/*
+ * The message of the target's problem; "" if it has no such problem. *ret_pods: how many pods have
+ * it; may be NULL.
+ */
 static inline const char *testreport_problem(const struct report *r, enum reason reason,
 					     unsigned *ret_pods)
 {
