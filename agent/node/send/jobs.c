@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a sender and of its jobs: see jobs.h. */
+/* Creates and frees a sender and its jobs: see jobs.h. */
 #include "node/send/jobs.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to send: the sender, and the jobs that the os worker does for it, since only that worker
- * touches files. After send_free() a sender lives until its last job is done. Loop thread, but for
- * send_job.work.
+ * Private to send: the sender, and the jobs that the worker `os` does for it, because only that
+ * worker uses the files. In the agent this is the worker `disk`. After send_free() a sender stays
+ * in memory until its last job is done. All runs on the loop thread, except send_job.work.
  */
 #pragma once
 
@@ -15,18 +15,20 @@ struct sender {
 	size_t max_bytes;
 	const struct sink_type *type;
 	struct sink *sink;
-	struct spool *spool; /* only the os worker uses it; the loop makes and frees it */
+	struct spool *spool; /* only the worker uses it; the loop thread makes and frees it */
 
 	struct spool_item *items; /* oldest first */
 	struct spool_item *sending;
 	size_t n_items, file_bytes, memory_bytes;
-	struct buf body; /* of sending */
+	struct buf body; /* the bytes of `sending` */
 	struct timer retry;
-	bool waiting; /* retry is armed */
+	bool waiting; /* the timer retry is set */
 	unsigned n_tries;
-	bool has_losses; /* the spool has an account of losses; it is sent once the sink works */
+	/* the spool has an account of losses, which must be sent when the sink works */
+	bool has_losses;
 
-	unsigned n_jobs; /* posted and not done: the sender must not be freed before */
+	/* jobs that are posted and not done; before that the sender must not be freed */
+	unsigned n_jobs;
 	bool closed, ready;
 	struct sender_stats stats;
 	struct losses losses; /* for send_take_losses() */
@@ -36,32 +38,33 @@ struct sender {
 };
 
 struct send_job {
-	struct job job; /* first */
+	struct job job; /* must be the first member */
 	struct sender *s;
-	void (*work)(struct send_job *j); /* os worker */
-	void (*then)(struct send_job *j); /* loop, unless the sender is closed */
+	void (*work)(struct send_job *j); /* runs on the worker */
+	void (*then)(struct send_job *j); /* runs on the loop thread, unless the sender is closed */
 	struct batch *batch;		  /* owned */
 	struct spool_item *item;	  /* owned unless borrowed */
-	struct spool_item *borrowed;	  /* the one being sent */
-	struct spool_item *found;	  /* a list, owned */
-	size_t n_delivered;		  /* how many of its first items are stored already */
-	struct send_lost lost;		  /* by work; job_done adds it to the sender's */
+	struct spool_item *borrowed;	  /* the item that is being sent */
+	struct spool_item *found;	  /* a list of items; owned */
+	/* how many items at the head of found are stored already */
+	size_t n_delivered;
+	struct send_lost lost;		  /* set by work; job_done adds it to the sender's */
 	const char *reason;
 	struct buf body;
 	bool has_losses;
 	int r;
 };
 
-/* work runs on the os worker. then runs on the loop afterwards; it may be NULL. */
+/* work runs on the worker. After that, then runs on the loop thread; it may be NULL. */
 struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
 			      void (*then)(struct send_job *));
 /*
- * n_bytes: what the job takes of the mailbox. -ENOBUFS: that is full; the caller still owns the
- * job.
+ * n_bytes counts towards the limit of the worker's mailbox. -ENOBUFS: the mailbox is full, and the
+ * caller still owns the job.
  */
 int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
-/* Adds to the sender's stats and losses. */
+/* Adds lost to the sender's stats and losses. */
 void send_count_lost(struct sender *s, struct send_lost *lost);
-/* Only while the worker has no job of this sender. */
+/* To be called only while the worker has no job of this sender. */
 void send_destroy(struct sender *s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of send. The os worker makes batches into items (spool.c). The oldest item goes to the
- * sink (sink.c), one at a time, and stays in the queue until the sink has stored it. Loop thread,
- * but for the functions named ..._work and what they call: these run on the os worker.
+ * The queue of send. The worker send_config.os makes items of batches (spool.c). The oldest item
+ * goes to the sink (sink.c), one at a time, and stays in the queue until the sink has stored it.
+ * Everything runs on the loop thread, except the functions named ..._work and those that they call:
+ * these run on the worker.
  */
 #include "node/send/jobs.h"
 
@@ -33,7 +34,8 @@ static void link_item(struct sender *s, struct spool_item *i)
 
 static void drop_work(struct send_job *j)
 {
-	if (j->item->loss_only) /* a refused account is not added to the next one */
+	/* an account that the sink refused is not added to the next account */
+	if (j->item->loss_only)
 		send_spool_remove(j->s->spool, j->item);
 	else
 		send_spool_drop(j->s->spool, j->item, j->reason, &j->lost);
@@ -41,10 +43,13 @@ static void drop_work(struct send_job *j)
 
 static void drop_then(struct send_job *j)
 {
-	kick(j->s); /* the account of losses may have to be sent */
+	kick(j->s); /* an account of losses may have to be sent now */
 }
 
-/* false: the mailbox is full; the item stays. */
+/*
+ * Removes the item from the queue and has the worker drop it. Returns false if the mailbox is full;
+ * the item then stays.
+ */
 static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
 {
 	struct send_job *j = send_job_new(s, drop_work, drop_then);
@@ -60,7 +65,10 @@ static bool drop_item(struct sender *s, struct spool_item *i, const char *reason
 	return true;
 }
 
-/* Drops the oldest items first, but neither the one that is being sent nor an account of losses. */
+/*
+ * Drops items if there is not enough room, the oldest first. Never drops the item that is being
+ * sent or an account of losses.
+ */
 static void make_room(struct sender *s)
 {
 	struct spool_item *i, *next;
@@ -86,8 +94,8 @@ static void retry_fire(void *arg)
 }
 
 /*
- * The delay doubles up to a minute. It is at random between half of that and all of it, so that
- * nodes do not try at the same time.
+ * Sets the timer for the next try. The delay doubles up to a minute. Then it is chosen at random
+ * between one half and all of this, so that nodes do not try at the same time.
  */
 static void retry_later(struct sender *s, uint64_t at_least_ns)
 {
@@ -123,7 +131,7 @@ static void remove_item(struct sender *s, struct spool_item *i)
 	j = send_job_new(s, remove_work, NULL);
 	j->item = i;
 	if (send_job_post(j, 0) <
-	    0) /* the file stays; after a restart it is sent again, and the hub ignores it */
+	    0) /* The file stays. After a restart it is sent again, and the hub ignores it. */
 		send_job_free(j);
 }
 
@@ -151,7 +159,10 @@ static void send_losses(struct sender *s)
 	}
 }
 
-/* These are not in the account: the receiver does not say whose profiles it rejected. */
+/*
+ * Counts profiles that the receiver rejected. They are not in an account, because the receiver does
+ * not report which profiles they are.
+ */
 static void count_rejected(struct sender *s, uint64_t n)
 {
 	s->stats.n_dropped_profiles += n;
@@ -212,8 +223,8 @@ static void fetch_work(struct send_job *j)
 }
 
 /*
- * A file that was set aside or is gone is lost. A file that the disk cannot read now stays for the
- * next run.
+ * The item cannot be read. If its file is damaged or missing, its samples are lost. If the disk
+ * cannot read the file now, the file stays for the next run.
  */
 static void fetch_failed(struct sender *s, struct spool_item *i, int error)
 {
@@ -242,7 +253,7 @@ static void fetch_then(struct send_job *j)
 		answered(
 			&(struct sink_answer){SINK_RETRY, 0, 0, "spool: no file can be opened now"},
 			s);
-	} else if (j->r < 0) { /* unreadable: the spool has counted it */
+	} else if (j->r < 0) { /* the spool has counted the file as unreadable */
 		fetch_failed(s, TAKE_PTR(s->sending), j->r);
 		s->stats.n_failed++;
 		kick(s);
@@ -254,7 +265,7 @@ static void fetch_then(struct send_job *j)
 	}
 }
 
-/* Sends the oldest item, unless one is being sent or a retry is due later. */
+/* Sends the oldest item, unless an item is being sent or the timer for the next try is set. */
 static void kick(struct sender *s)
 {
 	struct send_job *j;
@@ -272,7 +283,7 @@ static void kick(struct sender *s)
 	}
 }
 
-/* ---- what comes in ---- */
+/* ---- batches from the pipeline ---- */
 
 static uint64_t samples_in(const struct profile *p)
 {
@@ -286,8 +297,8 @@ static uint64_t samples_in(const struct profile *p)
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
 
 /*
- * A window can hold more names than a request may. Each half then becomes an item of its own. A
- * profile that is too large alone is lost alone.
+ * A window may have more names than fit into one request. Then each half of its profiles becomes an
+ * item. If a single profile is too large, only this profile is lost.
  */
 static void put_halves(struct send_job *j, struct batch *b)
 {
@@ -303,7 +314,7 @@ static void put_halves(struct send_job *j, struct batch *b)
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
 {
-	struct batch part = *b; /* borrows everything from b */
+	struct batch part = *b; /* part uses everything of b */
 	struct sender *s = j->s;
 	struct spool_item *i;
 
@@ -316,7 +327,7 @@ static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_
 	DL_APPEND(j->found, i);
 	if (!s->type->in_worker || j->r < 0)
 		return;
-	/* at once, since the loop may have ended before the job is done */
+	/* deliver now, on the worker, because the loop may end before this job is done */
 	j->r = s->type->deliver(s->sink, i->body.data, i->body.len);
 	j->n_delivered += j->r == 0;
 }
@@ -326,7 +337,7 @@ static void put_work(struct send_job *j)
 	put_profiles(j, j->batch, 0, j->batch->n_profiles);
 }
 
-/* Puts the found items into the queue, without those that are delivered already. */
+/* Puts the items into the queue, and removes those that are delivered already. */
 static void link_found(struct send_job *j)
 {
 	struct sender *s = j->s;

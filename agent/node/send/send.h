@@ -1,54 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * send: sends batches to a sink: the hub (otlp), a function of this process (direct), or none
- * (null). A spool on disk keeps them while the hub is away; only what does not fit there is lost.
- * Loop thread; the os worker reads and writes the files.
+ * send: sends batches to a sink: the hub (otlp), a function of this process (direct), or nothing
+ * (null). While the hub cannot be reached, a spool on disk keeps the batches. If the spool is full,
+ * the oldest batches are lost. Everything runs on the loop thread, but the worker `os` reads and
+ * writes the files.
  */
 #pragma once
 
 #include "lib/loop/http.h"
 #include "lib/otlp/otlp.h"
 
-/* Of the mailbox of .os. A window may be larger than its limit by its last stack. */
+/*
+ * Limit for the mailbox of send_config.os. A window may be larger than BATCH_MAX_BYTES by its last
+ * stack.
+ */
 #define SEND_MAILBOX_BYTES (2 * BATCH_MAX_BYTES)
 struct send_config {
 	const char *url; /* "https://podflame-hub.podflame-system.svc:4318"; "": the null sink */
 	const char *ca_file, *token_file; /* read again before each try */
 	const char *spool_dir;		/* "": memory only, 8 MiB */
-	/* Over it the oldest batches are dropped, counted as losses and reported to the hub. */
+	/*
+	 * If the spool has more bytes, the oldest batches are dropped, counted as losses and
+	 * reported to the hub.
+	 */
 	size_t spool_max_bytes;
 	const char *user_agent;
 	struct worker *os;
 	/*
-	 * podflame local: this function takes each batch instead of HTTP. It returns 0 when it is
-	 * stored.
+	 * podflame local: this function gets each batch, instead of an HTTP request. It returns 0
+	 * if the batch is stored.
 	 */
 	int (*direct)(const void *body, size_t n, void *arg);
 	void *direct_arg;
 };
 struct sender;
-/* *reterr: the field that is wrong. */
+/* *reterr: the wrong field of the configuration. */
 int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	     struct field_error *reterr);
 struct sender *send_free(struct sender *s);
 /*
- * Takes over b. Encodes, compresses, spools and sends it, and tries again, with backoff and jitter,
- * until the sink has stored it.
+ * Takes ownership of b. Encodes, compresses, spools and sends it. If sending fails, tries again,
+ * with a growing and random delay, until the sink has stored it.
  */
 int send_send(struct sender *s, struct batch *b);
 struct sender_stats {
 	uint64_t n_sent, n_failed, n_dropped_profiles, n_dropped_samples, spool_bytes, n_spooled;
-	const char *last_error;		/* "" when the last try worked */
+	const char *last_error;		/* "" if the last try succeeded */
 };
 void send_stats(const struct sender *s, struct sender_stats *ret);
-/* Moves the samples that were lost and are in no account of losses that goes to the sink. */
+/*
+ * Moves the lost samples that no account of losses contains to into. The sink does not learn of
+ * them otherwise.
+ */
 void send_take_losses(struct sender *s, struct losses *into);
-/* One container's event in a batch that the sink has stored. */
+/* An event of a container, in a batch that the sink has stored. */
 struct stored_event {
 	const char *pod_uid, *container_id;
 	enum event event;
 	uint64_t n_samples;
 };
-/* fn is called on the loop each time that the sink has stored a batch. */
+/* Sets fn, which is called on the loop thread each time the sink has stored a batch. */
 void send_on_stored(struct sender *s, void (*fn)(const struct stored_event *e, size_t n, void *arg),
 		    void *arg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hub is there, and system calls fail: each sample of a batch reaches the hub, once or as a
- * repeat, or is counted as lost.
+ * The hub can be reached, but system calls of the agent fail. Each sample of a batch reaches the
+ * hub (once, or again with the same id), or is counted as lost.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An agent that ends and starts again, and the files in which it keeps what the hub does not have
+ * An agent that ends and starts again, and the files with the batches that the hub does not have
  * yet.
  */
 #include "node/send/testsend.h"
@@ -23,7 +23,8 @@ static void test_restart_takes_over_the_spool(void **state)
 	agent_stop(w);
 	assert_int_equal(n_files(w, "0"), 2);
 	agent_start(w);
-	send_one(w, 3, 3); /* before the old files are listed: no name is used twice */
+	/* sent before the old files are listed; it must not get the name of one of them */
+	send_one(w, 3, 3);
 	hub_start(w);
 	run_until(w, settled);
 	assert_int_equal(w->n_samples, 6);
@@ -31,7 +32,10 @@ static void test_restart_takes_over_the_spool(void **state)
 		assert_int_equal(w->order[i], i + 1);
 }
 
-/* Ended between the hub's answer and the removal of the file: the hub sees a repeat, by its id. */
+/*
+ * An agent ended after the hub's answer and before it removed the file. The next agent sends the
+ * batch again, and the hub recognizes its id.
+ */
 static void test_batch_of_one_window_has_one_id(void **state)
 {
 	struct world *w = *state;
@@ -65,7 +69,7 @@ static bool has_failed_and_dropped(struct world *w)
 	return st.n_failed > 0 && st.n_dropped_samples > 0;
 }
 
-/* All that was sent is stored or counted, and the directory stays within its limit. */
+/* Every sample is stored or counted as lost, and the directory stays within its limit. */
 static void test_overflow(void **state)
 {
 	struct world *w = *state;
@@ -81,7 +85,8 @@ static void test_overflow(void **state)
 	}
 	run_until(w, has_failed_and_dropped);
 	send_stats(w->sender, &st);
-	assert_true(st.spool_bytes <= 10000 + 2000); /* the batch that is being sent stays */
+	/* the batch that is being sent may be over the limit */
+	assert_true(st.spool_bytes <= 10000 + 2000);
 	hub_start(w);
 	n_wanted = n_sent;
 	run_until(w, accounted);
@@ -90,7 +95,7 @@ static void test_overflow(void **state)
 	assert_true(w->n_lost > 0);
 	assert_string_equal(w->loss_reason, "spool_full");
 	assert_string_equal(w->loss_pod, "web-1");
-	assert_int_equal(w->order[w->n_order - 1], 40); /* the newest were kept */
+	assert_int_equal(w->order[w->n_order - 1], 40); /* the newest batches were kept */
 }
 
 static void test_account_survives_a_restart(void **state)
@@ -133,12 +138,13 @@ static void test_damaged_file_is_set_aside(void **state)
 	agent_stop(w);
 	snprintf(path, sizeof(path), "%s/%016x.otlp", w->spool, 1);
 	fd = open(path, O_WRONLY);
-	assert_int_equal(pwrite(fd, "x", 1, 100), 1); /* one byte of the body */
+	assert_int_equal(pwrite(fd, "x", 1, 100), 1); /* changes one byte of the body */
 	close(fd);
 	snprintf(path, sizeof(path), "%s/%016x.otlp", w->spool, 2);
 	assert_int_equal(truncate(path, 10), 0);
 	snprintf(path, sizeof(path), "%s/%016x.otlp.tmp", w->spool, 9);
-	assert_int_equal(file_write_atomic(path, "", 0, 0600), 0); /* killed while it wrote */
+	/* as if the agent was killed while it wrote the file */
+	assert_int_equal(file_write_atomic(path, "", 0, 0600), 0);
 	hub_start(w);
 	agent_start(w);
 	n_wanted = 2;
@@ -178,17 +184,18 @@ static void test_more_files_than_are_taken_over(void **state)
 	agent_start(w);
 	run_until(w, three_are_left);
 	agent_stop(w);
-	/* an empty one may have been tried */
+	/* the agent may have tried to send an empty file, and renamed it */
 	assert_int_equal(n_files(w, "0") + n_files(w, "corrupt-"), 65536 + 3);
 }
 
-/* The directory cannot be written: the batch is sent from memory. */
+/* The directory cannot be made, so the batch is sent from memory. */
 static void test_spool_that_cannot_be_written(void **state)
 {
 	struct world *w = *state;
 	struct sender_stats st;
 
-	assert_int_equal(file_write_atomic(w->spool, "", 0, 0600), 0); /* a file of that name */
+	/* a file with the name of the directory */
+	assert_int_equal(file_write_atomic(w->spool, "", 0, 0600), 0);
 	agent_start(w);
 	send_one(w, 1, 3);
 	n_wanted = 1;
@@ -198,7 +205,10 @@ static void test_spool_that_cannot_be_written(void **state)
 	assert_int_equal(st.n_dropped_samples, 0);
 }
 
-/* kill -9 while it writes: whole files are sent once, the half one is no harm. */
+/*
+ * The agent is killed with SIGKILL while it writes. Whole files are sent once; a file that is half
+ * written does no harm.
+ */
 static void test_killed(void **state)
 {
 	struct world *w = *state;
@@ -226,7 +236,7 @@ static void test_killed(void **state)
 	hub_start(w);
 	agent_start(w);
 	run_until(w, settled);
-	assert_true(w->n_seen >= n - 1); /* one may have been half written */
+	assert_true(w->n_seen >= n - 1); /* one file may have been half written */
 	assert_int_equal(w->n_samples, w->n_seen);
 	assert_int_equal(w->n_repeats, 0);
 	assert_int_equal(counter_get(corrupt), before);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending to a hub that answers, is away, refuses, and comes back. */
+/* Sending to a hub that answers, cannot be reached, refuses, and comes back. */
 #include "node/send/testsend.h"
 
 /* ---- conditions ---- */
@@ -91,7 +91,7 @@ static void test_token_is_read_again(void **state)
 	assert_int_equal(w->n_lost, 0);
 }
 
-/* A process with a name of n_bytes, as long as many names of functions. */
+/* Adds a profile of a process with a name of n_bytes, which stands for many names of functions. */
 static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_bytes)
 {
 	_cleanup_free_ char *name = xmalloc(n_bytes + 1);
@@ -116,8 +116,8 @@ static void add_large(struct batch *b, const char *pod, uint32_t pid, size_t n_b
 }
 
 /*
- * A window holds more names than a request may, and is sent as several requests. A profile that has
- * too many names for a request by itself is lost, and no other.
+ * Sends a window with more names than one request may have. It is sent in several requests. One
+ * profile alone has too many names for a request. Only this one is lost.
  */
 static void send_large_window(struct world *w)
 {
@@ -157,7 +157,7 @@ static void test_a_window_of_several_requests(void **state)
 	check_large_window(w);
 }
 
-/* The last stack may take a window beyond its limit: the mailbox of the worker has room for it. */
+/* A window may be larger than its limit by its last stack. The worker's mailbox has room for it. */
 static void test_the_largest_window(void **state)
 {
 	struct world *w = *state;
@@ -191,7 +191,7 @@ static void test_missing_token_waits(void **state)
 	run_until(w, seen_wanted);
 }
 
-/* A batch that the hub will never take is counted as lost, and does not stop the others. */
+/* A batch that the hub will never accept is counted as lost, and does not block the others. */
 static void test_refused_batch(void **state)
 {
 	struct world *w = *state;
@@ -214,8 +214,8 @@ static void test_refused_batch(void **state)
 }
 
 /*
- * A receiver answers 200 and takes a part: the agent counts the rest, and reports nothing as
- * stored.
+ * The receiver answers 200 but stores only a part. The agent counts the rest as dropped, and
+ * reports nothing as stored.
  */
 static void test_partial_success(void **state)
 {
@@ -247,7 +247,7 @@ static void test_partial_success(void **state)
 	assert_int_equal(w->n_told, 3);
 }
 
-/* The account of losses is refused, too: that ends it, and there is no loop. */
+/* The account of losses is refused, too. It is then dropped and not sent again. */
 static void test_everything_refused(void **state)
 {
 	struct world *w = *state;
@@ -275,7 +275,10 @@ static void hub_with_cert(struct world *w, const struct test_cert *cert)
 	hub_start(w);
 }
 
-/* The hub gets a certificate of another CA: trusted once the file says so, without a restart. */
+/*
+ * The hub gets a certificate of another CA. The agent trusts it when the CA file has this CA,
+ * without a restart.
+ */
 static void test_ca_is_read_again(void **state)
 {
 	struct world *w = *state;
@@ -309,7 +312,7 @@ static void test_ca_is_read_again(void **state)
 	}
 }
 
-/* hub.url is an IPv6 literal: the certificate has to bear it. */
+/* hub.url contains an IPv6 address: the hub's certificate must contain this address. */
 static void test_hub_at_an_ipv6_literal(void **state)
 {
 	static const char *const names[] = {"IP:127.0.0.1,DNS:localhost", "IP:::1"};
@@ -388,7 +391,7 @@ static void test_direct(void **state)
 	assert_int_equal(w->n_direct, 2);
 	assert_int_equal(w->n_samples, 3);
 	assert_int_equal(w->n_requests, 0);
-	send_one(w, 2, 4); /* the last window of a role that ends is stored without the loop */
+	send_one(w, 2, 4); /* the last window of an agent that ends is stored without the loop */
 	agent_stop(w);
 	assert_int_equal(w->n_samples, 7);
 }
@@ -407,7 +410,7 @@ static void test_direct_of_several(void **state)
 	run_until(w, accounted);
 	run_until(w, settled);
 	check_large_window(w);
-	assert_int_equal(w->n_direct, 5); /* two parts, two failures, the account */
+	assert_int_equal(w->n_direct, 5); /* two parts, two calls that fail, and the account */
 }
 
 static void test_null(void **state)

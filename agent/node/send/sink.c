@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of sinks, and the two sinks that need no network: null and direct. */
+/* The table of sinks, and the two sinks that use no network: null and direct. */
 #include "node/send/sink.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OTLP sink: sends batches by POST to the hub or to any OpenTelemetry Collector. At each try it
- * uses the bearer token and the CA that the files hold then. Loop thread; otlp_refresh() reads the
- * files on the os worker.
+ * The OTLP sink: sends batches by POST to the hub or to any OpenTelemetry Collector. Each try uses
+ * the bearer token and the CA that the files contain at that time. Everything runs on the loop
+ * thread, except otlp_refresh(), which reads the files on the worker.
  */
 #include "node/send/sink.h"
 
@@ -23,7 +23,8 @@ struct sink {
 	char *host, *path, *ca_file, *token_file, *user_agent;
 	uint16_t port;
 	/*
-	 * The os worker sets these in refresh; send uses them afterwards, never at the same time.
+	 * otlp_refresh() sets these on the worker. send uses them after that, never at the same
+	 * time.
 	 */
 	char *token, *ca, *ca_in_use, *problem;
 	uint64_t retry_after_ns;
@@ -32,7 +33,7 @@ struct sink {
 	void *arg;
 };
 
-/* The path may be the server's: then the sink adds OTLP_PATH. */
+/* If the URL has no path that ends in OTLP_PATH, adds OTLP_PATH. */
 static int parse_url(const char *text, struct sink *s, struct field_error *reterr)
 {
 	_cleanup_(url_done) struct url u = {0};
@@ -75,7 +76,8 @@ static int otlp_open(struct loop *l, const struct send_config *c, struct sink **
 	s->ca_file = xstrdup(c->ca_file && *c->ca_file ? c->ca_file : NULL);
 	s->token_file = xstrdup(c->token_file && *c->token_file ? c->token_file : NULL);
 	r = parse_url(c->url, s, reterr);
-	if (r == 0 && !s->https) { /* with https, use_ca() makes it, once the CA is read */
+	/* with https, use_ca() makes the client after it has read the CA */
+	if (r == 0 && !s->https) {
 		hc.address = s->host;
 		hc.port = s->port;
 		r = http_client_new(l, &hc, &s->client);
@@ -117,7 +119,7 @@ static void otlp_refresh(struct sink *s)
 	free(old_ca);
 }
 
-/* A new CA takes effect with the next connection. */
+/* Uses a new CA. It takes effect with the next connection. */
 static int use_ca(struct sink *s)
 {
 	struct tls_config tc = {.ca_pem = s->ca, .ca_name = s->ca_file};
@@ -165,14 +167,19 @@ static void on_head(int status, const struct http_headers *h, void *arg)
 	struct sink *s = arg;
 	uint64_t seconds;
 
-	(void)status; /* a date instead of seconds is ignored: the sender's backoff holds */
+	/*
+	 * if the header has a date instead of seconds, it is ignored, and the sender uses its own
+	 * delay
+	 */
+	(void)status;
 	if (text && str_to_u64(text, UINT32_MAX, &seconds) == 0)
 		s->retry_after_ns = MIN(seconds, (uint64_t)MAX_RETRY_AFTER_S) * NSEC_PER_SEC;
 }
 
 /*
- * A batch is refused only by an answer about the batch itself. An answer about the agent, the
- * address or the time (401, 404, 408) is none: the batch waits until the cause is gone.
+ * Whether the batch is stored, refused, or must be sent again. It is refused only if the answer is
+ * about the batch itself. If the answer is about the agent, the address or the time (for example
+ * 401, 404, 408), the batch waits until the cause is gone.
  */
 static enum sink_result judge(int status)
 {

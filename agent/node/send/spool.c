@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The spool's directory: a file "SEQUENCE.otlp" for each item, which spool_file.c writes, and one
- * for the account of losses. The sequence goes on over restarts: names sort by age. os worker only.
+ * The directory of the spool: a file "SEQUENCE.otlp" for each item, which spool_file.c writes, and
+ * a file for the account of losses. The sequence continues after a restart, so the names sort by
+ * age. Runs only on the worker send_config.os.
  */
 #include "node/send/spool.h"
 #include "node/send/spool_file.h"
@@ -17,17 +18,21 @@
 #define NAME_CHARS     21
 #define LOSS_NAME      "losses.account"
 #define CORRUPT_PREFIX "corrupt-"
-#define CORRUPT_MAX    8     /* damaged files that are kept; more are deleted */
-#define ITEMS_MAX      65536 /* files of an earlier run that become items */
-#define OWNERS_MAX     4096  /* containers that the account keeps apart */
+#define CORRUPT_MAX    8     /* damaged files that are kept; further ones are deleted */
+#define ITEMS_MAX      65536 /* limit for files of an earlier run that become items */
+#define OWNERS_MAX     4096  /* the account has a profile for each of this many containers */
 
 struct spool {
 	char *dir;
 	bool compress;
-	uint64_t next_seq; /* larger than all that an earlier run left */
+	uint64_t next_seq; /* larger than all numbers of an earlier run */
 	unsigned n_corrupt;
-	struct batch *losses; /* one profile a container, no samples; NULL: none */
-	bool losses_saved;    /* the account's file has all of them */
+	/*
+	 * the account of losses: one profile per container and event, without samples; NULL:
+	 * nothing was lost
+	 */
+	struct batch *losses;
+	bool losses_saved; /* the file of the account contains all of losses */
 };
 
 struct spool_item *send_spool_item_free(struct spool_item *i)
@@ -148,7 +153,10 @@ static void unlink_in(const struct spool *s, const char *name)
 	unlink(path);
 }
 
-/* A file that an earlier run was killed while writing. Other programs' files are left alone. */
+/*
+ * Whether the file is one that the agent was writing when it was killed. Files of other programs
+ * are left alone.
+ */
 static bool is_unfinished(const char *name)
 {
 	_cleanup_free_ char *whole = NULL;
@@ -166,14 +174,14 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	uint64_t seq;
 	bool is_ours = parse_name(name, &seq);
 
-	/* also of a file that is not taken, so that no new one replaces it */
+	/* also for a file that does not become an item, so that no new file replaces it */
 	if (is_ours)
 		s->next_seq = MAX(s->next_seq, seq + 1);
 	if (is_unfinished(name)) {
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
-	} else if (is_ours && *n == ITEMS_MAX) { /* stays for the next start */
+	} else if (is_ours && *n == ITEMS_MAX) { /* the file stays for the next start */
 		counter_add(counter("podflame_spool_files_total", "reason", "left"), 1);
 	} else if (is_ours && (i = found_item(s, name, seq))) {
 		DL_APPEND(*items, i);
@@ -181,7 +189,10 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 	}
 }
 
-/* The account of an earlier run becomes an item, unread; on a read-only file system it stays. */
+/*
+ * Makes an item of the account that an earlier run left, without reading it. On a read-only file
+ * system the account stays.
+ */
 static int take_over_account(struct spool *s, struct spool_item **items, size_t *n)
 {
 	char name[NAME_CHARS + 1];
@@ -195,7 +206,10 @@ static int take_over_account(struct spool *s, struct spool_item **items, size_t 
 	return 0;
 }
 
-/* If the directory cannot be listed, new files could replace those of an earlier run. */
+/*
+ * Uses no directory from now on. If the directory cannot be listed, new files might replace those
+ * of an earlier run.
+ */
 static int use_memory(struct spool *s, int why)
 {
 	counter_add(counter("podflame_spool_files_total", "reason", "scan_failed"), 1);
@@ -238,7 +252,9 @@ int send_spool_scan(struct spool *s, struct spool_item **ret_items)
 
 static uint64_t samples_of(const struct profile *p)
 {
-	/* a process's snapshot without samples counts, too: it says that nothing lives */
+	/*
+	 * a snapshot of a process without samples counts as one: it shows that no memory is in use
+	 */
 	uint64_t n = profile_event_info(p->event)->snapshot && p->process_id && !p->n_losses;
 
 	if (p->n_samples)
@@ -264,7 +280,7 @@ static struct stored_event *find_event(struct spool_item *i, const char *pod_uid
 	return &i->events[i->n_events++];
 }
 
-/* Notes what the batch has of each container, for send_on_stored(). */
+/* Notes which events of which containers are in the batch, for send_on_stored(). */
 static void note_events(struct spool_item *i, const struct batch *b)
 {
 	for (size_t k = 0; k < b->n_profiles; k++) {
@@ -295,8 +311,9 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 }
 
 /*
- * The account's file is renamed to the item's, so that a kill leaves one of them. Both would have
- * the same ids, and the hub would take later additions to the account for a repeat.
+ * Renames the account's file to the file of its item, so that a kill leaves one of the two, not
+ * both. If both stayed, they would have the same ids. The hub would then ignore losses that were
+ * added to the account later.
  */
 static int account_to_file(const struct spool *s, const struct spool_item *i, const char *path)
 {
@@ -306,7 +323,7 @@ static int account_to_file(const struct spool *s, const struct spool_item *i, co
 	return r < 0 ? r : rename(from, path) < 0 ? -errno : 0;
 }
 
-/* Moves body into a file; on failure it stays in memory. */
+/* Moves body into a file. If that fails, body stays in memory. */
 static void to_file(const struct spool *s, struct spool_item *i)
 {
 	char name[NAME_CHARS + 1];
@@ -359,7 +376,10 @@ bool send_spool_has_losses(const struct spool *s)
 	return s->losses != NULL;
 }
 
-/* Equal event and tags, but for the process: both are of one container, or of the node. */
+/*
+ * Whether event and tags are equal, except the tag of the process. Then both profiles belong to the
+ * same container, or to the node.
+ */
 static bool same_owner(const struct profile *a, const struct profile *b)
 {
 	size_t i = 0, k = 0;
@@ -399,7 +419,10 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 	return a;
 }
 
-/* After OWNERS_MAX containers it is the node's profile of this event. */
+/*
+ * The account's profile for the container of p. If the account has OWNERS_MAX containers already,
+ * the profile of the node for this event.
+ */
 static struct profile *account_of(struct spool *s, const struct profile *p)
 {
 	struct batch *b = s->losses ? s->losses : (s->losses = profile_batch_new());
@@ -419,7 +442,10 @@ static void count_profiles(const char *reason, uint64_t n, struct send_lost *los
 	counter_add(counter("podflame_profiles_dropped_total", "reason", reason), n);
 }
 
-/* Only the file said which containers and events these samples had, so the loss is the node's. */
+/*
+ * Only the file contained the containers and events of these samples. So the loss is one of the
+ * node.
+ */
 void send_spool_count_unreadable(const struct spool_item *i, struct send_lost *lost)
 {
 	count_profiles("spool_unreadable", MAX(i->n_profiles, (size_t)1), lost);
@@ -440,14 +466,17 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 	for (size_t i = 0; i < p->n_losses; i++)
 		profile_lose(s->losses, a, p->losses[i].reason, p->losses[i].n_samples,
 			     p->losses[i].time_ns);
-	/* an account is not a profile */
+	/* an account of losses is not counted as a profile */
 	count_profiles(reason, p->n_samples || !p->n_losses, lost);
 	lost->n_samples += n;
-	/* Not in lost->losses: the account itself goes to the hub. */
+	/* not added to lost->losses, because the account reports them to the hub */
 	counter_add(counter("podflame_samples_dropped_total", "reason", reason), n);
 }
 
-/* The account survives a kill. Its ids stay, so that the hub counts it once if it comes twice. */
+/*
+ * Saves the account, so that it survives a kill. Its ids do not change, so the hub counts it once
+ * even if it gets it twice.
+ */
 static void save_losses(struct spool *s)
 {
 	_cleanup_buf_ struct buf bytes = {0}, body = {0};
@@ -499,7 +528,8 @@ int send_spool_take_losses(struct spool *s, struct spool_item **ret)
 	if (r < 0)
 		return r;
 	s->losses = profile_batch_free(s->losses);
-	if (*s->dir && !(*ret)->path) /* the item is in memory, and is sent from there */
+	/* the item is in memory and is sent from there, so the old file must not be sent, too */
+	if (*s->dir && !(*ret)->path)
 		unlink(path);
 	return 0;
 }

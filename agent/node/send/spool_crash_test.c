@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An agent that is killed, again and again, while it spools, sends and drops. The hub of the test
- * takes each profile once, by its id. In the end every sample is stored or reported as lost.
+ * An agent is killed again and again while it spools, sends and drops. The test's hub stores each
+ * profile once, by its id. In the end every sample is stored or reported as lost.
  */
 #include "node/send/spool.h"
 
@@ -21,14 +21,14 @@
 #define MOST_ITEMS   4
 #define MOST_BATCHES 100000
 
-/* What the agent reports: it has spooled a batch, or sent one, with these bytes. */
+/* What the agent reports to the test: it has spooled or sent a batch with these bytes. */
 enum said { SAID_PUT, SAID_SENT };
 
 /* ---- the hub ---- */
 
 struct hub {
-	bool stored[MOST_BATCHES];  /* by number */
-	uint8_t accounts[4096][16]; /* ids of accounts that the hub got */
+	bool stored[MOST_BATCHES];  /* by the number of the batch */
+	uint8_t accounts[4096][16]; /* the ids of the accounts that the hub has received */
 	size_t n_accounts;
 	uint64_t n_stored, n_told;
 };
@@ -160,7 +160,10 @@ static void agent_open(struct agent *a, const char *dir, int fd)
 		a->n_items++;
 }
 
-/* Spools, drops what is too much, reports that, sends; in turns, until it is killed. */
+/*
+ * In turns: spools a batch, drops one if there are too many, sends the account of losses, sends a
+ * batch. Until it is killed.
+ */
 _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 {
 	struct agent a;
@@ -196,8 +199,8 @@ static bool read_whole(int fd, void *data, size_t n)
 }
 
 /*
- * Reads what the child says until it is killed, after_us after its after_n-th sentence. A sentence
- * that was cut off does not count.
+ * Reads the reports of the child. Kills it after_us after report number after_n. A report that was
+ * cut off does not count.
  */
 static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after_n,
 				useconds_t after_us)
@@ -215,7 +218,7 @@ static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after
 		if (head[0] == SAID_SENT)
 			hub_take(h, data, n);
 		if (after_n-- == 0) {
-			usleep(after_us); /* a random moment */
+			usleep(after_us); /* makes the moment of the kill random */
 			kill(pid, SIGKILL);
 		}
 	}
@@ -234,7 +237,7 @@ static unsigned n_unfinished(const char *dir)
 	return n;
 }
 
-/* Sends all that is left, as the next agent would. */
+/* Sends all batches that are left, as the next agent would. */
 static void send_rest(struct hub *h, const char *dir)
 {
 	struct agent a;
@@ -280,13 +283,14 @@ static void test_killed_again_and_again(void **state)
 					 (useconds_t)(drand48() * 2000));
 		close(fds[0]);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSIGNALED(status)); /* it did not fail before that */
+		/* the child was killed and did not exit with an error */
+		assert_true(WIFSIGNALED(status));
 	}
 	send_rest(h, dir);
 	print_message("%llu put, %llu stored, %llu told as lost\n", (unsigned long long)n_put,
 		      (unsigned long long)h->n_stored, (unsigned long long)h->n_told);
 	missing = n_put - h->n_stored - h->n_told;
-	/* a kill may come before a put is reported, and before a dropped file is deleted */
+	/* the agent may be killed before it reports a put, or before it deletes a dropped file */
 	assert_true((int64_t)missing <= 0);
 	assert_in_range(-(int64_t)missing, 0, 2 * n_kills);
 	assert_true(h->n_told > 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk that fails anywhere: every sample of a window is sent, still there, or counted. */
+/*
+ * A disk that fails at any call: every sample of a window is sent, still in the spool, or counted
+ * as lost.
+ */
 #include "lib/base/fault.h"
 #include "node/send/spool.h"
 
@@ -44,7 +47,7 @@ static void empty(void *arg)
 	testdir_remove(spool_dir);
 }
 
-/* Samples and losses of an encoded batch. */
+/* The number of samples and losses in an encoded batch. */
 static uint64_t samples_in(const struct buf *body)
 {
 	_cleanup_buf_ struct buf bytes = {0};
@@ -69,8 +72,8 @@ static uint64_t counted(const char *reason)
 }
 
 /*
- * Sends an item. Returns its samples, also if it is to be tried again; 0: it cannot be read, and
- * that must have been counted.
+ * Sends an item. Returns the number of its samples, also if it must be tried again. Returns 0 if it
+ * cannot be read; that must be counted.
  */
 static uint64_t take_item(struct spool *s, struct spool_item *i)
 {
@@ -90,7 +93,7 @@ static uint64_t take_item(struct spool *s, struct spool_item *i)
 	return n;
 }
 
-/* Puts a window into the spool and takes it out. */
+/* Puts a window into the spool and gets it. */
 static int put_and_get(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -114,7 +117,10 @@ static int put_and_get(void *arg)
 	return r;
 }
 
-/* One agent puts it, and the next one finds it. The file stays until it is sent. */
+/*
+ * One agent spools a window and ends, so that the next one finds it. The file stays until it is
+ * sent.
+ */
 static void leave_one(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -131,7 +137,7 @@ static void leave_one(void *arg)
 	send_spool_free(s);
 }
 
-/* Counts windows that the spool has not looked at: they wait for the next run. */
+/* Counts the samples of the windows that are still in the spool, for the next run. */
 static uint64_t left_behind(void)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -148,7 +154,7 @@ static uint64_t left_behind(void)
 	return n;
 }
 
-/* The next agent adds a window, which must not overwrite the old ones. */
+/* The next agent finds the windows and adds one, which must not overwrite the old ones. */
 static int find(void *arg)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -173,8 +179,8 @@ static int find(void *arg)
 		fault_disarm();
 		if (counted("unreadable") + counted("corrupt") == bad)
 			/*
-			 * more: a window that was sent could not be removed; the hub knows it by
-			 * its id
+			 * There may be more: if a sent window could not be removed, it is sent
+			 * again, and the hub recognizes its id.
 			 */
 			assert_true(n + left_behind() >= 3 * N_SAMPLES);
 	}
@@ -195,7 +201,7 @@ static void test_spool(void **state)
 		fault_each(&rows[i], NULL);
 }
 
-/* No descriptor is left. That is no fault of the window; it is sent once there are some. */
+/* No descriptor is free. The window is not damaged, and is sent when a descriptor is free again. */
 static void test_no_descriptors(void **state)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -219,7 +225,7 @@ static void test_no_descriptors(void **state)
 	send_spool_free(s);
 }
 
-/* A window that is dropped to make room and cannot be read any more is counted all the same. */
+/* A window is dropped to make room and cannot be read any more. It is counted as lost. */
 static void test_drop_of_what_cannot_be_read(void **state)
 {
 	struct counter *dropped =
@@ -248,7 +254,7 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	send_spool_free(s);
 }
 
-/* Samples and losses that the next agent finds. */
+/* The number of samples and losses that the next agent finds. */
 static uint64_t found_by_the_next(void)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -266,7 +272,10 @@ static uint64_t found_by_the_next(void)
 	return n;
 }
 
-/* The account must be on disk before it is sent: on a full disk it may not be written then. */
+/*
+ * The account must be on disk before it is sent, because on a full disk it may be impossible to
+ * write it then.
+ */
 static void test_account_survives_a_full_disk_and_a_kill(void **state)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -287,8 +296,8 @@ static void test_account_survives_a_full_disk_and_a_kill(void **state)
 }
 
 /*
- * No descriptors for a moment at the start, or a disk that cannot be read: the account stays as it
- * was.
+ * The account cannot be read at the start, because no descriptor is free for a moment or the disk
+ * fails. It stays unchanged.
  */
 static void test_account_that_cannot_be_read_now(void **state)
 {
@@ -310,8 +319,8 @@ static void test_account_that_cannot_be_read_now(void **state)
 }
 
 /*
- * An account of an earlier run is dropped for room like a window, and no profile is counted as lost
- * again.
+ * The account of an earlier run is dropped to make room, like a window. The profiles in it are not
+ * counted as lost again.
  */
 static void test_account_is_no_profile(void **state)
 {
@@ -334,9 +343,9 @@ static void test_account_is_no_profile(void **state)
 	}
 	assert_int_equal(counter_get(dropped), before + 1);
 	assert_int_equal(lost.n_profiles, 1);
-	/* of the item; the account's samples were counted in the earlier run */
+	/* only the samples of the window: those of the account were counted in the earlier run */
 	assert_int_equal(lost.n_samples, N_SAMPLES);
-	assert_int_equal(lost.losses.n, 0); /* the account has them */
+	assert_int_equal(lost.losses.n, 0); /* the new account contains them */
 	assert_int_equal(send_spool_take_losses(s, &account), 0);
 	assert_int_equal(take_item(s, account), 2 * N_SAMPLES);
 	send_spool_free(s);

@@ -5,7 +5,8 @@
 #include <fcntl.h>
 #include <zlib.h>
 
-#define HEADER	       "podflame-spool 1 %c %08lx %zu\n" /* kind, CRC-32 and bytes of the body */
+/* the kind, and the CRC-32 and size of the body */
+#define HEADER	       "podflame-spool 1 %c %08lx %zu\n"
 #define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES)
 
 int send_spool_file_write(const char *path, bool loss_only, const struct buf *body)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only for tests of send: an agent that sends, and a hub that notes what it gets. */
+/* Only for tests of send: an agent that sends, and a hub that records what it gets. */
 #pragma once
 
 #include "lib/base/testdir.h"
@@ -25,41 +25,42 @@ struct world {
 	struct worker *os;
 	struct sender *sender;
 	struct http_server *hub;
-	struct tls *tls; /* of the hub; NULL: plain */
-	bool ipv6;	 /* it listens at ::1 */
+	struct tls *tls; /* of the hub; NULL: HTTP without TLS */
+	bool ipv6;	 /* the hub listens at ::1 */
 	uint16_t port;
 	char dir[TESTDIR_BYTES], spool[96], token[96], url[64];
 	struct send_config config;
 
-	/* what the hub does */
-	int status;	       /* answer */
-	unsigned n_fails;      /* this many times, then 200 */
+	/* how the hub behaves */
+	int status;	       /* its answer */
+	unsigned n_fails;      /* it answers with status this many times, then with 200 */
 	const char *new_token; /* written to the token file at the first failure */
-	bool rejects;	       /* 200, but for 2 profiles that it does not take */
-	/* what the hub got */
+	bool rejects;	       /* it answers 200 with partial success: it rejects 2 profiles */
+	/* what the hub has received */
 	unsigned n_requests;
 	char auth[64], type[64], encoding[16], host[64];
 	uint8_t ids[MAX_SEEN][16];
 	size_t n_seen, n_repeats;
 	uint64_t n_samples, n_lost;
 	char loss_reason[32], loss_pod[32];
-	int64_t order[MAX_SEEN]; /* process ids in order of arrival */
+	int64_t order[MAX_SEEN]; /* the process ids in the order in which they arrived */
 	size_t n_order;
 
-	/* what the sender told */
+	/* what send_on_stored() reported */
 	uint64_t n_told;
 	char told_pod[32], told_container[32];
-	/* direct */
-	unsigned n_direct, direct_fails, fails_after; /* so many, when it took some */
+	/* the direct sink */
+	/* direct_fails: how many calls fail, after fails_after calls that succeed */
+	unsigned n_direct, direct_fails, fails_after;
 
 	bool (*until)(struct world *w);
 	struct timer poll;
 	uint64_t deadline_ns;
 };
 
-/* ---- running until something holds ---- */
+/* ---- run the loop until a condition is true ---- */
 
-/* A worker's thread notes what it got, too. */
+/* a lock is needed, because a worker's thread also writes to struct world */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static inline void poll_until(void *arg)
@@ -204,7 +205,7 @@ static inline void agent_stop(struct world *w)
 	w->os = worker_free(w->os);
 }
 
-/* One process, one sample of n, with some bytes that do not compress. */
+/* Sends a profile of one process with one sample of n, and some bytes that do not compress. */
 static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
 {
 	struct batch *b = profile_batch_new();
