@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real allocators of this machine. For each, a program that counts its allocations is built. The
- * test finds the places where it allocates (alloc), probes them (probe), and compares all bytes by
- * function, and those that live, with the program's own counts, exactly.
+ * Tests real allocators of this machine. For each one it builds a program that counts its
+ * allocations. The test finds the places where the program allocates (alloc) and probes them
+ * (probe). Then it compares the bytes of each function, allocated and in use, with the program's
+ * own counts. They must be equal.
  */
 #include "node/alloc/testalloc.h"
 #include "node/probe/probe.h"
@@ -25,7 +26,7 @@ static char dir[] = "/tmp/alloc-live.XXXXXX";
 
 struct function {
 	char name[64];
-	uint64_t allocated, alive; /* as it says */
+	uint64_t allocated, alive; /* as the program reports */
 	uint64_t seen_allocated, seen_alive;
 };
 
@@ -41,7 +42,7 @@ struct scene {
 	uint64_t snapshot_ns;
 	struct function functions[FUNCTIONS_MAX];
 	size_t n;
-	uint64_t all_allocated, all_alive; /* wherever */
+	uint64_t all_allocated, all_alive; /* by all functions together */
 };
 
 static void start(struct scene *s, char *const *argv, const char *preload)
@@ -96,7 +97,10 @@ static struct function *function_of(struct scene *s, const char *name)
 	return &s->functions[s->n++];
 }
 
-/* The first frame that is the program's own code, of functions that it counts. */
+/*
+ * The function of the program that allocated: the first frame in the program whose name has
+ * "with_".
+ */
 static struct function *caller(struct scene *s, const struct raw_stack *k)
 {
 	for (size_t i = 0; k && i < k->n; i++) {
@@ -112,7 +116,7 @@ static struct function *caller(struct scene *s, const struct raw_stack *k)
 		    elf_index_symbol(s->process.indexes[mapping],
 				     k->frames[i].address - 1 - runtime_bias(&look, m), &y) < 0)
 			continue;
-		name = strstr(y.name, "with_"); /* also in a mangled name */
+		name = strstr(y.name, "with_"); /* strstr, because the name may be mangled */
 		if (name) {
 			_cleanup_free_ char *own =
 				xstrndup(name, strspn(name, "abcdefghijklmnopqrstuvwxyz_"));
@@ -143,7 +147,8 @@ static void take_sample(struct scene *s, const struct drain *d, const struct raw
 	s->all_alive += x->value;
 }
 
-static struct probes *probes; /* of all scenes: the kernel takes seconds to verify them */
+/* used by all scenes, because the kernel takes seconds to verify the programs */
+static struct probes *probes;
 
 static void drain(struct scene *s, bool full)
 {
@@ -226,7 +231,7 @@ static void find_sites(struct scene *s)
 	assert_int_equal(alloc_sites_find(&look, EVENTS, &s->sites), 0);
 }
 
-/* Runs the program to its end, and checks that all was seen. */
+/* Runs the program until it has reported its counts, and drains the samples of it. */
 static void run(struct scene *s, char *const *argv, const char *preload)
 {
 	char line[256];
@@ -276,15 +281,17 @@ static void close_scene(struct scene *s)
 /* ---- C and C++ ---- */
 
 static const struct variant {
-	const char *title, *compile; /* for sh; %s is the file to make */
-	const char *preload;	     /* in dir */
+	/* the rest of a compiler's command line for sh; %s is the path of the program */
+	const char *title, *compile;
+	const char *preload; /* a library in dir; may be NULL */
 } variants[] = {
 #define C "-O1 -g -w -fno-builtin -fno-omit-frame-pointer -xc " SOURCE " -xnone -pthread -o %s "
 #define CXX                                                                                        \
 	"-O1 -g -w -std=c++17 -fno-builtin -fno-omit-frame-pointer -xc++ " SOURCE                  \
 	" -xnone -pthread -o %s "
-#define GLIBC	     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC -DHAVE_PVALLOC "
-#define MIMALLOC     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC " /* its pvalloc asks for whole pages */
+#define GLIBC "-DHAVE_REALLOCARRAY -DHAVE_VALLOC -DHAVE_PVALLOC "
+/* its pvalloc allocates whole pages, so it is not tested */
+#define MIMALLOC     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC "
 #define OTHER	     "-DHAVE_VALLOC "
 #define LIB(l)	     "-Wl,--no-as-needed -l:" l
 #define ALL(l)	     "-Wl,--whole-archive -l:" l " -Wl,--no-whole-archive -lstdc++ -lm -ldl"
@@ -313,8 +320,9 @@ static const struct variant {
 };
 
 /*
- * Functions that call the allocator themselves: each byte is theirs. Functions that call it through
- * a library need unwind tables, which are not loaded here. Their bytes are among all bytes.
+ * Whether a function calls the allocator through a library. The samples of such a function need
+ * unwind tables, which are not loaded here, so its bytes are only checked in the sum over all
+ * functions. The bytes of a function that calls the allocator itself are checked exactly.
  */
 static bool is_indirect(const char *name)
 {
@@ -331,7 +339,9 @@ static bool is_exact(const struct scene *s, const struct function *f)
 	return false;
 }
 
-/* The probes do not see what an operator new that may throw returns. */
+/*
+ * Whether the allocator has an operator new that may throw. The probes do not see what it returns.
+ */
 static bool has_throwing(const struct scene *s)
 {
 	for (size_t i = 0; i < s->sites->n; i++)
@@ -340,7 +350,7 @@ static bool has_throwing(const struct scene *s)
 	return false;
 }
 
-#define NOISE_BYTES 4096 /* of the C library itself, for the thread */
+#define NOISE_BYTES 4096 /* allocated by the C library itself, for the thread */
 
 static void check(const struct scene *s)
 {
@@ -359,19 +369,19 @@ static void check(const struct scene *s)
 	assert_in_range(s->all_alive, alive - alive_new, alive + NOISE_BYTES);
 }
 
-/* While the probes are still attached. */
+/* Ends the process while its probes are attached. There must be no snapshot of it after that. */
 static void check_end(struct scene *s)
 {
 	pid_t pid = s->pid;
 	uint64_t last_ns = s->snapshot_ns;
 
 	end(s);
-	s->pid = pid; /* the process whose samples are searched for */
+	s->pid = pid; /* so that drain() finds samples of this process */
 	probes_live_ask(probes);
 	drain(s, true);
 	s->pid = 0;
 	assert_true(last_ns > 0);
-	assert_int_equal(s->snapshot_ns, last_ns); /* no later snapshot has it */
+	assert_int_equal(s->snapshot_ns, last_ns); /* no later snapshot contains the process */
 }
 
 static void c_counts_its_bytes(void **state)
@@ -396,7 +406,7 @@ static void c_counts_its_bytes(void **state)
 	close_scene(s);
 }
 
-/* No exception passes a return probe: it would end the program. */
+/* An exception must not pass a return probe, because that would end the program. */
 static void a_failing_new_throws(void **state)
 {
 	static const char *const libraries[] = {"libjemalloc.so.2", "libtcmalloc_minimal.so.4"};
@@ -421,8 +431,8 @@ static void a_failing_new_throws(void **state)
 }
 
 /*
- * The program gets copies of its libraries: return probes that another process has in the same file
- * replace return addresses in every process that has it.
+ * Gives the program copies of its libraries. If another process had return probes in the same file,
+ * the kernel would replace return addresses in this program, too.
  */
 static int copy_libraries(void)
 {
@@ -437,7 +447,7 @@ static int copy_libraries(void)
 
 /* ---- Python ---- */
 
-/* Objects of one size. The interpreter's other allocations are few beside them. */
+/* Objects of one size. Compared with them, the interpreter allocates little else. */
 #define PYTHON_SCRIPT                                                                              \
 	"import sys, collections, itertools\n"                                                     \
 	"n = 20000\n"                                                                              \

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What real Java and Go programs allocate, by class and type, from the probes of their allocators.
- * Bytes are compared with what the JVM itself says of its thread, and must be exact for a Go
- * program without a heap profile. Every JDK and Go of this machine.
+ * Probes the allocators of real Java and Go programs, and checks what they allocate by class and
+ * type. The bytes are compared with those that the JVM itself reports for its thread. For a Go
+ * program without a heap profile they must be exact. Runs with every JDK and Go of this machine.
  */
 #include <glob.h>
 #include <setjmp.h>
@@ -243,7 +243,10 @@ static void attach(struct scene *s)
 	free(sites);
 }
 
-/* Opens the program's sites. false: it may not be probed, and the reason is printed. */
+/*
+ * Starts the program and attaches probes to its sites. Returns false if it cannot be probed, and
+ * prints the reason.
+ */
 static bool open_scene(struct scene *s, const char *line)
 {
 	struct runtime_look look;
@@ -283,13 +286,13 @@ struct claim {
 	char name[64];
 	unsigned long bytes;
 };
-/* Lets the program work. Returns what it says that it allocated. */
+/* Lets the program allocate. Returns what it reports to have allocated. */
 static size_t work(struct scene *s, struct claim ret[8])
 {
 	char line[256];
 	size_t n = 0;
 
-	fputs("g", s->to); /* the program reads one character to work, one to end */
+	fputs("g", s->to); /* a first character makes the program work, a second one makes it end */
 	fflush(s->to);
 	for (; read_line(s, line); n++) {
 		assert_true(n < 8);
@@ -322,7 +325,7 @@ static void check_java(const char *java)
 		double is = (double)bytes_of(&s, claims[i].name), should = (double)claims[i].bytes;
 
 		print_message("  %-16s %10.0f of %10.0f\n", claims[i].name, is, should);
-		/* A TLAB or two may be counted for the class before. */
+		/* one or two TLABs may count for the class before */
 		assert_true(is > 0.95 * should && is < 1.05 * should);
 	}
 	close_scene(&s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers of all kinds: as runc makes them, with the namespaces that pods may share or have of
- * their own, from images with next to nothing in them, in cgroups of every shape; and agents that
- * start early, or again. The numbers in the names are those of docs/containers.md.
+ * All kinds of containers: made by runc, with namespaces that are shared in the ways that pods may
+ * share them, from images that are almost empty, in cgroups of every shape. Also agents that start
+ * before the kubelet, or again. The numbers in the names of the tests are those of
+ * docs/containers.md.
  */
 #include "node/testcontainers.h"
 
@@ -11,10 +12,14 @@
 
 /* ---- runc ---- */
 
-/* In which way a container differs from the next one. */
+/* The properties in which containers differ. */
 struct kind {
 	const char *rootfs; /* "static", "musl" */
-	const char *pid_ns; /* ", {...}" of config.json; NULL: a new namespace; "": the host's */
+	/*
+	 * the end of the namespace's object in config.json; NULL: a new PID namespace; "": the
+	 * host's
+	 */
+	const char *pid_ns;
 	bool user_ns;
 };
 
@@ -28,7 +33,7 @@ static const char *const config_form =
 	" \"linux\": {\"cgroupsPath\": \"%s\", \"namespaces\": [{\"type\": \"mount\"}, {\"type\": "
 	"\"ipc\"}%s%s]%s}}";
 
-/* A bundle for the next start of container k. */
+/* Writes a bundle for the next start of container k. */
 static void write_bundle(const struct tenants *t, unsigned k, unsigned start, const char *ms,
 			 const struct kind *kind)
 {
@@ -73,7 +78,10 @@ static char *state_of(const struct tenants *t)
 	return xasprintf("%s/state", t->dir);
 }
 
-/* Begins container k, and waits for its end unless it runs on; false: it could not be begun. */
+/*
+ * Starts container k. Unless runs_on is set, waits for its end. Returns false if it could not be
+ * started.
+ */
 static bool runc_run(const struct tenants *t, unsigned k, unsigned start, bool runs_on)
 {
 	_cleanup_free_ char *state = state_of(t), *id = tenant_id(t, k, start);
@@ -114,8 +122,8 @@ static bool compile(const char *compiler, const char *how, const char *path)
 }
 
 /*
- * Such an image has its program under two or more names, and a place to mount /proc. It has no
- * /tmp, no shell, no library.
+ * Makes a root file system that has only the program, under two or more names, and a directory for
+ * /proc. It has no /tmp, no shell and no libraries.
  */
 static bool make_rootfs(struct tenants *t, const char *name, const char *compiler, const char *how)
 {
@@ -143,7 +151,7 @@ static bool copy_loader(const struct tenants *t)
 	return mkdir(lib, 0755) == 0 && run_quietly(argv);
 }
 
-/* Why this test cannot run: there is no runc, or it cannot make a container here; NULL: it can. */
+/* Why this test cannot run (there is no runc, or it cannot make a container here); NULL: it can. */
 static const char *runc_problem(struct fixture *f)
 {
 	static const struct kind plain = {.rootfs = "static"};
@@ -168,7 +176,7 @@ static const char *runc_problem(struct fixture *f)
 		}                                                                                  \
 	} while (0)
 
-/* runc makes cgroups in all hierarchies, and leaves the last directory: removes it. */
+/* runc makes cgroups in all hierarchies, and leaves the last directory. This removes it. */
 static void clear_hierarchies(const struct tenants *t)
 {
 	_cleanup_free_ char *form = xasprintf("/sys/fs/cgroup/*/kubepods-tenants-%u", t->run);
@@ -180,7 +188,7 @@ static void clear_hierarchies(const struct tenants *t)
 	globfree(&found);
 }
 
-/* Whoever runs is killed. */
+/* Kills everything that runs in runc's containers. */
 static void end_runcs(struct fixture *f)
 {
 	_cleanup_free_ char *state = state_of(&f->t);
@@ -204,9 +212,9 @@ static int tear_down_runc(void **state)
 	return tear_down(state);
 }
 
-/* ---- what runc makes ---- */
+/* ---- containers that runc makes ---- */
 
-#define FOR_LONG "300000" /* ms: it ends by itself, if the test does not end it */
+#define FOR_LONG "300000" /* in ms; the process ends by itself, should the test not end it */
 
 static void start_runc(struct fixture *f, unsigned k, const struct kind *kind)
 {
@@ -249,8 +257,8 @@ static bool runc_seen(struct fixture *f)
 }
 
 /*
- * Execs into a container, and one that crashes (LONG=1: at 1 Hz for ten minutes), each beside one
- * that is not selected.
+ * Execs into a container, and a container that crashes (LONG=1: at 1 Hz for ten minutes). Beside
+ * each runs one that is not selected.
  */
 static void test_runc_89_90_91_92_96_122(void **state)
 {
@@ -272,7 +280,7 @@ static void test_runc_89_90_91_92_96_122(void **state)
 	assert_true(arrived.of[10].starts >= 3);
 }
 
-/* ", {...}": the PID namespace of the first process of container k */
+/* The text ", {...}" for the PID namespace of the first process of container k. */
 static char *pid_ns_of(const struct fixture *f, unsigned k)
 {
 	_cleanup_free_ char *path = xasprintf("%s/b-%02u/pid", f->t.dir, k), *pid = NULL;
@@ -290,8 +298,8 @@ static bool namespaces_seen(struct fixture *f)
 }
 
 /*
- * hostPID, shareProcessNamespace, hostUsers: false, an image of a static program alone and one of
- * musl, root file systems that cannot be written: of each kind one that is selected, and one that
+ * hostPID, shareProcessNamespace, hostUsers: false, an image with a static program only, one with
+ * musl, and root file systems that are read-only. Of each kind, one container is selected and one
  * is not.
  */
 static void test_runc_namespaces_and_images_101_106_118_122(void **state)
@@ -327,25 +335,25 @@ static void test_runc_namespaces_and_images_101_106_118_122(void **state)
 /* ---- shapes of cgroups ---- */
 
 static const char *const shapes[] = {
-	/* cgroupfs; Guaranteed, Burstable */
+	/* cgroupfs: a pod of QoS class Guaranteed, and one of class Burstable */
 	"pod%U/%C",
 	"burstable/pod%U/%C",
-	/* systemd: containerd, CRI-O with crun's child, docker */
+	/* systemd: containerd, CRI-O with the child cgroup of crun, docker */
 	"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%u.slice/"
 	"cri-containerd-%C.scope",
 	"kubepods.slice/kubepods-pod%u.slice/crio-%C.scope/container",
 	"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod%u.slice/docker-%C.scope",
-	/* kind, a kubelet with a root of its own, containerd with the wrong driver */
+	/* kind, a kubelet with its own cgroup root, containerd with the wrong cgroup driver */
 	"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
 	"kubelet-kubepods-burstable-pod%u.slice/cri-containerd-%C.scope",
 	"node2/kubepods/besteffort/pod%U/%C",
 	"system.slice/containerd.service/kubepods-burstable-pod%u.slice:cri-containerd:%C",
-	/* systemd inside a container */
+	/* systemd inside the container */
 	"pod%U/%C/init.scope/system.slice/web.service",
 };
 
 /*
- * Of each shape, one container is selected, and its neighbour is not. crio's conmon belongs to no
+ * Of each shape, one container is selected, and its neighbour is not. CRI-O's conmon belongs to no
  * pod.
  */
 static void check_shapes(struct fixture *f)
@@ -376,7 +384,7 @@ static void test_shapes_in_v2_110(void **state)
 	check_shapes(*state);
 }
 
-/* ---- agents that start early, or again ---- */
+/* ---- agents that start before the kubelet, or again ---- */
 
 static const struct tenant_wish one_wish[] = {{.k = 0, .pod = 0}};
 static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
@@ -392,7 +400,7 @@ static bool first_seen(struct fixture *f)
 	return n_of(0, EVENT_ON_CPU) >= 50;
 }
 
-/* No pod has a cgroup yet, and the directory in which kubelet makes them does not exist. */
+/* No pod has a cgroup yet, and the directory in which the kubelet makes them does not exist. */
 static void test_before_kubelet_127(void **state)
 {
 	struct fixture *f = *state;
@@ -407,7 +415,7 @@ static void test_before_kubelet_127(void **state)
 	end_and_check(f, true);
 }
 
-/* Programs, maps and links that this process has open. */
+/* The number of BPF programs, maps and links that this process has open. */
 static unsigned n_bpf_objects(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -431,8 +439,8 @@ static bool first_and_second_seen(struct fixture *f)
 }
 
 /*
- * After an agent has ended, nothing is open in the kernel, not even memory's probes of programs.
- * The next agent sees the same.
+ * After an agent has ended, it has nothing open in the kernel, not even the probes for memory
+ * events. The next agent gets the same samples.
  */
 static void test_agent_restart_126(void **state)
 {

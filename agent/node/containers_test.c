@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers under stress: storms, PIDs that are used again, every event of each selected
- * container, and the memory that ended containers leave behind. The numbers in the names are those
- * of docs/containers.md.
+ * Containers under stress: storms, PIDs that are used again, every event for each selected
+ * container, and memory that the agent keeps for ended containers. The numbers in the names of the
+ * tests are those of docs/containers.md.
  */
 #include "node/testcontainers.h"
 
@@ -19,7 +19,7 @@ static void crash_loop(struct tenants *t, unsigned k)
 		tenant_live(t, k, k, &w);
 }
 
-/* 1 Hz */
+/* A crash loop at 1 Hz. */
 static void slow_crash_loop(struct tenants *t, unsigned k)
 {
 	const struct tenant_work w = {.work = "burn", .amount = "30"};
@@ -40,8 +40,8 @@ static void fork_storm(struct tenants *t, unsigned k)
 }
 
 /*
- * Restarts one container again and again: its cgroup, and its pod's, are made anew under the same
- * names.
+ * Starts one container again and again. Its cgroup and that of its pod are made again under the
+ * same names.
  */
 static void same_name(struct tenants *t, unsigned k)
 {
@@ -58,7 +58,10 @@ static void same_name(struct tenants *t, unsigned k)
 	}
 }
 
-/* From outside into a container that runs, as kubectl exec does it, and runc's own work before. */
+/*
+ * Starts processes in a running container from outside, as kubectl exec does, with runc's own work
+ * before.
+ */
 static void execs(struct tenants *t, unsigned k)
 {
 	const struct tenant_work w = {.work = "burn", .amount = "10", .late_ms = 5};
@@ -70,7 +73,7 @@ static void execs(struct tenants *t, unsigned k)
 	}
 }
 
-/* Moves it to and fro between its own cgroup and the next one. */
+/* Starts a process that moves to and fro between its own cgroup and the next one. */
 static void hop(struct tenants *t, unsigned k)
 {
 	_cleanup_free_ char *own = tenant_dir(t, k, k, 0), *next = tenant_dir(t, k + 1, k + 1, 0);
@@ -86,8 +89,8 @@ static void hop(struct tenants *t, unsigned k)
 static const struct tenant_work steadily = {.work = "burn", .amount = "0"};
 
 /*
- * 0 to 3 are steady, 10 and 12 crash, 14 execs, 16 to 18 hop, 20 forks, 24 is restarted. Their odd
- * neighbours are not selected.
+ * Containers 0 to 3 are steady, 10 and 12 crash, 14 has execs, 16 to 18 have a process that hops
+ * between cgroups, 20 forks, 24 is restarted. Their odd neighbours are not selected.
  */
 static const struct tenant_wish storm_wishes[] = {
 	{.k = 0, .pod = 0},
@@ -119,9 +122,10 @@ static bool storm_seen(struct fixture *f)
 }
 
 /*
- * All at once: crash loops at 1 Hz and as fast as possible, cgroups that are made again under their
- * names, execs, forks by the thousand, processes that change their cgroup, an unselected container
- * in a selected pod; each beside one of its kind that is not selected.
+ * All at the same time: crash loops at 1 Hz and as fast as possible, cgroups that are made again
+ * under their old names, execs, thousands of forks, processes that change their cgroup, and a
+ * container of a selected pod that is not selected itself. Beside each runs one of its kind that is
+ * not selected.
  */
 static void test_storm_89_90_91_92_96_105_120_121(void **state)
 {
@@ -132,7 +136,7 @@ static void test_storm_89_90_91_92_96_105_120_121(void **state)
 	tenant_run(&f->t, 0, 0, &steadily);
 	tenant_run(&f->t, 1, 1, &steadily);
 	tenant_run(&f->t, 2, 2, &steadily);
-	tenant_run(&f->t, 2, 3, &steadily); /* the same pod's */
+	tenant_run(&f->t, 2, 3, &steadily); /* a second container of the same pod */
 	tenant_run(&f->t, 14, 14, &(struct tenant_work){.work = "burn", .amount = "1"});
 	tenant_run(&f->t, 15, 15, &(struct tenant_work){.work = "burn", .amount = "1"});
 	hop(&f->t, 16);
@@ -156,10 +160,11 @@ static void test_storm_89_90_91_92_96_105_120_121(void **state)
 	assert_true(excluded("runtime_helper") > helpers);
 }
 
-/* ---- PIDs that come back ---- */
+/* ---- PIDs that are used again ---- */
 
 /*
- * Three containers by turns under one PID: one that is not selected, and two of different programs.
+ * Starts three containers in turns, and each process gets the same PID. One container is not
+ * selected; the other two have different programs.
  */
 static void reuse(struct tenants *t, unsigned k)
 {
@@ -181,7 +186,7 @@ static void reuse(struct tenants *t, unsigned k)
 		pid = tenant_start(t, k + who, dirs[who], &w);
 		want = pid < 0 ? 0 : pid;
 		if (pid < 0)
-			continue; /* another process has that number by now */
+			continue; /* another process has this PID now */
 		tenant_wait(pid);
 		t->shared->ends[k + who]++;
 	}
@@ -206,7 +211,7 @@ static void test_pid_reuse_104(void **state)
 	end_and_check(f, true);
 }
 
-/* ---- each event of whom it was asked for ---- */
+/* ---- each event for the containers that asked for it ---- */
 
 static const struct tenant_wish event_wishes[] = {
 	{.k = 0, .pod = 0, .event_mask = 1u << EVENT_ON_CPU},
@@ -229,7 +234,7 @@ static bool events_seen(struct fixture *f)
 }
 
 /*
- * Each event alone, all of them, and none; also all events of a process that moves to and from a
+ * Each event alone, all events, and none. Also all events of a process that moves to and from a
  * cgroup that is not selected.
  */
 static void test_every_event_120_125(void **state)
@@ -246,10 +251,10 @@ static void test_every_event_120_125(void **state)
 	end_and_check(f, false);
 }
 
-/* ---- who ended stays nothing ---- */
+/* ---- nothing is kept for ended containers ---- */
 
 struct holdings {
-	unsigned n_fds, n_entries; /* entries: of all hash maps */
+	unsigned n_fds, n_entries; /* entries: in all hash maps */
 };
 
 static int bpf_call(int command, union bpf_attr *attr)
@@ -281,7 +286,7 @@ static unsigned count_entries(int fd)
 	if (bpf_call(BPF_OBJ_GET_INFO_BY_FD, &attr) < 0 || info.key_size > 256 ||
 	    (info.type != BPF_MAP_TYPE_HASH && info.type != BPF_MAP_TYPE_LRU_HASH &&
 	     info.type != BPF_MAP_TYPE_PERCPU_HASH) ||
-	    str_has_prefix(info.name, "counts_")) /* emptied each second */
+	    str_has_prefix(info.name, "counts_")) /* this map is emptied every second */
 		return 0;
 	return count_keys(fd);
 }
@@ -311,7 +316,7 @@ static struct holdings held_now(void)
 	return h;
 }
 
-/* The least that was held while so many containers lived and died. */
+/* The smallest values that were held until this many containers had ended. */
 static struct {
 	unsigned until_ends;
 	struct holdings least;
@@ -353,8 +358,8 @@ static void test_crash_loop_keeps_nothing_92(void **state)
 		      early.n_entries, 2 * n, late.n_fds, late.n_entries);
 	end_and_check(f, true);
 	/*
-	 * The number of live containers differs by one or two, with eight descriptors each. If one
-	 * were left per end, there would be 2 n.
+	 * At any moment the number of living containers may differ by one or two, with eight
+	 * descriptors each. If one thing were left for each end, there would be 2 n of them.
 	 */
 	assert_true(late.n_fds <= early.n_fds + n / 2);
 	assert_true(late.n_entries <= early.n_entries + n / 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Declarations that node.c and watches.c share: the parts of a node. The loop thread owns struct
- * node. The header of each part says which of its functions run on which worker (work.h names the
+ * node. The header of each part names the functions that run on a worker (work.h lists the
  * workers).
  */
 #pragma once
@@ -10,7 +10,7 @@
 
 #include "node/pipeline/pipeline.h"
 
-/* ---- watches.c: objects of the API server, as input of the plan ---- */
+/* ---- watches.c: objects from the API server, the input of the plan ---- */
 struct watches;
 int node_watches_new(struct node *n, struct watches **ret);
 struct watches *node_watches_free(struct watches *w);
@@ -21,9 +21,9 @@ struct node {
 	struct work *work;
 	struct containers *containers;
 	struct report *report; /* NULL: there is no API server */
-	struct files *files;   /* what is known of the files of processes; any thread */
+	struct files *files;   /* the indexes of the files of processes; any thread may use it */
 	struct sender *sender;
-	struct cgroup_hierarchy hierarchy; /* mount "": none */
+	struct cgroup_hierarchy hierarchy; /* mount is "" if the machine has none */
 	struct limit *limit;
 	struct kernel *kernel;
 	struct processes *processes;
@@ -31,12 +31,12 @@ struct node {
 	struct pipeline *pipeline;
 	struct watches *watches; /* NULL: there is no API server */
 	struct timer tick;
-	bool started;	/* the node's UID is known, so profiles can be named */
-	bool was_ready; /* node_ready() has returned true before */
+	bool started;	/* true when the node's UID is known, because profiles contain it */
+	bool was_ready; /* whether node_ready() has returned true before */
 	char boot_id[64];
 };
 /*
- * The node's UID is known: samples can be taken and named. Does nothing on later calls. Returns 0
- * or a negative errno.
+ * To be called when the node's UID is known. From then on samples are taken. Later calls do
+ * nothing. Returns 0 or a negative errno.
  */
 int node_start(struct node *n, const char *node_uid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A walk of a waiting thread's stack that sleeps because a page of a file does not come. Memory of
- * unwind tables that was freed meanwhile may have another use by then, so the walk's result is not
- * taken.
+ * A walk of a waiting thread's stack sleeps because a file system does not answer for a page.
+ * Memory of unwind tables that was freed in the meantime may be used for other tables then. So the
+ * result of the walk is dropped.
  */
 #include "node/slow_file_test.h"
 
@@ -29,7 +29,7 @@ struct child {
 	volatile uint32_t *go;
 };
 
-/* Waits on a stack that continues in the file, to which the frame pointer leads. */
+/* Waits on a stack whose frame pointer leads into a mapping of the file. */
 static _Noreturn void wait_below(const char *file, volatile uint32_t *go)
 {
 	char *stack = mmap(NULL, STACK_BYTES + 4096, PROT_READ | PROT_WRITE,
@@ -70,7 +70,10 @@ static struct child child_start(const char *file)
 	return c;
 }
 
-/* Selects the process; only the thread of long_waits.c takes one of its waits. */
+/*
+ * Selects the process. The share of its waits that are kept is so small that only the thread of
+ * long_waits.c can take one.
+ */
 static struct probes *watch(const struct child *c)
 {
 	struct probe_config config = {.use_list = true};
@@ -118,7 +121,7 @@ static bool is_asked(const struct slow_file *s)
 	return *(volatile const size_t *)&s->n_pending > 0;
 }
 
-/* A frame record of zeros: the outermost one. */
+/* Makes the slow file from zeros: as a frame record, zeros are the outermost one. */
 static int slow_zeros(struct slow_file *s)
 {
 	_cleanup_close_ int zeros = memfd_create("zeros", MFD_CLOEXEC);
@@ -145,7 +148,8 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	slow.silent = true;
 	c = child_start(slow.path);
 	p = watch(&c);
-	assert_int_equal(probes_drain(p, true, &d), 0); /* loads the programs of long_waits.c */
+	/* this loads the programs of long_waits.c */
+	assert_int_equal(probes_drain(p, true, &d), 0);
 	sample_drain_free(d);
 	if (!has_whole_waits(p)) {
 		print_message("skipped: this kernel cannot walk other tasks\n");
@@ -161,7 +165,7 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	while (!looks("whole") && now_mono_ns() < deadline)
 		nap();
 	assert_int_equal(looks("lost"), 1);
-	assert_int_equal(looks("whole"), 1); /* the next one */
+	assert_int_equal(looks("whole"), 1); /* the walk after that */
 end:
 	probes_free(p);
 	kill(c.pid, SIGKILL);
@@ -169,7 +173,7 @@ end:
 	slow_file_free(&slow);
 }
 
-/* ---- the slow file itself ---- */
+/* ---- the slow file ---- */
 
 static _Noreturn void wait_for_silence(struct slow_file *s)
 {

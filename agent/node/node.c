@@ -51,7 +51,7 @@ json_t *node_debug_report(void *node)
 	return n->report && n->started ? report_json(n->report) : json_null();
 }
 
-/* Once the pod was ready, a new plan does not make it unready. */
+/* If the pod was ready once, a new plan does not make it unready. */
 bool node_ready(struct buf *why, void *node)
 {
 	struct node *n = node;
@@ -141,13 +141,16 @@ static int open_sender(struct node *n, struct field_error *reterr)
 	return r;
 }
 
-/* Profiles pods, by their cgroups; otherwise host processes only. */
+/* Whether the node profiles pods, by their cgroups. If not, it profiles host processes only. */
 static bool has_pods(const struct node *n)
 {
 	return n->config.kube || !n->config.local;
 }
 
-/* Without Kubernetes no plan needs cgroups, unless the user has chosen a hierarchy. */
+/*
+ * Without Kubernetes, no plan needs cgroups. So it is an error to have none only if the user has
+ * chosen a hierarchy.
+ */
 static int choose_hierarchy(struct node *n, struct field_error *reterr)
 {
 	struct field_error err = {0};
@@ -190,7 +193,7 @@ static void open_limit(struct node *n)
 	n->limit = limit_new(&c);
 }
 
-/* ---- from the kernel upwards ---- */
+/* ---- calls from the kernel module to other modules ---- */
 
 static void exited(void *node, const struct process_exit *exits, size_t n_exits)
 {
@@ -256,7 +259,7 @@ static int open_kernel(struct node *n, size_t table_bytes, struct field_error *r
 	return kernel_new(&c, &n->kernel, reterr);
 }
 
-/* ---- from processes upwards ---- */
+/* ---- calls from follow to other modules ---- */
 
 static void learnt_runtimes(void *node, struct process_id id, uint32_t exec_id,
 			    struct runtime_process *found)
@@ -359,7 +362,7 @@ static void tick(void *arg)
 {
 	struct node *n = arg;
 
-	/* of wall time, so that a window gets the samples of its own time */
+	/* at each second of the wall clock, so that a window gets the samples of its own time */
 	timer_set(n->work->loop, &n->tick,
 		  NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC, tick, n);
 	show_sender(n->sender);
@@ -379,8 +382,7 @@ static void tick(void *arg)
 /* ---- start ---- */
 
 /*
- * One machine without an API server: there is nothing to wait for, and the user sees errors at
- * once.
+ * Starts without an API server: there is nothing to wait for, and the user sees errors immediately.
  */
 static int start_local(struct node *n, struct field_error *reterr)
 {
@@ -462,7 +464,7 @@ struct node *node_free(struct node *n)
 	if (n->follow)
 		follow_detach(n->follow);
 	/*
-	 * The workers have ended and their results are taken in. Now come the last drain and the
+	 * The workers have ended, and their results are handled. Now come the last drain and the
 	 * open window.
 	 */
 	if (n->pipeline) {
@@ -470,7 +472,9 @@ struct node *node_free(struct node *n)
 		pipeline_close(n->pipeline);
 	}
 	report_free(n->report);
-	/* The disk worker still delivers or spools what the sender has. */
+	/*
+	 * The disk worker is still running: it delivers or spools the batches that the sender has.
+	 */
 	send_free(n->sender);
 	if (n->work->disk)
 		worker_free(n->work->disk);

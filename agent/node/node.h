@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node: the agent: watches -> plan -> proc -> probe -> drain -> stack -> fold -> send, and the
+ * node: the agent. Watches -> plan -> proc -> probe -> drain -> stack -> fold -> send, and the
  * node's report. It puts the modules of agent/node/ together. Loop thread.
  */
 #pragma once
@@ -11,11 +11,13 @@
 struct node;
 struct node_config {
 	const struct config *conf;	/* borrowed */
-	struct kube *kube;		/* NULL: host processes by conf->on_cpu_regex only */
-	bool local; /* `podflame local`: Total is on, and DeepFlow's on-cpu-profile keys count */
+	/* NULL: only host processes, selected by conf->on_cpu_regex */
+	struct kube *kube;
+	bool local; /* `podflame local`: counts Total, and uses DeepFlow's on-cpu-profile keys */
 	/*
-	 * Called in place of HTTP, for a hub in the same process. Returns 0 when the hub has stored
-	 * it. Any thread. NULL: sends to conf->hub_url.
+	 * For a hub in the same process: called with each batch instead of an HTTP request. Returns
+	 * 0 if the hub has stored the batch. It may be called on any thread. NULL: batches are sent
+	 * to conf->hub_url.
 	 */
 	int (*direct)(const void *body, size_t n, void *arg);
 	void *direct_arg;
@@ -23,11 +25,11 @@ struct node_config {
 int node_new(struct loop *l, const struct node_config *c, struct node **ret,
 	     struct field_error *reterr);
 /*
- * Closes the open window, passes it to the sender and detaches everything. The caller calls this
- * after loop_run().
+ * To be called after loop_run(). Closes the open window, passes it to the sender and detaches all
+ * probes.
  */
 struct node *node_free(struct node *n);
-/* The first plan is in force, or has been once. false: *why says why not yet. */
+/* Whether a first plan is or was in force. If false, *why gets the reason. */
 bool node_ready(struct buf *why, void *node);
-json_t *node_debug_plan(void *node);	/* GET /debug/plan; a new reference */
+json_t *node_debug_plan(void *node);	/* for GET /debug/plan; returns a new reference */
 json_t *node_debug_report(void *node);

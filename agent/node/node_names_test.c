@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole node while DNS does not answer. What it watches, drains and sends goes on, at the last
- * known addresses, and its loop never waits. Real BPF, glibc's resolver, an API server and a hub
- * that are called by name and take one request per connection, so that each request asks for the
+ * A whole node while DNS does not answer. It continues to watch, drain and send with the last known
+ * addresses, and its loop never waits. It uses real BPF, glibc's resolver, an API server and a hub.
+ * These two are called by name and take one request per connection, so each request looks up the
  * name again. This program runs itself as `node_names_test real` in a network namespace. It takes
  * some windows, or ten minutes with LONG=1. The numbers are those of docs/watch-cases.md.
  */
@@ -22,10 +22,13 @@
 #include "lib/loop/testserver.h"
 
 #define BUSY	  "nodetest-names"
-#define N_WINDOWS 3 /* and the least number of watched changes, before the outage and in it */
+#define N_WINDOWS 3 /* also the minimum of watched changes; before the outage and in it */
 #define LOOK_NS	  (20 * NSEC_PER_MSEC)
 #define GUARD_NS  (240 * NSEC_PER_SEC)
-/* A thread that waits for glibc waits for 30 s. All other code here waits for a CPU at most. */
+/*
+ * Longest time for which the loop may stall. A thread that waits for glibc would wait for 30 s. All
+ * other code waits at most for a CPU.
+ */
 #define MAX_STALL_NS (8 * NSEC_PER_SEC)
 
 struct world {
@@ -38,15 +41,15 @@ struct world {
 	struct node *node;
 	struct timer look;
 	pid_t busy;
-	atomic_int n_changes; /* sent by the API server */
-	unsigned n_seen;      /* by the watch */
-	unsigned n_windows;   /* at the hub, with samples of BUSY */
-	uint64_t newest_ns;   /* their end */
+	atomic_int n_changes; /* changes that the API server has sent */
+	unsigned n_seen;      /* changes that the watch has seen */
+	unsigned n_windows;   /* windows with samples of BUSY that the hub has received */
+	uint64_t newest_ns;   /* the end of the newest of these windows */
 	unsigned wanted_seen, wanted_windows;
 	uint64_t wanted_end_ns, until_ns, due_ns;
 };
 
-/* ---- the API server: a list, then watches of one change each ---- */
+/* ---- the API server: a list, then watches with one change each ---- */
 
 static void serve_api(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
@@ -184,7 +187,7 @@ static void look(void *arg)
 		timer_set(w->loop, &w->look, LOOK_NS, look, w);
 }
 
-/* Runs at least this long, until N_WINDOWS more windows and as many changes have come. */
+/* Runs for at least ns, and until N_WINDOWS more windows and as many changes have arrived. */
 static void goes_on(struct world *w, uint64_t ns, const char *when)
 {
 	uint64_t stall_ns;
@@ -193,7 +196,7 @@ static void goes_on(struct world *w, uint64_t ns, const char *when)
 	w->wanted_seen = seen + N_WINDOWS;
 	w->wanted_windows = windows + N_WINDOWS;
 	w->until_ns = now_mono_ns() + ns;
-	/* windows that were drained after this moment, not only sent */
+	/* the windows must end after this moment: it is not enough that they are sent after it */
 	w->wanted_end_ns = now_wall_ns() + ns;
 	w->due_ns = w->until_ns + GUARD_NS;
 	look(w);
@@ -242,7 +245,7 @@ static int real_node(const char *dir, unsigned outage_s)
 	dns.last_byte = 0;
 	before = n_last_known();
 	goes_on(&w, outage_s * NSEC_PER_SEC, "without DNS");
-	/* for each of the two; one connection may have been begun before */
+	/* for each of the two names; one connection may have been started before the outage */
 	must(n_last_known() - before >= 2 * (N_WINDOWS - 1), "names were asked for");
 	end(&w);
 	return 0;

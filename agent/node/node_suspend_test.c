@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole node on a machine that is suspended for an hour, with clocks of the test's own:
- * CLOCK_MONOTONIC stands meanwhile, and the others go on. The kernel keeps its own clocks: times
- * from BPF are those of the machine.
+ * A whole node on a machine that is suspended for an hour. The test has its own clocks:
+ * CLOCK_MONOTONIC stands still in this hour, and the other clocks do not. The kernel's clocks do
+ * not change, so times from BPF are those of the machine.
  */
 #include "node/internal.h"
 #include "node/parse/parse.h"
@@ -31,7 +31,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct {
 		uint64_t start_ns, end_ns;
-	} windows[64]; /* of BUSY's samples, in order */
+	} windows[64]; /* of windows with samples of BUSY, in order */
 	size_t n_windows, n_batches;
 	uint64_t told_ns;
 } arrived = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -109,7 +109,7 @@ static void run_until(struct loop *l, size_t n)
 		fail_msg("%zu windows and no more", n_windows());
 }
 
-/* Two windows, the hour, two more. */
+/* Takes two windows, then suspends for an hour, then takes more windows. */
 static void run(const char *dir)
 {
 	struct field_error err = {0};
@@ -162,15 +162,15 @@ static void an_hour_asleep(void **state)
 		n_gaps += between_ns > SLEEP_NS / 2;
 	}
 	/*
-	 * The sleep is between two windows, and is reported once; no window is longer than the
-	 * machine ran.
+	 * The sleep is between two windows and is reported once. No window is longer than the
+	 * machine was awake.
 	 */
 	assert_int_equal(n_gaps, 1);
 	assert_in_range(arrived.told_ns, SLEEP_NS - NSEC_PER_SEC, SLEEP_NS + NSEC_PER_SEC);
 	assert_true(awake_ns <= now_boot_ns() - begin_ns - SLEEP_NS + WINDOW_S * NSEC_PER_SEC);
 	/*
-	 * there are no empty windows for the hour; the last batch may be of a window that had no
-	 * sample yet
+	 * There are no empty windows for the hour. The last batch may be of a window without
+	 * samples.
 	 */
 	assert_in_range(arrived.n_batches, arrived.n_windows, arrived.n_windows + 2);
 }

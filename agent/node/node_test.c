@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node put together, without an API server: processes with a known function,
- * by name and by cgroup, and what arrives at the hub's side.
+ * The whole node without an API server: it profiles processes with a known function, by name and by
+ * cgroup. The test checks what it sends to the hub.
  */
 #include "node/internal.h"
 #include "node/parse/testnames.h"
@@ -50,7 +50,7 @@ static void join_cgroup(const char *dir)
 		_exit(3);
 }
 
-/* Burns for ms milliseconds of CPU time (0: until killed). */
+/* Starts a process that burns ms milliseconds of CPU time (0: until it is killed). */
 static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 {
 	pid_t pid = fork();
@@ -68,7 +68,10 @@ static pid_t start_busy(const char *name, const char *cgroup, unsigned ms)
 	}
 }
 
-/* Sleeps 20 ms at a time until killed, and n_short times for a moment in between. */
+/*
+ * Starts a process that sleeps 20 ms again and again until it is killed, with n_short very short
+ * sleeps in between.
+ */
 static pid_t start_sleeper(const char *name, const char *cgroup, unsigned n_short)
 {
 	pid_t pid = fork();
@@ -87,8 +90,9 @@ static pid_t start_sleeper(const char *name, const char *cgroup, unsigned n_shor
 }
 
 /*
- * Distribution code: no frame pointers. A process that forks gives its child the tables that it has
- * itself. The child writes a byte when it is in the chain, and stays there.
+ * A program without frame pointers, like programs of distributions. When a process forks, its child
+ * gets the unwind tables of the process. The child writes a byte when it is in its chain of calls,
+ * and stays there.
  */
 static const char no_frame_pointers[] =
 	"#include <unistd.h>\n"
@@ -110,8 +114,8 @@ static bool compile(const char *dir)
 }
 
 /*
- * Returns when the process is in its chain of calls. It has its own process group, so its child
- * ends with it.
+ * Starts the program above. Returns when its child is in the chain of calls. The process has its
+ * own process group, so the child can be killed with it.
  */
 static pid_t start_chain(const char *dir, const char *cgroup)
 {
@@ -160,8 +164,9 @@ static pid_t start_python(const char *cgroup)
 struct seen {
 	char app_service[32], container[64], container_id[80], pod[64], node[64];
 	uint32_t process_id;
-	uint64_t n_samples, n_named; /* named: node_test_burn is a frame */
-	uint64_t n_whole, n_chain;   /* no marker; main, one, two, leaf */
+	uint64_t n_samples, n_named; /* n_named: samples with node_test_burn as a frame */
+	/* samples without a marker frame; samples with the frames main, one, two, leaf */
+	uint64_t n_whole, n_chain;
 	int64_t value, waited[_WAIT_MAX];
 	unsigned event_mask;
 };
@@ -170,7 +175,7 @@ static struct {
 	struct seen items[256];
 	size_t n;
 	char lost[256];
-	char odd[1024]; /* a whole stack without the chain, and the name of its process */
+	char odd[1024]; /* the last complete stack of nodetest-chain without the chain */
 } arrived = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void copy_tag(const struct profile *p, const char *key, char *out, size_t n)
@@ -220,7 +225,8 @@ static bool is_chain(const struct batch *b, const struct profile_sample *s)
 	for (size_t i = 0; i < b->stacks[s->stack].n && at < ARRAY_SIZE(chain); i++)
 		if (has_name(b->stacks[s->stack].frames[i], chain[at]))
 			at++;
-	return at >= ARRAY_SIZE(chain) - 1; /* two itself is sampled now and then */
+	/* leaf may be missing: sometimes a sample is in two itself */
+	return at >= ARRAY_SIZE(chain) - 1;
 }
 
 static void note_odd(const struct batch *b, const struct profile_sample *s)
@@ -264,14 +270,14 @@ static void note_profile(const struct batch *b, const struct profile *p)
 	}
 }
 
-/* The hub's place; a worker's thread. */
+/* Takes what the agent would send to the hub. Runs on a worker's thread. */
 static int take(const void *body, size_t n, void *arg)
 {
 	(void)arg;
 	return testsink_take(body, n, &arrived.lock, note_profile);
 }
 
-/* All profiles of a process name (and container) added up. */
+/* Adds up all profiles with this process name (and container). */
 static bool find_seen(const char *app_service, const char *container_id, struct seen *ret)
 {
 	bool found = false;
@@ -366,7 +372,7 @@ static void remove_cgroup(const char *path)
 {
 	uint64_t due_ns = now_mono_ns() + 60 * NSEC_PER_SEC;
 
-	/* A killed process leaves its cgroup a little after it was reaped. */
+	/* a killed process leaves its cgroup a little after it was reaped */
 	while (*path && rmdir(path) < 0 && errno == EBUSY && now_mono_ns() < due_ns)
 		usleep(1000);
 }
@@ -459,7 +465,10 @@ static bool host_sleep_seen(struct fixture *f)
 	return find_seen("nodetest-sleep", NULL, &s) && s.waited[WAIT_SLEEP] >= 2000000;
 }
 
-/* DeepFlow's off-cpu-profile: each event by its own regex, and shorter waits are left out. */
+/*
+ * DeepFlow's off-cpu-profile: each event has its own regular expression, and waits that are too
+ * short are left out.
+ */
 static void test_waits_by_name(void **state)
 {
 	struct fixture *f = *state;
@@ -481,10 +490,7 @@ static void test_waits_by_name(void **state)
 	assert_true(find_seen("nodetest-sleep", NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_OFF_CPU);
 	assert_int_equal(s.waited[WAIT_SLEEP] + s.waited[WAIT_RUNQUEUE], s.value);
-	/*
-	 * Waits that are long enough take 10 ms and more, partly asleep and partly in the run
-	 * queue.
-	 */
+	/* Waits that count take 10 ms or more, some of it asleep and some in the run queue. */
 	assert_true((uint64_t)s.value >= s.n_samples * 4000);
 	assert_true(find_seen(BUSY, NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_ON_CPU);
@@ -516,7 +522,10 @@ static bool first_window_left(struct fixture *f)
 	return json_int_at(j, "end", 0) > 1000000000;
 }
 
-/* kill -9 loses the open window, and a loss that it would have reported. */
+/*
+ * An agent that is killed loses its open window, and a loss that this window would have reported.
+ * So the state file must say so.
+ */
 static void test_open_window_is_owed(void **state)
 {
 	struct fixture *f = *state;
@@ -615,7 +624,10 @@ static struct plan *without_pods(struct plan *p)
 	return p;
 }
 
-/* A pod that starts later may be short-lived: loading the programs would take all of its life. */
+/*
+ * The programs are loaded as soon as there is a target. If they were loaded only when a pod starts,
+ * a short pod would have ended by then.
+ */
 static void test_loaded_with_a_target(void **state)
 {
 	_cleanup_buf_ struct buf why = {0};
@@ -627,11 +639,12 @@ static void test_loaded_with_a_target(void **state)
 	assert_false(node_ready(&why, f->node));
 	assert_string_equal(why.data, "the API server does not know this node yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0); /* an earlier test's */
+	/* the value is from an earlier test */
+	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0);
 	proc_containers_apply(f->node->containers, without_pods(testplan(UID, UID, ID_A, true)),
 			      now_boot_ns());
 	kernel_sync(f->node->kernel);
-	assert_false(node_ready(&why, f->node)); /* it loads */
+	assert_false(node_ready(&why, f->node)); /* the agent is loading the programs */
 	run_until(f, is_ready_and_idle, "loaded");
 	run_until(f, answers_ready, "ready");
 	assert_int_equal(counter_get(counter("podflame_node_hz", NULL, NULL)), 0);
@@ -652,7 +665,10 @@ static void hold_ptrace(bool hold)
 	assert_int_equal(capng_apply(CAPNG_SELECT_CAPS), 0);
 }
 
-/* The API server sends the node object every few minutes: that is no news. */
+/*
+ * The API server sends the node object every few minutes. node_start must not log its messages
+ * again.
+ */
 static void test_known_once(void **state)
 {
 	struct fixture *f = *state;
@@ -691,15 +707,14 @@ static void by_cgroup(struct fixture *f, const char *force)
 	kernel_sync(f->node->kernel);
 	run_until(f, main_seen, "100 samples of the selected container");
 	/*
-	 * A container whose pod the API server has not reported yet, and that lives shorter than a
-	 * window.
+	 * A container whose pod the plan does not have yet, and which lives shorter than a window.
 	 */
 	assert_true(make_dir(f->short_dir, sizeof(f->short_dir), f->pod, ID_B));
 	f->brief = start_busy("nodetest-short", f->short_dir, 1000);
 	run_until(f, brief_ended, "the end of the short process");
 	remove_cgroup(f->short_dir);
 	run_until(f, short_seen, "the short container");
-	/* No target selects anything any more: the agent leaves nothing in the kernel. */
+	/* No target selects anything any more: the agent unloads everything from the kernel. */
 	proc_containers_apply(f->node->containers, NULL, now_boot_ns());
 	kernel_sync(f->node->kernel);
 	run_until(f, is_idle, "unloaded");
@@ -713,7 +728,7 @@ static void by_cgroup(struct fixture *f, const char *force)
 	assert_true(find_seen("nodetest-short", ID_B, &s));
 	assert_string_equal(s.container, "");
 	assert_string_equal(s.pod, "web-1");
-	/* 1 s at 99 Hz: where three share a CPU this scatters by 8 */
+	/* 1 s at 99 Hz; if three processes share a CPU, the number varies by 8 */
 	assert_true(s.n_samples >= 60);
 	assert_true(names_missing() || s.n_named * 10 >= s.n_samples * 8);
 	assert_false(find_seen(OTHER, NULL, &s));
@@ -728,7 +743,10 @@ static bool sleep_seen(struct fixture *f)
 	return find_seen("nodetest-sleep", ID_A, &s) && s.waited[WAIT_SLEEP] >= 3000000;
 }
 
-/* A target that asks for waits alone: all of the time, by its cause, never twice; and no ticks. */
+/*
+ * A target that asks only for waits: their whole time is reported, with its cause, and nothing
+ * twice. There are no on-cpu ticks.
+ */
 static void test_waits_of_a_container(void **state)
 {
 	struct fixture *f = *state;
@@ -768,7 +786,10 @@ static bool chain_seen(struct fixture *f)
 	return find_seen("nodetest-chain", ID_A, &s) && s.n_samples >= 300;
 }
 
-/* From the first sample on: its files are parsed when its pod is selected, or it starts. */
+/*
+ * Stacks are complete from the first sample on, because the files of a process are parsed when its
+ * pod is selected or when the process starts.
+ */
 static void test_whole_stacks(void **state)
 {
 	struct fixture *f = *state;
@@ -788,7 +809,7 @@ static void test_whole_stacks(void **state)
 	run_until(f, chain_seen, "300 samples of the chain");
 	assert_true(counter_get(counter("podflame_unwind_processes", NULL, NULL)) >= 2);
 	assert_true(counter_get(counter("podflame_unwind_files", "state", "tables")) >= 2);
-	/* Before the processes end, because a task has no stack of its own late in its exit. */
+	/* end the node before the processes: late in its exit, a task has no user stack any more */
 	f->node = node_free(f->node);
 	kill(-f->busy, SIGKILL);
 	stop_busy(f);
@@ -806,7 +827,10 @@ static bool python_seen(struct fixture *f)
 	return find_seen("python3", ID_A, &s) && s.n_chain > 0 && s.n_samples >= 100;
 }
 
-/* One that starts while the node runs: its runtime is learnt, walked and named. */
+/*
+ * A Python program starts while the node runs: the agent finds its runtime, walks its frames and
+ * names its functions.
+ */
 static void test_python_functions(void **state)
 {
 	struct fixture *f = *state;
@@ -825,7 +849,7 @@ static void test_python_functions(void **state)
 	f->busy = start_python(f->main_dir);
 	run_until(f, python_seen, "functions of the Python program");
 	pthread_mutex_lock(&arrived.lock);
-	arrived.n = 0; /* samples from before the runtime was found have native frames */
+	arrived.n = 0; /* samples from before the runtime was found have native frames only */
 	pthread_mutex_unlock(&arrived.lock);
 	run_until(f, python_seen, "100 samples more");
 	stop_busy(f);
@@ -895,7 +919,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_by_cgroup_v2, setup, teardown),
 	};
 
-	/* The parser starts this program as its child. */
+	/* the parser runs this program as its child */
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
 	if (argc > 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory events on a node, of processes that become known late, cannot be read at once, or are too
+ * Memory events of processes that become known late, that cannot be read at once, or that are too
  * many.
  */
 #include "node/testoverhead.h"
@@ -8,15 +8,15 @@
 
 #include <dlfcn.h>
 
-/* ---- processes: what they do is written to memory that the test sees ---- */
+/* ---- processes: they write what they do to memory that the test can read ---- */
 
 #define EARLY	    64
 #define LATE	    100
 #define BLOCK_BYTES 4096
 
 /*
- * A process with memory from before the events were asked for. go: 1 for more of it, 2 frees all of
- * the early memory and half of the late memory.
+ * A process that has memory before the events are asked for. go 1: it allocates the late memory. go
+ * 2: it frees all of the early memory and half of the late memory.
  */
 static void lives_before(void)
 {
@@ -42,7 +42,7 @@ static void lives_before(void)
 
 static struct slow_file slow;
 
-/* Its copy of the C library is on a file system that may stop to answer. */
+/* A process whose copy of the C library is on a file system that may stop answering. */
 static void often_and_slow(void)
 {
 	int fd = open(slow.path, O_RDONLY | O_CLOEXEC);
@@ -53,7 +53,7 @@ static void often_and_slow(void)
 	often();
 }
 
-/* Forks, and the child does not exec: only its existence shows it. */
+/* Forks a child that does not call exec, so no exec event reports the child. */
 static void forks(void)
 {
 	if (fork() == 0) {
@@ -84,7 +84,7 @@ static bool is_back(struct fixture *f)
 	       !testfollow_memory_problem(follow, f->pid) && spans_go_on(f);
 }
 
-/* The process is reported, and all others go on. */
+/* One process has a file that cannot be read. It is reported, and all other processes continue. */
 static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 {
 	struct fixture *f = *state;
@@ -116,7 +116,7 @@ static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 	slow_file_free(&slow);
 }
 
-/* ---- who is known already when somebody asks for its memory ---- */
+/* ---- processes that are known before a target asks for their memory ---- */
 
 static bool on_cpu_seen(struct fixture *f)
 {
@@ -131,8 +131,8 @@ static bool is_attached_for_both(struct fixture *f)
 }
 
 /*
- * Exactly this much of all allocated memory is in use. A snapshot may come amid the allocations or
- * frees.
+ * Whether exactly this much is in use, and all late memory was counted as allocated. A snapshot may
+ * come in the middle of the allocations or frees, so the test waits for this.
  */
 static bool lives(uint64_t bytes)
 {
@@ -156,7 +156,10 @@ static bool half_of_it_lives(struct fixture *f)
 	return lives(LATE / 2 * BLOCK_BYTES);
 }
 
-/* Memory from before is unknown: it counts neither as in use nor as freed. */
+/*
+ * Memory that was allocated before a target asked for memory events is unknown: it counts neither
+ * as in use nor as freed.
+ */
 static void memory_is_asked_for_later(void **state)
 {
 	struct fixture *f = *state;
@@ -211,14 +214,18 @@ static bool is_unread(struct fixture *f)
 	return unread() > unread_before;
 }
 
-/* Without probes it has no samples, so no sample asks for its mappings. */
+/*
+ * A process without probes has no samples, so no sample makes the agent read its mappings. It must
+ * read them again by itself.
+ */
 static void who_could_not_be_read_is_read_again(void **state)
 {
 	struct fixture *f = *state;
 
 	begin(f, calm, ALLOC, 1);
 	unread_before = unread();
-	atomic_store(&f->node->work->blocked[0], hash_str(f->uid)); /* as a file does not answer */
+	/* as if a file of the pod did not answer */
+	atomic_store(&f->node->work->blocked[0], hash_str(f->uid));
 	run_until(f, is_unread, "a process that is not read");
 	assert_false(testfollow_has(f->node->follow, f->pid));
 	atomic_store(&f->node->work->blocked[0], 0);
@@ -232,7 +239,10 @@ static bool cannot_look(struct fixture *f)
 	return problem && strstr(problem, strerror(EMFILE));
 }
 
-/* Its mappings are known since it was sampled, so nothing else asks for them again. */
+/*
+ * The mappings of the process are known from an on-cpu sample, so nothing else makes the agent look
+ * for its places of allocation again.
+ */
 static void who_could_not_be_looked_at_is_looked_at_again(void **state)
 {
 	struct fixture *f = *state;
@@ -282,7 +292,7 @@ static void a_fork_is_found(void **state)
 	run_until(f, child_seen, "what the child allocates");
 }
 
-/* Which tests to run: a pattern such as "a_file*"; default: all. */
+/* The argument is a pattern for the names of tests, such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

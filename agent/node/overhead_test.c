@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory events on a node: processes that allocate little, much and all the time, the decisions
- * about them, and the estimates.
+ * Memory events of processes that allocate little, much, or all the time: the decisions about them,
+ * and the estimates.
  */
 #include "node/testoverhead.h"
 
-/* ---- processes: what they do is written to memory that the test sees ---- */
+/* ---- processes: they write what they do to memory that the test can read ---- */
 
 static void storm(void)
 {
@@ -13,7 +13,10 @@ static void storm(void)
 		allocate(64);
 }
 
-/* Allocates little, until `go`. Then it notes how long each thousand of allocations took. */
+/*
+ * Allocates little until `go` is set. Then it allocates all the time, and adds up how long slow
+ * allocations took.
+ */
 static void bursts(void)
 {
 	while (!truth->go) {
@@ -76,7 +79,7 @@ static enum limit_mode mode_after(struct fixture *f, const struct limit_spent *c
 	return p->of[EVENT_MEM_INUSE].tried ? p->of[EVENT_MEM_INUSE].mode : LIMIT_SPANS;
 }
 
-/* A refusal lasts for ten minutes. */
+/* A single busy trial must not lead to a refusal, because a refusal lasts for ten minutes. */
 static void one_busy_trial_is_no_refusal(void **state)
 {
 	const struct limit_spent *const busy[] = {BUSY, BUSY, BUSY}, *const calm[] = {CALM},
@@ -143,8 +146,8 @@ static bool is_noticed(struct fixture *f)
 }
 
 /*
- * It is attached as long as it lives, because it allocates little. When a storm begins, it does not
- * pay for that.
+ * A process allocates little, so its probes are attached steadily. Then it begins to allocate all
+ * the time. The agent must notice that and detach the probes soon.
  */
 static void a_sudden_storm_is_noticed(void **state)
 {
@@ -159,7 +162,7 @@ static void a_sudden_storm_is_noticed(void **state)
 	assert_false(is_steady(f, EVENT_MEM_ALLOC));
 }
 
-/* ---- estimates: windows that ended, and what the process itself allocated until then ---- */
+/* ---- estimates: the windows that have ended, and what the process allocated in them ---- */
 
 static bool spans_seen(struct fixture *f)
 {
@@ -214,7 +217,7 @@ static void much_is_estimated(void **state)
 
 	begin_often(f);
 	l = look(f);
-	/* A result from few spans: on a busy machine it was 0.65 to 1.10. */
+	/* This estimate has few spans. On a busy machine the ratio was 0.65 to 1.10. */
 	assert_true(l.told > 0.4 * l.really && l.told < 2.5 * l.really);
 }
 
@@ -237,7 +240,7 @@ static void what_is_told_is_as_sure_as_it_says(void **state)
 	assert_true(n_within >= 16);
 }
 
-/* ---- a pause, in which it goes on to allocate ---- */
+/* ---- a pause without probes, in which the process continues to allocate ---- */
 
 static bool is_forgotten(struct fixture *f)
 {
@@ -257,8 +260,9 @@ static bool is_without_spans(struct fixture *f)
 	return testfollow_has_no_span(f->node->follow, f->pid);
 }
 
-#define PAUSE_NS (500 * NSEC_PER_MSEC) /* of the process's CPU time */
-#define TICKS_NS (50 * NSEC_PER_MSEC)  /* by how much a process's own clock may lag while it runs */
+#define PAUSE_NS (500 * NSEC_PER_MSEC) /* CPU time of the process */
+/* how far a process's own clock may be behind while the process runs */
+#define TICKS_NS (50 * NSEC_PER_MSEC)
 static uint64_t paused_ns;
 
 static bool has_worked_in_pause(struct fixture *f)
@@ -274,7 +278,8 @@ static void work_in_pause(struct fixture *f)
 }
 
 /*
- * All work that the spans count for was done after the pause, however many spans there are by now.
+ * All work for which the spans stand must have been done after the pause, however many spans there
+ * are.
  */
 static void assert_begins_anew(struct fixture *f)
 {
@@ -306,7 +311,7 @@ static void forget_spans(struct fixture *f)
 	testpayers_one(f->node->limit)->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
 }
 
-/* As the kernel does, for lack of memory or for good. */
+/* Does what the agent does if the kernel refuses the probes, for lack of memory or for good. */
 static void what_the_kernel_refuses_is_not_estimated(void **state)
 {
 	struct fixture *f = *state;
@@ -353,7 +358,7 @@ static void a_refusal_is_not_estimated(void **state)
 	assert_begins_anew(f);
 }
 
-/* ---- the same of a Go program, whose own heap profile is read ---- */
+/* ---- the same for a Go program, whose own heap profile is read ---- */
 
 static const char go_program[] =
 	"package main\n"
@@ -373,7 +378,7 @@ static const char go_program[] =
 	"}\n";
 static struct {
 	char dir[64], source[128], path[128];
-	int said[2]; /* that it has allocated */
+	int said[2]; /* a pipe: the program writes to it after it has allocated */
 } go;
 
 #define GO_MB (1u << 20)
@@ -470,7 +475,7 @@ static void what_go_allocates_in_a_pause_is_not_told(void **state)
 	assert_true(arrived.alloc_bytes < before + 350 * GO_MB);
 }
 
-/* Which tests to run: a pattern such as "a_file*"; default: all. */
+/* The argument is a pattern for the names of tests, such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

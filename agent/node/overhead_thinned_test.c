@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Off-cpu on a node: containers that are thinned, and limits that end with them. */
+/* Off-cpu: containers whose waits are thinned, and their limits, which end with them. */
 #include "node/testoverhead.h"
 
-/* ---- processes: what they do is written to memory that the test sees ---- */
+/* ---- processes: they write what they do to memory that the test can read ---- */
 
-/* Hardly anything but switches. */
+/* A process that does almost nothing but switch. */
 static void naps(void)
 {
 	for (;;)
 		usleep(1);
 }
 
-/* ---- off-cpu: a limit ends with its container. No loop runs: the test reports the cgroups ---- */
+/* ---- off-cpu: a limit ends with its container. No loop runs; the test reports the cgroups ---- */
 
 #define OFF	  (1u << EVENT_OFF_CPU)
-#define CGROUP	  (1ull << 40) /* this and the following ids belong to no cgroup of this machine */
+#define CGROUP	  (1ull << 40) /* no cgroup of this machine has this id or one after it */
 #define KEPT	  1000
 #define N_THINNED 5000
 
@@ -62,7 +62,7 @@ static uint32_t kept_of(struct fixture *f, uint64_t id)
 	return keep;
 }
 
-/* Looks at all payers at once, without waiting for the CPU time of each. */
+/* Makes the agent look at all payers now. It does not wait for the CPU time of each. */
 static void look_at_owners(struct fixture *f)
 {
 	struct limit *o = f->node->limit;
@@ -148,7 +148,7 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 		p->off = OFF_SHARES_ALL;
 		HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
 	}
-	assert_null(limit_payer_get(o, CGROUP + 3)); /* nobody's */
+	assert_null(limit_payer_get(o, CGROUP + 3)); /* the cgroup has no owner */
 	assert_int_equal(dropped(), before);
 	assert_null(limit_payer_get(o, CGROUP + 2));
 	assert_int_equal(dropped(), before + 1);
@@ -174,7 +174,10 @@ static bool is_thinned(struct fixture *f)
 	return p && p->off.keep != UINT32_MAX;
 }
 
-/* The report says what the kernel does: it takes each of its switches. */
+/*
+ * There is no room for the container's limit, so the kernel takes all of its switches. The report
+ * must not say that they are thinned.
+ */
 static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 {
 	struct counter *estimated = counter("podflame_containers_estimated", NULL, NULL);
@@ -194,7 +197,7 @@ static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 	run_until(f, is_thinned, "a limit, once there is room");
 }
 
-/* Which tests to run: a pattern such as "a_file*"; default: all. */
+/* The argument is a pattern for the names of tests, such as "a_file*"; default: all. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

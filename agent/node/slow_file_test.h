@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slow_file_test: a file system (FUSE, implemented here) with one file, a copy of another one. It
- * can stop answering reads, as NFS does if its server is gone. The kernel caches nothing of it for
- * read(), but a process that maps the file has pages. A thread of the test program serves it, with
- * descriptors of its own: so the kernel ends the file system with that thread, and a killed program
- * ends even while another of its threads waits for an answer.
+ * slow_file_test: a file system (FUSE, implemented here) with one file, which is a copy of another
+ * one. It can stop answering reads, like NFS if its server does not answer. The kernel does not
+ * cache the file for read(), but a process that maps the file has pages of it. A thread of the test
+ * program serves the file system. This thread has its own descriptors, so the kernel ends the file
+ * system when the thread ends. So if the program is killed, it ends even if another of its threads
+ * waits for an answer.
  */
 #pragma once
 
@@ -33,7 +34,8 @@
 struct slow_file {
 	const char *copy_of;
 	char dir[64], path[80];
-	int fd, copied; /* of /dev/fuse, of the file; of the serving thread alone */
+	/* descriptors of /dev/fuse and of the copied file; open in the serving thread only */
+	int fd, copied;
 	sem_t begun;
 	int error;
 	uint64_t size;
@@ -53,7 +55,7 @@ static inline void slow_reply(struct slow_file *s, uint64_t unique, int error, c
 		.len = (uint32_t)(sizeof(h) + n), .error = error, .unique = unique};
 	struct iovec parts[] = {{&h, sizeof(h)}, {(void *)data, n}};
 
-	(void)!writev(s->fd, parts, n ? 2 : 1); /* the reader may be gone */
+	(void)!writev(s->fd, parts, n ? 2 : 1); /* the reader may have been killed */
 }
 
 static inline struct fuse_attr slow_attr(const struct slow_file *s, uint64_t node)
@@ -127,13 +129,13 @@ static inline void slow_answer(struct slow_file *s, const struct fuse_in_header 
 	case FUSE_FORGET:
 	case FUSE_BATCH_FORGET:
 	case FUSE_INTERRUPT:
-		break; /* no answer is wanted */
+		break; /* the kernel expects no answer */
 	default:
 		slow_reply(s, h->unique, -ENOSYS, NULL, 0);
 	}
 }
 
-/* Mounts it. The descriptors are of this thread alone. */
+/* Mounts the file system. The descriptors are open in this thread only. */
 static inline int slow_begin(struct slow_file *s)
 {
 	_cleanup_free_ char *options = NULL;
@@ -172,7 +174,7 @@ static inline void *slow_serve(void *arg)
 	return NULL;
 }
 
-/* -errno: there is no FUSE here. */
+/* Returns -errno if FUSE does not work here. */
 static inline int slow_file_new(struct slow_file *s, const char *copy_of)
 {
 	*s = (struct slow_file){.copy_of = copy_of, .fd = -1, .copied = -1};

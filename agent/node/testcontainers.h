@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a node without an API server and made containers (testtenants.h) whose processes
- * name their container. What arrives at the hub's side must not say otherwise.
+ * For tests only: a node without an API server, and containers (testtenants.h) whose processes have
+ * function names that show their container. The profiles that the node sends must have the same
+ * container.
  */
 #pragma once
 
@@ -19,7 +20,8 @@
 #include "node/testsink.h"
 
 #define HZ	      997
-#define PLAN_NS	      (300 * NSEC_PER_MSEC) /* that late the API server names what has started */
+/* how long after a container's start the plan has its id */
+#define PLAN_NS	      (300 * NSEC_PER_MSEC)
 #define LIMIT_NS      (600 * NSEC_PER_SEC)
 #define LONG_LIMIT_NS (3600 * NSEC_PER_SEC)
 #define ON_CPU	      (1u << EVENT_ON_CPU)
@@ -30,19 +32,24 @@ static inline bool is_long(void)
 	return getenv("LONG") != NULL;
 }
 
-/* ---- what arrives, and whether it is right ---- */
+/* ---- the profiles that arrived, and the check of them ---- */
 
-/* Of one container. */
+/* The samples of one container. */
 struct tally {
-	/* before */
-	unsigned event_mask; /* 0: nobody asked for it */
+	/* what the test expects */
+	unsigned event_mask; /* 0: no target asked for it */
 	unsigned pod;
-	unsigned guest; /* the number of a process that moves between two containers */
-	char program;	/* 't', 'a' */
-	/* after */
+	/* number of a process that moves between this container and another one; TENANTS: none */
+	unsigned guest;
+	char program;	/* 't' or 'a': the first letter of its functions */
+	/* what arrived */
 	uint64_t n[_EVENT_MAX], value[_EVENT_MAX], named[_EVENT_MAX];
 	uint64_t unnamed_yet,
-		starts; /* samples from before the API server named it; different ids */
+		/*
+		 * samples without the container's name, from before the plan had it; how many
+		 * different ids arrived
+		 */
+		starts;
 	char last_id[CONTAINER_ID_BYTES];
 };
 static struct {
@@ -63,7 +70,7 @@ __attribute__((format(printf, 1, 2))) static inline void is_wrong(const char *fo
 	va_end(args);
 }
 
-/* "tenant_07" -> 7, 't'; -1: it is no function of a tenant's */
+/* "tenant_07" gives 7 and 't'. -1: not a function of a container's program. */
 static inline int whose_function(const char *name, char *ret_program)
 {
 	unsigned k;
@@ -159,14 +166,17 @@ static inline void check_profile(const struct batch *b, const struct profile *p)
 	}
 }
 
-/* The hub's place; a worker's thread. */
+/* Takes what the agent would send to the hub. Runs on a worker's thread. */
 static inline int take(const void *body, size_t n, void *arg)
 {
 	(void)arg;
 	return testsink_take(body, n, &arrived.lock, check_profile);
 }
 
-/* Samples that themselves show to whom they belong. */
+/*
+ * The number of samples that have the container's own function. If no names can be read here, all
+ * its samples.
+ */
 static inline uint64_t n_of(unsigned k, enum event e)
 {
 	uint64_t n;
@@ -177,7 +187,7 @@ static inline uint64_t n_of(unsigned k, enum event e)
 	return n;
 }
 
-/* ---- counters: what a test adds to them ---- */
+/* ---- counters: their values, and the growth during a test ---- */
 
 struct sums {
 	uint64_t taken, delivered, kernel_dropped, folded, excluded, lost;
@@ -229,7 +239,7 @@ struct fixture {
 	char dir[TESTDIR_BYTES];
 	const struct tenant_wish *wishes;
 	size_t n_wishes;
-	unsigned starts[TENANTS]; /* as the last plan had them */
+	unsigned starts[TENANTS]; /* as in the last plan */
 	struct timer plan, poll;
 	bool (*until)(struct fixture *f);
 	uint64_t due_ns;
@@ -339,7 +349,7 @@ static inline void poll_fire(void *arg)
 		timer_set(f->loop, &f->poll, 20 * NSEC_PER_MSEC, poll_fire, f);
 }
 
-/* How much work each has done. */
+/* Prints how far each container's work is. */
 static inline void tell_progress(const struct fixture *f)
 {
 	for (unsigned k = 0; k < TENANTS; k++)
@@ -363,7 +373,10 @@ static inline void run_until(struct fixture *f, bool (*until)(struct fixture *f)
 		fail_msg("not reached: %s", what);
 }
 
-/* No sample is anybody else's, and none is gone without a reason. */
+/*
+ * Ends the node. Asserts that no sample has a wrong container, and that no sample is missing
+ * without a counted reason.
+ */
 static inline void end_and_check(struct fixture *f, bool on_cpu_alone)
 {
 	struct sums *a = &sums_before, b;
@@ -397,7 +410,7 @@ static inline void end_and_check(struct fixture *f, bool on_cpu_alone)
 static inline int run_group(const char *name, const struct CMUnitTest *tests, size_t n, int argc,
 			    char **argv)
 {
-	/* The parser starts this program as its child. */
+	/* the parser runs this program as its child */
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
 	if (argc > 1)

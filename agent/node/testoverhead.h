@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of overhead only: a node without an API server, processes that allocate, and what of it
- * arrives.
+ * For tests of overhead only: a node without an API server, processes that allocate memory, and the
+ * samples of them that arrive.
  */
 #pragma once
 
@@ -31,20 +31,21 @@
 #define ALLOC	 (1u << EVENT_MEM_ALLOC)
 #define INUSE	 (1u << EVENT_MEM_INUSE)
 
-/* ---- processes: what they do is written to memory that the test sees ---- */
+/* ---- processes: they write what they do to memory that the test can read ---- */
 
 struct truth {
 	uint64_t bytes, leaked;
-	uint64_t go, slow_ns; /* bursts() */
+	uint64_t go, slow_ns; /* used by bursts() */
 };
-#define SLOW_NS 500 /* an allocation that is probed; others take a tenth */
+/* an allocation with a probe takes longer than this; one without takes a tenth of it */
+#define SLOW_NS 500
 static volatile struct truth *truth;
 
 static void *volatile kept[4096];
 
 __attribute__((noinline, noclone)) static void allocate(size_t n)
 {
-	void *volatile p = malloc(n); /* not left out as useless */
+	void *volatile p = malloc(n); /* volatile, so that the compiler does not remove the call */
 
 	free(p);
 	__atomic_add_fetch(&truth->bytes, n, __ATOMIC_RELAXED);
@@ -60,7 +61,8 @@ __attribute__((noinline, noclone)) static void leak(size_t n)
 	__atomic_add_fetch(&truth->leaked, n, __ATOMIC_RELAXED);
 }
 
-#define CALM_NS (20 * NSEC_PER_MSEC) /* of CPU: a trial's 10 ms then have one or two traps */
+/* CPU time between allocations; so a trial of 10 ms has one or two traps */
+#define CALM_NS (20 * NSEC_PER_MSEC)
 
 static inline void calm(void)
 {
@@ -76,7 +78,8 @@ static inline void calm(void)
 	}
 }
 
-#define OFTEN_NS 6000 /* much more than a trap: of its time while attached they are a fifth */
+/* much more than a trap takes; while probes are attached, the traps take a fifth of the time */
+#define OFTEN_NS 6000
 
 static inline void often(void)
 {
@@ -145,7 +148,7 @@ static inline void note(const struct batch *b, const struct profile *p)
 	}
 }
 
-/* The hub's place; a worker's thread. */
+/* Takes what the agent would send to the hub. Runs on a worker's thread. */
 static inline int take(const void *body, size_t n, void *arg)
 {
 	(void)arg;
@@ -159,13 +162,13 @@ struct fixture {
 	struct config conf;
 	struct node *node;
 	char dir[64], top[400], pod[512], container[600];
-	char uid[40], id[CONTAINER_ID_BYTES]; /* of nobody else here */
+	char uid[40], id[CONTAINER_ID_BYTES]; /* different from those of any other process here */
 	struct timer poll;
 	bool (*until)(struct fixture *f);
 	uint64_t due_ns;
 	bool reached;
 	pid_t pid, other;
-	struct rlimit files; /* as it was; 0: the process was left alone */
+	struct rlimit files; /* the limit before the test changed it; all 0: it was not changed */
 };
 
 static inline int setup(void **state)
@@ -319,7 +322,7 @@ static inline bool is_steady(const struct fixture *f, enum event e)
 	return a && a->mode == LIMIT_STEADY;
 }
 
-/* ---- estimates: windows that ended, and what the process itself allocated until then ---- */
+/* ---- estimates: the windows that have ended, and what the process allocated in them ---- */
 
 #define SETTLE_SPANS 3
 #define LOOK_SPANS   (getenv("LONG") ? 14u : 6u)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of a whole node: what stands in the hub's place. It is called on a worker's thread. */
+/*
+ * For tests of a whole node: takes what the agent sends, instead of the hub. It is called on a
+ * worker's thread.
+ */
 #pragma once
 
 #include "lib/otlp/otlp.h"
@@ -10,7 +13,8 @@
 #include <cmocka.h>
 
 /*
- * What arrives is what the sender made, maybe compressed. Each profile is noted with the lock held.
+ * Decodes what the sender made, which may be compressed. Calls note for each profile, with the lock
+ * held.
  */
 static inline int testsink_take(const void *body, size_t n, pthread_mutex_t *lock,
 				void (*note)(const struct batch *b, const struct profile *p))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: containers as runtimes make them, on this machine's own cgroup hierarchy and
- * without a runtime, with processes that name their container (e2e/workloads/tenants/tenant.c).
- * Container K is "t-KK"; each time that it is started it has another id. As root.
+ * For tests only: containers like those of a container runtime, but made by the test in this
+ * machine's cgroup hierarchy. The functions of their processes have names that show the container
+ * (e2e/workloads/tenants/tenant.c). Container K is "t-KK", and gets a new id at each start. Needs
+ * root.
  */
 #pragma once
 
@@ -26,34 +27,34 @@
 #define TENANTS	       40
 #define TENANT_SOURCE  "e2e/workloads/tenants/tenant.c"
 #define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
-#define TENANT_ID_FORM "%056x%06x%02x" /* of whom, which start, K */
+#define TENANT_ID_FORM "%056x%06x%02x" /* of a container's id: t->run, the number of the start, K */
 /*
- * Where a container's cgroup lies. %U: its pod's UID, %u: the UID as in a slice's name, %C: the
- * container's id.
+ * The path of a container's cgroup. %U: the UID of its pod, %u: the UID as in the name of a slice,
+ * %C: the id of the container.
  */
 #define TENANT_SHAPE "pod%U/%C"
 
-/* What the processes of a test tell each other. */
+/* Memory that the processes of a test share. */
 struct tenants_shared {
-	unsigned starts[TENANTS]; /* how often a container was begun, */
-	unsigned ends[TENANTS];	  /* and had ended */
-	uint64_t cpu_ns[TENANTS]; /* of those that ended */
+	unsigned starts[TENANTS]; /* how often a container was started */
+	unsigned ends[TENANTS];	  /* and how often it has ended */
+	uint64_t cpu_ns[TENANTS]; /* of the processes that ended */
 	pid_t reused;
 };
 struct tenants {
 	struct cgroup_hierarchy h;
-	char dir[TESTDIR_BYTES]; /* with the programs */
-	char top[400];		 /* all cgroups are below it */
+	char dir[TESTDIR_BYTES]; /* the directory with the programs */
+	char top[400];		 /* the directory above all cgroups of the test */
 	unsigned run;
 	struct tenants_shared *shared;
 	const char *shapes[TENANTS]; /* NULL: TENANT_SHAPE */
-	pid_t pids[64];		     /* who is killed in the end */
+	pid_t pids[64];		     /* the processes that are killed at the end */
 	size_t n_pids;
 };
 
 /* ---- names ---- */
 
-/* Pods are numbers, too: those of their first containers. */
+/* A pod has a number, too: that of its first container. */
 static inline char *tenant_uid(const struct tenants *t, unsigned pod)
 {
 	return xasprintf("%08x-0000-4000-8000-%012x", t->run, pod);
@@ -98,7 +99,7 @@ static inline void tenant_mkdirs(const char *path)
 		_exit(5);
 }
 
-/* A killed process leaves its cgroup a little after it was reaped. */
+/* A killed process leaves its cgroup a little after it was reaped, so this tries again. */
 static inline bool tenant_rmdir(const char *path)
 {
 	uint64_t due_ns = now_mono_ns() + TENANT_DUE_NS;
@@ -128,7 +129,7 @@ static inline void tenant_enter(const char *dir)
 		_exit(6);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static inline bool tenant_compile(const char *dir, const char *name, const char *define)
 {
@@ -152,7 +153,7 @@ static inline bool tenant_link(const struct tenants *t, const char *program, uns
 	return link(from, to) == 0;
 }
 
-/* NULL, or why none can be made here. */
+/* Returns NULL, or why no containers can be made here. */
 static inline const char *tenants_open(struct tenants *t, const char *force)
 {
 	struct field_error err = {0};
@@ -177,7 +178,10 @@ static inline const char *tenants_open(struct tenants *t, const char *force)
 	return NULL;
 }
 
-/* Whoever has children of its own leads a process group: these end with it. */
+/*
+ * Kills all processes of the test. A process that has children leads a process group, so its
+ * children are killed with it.
+ */
 static inline void tenants_kill(struct tenants *t)
 {
 	for (size_t i = 0; i < t->n_pids; i++)
@@ -187,7 +191,7 @@ static inline void tenants_kill(struct tenants *t)
 	t->n_pids = 0;
 }
 
-/* Afterwards nobody runs any more who was started. */
+/* Kills all processes and removes all cgroups of the test. */
 static inline void tenants_clear(struct tenants *t)
 {
 	tenants_kill(t);
@@ -208,7 +212,10 @@ static inline void tenants_close(struct tenants *t)
 
 typedef void tenants_fn(struct tenants *t, unsigned k);
 
-/* A process of the test, which plays a part of the node: what it starts ends with it. */
+/*
+ * Starts a process of the test that does a part of a node's work. The processes that it starts are
+ * killed with it.
+ */
 static inline void tenants_play(struct tenants *t, tenants_fn *fn, unsigned k)
 {
 	pid_t pid = fork();
@@ -225,11 +232,13 @@ static inline void tenants_play(struct tenants *t, tenants_fn *fn, unsigned k)
 }
 
 struct tenant_work {
-	const char *work, *amount; /* as tenant.c has them */
-	const char *program;	   /* "t"; "a": the one with other names at the same addresses */
-	const char *others[3];	   /* of hop */
-	unsigned late_ms; /* so much CPU time as runc's own process, in the container before exec */
-	pid_t want;	  /* this number, or none */
+	const char *work, *amount; /* arguments of tenant.c */
+	/* "t"; or "a": the program that has other function names at the same addresses */
+	const char *program;
+	const char *others[3];	   /* further arguments, for hop */
+	/* CPU time that runc's own process uses in the container before exec, in ms */
+	unsigned late_ms;
+	pid_t want;	  /* the PID that the process must get; 0: any */
 };
 
 __attribute__((noinline, noclone)) static void tenant_runc(unsigned ms)
@@ -243,7 +252,10 @@ __attribute__((noinline, noclone)) static void tenant_runc(unsigned ms)
 	} while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < ms);
 }
 
-/* In the child: enters the cgroup as runc's helper does, and becomes the container's program. */
+/*
+ * In the child process: enters the cgroup as runc's helper does, then becomes the container's
+ * program.
+ */
 static inline void tenant_become(const struct tenants *t, unsigned k, const char *dir,
 				 const struct tenant_work *w)
 {
@@ -253,7 +265,8 @@ static inline void tenant_become(const struct tenants *t, unsigned k, const char
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "runc:[2:INIT]");
-	setpriority(PRIO_PROCESS, 0, 10); /* the agent gets its CPU, as on a node with room */
+	/* so that the agent gets enough CPU, as on a node that is not full */
+	setpriority(PRIO_PROCESS, 0, 10);
 	tenant_enter(dir);
 	if (w->late_ms)
 		tenant_runc(w->late_ms);
@@ -262,7 +275,7 @@ static inline void tenant_become(const struct tenants *t, unsigned k, const char
 	_exit(7);
 }
 
-/* -1: another process has the wanted number. */
+/* Returns -1 if another process has the wanted PID. */
 static inline pid_t tenant_fork(pid_t want)
 {
 	struct clone_args args = {
@@ -284,7 +297,7 @@ static inline pid_t tenant_start(struct tenants *t, unsigned k, const char *dir,
 	return pid;
 }
 
-/* Forked by the test itself; killed in the end. */
+/* Starts a process in container k. It is killed at the end of the test. */
 static inline pid_t tenant_run(struct tenants *t, unsigned pod, unsigned k,
 			       const struct tenant_work *w)
 {
@@ -312,7 +325,10 @@ static inline uint64_t tenant_wait(pid_t pid)
 	       ((uint64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
-/* One life of container k of pod: made, run, and taken away as soon as its process has ended. */
+/*
+ * Runs container k of the pod once: makes its cgroup, runs its process, and removes the cgroup as
+ * soon as the process has ended.
+ */
 static inline void tenant_live(struct tenants *t, unsigned pod, unsigned k,
 			       const struct tenant_work *w)
 {
@@ -330,8 +346,8 @@ static inline void tenant_live(struct tenants *t, unsigned pod, unsigned k,
 
 struct tenant_wish {
 	unsigned k, pod;
-	bool arm; /* its pod is wanted whole: containers that nobody has named yet, too */
-	unsigned event_mask; /* 0: on-cpu alone */
+	bool arm; /* the whole pod is selected, with containers that the plan does not know yet */
+	unsigned event_mask; /* 0: only on-cpu */
 };
 
 static inline void tenant_name_pod(struct tags *tags, unsigned pod)
@@ -345,7 +361,8 @@ static inline void tenant_name_pod(struct tags *tags, unsigned pod)
 }
 
 /*
- * What the API server would say: the containers by the ids of their last starts that it knows of.
+ * The plan that would follow from the API server's objects. starts: the last start of each
+ * container that it has.
  */
 static inline struct plan *tenants_plan(const struct tenants *t, const struct tenant_wish *wishes,
 					size_t n, const unsigned starts[TENANTS], unsigned hz)
@@ -378,7 +395,7 @@ static inline struct plan *tenants_plan(const struct tenants *t, const struct te
 		}
 		all->pods = xrealloc(all->pods, (all->n_pods + 1) * sizeof(*all->pods));
 		all->pods[all->n_pods++] = *p->pods;
-		p->n_pods = 0; /* its array goes, what is in it is all's */
+		p->n_pods = 0; /* only its array is freed: all has the pod in it now */
 		plan_free(p);
 	}
 	return all;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define GATHER_NS (50 * NSEC_PER_MSEC)
-#define CHECK_NS  (300 * NSEC_PER_SEC) /* for 5,000 nodes, 13 a second */
+#define CHECK_NS  (300 * NSEC_PER_SEC) /* with 5,000 nodes, 13 requests a second */
 
 enum kind { PODS, TARGETS, CLUSTER_TARGETS, NAMESPACES, NODE, _KIND_MAX };
 
@@ -37,7 +37,7 @@ struct watches {
 	struct node *node;
 	struct watched watched[_KIND_MAX];
 	struct plan_cache *cache;
-	char *node_uid; /* NULL: not known yet */
+	char *node_uid; /* NULL: the node is not known yet */
 	struct timer timer, check;
 	bool timer_armed;
 };
@@ -75,7 +75,10 @@ static void plan_later(struct watches *w, uint64_t wall_ns)
 {
 	uint64_t now_ns = now_wall_ns();
 
-	/* No flag is needed: any earlier change makes a plan, too. */
+	/*
+	 * timer_armed is not set here, so an earlier change can set the timer again; its plan is
+	 * enough
+	 */
 	timer_set(w->node->work->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
 		  make_plan, w);
 }
@@ -142,8 +145,8 @@ static void make_plan(void *arg)
 }
 
 /*
- * The report may have been deleted: by a person, or by the garbage collector with a DaemonSet that
- * was created anew.
+ * The report may have been deleted: by a person, or by the garbage collector, if the DaemonSet was
+ * deleted and created again.
  */
 static void check_report(void *arg)
 {
@@ -155,7 +158,10 @@ static void check_report(void *arg)
 		  check_report, w);
 }
 
-/* The hub deletes the report of a node that is gone, even if only for a moment. */
+/*
+ * Checks the report if the node has a new UID, because the hub deletes the report of a node that
+ * was deleted, even if it is created again at once.
+ */
 static void note_uid(struct watches *w, const char *uid)
 {
 	bool anew = w->node_uid && !streq(w->node_uid, uid);

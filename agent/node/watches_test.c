@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the agent watches, what it keeps of each object, and when it checks the node's report. The
- * test stands in for the API server.
+ * test replaces the API server.
  */
 #include "node/internal.h"
 #include "node/work/testworkers.h"
@@ -20,7 +20,10 @@ static void answer(int status)
 	fn(status, NULL, NULL, sent.arg);
 }
 
-/* Whether the report was looked for since the last call; it is there. */
+/*
+ * Whether the agent asked for the report (GET) since the last call. Answers the request with 200,
+ * as if the report existed.
+ */
 static bool report_is_checked(void)
 {
 	if (!sent.fn)
@@ -30,7 +33,7 @@ static bool report_is_checked(void)
 	return true;
 }
 
-/* A node that has started and whose report is written. */
+/* A node that has started and has written its report. */
 static struct node node;
 static struct work node_work;
 
@@ -100,12 +103,13 @@ static void test_the_report_is_looked_for(void **state)
 	node_is("a");
 	node_is("a");
 	assert_false(report_is_checked());
-	node_is("b"); /* deleted and made anew: the hub may have deleted the report */
+	/* the node was deleted and created again, so the hub may have deleted the report */
+	node_is("b");
 	assert_true(report_is_checked());
 	node_is("b");
 	assert_false(report_is_checked());
 	for (unsigned i = 0; i < 3; i++) {
-		while (timer_delay_ns() < MINUTE_NS) /* of a plan */
+		while (timer_delay_ns() < MINUTE_NS) /* the timer of a plan */
 			timer_fire();
 		assert_false(report_is_checked());
 		timer_fire();
