@@ -44,12 +44,11 @@ struct tally {
 	char program;	/* 't' or 'a': the first letter of its functions */
 	/* what arrived */
 	uint64_t n[_EVENT_MAX], value[_EVENT_MAX], named[_EVENT_MAX];
-	uint64_t unnamed_yet,
-		/*
-		 * samples without the container's name, from before the plan had it; how many
-		 * different ids arrived
-		 */
-		starts;
+	/*
+	 * samples without the container's name, from before the plan had it; how many different
+	 * ids arrived
+	 */
+	uint64_t unnamed_yet, starts;
 	char last_id[CONTAINER_ID_BYTES];
 };
 static struct {

@@ -298,9 +298,8 @@ static inline int ask_bytes(struct fixture *f, const char *method, const char *p
 				 .headers = headers,
 				 .body = body,
 				 .body_bytes = n,
-				 .timeout_ns =
-					 /* long, for a large body on a slow machine */
-					 300 * NSEC_PER_SEC,
+				 /* long, for a large body on a slow machine */
+				 .timeout_ns = 300 * NSEC_PER_SEC,
 				 .on_done = done,
 				 .arg = f};
 	struct http_call *call;

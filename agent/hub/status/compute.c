@@ -146,9 +146,7 @@ static struct computed_verdict no_entries(const struct subject *x)
 	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
 		      is(x->ready, "False", REASON_NO_AGENTS) ||
 		      is(x->ready, "Unknown", REASON_REPORT_FULL) ||
-		      /*
-		       * Ready had an answer already when the hub noticed nodes without an agent
-		       */
+		      /* Ready had an answer already when the hub noticed nodes without an agent */
 		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", REASON_NONE));
 	unsigned n_reports = x->seen->n_reports;
 

@@ -34,12 +34,11 @@ struct status_sum {
 	 * node has stored
 	 */
 	unsigned n_events, n_sampled, n_stored;
-	char *stored,
-		/*
-		 * owned: the names of the events that are stored and of those not sampled, as in
-		 * "on-cpu, off-cpu"; or ""
-		 */
-		*missing;
+	/*
+	 * owned: the names of the events that are stored, and of those not sampled, as in
+	 * "on-cpu, off-cpu"; or ""
+	 */
+	char *stored, *missing;
 	struct group *groups; /* owned; the reason of most nodes is first */
 	size_t n_groups;
 };

@@ -66,12 +66,11 @@ struct sqlite_store {
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer, *reader;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
-	struct seen
-		/*
-		 * the writer's cache; it has only rows that are committed or in the writer's open
-		 * transaction
-		 */
-		seen[_SEEN_MAX];
+	/*
+	 * the writer's cache; it has only rows that are committed or in the writer's open
+	 * transaction
+	 */
+	struct seen seen[_SEEN_MAX];
 	uint64_t seen_seeds[2];
 	/*
 	 * PRAGMA data_version when `seen` was filled; it changes if another program writes the file
