@@ -444,11 +444,8 @@ static int by_total(const void *a, const void *b, void *arg)
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
 
+	/* the smallest first, because the caller puts each one at the front of its parent's list */
 	if (m->total != n->total)
-		/*
-		 * the smallest first, because the caller puts each one at the front of its parent's
-		 * list
-		 */
 		return m->total < n->total ? -1 : 1;
 	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }

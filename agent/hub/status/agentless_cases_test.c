@@ -128,11 +128,11 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 		const json_t *target = json_object_get(w->targets, path);
 		_cleanup_json_ json_t *entry = target ? entry_of(w, target) : NULL;
 
+		/*
+		 * the built-in target has no object, and agents refuse these targets and report
+		 * that
+		 */
 		if (!target || !json_bool_at(want, "accepted", true))
-			/*
-			 * the built-in target has no object, and agents refuse these targets and
-			 * report that
-			 */
 			continue;
 		if (same) {
 			expect_the_same(want, entry, at);

@@ -53,10 +53,8 @@ static void on_written(int http, const json_t *body, const char *error, void *ar
 	struct status *s = q->status;
 	struct status_row *t = s ? status_row_find(s->all, q->uid) : NULL;
 
+	/* other targets may have waited, because the number of writes at a time is limited */
 	if (s)
-		/*
-		 * other targets may have waited, because the number of writes at a time is limited
-		 */
 		status_flush_soon(s);
 	if (!t) {
 		request_free(q);

@@ -184,7 +184,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 		r = store_schema_raise(s->writer, &version);
 	if (!r && version == 0 && tables == 0)
 		r = s->file ? -EBADMSG
-			    /* file_make() has given a file its schema, so an empty one is damaged */
+			    /* file_make() gave the file a schema; without one it is damaged */
 			    : store_schema_make(s->writer);
 	else if (!r && version != SCHEMA_VERSION)
 		return field_error_set(reterr, s->file ? s->file : "store",

@@ -56,8 +56,8 @@ static void note(struct throttle *t, const struct container *c)
 		HASH_ADD(hh, t->seen, cgroup_id, sizeof(s->cgroup_id), s);
 	}
 	s->alive = true;
+	/* no drain has taken the pending times yet: try again at the next reading */
 	if (c->cpu.throttled_ns < s->throttled_ns || t->n_pending >= MAX_CONTAINERS)
-		/* no drain has taken the pending times yet: try again at the next reading */
 		return;
 	us = (c->cpu.throttled_ns - s->throttled_ns) / 1000;
 	n = c->cpu.n_throttled - s->n_throttled;

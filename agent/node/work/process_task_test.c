@@ -121,8 +121,8 @@ static void a_pod_keeps_one_thread(void **state)
 {
 	(void)state;
 	post(0, 10, blocks);
+	/* posted before the agent knew that the pod blocks the worker */
 	for (unsigned k = 1; k < 10; k++)
-		/* posted before the agent knew that the pod blocks the worker */
 		post(k, k % 2 ? 11 : 10, blocks);
 	post(10, 20, runs);
 	post(11, 0, runs);
