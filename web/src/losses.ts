@@ -9,7 +9,8 @@ const words: Record<string, string> = {
   counts_full: "more different stacks in a second than the kernel's table holds",
   counts_busy: "the kernel's table could not be written",
   scratch_busy: 'the CPU was busy with another sample',
-  total_full: "the host's Total: its table was full or could not be written",
+  total_full: "CPU time of the whole host (shown as Total): the kernel's table for it was full " +
+    'or could not be written',
   no_pid: 'samples of processes that the agent cannot see',
   waits_full: "more threads waited than the kernel's table holds",
   end_unseen: 'waits whose end the kernel did not report',
@@ -23,7 +24,8 @@ const words: Record<string, string> = {
   too_large: 'the profile of one process was larger than a request to the hub may be',
   mailbox_full: "the node's disk was too slow",
   spool_full: "the hub was away for longer than the node's spool lasts",
-  spool_unreadable: "windows of the node's spool could not be read",
+  spool_unreadable: 'profiles that the node had stored until the hub could take them (its spool) ' +
+    'could not be read',
   other: 'more kinds of losses in a second than the agent keeps apart',
   hub_refused: 'the hub refused the window; its log says why',
 };

@@ -218,9 +218,11 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 
 		starts |= r == -EAGAIN;
 		if (r < 0 && r != -EAGAIN && r != -ENOENT)
-			alloc_add_problem(s, "podflame cannot find where it allocates (%s): %s",
-					  finders[i]->name,
-					  r == -E2BIG ? "it is over a limit" : strerror(-r));
+			alloc_add_problem(
+				s,
+				"podflame cannot find where the process allocates memory (%s): %s",
+				finders[i]->name,
+				r == -E2BIG ? "a limit was exceeded" : strerror(-r));
 	}
 	if (!s->n && !s->go && starts) {
 		alloc_sites_free(s);

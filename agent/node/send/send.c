@@ -250,9 +250,10 @@ static void fetch_then(struct send_job *j)
 						 0, 0, strerror(-j->r)};
 		answered(&a, s);
 	} else if (j->r == -EAGAIN) {
-		answered(
-			&(struct sink_answer){SINK_RETRY, 0, 0, "spool: no file can be opened now"},
-			s);
+		answered(&(struct sink_answer){SINK_RETRY, 0, 0,
+					       "spool: no memory or no free file descriptor now; "
+					       "the agent tries again"},
+			 s);
 	} else if (j->r < 0) { /* the spool has counted the file as unreadable */
 		fetch_failed(s, TAKE_PTR(s->sending), j->r);
 		s->stats.n_failed++;
