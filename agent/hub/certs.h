@@ -36,5 +36,5 @@ int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *c,
 		  certs_ready_fn *ready,
 	      void *arg, struct certs **ret);
 struct certs *hub_certs_free(struct certs *c);
-/* The problem, for /healthz; "" if there is none. */
+/* The problem with the certificate, for /healthz; "" if there is none. */
 const char *hub_certs_problem(const struct certs *c);

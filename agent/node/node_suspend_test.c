@@ -179,7 +179,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(an_hour_asleep)};
 
-	/* The parser starts this program as its child. */
+	/* the parser runs this program as its child */
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
 	return cmocka_run_group_tests_name("node/suspend", tests, NULL, NULL);

@@ -309,7 +309,7 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one per node */
 	add(t, "api", "[t] w;f0", 3, -1);
 	assert_int_equal(t->n_cut_rows, 102);
-	/* a stack of functions that the tree has, as a new path */
+	/* the functions are in the tree, but the path is new */
 	add(t, "api", "[t] w;f0;f1", 5, -1);
 	assert_int_equal(t->n_cut_rows, 103);
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");

@@ -19,7 +19,7 @@
 #define PODS		200
 #define PODS_A_NODE	20
 #define ROWS_A_PROFILE	50
-#define FUNCTIONS	2000 /* of a program */
+#define FUNCTIONS	2000 /* in each program */
 #define MEAN_DEPTH	37
 #define MAX_DEPTH	56
 #define MAX_STACKS	1000

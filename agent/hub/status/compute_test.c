@@ -230,7 +230,7 @@ static const struct status_row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
-static const char *unseen; /* see struct status_seen */
+static const char *unseen; /* status_seen.unseen in the next compute() */
 
 static json_t *compute_omitted(const char *target_text, const char *entries_text,
 			       unsigned n_reports, bool omitted)

@@ -107,12 +107,12 @@ int store_sq_exec(sqlite3 *db, const char *sql);
 /* reported errors name no directory, because anybody may ask /healthz */
 #define FILE_NAME    "profiles.sqlite"
 #define SQ_MAX_VALUE (INT64_MAX / 2)
-int64_t store_sq_clamp(double v); /* into 0..SQ_MAX_VALUE */
+int64_t store_sq_clamp(double v); /* limits v to 0..SQ_MAX_VALUE */
 /* The integer in the first column of the first row; 0 if the query returns no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /* Runs a statement that returns no rows and resets it. */
 int store_sq_run(sqlite3_stmt *st);
-/* for _cleanup_ */
+/* for _cleanup_(): finalizes *st */
 void store_sq_finalize(sqlite3_stmt **st);
 /* Sets stats.error; fmt NULL clears it: the store is healthy. */
 void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
@@ -124,7 +124,7 @@ int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 /* ---- sqlite_schema.c ---- */
 
 #define SCHEMA_VERSION 4
-int store_schema_make(sqlite3 *db); /* in an empty file */
+int store_schema_make(sqlite3 *db); /* makes the schema in an empty file */
 /* Converts a file of an older version, slice by slice, and raises *version. */
 int store_schema_raise(sqlite3 *db, int64_t *version);
 
@@ -209,7 +209,7 @@ void store_seen_forget(struct sqlite_store *s);
 struct known_word {
 	const void *pointer; /* NULL: a free slot */
 	int64_t id;	     /* 0: not looked up yet */
-	struct seen_key key; /* of frames */
+	struct seen_key key; /* used for frames only */
 };
 struct known {
 	struct known_word *words;
@@ -225,11 +225,11 @@ struct writing {
 	const struct batch *batch;
 	struct known strings, frames;
 	struct known_stack *stacks; /* by the stack's index in the batch */
-	struct buf scratch;	    /* the parts of a key */
+	struct buf scratch;	    /* the bytes of which a key is made */
 	struct buf samples;	    /* of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
-int store_words_string(struct writing *w, const char *text, int64_t *ret_id); /* 0 for NULL */
+int store_words_string(struct writing *w, const char *text, int64_t *ret_id); /* *ret_id: 0 if text is NULL */
 /* The row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);
@@ -275,7 +275,7 @@ struct where {
 };
 void store_where_done(struct where *w);
 void store_where_text(struct where *w, const char *sql);
-void store_where_int(struct where *w, int64_t value); /* "?" and its value */
+void store_where_int(struct where *w, int64_t value); /* adds "?" and binds the value */
 void store_where_str(struct where *w, const char *value);
 /* Adds the SQL expression for a tag's value; it is NULL for a row without the tag. */
 void store_where_tag(struct where *w, const char *tag);

@@ -10,7 +10,7 @@
 
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
-#define PROGRESS_STEPS	    20000 /* virtual machine steps between looks at the clock */
+#define PROGRESS_STEPS	    20000 /* SQLite reads the clock after so many steps of its virtual machine */
 /* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
 #define WORD_BYTES 48
 
@@ -175,7 +175,7 @@ static void samples_of(struct where *w, const struct selection *sel, bool each, 
 {
 	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
 
-	/* a query for a trace reads only the samples that have one */
+	/* a query with a condition on a trace reads only the samples that belong to a trace */
 	store_where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
 	if (snapshot) {
 		store_where_text(w, w->links ? " CROSS JOIN " : "");

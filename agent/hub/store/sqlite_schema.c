@@ -43,7 +43,7 @@
 
 static const char schema[] =
 	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
-	/* 0 stands for an absent string */
+	/* name, module, ... are ids of strings; 0: there is no string */
 	"CREATE TABLE frames(id INTEGER PRIMARY KEY, name INT, module INT, build_id INT,"
 	" address INT, file INT, line INT, kind INT, inlined INT,"
 	" UNIQUE(name, module, address, build_id, file, line, kind, inlined));"

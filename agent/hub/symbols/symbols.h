@@ -30,7 +30,7 @@ int symbols_check_build_id(const char *build_id, struct field_error *reterr);
  */
 int symbols_put(struct symbols *s, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr);
-int symbols_delete(struct symbols *s, const char *build_id);	/* -ENOENT */
+int symbols_delete(struct symbols *s, const char *build_id);	/* -ENOENT: no such file */
 /* [{"build_id", "bytes", "uploaded" (Unix seconds)}], sorted by build id. */
 json_t *symbols_list(struct symbols *s);
 bool symbols_any(struct symbols *s);
@@ -46,7 +46,7 @@ struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
  */
 struct symbols_cost {
 	struct name_cost names;		/* argument of elf_demangler_text */
-	unsigned refs;			/* private */
+	unsigned refs;			/* private to symbols/ */
 };
 struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id);
 void symbols_cost_unref(struct symbols *s, struct symbols_cost *c);

@@ -255,7 +255,7 @@ static void look_run(struct task *t)
 		k->error = h->list_in_kernel(h->kernel, k->found, k->n);
 		free(h->listed);
 		h->listed = k->n ? xmemdup(k->found, k->n * sizeof(*k->found)) : NULL;
-		/* SIZE_MAX differs from any list, so the next search sets the list again */
+		/* after an error: SIZE_MAX, which no list has, so the next search sets the list */
 		h->n_listed = k->error ? SIZE_MAX : k->n;
 	}
 	k->cost_ns = thread_cpu_ns() - start_ns;

@@ -285,10 +285,7 @@ void kernel_sync(struct kernel *k)
 	scan(k);
 }
 
-/*
- * If detach returns false, a thread is blocked in a detach. Then the probes are not freed, and end
- * with the agent.
- */
+/* ---- creation and end ---- */
 
 int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr)
 {
@@ -327,7 +324,8 @@ void kernel_close(struct kernel *k)
 	kernel_drain(k, true);
 	k->unwind = unwind_free(k->unwind);
 	/*
-	 * If detach returns false, a thread is stuck in there, and the probes end with the agent.
+	 * If detach returns false, a thread is blocked in a detach. Then the probes are not freed,
+	 * and end with the agent.
 	 */
 	k->probes = k->config.ops->detach(k->config.ops_arg) ? probes_free(k->probes) : NULL;
 	k->state = OFF;

@@ -83,7 +83,7 @@ int learn_unwind_new(struct probes *p, size_t budget_bytes, struct unwind **ret)
 struct looked {
 	struct looked_key {
 		int fd;
-		int unsure; /* mapping_is_unsure */
+		int unsure; /* the result of mapping_is_unsure() */
 	} key;
 	uint64_t tag;
 	UT_hash_handle hh;

@@ -177,8 +177,8 @@ static struct probes *load(void)
 }
 
 /*
- * Reads the tag once per file. This cost counts as a cost of reading mappings, which are read more
- * rarely if that costs more.
+ * Mappings of one file get one tag. The CPU time for the tags is added to m.cost_ns. The more this
+ * is, the more rarely the mappings of a process are read.
  */
 static void mappings_of_one_file_have_one_tag(void **state)
 {

@@ -15,7 +15,7 @@
 #define EACH (512u << 10) /* the default of sampleBytes */
 
 struct look {
-	unsigned anon, data, threads, seen; /* MiB */
+	unsigned anon, data, threads, seen; /* in MiB; threads: their number */
 	unsigned told;			    /* MiB reported in all; 0: nothing */
 };
 #define LOOKS_MAX 6

@@ -25,7 +25,7 @@ struct lowered {
 	char id[CONTAINER_ID_BYTES];
 	unsigned hz, asked_hz;
 	double percent;
-	char *text; /* the values above and the reason, in words */
+	char *text; /* the values above and the reason, as text for the user */
 	bool seen;
 	UT_hash_handle hh;
 };

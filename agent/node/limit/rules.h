@@ -97,7 +97,7 @@ struct spans {
 	 * addition to these, if the process would have worked in the time of the traps.
 	 */
 	double hits, stand_for, slowed;
-	double work_ns, traps_ns; /* the work and traps that the spans stand for */
+	double work_ns, traps_ns; /* for how much work and time of traps the spans stand */
 	double all_work_ns;	  /* all work of the process */
 	/* the number of spans; the sum of their hits; the sum of the squares of their hits */
 	double n, sum, square;

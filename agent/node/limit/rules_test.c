@@ -42,7 +42,7 @@ static void few_switches_are_all_kept(void **state)
 	/* too few switches for a measurement */
 	assert_true(is_all(settle(OFF_SHARES_ALL, 5, 1000, 1)));
 	assert_true(is_all(settle(few, 200, NSEC_PER_SEC, 1)));
-	assert_true(is_all(settle(few, 1000000, NSEC_PER_SEC, 100))); /* no limit */
+	assert_true(is_all(settle(few, 1000000, NSEC_PER_SEC, 100))); /* 100 %: no limit */
 }
 
 /*

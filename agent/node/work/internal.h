@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the files of work/ share and that other modules do not use. */
+/* Private to work/: declarations that its files share. */
 #pragma once
 
 #include "node/work/work.h"
