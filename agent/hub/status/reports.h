@@ -15,7 +15,8 @@ struct reports_ops {
 	struct kube_watch_ops report;
 	/* Called each time a report is written or deleted, also if the report does not count. */
 	void (*there)(const char *node, bool there, void *arg);
-	void (*node)(const char *node, const json_t *obj, void *arg); /* obj NULL: the node was deleted */
+	/* obj NULL: the node was deleted */
+	void (*node)(const char *node, const json_t *obj, void *arg);
 	/* whether the node's report must not count */
 	bool (*hides)(const char *node, void *arg);
 };

@@ -229,7 +229,8 @@ struct writing {
 	struct buf samples;	    /* of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
-int store_words_string(struct writing *w, const char *text, int64_t *ret_id); /* *ret_id: 0 if text is NULL */
+/* *ret_id: 0 if text is NULL */
+int store_words_string(struct writing *w, const char *text, int64_t *ret_id);
 /* The row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);

@@ -10,7 +10,8 @@
 
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
-#define PROGRESS_STEPS	    20000 /* SQLite reads the clock after so many steps of its virtual machine */
+/* SQLite reads the clock after so many steps of its virtual machine */
+#define PROGRESS_STEPS 20000
 /* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
 #define WORD_BYTES 48
 

@@ -63,7 +63,8 @@ struct selection *store_selection_free(struct selection *s);
  */
 struct store_row {
 	const char *app_service;
-	struct stack_head head; /* stacks that waited for different things (head.wait) are different rows */
+	/* stacks that waited for different things (head.wait) are different rows */
+	struct stack_head head;
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;

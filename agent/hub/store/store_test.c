@@ -48,7 +48,9 @@ static void bounds_and_services(void **state)
 	sel.n_app_services = 1;
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 1);
-	/* with one allowed namespace, neither Total nor other namespaces are read, with any filter */
+	/*
+	 * with one allowed namespace, neither Total nor other namespaces are read, with any filter
+	 */
 	sel.allowed_namespaces = app;
 	sel.n_allowed_namespaces = 1;
 	read_rows(s, &sel, &g);

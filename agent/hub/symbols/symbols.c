@@ -125,7 +125,10 @@ static int open_kept(struct symbols *s, struct kept_upload *k)
 	int r = fd < 0 ? -errno : open_index(fd, &k->index);
 
 	if (r < 0 && r != -EBADMSG && r != -ENOENT && r != -EIO)
-		return r; /* the cause is temporary (such as no free descriptor), so the file is not damaged */
+		/*
+		 * the cause is temporary (such as no free descriptor), so the file is not damaged
+		 */
+		return r;
 	if (r < 0) {
 		counter_add(counter("symbols_damaged_total", NULL, NULL), 1);
 		k->damaged = true;
