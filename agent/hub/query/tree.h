@@ -59,7 +59,7 @@ struct tree {
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
 	void *names_arg;
 };
-#define TREE_MAX_NAMES 10 /* more processes are not named in the root's name */
+#define TREE_MAX_NAMES 10 /* names of processes in the root's name */
 #define TREE_MAX_APPS  100000
 
 /*

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define MAX_STACKS 1000000000 /* limit for one node */
+#define MAX_STACKS 1000000000 /* stacks that one node reports */
 
 /*
  * The weight of a reason. One that this version does not know, or that no node should report,

@@ -13,10 +13,9 @@
 
 #define BUSY_MS 5000
 /* time per minute for deletions; writes wait for them */
-#define EXPIRE_NS   (10 * NSEC_PER_SEC)
-#define NAMES_BYTES (256u << 20)
-/* larger files are not checked at the start, because quick_check reads the whole file */
-#define CHECK_MAX_BYTES (128LL << 20)
+#define EXPIRE_NS	(10 * NSEC_PER_SEC)
+#define NAMES_BYTES	(256u << 20)
+#define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
 static const char *const statements[_ST_MAX] = {
 	[ST_BEGIN] = "BEGIN IMMEDIATE",

@@ -22,12 +22,11 @@
 #define STACK_GRACE_S 3600	   /* last_s of a stack is rounded to an hour */
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-/* the retention counts from now, but at most from this long after the newest profile */
-#define MAX_SILENT_S (24 * 3600)
-#define LINK_BYTES   192 /* roughly what a row of links takes with its index */
-#define LINKS_SHARE  8	 /* links may take 1/8 of max_bytes, */
-#define LINKS_BYTES  (256ULL << 20)
-#define LINKS_SLICE  100000
+#define MAX_SILENT_S  (24 * 3600) /* "now" counts as at most this after the newest profile */
+#define LINK_BYTES    192	  /* roughly what a row of links takes with its index */
+#define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes, */
+#define LINKS_BYTES   (256ULL << 20)
+#define LINKS_SLICE   100000
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {

@@ -14,8 +14,7 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
-/* an offset that differs by more is not used, because a clock was wrong */
-#define OFFSET_MAX_NS (24 * 3600 * NSEC_PER_SEC)
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* an offset that differs more is ignored */
 
 struct note {
 	struct task task;

@@ -7,7 +7,7 @@
 
 #include "lib/otlp/otlp.h"
 
-#define SPOOL_HEADER_MAX 64 /* maximum of the bytes before the body */
+#define SPOOL_HEADER_MAX 64 /* bytes before the body */
 
 /*
  * Replaces the file in one step. If this fails or the agent is killed, the old file is unchanged.

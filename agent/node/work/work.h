@@ -13,8 +13,7 @@
 #include "node/proc/proc.h"
 
 #define LEFT_BEHIND_MAX	   4		      /* limit for the blocked threads of one worker */
-/* if a job of the files worker takes longer, it is reported */
-#define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC)
+#define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer job of the files worker is reported */
 
 /* The jobs of one worker that block their threads. */
 struct left_behind {
