@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file decodes one x86-64 instruction. For each opcode, one letter in a table says which bytes
- * follow it, and another says which operand it writes. Bytes may be hostile: the decoder never
- * reads beyond their end.
+ * This file decodes one x86-64 instruction. For each opcode, the tables *_layout have a letter for
+ * the bytes that follow the opcode, and the tables *_written have one for the operand that the
+ * instruction writes. The bytes may be hostile: the decoder never reads beyond their end.
  */
 #include "node/insn/insn.h"
 
 /*
  * The bytes that follow an opcode:
- * - '-' there is no such instruction, or the byte is a prefix or an escape, which is read before
+ * - '-' no instruction has this opcode, or the byte is a prefix or an escape byte, which the
+ *   decoder reads before the opcode
  * - '.' none; 'b' 8 bits; 'w' 16; 'z' 16 or 32; 'v' up to 64; 'e' the 24 of enter; 'o' an address
- * - 'm' modrm; 'B' and 'Z' modrm and then b or z; 'j' and 'J' a jump's 8 or 32 bits
+ * - 'm' a ModRM byte; 'B' and 'Z' a ModRM byte, then the same as for 'b' and 'z'
+ * - 'j' and 'J' the 8 or 32 bits of a jump
  */
 static const char one_layout[] = "mmmmbz--mmmmbz--" /* 00 */
 				 "mmmmbz--mmmmbz--"
@@ -29,9 +31,10 @@ static const char one_layout[] = "mmmmbz--mmmmbz--" /* 00 */
 				 "jjjjbbbbJJ-j...."
 				 "-.--..mm......mm";
 /*
- * The operand that is written: 'r' the register in modrm's reg; 'm' the register or memory in
- * modrm's rm; '2' both; 'o' the register in the opcode. Upper case (and '3' for '2') means 8 bits:
- * there, without REX, 4 to 7 are ah to bh.
+ * The operand that the instruction writes: 'r' the register in reg of the ModRM byte; 'm' the
+ * register or memory in rm of the ModRM byte; '2' both; 'o' the register in the opcode. An upper
+ * case letter, and '3' instead of '2', means an operand of 8 bits. Without REX, the numbers 4 to 7
+ * of such operands mean ah, ch, dh and bh.
  */
 static const char one_written[] = "MmRr    MmRr    " /* 00 */
 				  "MmRr    MmRr    "
@@ -89,9 +92,9 @@ _Static_assert(sizeof(two_layout) == 257 && sizeof(two_written) == 257, "insn");
 struct insn_reader {
 	const uint8_t *p, *end;
 	bool bad;
-	uint8_t vex_pp; /* VEX's and EVEX's prefix: 1 66, 2 f3, 3 f2 */
+	uint8_t vex_pp; /* the prefix that VEX or EVEX contains: 1: 66, 2: f3, 3: f2 */
 	uint8_t vex_map, vex_v;
-	bool rep; /* f3 */
+	bool rep; /* prefix f3 */
 };
 
 static uint8_t take(struct insn_reader *r)
@@ -147,7 +150,10 @@ static uint8_t take_prefixes(struct insn_reader *r, struct insn *i)
 		default:
 			if ((c & 0xf0) != 0x40)
 				return c;
-			/* REX counts only right before the opcode. */
+			/*
+			 * REX must stand right before the opcode. A REX that follows another REX is
+			 * refused.
+			 */
 			if (r->p < r->end && (*r->p & 0xf0) == 0x40)
 				r->bad = true;
 			i->rex = c;
@@ -158,7 +164,7 @@ static uint8_t take_prefixes(struct insn_reader *r, struct insn *i)
 	}
 }
 
-/* VEX and EVEX hold the bits of REX inverted. */
+/* VEX and EVEX contain the bits of REX inverted. */
 static void take_vex(struct insn_reader *r, struct insn *i, uint8_t escape)
 {
 	uint8_t a = take(r), b = escape == 0xc5 ? a : take(r);
@@ -240,7 +246,7 @@ static void take_modrm(struct insn_reader *r, struct insn *i)
 	i->mod = modrm >> 6;
 	i->reg = (modrm >> 3 & 7) | (i->rex & 4) << 1;
 	i->rm = rm | (i->rex & 1) << 3;
-	/* A mov of control and debug registers has registers only, whatever mod says. */
+	/* A mov of control and debug registers has no memory operand, whatever mod is. */
 	if (i->mod == 3 || (i->map == INSN_0F && (i->opcode & 0xfc) == 0x20))
 		return;
 	i->base = i->rm;
@@ -286,12 +292,12 @@ static void take_immediate(struct insn_reader *r, struct insn *i, char what)
 	case 'o':
 		n = i->address32 ? 4 : 8;
 		break;
-	case 'J': /* with prefix 66, some processors read 16 bits */
+	case 'J': /* with prefix 66, some processors read 16 bits, so it is refused */
 		r->bad |= z == 2;
 		n = 4;
 		break;
 	}
-	/* In its group, only test has an immediate. */
+	/* Of the opcodes f6 and f7, only test (reg 0 and 1) has an immediate. */
 	if (i->map == INSN_ONE && (i->opcode & 0xfe) == 0xf6 && (i->reg & 7) < 2)
 		n = i->opcode == 0xf6 ? 1 : z;
 	i->immediate = take_signed(r, n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Compares the lengths of instructions with objdump, and checks what the decoder says of single
- * ones.
+ * Compares the lengths of instructions with those of objdump, and checks what the decoder returns
+ * for single instructions.
  */
 #include "node/insn/insn.h"
 
@@ -17,8 +17,8 @@
 #define LIBRARIES "/usr/lib/x86_64-linux-gnu/"
 
 /*
- * Bytes for which objdump has no instruction (tables between functions), and two things that it
- * reads differently: fwait and the next instruction as one, and a jump of 16 bits, on which
+ * Bytes that objdump cannot decode (tables between functions), and two cases in which objdump
+ * differs: it shows fwait and the next instruction as one, and it knows a jump of 16 bits, on which
  * processors disagree.
  */
 static bool is_data(const char *text)
@@ -32,8 +32,8 @@ static bool is_data(const char *text)
 }
 
 /*
- * Lines of `objdump -d`: address, bytes, and the instruction. Instructions that objdump does not
- * know are left out.
+ * Reads lines of `objdump -d`: address, bytes, and the instruction. It skips instructions that
+ * objdump does not know.
  */
 static size_t compare_lengths(const char *path, size_t *ret_different)
 {
@@ -118,7 +118,7 @@ static void operands_are_told(void **state)
 	assert_int_equal(i.base, 4);
 	assert_int_equal(i.displacement, 16);
 	assert_int_equal(i.written, 1u << 13);
-	DECODE(&i, 0x8b, 0x44, 0xcd, 0xf8); /* mov eax, [rbp + 8 * rcx - 8]: it has an index */
+	DECODE(&i, 0x8b, 0x44, 0xcd, 0xf8); /* mov eax, [rbp + 8 * rcx - 8], with an index */
 	assert_int_equal(i.base, INSN_NO_REG);
 	DECODE(&i, 0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0); /* mov rax, fs:[0x28] */
 	assert_true(i.segment);
@@ -127,7 +127,7 @@ static void operands_are_told(void **state)
 	assert_int_equal(i.written, 1u << 4);
 	DECODE(&i, 0xe9, 0xfb, 0xff, 0xff, 0xff); /* jmp to itself */
 	assert_int_equal(i.immediate, -5);
-	DECODE(&i, 0x0f, 0x84, 0, 1, 0, 0); /* je, 256 further */
+	DECODE(&i, 0x0f, 0x84, 0, 1, 0, 0); /* je to 256 bytes after its end */
 	assert_int_equal(i.map, INSN_0F);
 	assert_int_equal(i.immediate, 256);
 }
@@ -145,7 +145,8 @@ static void what_is_cut_is_no_instruction(void **state)
 	assert_false(insn_decode(longest, 14, &i));
 	for (size_t n = 0; n < sizeof(call); n++)
 		assert_false(insn_decode(call, n, &i));
-	assert_false(insn_decode((const uint8_t[]){0x06}, 1, &i)); /* push es: not of 64 bits */
+	/* push es: it does not exist in 64-bit mode */
+	assert_false(insn_decode((const uint8_t[]){0x06}, 1, &i));
 }
 
 int main(void)
