@@ -52,7 +52,7 @@ _Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
 
-/* Returns the number of items that are left. */
+/* Sorts the items, keeps one of each hash, and returns how many it has kept. */
 static size_t sort_unique(void *items, size_t n, size_t size)
 {
 	char *base = items;

@@ -4,9 +4,9 @@
  * holds samples, their stacks and names, and the processes and cgroups that began or ended. A
  * struct drain holds all that left the kernel since the drain before.
  *
- * node/probe makes drains (probes_drain); the reader of Go's heap profiles also makes some.
- * node/stack names their frames, and node/fold makes profiles of them. A drain has one owner at a
- * time, on any thread.
+ * node/probe makes drains (probes_drain()). The reader of Go's heap profiles also makes some.
+ * node/stack gives names to the frames of a drain, and node/fold makes profiles of its samples. A
+ * drain has one owner at a time, on any thread.
  */
 #pragma once
 
@@ -16,24 +16,29 @@ struct raw_frame {
 	bool kernel;
 	bool no_file;	 /* no file was mapped at the address */
 	uint8_t runtime; /* enum pf_runtime_kind; 0: a native or kernel frame */
-	/* in a runtime's frame: a number of the runtime's own, or PF_TYPE_TROUBLE */
+	/* in a runtime's frame: its type, a number that the runtime defines, or PF_TYPE_TROUBLE */
 	uint8_t type;
 	uint32_t exec_id; /* in a user frame: the generation of the process's mappings */
 	union {
-		uint64_t words[2]; /* in a runtime's frame */
+		/*
+		 * in a runtime's frame: the function and the position in it, as the runtime defines
+		 */
+		uint64_t words[2];
 		struct {
 			/*
-			 * In the leaf, the address of the instruction. In callers, the reader must
-			 * look up address - 1: it is a return address, or one more than the address
-			 * of the instruction that a signal interrupted.
+			 * In the leaf frame, this is the address of the instruction. In the frame
+			 * of a caller, it is a return address, or one more than the address of the
+			 * instruction that a signal interrupted. There the reader must subtract 1
+			 * before it looks up the address.
 			 */
 			uint64_t address;
-			uint64_t file_offset; /* the same place in the file that `tag` names */
+			/* the offset of the address in the file that `tag` names */
+			uint64_t file_offset;
 		};
 	};
 	/*
-	 * The file that was mapped at the address. 0: no_file, or the BPF program did not look.
-	 * PF_TAG_UNKNOWN: the BPF program could not see the file.
+	 * The file that was mapped at the address. 0: no_file, or the BPF program did not look for
+	 * a file. PF_TAG_UNKNOWN: the BPF program could not see the file.
 	 */
 	uint64_t tag;
 };
@@ -42,8 +47,8 @@ struct raw_stack {
 	const struct raw_frame *frames; /* leaf first */
 	size_t n;
 	/*
-	 * NULL: the stack is complete. Else why it ends here, a text of PF_STACK_ENDS such as
-	 * "read".
+	 * NULL: the stack is complete. Else the reason why the stack ends here, a text of
+	 * PF_STACK_ENDS such as "read".
 	 */
 	const char *end_reason;
 };
@@ -51,28 +56,31 @@ struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
 };
-/* The call (trace and span) during which a sample was taken: docs/trace-context.md. */
+/* The trace and the span during which a sample was taken: docs/trace-context.md. */
 struct raw_context {
 	uint64_t hash;
 	struct profile_link link;
 };
 struct raw_sample {
 	enum event event;
-	/* names, ustack and kstack are hashes of the drain's names and stacks. */
+	/* names, ustack and kstack: hashes of the drain's names and stacks */
 	uint64_t start_boottime_ns, cgroup_id, names, ustack, kstack;
 	uint32_t tgid, tid, cpu;	      /* cpu UINT32_MAX: samples of all CPUs */
-	enum wait wait;			      /* in samples of off-cpu */
-	uint64_t n, value, first_ns, last_ns; /* CLOCK_BOOTTIME */
-	/* in samples of mem-inuse: the stack may be as old as this */
+	enum wait wait;			      /* only in samples of off-cpu */
+	uint64_t n, value, first_ns, last_ns; /* first_ns, last_ns: CLOCK_BOOTTIME */
+	/*
+	 * in samples of mem-inuse: when the oldest allocation was sampled, so the stack may be as
+	 * old
+	 */
 	uint64_t oldest_ns;
-	/* hash of the sample's struct raw_context; 0: it has none */
+	/* hash of the sample's struct raw_context; 0: the sample has none */
 	uint64_t ctx;
-	/* the context of ctx in this drain; NULL: the drain has no valid one */
+	/* link of the context whose hash is ctx; NULL: the drain has no valid one */
 	const struct profile_link *link;
 };
 /*
- * The sum of all samples of all processes whose threads have these names, for one
- * probe_config.total.
+ * With probe_config.total: the sum of the samples of all threads with these names, in all
+ * processes.
  */
 struct raw_total {
 	char leader_comm[16], thread_comm[16];
@@ -80,32 +88,37 @@ struct raw_total {
 	uint64_t n, value;
 };
 enum raw_proc_what {
-	RAW_PROC_SEEN, /* its first sample came, or probes_announce reported it */
+	RAW_PROC_SEEN, /* the process's first sample came, or probes_announce reported it */
 	RAW_PROC_EXEC,
 	RAW_PROC_EXIT,
-	RAW_PROC_MAPS, /* its executable mappings changed: the agent must read them again */
+	/* the process's executable mappings changed: the agent must read them again */
+	RAW_PROC_MAPS,
 };
 struct raw_proc {
 	enum raw_proc_what what;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
-	uint32_t stack; /* of this exec, as in mappings_read_of; 0: not known */
+	uint32_t stack; /* stack of this exec, as in proc_mappings_read_of(); 0: not known */
 	uint64_t start_boottime_ns, cgroup_id, time_ns;
 	char comm[16];
 };
 struct raw_cgroup {
 	uint64_t id, parent_id;
 	bool removed;
-	bool armed; /* it was made below a selected cgroup, so the kernel selected it at once */
+	/* the cgroup was made below a selected one, so the kernel selected it at once */
+	bool armed;
 	char *path; /* relative to the mount point of the hierarchy, "/..." */
 };
-/* A stack of a process that may end soon, with frames whose names are in the process's memory. */
+/*
+ * A stack of a process that may end soon. The names of some of its frames are in the process's
+ * memory.
+ */
 struct raw_young {
 	uint32_t tgid;
 	uint64_t start_boottime_ns;
 	struct raw_stack stack;
 	struct raw_frame *frames; /* frames of the stack */
 };
-/* All that left the kernel since the drain before. The drain owns all that it points to. */
+/* All that left the kernel since the drain before. The drain owns all memory to which it points. */
 struct drain {
 	struct raw_sample *samples;
 	size_t n_samples;
@@ -123,35 +136,40 @@ struct drain {
 	size_t n_cgroups;
 	struct raw_young *young; /* quick drains have these, too */
 	size_t n_young;
-	uint64_t number;	 /* 1, 2, ... */
+	uint64_t number;	 /* 1 for the first drain, 2 for the next, and so on */
 	uint64_t from_ns, to_ns; /* CLOCK_BOOTTIME */
 	/*
-	 * How long the machine was suspended in that time. 0: less than half a second, or a quick
-	 * drain.
+	 * How long the machine was suspended between from_ns and to_ns. 0: less than half a second,
+	 * or a quick drain.
 	 */
 	uint64_t asleep_ns;
-	bool tried_again;   /* probes_support() may now give other answers */
-	struct losses lost; /* samples that this drain should have had; a quick drain has none */
-	/* records that did not reach it: a stack, a name, a process or a cgroup */
+	/*
+	 * an event was attached again or its state changed: probes_support() may give other answers
+	 */
+	bool tried_again;
+	/* samples that this drain should have contained; a quick drain has none */
+	struct losses lost;
+	/* records that did not reach this drain: a stack, a name, a process or a cgroup */
 	struct losses lost_records;
 	struct buf *memory; /* holds the frames of all stacks */
 };
 
-/* Returns an empty drain. Its memory takes up to frame_bytes_max bytes of frames; 0: 1 GiB. */
+/* Returns an empty drain. Its memory can hold frame_bytes_max bytes of frames; 0: 1 GiB. */
 struct drain *sample_drain_new(size_t frame_bytes_max);
 struct drain *sample_drain_free(struct drain *d);
 /*
- * Sorts stacks, names and contexts by hash, keeps one of each hash, and returns how many it
+ * Sorts stacks, names and contexts by hash and keeps one of each hash. Returns how many items it
  * dropped.
  */
 size_t sample_drain_sort(struct drain *d);
 /*
- * While memory grows, each stack's frames are an offset into it. This function makes them pointers.
+ * As long as d->memory grows, `frames` of each stack is an offset into that memory. This function
+ * makes pointers of these offsets.
  */
 void sample_drain_link_frames(struct drain *d);
 /* Adds records that were lost just now, and counts them: podflame_records_dropped_total. */
 void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n);
-/* To be called after sample_drain_sort. NULL: the drain has none of this hash. */
+/* To be called after sample_drain_sort(). NULL: the drain has no item of this hash. */
 const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash);
 const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash);

@@ -11,7 +11,7 @@
 
 #define N 5
 
-/* Hashes 10, 20 ... of stacks, 11, 21 ... of names, 12, 22 ... of contexts. */
+/* The stacks have the hashes 10, 20 ..., the names 11, 21 ..., and the contexts 12, 22 ... */
 static struct drain *drain_of_each(void)
 {
 	struct drain *d = sample_drain_new(0);
@@ -45,7 +45,7 @@ static void each_is_found_by_its_hash(void **state)
 	sample_drain_free(d);
 }
 
-/* Each hash is there twice, in no order. */
+/* The drain has each hash twice, in no order. */
 static void sorting_keeps_one_of_each_hash(void **state)
 {
 	static const uint64_t sorted[] = {10, 30, UINT64_MAX};
@@ -103,7 +103,7 @@ static void frames_have_a_limit(void **state)
 	sample_drain_free(d);
 }
 
-/* test-asan finds memory that a missing free() leaves. */
+/* If a free() is missing, test-asan reports the memory that is left. */
 static void all_that_it_owns_is_freed(void **state)
 {
 	struct drain *d = drain_of_each();
