@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attach: the probes of one process. There is one link for each file and program, if the kernel has
- * such links. When the files change, only the difference is attached and detached, so what lives
- * stays known.
+ * attach: the probes of one process. Each file and program has one link, if the kernel has such
+ * links. When the files change, only the difference is attached and detached, so the agent still
+ * knows which memory lives.
  *
- * The kernel finds the memory to probe by one thread of the process: it probes what that thread has
- * mapped when the link is made, and what it maps later. A link of many places uses the first thread
- * (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). If that thread has ended, a new link probes
- * nothing, and the kernel does not report that. An old link goes on, but not in what is mapped
- * later. It goes on only until a link of another process at the same place is closed: then the
- * kernel checks for which processes the place is still probed (register_for_each_vma,
- * kernel/events/uprobes.c).
+ * The kernel finds the memory to probe through one thread of the process: it probes what that
+ * thread has mapped when the link is made, and what it maps later. A link of many places uses the
+ * process's first thread (uprobe_multi_link_filter, kernel/trace/bpf_trace.c). If that thread has
+ * ended, a new link probes nothing, and the kernel does not report that. An old link continues to
+ * work, but not in files that are mapped later. It works only until a link of another process at
+ * the same place is closed: then the kernel checks for which processes the place is still probed
+ * (register_for_each_vma, kernel/events/uprobes.c).
  *
  * A probe of one place may use any thread (uprobe_perf_filter, kernel/trace/trace_uprobe.c). It is
- * no longer hit after that thread has ended. So if the first thread has ended, the agent probes
- * each place by itself with another thread, and does so again when that thread ends:
+ * no longer hit after that thread has ended. So if the first thread has ended, the agent makes one
+ * probe for each place, through another thread. When that thread ends, it does the same again:
  * probes_attached_lost().
  */
 #include "node/probe/memory.h"
@@ -27,7 +27,7 @@
 
 /* ---- what is to be probed ---- */
 
-/* The places of one file for one program, before they are attached. */
+/* The places of one file that one program will probe. */
 struct places {
 	struct uprobe_places u;
 	enum memory_program program;
@@ -35,8 +35,8 @@ struct places {
 };
 
 /*
- * Returns whether the return is probed. Only C's functions are: an exception does not pass a probed
- * return, and Go moves stacks.
+ * Returns whether the return is probed. Only returns of C functions are probed: a C++ exception
+ * cannot pass a probed return, and Go moves stacks.
  */
 static bool returns_memory(const struct pf_site *s)
 {
@@ -51,9 +51,10 @@ static enum uprobe_mode mode_of(const struct attached *a)
 }
 
 /*
- * A session is used only if the return matters. Its entry can skip the return for its own process.
- * It cannot for others that have the same place probed, nor for a fork's child: there the kernel
- * does not ask the program, and probes the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
+ * Returns whether the program probes this site. A session is used only if the return matters. The
+ * entry of a session can skip the return for its own process. It cannot do so for other processes
+ * that have the same place probed, nor for the child of a fork: for these the kernel does not ask
+ * the program, and probes the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
  */
 static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_program program,
 		   bool inuse)
@@ -72,7 +73,7 @@ static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_p
 	}
 }
 
-/* Makes the cookie of a site, which says what a hit of it costs. */
+/* Makes the cookie of a site. It contains what a hit of the site costs. */
 static uint64_t cookie_of(struct memory_probes *m, int fd, uint64_t place, struct pf_site site)
 {
 	uint8_t code[2];
@@ -124,7 +125,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 	}
 }
 
-/* Returns the places of all files and programs, in the order of programs. */
+/* Returns the places of all files for all programs, in the order of enum memory_program. */
 static struct places *all_places(const struct attached *a, const struct probe_file *files, size_t n,
 				 bool inuse)
 {
@@ -162,7 +163,7 @@ static bool is_of(const struct places *b, const struct attached_link *l)
 	       b->u.pid == l->tid;
 }
 
-/* Returns whether the link stays: all of its places are still wanted. */
+/* Returns whether all places of the link are still wanted, so that it stays. */
 static bool is_wanted(const struct attached_link *l, const struct places *b)
 {
 	for (size_t i = 0; i < l->n; i++)
@@ -187,8 +188,8 @@ static void places_remove(struct places *b, const struct attached_link *l)
 }
 
 /*
- * A link of one place ends with its thread. A link of many places goes on after the first thread
- * has ended.
+ * Returns whether probes of the link can still be hit. A link of one place ends with its thread. A
+ * link of many places works on after the first thread has ended.
  */
 static bool is_hit(const struct attached *a, const struct attached_link *l)
 {
@@ -198,8 +199,8 @@ static bool is_hit(const struct attached *a, const struct attached_link *l)
 }
 
 /*
- * Removes from all what is attached already, and marks the links that must be closed. Returns
- * whether one of these may still be hit.
+ * Removes from `all` the places that are attached already, and marks the links that must be closed.
+ * Returns whether a marked link may still be hit.
  */
 static bool take_difference(struct attached *a, struct places *all, size_t n)
 {
@@ -244,8 +245,8 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 }
 
 /*
- * Returns whether the error concerns the process or the machine, not a place: then no place can be
- * attached.
+ * Returns whether the error concerns the process or the machine, not one place. Then no place can
+ * be attached.
  */
 static bool is_hopeless(int r)
 {
@@ -273,8 +274,8 @@ static size_t n_staying(const struct attached *a)
 }
 
 /*
- * If the kernel refuses one place, it refuses the whole link. Such a place is searched for by
- * halves.
+ * If the kernel refuses one place, it refuses the whole link. To find such a place, this function
+ * attaches each half of the range by itself, and so on.
  */
 static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
 			struct probes_refused *refused)
@@ -351,9 +352,9 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 }
 
 /*
- * Removes mem-inuse from the mask if probed returns are not safe; the node's report says so.
- * -EAGAIN: another thread is still trying whether they are safe. Another error that may pass: what
- * that trial lacked.
+ * Removes mem-inuse from the mask if probed returns are not safe; the node's report then has the
+ * reason. -EAGAIN: another thread still tries whether they are safe. Another error that may pass:
+ * what the machine lacked for that trial.
  */
 static int events_work(const struct memory_probes *m, unsigned *event_mask)
 {
@@ -366,8 +367,8 @@ static int events_work(const struct memory_probes *m, unsigned *event_mask)
 }
 
 /*
- * Updates the process's entry; the kernel's counts in it go on. If a was not added, it has no
- * entry: an entry that exists belongs to another struct attached.
+ * Updates the process's entry in the map procs, and keeps the kernel's counts in it. If a was not
+ * added, it has no entry: an entry of the process belongs to another struct attached.
  */
 static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
@@ -384,8 +385,8 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 }
 
 /*
- * Called after the links were changed. If the kernel's entry cannot be updated, only the events go
- * on that were wanted before and still are.
+ * Called after the links were changed. If the kernel's entry cannot be updated, only those events
+ * count that were wanted before and still are.
  */
 static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
 		       size_t n_links_before)
@@ -405,8 +406,8 @@ static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsig
 }
 
 /*
- * Restores the state before the change. If the kernel's entry cannot even be restored, frees may go
- * unseen, so the agent no longer knows what lives.
+ * Restores the state before the change. If not even the kernel's entry can be restored, the
+ * programs may miss frees, so the agent no longer knows which memory lives.
  */
 static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned event_mask,
 		     size_t n_links_before)
@@ -421,8 +422,8 @@ static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned
 }
 
 /*
- * Returns whether the process was attached meanwhile: reading the files may have taken long. Two
- * links of a place would count each hit twice.
+ * Returns whether another thread has attached the process meanwhile: reading the files may have
+ * taken long. Two links at a place would count each hit twice.
  */
 static bool is_anothers(const struct attached *a)
 {
@@ -438,8 +439,8 @@ static bool is_anothers(const struct attached *a)
 }
 
 /*
- * Attaches what must be probed for these events, and marks the other links. both: events that are
- * wanted before and after.
+ * Attaches the places that must be probed for these events, and marks the links that are not needed
+ * any more. both: events that were wanted before and still are.
  */
 static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned event_mask,
@@ -450,8 +451,8 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	int r = is_anothers(a) ? -EEXIST : 0;
 
 	/*
-	 * A place may have an old link and a new one for a moment. mem-inuse keeps an allocation
-	 * once even if it is seen twice, but mem-alloc would count it twice.
+	 * For a moment, a place may have an old link and a new one. mem-inuse has one entry for an
+	 * allocation even if two probes see it, but mem-alloc would count it twice.
 	 */
 	if (!r)
 		r = proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
@@ -463,15 +464,16 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 }
 
 /*
- * Attaches, and removes mem-inuse from *event_mask if a free could not be probed. If no event is
- * left, nothing is probed.
+ * Attaches. If a free could not be probed, removes mem-inuse from *event_mask and attaches again.
+ * If no event is left, nothing is probed.
  */
 static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned *event_mask,
 			unsigned both, struct probes_refused *refused)
 {
 	int r = attach_files(a, proc, files, n, *event_mask, both, refused);
-	struct probes_refused again = {0}; /* these were counted by the first call */
+	/* not used: the first call has counted the refused sites */
+	struct probes_refused again = {0};
 
 	if (is_hopeless(r) || !refused->inuse)
 		return r;
@@ -482,7 +484,7 @@ static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 
 #define THREADS_TRIED 3
 
-/* A thread may end just when the process is to be probed by it, so other threads are tried. */
+/* The thread that the kernel is to use may end just now, so this function tries some threads. */
 static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n, unsigned *event_mask,
 			 unsigned both, struct probes_refused *refused)
@@ -499,7 +501,9 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 	return proc_living_thread(a->key.tgid, &a->tid) == -ESRCH ? -ESRCH : -EAGAIN;
 }
 
-/* Opens the thread, because probes_attached_lost() asks about it a hundred times a second. */
+/*
+ * Keeps the thread open, because probes_attached_lost() is called up to a thousand times a second.
+ */
 static void keep_thread(struct attached *a)
 {
 	if (a->thread_fd >= 0)
@@ -577,7 +581,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);
-		a->tid = tid_before; /* the thread of the links that stay */
+		a->tid = tid_before; /* the thread that the remaining links use */
 	} else {
 		probes_links_close_going(&a, 1);
 		r = set_changed(a, proc, event_mask, n_before);

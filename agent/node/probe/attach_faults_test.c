@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Each call may fail while a process's probes are attached, changed and detached. Nothing stays in
- * the process or in this one, the kernel's entry says what is attached, and the next attempt works.
- * Once for each way to attach uprobes.
+ * Each call fails once while a process's probes are attached, changed and detached. Then no probe
+ * stays in the process and no memory in this one, the kernel's entry has the events that are
+ * attached, and the next attempt works. The test runs once for each way to attach uprobes.
  */
 #include "lib/base/fault.h"
 #include "node/probe/memory_scene_test.h"
@@ -12,7 +12,7 @@
 #define MANY_CALLS                                                                                 \
 	(FAULT(BPF) | FAULT(LINK) | FAULT(PERF) | FAULT(OPEN) | FAULT(READ) | FAULT(STAT))
 
-/* ---- who is probed: it does nothing ---- */
+/* ---- the probed process: it only calls its allocator ---- */
 
 static char pool[4096];
 
@@ -39,8 +39,8 @@ IN_SECTION(pf_loop) static void body_calls(struct truth *t)
 }
 
 static struct scene scene;
-static struct probed more; /* in another file */
-static unsigned n_links;   /* of scene.probed for both events, without a fault */
+static struct probed more; /* sites in another file */
+static unsigned n_links;   /* links of scene.probed for both events, if no call fails */
 
 static struct memory_probes *memory(void)
 {
@@ -73,7 +73,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* All probed allocations still count: one of the two is in use. */
+/* All probed allocations are still counted, and one of the two is in use. */
 static int end(void **state)
 {
 	struct memory_watch *w = &scene.w;
@@ -98,7 +98,7 @@ static void need_scene(void)
 	skip();
 }
 
-/* Each run waits for RCU, and the ways to attach differ little. */
+/* Not each call fails: each run waits for RCU, and the ways to attach differ little. */
 static void each_fault(struct fault_row row)
 {
 	row.step = mode_at_most == UPROBE_SESSION ? 5 : 11;
@@ -106,7 +106,7 @@ static void each_fault(struct fault_row row)
 	fault_each(&row, NULL);
 }
 
-/* ---- attached and taken away ---- */
+/* ---- attached and detached ---- */
 
 static int attach_and_detach(void *arg)
 {
@@ -130,8 +130,8 @@ static int attach_and_detach(void *arg)
 }
 
 /*
- * An entry of a process that has no probes may stay until the process is probed again, if the
- * delete failed.
+ * If deleting it failed, an entry of a process without probes may stay until the process is probed
+ * again.
  */
 static void nothing_is_left(void *arg)
 {
@@ -172,7 +172,7 @@ static struct {
 	unsigned events;
 	int result;
 	struct probes_refused refused;
-} changed; /* the last time */
+} changed; /* the last change */
 
 static int change(unsigned events, size_t n_files)
 {
@@ -222,9 +222,7 @@ static int change_to_inuse(void *arg)
 	return change(INUSE, 1);
 }
 
-/*
- * The count of links is right, and no allocation counts as in use whose free the probes do not see.
- */
+/* The count of links is right. If mem-inuse is on, the probes see each free. */
 static void it_is_consistent(void *arg)
 {
 	(void)arg;
@@ -266,14 +264,14 @@ static void changing_fails(void **state)
 	as_they_were(NULL);
 }
 
-/* ---- whether returns are safe is tried ---- */
+/* ---- the trial whether probed returns are safe ---- */
 
 static int try_return(void *arg)
 {
 	int r = probes_uprobe_try_return(mode_at_most);
 
 	(void)arg;
-	/* it either proves that a probed return kills, or does not claim so */
+	/* -EPERM would mean that a probed return kills, which a failed call does not prove */
 	assert_int_not_equal(r, -EPERM);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 	return r;
@@ -283,7 +281,7 @@ static void trying_returns_fails(void **state)
 {
 	const struct fault_row row = {
 		.name = "uprobe_try_return",
-		/* without READ: the child's reads are not those of this process */
+		/* without READ: read() is called in the child, not in this process */
 		.calls = (MANY_CALLS | FAULT(FD) | FAULT(START) | FAULT(WRITE)) & ~FAULT(READ),
 		.run = try_return,
 	};

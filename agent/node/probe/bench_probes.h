@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For *_bench.c: probes, and a cgroup of this program's own whose processes they take. */
+/* For *_bench.c: opens probes, and makes a cgroup for this program, whose processes are sampled. */
 #pragma once
 
 #include "lib/base/bench.h"
@@ -12,7 +12,10 @@
 
 static char bench_cgroup[320];
 
-/* Of that event at hz. ret_own selects the cgroup; it is not in force yet. */
+/*
+ * Returns probes for the event at hz. *ret_own selects this program's cgroup; the caller passes it
+ * to probes_filter().
+ */
 static inline struct probes *bench_probes(enum event event, unsigned hz,
 					  struct container_filter *ret_own)
 {
@@ -41,13 +44,13 @@ static inline void bench_join(pid_t pid)
 		bench_die(path, errno);
 }
 
-/* Once its processes have ended. */
+/* To be called after the processes of the cgroup have ended. */
 static inline void bench_leave(void)
 {
 	rmdir(bench_cgroup);
 }
 
-/* ---- what a program has cost, by the kernel's count ---- */
+/* ---- what a program has cost, as the kernel counts it ---- */
 
 struct cost {
 	uint64_t ns, runs;

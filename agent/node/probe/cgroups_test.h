@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cgroups_test: cgroups for a test of probe/, made under a hierarchy's mount and removed at the
- * end. The test sets `run`.
+ * cgroups_test: cgroups for a test of probe/, made under a hierarchy's mount point and removed at
+ * the end. The test sets `run`.
  */
 #pragma once
 
 #include "node/probe/workload_test.h"
 
 static char mount_v1[256], mount_v2[256];
-static int run; /* of this test: several may run on one machine */
+static int run; /* number of this run, because several tests may run on one machine */
 
 static inline char *cgroup_make(const char *parent, const char *name)
 {
@@ -37,7 +37,7 @@ static inline void cgroup_move(const char *dir, pid_t pid)
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-/* A cgroup is busy until its last process is reaped. */
+/* Removes the cgroup. This fails with EBUSY until its last process is reaped. */
 static inline void cgroup_remove(char *dir)
 {
 	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * contexts: the calls (trace and span) during which samples were taken, as programs publish them. A
- * context that is no valid pair of ids is counted, and its samples have no link.
+ * contexts: the trace and the span during which samples were taken, as programs publish them. If a
+ * context is not a valid pair of ids, its samples have no link, and are counted.
  */
 #include "node/probe/internal.h"
 
 /*
- * Reads the digits that a program wrote as the value of a label. Zero bytes: the program wrote
- * none.
+ * Reads the hexadecimal digits that a program wrote as the value of a label. Zero bytes: the
+ * program wrote no value.
  */
 static bool read_hex(const uint64_t *words, size_t n_bytes, uint8_t *ret)
 {
@@ -22,7 +22,7 @@ static bool read_hex(const uint64_t *words, size_t n_bytes, uint8_t *ret)
 	return hex_decode(hex, n_bytes, ret, &n) == 0 && n == n_bytes;
 }
 
-/* All zero: the context is not valid. */
+/* Returns the link of a context, or a link of zeros if the context is not valid. */
 static struct profile_link link_of(const struct pf_rec_context *r)
 {
 	struct profile_link l = {};

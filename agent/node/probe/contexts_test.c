@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Records of calls, as the kernel's part sends them, and the samples they belong to. */
+/* Records of trace contexts, as the BPF programs send them, and the samples that belong to them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static uint64_t failed(const char *reason)
 	return counter_get(counter("podflame_contexts_failed_total", "reason", reason));
 }
 
-/* The link that samples of this context get. */
+/* Checks which link the samples of this context get. */
 static void check(const struct pf_rec_context *r, const struct profile_link *want)
 {
 	struct drain d = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * detach: closes links of uprobes. Each close waits for RCU, and closes that wait at the same time
- * wait together. So several threads close the links of all processes that are detached at once.
+ * detach: closes links of uprobes. Each close waits for RCU, and closes of several threads can wait
+ * for the same RCU period. So several threads close the links of all processes that are detached.
  */
 #include "node/probe/memory.h"
 
@@ -87,8 +87,8 @@ void probes_links_close_from(struct attached *a, size_t from)
 }
 
 /*
- * From now on hits of a's probes do not count, and no other thread waits for the detaching, however
- * long it takes. The caller holds the lock.
+ * Removes a from the table of attached processes. From now on hits of its probes do not count, and
+ * no thread waits for a to be detached, however long that takes. The caller holds the lock.
  */
 static void forget(struct memory_probes *m, struct attached *a)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The close of a link hangs, as the kernel's may: others are attached meanwhile. It uses a
- * lingering socket, not BPF.
+ * The close of a link hangs, as it may in the kernel. Meanwhile other processes can be attached.
+ * The links are sockets with SO_LINGER, not BPF links.
  */
 #include "node/probe/memory.h"
 
@@ -18,7 +18,7 @@
 #define DEADLINE_NS (60 * NSEC_PER_SEC)
 
 struct slow {
-	int fd, peer; /* close(fd) waits until peer has read all */
+	int fd, peer; /* close(fd) waits until the peer has read all bytes */
 };
 
 static struct slow slow_new(void)
@@ -42,7 +42,7 @@ static struct slow slow_new(void)
 	assert_int_equal(fcntl(s.fd, F_SETFL, O_NONBLOCK), 0);
 	while (write(s.fd, bytes, sizeof(bytes)) > 0)
 		;
-	assert_int_equal(fcntl(s.fd, F_SETFL, 0), 0); /* else close() does not wait */
+	assert_int_equal(fcntl(s.fd, F_SETFL, 0), 0); /* blocking: else close() would not wait */
 	return s;
 }
 
@@ -89,7 +89,7 @@ static void an_urgent_detach_that_hangs_keeps_nobody_from_being_attached(void **
 	assert_int_equal(pthread_create(&thread, NULL, detach, NULL), 0);
 	while ((urgent = probes_memory_is_urgent(&m)) && now_mono_ns() < deadline_ns)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	assert_false(__atomic_load_n(&detached, __ATOMIC_ACQUIRE)); /* it hangs */
+	assert_false(__atomic_load_n(&detached, __ATOMIC_ACQUIRE)); /* the close still hangs */
 	assert_false(urgent);
 	slow_goes_on(&s);
 	pthread_join(thread, NULL);

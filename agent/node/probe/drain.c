@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * drain: takes counts out of the generation that is no longer written, with the stacks and names
- * that its records brought (records.c) and that earlier ones brought (drain_cache.c).
+ * drain: takes the counts out of the generation that programs no longer write. It adds the stacks
+ * and names that came with records of that generation (records.c) or of earlier ones
+ * (drain_cache.c).
  */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
 
-#define MAX_FRAME_BYTES (64u << 20) /* limit of one generation */
+#define MAX_FRAME_BYTES (64u << 20) /* limit for the frames of one generation */
 #define MAX_HELD_BYTES	(32u << 20)
 #define BATCH		4096
 
 /* ---- counts ---- */
 
 /*
- * Empties a hash map that no program writes any more. value_bytes: a value's size as user space
- * sees it. each(key, value) is called for every element.
+ * Empties a hash map that no program writes any more. value_bytes: the size of a value in user
+ * space. each(key, value) is called for every element.
  */
 typedef void each_fn(const void *key, const void *value, void *arg);
 
@@ -33,7 +34,8 @@ static int map_take(int map, size_t key_bytes, size_t value_bytes, each_fn *each
 
 		r = bpf_map_lookup_and_delete_batch(map, first ? NULL : &token, &token, keys,
 						    values, &n, NULL);
-		if (r == -ENOSPC && cap < 1 << 20) { /* a bucket is longer than the batch */
+		/* a bucket has more elements than fit into the batch */
+		if (r == -ENOSPC && cap < 1 << 20) {
 			cap *= 2;
 			keys = xrealloc(keys, cap * key_bytes);
 			values = xrealloc(values, cap * value_bytes);
@@ -118,9 +120,9 @@ static int take_counts(struct probes *p, uint32_t generation, struct drain *d)
 }
 
 /*
- * Starts the next generation, and returns when no program writes the old one any more: an update of
- * an outer map waits for RCU (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0), whatever
- * it writes.
+ * Starts the next generation, and returns when no program writes the old one any more. To wait for
+ * that, it updates an outer map: each such update waits for RCU, also one that changes nothing
+ * (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0).
  */
 static int swap_generation(struct probes *p, uint32_t *ret_old)
 {
@@ -140,14 +142,16 @@ static void finish(struct probes *p, struct drain *d)
 {
 	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
 
-	/* A record that was displaced from the kernel's cache was sent again. */
+	/*
+	 * Duplicates: the kernel sends a record again if its cache has lost the hash of the record.
+	 */
 	counter_add(counter("podflame_records_repeated_total", NULL, NULL), sample_drain_sort(d));
 	probes_cache_pass(p->held, d, p->slept.mono_ns, keep);
 	sample_drain_link_frames(d);
 	probes_contexts_link(d);
 }
 
-/* CPUs write into the ring in turns, not in order of time. */
+/* The records are not in order of time, because several CPUs write into the ring. */
 static int by_time(const void *a, const void *b)
 {
 	uint64_t x = ((const struct raw_proc *)a)->time_ns,
@@ -207,7 +211,10 @@ static uint32_t what_works(const struct probes *p)
 }
 _Static_assert(_FEATURE_MAX <= 32, "what_works");
 
-/* Returns whether the state of an event may have changed. */
+/*
+ * Checks all attached events and tries failed ones again. Returns whether the state of an event may
+ * have changed.
+ */
 static bool look_after_events(struct probes *p)
 {
 	uint32_t before = what_works(p);
@@ -217,7 +224,7 @@ static bool look_after_events(struct probes *p)
 		struct event_probe *e = &p->events[i];
 
 		if (e->hz)
-			(void)e->ops->check(p, e); /* the event's state says whether it works */
+			(void)e->ops->check(p, e); /* the result is in the event's state */
 		tried |= probes_event_again(p, e);
 		if (e->hz && e->ops->before_swap)
 			e->ops->before_swap(p, e);
@@ -250,7 +257,9 @@ static int drain_full(struct probes *p, struct drain **ret)
 	finish(p, d);
 	probes_stats_take_drops(p, d);
 	probes_live_take_lost(p, &d->lost);
-	/* Counts that were not taken come with the generation after the next one. */
+	/*
+	 * Counts that could not be taken come with the next drain of this slot, two drains later.
+	 */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	*ret = d;

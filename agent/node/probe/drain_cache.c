@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * drain_cache: stacks, names and contexts that later drains may refer to. The kernel sends each
- * once a generation. But a wait that goes on, or memory that lives, appears in later generations,
- * too. An item to which nothing has referred for 15 s is forgotten. An item that exceeds the limit
- * is not held, and is counted. A wait that will count much later (minBlock) refers to its items by
- * an empty sample, which is dropped here.
+ * drain_cache: stacks, names and contexts that later drains may refer to. In each generation, the
+ * kernel sends an item once. But samples of a wait that goes on, or of memory that lives, refer to
+ * it in later generations, too. An item to which no sample has referred for 15 s is dropped. An
+ * item that exceeds the memory limit is not kept, and is counted. A wait that will be counted much
+ * later (minBlock) has an empty sample in each drain, which refers to its items. This file drops
+ * these samples.
  */
 #include "node/probe/internal.h"
 
@@ -20,7 +21,7 @@ struct cached_item {
 	struct cached_key key;
 	uint64_t used_ns;
 	size_t bytes;
-	bool added; /* to the current drain */
+	bool added; /* the item was added to the current drain */
 	UT_hash_handle hh;
 	union {
 		struct raw_stack stack;
@@ -76,19 +77,26 @@ static struct cached_item *item_find(const struct drain_cache *h, enum kind kind
 	return i;
 }
 
-/* ---- a drain: its frames are offsets into its memory still ---- */
+/* ---- one drain, whose frames are still offsets into its memory ---- */
 
 struct cache_pass {
 	struct drain_cache *h;
 	struct drain *d;
 	uint64_t now_ns;
-	size_t n_stacks, n_names, n_contexts;	    /* its own items, sorted */
-	size_t cap_stacks, cap_names, cap_contexts; /* items that are added come after them */
-	uint8_t *used; /* for each of its own stacks: by which kinds of events it is used */
+	size_t n_stacks, n_names, n_contexts;	    /* the drain's own items, sorted */
+	size_t cap_stacks, cap_names, cap_contexts; /* added items come after the drain's own */
+	/*
+	 * USED_ONCE, USED_LATER for each of the drain's own stacks: which kinds of events refer to
+	 * it
+	 */
+	uint8_t *used;
 };
 enum { USED_ONCE = 1, USED_LATER = 2 };
 
-/* NULL: there is no room. The caller fills in the content of a new item. */
+/*
+ * Returns the item with this hash, which may be new; the caller then fills in its content. NULL:
+ * the cache is full.
+ */
 static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint64_t hash,
 				     size_t n_frames, bool *ret_new)
 {
@@ -118,7 +126,8 @@ static bool refers_later(enum event e)
 }
 
 /*
- * Returns the index of the item with this hash; each item begins with its hash. n: there is none.
+ * Returns the index of the item with this hash, or n if no item has it. Each item begins with its
+ * hash.
  */
 static size_t find(const void *items, size_t n, size_t size, uint64_t hash)
 {
@@ -171,7 +180,10 @@ static void add(struct cache_pass *p, const struct cached_item *i)
 	}
 }
 
-/* A sample refers to the item, so it stays held. It is added to the drain if the drain lacks it. */
+/*
+ * A sample refers to the item. If the sample's event may do so later, too, the item stays in the
+ * cache. If the drain does not have the item, adds it to the drain.
+ */
 static void refer(struct cache_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {
 	struct cached_item *i = hash ? item_find(p->h, kind, hash) : NULL;
@@ -216,8 +228,9 @@ static void refer_all(struct cache_pass *p)
 }
 
 /*
- * A stack that only ticks refer to is not needed later: no wait and no memory has a stack of such a
- * hash (PF_HASH_TICK). A stack that no sample refers to yet may be needed later.
+ * A stack to which only samples of on-cpu refer is not needed later: its hash is never the hash of
+ * a stack of a wait or of memory (PF_HASH_TICK). A stack to which no sample refers yet may be
+ * needed later.
  */
 static void keep_stacks(struct cache_pass *p)
 {
@@ -292,8 +305,8 @@ static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bo
 }
 
 /*
- * Drops the samples of waits that are still too short to count: they only said which items the wait
- * will refer to.
+ * Drops the empty samples of waits that are still too short to count. Such a sample only names the
+ * items to which the wait will refer.
  */
 static void drop_references(struct drain *d)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What later drains find of earlier ones: for how long, and how many. */
+/* Which stacks and names of earlier drains a later drain gets: for how long, and how many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,13 +8,16 @@
 
 #include "node/probe/internal.h"
 
-/* A drain as drain.c has it before frames are pointers; at most one stack of `depth` frames. */
+/*
+ * Returns a drain as drain.c has it while frames are still offsets. It has at most one stack, of
+ * `depth` frames.
+ */
 static struct drain *drain_of(uint64_t stack, size_t depth, const struct raw_sample *samples,
 			      size_t n)
 {
 	struct drain *d = sample_drain_new(1 << 20);
 
-	/* Nothing lies at offset 0. */
+	/* So that no stack has the offset 0. */
 	assert_int_equal(buf_add(d->memory, &(struct raw_frame){}, sizeof(struct raw_frame)), 0);
 	if (stack) {
 		d->stacks = xmalloc(sizeof(*d->stacks));
@@ -61,7 +64,8 @@ static void check_stack(const struct drain *d, uint64_t hash, size_t depth)
 }
 
 /*
- * A drain with this stack and these samples; one second passes. Returns how many records it lost.
+ * Passes a drain with this stack and these samples; one second passes. Returns how many records
+ * were lost.
  */
 static uint64_t pass(struct drain_cache *h, uint64_t *now, uint64_t stack,
 		     const struct raw_sample *s)
@@ -76,7 +80,7 @@ static uint64_t pass(struct drain_cache *h, uint64_t *now, uint64_t stack,
 	return n_lost;
 }
 
-/* Like a thread that waits for two minutes: its stack was sent before anything was counted. */
+/* As for a thread that waits for two minutes: its stack was sent before its wait was counted. */
 static void found_while_something_refers_to_it(void **state)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);
@@ -86,7 +90,7 @@ static void found_while_something_refers_to_it(void **state)
 	(void)state;
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 120; i++) {
-		/* Others come and go, so that sorting has work. */
+		/* Other stacks come and go, so that the items must be sorted. */
 		struct drain *d = drain_of(1000 - i, 2, &s, 1);
 
 		probes_cache_pass(h, d, now, true);
@@ -99,7 +103,7 @@ static void found_while_something_refers_to_it(void **state)
 	probes_cache_free(h);
 }
 
-/* minBlock of a minute: nothing is counted until then. */
+/* minBlock is a minute, so the wait is not counted before that. */
 static void an_empty_wait_keeps_its_stack(void **state)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);
@@ -113,7 +117,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	for (int i = 0; i < 60; i++) {
 		d = drain_of(0, 0, empty, 2);
 		probes_cache_pass(h, d, now, true);
-		/* An empty snapshot of memory counts as a sample. */
+		/* The empty snapshot of mem-inuse is not dropped. */
 		assert_int_equal(d->n_samples, 1);
 		assert_int_equal(d->samples[0].event, EVENT_MEM_INUSE);
 		now += NSEC_PER_SEC;
@@ -125,7 +129,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	check_stack(d, 100, 3);
 	sample_drain_free(d);
 	h = probes_cache_free(h);
-	/* It does not grow either when nothing asks for it any more. */
+	/* Empty waits are also dropped if nothing needs to be kept. */
 	h = probes_cache_new(1 << 20);
 	d = drain_of(0, 0, empty, 1);
 	probes_cache_pass(h, d, now, false);
@@ -149,7 +153,7 @@ static void added_once(void **state)
 		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
 		sample_drain_free(d);
-		/* The kernel sent it again. */
+		/* The kernel sent the stack again. */
 		d = drain_of(100, 3, s, 3);
 		probes_cache_pass(h, d, now, true);
 		assert_int_equal(d->n_stacks, 1);
@@ -175,7 +179,7 @@ static void forgotten_when_nothing_has(void **state)
 	probes_cache_free(h);
 }
 
-/* Ticks are counted at once, so no later drain refers to their stacks. */
+/* Samples of on-cpu are counted at once, so no later drain refers to their stacks. */
 static void what_only_ticks_refer_to_is_not_held(void **state)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);
@@ -236,7 +240,7 @@ static void the_limit_holds_and_is_counted(void **state)
 	}
 	assert_true(refused() > before);
 	assert_int_equal(n_lost, refused() - before);
-	/* What came first stays as long as it is used. */
+	/* The item that came first stays as long as samples refer to it. */
 	for (int i = 0; i < 30; i++) {
 		struct drain *d = drain_of(0, 0, &s, 1);
 
@@ -245,14 +249,14 @@ static void the_limit_holds_and_is_counted(void **state)
 		now += NSEC_PER_SEC;
 		sample_drain_free(d);
 	}
-	/* The other items have given their room back. */
+	/* The other items were dropped, so there is room again. */
 	before = refused();
 	pass(h, &now, 5000, NULL);
 	assert_int_equal(refused(), before);
 	probes_cache_free(h);
 }
 
-/* On-CPU alone: nothing is kept, and what was kept is freed. */
+/* With on-cpu alone, no item is kept, and items that were kept are freed. */
 static void nothing_is_kept_unless_asked(void **state)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A process becomes another program, again and again. It is this program, which calls execve() in
- * turns from two pages. While the kernel loads the next program, the registers are still those of
- * the old one.
+ * A process calls exec again and again. Each new program is this program, which calls execve() from
+ * one of two pages in turn. While the kernel loads the next program, the registers are still those
+ * of the old one.
  */
 #include "node/probe/workload_test.h"
 
@@ -11,8 +11,9 @@
 #define LOOP	  "exec-loop"
 #define PAGE(k)	  (0x10000000ull + (k)*0x100000ull)
 #define PAGE_END  4096
-#define IN_KERNEL 30 /* samples taken while the process has no program */
-#define MISSED	  10 /* one sample in this many comes while the new program has no registers yet */
+#define IN_KERNEL 30 /* samples that are taken while the process has no program */
+/* one sample in this many is taken while the new program has no registers yet */
+#define MISSED 10
 
 typedef int exec_fn(const char *path, char *const *argv, char *const *envp);
 
@@ -30,7 +31,7 @@ static _Noreturn void become_the_next(unsigned k, char **envp)
 	_exit(2);
 }
 
-/* Before main(): the shorter the program, the more execs per second. */
+/* Runs before main(): the less the program does before the next exec, the more execs per second. */
 __attribute__((constructor)) static void go_on(int argc, char **argv, char **envp)
 {
 	if (argc == 2 && !strcmp(argv[0], LOOP))
@@ -46,7 +47,7 @@ static void body_loop(struct truth *t)
 }
 
 struct seen {
-	uint64_t of[2][2]; /* of a page, in a program of even and odd number */
+	uint64_t of[2][2]; /* samples in each page, in programs of even and odd number */
 	uint64_t in_kernel;
 };
 
@@ -77,7 +78,10 @@ static uint64_t wrong(const struct seen *t)
 	return MIN(t->of[0][0], t->of[0][1]) + MIN(t->of[1][0], t->of[1][1]);
 }
 
-/* An address of the old program would be shown as the code that the new one has there. */
+/*
+ * If the agent mixed the programs up, an address of the old program would be shown as the code that
+ * the new program has there.
+ */
 static void the_program_before_is_no_part_of_the_next(void **state)
 {
 	struct probes *p =
@@ -105,7 +109,7 @@ static void the_program_before_is_no_part_of_the_next(void **state)
 	child_stop(&c);
 }
 
-/* The last record of a process; a drain with one comes soon. */
+/* Drains until a drain has a record of this kind of the process, and returns it. */
 static struct raw_proc record_of(struct probes *p, pid_t pid, enum raw_proc_what what)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -136,8 +140,8 @@ static int read_of(const struct raw_proc *r)
 }
 
 /*
- * Mappings that are read after an exec are not taken for those of the program that was reported
- * before it.
+ * If mappings are read after an exec, they are not used for the program that was reported before
+ * that exec.
  */
 static void mappings_are_of_the_program_that_was_told(void **state)
 {
@@ -156,7 +160,7 @@ static void mappings_are_of_the_program_that_was_told(void **state)
 	r = record_of(p, c[1].pid, RAW_PROC_EXEC);
 	assert_int_not_equal(r.stack, 0);
 	do
-		e = read_of(&r); /* in the middle of an exec it has no mappings */
+		e = read_of(&r); /* during an exec, the process has no mappings */
 	while (e != -ESTALE && now_mono_ns() < deadline);
 	assert_int_equal(e, -ESTALE);
 	probes_free(p);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * file_tags: returns the tag by which a stack walk will name a file (bpf/vma.h). The agent maps the
- * file, and looks at that mapping as a walk does: the caller's thread runs one BPF program of core,
- * which must be loaded.
+ * file. Then the caller's thread runs a BPF program of core, which looks up that mapping as a stack
+ * walk does. core must be loaded.
  */
 #include "node/probe/internal.h"
 
@@ -15,7 +15,8 @@
 #include "core.skel.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct probes *lender; /* NULL: nothing is loaded */
+/* the probes whose program and map are used; NULL: no program is loaded */
+static const struct probes *lender;
 static int program_fd, map_fd;
 
 static pthread_once_t seed_once = PTHREAD_ONCE_INIT;
@@ -26,14 +27,17 @@ static void seed_draw(void)
 	random_bytes(&seed, sizeof(seed));
 }
 
-/* One seed for the life of this process: tags outlive the BPF programs. */
+/*
+ * The seed stays the same as long as this process runs, because tags are kept longer than the BPF
+ * programs.
+ */
 uint64_t probes_tags_seed(void)
 {
 	pthread_once(&seed_once, seed_draw);
 	return seed;
 }
 
-/* The caller holds the lock. */
+/* Runs the program for the address `at`. The caller holds the lock. */
 static int look(const void *at, struct pf_vma *ret)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts);
@@ -59,7 +63,10 @@ static int look_at(const void *at, struct pf_vma *ret)
 	return r;
 }
 
-/* Huge pages are mapped and unmapped as a whole; st_blksize is their size. */
+/*
+ * Returns the size of a mapping of this file. A huge page can only be mapped and unmapped as a
+ * whole; st_blksize is its size.
+ */
 static int mapping_bytes(int fd, size_t *ret)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -80,7 +87,7 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 
 	if (r < 0)
 		return r;
-	/* With MAP_NORESERVE no huge page is taken from the pods. */
+	/* With MAP_NORESERVE, no huge page is reserved that a pod may need. */
 	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
@@ -95,8 +102,8 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 }
 
 /*
- * Maps the agent's own program. The look-up must find that mapping, and return the same tag each
- * time.
+ * Maps the agent's own program file. The BPF program must find that mapping, and return the same
+ * tag each time.
  */
 static int try_out(const char **ret_problem)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * filter: writes the selected cgroups and processes into the kernel's filter maps, and makes each
- * event tick at the rate that they need, or stops it.
+ * filter: writes the selected cgroups and processes into the kernel's filter maps. It attaches each
+ * event at the rate that they need, or detaches it.
  */
 #include "node/probe/internal.h"
 
@@ -76,7 +76,10 @@ static void told_remove(struct probes *p, uint64_t id)
 	free(t);
 }
 
-/* Takes a record of a drain: from now on the agent knows that cgroup, and decides about it. */
+/*
+ * Takes a cgroup's record that goes into a drain. From now on the agent knows the cgroup, and
+ * decides whether it is selected.
+ */
 void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 {
 	int map = bpf_map__fd(p->core->maps.filter_cgroups);
@@ -89,7 +92,9 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 	}
 	if (!r->armed)
 		return;
-	/* Its parent was deselected meanwhile, so no later change would remove it. */
+	/*
+	 * The cgroup's parent was deselected meanwhile, so no later change would remove the cgroup.
+	 */
 	if (bpf_map_lookup_elem(map, &r->parent_id, &f)) {
 		bpf_map_delete_elem(map, &r->id);
 		return;
@@ -103,8 +108,8 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 }
 
 /*
- * Returns the keys of the map, which the caller frees. The map may change meanwhile, so a key may
- * be missing or be there no more.
+ * Returns the keys of the map, which the caller frees. The map may change meanwhile, so the result
+ * may lack a key, or have a key that the map does not have any more.
  */
 static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 {
@@ -122,7 +127,10 @@ static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 	return keys;
 }
 
-/* Returns whether the caller of probes_filter knew this cgroup when it made its list. */
+/*
+ * Returns whether a drain had reported the cgroup before the caller of probes_filter() made its
+ * list.
+ */
 static bool is_known(struct probes *p, uint64_t id)
 {
 	const struct told_cgroup *t = told_find(p, id);
@@ -139,8 +147,8 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 		if (wanted_find(&p->cgroups, keys[i]))
 			continue;
 		/*
-		 * It is not ours, and no drain had reported it in time: the kernel has just
-		 * selected it below one of ours.
+		 * The agent did not select this cgroup, and no drain has reported it in time: the
+		 * kernel has just selected it below a selected one.
 		 */
 		if (!wanted_find(before, keys[i]) && !is_known(p, keys[i]))
 			continue;
@@ -149,7 +157,10 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 	}
 }
 
-/* Programs ask the filter again for cgroups that they found unselected before: bpf/filter.h. */
+/*
+ * Programs remember cgroups that were not selected. This makes them ask the filter again:
+ * bpf/filter.h.
+ */
 static void tell_added(struct probes *p)
 {
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
@@ -211,7 +222,7 @@ static int sync_list(struct probes *p)
 	return first_error;
 }
 
-/* ---- both ---- */
+/* ---- cgroups and listed processes ---- */
 
 static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 {
@@ -222,8 +233,8 @@ static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 }
 
 /*
- * Tries again what the machine lacked for a moment, so that a selected cgroup is not left out until
- * the selection changes.
+ * Writes the filter again if the machine lacked something for a moment. Else a selected cgroup
+ * would be missing until the selection changes.
  */
 void probes_filter_again(struct probes *p)
 {
@@ -251,8 +262,8 @@ static int event_tick(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Thinning is relative to the rate of the event. While the rate changes nothing may tick, or some
- * samples would count for too much.
+ * The filter's entries are relative to the rate of the event. So while the rate changes, the event
+ * must be detached, or some samples would stand for too much time.
  */
 static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 {

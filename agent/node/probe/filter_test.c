@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which tasks the filter selects: cgroups of both hierarchies, children made later, PID namespaces.
+ * Which tasks the filter selects: cgroups of both hierarchies, child cgroups that are made later,
+ * PID namespaces.
  */
 #include "node/probe/cgroups_test.h"
 #include "node/probe/workload_test.h"
@@ -10,7 +11,7 @@
 
 #include "core.skel.h"
 
-/* Processes moved in v1 only, in cgroup2 only, in both, in neither. */
+/* Processes that were moved into a cgroup in v1 only, in v2 only, in both, and in neither. */
 static void moved(bool v2)
 {
 	struct probe_config config = {
@@ -41,7 +42,8 @@ static void moved(bool v2)
 	assert_int_equal(t[3].n, 0);
 	assert_int_equal(t[0].others, t[2].n);
 	/*
-	 * Moves it out of the cgroup: after the drain with the last old samples, no more may come.
+	 * Moves the process out of the cgroup. The next drain has its last samples; after that, no
+	 * more may come.
 	 */
 	cgroup_move(config.hierarchy.mount, c[0].pid);
 	drain_into(p, t, 4);
@@ -114,7 +116,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	ids[1] = cgroup_id(child);
 	assert_true(in_kernel_filter(p, ids[1]));
 	cgroup_move(child, c.pid);
-	/* User space does not know the child yet, so its selection does not remove the child. */
+	/* User space does not know the child yet, so this selection does not deselect it. */
 	select_cgroups(p, ids, 1);
 	assert_true(in_kernel_filter(p, ids[1]));
 	drain_until(p, &t, 1, 50);
@@ -129,7 +131,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	assert_true(drained_cgroup(p, ids[1], false, &made));
 	assert_int_equal(made.parent_id, ids[0]);
 	assert_true(made.armed);
-	/* From now on, the caller decides about the child. */
+	/* From now on, user space decides about the child. */
 	select_cgroups(p, ids, 2);
 	assert_true(in_kernel_filter(p, ids[1]));
 	select_cgroups(p, ids, 1);
@@ -139,7 +141,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	cgroup_remove(parent);
 }
 
-/* The drain reports the child, but the filter was made before that. */
+/* A drain reports the child after the caller has made its filter. */
 static void a_child_that_the_filters_maker_did_not_know_stays(void **state)
 {
 	struct probe_config config = {
@@ -186,10 +188,11 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 	cgroup_remove(parent);
 }
 
-#define FILTER_KEYS 16384 /* MAX_FILTER_KEYS */
+#define FILTER_KEYS 16384 /* as MAX_FILTER_KEYS of filter.c */
 
 /*
- * A filter with more rows than the table takes is refused as a whole, and the old selection stays.
+ * If a filter has more rows than the map can hold, it is refused as a whole, and the old selection
+ * stays.
  */
 static void too_many_cgroups_are_refused(void **state)
 {
@@ -206,7 +209,10 @@ static void too_many_cgroups_are_refused(void **state)
 	probes_free(p);
 }
 
-/* A child that the full table does not take is counted; the next filter may have it. */
+/*
+ * If the map is full, a child cgroup is not selected, and that is counted. The next filter may
+ * select it.
+ */
 static void a_child_without_room_is_counted(void **state)
 {
 	struct probe_config config = {
@@ -219,7 +225,7 @@ static void a_child_without_room_is_counted(void **state)
 	struct drain *d = NULL;
 
 	(void)state;
-	for (size_t i = 0; i < FILTER_KEYS; i++) /* ids that no cgroup here has */
+	for (size_t i = 0; i < FILTER_KEYS; i++) /* ids that no cgroup has here */
 		f[i] = (struct container_filter){.cgroup_id =
 							 i ? (1ull << 40) + i : cgroup_id(parent),
 						 .event_mask = 1u << EVENT_ON_CPU,
@@ -269,7 +275,7 @@ static void pods_are_told_strangers_not(void **state)
 	assert_false(in_kernel_filter(p, cgroup_id(child)));
 	cgroup_remove(child);
 	cgroup_remove(dir);
-	/* The pods of the other hierarchy are the same pods, so they are not reported twice. */
+	/* The other hierarchy has cgroups of the same pods, so their records are not sent twice. */
 	hierarchy(true);
 	count_cgroup_records(p);
 	dir = cgroup_make(mount_v2, "kubepods.slice");
@@ -278,7 +284,7 @@ static void pods_are_told_strangers_not(void **state)
 	probes_free(p);
 }
 
-/* LISTED: of this cgroup only processes that are listed. */
+/* LISTED: of this cgroup, only the processes in the list are selected. */
 static void listed_processes_of_a_cgroup(void **state)
 {
 	struct probe_config config = {.hierarchy = hierarchy(false),
@@ -310,7 +316,10 @@ static void listed_processes_of_a_cgroup(void **state)
 
 /* ---- PID namespaces ---- */
 
-/* The first process of a new PID namespace, whose child runs body; as kind's node containers do. */
+/*
+ * Starts the first process of a new PID namespace, whose child runs body, as in kind's node
+ * containers.
+ */
 static pid_t in_new_namespace(body_fn *body, struct truth *t)
 {
 	pid_t pid;
@@ -334,7 +343,10 @@ static pid_t in_new_namespace(body_fn *body, struct truth *t)
 		}                                                                                  \
 	} while (0)
 
-/* Runs as PID 1 of a namespace, like an agent in a node container; /proc is still the outer one. */
+/*
+ * Runs as PID 1 of a namespace, like an agent in a node container. /proc is still that of the outer
+ * namespace.
+ */
 static void body_inner_agent(struct truth *t)
 {
 	struct cgroup_hierarchy h = {};
@@ -366,7 +378,8 @@ static void body_inner_agent(struct truth *t)
 		CHECK(!probes_drain(p, true, &d));
 		for (size_t i = 0; i < d->n_samples; i++) {
 			/*
-			 * 1: this process itself; never 0: the outer one is not visible from here
+			 * 1: this process itself. Never 0, because the process outside is not
+			 * visible in this namespace.
 			 */
 			CHECK(d->samples[i].tgid >= 1 && d->samples[i].tgid <= 3);
 			CHECK(d->samples[i].tid == d->samples[i].tgid);
@@ -388,7 +401,7 @@ static void body_inner_agent(struct truth *t)
 	kill(inner, SIGKILL);
 }
 
-/* Works as PID 6 of a namespace beside the agent's: that number means nothing to the agent. */
+/* Works as PID 6 of a namespace that is not the agent's. There is no such PID for the agent. */
 static void body_sibling(struct truth *t)
 {
 	for (int i = 0; i < 5; i++) {
@@ -429,10 +442,10 @@ static void pids_are_the_agents_own(void **state)
 	(void)state;
 	hierarchy(false);
 	dir = cgroup_make(mount_v1, "ns");
-	/* A process that the inner agent's filter selects, but that it cannot see. */
+	/* The inner agent's filter selects this process, but it is in the outer namespace. */
 	c = child_start(body_work, NULL);
 	cgroup_move(dir, c.pid);
-	cgroup_move(dir, getpid()); /* so that all children are born there */
+	cgroup_move(dir, getpid()); /* so that all children begin in that cgroup */
 	beside = child_start(body_beside, NULL);
 	shared = c.truth;
 	outside = fork();

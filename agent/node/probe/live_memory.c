@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live_memory: makes a snapshot of the map of living memory, by stack, every few seconds in a full
- * drain. It removes entries that belong to no attached process: the process has ended, runs another
- * program now, or was detached.
+ * live_memory: every few seconds, in a full drain, makes a snapshot of the map of living memory, by
+ * stack. It removes entries that belong to no attached process: their process has ended, runs
+ * another program now, or was detached.
  */
 #include "node/probe/memory.h"
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096
-#define CALL_NS	    (60 * NSEC_PER_SEC) /* awake; no call of an allocator takes as long */
+#define CALL_NS	    (60 * NSEC_PER_SEC) /* time awake; no call of an allocator takes as long */
 
 static struct attached *owner_of(struct memory_probes *m, const struct pf_live_key *k,
 				 const struct pf_live *l)
@@ -38,7 +38,8 @@ static int live_each(struct memory_probes *m, live_fn *each, void *arg)
 
 		r = bpf_map_lookup_batch(m->live, first ? NULL : &token, &token, keys, values, &n,
 					 NULL);
-		if (r == -ENOSPC && cap < PF_LIVE_MAX) { /* a bucket is longer than the batch */
+		/* a bucket has more elements than fit into the batch */
+		if (r == -ENOSPC && cap < PF_LIVE_MAX) {
 			cap *= 2;
 			keys = xrealloc(keys, (cap) * sizeof(*keys));
 			values = xrealloc(values, (cap) * sizeof(*values));
@@ -68,7 +69,7 @@ static void sum_stats(struct memory_probes *m, struct pf_live_stats *ret)
 	}
 }
 
-/* ---- sorting out ---- */
+/* ---- which entries are of attached processes ---- */
 
 struct live_row {
 	struct pf_count_key key;
@@ -112,8 +113,8 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
 }
 
 /*
- * An entry that was added before and was not removed must have been seen. If it was not, the kernel
- * has evicted it.
+ * Each entry that was added before the walk and was not removed must have been seen by the walk.
+ * The kernel has evicted the others.
  */
 static void count_evicted(struct memory_probes *m, uint64_t added, const struct sorting *s)
 {
@@ -128,7 +129,7 @@ static void count_evicted(struct memory_probes *m, uint64_t added, const struct 
 	m->evicted += added - accounted;
 }
 
-/* The caller holds the lock. */
+/* Walks the map, and removes entries of no attached process. The caller holds the lock. */
 static int sort_out(struct sorting *s)
 {
 	struct pf_live_stats before;
@@ -146,8 +147,8 @@ static int sort_out(struct sorting *s)
 }
 
 /*
- * Returns whether the call may still return: its process is still attached, and its thread may
- * still be in the allocator.
+ * Returns whether the call of the allocator may still return: its process is still attached, and
+ * its thread may still be in the allocator.
  */
 static bool may_return(const struct memory_probes *m, const struct pf_pending *p)
 {
@@ -181,8 +182,8 @@ static size_t forget_some_pending(struct memory_probes *m)
 }
 
 /*
- * Forgets calls that will not return any more, such as those of threads that were killed in an
- * allocator.
+ * Forgets calls of allocators that will not return any more, for example because the thread was
+ * killed in the call.
  */
 static void forget_pending(struct memory_probes *m)
 {
@@ -237,7 +238,10 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 	}
 }
 
-/* Reports that nothing of the process lives. Without this sample, the last snapshot would stay. */
+/*
+ * Adds a sample without memory: nothing of the process lives. Without this sample, the values of
+ * the last snapshot would stay.
+ */
 static void empty_add(struct memory_probes *m, const struct attached *a, struct taking *t,
 		      uint64_t now)
 {
@@ -258,7 +262,7 @@ static void empty_add(struct memory_probes *m, const struct attached *a, struct 
 	};
 }
 
-/* Adds all or nothing: the last snapshot is better than a part of this one. */
+/* If the map cannot be read, adds nothing: the last snapshot is better than a part of a new one. */
 static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 {
 	if (sort_out(s)) {
@@ -316,7 +320,10 @@ void probes_live_ask(struct probes *p)
 		m->asked = true;
 }
 
-/* Takes a record of an exec or exit: what the process allocated before does not live any more. */
+/*
+ * Takes a record of an exec or exit. Memory that the process allocated before it does not live any
+ * more.
+ */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {
 	struct memory_probes *m = probes_memory_of(p);

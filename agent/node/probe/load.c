@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * load: loads the BPF objects into the kernel. core owns the maps, and the other objects use them.
- * If a kernel or the agent's capabilities lack something, one feature is removed, and its state
- * says why.
+ * If the kernel or the agent's capabilities lack something, only the feature that needs it is
+ * missing, and its state has the reason.
  */
 #include "node/probe/internal.h"
 
@@ -13,17 +13,17 @@
 #include "proc.skel.h"
 
 /*
- * Free entries of an LRU hash map that only one CPU can use (kernel/bpf/bpf_lru_list.c). Since
- * 6.16, a small map has fewer.
+ * Number of free entries of an LRU hash map that only one CPU can use (kernel/bpf/bpf_lru_list.c).
+ * Since 6.16, a small map keeps fewer.
  */
 #define LRU_KEPT_BY_A_CPU 128
-/* Limits up to which maps grow with the number of CPUs and the rate. */
+/* The sizes of maps grow with the number of CPUs and the rate, up to these limits. */
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
 #define SEEN_MAX       (1u << 20)
-#define TOTALS_MAX     16384 /* always, if Total is on */
+#define TOTALS_MAX     16384 /* fixed size of the map, if `total` is on */
 
-/* ---- libbpf's warnings are the reasons that we pass on ---- */
+/* ---- libbpf's warnings become the reasons of missing features ---- */
 
 static _Thread_local char last_warning[256];
 
@@ -31,12 +31,12 @@ static int keep_warning(enum libbpf_print_level level, const char *fmt, va_list 
 {
 	char line[sizeof(last_warning)];
 
-	/* The limit does not matter if BPF memory is charged to the cgroup (since 5.11). */
+	/* RLIMIT_MEMLOCK does not limit BPF memory that is charged to the cgroup (since 5.11). */
 	if (level != LIBBPF_WARN || strstr(fmt, "RLIMIT_MEMLOCK"))
 		return 0;
 	vsnprintf(line, sizeof(line), fmt, ap);
 	line[strcspn(line, "\n")] = 0;
-	/* The first warning names the cause; later ones say only that loading failed. */
+	/* The first warning has the cause; later ones report only that loading failed. */
 	if (!last_warning[0])
 		snprintf(last_warning, sizeof(last_warning), "%s",
 			 line + (str_has_prefix(line, "libbpf: ") ? 8 : 0));
@@ -85,10 +85,10 @@ static void core_sizes(struct probes *p)
 	struct core_bpf *o = p->core;
 	const struct probe_config *c = &p->config;
 	uint64_t cpus = p->n_possible_cpus, hz = c->max_sample_hz;
-	/* Every tick may have a new key, and a drain may be late. */
+	/* Every tick may have a new key. The factor 2 is for a drain that comes late. */
 	uint32_t counts =
 		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, COUNTS_MAX);
-	/* Room for one second of 200 ticks that all have different stacks of 1 KiB. */
+	/* Room for one second in which all ticks have different stacks of 1 KiB. */
 	uint32_t ring = c->ring_bytes ? power_of_two(c->ring_bytes, 4096, 1 << 30)
 				      : power_of_two(cpus * hz * 1024, 1 << 20, RING_MAX_BYTES);
 	uint32_t seen = power_of_two(cpus * 16384, 32768, SEEN_MAX);
@@ -110,7 +110,10 @@ static void core_sizes(struct probes *p)
 	p->bpf_config.ring_wake_bytes = ring / 2;
 }
 
-/* The index into task->cgroups->subsys[] depends on the kernel's configuration. */
+/*
+ * Finds the controller's index into task->cgroups->subsys[], which depends on the kernel's
+ * configuration.
+ */
 static int find_subsys(const struct btf *btf, const char *controller, uint32_t *ret_index)
 {
 	_cleanup_free_ char *want = xasprintf("%s_cgrp_id", controller);
@@ -145,7 +148,7 @@ static int core_config(struct probes *p, const struct btf *btf)
 	return v1 ? find_subsys(btf, c->hierarchy.controller, &p->bpf_config.subsys_index) : 0;
 }
 
-/* Reads the agent's PID namespace: the programs translate PIDs to it. */
+/* Reads the agent's PID namespace: the programs translate PIDs into that namespace. */
 static int who_am_i(struct probes *p)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts);
@@ -198,7 +201,7 @@ static int core_load(struct probes *p, const struct btf *btf, struct field_error
 	return r;
 }
 
-/* ---- the objects that borrow core's maps ---- */
+/* ---- the objects that use core's maps ---- */
 
 int probes_lend_maps(struct probes *p, struct bpf_object *to)
 {
@@ -212,7 +215,7 @@ int probes_lend_maps(struct probes *p, struct bpf_object *to)
 		if (bpf_map__is_internal(m))
 			continue;
 		own = bpf_object__find_map_by_name(p->core->obj, bpf_map__name(m));
-		if (!own) /* the event's own map */
+		if (!own) /* a map that only this event has */
 			continue;
 		r = bpf_map__reuse_fd(m, bpf_map__fd(own));
 		if (r)
@@ -282,13 +285,13 @@ bool probes_event_again(struct probes *p, struct event_probe *e)
 {
 	if (!e->hz || !e->again_ns || now_mono_ns() < e->again_ns)
 		return false;
-	(void)e->ops->attach(p, e); /* the event's state says whether it works */
+	(void)e->ops->attach(p, e); /* the result is in the event's state */
 	return true;
 }
 
 /*
- * A feature that this kernel lacks is left out until the objects are loaded again. So if an error
- * may pass, this fails, and the caller loads everything again.
+ * If the kernel lacks a feature, the feature stays missing until the objects are loaded again. So
+ * if an error may pass, this function fails, and the caller loads all objects again.
  */
 static int events_load(struct probes *p, struct field_error *reterr)
 {
@@ -304,10 +307,13 @@ static int events_load(struct probes *p, struct field_error *reterr)
 	return 0;
 }
 
-/* The programs of proc.bpf.c. They are attached one by one, so that each can fail alone. */
+/*
+ * The programs of proc.bpf.c. They are attached one by one, so that one can fail and the others
+ * work.
+ */
 struct tracer {
 	struct bpf_program *program;
-	const char *needs; /* a type that the kernel's BTF must have */
+	const char *needs; /* name of a type that the kernel's BTF must have */
 	enum feature feature;
 	bool wanted;
 };
@@ -412,7 +418,7 @@ static int proc_load(struct probes *p, const struct btf *btf, struct field_error
 	return tracers_attach(p, t, reterr);
 }
 
-/* ---- all ---- */
+/* ---- all objects ---- */
 
 static int load_all(struct probes *p, const struct btf *btf, struct field_error *reterr)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * long_waits: the thread that looks at waits that go on: before each drain, and in between as often
- * as is cheap.
+ * long_waits: the thread that looks at waits that go on. It does so before each drain, and also
+ * between drains, as often as is cheap.
  */
 #include "node/probe/long_waits.h"
 
@@ -12,7 +12,7 @@
 
 #define LOOK_MIN_NS (100 * NSEC_PER_MSEC)
 #define LOOK_SHARE  50	 /* looks between drains use at most 1/50 of a CPU */
-#define LOOK_MAX    1024 /* stack walks in a look: 10 to 20 us each */
+#define LOOK_MAX    1024 /* stack walks in one look; each takes 10 to 20 us */
 #define LATE_NS	    (500 * NSEC_PER_MSEC)
 
 struct long_waits {
@@ -21,8 +21,8 @@ struct long_waits {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t asked, answered;
-	/* The lock guards all below. */
-	uint64_t n_asked, n_answered; /* looks that drains asked for, and that were done */
+	/* The lock guards all members below. */
+	uint64_t n_asked, n_answered; /* numbers of looks: asked for by drains, and done */
 	bool stop, late, ended, left_behind;
 };
 
@@ -33,7 +33,10 @@ static void count(const char *outcome, uint64_t n)
 	counter_add(counter("podflame_offcpu_looks_total", "outcome", outcome), n);
 }
 
-/* Waits over the limit stay thinned. Each look draws anew which ones. */
+/*
+ * If too many waits were found, the program walks the stacks of only a share of them, drawn anew in
+ * each look. The others stay thinned.
+ */
 static void set_limit(struct offcpu_walk_bpf *b)
 {
 	uint64_t found = b->bss->look_found;
@@ -56,7 +59,7 @@ static void look(struct long_waits *l)
 	count("over_limit", b->bss->look_found - b->bss->look_whole - b->bss->look_lost);
 }
 
-/* ---- its thread ---- */
+/* ---- the thread that looks ---- */
 
 static struct timespec after(uint64_t ns)
 {
@@ -66,7 +69,7 @@ static struct timespec after(uint64_t ns)
 				 .tv_nsec = (long)(at % NSEC_PER_SEC)};
 }
 
-/* Waits until a drain asks or the time is up. The caller holds the lock. */
+/* Waits until a drain asks for a look or ns have passed. The caller holds the lock. */
 static void pause_until_asked(struct long_waits *l, uint64_t ns)
 {
 	struct timespec until = after(ns);
@@ -192,8 +195,8 @@ int probes_long_waits_new(struct probes *p, struct bpf_object *offcpu, struct lo
 }
 
 /*
- * A thread that is blocked in another process's memory cannot be ended from here. It is detached,
- * and frees the struct itself.
+ * A thread that is blocked while it reads another process's memory cannot be ended from here. It is
+ * detached, and frees the struct itself.
  */
 struct long_waits *probes_long_waits_free(struct long_waits *l)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * long_waits: gives a stack to thinned waits that go on; from then on they count whole
- * (bpf/offcpu_walk.bpf.c). It reads memory of other processes, which may block, so it does that in
- * its own thread.
+ * long_waits: gives a stack to thinned waits that go on. From then on such a wait is counted as
+ * bpf/offcpu_walk.bpf.c describes. To read the stack, it reads memory of other processes. That may
+ * block, so it has its own thread.
  */
 #pragma once
 
@@ -11,14 +11,15 @@
 struct long_waits;
 
 /*
- * offcpu: the object that has the waits; it must outlive the result. -errno: the kernel
- * or the machine lacks something.
+ * offcpu: the object whose maps have the waits. It must exist as long as the result does. Returns
+ * -errno if the kernel or the machine lacks something.
  */
 int probes_long_waits_new(struct probes *p, struct bpf_object *offcpu, struct long_waits **ret);
 struct long_waits *probes_long_waits_free(struct long_waits *l);
 
 /*
- * Looks once more now, and returns when that is done. While an earlier look is late, it returns at
+ * Makes the thread look at the waits once more now, and returns when the thread is done, or after
+ * half a second. If an earlier look has taken longer than that and is not done yet, returns at
  * once.
  */
 void probes_long_waits_look(struct long_waits *l);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * memory: what selected processes allocate, and what of it lives. Both events share one object. It
- * is loaded when one of them is first wanted, because its map of living memory takes 12 MiB.
- * attach.c attaches it to processes, and live_memory.c reads what lives.
+ * memory: the events mem-alloc and mem-inuse: what selected processes allocate, and which of that
+ * memory lives. Both events share one BPF object. It is loaded when one of the events is first
+ * wanted, because its map of living memory needs 12 MiB. attach.c attaches it to processes, and
+ * live_memory.c reads the map.
  */
 #include "node/probe/memory.h"
 
@@ -13,7 +14,7 @@
 _Static_assert((int)EVENT_MEM_ALLOC == (int)PF_EVENT_MEM_ALLOC, "abi");
 _Static_assert((int)EVENT_MEM_INUSE == (int)PF_EVENT_MEM_INUSE, "abi");
 
-/* Both events share the data that the row of mem-alloc owns. */
+/* The data of both events is `own` of mem-alloc. */
 static struct memory_probes *own(struct probes *p)
 {
 	return p->events[EVENT_MEM_ALLOC].own;
@@ -70,7 +71,10 @@ static int memory_shared(struct probes *p, struct event_probe *e)
 	return p->events[EVENT_MEM_ALLOC].loaded ? 0 : -EOPNOTSUPP;
 }
 
-/* Programs for probes of one place are always loaded: they serve if nothing else can (attach.c). */
+/*
+ * The programs for probes of one place are always loaded, because attach.c uses them if links of
+ * many places cannot work.
+ */
 static void choose_form(struct memory_probes *m, struct memory_bpf *o)
 {
 	bool session = m->mode == UPROBE_SESSION, single = m->mode == UPROBE_SINGLE;
@@ -85,7 +89,7 @@ static void choose_form(struct memory_probes *m, struct memory_bpf *o)
 	bpf_program__set_expected_attach_type(o->progs.pf_mem_free, ATTACH_UPROBE_MULTI);
 }
 
-/* Returns -1 if the program is not loaded. */
+/* Returns the program's descriptor, or -1 if the program is not loaded. */
 static int loaded_fd(const struct bpf_program *program)
 {
 	return bpf_program__autoload(program) ? bpf_program__fd(program) : -1;
@@ -121,7 +125,7 @@ static int memory_load(struct probes *p, struct event_probe *e)
 	int r;
 
 	(void)e;
-	if (m->bpf) /* loaded by the other event */
+	if (m->bpf) /* the other event has loaded it */
 		return 0;
 	o = memory_bpf__open();
 	if (!o)
@@ -141,7 +145,10 @@ static int memory_load(struct probes *p, struct event_probe *e)
 	return 0;
 }
 
-/* Loads the object, because the event is wanted. probes_attach() attaches uprobes to processes. */
+/*
+ * Loads the object, because the event is wanted. It attaches no uprobe: probes_attach() does that
+ * for each process.
+ */
 static int memory_attach(struct probes *p, struct event_probe *e)
 {
 	struct memory_probes *m = own(p);
@@ -152,7 +159,7 @@ static int memory_attach(struct probes *p, struct event_probe *e)
 	return r;
 }
 
-/* Tries whether probed returns are safe. An error that may pass leaves that open. */
+/* Tries whether probed returns are safe. After an error that may pass, this is still not known. */
 static int try_returns(struct memory_probes *m, struct event_probe *e)
 {
 	int r = m->returns_tried ? m->returns : probes_uprobe_try_return(m->mode);
@@ -224,7 +231,7 @@ static unsigned inuse_rate(const struct probes *p)
 	return probes_event_is_wanted(p, EVENT_MEM_INUSE);
 }
 
-/* Samples of more than 2 GiB are as good as none. */
+/* A sample stands for at most 2 GiB: with more, there would be hardly any samples. */
 static void alloc_fill(const struct event_probe *e, const struct wanted_events *w,
 		       struct pf_filter *f)
 {

@@ -9,12 +9,12 @@
 
 #include "node/probe/internal.h"
 
-/* How this kernel attaches uprobes; a higher value is better. */
+/* The ways in which a kernel attaches uprobes. A higher value is better. */
 enum uprobe_mode {
 	UPROBE_NONE,
-	UPROBE_SINGLE,	/* perf_event_open(): one event for each place */
-	UPROBE_MULTI,	/* one link for many places of a file (6.6) */
-	/* also one program for entry and return, whose entry can skip the return (6.13) */
+	UPROBE_SINGLE, /* perf_event_open(): one perf event for each place */
+	UPROBE_MULTI,  /* one link for many places of a file (since 6.6) */
+	/* also one program for entry and return: its entry can skip the return (since 6.13) */
 	UPROBE_SESSION,
 };
 
@@ -27,66 +27,81 @@ enum uprobe_mode {
 #define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes up to 0.1 s to detach */
 
 /*
- * In the order in which they are attached. Ends come first, so that no allocation is seen whose end
- * cannot be seen.
+ * The programs are attached in this order. Those for the end of an allocation come first. So the
+ * programs see the end of each allocation whose begin they saw.
  */
 enum memory_program {
 	MEMORY_FREE,
-	MEMORY_RETURN,	/* if there are no sessions */
-	MEMORY_SESSION, /* entry, and the return if the entry wants it */
+	MEMORY_RETURN,	/* used if the kernel has no sessions */
+	MEMORY_SESSION, /* runs at the entry, and also at the return if the entry asks for that */
 	MEMORY_ENTRY,
 	_MEMORY_PROGRAM_MAX
 };
 
 struct memory_probes {
-	struct memory_bpf *bpf; /* NULL: neither event was wanted yet */
-	int load_error; /* of the last try to load */
+	struct memory_bpf *bpf; /* NULL: no set has wanted mem-alloc or mem-inuse yet */
+	int load_error;		/* result of the last try to load the object */
 	enum uprobe_mode mode;
-	size_t max_single; /* UPROBE_SINGLE_MAX_OF_ATTACH; less in a test */
-	int programs[_MEMORY_PROGRAM_MAX];	   /* -1: not loaded */
-	int programs_of_one[_MEMORY_PROGRAM_MAX]; /* the same for UPROBE_SINGLE; -1: not loaded */
+	size_t max_single; /* UPROBE_SINGLE_MAX_OF_ATTACH; a test sets a smaller value */
+	int programs[_MEMORY_PROGRAM_MAX]; /* descriptors; -1: the program is not loaded */
+	/* descriptors of the programs for UPROBE_SINGLE; -1: not loaded */
+	int programs_of_one[_MEMORY_PROGRAM_MAX];
 	int procs, live, pending, live_stats;
 	int n_cpus;
 	bool returns_tried;
-	int returns; /* 0: probed returns are safe; an error that may pass: not known yet */
+	/*
+	 * 0: probed returns are safe; an error that may pass: it is not known yet whether they are
+	 */
+	int returns;
 
 	pthread_mutex_t lock;
-	struct attached *attached; /* the key is attached.key */
+	/* hash table of the attached processes; its key is attached.key */
+	struct attached *attached;
 	unsigned n_links;
-	unsigned n_leaving;   /* atomic; above 0: urgent */
-	uint64_t n_moves;     /* atomic: links that were made or closed */
+	/*
+	 * atomic: calls of probes_leave() whose detach has not begun, and of
+	 * probes_attach_no_more(); above 0: no process is attached
+	 */
+	unsigned n_leaving;
+	uint64_t n_moves;     /* atomic: number of links that were made or closed so far */
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last snapshot */
-	struct slept slept;   /* since pending calls were last checked */
-	uint64_t woke_ns;     /* CLOCK_BOOTTIME: when a sleep of the machine was last noticed */
-	bool asked;	      /* a snapshot is wanted now */
+	struct slept slept;   /* the clocks when entries of `pending` were last checked */
+	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
+	uint64_t woke_ns;
+	bool asked; /* the next full drain must have a snapshot */
 	uint64_t user_removed, evicted;
-	struct losses lost;   /* that no drain has yet */
-	int trap_link;	       /* a probe of the agent itself; 0: none yet */
-	double trap_ns;	       /* 0: not measured yet */
-	unsigned stepped_more; /* written by the attaching thread; 0: not measured yet */
+	struct losses lost; /* losses that no drain has reported yet */
+	int trap_link;	    /* link of a probe of the agent itself; 0: not attached yet */
+	double trap_ns;	    /* cost of one hit; 0: not measured yet */
+	/* see probes_uprobe_stepped_more(); written by the attaching thread; 0: not measured yet */
+	unsigned stepped_more;
 };
 
-/* The probes of one file by one program; for UPROBE_SINGLE, of one place. */
+/* A link: the probes of one file by one program. With UPROBE_SINGLE, the probe of one place. */
 struct attached_link {
 	int fd;
 	enum memory_program program;
-	uint64_t dev, ino; /* of the file */
+	uint64_t dev, ino; /* of the probed file */
 	uint64_t *offsets, *cookies;
 	size_t n;
-	uint32_t tid; /* the thread by which the kernel finds the process */
-	bool goes;    /* set while a process's probes are changed: it will be closed */
+	uint32_t tid; /* the thread whose memory the kernel probes: see attach.c */
+	bool goes;    /* set while a process's probes are changed: the link will be closed */
 };
 struct attached {
 	struct pf_process_key key;
 	struct memory_probes *memory;
-	uint32_t tid;  /* thread of the links that are made now: see attach.c */
-	int thread_fd; /* proc_thread_open() of tid; -1: none */
+	uint32_t tid;  /* thread for the links that are made now: see attach.c */
+	int thread_fd; /* proc_thread_open() of the thread tid; -1: not open */
 	bool inuse;
-	bool leaving;	   /* counted in n_leaving until detaching begins */
-	bool added;	   /* its entry in procs is its own */
-	bool ended;	   /* the process has ended, or runs another program now */
-	uint64_t since_ns; /* CLOCK_BOOTTIME: older entries belong to an earlier struct attached */
-	uint64_t names;	   /* of the last sample of mem-inuse */
+	/* probes_leave() was called; counted in n_leaving until detaching begins */
+	bool leaving;
+	bool added; /* the process's entry in the map procs is of this struct */
+	bool ended; /* the process has ended, or runs another program now */
+	/*
+	 * CLOCK_BOOTTIME: entries of living memory before this belong to an earlier struct attached
+	 */
+	uint64_t since_ns;
+	uint64_t names; /* hash of the names in the last sample of mem-inuse */
 	bool in_snapshot;
 	struct attached_link *links;
 	size_t n_links, cap_links;
@@ -94,27 +109,30 @@ struct attached {
 };
 
 /* memory.c */
-/* NULL: it does not work here, or is not wanted */
+/* NULL: the memory events do not work here, or no set wants them */
 struct memory_probes *probes_memory_of(struct probes *p);
 /*
- * Returns why probes_memory_of() is NULL. -EAGAIN: the event was asked for just now, and its object
- * is still to be loaded. -ENOMEM and the like: the machine lacked that for a moment. -EOPNOTSUPP:
- * it cannot work here.
+ * Returns why probes_memory_of() is NULL. -EAGAIN: a set has just asked for the event, and its
+ * object is not loaded yet. -ENOMEM and other errors that may pass: what the machine lacked when
+ * the object was loaded. -EOPNOTSUPP: the event cannot work here.
  */
 int probes_memory_missing(struct probes *p);
 
 /* uprobe.c */
 enum uprobe_mode probes_uprobe_mode(void);
-/* The places of one file for one program. */
+/* The places of one file that one program probes. */
 struct uprobe_places {
 	int prog, attach_type;
 	bool at_return;
-	uint32_t pid; /* UPROBE_SINGLE: any thread of the process; else the process */
+	uint32_t pid; /* UPROBE_SINGLE: any thread of the process; else the process's id */
 	char path[32];
 	uint64_t *offsets, *cookies;
 	size_t n;
 };
-/* Attaches n places beginning at from; for UPROBE_SINGLE n is 1. Returns a link, or -errno. */
+/*
+ * Attaches n places, beginning at index `from`. For UPROBE_SINGLE n is 1. Returns a link, or
+ * -errno.
+ */
 int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from,
 			 size_t n);
 /* Attaches a program that does nothing, and returns its link or -errno. */
@@ -122,41 +140,44 @@ int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64
 				 uint32_t pid, bool at_return);
 
 /*
- * uprobe_try.c: tries a probed return. -EPERM: it kills a process that has a seccomp filter.
- * Another error: it could not be tried.
+ * uprobe_try.c: tries a probed return in a child. -EPERM: a probed return kills a process that has
+ * a seccomp filter. Another error: the trial could not be made.
  */
 int probes_uprobe_try_return(enum uprobe_mode mode);
-/* Returns the extra cost of a hit whose instruction is stepped over, in hits. */
+/*
+ * Returns how many hits' worth of time a hit takes in addition, if the kernel steps over its
+ * instruction.
+ */
 unsigned probes_uprobe_stepped_more(enum uprobe_mode mode);
 /*
- * Returns the CPU time of a call: the median of some bursts. If a host takes the CPU away during a
- * burst, that burst takes ten times as long.
+ * Returns the CPU time of a call of the function, the median of some bursts of calls. If a
+ * hypervisor takes the CPU away during a burst, that burst takes ten times as long.
  */
 uint64_t probes_call_typical_ns(void (*function)(void));
 
 /*
- * probe_offset.c: returns where a probe of the function at this offset of the file is cheap and
- * means the same
+ * probe_offset.c: returns the file offset, at or shortly after this one, where a probe is cheap and
+ * sees the same call of the function.
  */
 uint64_t probes_emulated_place(int fd, uint64_t offset);
 size_t probes_emulated_distance(const uint8_t *code, size_t n);
 bool probes_is_emulated(const uint8_t code[static 2]);
 
 /*
- * spans.c: returns whether a process must be detached quickly; no other process is attached before
- * that
+ * spans.c: returns whether a process must be detached quickly. Until that is done, no other process
+ * is attached.
  */
 bool probes_memory_is_urgent(const struct memory_probes *m);
 
 /* spans.c: counts a link that was made or closed */
 void probes_memory_moves(struct memory_probes *m);
 
-/* detach.c: close the links that are marked; close those from index `from` on */
+/* detach.c: the first function closes the marked links, the second those from index `from` on */
 void probes_links_close_going(struct attached **items, size_t n);
 void probes_links_close_from(struct attached *a, size_t from);
 
 /* live_memory.c */
-/* Removes entries that belong to no attached process. */
+/* Removes entries of living memory that belong to no attached process. */
 void probes_live_forget(struct memory_probes *m);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);

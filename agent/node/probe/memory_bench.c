@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What memory events cost the process: CPU time of a malloc and free, in pairs of windows with and
- * without probes. It prints one JSON object a line. It needs root.
+ * What memory events cost the process: the CPU time of a malloc and free, measured in pairs of
+ * windows, with and without probes. It prints one JSON object a line, and needs root.
  */
 #include "lib/base/bench.h"
 #include "node/probe/sites_test.h"
@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 /*
- * The least of many short batches, in rounds over all rows. On a machine that others use, too, any
- * other measure says less.
+ * The result is the least of many short batches, in rounds over all rows. On a machine that other
+ * programs use, too, any other measure varies more.
  */
 #define ROUNDS	  8
 #define WINDOW_MS 40
-#define BATCH	  64 /* pairs */
+#define BATCH	  64 /* pairs of malloc and free in a batch */
 #define TIMES	  15
 #define ALLOC	  (1u << EVENT_MEM_ALLOC)
 #define INUSE	  (1u << EVENT_MEM_INUSE)
@@ -64,7 +64,7 @@ static double ns_a_pair(void)
 
 	bench_nap(2);
 	n = shared->batches;
-	while (shared->batches < n + 2) /* what began before */
+	while (shared->batches < n + 2) /* skips batches that began before */
 		bench_nap(1);
 	shared->least_ns = UINT64_MAX;
 	bench_nap(WINDOW_MS);
@@ -73,7 +73,7 @@ static double ns_a_pair(void)
 	return (double)shared->least_ns / BATCH;
 }
 
-/* ---- the process, as the kernel knows it ---- */
+/* ---- the process, as the kernel identifies it ---- */
 
 static struct probes *open_probes(void)
 {
@@ -88,7 +88,7 @@ static struct probes *open_probes(void)
 	return p;
 }
 
-/* /proc/PID/stat, field 22, in USER_HZ. */
+/* Returns field 22 of /proc/PID/stat, in USER_HZ. */
 static uint64_t start_of(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid), *text = NULL;
@@ -131,7 +131,7 @@ static struct raw_proc known(struct probes *p, pid_t pid)
 	return found;
 }
 
-/* ---- our probes ---- */
+/* ---- the probes of podflame ---- */
 
 struct bench {
 	struct probes *p;
@@ -266,7 +266,7 @@ static void report_rows(void)
 		     "three hits, a walk, two maps");
 }
 
-/* ---- others ---- */
+/* ---- the time of the programs alone ---- */
 
 static struct bpf_prog_info program_info(int fd)
 {
@@ -281,8 +281,8 @@ static struct bpf_prog_info program_info(int fd)
 #define RUNS 2000
 
 /*
- * Returns the time of a program by the kernel's own count, for an allocation that is not taken:
- * without the trap.
+ * Returns how long a run of the program takes for an allocation that is not sampled. The kernel
+ * measures it, without the trap.
  */
 static double program_ns(struct bench *b, enum memory_program program, unsigned event)
 {

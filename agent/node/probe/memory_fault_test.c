@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What may go wrong around the probes of memory events: forks, exceptions, signals, jumps out of an
- * allocator, libraries that come and go, an agent that is killed, maps that are full. Once for each
- * way to attach uprobes.
+ * allocator, libraries that are unloaded and loaded again, an agent that is killed, maps that are
+ * full. The tests run once for each way to attach uprobes.
  */
 #include "node/probe/memory_scene_test.h"
 
@@ -13,8 +13,8 @@
 #include "memory.skel.h"
 
 /*
- * The clocks of this process, not of its children: how long the machine slept, or ran unseen; if
- * set, from a moment on.
+ * The clocks of this process, not of its children, are ahead by: how long the machine was
+ * suspended, and how long time passed (later_s). from_mono_ns: if set, only from that time on.
  */
 static uint64_t asleep_s, later_s, from_mono_ns;
 
@@ -31,11 +31,11 @@ int clock_gettime(clockid_t id, struct timespec *t)
 	return r;
 }
 
-/* ---- who throws, and Go, return where they were called, in whatever process ---- */
+/* ---- functions that throw, and Go's: their returns are not probed, in any process ---- */
 
 static char pool[1 << 20];
 static size_t pool_at;
-/* short_ns: calls; long_ns: how many of them saw the kernel's return address */
+/* short_ns: number of calls; long_ns: calls that saw the kernel's return address */
 static struct truth *truth;
 
 IN_SECTION(pf_short) static void *pool_new(size_t n)
@@ -68,7 +68,7 @@ static void body_new(struct truth *t)
 	say_and_wait(t, 3);
 }
 
-/* Two processes with the same file, and a child of each. */
+/* Two processes that map the same file, and a child of each. */
 static void check_returns(struct pf_site site, unsigned events, unsigned n_probed)
 {
 	struct scene a = {}, b = {};
@@ -91,7 +91,7 @@ static void check_returns(struct pf_site site, unsigned events, unsigned n_probe
 	assert_int_equal(b.w.alloc.n, events & ALLOC ? 10 : 0);
 	b.a = probes_detach(b.p, b.a);
 	child_stop(&b.c);
-	a.w.others = 0; /* of b */
+	a.w.others = 0; /* samples of b */
 	scene_close(&a);
 }
 
@@ -105,7 +105,10 @@ static void who_throws_returns_untouched(void **state)
 	assert_int_equal(lost("may_throw") - before, 10);
 	check_returns((struct pf_site){PF_SITE_GO, 4, 0, 5, 0, 0}, ALLOC | INUSE, 0);
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, ALLOC, 0);
-	/* Else the child's calls would count; a perf event belongs to one process. */
+	/*
+	 * The child's returns are probed, too, with links of many places. A perf event belongs to
+	 * one process.
+	 */
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, INUSE,
 		      mode_at_most == UPROBE_SINGLE ? 10 : 20);
 }
@@ -113,7 +116,7 @@ static void who_throws_returns_untouched(void **state)
 /* ---- signals, jumps, forks within an allocator ---- */
 
 static jmp_buf out;
-static volatile int inside; /* what the next call does before it returns */
+static volatile int inside; /* number of what the next call does before it returns */
 
 IN_SECTION(pf_short) static void *pool_odd(size_t n)
 {
@@ -145,13 +148,14 @@ IN_SECTION(pf_loop) static void body_odd(struct truth *t)
 	sigaltstack(&(stack_t){.ss_sp = pool + sizeof(pool) / 2, .ss_size = 1 << 16}, NULL);
 	sigaction(SIGUSR1, &sa, NULL);
 	say_and_wait(t, 1);
-	inside = 1; /* 1000, and in the middle of it 100 * 10 on another stack */
+	/* allocates 1000, and in between, in a signal handler on another stack, 100 * 10 */
+	inside = 1;
 	keep[0] = pool_odd(1000);
 	inside = 2;
 	if (!setjmp(out))
-		keep[0] = pool_odd(20000); /* does not return, so its memory has no user */
+		keep[0] = pool_odd(20000); /* jumps out, so the program does not get its memory */
 	inside = 3;
-	keep[2] = pool_odd(300000); /* twice returned, once ours */
+	keep[2] = pool_odd(300000); /* returns twice; only the parent's return counts */
 	if (inside == 3)
 		_exit(0);
 	wait(NULL);
@@ -172,7 +176,7 @@ static void calls_end_in_odd_ways(void **state)
 	scene_close(&s);
 }
 
-/* ---- the machine sleeps ---- */
+/* ---- the machine is suspended ---- */
 
 static void body_waits(struct truth *t)
 {
@@ -196,8 +200,8 @@ static void body_slow(struct truth *t)
 }
 
 /*
- * A call from before the sleep returns after it. A call that does not return for a minute, while
- * the machine is awake, is forgotten.
+ * A call that began before the machine was suspended returns after that. If a call does not return
+ * for a minute while the machine is awake, it is forgotten.
  */
 static void who_sleeps_in_an_allocator_returns_still(void **state)
 {
@@ -224,7 +228,7 @@ static void who_sleeps_in_an_allocator_returns_still(void **state)
 	asleep_s = later_s = 0;
 }
 
-/* The report gives the time in which the process could run. */
+/* The length of a span is the time in which the process could run. */
 static void a_span_is_as_long_as_the_machine_was_awake(void **state)
 {
 	uint64_t ns = 0, hits = 0;
@@ -240,7 +244,7 @@ static void a_span_is_as_long_as_the_machine_was_awake(void **state)
 	scene_close(&s);
 }
 
-/* ---- what is probed changes ---- */
+/* ---- the probed files and events change ---- */
 
 static void change(struct scene *s, const struct probed *more, unsigned events)
 {
@@ -278,7 +282,7 @@ IN_SECTION(pf_loop) static void body_steps(struct truth *t)
 	}
 }
 
-/* A library with an allocator of its own is loaded, and unloaded. */
+/* A library with an allocator of its own is loaded, and unloaded. The living memory stays known. */
 static void what_lives_stays_when_files_change(void **state)
 {
 	struct probed other = {};
@@ -294,7 +298,7 @@ static void what_lives_stays_when_files_change(void **state)
 	change(&s, &other, ALLOC | INUSE);
 	assert_true(probes_memory_of(s.p)->n_links > n_links);
 	watch_all(s.p, &s.w);
-	assert_int_equal(s.w.inuse.bytes, 10000); /* it stays */
+	assert_int_equal(s.w.inuse.bytes, 10000); /* the memory is still known */
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 20000 + 500);
 	change(&s, NULL, ALLOC | INUSE);
@@ -321,7 +325,7 @@ static void events_come_and_go(void **state)
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 10000);
 	change(&s, NULL, INUSE);
-	go(&s, 5); /* frees the memory from before */
+	go(&s, 5); /* frees memory of an earlier step */
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 20000);
 	change(&s, NULL, ALLOC);
@@ -363,7 +367,10 @@ static void attach_refused(struct scene *s, unsigned events)
 	assert_true(refused.inuse);
 }
 
-/* All of it would count as in use. */
+/*
+ * If the probes cannot see a free, freed memory would count as in use. So the process has no
+ * mem-inuse.
+ */
 static void who_frees_unseen_has_no_inuse(void **state)
 {
 	struct scene s = {};
@@ -380,7 +387,7 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	snapshots = s.w.snapshots;
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
-	change_refused(&s, INUSE); /* mem-inuse alone, for which nothing can be probed then */
+	change_refused(&s, INUSE); /* mem-inuse alone: then no site is probed */
 	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
 	change_refused(&s, ALLOC);
 	go(&s, 5);
@@ -393,7 +400,7 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	go(&s, 6);
 	assert_int_equal(s.w.alloc.bytes, 2000);
 	assert_int_equal(s.w.snapshots, snapshots);
-	s.probed.file.n_sites = 1; /* the other file is gone */
+	s.probed.file.n_sites = 1; /* the site that the kernel refuses is gone */
 	change(&s, NULL, ALLOC | INUSE);
 	go(&s, 7);
 	assert_int_equal(s.w.alloc.bytes, 2500);
@@ -401,7 +408,10 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	scene_close(&s);
 }
 
-/* On a kernel on which a probed return kills (uprobe_try.c): mem-alloc needs none. */
+/*
+ * On a kernel where a probed return kills a process (uprobe_try.c), mem-alloc still works, because
+ * it probes no returns.
+ */
 static void where_returns_kill_is_mem_alloc(void **state)
 {
 	struct scene s = {};
@@ -448,7 +458,7 @@ static void a_change_of_the_dead_fails(void **state)
 	scene_close(&s);
 }
 
-/* ---- a library that is unloaded and comes again ---- */
+/* ---- a library that is unloaded and loaded again ---- */
 
 #define POOL_LIBRARY                                                                               \
 	"static char pool[1 << 16]; static unsigned long at;"                                      \
@@ -471,7 +481,8 @@ IN_SECTION(pf_loop) static void body_library(struct truth *t)
 	keep[0] = lib_pool(100);
 	dlclose(library);
 	say_and_wait(t, 3);
-	mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* elsewhere now */
+	/* takes the old addresses, so that the library is loaded elsewhere */
+	mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	lib_pool = load(&library);
 	keep[0] = lib_pool(1000);
 	say_and_wait(t, 4);
@@ -568,7 +579,7 @@ static void nothing_stays_of_a_killed_agent(void **state)
 	child_stop(&storm_child);
 }
 
-/* ---- exec and exit at any moment ---- */
+/* ---- a process calls exec or exits at any moment ---- */
 
 static void body_leaves(struct truth *t)
 {
@@ -598,7 +609,8 @@ static void it_may_leave_at_any_moment(void **state)
 		k.c = child_start(body_leaves, NULL);
 		k.w = (struct memory_watch){.pid = k.c.pid};
 		want(&k, ALLOC | INUSE, 1);
-		for (int n = 0; !k.w.known && n < 10; n++) { /* it may have ended before */
+		/* it may have ended before it is known */
+		for (int n = 0; !k.w.known && n < 10; n++) {
 			assert_int_equal(probes_announce(s.p), 0);
 			watch_drain(s.p, &k.w, false);
 		}
@@ -611,11 +623,11 @@ static void it_may_leave_at_any_moment(void **state)
 	}
 	await_units(&s.c, 1000);
 	watch_all(s.p, &s.w);
-	s.w.others = 0; /* of those who left */
+	s.w.others = 0; /* samples of the processes that ended */
 	scene_close(&s);
 }
 
-/* ---- again and again ---- */
+/* ---- attached and detached many times ---- */
 
 static void probes_come_and_go_many_times(void **state)
 {
@@ -625,7 +637,7 @@ static void probes_come_and_go_many_times(void **state)
 
 	(void)state;
 	if (mode_at_most == UPROBE_SINGLE)
-		n /= 10; /* 0.1 s a place */
+		n /= 10; /* detaching takes 0.1 s a place */
 	scene_open(&s, body_storm, ALLOC | INUSE, 1000);
 	for (unsigned i = 0; i < n; i++) {
 		await_units(&s.c, 100);
@@ -641,17 +653,20 @@ static void probes_come_and_go_many_times(void **state)
 	scene_close(&s);
 }
 
-/* ---- many at once ---- */
+/* ---- many processes at once ---- */
 
 #define MANY 12
 
-/* The kernel removes single probes one after the other. */
+/* Fewer in the single mode: the kernel removes single probes one after the other. */
 static size_t how_many(void)
 {
 	return mode_at_most == UPROBE_SINGLE ? 2 : MANY;
 }
 
-/* All are started before one is attached: a forked child also holds the links. */
+/*
+ * All processes are started before the first is attached: a child that is forked later would also
+ * hold the links.
+ */
 static void open_many(struct scene s[static MANY])
 {
 	for (size_t i = 0; i < how_many(); i++) {
@@ -690,7 +705,7 @@ static void many_leave_together(void **state)
 	}
 }
 
-/* ---- no room between entry and return ---- */
+/* ---- no room for calls that have not returned ---- */
 
 static void fill_pending(struct memory_probes *m, bool full)
 {
@@ -724,7 +739,7 @@ static void what_cannot_wait_is_counted(void **state)
 	scene_close(&s);
 }
 
-/* ---- another task of the CPU is about to count ---- */
+/* ---- a probe hits while another task on this CPU is counting ---- */
 
 static void set_busy(struct memory_probes *m, uint32_t busy)
 {
@@ -732,15 +747,15 @@ static void set_busy(struct memory_probes *m, uint32_t busy)
 	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;
 	unsigned n_cpus = (unsigned)libbpf_num_possible_cpus();
 	_cleanup_free_ uint8_t *scratch = xcalloc(n_cpus, each);
-	uint32_t context = 2; /* PF_CONTEXT_TASK */
+	uint32_t context = 2; /* value of PF_CONTEXT_TASK */
 
 	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map), &context, scratch), 0);
 	for (unsigned i = 0; i < n_cpus; i++)
-		memcpy(scratch + i * each, &busy, sizeof(busy)); /* it comes first */
+		memcpy(scratch + i * each, &busy, sizeof(busy)); /* `busy` is the first member */
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map), &context, scratch, BPF_ANY), 0);
 }
 
-/* One allocation is two samples. */
+/* Each allocation is a sample of each of the two events. */
 static void what_meets_a_busy_cpu_is_counted(void **state)
 {
 	uint64_t before = lost("scratch_busy");
@@ -786,7 +801,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
-/* Which tests to run: a pattern such as "calls*"; default: all. */
+/* The argument is a pattern of test names such as "calls*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	int failed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory_scene_test: shared by tests of memory events: a process, its probes, and what the drains
- * say of it.
+ * report of it.
  */
 #pragma once
 
@@ -20,11 +20,11 @@
 #define ALLOC (1u << EVENT_MEM_ALLOC)
 #define INUSE (1u << EVENT_MEM_INUSE)
 
-/* ---- what the drains say of one process ---- */
+/* ---- what the drains report of one process ---- */
 
 struct seen {
 	uint64_t n, bytes;
-	uint64_t in_short, in_long, in_loop; /* bytes */
+	uint64_t in_short, in_long, in_loop; /* bytes that each of these functions allocated */
 };
 struct memory_watch {
 	pid_t pid;
@@ -34,7 +34,7 @@ struct memory_watch {
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
-	uint64_t evicted; /* according to the drains */
+	uint64_t evicted; /* allocations that the kernel evicted, as the drains report */
 };
 
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
@@ -98,7 +98,7 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 	sample_drain_free(d);
 }
 
-/* Everything until now, and a snapshot of now. */
+/* Takes all samples until now, and a snapshot of now. */
 static inline void watch_all(struct probes *p, struct memory_watch *w)
 {
 	probes_live_ask(p);
@@ -108,7 +108,7 @@ static inline void watch_all(struct probes *p, struct memory_watch *w)
 
 /* ---- a process and its probes ---- */
 
-/* ready: 1 it waits; 2 go on; it says 3 when its work is done. */
+/* Values of ready: 1: the process waits; 2: the test lets it go on; 3: its work is done. */
 static inline void say_and_wait(struct truth *t, uint32_t done)
 {
 	t->ready = done;
@@ -136,7 +136,7 @@ struct scene {
 };
 
 static enum uprobe_mode mode_at_most = UPROBE_SESSION;
-/* Of all scenes of a mode, if they share it: the verifier takes seconds on a busy machine. */
+/* Whether all scenes of a mode share the probes: the verifier takes seconds on a busy machine. */
 static bool share_probes;
 static struct probes *shared_probes;
 
@@ -166,7 +166,7 @@ static inline void want(struct scene *s, unsigned events, uint64_t bytes)
 	assert_int_equal(probes_list(s->p, &l, 1), 0);
 }
 
-/* Waits until the kernel reports the process, with its exact key. */
+/* Waits until the kernel has reported the process, so that the scene has its exact key. */
 static inline void get_known(struct scene *s)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -209,11 +209,14 @@ static inline struct probes *scene_probes(void)
 		return open_in_mode();
 	if (!shared_probes)
 		shared_probes = open_in_mode();
-	watch_all(shared_probes, &before); /* of scenes before */
+	watch_all(shared_probes, &before); /* removes what earlier scenes left */
 	return shared_probes;
 }
 
-/* With the sites in s->probed, if there are any, else those of the C library. */
+/*
+ * Starts a process and attaches its probes: at the sites in s->probed if there are any, else at
+ * those of the C library.
+ */
 static inline void scene_open(struct scene *s, body_fn *body, unsigned events, uint64_t bytes)
 {
 	need_mode();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Memory events of real processes: exact bytes by function, what lives, and sampling without bias.
- * Nothing stays behind, whenever probes come and go. Once for each way to attach uprobes that this
- * kernel has.
+ * Memory events of real processes: exact bytes by function, which memory lives, and sampling
+ * without bias. No probe stays in a process, whenever it is attached and detached. The tests run
+ * once for each way to attach uprobes that this kernel has.
  */
 #include "node/probe/memory_scene_test.h"
 
@@ -25,7 +25,7 @@ IN_SECTION(pf_short) static void allocate_every_way(void)
 	if (posix_memalign(&p, 64, 7777))
 		abort();
 	keep[4] = p;
-	keep[5] = malloc(huge); /* fails, as does the next */
+	keep[5] = malloc(huge); /* this call fails, and so does the next */
 	keep[6] = calloc(huge >> 24, huge >> 24);
 	if (keep[5] || keep[6])
 		abort();
@@ -55,7 +55,7 @@ IN_SECTION(pf_loop) static void body_exact(struct truth *t)
 	allocate_every_way();
 	allocate_and_free();
 	say_and_wait(t, 3);
-	/* Freed by a child; frees of a child do not count. */
+	/* Freed by a child. Frees of a child do not count. */
 	if (fork() == 0) {
 		free((void *)keep[1]);
 		free((void *)keep[3]);
@@ -66,7 +66,7 @@ IN_SECTION(pf_loop) static void body_exact(struct truth *t)
 	pthread_join(other, NULL);
 	keep[2] = realloc((void *)keep[2], 10);
 	say_and_wait(t, 4);
-	keep[2] = realloc((void *)keep[2], 0); /* frees */
+	keep[2] = realloc((void *)keep[2], 0); /* frees the memory */
 	for (int i = 1; i < 8; i++)
 		if (i != 2)
 			free((void *)keep[i]);
@@ -141,7 +141,7 @@ static void leaks_stay_and_the_rest_goes(void **state)
 	assert_int_equal(s.w.empty, 0);
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.bytes, 0);
-	assert_true(s.w.empty > 0); /* a process without allocations reports an empty snapshot */
+	assert_true(s.w.empty > 0); /* a process without memory in use has an empty snapshot */
 	scene_close(&s);
 }
 
@@ -151,8 +151,8 @@ static void leaks_stay_and_the_rest_goes(void **state)
 #define SAMPLED	     50000
 
 /*
- * Leaks blocks of all sizes. long_ns: their bytes; short_ns: the variance that samples of them
- * have.
+ * Allocates blocks of all sizes, and does not free them. long_ns: their bytes; short_ns: the
+ * variance of an estimate from samples.
  */
 IN_SECTION(pf_long) static void allocate_sizes(struct truth *t)
 {
@@ -196,15 +196,15 @@ static void sums_of_samples_have_no_bias(void **state)
 	assert_true(s.w.alloc.n < SAMPLED / 3);
 	assert_near("mem-alloc", s.w.alloc.in_long, s.c.truth->long_ns, 4 * sigma);
 	assert_near("mem-inuse", s.w.inuse.in_long, s.c.truth->long_ns, 4 * sigma);
-	assert_true(sigma < s.c.truth->long_ns * 0.03); /* that says something */
+	assert_true(sigma < s.c.truth->long_ns * 0.03); /* else the test would prove nothing */
 	scene_close(&s);
 }
 
 #define BURSTS	   20
 #define BURST	   2000
-#define BURST_LEFT 8 /* one in this many stays in use */
+#define BURST_LEFT 8 /* one block in this many stays in use */
 
-/* long_ns: bytes in use; short_ns: the variance of samples of them. */
+/* long_ns: bytes in use; short_ns: the variance of an estimate from samples. */
 IN_SECTION(pf_long) static void burst(struct truth *t, void **blocks)
 {
 	unsigned seed = (unsigned)t->long_ns;
@@ -239,7 +239,7 @@ static void body_bursts(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* mem-inuse alone: in bursts, most memory is freed before a snapshot. */
+/* With mem-inuse alone. In bursts, most memory is freed before a snapshot. */
 static void bursts_leave_what_lives(void **state)
 {
 	uint64_t lost_before = lost("live_evicted") + lost("pending_full");
@@ -251,11 +251,11 @@ static void bursts_leave_what_lives(void **state)
 	go(&s, 3);
 	sigma = root_of(s.c.truth->short_ns);
 	assert_near("mem-inuse", s.w.inuse.in_long, s.c.truth->long_ns, 4 * sigma);
-	assert_true(sigma < s.c.truth->long_ns * 0.1); /* that says something */
+	assert_true(sigma < s.c.truth->long_ns * 0.1); /* else the test would prove nothing */
 	assert_true(s.w.inuse.n < BURSTS * BURST / BURST_LEFT);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 0);
-	assert_int_equal(s.w.alloc.n, 0); /* nobody asked */
+	assert_int_equal(s.w.alloc.n, 0); /* no set asked for mem-alloc */
 	assert_int_equal(lost("live_evicted") + lost("pending_full"), lost_before);
 	scene_close(&s);
 }
@@ -311,7 +311,7 @@ static void calls_within_an_allocator_count_once(void **state)
 	scene_close(&s);
 }
 
-/* ---- more than there is room for ---- */
+/* ---- more living memory than the map can hold ---- */
 
 #define TOO_MANY (PF_LIVE_MAX + 10000)
 
@@ -338,7 +338,7 @@ static void what_has_no_room_is_counted(void **state)
 	scene_close(&s);
 }
 
-/* ---- nobody else ---- */
+/* ---- no other process is probed ---- */
 
 static void body_fork_storm(struct truth *t)
 {
@@ -360,7 +360,7 @@ static void body_fork_storm(struct truth *t)
 	      NULL);
 }
 
-/* Probes do not concern other processes, a forked child, or the process after an exec. */
+/* The probes are not hit in other processes, in a forked child, or after an exec. */
 static void it_is_one_process_alone(void **state)
 {
 	const void *at = dlsym(RTLD_DEFAULT, "malloc");
@@ -372,7 +372,10 @@ static void it_is_one_process_alone(void **state)
 
 	(void)state;
 	need_mode();
-	/* before the probes, because a forked child would hold the links, too */
+	/*
+	 * started before the probes are attached, because a child that is forked later would hold
+	 * the links, too
+	 */
 	other = child_start(body_fork_storm, NULL);
 	scene_open(&s, body_fork_storm, ALLOC | INUSE, 1);
 	assert_int_equal(byte_of(s.c.pid, at), 0xcc);
@@ -434,7 +437,7 @@ static void *kill_later(void *arg)
 	return NULL;
 }
 
-/* Before, while and after it is attached, and while it is detached. */
+/* The process is killed before, while and after it is attached, and while it is detached. */
 static void it_may_die_at_any_moment(void **state)
 {
 	struct scene s = {};
@@ -469,11 +472,11 @@ static void it_may_die_at_any_moment(void **state)
 	s.w.others = 0;
 	await_units(&s.c, 10000);
 	watch_all(s.p, &s.w);
-	s.w.others = 0; /* of the dead */
+	s.w.others = 0; /* samples of the killed processes */
 	scene_close(&s);
 }
 
-/* ---- spans and what cannot be probed ---- */
+/* ---- spans, and places that cannot be probed ---- */
 
 static void a_span_ends_by_hits_or_time(void **state)
 {
@@ -488,10 +491,11 @@ static void a_span_ends_by_hits_or_time(void **state)
 	await_units(&s.c, 100);
 	watch_all(s.p, &s.w);
 	n = s.w.alloc.n;
-	assert_true(n > 1500 && n <= hits); /* calls that are not within another */
+	/* a call within another call of an allocator is a hit, but no sample */
+	assert_true(n > 1500 && n <= hits);
 	await_units(&s.c, 1000);
 	watch_all(s.p, &s.w);
-	assert_int_equal(s.w.alloc.n, n); /* it is over */
+	assert_int_equal(s.w.alloc.n, n); /* the span is over, so nothing is counted */
 	s.a = probes_detach(s.p, s.a);
 	assert_int_equal(scene_attach(&s, ALLOC), 0);
 	assert_int_equal(scene_attach(&s, ALLOC), -EEXIST);
@@ -536,8 +540,9 @@ static void places_that_cannot_be_probed_are_left_out(void **state)
 }
 
 /*
- * Code inside a function, where sizes are registers times a factor. It is probed at an instruction
- * that the kernel emulates, and at one that it steps over, whose cost is stored beside the factor.
+ * Code inside a function, where the size is a register times a factor. pf_emulated begins with an
+ * instruction that the kernel emulates. pf_stepped begins with one that the kernel steps over; the
+ * cost of that is stored beside the factor.
  */
 __asm__(".pushsection pf_odd,\"ax\",@progbits\n"
 	"pf_emulated:\n"
@@ -564,7 +569,7 @@ static void body_inside(struct truth *t)
 
 static void places_within_a_function_have_factors(void **state)
 {
-	/* rdi, rsi: 8, 7 */
+	/* size_arg 8 is rdi, count_arg 7 is rsi */
 	const struct pf_site one = {.kind = PF_SITE_INSIDE, .size_arg = 8, .flags = 500};
 	const struct pf_site two = {.kind = PF_SITE_INSIDE,
 				    .size_arg = 8,
@@ -583,9 +588,9 @@ static void places_within_a_function_have_factors(void **state)
 	scene_close(&s);
 }
 
-/* ---- the first thread ends, the others go on ---- */
+/* ---- the first thread ends, and the others go on ---- */
 
-/* In shared memory: which threads are to end; the first one is 0. */
+/* In shared memory: which threads must end. The first thread is 0. */
 static struct {
 	volatile pid_t tids[2];
 	volatile bool ends[2];
@@ -615,7 +620,7 @@ static void *exact_rounds(void *arg)
 	return NULL;
 }
 
-/* Thread 1 ends when it is told to, too; it began before the one that allocates. */
+/* Thread 1 ends when the test asks for that, too. It began before the thread that allocates. */
 static void body_ends(struct truth *t)
 {
 	pthread_t thread;
@@ -661,7 +666,7 @@ static void attach_anew(struct scene *s)
 }
 
 /*
- * If the probes cannot be moved to another thread, the old ones stay, and the next try moves them.
+ * If the probes cannot be made for another thread, the old ones stay, and the next try makes them.
  */
 static void attaching_anew_fails(struct scene *s)
 {
@@ -673,8 +678,8 @@ static void attaching_anew_fails(struct scene *s)
 	close(free_fd);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	/*
-	 * Finding a thread takes 4 descriptors for a moment, and each place takes one; there are
-	 * more places.
+	 * To find a thread takes 4 descriptors for a moment, and each place takes one. There are
+	 * more than 4 places.
 	 */
 	few = (struct rlimit){(rlim_t)free_fd + 4, old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -685,7 +690,9 @@ static void attaching_anew_fails(struct scene *s)
 	assert_true(probes_attached_lost(s->a));
 }
 
-/* A round allocates memory, and frees it at the start of the next round. */
+/*
+ * Lets the process do one round: it allocates memory, and frees it at the start of the next round.
+ */
 static void one_round(struct scene *s, uint32_t step)
 {
 	s->w.alloc = (struct seen){};
@@ -743,8 +750,8 @@ static uint64_t short_of_round(struct scene *s, uint32_t step)
 }
 
 /*
- * The end of its thread must be noticed soon: probes are no longer hit once those of another
- * process are detached, and single probes at once.
+ * The agent must notice soon that the probed thread has ended. Single probes are no longer hit at
+ * once, others after the probes of another process are detached.
  */
 static void without_its_thread_it_is_probed_for_a_while(void **state)
 {
@@ -768,7 +775,7 @@ static void without_its_thread_it_is_probed_for_a_while(void **state)
 	munmap(ends, 4096);
 }
 
-/* A process that allocates, and whose first thread ended before anybody saw it. */
+/* Starts a process that allocates and whose first thread has ended before the agent attaches. */
 static void scene_begin_without_first(struct scene *s, unsigned events)
 {
 	need_mode();
@@ -798,7 +805,7 @@ static void its_first_thread_has_ended_before_it_is_seen(void **state)
 	munmap(ends, 4096);
 }
 
-/* If each place is a probe of its own, there is a limit on places. */
+/* If each place needs a probe of its own, the number of places is limited. */
 static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 {
 	struct probes_refused refused = {};
@@ -816,7 +823,7 @@ static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
 	assert_true(refused.too_many);
-	assert_int_equal(refused.n, 3); /* of five that allocate */
+	assert_int_equal(refused.n, 3); /* of five places */
 	m->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
 	scene_close(&s);
 	munmap(ends, 4096);
@@ -829,7 +836,7 @@ static void a_trap_has_a_price(void **state)
 
 	(void)state;
 	assert_true(ns > 50 && ns < 1000000);
-	ns = probes_trap_ns(p); /* again */
+	ns = probes_trap_ns(p); /* a second time */
 	assert_true(ns > 50 && ns < 1000000);
 	probes_free(p);
 }
@@ -837,8 +844,8 @@ static void a_trap_has_a_price(void **state)
 #define LONG_CALL_NS (20 * NSEC_PER_MSEC)
 
 /*
- * The 60th allocation takes as long as one during which a host took the CPU away, judged by a
- * thread's clock.
+ * The 60th allocation takes as long, by a thread's clock, as one during which a hypervisor took the
+ * CPU away.
  */
 static void one_is_long(void)
 {
@@ -888,7 +895,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
-/* Which tests to run: a pattern such as "bytes*"; default: all. */
+/* The argument is a pattern of test names such as "bytes*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	int failed;

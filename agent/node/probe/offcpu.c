@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * offcpu: where threads of selected processes wait. Its programs run at every switch of the node.
- * So they are loaded when the event is first wanted, and attached only while it is wanted.
+ * offcpu: where threads of selected processes wait. Its programs run at every task switch of the
+ * node. So they are loaded when the event is first wanted, and attached only while it is wanted.
  */
 #include "node/probe/long_waits.h"
 
@@ -19,8 +19,8 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct long_waits *long_waits; /* NULL: nothing was thinned yet, or it failed */
-	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: not */
+	struct long_waits *long_waits; /* NULL: no set has thinned waits yet, or starting failed */
+	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: never */
 };
 
 static int offcpu_open(struct probes *p, struct event_probe *e)
@@ -103,9 +103,12 @@ static int make_long_waits(struct probes *p, struct event_probe *e)
 	return probes_long_waits_new(p, o->bpf->obj, &o->long_waits);
 }
 
-/* ---- attached ---- */
+/* ---- while the event is attached ---- */
 
-/* Waits that were seen before may be over: no program was attached meanwhile. */
+/*
+ * Removes the waits that were seen before the event was detached. They may be over: no program was
+ * attached to see their end.
+ */
 static void forget_waits(struct offcpu *o)
 {
 	int waits = bpf_map__fd(o->bpf->maps.waits), threads = bpf_map__fd(o->bpf->maps.threads);
@@ -113,7 +116,7 @@ static void forget_waits(struct offcpu *o)
 	int r = bpf_map_get_next_key(waits, NULL, &next);
 
 	if (r)
-		return; /* it was never attached before */
+		return; /* the map is empty: no program has seen a wait */
 	/*
 	 * After a key that was deleted, the next key is the first one again. So each key is deleted
 	 * after its next one is known.
@@ -141,15 +144,16 @@ static void offcpu_detach(struct event_probe *e)
 }
 
 /*
- * Attaches programs for ends and wake-ups first, so that a wait whose begin is seen is also seen to
- * end.
+ * The programs for ends and wake-ups are attached first. So if the programs see the begin of a
+ * wait, they also see its end.
  */
 static int attach_all(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 	struct bpf_program *const programs[_LINK_MAX] = {
 		[EXIT] = o->bpf->progs.pf_thread_exit,
-		[EXEC] = o->bpf->progs.pf_thread_exec, /* a thread may get another number */
+		/* because a thread may get another id in an exec */
+		[EXEC] = o->bpf->progs.pf_thread_exec,
 		[WAKEUP] = o->bpf->progs.pf_wakeup,
 		[SWITCH] = o->bpf->progs.pf_switch,
 		[DRAIN] = o->bpf->progs.pf_waits_now,
@@ -167,9 +171,10 @@ static int attach_all(struct probes *p, struct event_probe *e)
 }
 
 /*
- * The programs allocate while the scheduler holds its lock. Kernels before 6.1 have no allocator
- * that may be used there, so they could lock up. They refuse such maps to on-cpu's programs, but
- * not to these.
+ * Returns whether the object may be loaded. Its programs allocate while the scheduler holds its
+ * lock. Kernels before 6.1 have no allocator that may be used under that lock, so they could lock
+ * up. Such a kernel does not let on-cpu's programs use these maps, so on-cpu is not loaded. It
+ * would not refuse the programs of off-cpu.
  */
 static int may_load(struct probes *p)
 {
@@ -195,12 +200,14 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 	if (r)
 		offcpu_detach(e);
 	probes_event_again_later(e, r);
-	/* the rest of the filter does not depend on it, and probes_event_try() has set the state */
+	/*
+	 * probes_event_try() has set the state, and the rest of the filter does not need this event
+	 */
 	return 0;
 }
 
 /*
- * Starts long_waits.c once something is thinned. If the machine lacked something for a moment, a
+ * Starts long_waits.c once a set has thinned waits. If the machine lacked something for a moment, a
  * later call tries again.
  */
 static void need_long_waits(struct probes *p, struct event_probe *e)

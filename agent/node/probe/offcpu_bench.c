@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What off-cpu costs a switch: two processes that hand a byte to and fro on one CPU, selected or
- * not, beside an empty program on the same tracepoint. One JSON object a line. Needs root.
+ * What off-cpu costs a task switch: two processes on one CPU send each other a byte. They are
+ * selected or not, and an empty program runs on the same tracepoint. It prints one JSON object a
+ * line, and needs root.
  */
 #include "node/probe/bench_probes.h"
 #include "node/probe/rows_test.h"
@@ -20,7 +21,7 @@
 #define TRIP_ROUNDS 9
 #define MORE	    "more than an empty program on the same event"
 
-static volatile uint64_t *shared; /* round trips */
+static volatile uint64_t *shared; /* number of round trips */
 
 /* ---- workload ---- */
 
@@ -38,8 +39,8 @@ static void on_cpu(int cpu)
 }
 
 /*
- * Reads a byte and writes one, in the section of rows_test.h: CFA = rsp + 8 throughout. With
- * bench_turn it returns each time.
+ * Reads a byte and writes one, in the section of rows_test.h. CFA = rsp + 8 at each instruction.
+ * With bench_turn it returns after each byte.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
@@ -82,7 +83,7 @@ static void install_rows(struct probes *p)
 	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
 }
 
-/* turn: the stack is another one each time. */
+/* turn: the stack differs from one wait to the next. */
 static void hand_on_forever(int from, int to, unsigned depth, bool turn)
 {
 	bench_from = from;
@@ -127,7 +128,7 @@ static void pair_stop(struct pair *p)
 
 /* ---- probes ---- */
 
-/* Their unwind tables, so that their stacks are complete. */
+/* Gives the kernel the unwind tables of the two processes, so that their stacks are complete. */
 static void tables_of(struct probes *p, const struct pair *pair)
 {
 	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
@@ -199,7 +200,7 @@ static int program_fd(struct probes *p, const char *name)
 		bpf_object__find_program_by_name(p->events[EVENT_OFF_CPU].obj, name));
 }
 
-/* Medians of rounds in which both programs run at the same switches. */
+/* Prints medians of rounds in which both programs run at the same switches. */
 static void bench_switches(struct probes *p, int empty, const char *name, const char *goal,
 			   const char *wake_goal, const char *note)
 {
@@ -237,7 +238,10 @@ static uint64_t pair_cpu_ns(const struct pair *pair)
 	return ns;
 }
 
-/* CPU time, so that others on the machine do less harm. */
+/*
+ * Returns CPU time, because other processes of the machine change it less than the time on the
+ * clock.
+ */
 static double ns_a_trip(const struct pair *pair)
 {
 	uint64_t n = shared[0], ns = pair_cpu_ns(pair);
@@ -247,8 +251,8 @@ static double ns_a_trip(const struct pair *pair)
 }
 
 /*
- * Compares a switch and a wake-up with one filter and with another (NULL: nothing is attached): the
- * whole price, including tracepoints, without BPF's own statistics.
+ * Compares the cost of a switch and a wake-up with filter f and with filter `than` (NULL: no
+ * program is attached). This is the whole cost, with tracepoints and without BPF's own statistics.
  */
 static void bench_trips(struct probes *p, const struct pair *pair,
 			const struct container_filter *than, const struct container_filter *f,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waits with unusual ends: no program saw the end, another thread got the number, the machine
- * slept, the table is full.
+ * Waits with unusual ends: no program saw the end, another thread got the thread's number, the
+ * machine was suspended, the table is full.
  */
 #include "node/probe/offcpu_scene_test.h"
 
@@ -10,7 +10,7 @@
 
 #include "offcpu_walk.skel.h"
 
-/* ---- an end that nobody saw ---- */
+/* ---- the end of a wait that no program saw ---- */
 
 static void body_two_waits(struct truth *t)
 {
@@ -18,7 +18,7 @@ static void body_two_waits(struct truth *t)
 	struct known *k = known_of(t);
 
 	begin(k);
-	/* So that hardly anybody takes its CPU away in between. */
+	/* So that other tasks hardly ever take its CPU between the two waits. */
 	sched_setscheduler(0, SCHED_FIFO, &first);
 	usleep(1000);
 	k->base.ready = 1;
@@ -28,12 +28,12 @@ static void body_two_waits(struct truth *t)
 	end(k);
 }
 
-/* Words of struct pf_waiting. */
+/* Indexes of 8-byte words in struct pf_waiting. */
 enum { WAITING_SINCE = 1, WAITING_COUNTED = 3, WAITING_KEY = 8 };
 
 /*
- * Under which number the table of waits has a thread: that of the initial PID namespace, which may
- * not be the test's. Fails when no wait of the thread is noted in two minutes.
+ * Returns the thread's number in the table of waits: that of the initial PID namespace, which may
+ * not be the test's. Fails if no wait of the thread is noted in two minutes.
  */
 static uint32_t number_in_table(struct probes *p, uint32_t tid)
 {
@@ -57,9 +57,9 @@ static uint32_t number_in_table(struct probes *p, uint32_t tid)
 }
 
 /*
- * Acts as if no program had run at the end of the first wait. The wait goes on in the tables, while
- * its thread runs. Returns how many waits n_going_on() reports then, until the thread is switched
- * out. 0: the thread does not run, so a wait goes on in earnest.
+ * Changes the tables as if no program had run at the end of the first wait: the wait goes on in
+ * them, although its thread runs. Returns how many waits n_going_on() reports until the thread is
+ * switched out. 0: the thread does not run, so it really waits.
  */
 static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 {
@@ -83,7 +83,10 @@ static uint32_t unsee_the_end(struct probes *p, uint32_t number)
 	return info.max_entries;
 }
 
-/* How many waits go on, by the table that tells quickly that one does not. */
+/*
+ * Returns how many waits go on according to the table `threads`. The programs use that table to
+ * find out quickly that a thread has no wait.
+ */
 static uint32_t n_going_on(struct probes *p)
 {
 	int threads = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "threads");
@@ -110,8 +113,8 @@ static long preempted(pid_t pid)
 }
 
 /*
- * One wait of the right length. Beside it, the thread may be preempted, or wait for a page or a
- * lock for a moment.
+ * The process has one wait of the right length. The thread may also be preempted, or wait for a
+ * page or a lock for a moment.
  */
 static void assert_one_wait(const struct waits *w, const struct known *k)
 {
@@ -119,8 +122,8 @@ static void assert_one_wait(const struct waits *w, const struct known *k)
 }
 
 /*
- * false: the test's own part failed: the thread lost its CPU meanwhile, a program saw that and
- * ended the wait, or the kernel left out the program that reports it.
+ * Returns false if the scene was not as planned: the thread lost its CPU meanwhile, a program saw
+ * that and ended the wait, or the kernel did not run the program that reports it.
  */
 static bool try_unseen_end(void)
 {
@@ -143,14 +146,14 @@ static bool try_unseen_end(void)
 	n_preempted = preempted(c.pid);
 	n = unsee_the_end(p, number_in_table(p, (uint32_t)c.pid));
 	k->wake = 1;
-	while (!k->done) { /* no drain, because a drain counts waits that go on */
+	while (!k->done) { /* no drain, because a drain would count waits that go on */
 		assert_true(now_mono_ns() < deadline);
 		nap(1);
 	}
 	valid = n && preempted(c.pid) == n_preempted;
 	w = (struct waits){.pid = c.pid};
 	drain(p, &w, 1);
-	/* The kernel leaves a program out, too, where the thread begins the second wait. */
+	/* The kernel may also not run the program when the thread begins the second wait. */
 	valid = valid && lost("end_unseen") == before + 1;
 	if (valid) {
 		assert_int_equal(n_going_on(p), n - 1);
@@ -170,7 +173,7 @@ static void an_end_that_nobody_saw_is_told(void **state)
 		assert_true(++n_tries < 10);
 }
 
-/* ---- threads whose number was another's ---- */
+/* ---- threads that get the number of an earlier thread ---- */
 
 static void body_short_wait(struct truth *t)
 {
@@ -248,10 +251,7 @@ static void body_execs_beside(struct truth *t)
 	pthread_join(thread, NULL);
 }
 
-/*
- * A thread that calls exec goes on under its process's number: the entry of its old number is
- * removed.
- */
+/* A thread that calls exec gets its process's number. The entry of its old number is removed. */
 static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
 {
 	struct child c = child_start(body_execs_beside, NULL);
@@ -259,7 +259,7 @@ static void who_execs_beside_the_first_thread_leaves_nothing(void **state)
 	struct probes *p = watch(&c, (struct event_settings){}, 0);
 	int map = bpf_object__find_map_fd_by_name(p->events[EVENT_OFF_CPU].obj, "waits");
 	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
-	_cleanup_free_ void *w = xcalloc(1, 4096); /* struct pf_waiting */
+	_cleanup_free_ void *w = xcalloc(1, 4096); /* room for a struct pf_waiting */
 	uint32_t number;
 
 	(void)state;
@@ -302,9 +302,9 @@ static struct offcpu_walk_bpf *load_walk(struct probes *p)
 }
 
 /*
- * A machine that runs tests cannot be suspended. But only pf_wait_clock() calls this clock, which
- * stands still meanwhile. So each place that measures waits is covered. Loaded programs contain
- * their functions.
+ * A machine that runs tests cannot be suspended. But only pf_wait_clock() calls the clock that
+ * stands still while it is. So this test finds each place that measures waits. Loaded programs
+ * contain the functions that they call.
  */
 static void time_asleep_is_nobodys_wait(void **state)
 {
@@ -312,8 +312,9 @@ static void time_asleep_is_nobodys_wait(void **state)
 		const char *program;
 		unsigned n;
 	} places[] = {
-		{"pf_switch", 2}, /* one ends, one begins */
-		{"pf_wakeup", 1}, {"pf_waits_now", 1}, {"pf_thread_exit", 0}, {"pf_thread_exec", 0},
+		/* one call for the wait that ends, one for the wait that begins */
+		{"pf_switch", 2},      {"pf_wakeup", 1},      {"pf_waits_now", 1},
+		{"pf_thread_exit", 0}, {"pf_thread_exec", 0},
 	};
 	struct child c = child_start(body_work, NULL);
 	struct probes *p = watch(&c, (struct event_settings){}, 0);
@@ -350,7 +351,9 @@ static void body_short_naps(struct truth *t)
 		nap(1);
 }
 
-/* More threads wait than the table holds: the waits of the next one are counted as lost. */
+/*
+ * If more threads wait than the table can hold, the waits of the next thread are counted as lost.
+ */
 static void threads_beyond_the_table_are_counted(void **state)
 {
 	struct child c = child_start(body_short_naps, NULL);
@@ -367,7 +370,7 @@ static void threads_beyond_the_table_are_counted(void **state)
 	value = xcalloc(1, info.value_size);
 	number = number_in_table(p, (uint32_t)c.pid);
 	while (lost("waits_full") == before && now_mono_ns() < deadline) {
-		/* no thread has such a number; the child's own place is taken */
+		/* fills the table with numbers that no thread has, also in the child's place */
 		for (uint32_t i = 0; i < info.max_entries; i++)
 			(void)bpf_map_update_elem(map, &(uint32_t){(1u << 30) + i}, value, BPF_ANY);
 		bpf_map_delete_elem(map, &number);
@@ -380,7 +383,7 @@ static void threads_beyond_the_table_are_counted(void **state)
 	child_stop(&c);
 }
 
-/* Which tests to run: a pattern such as "an_end*"; default: all. */
+/* The argument is a pattern of test names such as "an_end*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * offcpu_scene_test: shared by tests of off-cpu: a process that waits, its probes, and what the
- * drains say of it.
+ * drains report of it.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct waits {
 	pid_t pid;
 	uint64_t us[_WAIT_MAX], n[_WAIT_MAX];
 	uint64_t sum, lost, userless, others, last_tid;
-	size_t shortest, longest; /* frames of the user's stack */
+	size_t shortest, longest; /* number of user frames */
 };
 
 static inline void take(struct waits *w, const struct drain *d)
@@ -86,9 +86,9 @@ static inline struct probes *watch(const struct child *c, struct event_settings 
 	return p;
 }
 
-/* ---- workloads: they begin when told, and then only run ---- */
+/* ---- workloads: each begins when the test asks for that, and then only runs ---- */
 
-/* Microseconds that a workload measured with its own clock: at least as much as the kernel saw. */
+/* Microseconds that a workload measured with its own clock. The kernel saw at most as much. */
 struct known {
 	struct truth base;
 	volatile uint32_t go, wake, done;
@@ -128,7 +128,7 @@ static inline void until_done(struct probes *p, struct known *k, struct waits *w
 	drain(p, w, n);
 }
 
-/* The workload waits, and goes on waiting. */
+/* Drains until a wait is counted. The workload goes on waiting. */
 static inline void until_counted(struct probes *p, struct waits *w)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -150,7 +150,7 @@ static inline uint64_t now_us(void)
 	return now_mono_ns() / 1000;
 }
 
-/* The number in /proc/PID/`file` behind `name`. */
+/* Returns the number after `name` in /proc/PID/`file`. */
 static inline char *proc_field(pid_t pid, const char *file, const char *name)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/%s", pid, file), *text = NULL;
@@ -162,7 +162,7 @@ static inline char *proc_field(pid_t pid, const char *file, const char *name)
 	return xstrdup(at + strlen(name));
 }
 
-/* Until it waits for something. */
+/* Returns when the process waits for something. */
 static inline void until_asleep(pid_t pid)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -186,7 +186,10 @@ static inline void until_asleep(pid_t pid)
 		(k)->n[cause]++;                                                                   \
 	} while (0)
 
-/* /proc/self/schedstat: ns on a CPU, ns in a run queue, slices. */
+/*
+ * Returns how long this process waited in run queues. /proc/self/schedstat has: ns on a CPU, ns in
+ * a run queue, number of slices.
+ */
 static inline uint64_t run_delay_ns(void)
 {
 	_cleanup_free_ char *text = NULL;
@@ -196,7 +199,7 @@ static inline uint64_t run_delay_ns(void)
 	return strtoull(strchr(text, ' '), NULL, 10);
 }
 
-/* One that lasts until it is woken. */
+/* Waits once, until the test wakes it. */
 static inline void body_until_woken(struct truth *t)
 {
 	struct known *k = known_of(t);

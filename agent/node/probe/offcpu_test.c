@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waits of real threads, of known causes and lengths: the four rules, limits, drains. */
+/* Waits of real threads, with known causes and lengths: the four rules, limits, drains. */
 #include "node/probe/offcpu_scene_test.h"
 
 #include <linux/io_uring.h>
@@ -15,7 +15,10 @@
 
 #define NAP_US 20000
 
-/* Answers each request a while later, on the descriptor of the request. It ends with its parent. */
+/*
+ * Answers each request a while later, on the descriptor that the request names. It ends with its
+ * parent.
+ */
 static void feeder(int asked)
 {
 	char fd;
@@ -30,7 +33,7 @@ static void feeder(int asked)
 	_exit(0);
 }
 
-/* Until its child ends, the parent waits uninterruptibly; for no disk. */
+/* The parent waits uninterruptibly until its child ends. It does not wait for a disk. */
 static __attribute__((noinline)) int wait_for_vfork(void)
 {
 	pid_t pid = vfork();
@@ -79,9 +82,9 @@ static void body_causes(struct truth *t)
 }
 
 /*
- * All but a few waits are counted, and none is longer than it took. The rest of the time was spent
- * in run queues, waiting or preempted, as the kernel counts it. n: waits that should be there; a
- * thread that was awake in time did not wait.
+ * The waits of this cause are not longer than the workload measured. Nearly all of the missing time
+ * was spent in run queues, waiting or preempted, as the kernel counts it. n: number of planned
+ * waits. A thread that was not yet asleep when its event came did not wait.
  */
 static void check_cause(const struct waits *w, const struct known *k, enum wait cause)
 {
@@ -111,9 +114,9 @@ static void waits_have_their_causes_and_lengths(void **state)
 		sum += k->us[cause];
 	}
 	/*
-	 * Machines of this project's CI run no tracing program, nor ftrace's events, in the context
-	 * of their supervisor's threads (process 1). So wake-ups and switches there are not seen,
-	 * and that is counted.
+	 * On machines of this project's CI, no tracing program and none of ftrace's events runs in
+	 * the context of the supervisor's threads (process 1). So the programs do not see wake-ups
+	 * and switches there, and that is counted.
 	 */
 	unseen = MIN(lost("end_unseen") - unseen, 1);
 	assert_in_range(w.us[WAIT_SLEEP], (10 - unseen) * NAP_US * 95 / 100, k->us[WAIT_SLEEP]);
@@ -176,7 +179,7 @@ static void pin(pid_t pid)
 	assert_int_equal(sched_setaffinity(pid, sizeof(set), &set), 0);
 }
 
-/* Keeps its CPU busy, whichever task wants it. */
+/* Keeps its CPU busy, also if another task needs it. */
 static void body_bully(struct truth *t)
 {
 	(void)t;
@@ -218,8 +221,8 @@ static void the_run_queue_is_told_apart(void **state)
 	until_done(p, k, &w, 1);
 	assert_true(k->run_delay_ns > 10 * NSEC_PER_MSEC);
 	/*
-	 * The time in the run queue after a preemption is no wait; it is short, as the thread
-	 * hardly runs.
+	 * The time in the run queue after a preemption is not a wait. It is short, because the
+	 * thread hardly runs.
 	 */
 	assert_true(w.us[WAIT_RUNQUEUE] * 1000 <= k->run_delay_ns + k->run_delay_ns / 20);
 	assert_true(w.us[WAIT_RUNQUEUE] * 1000 >= k->run_delay_ns / 2);
@@ -268,14 +271,14 @@ static void a_preempted_thread_does_not_wait(void **state)
 
 /* ---- rule two: never process 0, never a kernel thread ---- */
 
-/* PF_KTHREAD of the flags in /proc/PID/stat, field 9. */
+/* Returns whether PF_KTHREAD is set in the flags, field 9 of /proc/PID/stat. */
 static bool is_kernel_thread(uint32_t tid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/stat", tid), *text = NULL;
 	char *s;
 
 	if (file_read(-1, path, 4096, &text, NULL))
-		return false; /* it has ended */
+		return false; /* the thread has ended */
 	s = strrchr(text, ')') + 1;
 	for (int i = 0; i < 7; i++)
 		s = strchr(s, ' ') + 1;
@@ -300,7 +303,7 @@ static void idle_and_kernel_threads_never_wait(void **state)
 	root.cgroup_id = st.st_ino;
 	p = open_probes(config);
 	assert_int_equal(probes_filter(p, &root, 1), 0);
-	/* They wake up all the time: to write back, to keep RCU going. */
+	/* Kernel threads wake up all the time: to write back, to keep RCU going. */
 	nap(1000);
 	assert_int_equal(probes_drain(p, true, &d), 0);
 	for (size_t i = 0; i < d->n_samples; i++)
@@ -315,9 +318,11 @@ static void idle_and_kernel_threads_never_wait(void **state)
 	probes_free(p);
 }
 
-/* ---- rule three: at least one user function ---- */
+/* ---- rule three: the stack has at least one user function ---- */
 
-/* A thread of the process that never was in user space: it polls a submission queue. */
+/*
+ * Makes a thread that never was in user space: the kernel's thread that polls a submission queue.
+ */
 static void body_uring(struct truth *t)
 {
 	struct io_uring_params params = {.flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 1};
@@ -357,7 +362,7 @@ static void who_was_never_in_user_space_is_left_out(void **state)
 	}
 }
 
-/* ---- rule four, and the limits that are asked for ---- */
+/* ---- rule four, and the limits that a target asks for ---- */
 
 static struct pf_filter filter_of(struct probes *p, uint32_t tgid)
 {
@@ -386,7 +391,10 @@ static void nothing_counts_for_more_than_an_hour(void **state)
 #define LONG_US	   150000
 #define COUNTED_US 200000
 
-/* n[WAIT_SLEEP]: the sleeps that were long. The short one is among them on a very busy machine. */
+/*
+ * n[WAIT_SLEEP]: number of the sleeps that were long. On a very busy machine, a short sleep may
+ * become long, too.
+ */
 static void body_two_lengths(struct truth *t)
 {
 	struct known *k = known_of(t);
@@ -402,8 +410,8 @@ static void body_two_lengths(struct truth *t)
 }
 
 /*
- * Drains come each 50 ms, so the long waits span several. Still, each counts for its first 200 ms
- * alone.
+ * The test drains each 50 ms, so a long wait lasts for several drains. Still, only the first 200 ms
+ * of each wait count.
  */
 static void limits_hold_across_drains(void **state)
 {
@@ -439,7 +447,10 @@ static void a_long_wait_appears_as_it_passes(void **state)
 		nap(200);
 		asked = now_us();
 		drain(p, &w, 1);
-		/* All the time up to this drain; each part is rounded down to microseconds. */
+		/*
+		 * All the time up to this drain is counted. Each part is rounded down to
+		 * microseconds.
+		 */
 		assert_true(w.sum - first + i >= asked - since);
 		assert_true(w.sum <= now_us() - started);
 	}
@@ -461,7 +472,7 @@ static void body_very_long_wait(struct truth *t)
 	end(k);
 }
 
-/* Its stacks were sent long before it counts. */
+/* The kernel sends the stacks of a wait long before the wait is counted. */
 static void a_wait_that_counts_late_has_its_stacks(void **state)
 {
 	struct child c;
@@ -488,8 +499,8 @@ static void a_wait_that_counts_late_has_its_stacks(void **state)
 static int never[2]; /* a pipe to which no process writes */
 
 /*
- * From one place, it reads what costs CPU time, and then what never comes. So a tick in the kernel
- * is where it waits later.
+ * Calls read() at one place: first of a file that costs CPU time, then of a pipe that stays empty.
+ * So samples of on-cpu in the kernel have the same user stack as the wait has later.
  */
 static void body_reads(struct truth *t)
 {
@@ -537,7 +548,8 @@ static size_t ticks_there(const struct drain *d, const struct raw_stack *where)
 }
 
 /*
- * A wait's stack is kept until it counts, even if ticks were there in the second in which it began.
+ * A wait's stack is kept until the wait is counted, even if on-CPU samples had the same stack in
+ * the second in which the wait began.
  */
 static void ticks_take_no_stack_from_a_wait(void **state)
 {
@@ -581,8 +593,8 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 }
 
 /*
- * When the last target goes, waits that go on are counted; with the next target, counting begins
- * anew.
+ * When the last target is removed, waits that go on are counted until then. With the next target,
+ * counting begins anew.
  */
 static void waits_are_counted_while_somebody_asks(void **state)
 {
@@ -603,10 +615,13 @@ static void waits_are_counted_while_somebody_asks(void **state)
 	assert_int_equal(probes_list(p, NULL, 0), 0);
 	drain(p, &w, 1);
 	assert_in_range(w.sum - sum + 2, until - seen,
-			now_us() - began); /* two are cut off to microseconds */
+			now_us() - began); /* two parts are rounded down to microseconds */
 	assert_true(w.sum <= now_us() - began);
 	assert_int_equal(w.us[WAIT_LOCK], w.sum);
-	/* Its wait began before anybody looked again: it is not made up. */
+	/*
+	 * The wait began before the second target, so no program saw its begin, and it is not
+	 * counted.
+	 */
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	wake(k);
 	until_done(p, k, &later, 1);
@@ -615,7 +630,7 @@ static void waits_are_counted_while_somebody_asks(void **state)
 	child_stop(&c);
 }
 
-/* Which tests to run: a pattern such as "waits*"; default: all. */
+/* The argument is a pattern of test names such as "waits*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

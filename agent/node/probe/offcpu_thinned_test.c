@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Thinned waits: the reported ones add up to the whole, and long waits and their stacks are whole.
+ * Thinned waits: the reported waits add up to the sum of all. Long waits are reported whole, with
+ * their stacks.
  */
 #include "node/probe/offcpu_scene_test.h"
 #include "node/probe/rows_test.h"
@@ -61,8 +62,8 @@ static struct probes *watch_some(const struct child *c, uint32_t off_note, uint3
 }
 
 /*
- * Compared with an observer that keeps all waits, the sum differs by less than four times the
- * reported error.
+ * Compares the sum with that of an observer that keeps all waits. It differs by less than four
+ * times the reported error.
  */
 static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double kept)
 {
@@ -91,7 +92,7 @@ static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double ke
 	assert_int_equal(whole.taken, whole.hits);
 	assert_int_equal(whole.value, w.sum);
 	assert_int_equal(u.value, v.sum);
-	/* The noted waits count for all. */
+	/* The noted waits stand for all waits. */
 	assert_near("hits", u.hits / (double)whole.hits, 1,
 		    0.02 + 5 * root((1 / noted - 1) / whole.hits));
 	assert_near("kept", u.taken / (double)whole.hits, kept,
@@ -129,8 +130,8 @@ static void body_many_naps(struct truth *t)
 }
 
 /*
- * Its thread has an entry from a wait that was noted. That entry says nothing of waits that are
- * not.
+ * A wait of the thread was noted, so the thread has an entry. Later waits that are not noted do not
+ * use that entry.
  */
 static void what_is_not_noted_leaves_nothing(void **state)
 {
@@ -148,9 +149,9 @@ static void what_is_not_noted_leaves_nothing(void **state)
 		nap(10);
 		drain(p, &w, 1);
 	}
-	l.off_note = l.off_keep = 1; /* 2 of 2^32 */
+	l.off_note = l.off_keep = 1; /* chance: 2 of 2^32 */
 	assert_int_equal(probes_list(p, &l, 1), 0);
-	/* The wait that it was in is counted to its end. */
+	/* A wait that began before the change is counted to its end. */
 	do {
 		before = w.sum;
 		n = k->n[WAIT_SLEEP];
@@ -167,7 +168,7 @@ static void what_is_not_noted_leaves_nothing(void **state)
 	drain(p, &w, 1);
 	assert_int_equal(w.sum, before);
 	assert_int_equal(usage_of(p).hits, hits);
-	/* From the next wait on, it is taken again. */
+	/* From the next wait on, all waits are noted again. */
 	l.off_note = l.off_keep = 0;
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	while (w.sum == before) {
@@ -179,11 +180,11 @@ static void what_is_not_noted_leaves_nothing(void **state)
 	child_stop(&c);
 }
 
-/* ---- stacks: walked, and recognised ---- */
+/* ---- stacks: a new one is walked, a repeated one is recognised ---- */
 
 /*
- * nanosleep() in the section of rows_test.h: CFA = rsp + 8 throughout. Its frames keep no frame
- * pointers.
+ * Calls nanosleep() in the section of rows_test.h. CFA = rsp + 8 at each instruction, and the code
+ * has no frame pointers.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
@@ -214,12 +215,15 @@ static void install_nap_rows(struct probes *p)
 	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
 }
 
-/* 300 waits at depth 10, then 100 at depth 30, then 10 and 30 by turns. */
+/* Waits 300 times at depth 10, then 100 times at depth 30, then at 10 and 30 in turn. */
 static void body_depths(struct truth *t)
 {
 	struct known *k = known_of(t);
 
-	/* The process is reported at its first wait. Then it waits until it has its tables. */
+	/*
+	 * The process is reported at its first wait. Then it waits until the test has given its
+	 * tables.
+	 */
 	while (!k->go)
 		usleep(1000);
 	for (int i = 0; i < 800; i++)
@@ -251,7 +255,7 @@ static void give_tables(struct probes *p, const struct child *c)
 	assert_true(given);
 }
 
-/* ---- thinned: what goes on is whole ---- */
+/* ---- thinned: a wait that goes on is reported whole ---- */
 
 #define LASTING 3 /* threads that wait for long */
 
@@ -263,14 +267,17 @@ static void *wait_long(void *arg)
 	return NULL;
 }
 
-/* Beside many short waits a few long ones, all from one place. */
+/* Many short waits, and beside them a few long ones, all at one place. */
 static void body_long_and_short(struct truth *t)
 {
 	struct known *k = known_of(t);
 	pthread_t threads[LASTING];
 	unsigned seed = 1;
 
-	/* The process is reported at its first wait. Then it waits until it has its tables. */
+	/*
+	 * The process is reported at its first wait. Then it waits until the test has given its
+	 * tables.
+	 */
 	while (!k->go)
 		usleep(1000);
 	offcpu_nap = (struct timespec){1, 300000000};
@@ -291,7 +298,8 @@ static void body_long_and_short(struct truth *t)
 struct by_thread {
 	uint64_t tid, us;
 	size_t n_frames, n_kernel;
-	uint64_t frames[64], outermost; /* of the last sample that waits; the kernel's */
+	/* of the last wait's sample: user frames; the outermost kernel frame */
+	uint64_t frames[64], outermost;
 };
 struct threads {
 	struct by_thread items[LASTING + 1];
@@ -339,8 +347,8 @@ static void drain_threads(struct probes *p, struct threads *t)
 }
 
 /*
- * The stacks are those that the observer that keeps all waits took at the switch. The kernel leaves
- * out the scheduler's part.
+ * The observer that keeps all waits has taken the same stacks at the switch. The kernel's stack may
+ * be shorter than there: it lacks the frames of the scheduler.
  */
 static void check_lasting(const struct by_thread *is, const struct by_thread *should)
 {
@@ -360,7 +368,9 @@ static bool has_whole_waits(struct probes *p)
 	return s[FEATURE_WHOLE_WAITS].ok;
 }
 
-/* 1 in 50 is kept. Still, the long waits are exact, and all error is that of the short ones. */
+/*
+ * 1 wait in 50 is kept. Still, the long waits are exact, and all error is that of the short ones.
+ */
 static void long_waits_are_whole_when_thinned(void **state)
 {
 	struct event_settings settings = {.min_block_us = 50};
@@ -380,7 +390,7 @@ static void long_waits_are_whole_when_thinned(void **state)
 	install_nap_rows(some);
 	give_tables(all, &c);
 	give_tables(some, &c);
-	/* The first one brings the programs that look: that takes a while. */
+	/* The first drain loads the programs that look at long waits. That takes a while. */
 	drain_threads(some, &b);
 	drain_threads(some, &b);
 	drain_threads(all, &a);
@@ -398,8 +408,8 @@ static void long_waits_are_whole_when_thinned(void **state)
 	drain_threads(some, &b);
 	/*
 	 * The reported error is that of the few waits that were kept. If other processes use the
-	 * CPU, the longest may or may not be among them. For a long one that counts 50 times it
-	 * would be 65 s.
+	 * CPU, it depends on whether the longest of the short waits were kept. If a long wait stood
+	 * for 50, the error would be 65 s.
 	 */
 	told = root((usage_of(some).square - before) * (double)(1 << 20));
 	sigma = MAX(told, root(49.0 * (double)k->square));
@@ -447,7 +457,7 @@ static void body_sleepers(struct truth *t)
 }
 
 /*
- * 1 in 4 is noted, 1 in 64 kept. A wait that goes on counts 4 times, and the reported error
+ * 1 wait in 4 is noted, 1 in 64 kept. A wait that goes on counts 4 times, and the reported error
  * includes that.
  */
 static void whole_waits_stand_for_those_not_noted(void **state)
@@ -465,7 +475,7 @@ static void whole_waits_stand_for_those_not_noted(void **state)
 		print_message("skipped: this kernel cannot walk other tasks\n");
 		skip();
 	}
-	/* The first one brings the programs that look: that takes a while. */
+	/* The first drain loads the programs that look at long waits. That takes a while. */
 	drain(some, &v, 1);
 	drain(some, &v, 1);
 	k->go = 1;
@@ -479,7 +489,7 @@ static void whole_waits_stand_for_those_not_noted(void **state)
 	drain(all, &w, 1);
 	told = root(usage_of(some).square * (double)(1 << 20));
 	print_message("all %lu us; 1 in 4 noted: %lu us +- %.0f\n", w.sum, v.sum, told);
-	/* sqrt(3 / 256) of it; if they counted by the kept ones it would be sqrt(63 / 256) */
+	/* about sqrt(3 / 256) of the sum; if each counted 64 times it would be sqrt(63 / 256) */
 	assert_in_range(told, w.sum / 25, w.sum * 35 / 100);
 	assert_near("sum", (double)v.sum, (double)w.sum, 5 * told);
 	assert_int_equal(v.lost, 0);
@@ -510,7 +520,7 @@ static void take_depths(struct depths *t, const struct drain *d)
 	}
 }
 
-/* Each wait has the stack that it had, whether it was the thread's last one or not. */
+/* Each wait has its own stack, whether or not the thread's wait before had the same one. */
 static void stacks_are_whole_and_their_own(void **state)
 {
 	struct child c = child_start(body_depths, NULL);
@@ -537,9 +547,9 @@ static void stacks_are_whole_and_their_own(void **state)
 	take_depths(&t, d);
 	sample_drain_free(d);
 	/*
-	 * pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. A wait that a drain cuts is
-	 * reported in two parts. A thread that is preempted on the way until its time has come does
-	 * not wait.
+	 * A whole stack is pf_rows_nap, the frames of pf_rows_down, pf_rows_enter. If a drain comes
+	 * during a wait, the wait is reported in two parts. If a thread is preempted until its time
+	 * is over, it does not wait.
 	 */
 	assert_in_range(t.whole, 720, 840);
 	assert_in_range(t.n[12], 450, 530);
@@ -549,7 +559,7 @@ static void stacks_are_whole_and_their_own(void **state)
 	child_stop(&c);
 }
 
-/* Which tests to run: a pattern such as "long*"; default: all. */
+/* The argument is a pattern of test names such as "long*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * oncpu: samples by the CPU clock of every online CPU. It ticks only while something is selected.
- * Its period is fixed (software clock): 1e9 / hz ns of CPU time, idle excluded. It ticks at the
- * highest rate that is asked for; samples of lower rates are thinned.
+ * oncpu: samples by the CPU clock of every online CPU. The clock ticks only while something is
+ * selected. Its period is fixed (software clock): 1e9 / hz ns of CPU time, without idle time. The
+ * clock ticks at the highest rate that is asked for. Samples for lower rates are thinned.
  */
 #include "node/probe/internal.h"
 
@@ -12,17 +12,17 @@
 
 #include "oncpu.skel.h"
 
-#define MAX_CPUS  8192 /* CONFIG_NR_CPUS of x86-64 */
-#define TOTAL_HZ  99   /* Total alone: the rate of the built-in target */
+#define MAX_CPUS  8192 /* the most that CONFIG_NR_CPUS of x86-64 can be */
+#define TOTAL_HZ  99   /* the rate if only `total` wants the event: that of the built-in target */
 #define BEHIND_NS (100 * NSEC_PER_MSEC)
 
 _Static_assert((int)EVENT_ON_CPU == (int)PF_EVENT_ON_CPU, "abi");
 
 struct oncpu_cpu {
 	struct bpf_link *link; /* NULL: not attached to this CPU */
-	int fd;		       /* the event, which the link owns */
-	uint64_t enabled_ns;   /* how long it was enabled when it was last checked */
-	uint64_t looked_ns;    /* CLOCK_MONOTONIC */
+	int fd;		       /* descriptor of the perf event, which the link owns */
+	uint64_t enabled_ns;   /* how long the event had been enabled at the last check */
+	uint64_t looked_ns;    /* CLOCK_MONOTONIC at the last check */
 };
 struct oncpu {
 	struct oncpu_bpf *bpf;
@@ -162,7 +162,7 @@ static void detach_cpu(struct event_probe *e, size_t cpu)
 	e->n_links--;
 }
 
-/* Reads how long the event was enabled until now. */
+/* Reads how long the event has been enabled. */
 static int enabled_time(const struct oncpu_cpu *c, uint64_t *ret_ns)
 {
 	struct {
@@ -174,24 +174,25 @@ static int enabled_time(const struct oncpu_cpu *c, uint64_t *ret_ns)
 		return -errno;
 	if (n != 0 && n != sizeof(v))
 		return -EIO;
-	/* 0 bytes: the event is in an error state, and its time stands still */
+	/* read 0 bytes: the event is in an error state, and its time stands still */
 	*ret_ns = n ? v.enabled_ns : c->enabled_ns;
 	return 0;
 }
 
 /*
- * A CPU that goes offline removes its events and does not put them back. So an event would no
- * longer tick if its CPU was offline between two checks. This happens to all CPUs but the first
- * while the machine is suspended. The time of such an event stands still. Clocks may differ (a
- * virtual machine that was paused), so an event that is behind is read once more: it is stopped
- * only if its time does not move.
+ * Returns whether the event does not tick any more. A CPU that goes offline removes its events and
+ * does not restore them. So if a CPU was offline between two checks, its event is stopped. This
+ * happens to all CPUs but the first while the machine is suspended. The enabled time of such an
+ * event stands still. The event's clock may also fall behind CLOCK_MONOTONIC, for example in a
+ * virtual machine that was paused. So an event that is behind is read once more: it is stopped only
+ * if its time does not move.
  */
 static bool is_stopped(struct oncpu_cpu *c)
 {
 	uint64_t before_ns = now_mono_ns(), was_ns = c->enabled_ns, now_ns;
 
 	if (enabled_time(c, &c->enabled_ns))
-		return false; /* the time is not known */
+		return false; /* it is not known how long the event was enabled */
 	if (c->enabled_ns - was_ns + BEHIND_NS >= before_ns - c->looked_ns) {
 		c->looked_ns = now_mono_ns();
 		return false;
@@ -213,12 +214,13 @@ static int check_cpu(struct event_probe *e, size_t cpu, bool online)
 	}
 	if (!c->link && online)
 		r = attach_cpu(e, cpu);
-	return r == -ENODEV ? 0 : r; /* the CPU went offline after the file was read */
+	/* the CPU went offline after the list of online CPUs was read */
+	return r == -ENODEV ? 0 : r;
 }
 
 /*
- * Attaches to all online CPUs and detaches from the others. Returns the first error, but goes on
- * with the rest.
+ * Attaches to all online CPUs, and detaches from the others. If this fails for a CPU, goes on with
+ * the rest, and returns the first error.
  */
 static int oncpu_check(struct probes *p, struct event_probe *e)
 {
@@ -253,7 +255,7 @@ static int oncpu_check(struct probes *p, struct event_probe *e)
 static int oncpu_attach(struct probes *p, struct event_probe *e)
 {
 	__atomic_store_n(&p->settings->node_period_us, USEC_PER_SEC / e->hz, __ATOMIC_RELEASE);
-	return oncpu_check(p, e); /* the event's state says whether it works */
+	return oncpu_check(p, e); /* the result is in the event's state */
 }
 
 static void oncpu_detach(struct event_probe *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A CPU stops ticking or cannot be attached, and a kernel refuses on-cpu's programs. No CPU is
- * taken offline: its event is stopped as that would stop it, and calls of the kernel fail here.
+ * A CPU's event stops or cannot be attached, and a kernel refuses on-cpu's programs. The test takes
+ * no CPU offline: it stops the event as the kernel would do then, and makes system calls fail.
  */
 #include "lib/base/testclock.h"
 #include "node/probe/probe.h"
@@ -15,16 +15,16 @@
 
 #include <cmocka.h>
 
-/* ---- the kernel, as it is seen from here ---- */
+/* ---- system calls that fail or are watched ---- */
 
 static struct {
-	int fd; /* of the last event */
+	int fd; /* descriptor of the last event that was opened */
 	unsigned n_opened;
 } cpus[CPU_SETSIZE];
 static struct {
-	unsigned n; /* so many times, */
+	unsigned n; /* how many times opening fails */
 	int cpu, error;
-	bool programs; /* perf_event programs are not loaded */
+	bool programs; /* perf_event programs cannot be loaded */
 } refuse;
 
 static bool is_refused_program(long number, const long a[6])
@@ -79,10 +79,10 @@ long syscall(long number, ...)
 	return r;
 }
 
-/* ---- one process, this one, on one CPU ---- */
+/* ---- probes of this process ---- */
 
 static struct probes *p;
-static int cpu; /* the last one that it may run on */
+static int cpu; /* the last CPU that this process may run on */
 
 static int ask(unsigned events)
 {
@@ -180,7 +180,8 @@ static uint64_t n_reattached(void)
 static void stop_cpu(void)
 {
 	assert_int_equal(ioctl(cpus[cpu].fd, PERF_EVENT_IOC_DISABLE, 0), 0);
-	test_clock.later_ns += NSEC_PER_SEC; /* the next look is in the future */
+	/* so that the next check comes a second after this one */
+	test_clock.later_ns += NSEC_PER_SEC;
 }
 
 static void work(unsigned ms)
@@ -191,7 +192,7 @@ static void work(unsigned ms)
 		;
 }
 
-/* Whether this process is sampled on the CPU, within 2 s of its time. */
+/* Returns whether this process is sampled on the CPU, within 2 s of CPU time. */
 static bool is_sampled(void)
 {
 	cpu_set_t all, one;
@@ -239,7 +240,7 @@ static void a_cpu_that_stopped_ticks_again(void **state)
 	}
 }
 
-/* As after a pause of the machine: clocks jump, but events go on. */
+/* As after a pause of a virtual machine: the clocks jump, but the events go on. */
 static void a_cpu_that_ticks_is_left_alone(void **state)
 {
 	uint64_t n = n_reattached();
@@ -271,20 +272,20 @@ static void a_cpu_that_cannot_be_attached_is_told_of(void **state)
 	assert_true(drain_tells());
 	assert_works(EVENT_ON_CPU);
 
-	/* a CPU that comes online while all others tick */
+	/* as for a CPU that comes online while all others tick */
 	stop_cpu();
 	refuse.error = ENOMEM;
 	refuse.n = 2;
 	assert_true(drain_tells());
 	assert_missing(EVENT_ON_CPU, name, "Cannot allocate memory");
-	assert_false(drain_tells()); /* nothing new */
+	assert_false(drain_tells()); /* it is not time to try again, so nothing changes */
 	assert_missing(EVENT_ON_CPU, name, "Cannot allocate memory");
 	assert_true(drain_tells());
 	assert_works(EVENT_ON_CPU);
 	assert_true(is_sampled());
 }
 
-/* Whether on-cpu's programs load shows whether off-cpu's are safe, whatever targets ask for. */
+/* off-cpu is safe only if on-cpu's programs can be loaded, whatever events targets ask for. */
 static void a_kernel_that_refuses_on_cpu_has_no_off_cpu(void **state)
 {
 	unsigned n_links;
@@ -307,7 +308,7 @@ static void a_kernel_that_refuses_on_cpu_has_no_off_cpu(void **state)
 	n_links = links_now();
 	assert_int_equal(ask(1u << EVENT_OFF_CPU), 0);
 	assert_works(EVENT_OFF_CPU);
-	assert_true(links_now() >= n_links + 4); /* switch, wake-up, exec, exit */
+	assert_true(links_now() >= n_links + 4); /* for switch, wake-up, exec, exit */
 }
 
 int main(int argc, char **argv)

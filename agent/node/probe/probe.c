@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe: makes struct probes from the configuration and frees it. It also says what works here and
- * what it costs.
+ * probe: makes struct probes from the configuration and frees it. It also returns which features
+ * work here and what the programs cost.
  */
 #include "node/probe/internal.h"
 
@@ -11,7 +11,7 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
-/* The table of events. profile_event_info() has their names, this table has their programs. */
+/* The programs of each event. profile_event_info() has the names of events. */
 static const struct probe_ops *const table[] = {
 	[EVENT_ON_CPU] = &probes_oncpu_ops,
 	[EVENT_OFF_CPU] = &probes_offcpu_ops,
@@ -54,7 +54,7 @@ static int maps_mmap(struct probes *p)
 
 	if (r)
 		return r;
-	p->settings->tables = 1; /* 0 would be the number of an empty cache of rules */
+	p->settings->tables = 1; /* 0 is the number that an empty cache of rules has */
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
 }
 
@@ -67,7 +67,7 @@ static int probes_open(struct probes *p, struct field_error *reterr)
 	r = maps_mmap(p);
 	if (!r)
 		r = probes_counts_open(p);
-	/* Total wants the event even if nothing is selected. */
+	/* `total` needs the CPU clock even if nothing is selected. */
 	if (!r && p->config.total)
 		r = probes_filter(p, NULL, 0);
 	if (r)
@@ -186,7 +186,7 @@ void probes_stats_take_drops(struct probes *p, struct drain *d)
 	p->last_stats = s;
 }
 
-/* The kernel keeps these only while kernel.bpf_stats_enabled is 1. */
+/* The kernel counts a program's runs only while kernel.bpf_stats_enabled is 1. */
 static void show_program(const struct bpf_program *prog, const struct bpf_prog_info *info)
 {
 	const char *name = bpf_program__name(prog);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What sampling costs, on this machine: nanoseconds a sample by stack depth, what
- * a filtered-out tick adds to an empty program, and how much slower a process
- * runs that is not selected. One JSON object a line. Needs root.
+ * What sampling costs on this machine: nanoseconds a sample by stack depth, what a filtered-out
+ * tick costs in addition to an empty program, and how much slower a process runs that is not
+ * selected. It prints one JSON object a line, and needs root.
  */
 #include "node/probe/bench_probes.h"
 #include "node/probe/rows_test.h"
@@ -23,9 +23,9 @@
 #define HZ	  999
 #define PAIRS	  51
 #define WINDOW_MS 120
-#define FILTERED  15 /* rounds */
+#define FILTERED  15 /* number of rounds */
 #define ROUNDS	  5
-#define PAGE_ROWS 1000 /* rows: a real library's; a page has at most 16,384 */
+#define PAGE_ROWS 1000 /* as many rows as in a page of a real library; a page has at most 16,384 */
 
 static const unsigned depths[] = {8, 33, 128, 500};
 
@@ -75,9 +75,9 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* ---- probes on a cgroup of our own, or on one that nobody is in ---- */
+/* ---- probes on this program's cgroup, or on one without processes ---- */
 
-/* ---- an empty program on the same clock: what the kernel itself takes ---- */
+/* ---- an empty program on the same clock: the cost of the kernel itself ---- */
 
 static int empty_program(void)
 {
@@ -114,7 +114,10 @@ static int oncpu_fd(struct probes *p)
 		bpf_object__find_program_by_name(p->events[EVENT_ON_CPU].obj, "pf_oncpu"));
 }
 
-/* Both programs tick at once on the same CPUs, so that both see the same caches and neighbours. */
+/*
+ * Both programs tick at the same time on the same CPUs, so caches and other processes are the same
+ * for both.
+ */
 static double bench_filtered(struct probes *p, const struct container_filter *nobody)
 {
 	int prog = empty_program(), ours = oncpu_fd(p);
@@ -142,7 +145,7 @@ static double bench_filtered(struct probes *p, const struct container_filter *no
 	return bench_median(all, FILTERED);
 }
 
-/* The program's time less that of ticks that were filtered out, a sample delivered. */
+/* Returns the program's time for each delivered sample, without the time of filtered-out ticks. */
 static double ns_a_sample(struct probes *p, double filtered_ns)
 {
 	struct cost c0 = program_cost(oncpu_fd(p)), c1;
@@ -200,7 +203,7 @@ static void bench_depths(struct probes *p, const struct container_filter *f, dou
 	bench_report("probe.sample_frame", ns_a_frame(ns), "ns/frame", "by frame pointers");
 }
 
-/* ---- the same by unwind tables ---- */
+/* ---- stacks of the same depths, walked with unwind tables ---- */
 
 static void rows_work(void)
 {
@@ -209,8 +212,8 @@ static void rows_work(void)
 }
 
 /*
- * Its mappings change all the time, like those of a program that allocates. So the walk looks up
- * the mapping for each sample anew. In the second case there are 60,000 mappings.
+ * The process changes its mappings all the time, as a program does that allocates. So the walk
+ * looks up the mapping for each sample anew. In the second case there are 60,000 mappings.
  */
 static void rows_work_changing(void)
 {
@@ -225,7 +228,7 @@ static void rows_work_changing(void)
 
 static void rows_work_in_60000(void)
 {
-	for (int i = 0; i < 60000; i++) /* so that the kernel does not merge two of them */
+	for (int i = 0; i < 60000; i++) /* in turn, so that the kernel does not merge two of them */
 		(void)mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
 	rows_work_changing();
@@ -244,7 +247,10 @@ static pid_t start_rows(unsigned depth, void (*work)(void))
 	return pid;
 }
 
-/* Its key, and the pages of code it had then. */
+/*
+ * Gives the kernel the process's mappings, with its key and the number of its code pages at that
+ * time.
+ */
 static void rows_process_of(struct probes *p, pid_t pid)
 {
 	uint64_t deadline = now_mono_ns() + 20 * NSEC_PER_SEC;
@@ -300,7 +306,7 @@ static void bench_rows(struct probes *p, const struct container_filter *f, doubl
 		     "by unwind tables; goal 100, the best peer 400");
 }
 
-/* ---- what the verifier had to look at ---- */
+/* ---- how many instructions the verifier checked ---- */
 
 static void bench_verified(struct bpf_object *o)
 {
@@ -318,7 +324,7 @@ static void bench_verified(struct bpf_object *o)
 	}
 }
 
-/* ---- slow-down of somebody who is not selected ---- */
+/* ---- how much slower a process runs that is not selected ---- */
 
 static double units_per_cpu_ns(pid_t pid)
 {
@@ -350,14 +356,17 @@ static void bench_slowdown(struct probes *p, struct container_filter nobody)
 		ratio[i] = (off / on - 1) * 100;
 	}
 	stop(busy);
-	bench_median(ratio, PAIRS); /* sorts the ratios; the extremes are the work of others */
+	bench_median(ratio, PAIRS); /* sorts the ratios; the extremes come from other processes */
 	bench_rounds("probe.unselected_slowdown_199hz", ratio + PAIRS / 4, PAIRS / 2 + 1, "percent",
 		     "", "no target, paired windows, their middle half");
 }
 
-/* ---- what it holds ---- */
+/* ---- how much memory the probes need ---- */
 
-/* Maps are charged to the agent's memory limit. Lent ones have several descriptors. */
+/*
+ * Returns the memory of all maps, which the kernel charges to the agent. A shared map has several
+ * descriptors, and is counted once.
+ */
 static uint64_t map_bytes(void)
 {
 	static char counted[1 << 20];
@@ -392,7 +401,7 @@ static void bench_memory(void)
 	probes_free(p);
 }
 
-/* The programs of an event are loaded when a target first wants it. */
+/* Loads the programs of all events: an event's programs are loaded when a target first wants it. */
 static void bench_programs(struct probes *p)
 {
 	struct container_filter all = {
@@ -405,7 +414,10 @@ static void bench_programs(struct probes *p)
 	bench_verified(p->proc->obj);
 }
 
-/* "verified" alone: how much the verifier of this kernel has looked at (e2e/kernels). */
+/*
+ * With the argument "verified" it only prints how much this kernel's verifier checked
+ * (e2e/kernels).
+ */
 int main(int argc, char **argv)
 {
 	struct container_filter own,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf() and perf_event_open() fail at any moment: the state says what does not work, and nothing
- * stays in the kernel.
+ * bpf() and perf_event_open() fail at any moment. Then the state shows which features do not work,
+ * and no object stays in the kernel.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testclock.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* Loads, samples this process, drains, ends. */
+/* Loads the programs, samples this process, drains, and frees all. */
 static int sample(void *arg)
 {
 	struct probe_config c = {.use_list = true, .max_sample_hz = 99};
@@ -42,8 +42,8 @@ static int sample(void *arg)
 }
 
 /*
- * A run takes 100 ms of CPU, most of it the verifier's. So only a few of some 200 calls fail,
- * unless LONG=1 is set.
+ * A run takes 100 ms of CPU time, most of it for the verifier. So only a few of some 200 calls
+ * fail, unless LONG=1 is set.
  */
 static void each_call_fails_once(void **state)
 {
@@ -82,8 +82,8 @@ static uint64_t supported(struct probes *p)
 }
 
 /*
- * An error that may pass removes no feature until programs are loaded again: all works, or it is an
- * error and the next try works.
+ * No feature is missing because of an error that may pass: either all features work, or loading
+ * fails and the next try works.
  */
 static void a_moment_without_memory_takes_nothing_away(void **state)
 {
@@ -101,7 +101,7 @@ static void a_moment_without_memory_takes_nothing_away(void **state)
 		struct probes *p = NULL;
 		int r;
 
-		if (n) /* first without a fault */
+		if (n) /* the first run has no fault */
 			fault_arm(FAULT_BPF, ENOMEM, n, false);
 		r = probes_new(&c, &p, &e);
 		n_failed = n ? fault_disarm() : 1;
@@ -115,14 +115,14 @@ static void a_moment_without_memory_takes_nothing_away(void **state)
 	}
 }
 
-/* ---- programs that are loaded: attached, drained, detached ---- */
+/* ---- programs that stay loaded: events are attached, drained, detached ---- */
 
 #define ON_CPU (1u << EVENT_ON_CPU)
 #define BOTH   (ON_CPU | 1u << EVENT_OFF_CPU)
 #define MEMORY (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
 static struct probes *loaded;
-static unsigned n_links, n_links_on_cpu, n_links_both; /* without a fault always as many */
+static unsigned n_links, n_links_on_cpu, n_links_both; /* numbers of links if no call fails */
 
 static unsigned links_now(void)
 {
@@ -166,13 +166,13 @@ static int drain(void)
 }
 
 /*
- * Whatever failed: once no event is wanted, nothing is attached, and a later filter that wants
- * events has them all.
+ * Whichever call failed: once no event is wanted, nothing is attached, and a later filter that
+ * wants events gets all of them.
  */
 static int attach(void *arg)
 {
 	int r = first(ask(ON_CPU), drain());
-	unsigned n = links_now(); /* asks by bpf() */
+	unsigned n = links_now(); /* this calls bpf(), so it may fail */
 
 	(void)arg;
 	if (!fault_failed())
@@ -196,7 +196,7 @@ static int load(void **state)
 	assert_true(n_links_on_cpu > n_links);
 	assert_int_equal(ask(BOTH), 0);
 	n_links_both = links_now();
-	assert_true(n_links_both >= n_links_on_cpu + 4); /* switch, wake-up, exec, exit */
+	assert_true(n_links_both >= n_links_on_cpu + 4); /* for switch, wake-up, exec, exit */
 	assert_int_equal(ask(0), 0);
 	assert_int_equal(links_now(), n_links);
 	return 0;
@@ -236,8 +236,8 @@ static void attaching_fails(void **state)
 }
 
 /*
- * The calls are chosen by hand, because off-cpu forgets waits by thousands of calls before it
- * attaches. It attaches all of its links or none, and on-cpu goes on.
+ * The calls that fail are chosen by hand, because off-cpu forgets waits with thousands of calls
+ * before it attaches. off-cpu attaches all of its links or none, and on-cpu goes on.
  */
 static void each_link_of_off_cpu_fails_once(void **state)
 {
@@ -262,8 +262,8 @@ static void each_link_of_off_cpu_fails_once(void **state)
 }
 
 /*
- * There are no descriptors for a moment. A filter that still wants both events has them soon,
- * without another filter.
+ * There are no free descriptors for a moment. If the filter still wants both events, they are
+ * attached soon, without another filter.
  */
 static void what_passes_is_tried_again(void **state)
 {
@@ -274,7 +274,7 @@ static void what_passes_is_tried_again(void **state)
 	(void)ask(BOTH);
 	(void)drain();
 	assert_true(fault_disarm() > 0);
-	assert_int_equal(drain(), 0); /* on-cpu is there with the next one */
+	assert_int_equal(drain(), 0); /* the next drain attaches on-cpu */
 	assert_int_equal(links_now(), n_links_on_cpu);
 	test_clock.later_ns += 31 * NSEC_PER_SEC;
 	assert_int_equal(drain(), 0);
@@ -291,7 +291,7 @@ static void work(unsigned ms)
 }
 
 /*
- * There is no memory for the filter's entries at that moment. A selected cgroup is sampled soon,
+ * There is no memory for the filter's entries for a moment. A selected cgroup is sampled soon,
  * whether the plan changes or not.
  */
 static void what_the_filter_lacked_is_there_soon(void **state)
@@ -329,8 +329,8 @@ static bool works(const char *feature)
 }
 
 /*
- * Its thread starts with the first thinned wait that goes on. If the machine lacked something for a
- * moment, it starts soon.
+ * The thread of long_waits.c starts when waits are first thinned. If the machine lacked something
+ * for a moment, it starts soon.
  */
 static void long_waits_that_cannot_begin_do_later(void **state)
 {
@@ -358,7 +358,7 @@ static void long_waits_that_cannot_begin_do_later(void **state)
 		d = sample_drain_free(d);
 		assert_false(works("off-cpu-whole-waits"));
 		assert_int_equal(drain(), 0);
-		assert_false(works("off-cpu-whole-waits")); /* at the events' pace */
+		assert_false(works("off-cpu-whole-waits")); /* it is tried again only after 30 s */
 		test_clock.later_ns += 31 * NSEC_PER_SEC;
 		assert_int_equal(probes_drain(loaded, true, &d), 0);
 		assert_int_equal(d->tried_again, rows[i].passes);
@@ -378,7 +378,7 @@ static const struct support *support_of(enum event e)
 	return &s[e];
 }
 
-/* The text about a process that has no place to probe. */
+/* Returns the error for a process that has no place to probe. */
 static int attach_nothing(void)
 {
 	struct pf_mem_proc proc = {.event_mask = 1u << EVENT_MEM_ALLOC};

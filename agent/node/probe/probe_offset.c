@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_offset: finds where a probe is cheap, at a function's beginning or a little after it. The
- * kernel emulates a few instructions (arch/x86/kernel/uprobes.c: push_setup_xol_ops,
- * branch_setup_xol_ops). Any other it copies and steps over with a second trap. In a virtual
- * machine that takes ten times as long as the rest of a hit. So the probe moves behind comparisons:
- * they change neither the stack nor the arguments, so a hit sees the same.
+ * probe_offset: finds where a probe is cheap, at a function's first instruction or a little after
+ * it. The kernel emulates a few kinds of instructions (arch/x86/kernel/uprobes.c:
+ * push_setup_xol_ops, branch_setup_xol_ops). It copies any other instruction, and needs a second
+ * trap to step over it. In a virtual machine, that takes ten times as long as the rest of a hit. So
+ * the probe moves behind comparisons: these change neither the stack nor the arguments, so a hit
+ * sees the same.
  */
 #include "node/probe/memory.h"
 
@@ -12,9 +13,9 @@
 
 #define REX(b)	   (((b)&0xf0) == 0x40)
 #define MOST_MOVES 4
-#define MOST_BYTES 11 /* of one comparison */
+#define MOST_BYTES 11 /* bytes of the longest comparison */
 
-/* Returns whether it is a push of a register, a jump, a call or a nop. */
+/* Returns whether the instruction is a push of a register, a jump, a call or a nop. */
 bool probes_is_emulated(const uint8_t code[static 2])
 {
 	if (code[0] == 0x41)
@@ -26,15 +27,16 @@ bool probes_is_emulated(const uint8_t code[static 2])
 }
 
 /*
- * Returns the length of an instruction that sets only flags, or nothing. 0: it is another
- * instruction.
+ * If the instruction is endbr64, or a cmp or test that changes only flags, returns its length; else
+ * 0.
  */
 static size_t comparison(const uint8_t *code)
 {
 	size_t rex = REX(code[0]);
 	const uint8_t *op = code + rex;
 	bool of_registers = op[1] >= 0xc0, is_cmp = (op[1] & 0x38) == 0x38;
-	bool of_ip = (op[1] & 0xc7) == 0x05; /* a variable, addressed by displacement from rip */
+	/* the operand is a variable, whose address is rip + displacement */
+	bool of_ip = (op[1] & 0xc7) == 0x05;
 
 	if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4)) /* endbr64 */
 		return 4;

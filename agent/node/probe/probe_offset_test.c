@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Beginnings of real allocators: how far a probe moves. */
+/* First bytes of real allocators, and how far a probe moves in them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void probes_move_over_comparisons_alone(void **state)
 		if (is != b->distance)
 			fail_msg("%s: %zu", b->of, is);
 	}
-	/* Too few bytes are known. */
+	/* Too few bytes could be read. */
 	assert_int_equal(probes_emulated_distance(beginnings[1].code, 8), 0);
 	assert_int_equal(probes_emulated_distance(beginnings[1].code, 0), 0);
 	assert_int_equal(probes_emulated_place(-1, 1234), 1234);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* On-CPU sampling of real processes: shares, rates, depth, Total, processes, what stays behind. */
+/*
+ * On-CPU sampling of real processes: shares, rates, depth, totals, processes, and that nothing
+ * stays in the kernel.
+ */
 #include "node/probe/workload_test.h"
 
 #include <pthread.h>
@@ -39,7 +42,7 @@ static void known_shares_and_nobody_else(void **state)
 	assert_near("value / CPU time", t.value * 1e3 / cpu, 1, 0.1);
 	assert_int_equal(t.lost + t.nameless, 0);
 
-	/* The other process ran as much, and has no samples. */
+	/* The other process ran as long, and has no samples. */
 	assert_int_equal(t.others, 0);
 	assert_int_equal(t.seen, 1);
 	assert_int_equal(probes_stats(p, &s), 0);
@@ -53,7 +56,7 @@ static void known_shares_and_nobody_else(void **state)
 	child_stop(&c[1]);
 }
 
-/* Lost samples, or records that did not get out. */
+/* Returns the number of samples and records that were lost for this reason. */
 static uint64_t drops_of(const char *reason)
 {
 	return counter_get(counter("podflame_samples_dropped_total", "reason", reason)) +
@@ -90,7 +93,8 @@ static uint64_t dropped(void)
 }
 
 /*
- * A process that wants fewer samples than the node ticks gets them at random, and each counts more.
+ * If a process wants fewer samples than the clock ticks, it gets some at random, and each counts
+ * more.
  */
 static void lower_rates_are_thinned_without_bias(void **state)
 {
@@ -166,7 +170,7 @@ static void deep_stacks_are_walked_and_cut_visibly(void **state)
 	child_stop(&c[1]);
 }
 
-/* ---- kernel side ---- */
+/* ---- kernel stacks ---- */
 
 IN_SECTION(pf_loop) static void read_zeros(void)
 {
@@ -229,7 +233,7 @@ static void processes_are_followed(void **state)
 		drain_into(p, &t, 1);
 	}
 	assert_int_equal(t.execs, 1);
-	/* Reported once more if a tick comes during the exec. */
+	/* 2 or 3: the process is reported once more if a tick comes during the exec. */
 	assert_in_range(t.seen, 2, 3);
 	assert_int_equal(t.exits, 1);
 	assert_true(t.last_proc.exec_id > before);
@@ -245,7 +249,7 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	struct tally t[2] = {{.pid = c[1].pid}, {.pid = c[0].pid}};
 
 	(void)state;
-	c[0].start_ns += PF_USER_HZ_NS; /* the agent's list has a process that lived earlier */
+	c[0].start_ns += PF_USER_HZ_NS; /* the agent's list has an earlier process with this PID */
 	list_pids(p, 2, c, (unsigned[]){999, 999});
 	drain_until(p, t, 2, 200);
 	assert_int_equal(t[1].n, 0);
@@ -254,7 +258,10 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	child_stop(&c[1]);
 }
 
-/* A CPU keeps the last entries that it made from the other CPUs, so all CPUs make some. */
+/*
+ * Moves this process to another CPU. A CPU keeps the entries that it has made last, even if other
+ * CPUs need room. So all CPUs must make some.
+ */
 static void go_to_cpu(const cpu_set_t *all, unsigned number)
 {
 	cpu_set_t one;
@@ -267,8 +274,8 @@ static void go_to_cpu(const cpu_set_t *all, unsigned number)
 }
 
 /*
- * The table of processes is full of others that came later. A process that is seen again is
- * reported again, once.
+ * The map of processes is full of entries that were added later. If the process is seen again, it
+ * is reported again, once.
  */
 static void who_made_room_is_told_of_again(void **state)
 {
@@ -304,11 +311,11 @@ static void who_made_room_is_told_of_again(void **state)
 		if (n % 256 == 0)
 			go_to_cpu(&cpus, n / 256);
 		assert_true(n++ < 256 * room);
-		for (int i = 0; i < 2; i++) /* as if the process had been seen again */
+		for (int i = 0; i < 2; i++) /* twice, as if the process had been seen again */
 			assert_int_equal(bpf_map_update_elem(procs, &other, value, BPF_ANY), 0);
 	}
 	assert_int_equal(sched_setaffinity(0, sizeof(cpus), &cpus), 0);
-	assert_true(n > room / 2); /* there was no room any earlier */
+	assert_true(n > room / 2); /* the entry was not evicted before the map was half full */
 	kill(c.pid, SIGCONT);
 	while (t.seen < 2 && now_mono_ns() < deadline) {
 		nap(50);
@@ -325,7 +332,7 @@ static void who_made_room_is_told_of_again(void **state)
 	child_stop(&c);
 }
 
-/* ---- Total ---- */
+/* ---- probe_config.total ---- */
 
 static void *thread_body(void *arg)
 {
@@ -361,7 +368,7 @@ static void total_counts_all_by_name(void **state)
 
 		nap(200);
 		assert_int_equal(probes_drain(p, true, &d), 0);
-		/* names and numbers only, because nothing is selected */
+		/* only totals, because nothing is selected */
 		assert_int_equal(d->n_samples, 0);
 		assert_int_equal(d->n_stacks, 0);
 		for (size_t i = 0; i < d->n_totals; i++) {
@@ -412,7 +419,7 @@ static void cpus_are_kept_apart_on_request(void **state)
 	child_stop(&c);
 }
 
-/* ---- loss ---- */
+/* ---- losses ---- */
 
 IN_SECTION(pf_loop) static unsigned recurse_then_return(unsigned n)
 {
@@ -431,7 +438,9 @@ static void body_many_stacks(struct truth *t)
 		recurse_then_return(rand_r(&seed) % 400);
 }
 
-/* A ring of one page and a table of few rows: every sample is delivered or counted as lost. */
+/*
+ * With a ring of one page and a map of few entries, every sample is delivered or counted as lost.
+ */
 static void what_does_not_fit_is_counted(void **state)
 {
 	struct child c = child_start(body_many_stacks, NULL);
@@ -453,17 +462,18 @@ static void what_does_not_fit_is_counted(void **state)
 		drain_into(p, &t, 1);
 	}
 	assert_true(t.lost > 0);
-	assert_int_equal(probes_list(p, NULL, 0), 0); /* nothing ticks any more */
+	assert_int_equal(probes_list(p, NULL, 0), 0); /* from now on nothing ticks */
 	drain_into(p, &t, 1);
-	assert_int_equal(t.dropped, samples_dropped() - before); /* each drain has its own */
+	/* each drain reports its own losses */
+	assert_int_equal(t.dropped, samples_dropped() - before);
 	full = drops_of("counts_full") + drops_of("counts_busy");
 	assert_int_equal(probes_stats(p, &s), 0);
 	delivered = t.n;
 	assert_int_equal(s.delivered, delivered);
 	assert_int_equal(s.ticks, s.filtered + s.delivered + full);
 	/*
-	 * A record that was lost in one generation is sent again in another, so no process is
-	 * forgotten for good. The ring has room for one deep stack in each drain.
+	 * If a record was lost in one generation, the kernel sends it again in a later one. So no
+	 * process is missing for ever. The ring has room for one deep stack in each drain.
 	 */
 	list_pids(p, 1, &c, (unsigned[]){10});
 	do {
@@ -477,7 +487,7 @@ static void what_does_not_fit_is_counted(void **state)
 	child_stop(&c);
 }
 
-/* ---- nothing stays ---- */
+/* ---- nothing stays in the kernel ---- */
 
 static bool program_lives(uint32_t id)
 {
@@ -508,7 +518,9 @@ static size_t n_costs(struct probes *p)
 	return n;
 }
 
-/* The costs of cgroups that are gone, until no more fit. */
+/*
+ * The map of costs is full of cgroups that are gone. They are removed, so that there is room again.
+ */
 static void costs_of_who_is_gone_leave_room(void **state)
 {
 	struct counter *full = counter("podflame_usage_full_total", NULL, NULL);
@@ -570,7 +582,7 @@ static void idle_detaches_and_free_unloads(void **state)
 	child_stop(&c);
 }
 
-/* Which tests to run: a pattern such as "total*"; default: all. */
+/* The argument is a pattern of test names such as "total*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * records: takes records out of the ring. Stacks and names wait for the counts of their generation;
- * processes and cgroups are passed on with the next drain.
+ * records: takes records out of the ring. Stacks, names and contexts are kept until the counts of
+ * their generation are taken. Processes and cgroups are passed on with the next drain, which may be
+ * a quick one.
  */
 #include "node/probe/internal.h"
 
@@ -13,7 +14,7 @@ static const char *const end_reasons[_PF_END_MAX] = {
 #undef X
 };
 
-/* words: the frame's header, and the part of its payload that lies in the record. */
+/* words: the frame's header, followed by the part of its payload that the record contains. */
 static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exec_id)
 {
 	enum pf_frame_kind kind = words[0] & 0xff;
@@ -52,7 +53,10 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 	return true;
 }
 
-/* Copies a stack, so that it need not wait for its generation's end. */
+/*
+ * Copies a stack of a young process into the next drain, so that it need not wait for the end of
+ * its generation.
+ */
 static void on_young(struct pending *now, const struct pf_rec_stack *r,
 		     const struct raw_frame *frames, size_t n)
 {

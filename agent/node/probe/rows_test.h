@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rows_test: code without frame pointers, written by hand, and its unwind table, for the tests and
- * the bench of probe/. Also what puts a table of any size and shape into the kernel.
+ * the benches of probe/. It also puts tables of any size and shape into the kernel.
  */
 #pragma once
 
@@ -16,9 +16,10 @@
 #include "node/probe/internal.h"
 
 /*
- * pf_rows_enter(depth, work): saves rbp, spoils it, and calls itself down `depth` times in frames
- * of 24 bytes; the innermost one calls work. Each in a section of its own, aligned, so that rows
- * are known by the distance from its start.
+ * pf_rows_enter(depth, work): saves rbp, overwrites it, and calls pf_rows_down. That function calls
+ * itself until it has `depth` frames of 24 bytes and their return addresses. The innermost call
+ * calls work. The code is in a section of its own, aligned, so that rows are known by the distance
+ * from the start of the section.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
@@ -38,7 +39,7 @@ __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	"1:	call *%rsi\n"
 	"2:	add $24,%rsp\n"
 	"pf_rows_ret:\n"
-	"	ret\n" /* rsp + 8 again */
+	"	ret\n" /* rsp + 8 again, as at the entry */
 	".balign 64\n"
 	".popsection\n");
 void pf_rows_enter(unsigned long depth, void (*work)(void));
@@ -48,8 +49,8 @@ extern const char pf_rows_ret[], __start_pf_rows[], __stop_pf_rows[];
 #define ROWS_CHUNK 0 /* 4 chunks: pages, rows, rules, mappings */
 
 /*
- * The address at which the beginning of this program's file would be, judged by the mapping of
- * pf_rows.
+ * Returns the address that the beginning of this program's file would have if it were mapped in one
+ * piece. It is calculated from the mapping of pf_rows.
  */
 static inline uint64_t rows_load(void)
 {
@@ -78,8 +79,8 @@ static inline uint64_t rows_tag(void)
 }
 
 /*
- * Of the mappings of this process only pf_rows is known, which has a table: so the kernel reports
- * each other file.
+ * Gives the kernel all mapped files of this process. Only pf_rows has a table, so the walk ends in
+ * the others.
  */
 static inline void rows_images(struct probes *p)
 {
@@ -129,7 +130,7 @@ static inline void rows_write(struct probes *p, const struct pf_row *rows, uint3
 	rows_images(p);
 }
 
-/* The table of pf_rows, with rows of code that never runs behind it: n in all. */
+/* Installs a table of n rows: the rows of pf_rows, then rows for code that never runs. */
 static inline void rows_install_among(struct probes *p, uint32_t n)
 {
 	static const struct pf_rule rules[] = {
@@ -177,7 +178,7 @@ static inline uint32_t parse_rows_add(struct pf_mapping *to, uint32_t n, const s
 	return n + 1;
 }
 
-/* All mapped files of this process; only that section has rows. */
+/* Lists all mapped files of this process. Only pf_rows has rows. */
 static inline uint32_t rows_list(struct pf_mapping *to)
 {
 	const uint64_t start = (uintptr_t)__start_pf_rows, end = (uintptr_t)__stop_pf_rows;
@@ -206,7 +207,10 @@ static inline uint32_t rows_list(struct pf_mapping *to)
 	return n;
 }
 
-/* A process forked from this one gets what this one has. */
+/*
+ * Gives the kernel the mappings of a process that was forked from this one: they are the same as
+ * those of this process.
+ */
 static inline struct pf_process_key rows_process(struct probes *p, const struct raw_proc *of,
 						 uint64_t exec_pages)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sites_test: functions that allocate, in this program and its C library, for the test and the
+ * sites_test: functions of this program and of its C library that allocate, for the test and the
  * bench of memory events.
  */
 #pragma once
@@ -28,7 +28,7 @@ static const struct symbol libc_symbols[] = {
 };
 
 struct library {
-	uint64_t address; /* in */
+	uint64_t address; /* in: an address in the library */
 	char path[256];
 	uint64_t offset;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spans: waits while a process is probed for a span, handles urgent detaching, and counts progress
- * of attaching.
+ * spans: waits until the span ends during which a process is probed, handles urgent detaching, and
+ * counts the progress of attaching.
  */
 #include "node/probe/memory.h"
 
@@ -71,8 +71,12 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	       !probes_attached_lost(a) && !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) &&
 	       v.hits < max_hits)
 		nap_until(end);
-	/* Hits during detaching must not count, so that the time is exact. */
+	/*
+	 * The entry is removed, so that hits during detaching do not count: the measured time ends
+	 * here.
+	 */
 	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);
-	*ret_ns = before_ns + now_mono_ns() - from; /* a suspended machine allocates nothing */
+	/* uses CLOCK_MONOTONIC: while the machine is suspended, the process allocates nothing */
+	*ret_ns = before_ns + now_mono_ns() - from;
 	*ret_hits = v.hits;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * suspended: how long the machine was suspended. CLOCK_MONOTONIC stands still meanwhile,
+ * suspended: how long the machine was suspended. Meanwhile CLOCK_MONOTONIC stands still, and
  * CLOCK_BOOTTIME goes on.
  */
 #include "node/probe/internal.h"
@@ -8,8 +8,9 @@
 #define SLEPT_NS ((int64_t)(500 * NSEC_PER_MSEC))
 
 /*
- * A thread that is preempted between the reads of two clocks reads them seconds apart, which looks
- * like a sleep. So this returns only the difference on which both orders of reading agree.
+ * If a thread is preempted between the reads of two clocks, it reads them seconds apart, which
+ * looks like a suspension. So CLOCK_MONOTONIC is read before and after CLOCK_BOOTTIME, and the
+ * result is the difference that is certain for both reads.
  */
 uint64_t probes_slept_now(struct slept *s)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two clocks that are read one after the other, on a machine that sleeps and in a thread that is
+ * Two clocks are read one after the other, on a machine that is suspended and in a thread that is
  * preempted.
  */
 #include "node/probe/internal.h"
@@ -12,10 +12,13 @@
 
 #define MS NSEC_PER_MSEC
 
-/* A machine whose clocks go on by 20 ns a reading, and by what happens before one of the three. */
+/*
+ * The clocks of a machine. Each reading moves them by 20 ns. Before the reading number `at` of the
+ * three, the thread may be preempted or the machine suspended.
+ */
 static uint64_t mono_ns, boot_ns;
 static struct {
-	unsigned at; /* 1, 2, 3; 0: nothing happens */
+	unsigned at; /* number of the reading: 1, 2, 3; 0: nothing happens */
 	uint64_t preempted_ns, asleep_ns;
 } what;
 
@@ -44,7 +47,7 @@ static int begin(void **state)
 {
 	(void)state;
 	mono_ns = 1000 * NSEC_PER_SEC;
-	boot_ns = 5000 * NSEC_PER_SEC; /* it has slept before */
+	boot_ns = 5000 * NSEC_PER_SEC; /* the machine was suspended before */
 	what.at = 0;
 	return 0;
 }
@@ -56,7 +59,7 @@ static void test_sleeps_are_told_once(void **state)
 
 	(void)state;
 	assert_int_equal(probes_slept_now(&s), 0);
-	for (unsigned i = 1; i <= 3; i++) { /* whatever it comes before */
+	for (unsigned i = 1; i <= 3; i++) { /* before each of the three readings */
 		pass(NSEC_PER_SEC);
 		what.at = i;
 		what.preempted_ns = 0;
@@ -84,7 +87,7 @@ static void test_a_short_sleep_is_none(void **state)
 	}
 }
 
-/* Between any two of the readings, and twice in a row. */
+/* The thread is preempted before any of the readings, and in two calls in a row. */
 static void test_who_is_preempted_did_not_sleep(void **state)
 {
 	struct slept s = {};
@@ -103,7 +106,7 @@ static void test_who_is_preempted_did_not_sleep(void **state)
 			pass(NSEC_PER_SEC);
 			assert_int_equal(probes_slept_now(&s), 0);
 		}
-	/* the sleep still counts, but only for as long as it lasted */
+	/* after a preemption, a suspension is still reported, with its own length */
 	what.at = 2;
 	(void)probes_slept_now(&s);
 	boot_ns += 60 * NSEC_PER_SEC;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tables: the kernel's side of node/unwind's ops. A chunk is an array map of one value, made at its
- * first use. The chunk written last is kept in a buffer until another is written, or until a flush.
- * Descriptors stay open: to find a map by its id needs CAP_SYS_ADMIN, which the agent does not
- * have.
+ * tables: the kernel's side of node/unwind's ops. A chunk is an array map of one value, made when
+ * it is first written. The chunk that was written last stays in a buffer until another chunk is
+ * written, or until a flush. Descriptors of chunks stay open: to find a map by its id, the agent
+ * would need CAP_SYS_ADMIN, which it does not have.
  *
- * A flush puts new and dropped chunks into the outer map, many at once, because each update of it
- * waits for RCU (10 ms). One empty map takes the place of all dropped chunks: batches can update,
- * but not delete.
+ * A flush puts new and dropped chunks into the outer map, many at once, because each update of that
+ * map waits for RCU (10 ms). One empty map replaces all dropped chunks: a batch can update
+ * elements, but not delete them.
  */
 #include "node/probe/internal.h"
 
@@ -22,9 +22,9 @@ static int chunk_map(struct probes *p)
 	return bpf_map__fd(p->core->maps.chunks);
 }
 
-/* ---- what the outer map is not told of yet ---- */
+/* ---- changes that the outer map does not have yet ---- */
 
-/* Some kernels cannot batch updates of an outer map. On these, they are done one by one. */
+/* Updates the outer map one by one, because some kernels cannot do it in a batch. */
 static int publish_each(struct probes *p, const int *fds)
 {
 	struct chunk_writer *w = &p->writer;
@@ -76,7 +76,7 @@ static int tell(struct probes *p, uint32_t chunk)
 	return 0;
 }
 
-/* ---- the chunk at hand ---- */
+/* ---- the chunk that is being written ---- */
 
 static int chunk_create(const char *name)
 {
@@ -96,7 +96,10 @@ static int chunk_put(struct chunk_writer *w)
 	return r;
 }
 
-/* A new chunk is all zero; an older one is read back. */
+/*
+ * Fills the buffer with the chunk's content. A new chunk is all zero; an older one is read from the
+ * kernel.
+ */
 static int chunk_get(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;
@@ -118,7 +121,7 @@ static int chunk_get(struct probes *p, uint32_t chunk)
 	return 0;
 }
 
-/* Makes the chunk the one that is written. */
+/* Writes the buffer's chunk to the kernel, and loads this chunk into the buffer. */
 static int chunk_switch(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;
@@ -186,8 +189,8 @@ int probes_chunk_drop(struct probes *p, uint32_t chunk)
 }
 
 /*
- * A program reads the state first, and this function writes it last. So a program that sees READY
- * sees the rest.
+ * A program reads the file's state first, and this function writes the state last. So a program
+ * that reads READY also reads the other new values.
  */
 int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 {
@@ -208,7 +211,8 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f)
 }
 
 /*
- * A hash map reuses a deleted element at once for the next key. `reused` lets programs notice that.
+ * A hash map reuses the memory of a deleted element at once for another key. The counter `reused`
+ * lets programs notice that.
  */
 static void tell_reused(struct probes *p)
 {
@@ -242,9 +246,9 @@ int probes_image_remove(struct probes *p, uint64_t tag)
 }
 
 /*
- * Any update of an outer map waits for RCU, whatever it writes (kernel/bpf/syscall.c,
- * maybe_wait_bpf_programs, since 5.0). It does not wait for programs that sleep: these check
- * `reused`.
+ * Waits until no program uses what was removed before. An update of an outer map waits for RCU,
+ * also one that changes nothing (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0). It does
+ * not wait for sleepable programs: these check `reused`.
  */
 int probes_grace(struct probes *p)
 {

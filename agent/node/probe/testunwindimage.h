@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unwind_image: bpf/unwind.h over an image: two pieces of memory (code and stack) and a few
- * chunks. For its tests and its fuzzer, which includes this once each.
+ * unwind_image: bpf/unwind.h over an image: two pieces of memory (code and stack) and a few chunks.
+ * Each of its tests and its fuzzer includes this header once.
  */
 #pragma once
 
@@ -17,12 +17,12 @@
 static struct image {
 	uint8_t *code, *stack;
 	size_t n_code, n_stack;
-	uint8_t *chunks[IMAGE_CHUNKS]; /* PF_CHUNK_BYTES each, or NULL */
+	uint8_t *chunks[IMAGE_CHUNKS]; /* each has PF_CHUNK_BYTES or is NULL */
 	struct pf_file files[4];
 	unsigned reads;
 	/*
-	 * With pf_config.sees_mappings: what lies at the addresses of `mapped`, and what is known
-	 * of any file.
+	 * With pf_config.sees_mappings: what is mapped at the addresses of `mapped`, and what the
+	 * kernel's map has for any file.
 	 */
 	int found; /* enum pf_vma_found */
 	struct pf_vma mapped;
@@ -46,7 +46,7 @@ static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 	if (image_piece(at, n, CODE_BASE, image.code, image.n_code, to) ||
 	    image_piece(at, n, STACK_BASE, image.stack, image.n_stack, to))
 		return 0;
-	memset(to, 0, n); /* as the kernel does */
+	memset(to, 0, n); /* as the kernel does after a failed read */
 	return -14;
 }
 
@@ -60,7 +60,7 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 		return (void *)image.known;
 	if (map == &chunks)
 		return k < IMAGE_CHUNKS && image.chunks[k] ? &image.chunks[k] : NULL;
-	return k == 0 ? *(uint8_t **)map : NULL; /* an inner map: one value */
+	return k == 0 ? *(uint8_t **)map : NULL; /* an inner map, which has one value */
 }
 
 #define PF_FIND_VMA

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * types: the kernel's types, read once. By default libbpf reads them for each object, 6 MB and
- * 150,000 types, and goes through all of them for each structure that the object knows. This takes
- * 25 ms of CPU an object. But libbpf accepts another file (btf_custom_path): this file makes one
- * that has only what the object names.
+ * types: the kernel's types (BTF), read once. Without this file, libbpf would read them for each
+ * object: 6 MB with 150,000 types. And it would go through all of them for each structure that the
+ * object names. This takes 25 ms of CPU time for an object. But libbpf can read another file
+ * (btf_custom_path). This file makes one that contains only the types that the object names.
  */
 #include "node/probe/types.h"
 
@@ -43,12 +43,15 @@ const char *probes_kernel_types_path(const struct kernel_types *t)
 /* ---- what an object names ---- */
 
 struct named_type {
-	const char *name; /* borrowed */
+	const char *name; /* belongs to the object */
 	size_t n;
 	UT_hash_handle hh;
 };
 
-/* "pt_regs___kernel" means the kernel's pt_regs (bpf_core_essential_name_len of libbpf). */
+/*
+ * Returns the length of the name without its flavor: "pt_regs___kernel" means the kernel's pt_regs
+ * (bpf_core_essential_name_len of libbpf).
+ */
 static size_t essential(const char *name)
 {
 	const char *flavor = strstr(name, "___");
@@ -97,17 +100,17 @@ static void names_free(struct named_type *names)
 struct part {
 	const struct btf *all;
 	struct btf *some;
-	int *ids; /* indexed by ids of `all`, holds ids of `some`; 0: not there yet */
+	int *ids; /* index: an id in `all`; value: the id in `some`; 0: not added yet */
 	/*
-	 * stands for every pointer: the type that it points to is named by the object itself, or is
-	 * not needed
+	 * id in `some` of a type that replaces every pointer: the object itself names the type that
+	 * the pointer points to, or does not need it
 	 */
 	int pointer;
 };
 
 static int part_add(struct part *p, uint32_t id);
 
-/* Adds a struct or union. The types of its members are added before it. */
+/* Adds a struct or union, after the types of its members. */
 static int add_composite(struct part *p, const struct btf_type *t)
 {
 	const struct btf_member *m = btf_members(t);
@@ -138,8 +141,8 @@ static int add_array(struct part *p, const struct btf_type *t)
 }
 
 /*
- * Adds a typedef. Qualifiers (const, volatile, a tag) are left out, because no BPF program needs
- * them.
+ * Adds a typedef. Qualifiers (const, volatile) and type tags are left out, because no BPF program
+ * needs them.
  */
 static int add_other_name(struct part *p, const struct btf_type *t)
 {
@@ -164,7 +167,7 @@ static int add(struct part *p, const struct btf_type *t)
 	return p->pointer;
 }
 
-/* Returns the id in `some`, or an error. */
+/* Adds the type and all that it needs. Returns its id in `some`, or -errno. */
 static int part_add(struct part *p, uint32_t id)
 {
 	if (id && !p->ids[id])
@@ -217,7 +220,7 @@ int probes_kernel_types_for(struct kernel_types *t, const struct bpf_object *o)
 	p.ids = xcalloc(btf__type_cnt(p.all), sizeof(*p.ids));
 	p.pointer = btf__add_ptr(p.some, 0);
 	r = p.pointer < 0 ? p.pointer : part_fill(&p, bpf_object__btf(o));
-	/* A kernel may have a type that this libbpf cannot copy: then the file has all types. */
+	/* If the kernel has a type that this libbpf cannot copy, the file gets all types. */
 	data = btf__raw_data(r < 0 ? t->all : p.some, &n);
 	r = data ? write_all(t->fd, data, n) : -ENOMEM;
 	btf__free(p.some);

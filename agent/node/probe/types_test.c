@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In the reduced types of the kernel, each structure that an object names has all its members at
- * their offsets.
+ * In the file with only a part of the kernel's types, each structure that an object names has all
+ * its members at their offsets.
  */
 #include "node/probe/types.h"
 
@@ -73,8 +73,8 @@ static void members_lie_where_they_lay(void **state)
 	assert_true(core && oncpu && proc);
 	check(t, core->obj, "pid");
 	/*
-	 * A flavor of ours, a long structure with all kinds of members, and the file now belongs to
-	 * another object.
+	 * pt_regs: the object names it with a flavor. task_struct: a long structure with all kinds
+	 * of members. The file now has the types of this object.
 	 */
 	check(t, oncpu->obj, "pt_regs");
 	check(t, oncpu->obj, "task_struct");
@@ -85,7 +85,7 @@ static void members_lie_where_they_lay(void **state)
 	probes_kernel_types_free(t);
 }
 
-/* ---- two of one name, as a module's own may be ---- */
+/* ---- two structures of one name, as a module may have one of its own ---- */
 
 #define STRUCTS 4
 
@@ -105,8 +105,8 @@ static size_t structs_named(const struct btf *b, const char *name, uint32_t ids[
 }
 
 /*
- * The kernel's types and one more struct pid, whose member of this name lies after the end of the
- * kernel's.
+ * Returns the kernel's types and one more struct pid. It has a member of this name, at an offset
+ * after the end of the kernel's struct pid.
  */
 static struct btf *with_another_pid(const char *member)
 {
@@ -134,8 +134,8 @@ static int look_for_ambiguity(enum libbpf_print_level level, const char *fmt, va
 }
 
 /*
- * Both structs are in the file, each unchanged. Checks the error of loading an object that names
- * them.
+ * Checks that both structs are in the file, each unchanged. Returns the result of loading an object
+ * that names them.
  */
 static int load_with_two(const char *member)
 {
@@ -171,7 +171,7 @@ static void two_of_a_name_are_told_apart_or_refused(void **state)
 {
 	(void)state;
 	assert_int_equal(load_with_two("other"), 0);
-	/* The member has different offsets in the two structures: libbpf does not guess one. */
+	/* The member has different offsets in the two structures. libbpf refuses to guess one. */
 	assert_int_equal(load_with_two("level"), -EINVAL);
 	assert_true(was_ambiguous);
 }

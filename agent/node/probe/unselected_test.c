@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a tick remembers of unselected cgroups (bpf/filter.h). A cgroup that is selected later is
- * sampled at once.
+ * What a tick remembers of cgroups that are not selected (bpf/filter.h). If such a cgroup is
+ * selected later, it is sampled at once.
  */
 #include "node/probe/cgroups_test.h"
 
@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-#define AT_ONCE_NS    (150 * 1000000ull) /* of CPU time: fewer ticks than PF_ASK_AGAIN */
-#define AT_ONCE_TICKS 40		 /* of 150: a virtual machine may miss some */
+#define AT_ONCE_NS    (150 * 1000000ull) /* CPU time: fewer ticks than PF_ASK_AGAIN */
+#define AT_ONCE_TICKS 40		 /* of 150 ticks: a virtual machine may miss some */
 #define TRIES	      5
 
 static struct probe_config config_of(bool v2)
@@ -27,7 +27,7 @@ static void runs_for(pid_t pid, uint64_t ns)
 		nap(5);
 }
 
-/* Ticks know the process as not selected until `select` is called. */
+/* Until `select` is called, ticks remember the process as not selected. */
 static bool is_sampled_at_once(struct probes *p, struct child *c,
 			       void (*select)(struct probes *p, struct child *c,
 					      const char *dirs[2]),
@@ -38,7 +38,7 @@ static bool is_sampled_at_once(struct probes *p, struct child *c,
 	runs_for(c->pid, AT_ONCE_NS);
 	drain_into(p, &t, 1);
 	assert_int_equal(t.n, 0);
-	/* so that PF_ASK_AGAIN does not end it within the time that counts */
+	/* so that the ticks do not ask the filter again because of PF_ASK_AGAIN */
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
 		*(volatile uint64_t *)&p->unselected[cpu].ticks = 0;
 	select(p, c, dirs);
@@ -70,11 +70,11 @@ static void move_to_child_of_first(struct probes *p, struct child *c, const char
 }
 
 /*
- * A busy process is in the second of two cgroups. The first one is selected, so that there are
+ * A busy process is in the second of two cgroups. The first one is selected, so that the CPU clock
  * ticks.
  */
 struct scene {
-	char *first, *second, *elsewhere; /* the last in the other hierarchy, if it is asked for */
+	char *first, *second, *elsewhere; /* elsewhere: in the other hierarchy; NULL: not made */
 	struct child c;
 	struct probes *p;
 };
@@ -149,7 +149,10 @@ static uint64_t ticks_of(struct scene *s)
 	return t.n;
 }
 
-/* Such a move gives it another css_set, and another answer to nothing: neither way. */
+/*
+ * A move in the other hierarchy gives the process another css_set, but does not change whether it
+ * is selected: neither before nor after it was selected.
+ */
 static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
 {
 	bool v2 = *(const bool *)*state, sampled = false;
@@ -162,18 +165,18 @@ static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
 		cgroup_move(s.elsewhere, s.c.pid);
 		sampled = is_sampled_at_once(s.p, &s.c, select_second,
 					     (const char *[]){s.first, s.second});
-		cgroup_move(v2 ? mount_v1 : mount_v2, s.c.pid); /* back */
+		cgroup_move(v2 ? mount_v1 : mount_v2, s.c.pid); /* moves the process back */
 		sampled &= ticks_of(&s) >= AT_ONCE_TICKS;
 		scene_close(&s);
 	}
 	assert_true(sampled);
 }
 
-/* ---- additions: without them a new css_set at an old one's address would be taken for it ---- */
+/* ---- additions: a new css_set may be at the address of an old one ---- */
 
 /*
- * Returns whether each CPU's number rose since the last time. Other programs that start containers
- * may raise them, too.
+ * Returns whether the number `additions` of each CPU grew since the last call. Other programs that
+ * start containers may also make it grow.
  */
 static bool raised(struct probes *p, uint64_t *before)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bpf/unwind.h on the host, in code without a table: frame pointers, evidence in the code itself,
+ * bpf/unwind.h on the host, in code without a table: frame pointers, what the code itself shows,
  * Go's system stack.
  */
 #include "node/probe/unwind_scene_test.h"
@@ -21,32 +21,38 @@ static void frame_pointers_where_there_is_no_table(void **state)
 	put_record(12, 0x1234567, JIT + 0x60);
 	walk(JIT, stack_at(0), stack_at(4));
 	ASSERT_STACK(PF_END_FP, JIT, JIT + 0x20, JIT + 0x40, JIT + 0x60);
-	put_record(12, stack_at(8), JIT + 0x60); /* down */
+	put_record(12, stack_at(8), JIT + 0x60); /* a record that leads to a lower address */
 	walk(JIT, stack_at(0), stack_at(4));
 	ASSERT_STACK(PF_END_FP, JIT, JIT + 0x20, JIT + 0x40, JIT + 0x60);
 }
 
-/* Wherever in its prologue or epilogue a function is, its caller is there. */
+/* Wherever in its prologue or epilogue a function was interrupted, the walk finds its caller. */
 static void prologue_and_epilogue_keep_the_caller(void **state)
 {
 	static const struct {
 		uint8_t bytes[8];
-		uint8_t ip;   /* offset of the instruction in bytes */
-		uint8_t kind; /* 0: return address at [rsp]; 1: at [rsp + 8]; 2: a frame record */
+		uint8_t ip; /* offset of the interrupted instruction in bytes */
+		/*
+		 * where the return address is: 0: at [rsp]; 1: at [rsp + 8]; 2: in a frame record
+		 */
+		uint8_t kind;
 	} cases[] = {
 		{{0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89}, 1, 0}, /* endbr64 */
 		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 1, 0}, /* push %rbp */
 		{{0x41, 0x54, 0x55, 0x53, 0x48, 0x83, 0xec, 0x18}, 2, 2}, /* push %r12; push %rbp */
 		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 2, 1}, /* mov %rsp,%rbp */
-		{{0x90, 0x55, 0x48, 0x8b, 0xec, 0x90, 0x90, 0x90}, 2, 1}, /* its other encoding */
-		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 5, 2}, /* body */
+		/* the other encoding of that mov */
+		{{0x90, 0x55, 0x48, 0x8b, 0xec, 0x90, 0x90, 0x90}, 2, 1},
+		/* in the function's body */
+		{{0x90, 0x55, 0x48, 0x89, 0xe5, 0x90, 0x90, 0x90}, 5, 2},
 		{{0x90, 0x90, 0x5d, 0xc3, 0x90, 0x90, 0x90, 0x90}, 2, 2}, /* pop %rbp */
 		{{0x90, 0x90, 0x5d, 0xc3, 0x90, 0x90, 0x90, 0x90}, 3, 0}, /* ret */
 		{{0x90, 0x90, 0x5d, 0xc2, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* ret 8 */
 		{{0x90, 0x90, 0x5d, 0xe9, 0x08, 0x00, 0x90, 0x90}, 3, 0}, /* pop; jmp */
 		{{0x90, 0x90, 0xc9, 0xc3, 0x90, 0x90, 0x90, 0x90}, 2, 2}, /* leave */
-		{{0x90, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00, 0x66}, 1, 0}, /* PLT */
-		{{0x90, 0xf2, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00}, 1, 0}, /* PLT with bnd */
+		{{0x90, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00, 0x66}, 1, 0}, /* an entry of a PLT */
+		/* an entry of a PLT, with bnd */
+		{{0x90, 0xf2, 0xff, 0x25, 0x00, 0x10, 0x00, 0x00}, 1, 0},
 	};
 
 	(void)state;
@@ -70,7 +76,10 @@ static void prologue_and_epilogue_keep_the_caller(void **state)
 	}
 }
 
-/* memcpy of musl: no row, no frame; its caller's call names it. */
+/*
+ * As musl's memcpy: it has no row and no frame. The call instruction before the return address
+ * shows that the word on top of the stack is its caller.
+ */
 static void a_leaf_that_never_touches_the_stack(void **state)
 {
 	uint8_t call[5] = {0xe8};
@@ -87,11 +96,11 @@ static void a_leaf_that_never_touches_the_stack(void **state)
 	memcpy(code + (at(0x3011b) - CODE_BASE), call, 5);
 	stack_words[2] = at(0x30120);
 	stack_words[3] = at(START + 1);
-	/* rbp may be valid, too, but following it would lose the caller */
+	/* rbp may point to a valid record, too, but following it would lose the caller */
 	put_record(8, 0, at(START + 1));
 	walk(at(0x30020), stack_at(2), stack_at(8));
 	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(0x30120), at(START + 1));
-	/* A call of another function: the word on top is no return address of this one. */
+	/* A call of another function: so the word on top is no return address of this function. */
 	to_leaf -= 0x4000;
 	memcpy(code + (at(0x3011c) - CODE_BASE), &to_leaf, 4);
 	walk(at(0x30020), stack_at(2), stack_at(8));
@@ -100,7 +109,8 @@ static void a_leaf_that_never_touches_the_stack(void **state)
 
 static void a_uprobe_at_entry_keeps_the_caller(void **state)
 {
-	static const uint8_t cmp[] = {0x83, 0x3d, 0, 0, 0, 0, 0, 0x74}; /* libcuda's way to begin */
+	/* how a function of libcuda begins */
+	static const uint8_t cmp[] = {0x83, 0x3d, 0, 0, 0, 0, 0, 0x74};
 	uint16_t r;
 
 	(void)state;
@@ -109,7 +119,7 @@ static void a_uprobe_at_entry_keeps_the_caller(void **state)
 	put_record(8, 0, JIT + 0x60);
 	walk_at_entry(JIT, stack_at(2), stack_at(8), true);
 	ASSERT_STACK(PF_END_ROOT, JIT, JIT + 0x40, JIT + 0x60);
-	/* A row knows it anyway. */
+	/* With a row, the walk knows the caller anyway. */
 	r = rule(RSP(8));
 	row(0, 0, r);
 	row_start();
@@ -118,7 +128,10 @@ static void a_uprobe_at_entry_keeps_the_caller(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(START + 1));
 }
 
-/* rows -> JIT by frame pointers -> a gap -> rows that find rbp again. */
+/*
+ * A stack of a function with rows, one without table by frame pointers, a gap, and one with rows
+ * that need rbp.
+ */
 static void mixed_code(void **state)
 {
 	uint16_t leaf, outer;
@@ -139,7 +152,10 @@ static void mixed_code(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), JIT + 8, at(0x30120), at(0x30220), at(START + 1));
 }
 
-/* Go: rbp leads to certain, also from the system stack to the goroutine's below. */
+/*
+ * Go: rbp certainly points to a record, also from the system stack to the goroutine's stack, which
+ * is at lower addresses.
+ */
 static void frame_pointers_for_certain_may_switch_stacks(void **state)
 {
 	(void)state;
@@ -149,14 +165,14 @@ static void frame_pointers_for_certain_may_switch_stacks(void **state)
 	put_record(20, 0, at(0x30030));
 	walk(at(0x30000), stack_at(90), stack_at(100));
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30010), at(0x30020), at(0x30030));
-	put_record(20, stack_at(20), at(0x30030)); /* itself */
+	put_record(20, stack_at(20), at(0x30030)); /* a record that points to itself */
 	walk(at(0x30000), stack_at(90), stack_at(100));
 	ASSERT_STACK(PF_END_STUCK, at(0x30000), at(0x30010), at(0x30020));
 }
 
 /*
- * Native images: rbp is a number, whatever it seems to point to. At a function's entry the caller
- * is known nevertheless.
+ * Native images: rbp is a number, even if it seems to point to a record. At a function's entry the
+ * caller is known nevertheless.
  */
 static void lost_code_has_no_frame_pointer(void **state)
 {
@@ -172,8 +188,8 @@ static void lost_code_has_no_frame_pointer(void **state)
 }
 
 /*
- * rbp may be a number that is an address, with 0 in the place of a return address: that is no
- * outermost frame.
+ * rbp may be a number that is also an address of the stack, where a return address would be 0. That
+ * is not the end of the stack.
  */
 static void a_number_in_rbp_is_no_end(void **state)
 {
@@ -184,13 +200,16 @@ static void a_number_in_rbp_is_no_end(void **state)
 	ASSERT_STACK(PF_END_FP, at(0x30010));
 	walk(at(0x30010), stack_at(2), 0);
 	ASSERT_STACK(PF_END_FP, at(0x30010));
-	put_record(8, stack_at(12), at(0x30100)); /* behind a record it is one */
+	put_record(8, stack_at(12), at(0x30100)); /* after a valid record, it is the end */
 	put_record(12, 0, 0);
 	walk(at(0x30010), stack_at(2), stack_at(8));
 	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30100));
 }
 
-/* The image's stack contains the scheduler's g, m, and the goroutine's g. */
+/*
+ * Words of the image's stack at which the scheduler's g, the m, and the goroutine's g begin, and
+ * offsets in them.
+ */
 #define G0     1000
 #define M      1100
 #define G      1200
@@ -204,7 +223,7 @@ static void put_word(size_t base, size_t offset, uint64_t value)
 	stack_words[base + offset / 8] = value;
 }
 
-/* The goroutine stands at at(0x30110), its stack is words 400 to 500. */
+/* The goroutine waits at address at(0x30110), and its stack is words 400 to 500. */
 static void put_goroutine(void)
 {
 	struct pf_golabels *d = (struct pf_golabels *)(image.chunks[3] + 4096);
@@ -226,7 +245,7 @@ static void put_goroutine(void)
 }
 
 /*
- * Go: newstack runs on the scheduler's stack; the goroutine that it is for stands at its call of
+ * Go: newstack runs on the scheduler's stack. The goroutine for which it runs is at its call of
  * morestack.
  */
 static void the_goroutine_that_waits_goes_on(void **state)
@@ -241,25 +260,26 @@ static void the_goroutine_that_waits_goes_on(void **state)
 	row_start();
 	put_goroutine();
 	stack_words[0] = at(0x30090);	/* newstack -> morestack */
-	stack_words[450] = at(0x30210); /* the goroutine's function -> its caller, by rbp */
+	stack_words[450] = at(0x30210); /* the goroutine's function -> its caller, found with rbp */
 	put_record(460, 0, at(START + 1));
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30090), at(0x30110), at(0x30210),
 		     at(START + 1));
-	/* It may be in morestack itself, behind its switch. */
+	/* The thread may be in morestack itself, after it has switched stacks. */
 	walk(at(0x30088), stack_at(1), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30088), at(0x30110), at(0x30210), at(START + 1));
-	/* The goroutine is not known, and the stack says so. */
-	put_word(G, SCHED, stack_at(600)); /* not on its stack: in the middle of a change */
+	/* If the goroutine is not known, the stack's end shows that. */
+	put_word(G, SCHED, stack_at(600)); /* not on its stack: Go is just changing the goroutine */
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
-	put_word(M, M_CURG, 0); /* it was preempted and left: the stack is the scheduler's */
+	put_word(M, M_CURG, 0); /* no goroutine runs any more: the stack is the scheduler's */
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30090));
 	put_word(G0, G_M, 16);
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_READ, at(0x30000), at(0x30090));
-	scratch.walk.process.n_runtimes = 0; /* Go before 1.18 */
+	/* as for Go before 1.18, of which the agent learns nothing */
+	scratch.walk.process.n_runtimes = 0;
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));
 }

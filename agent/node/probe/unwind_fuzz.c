@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bpf/unwind.h over any tables, memory and registers: it must stay inside of all of them, and end.
- * The first bytes of the input give sizes. The rest fills chunks, code and stack in turn; or, more
- * often, the tables are made as the agent makes them, from rows and rules that the input chooses.
+ * bpf/unwind.h over any tables, memory and registers: it must never read outside of them, and must
+ * end. The first bytes of the input give sizes. The rest fills chunks, code and stack. More often,
+ * tables are made from rows and rules that the input chooses, as the agent makes them.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/unwind_tables.h, bpf/unwind_rules.h
  */
-#define PF_RECALL /* with notes of the words that decided the walk */
+#define PF_RECALL /* the walk also notes which words it depends on */
 #include "node/probe/testunwindimage.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -27,7 +27,7 @@ static uint64_t take(struct input *in, size_t bytes)
 	return v;
 }
 
-/* An address: of the stack, of the code, or anything. */
+/* Returns an address: in the stack, in the code, or anywhere. */
 static uint64_t take_address(struct input *in)
 {
 	uint8_t kind = take(in, 1);
@@ -35,7 +35,8 @@ static uint64_t take_address(struct input *in)
 	if (kind < 120)
 		return STACK_BASE + take(in, 1) * 8;
 	if (kind < 240)
-		return CODE_BASE + take(in, 2) % 600; /* of 512 bytes */
+		/* the code has 512 bytes, so this may be after its end */
+		return CODE_BASE + take(in, 2) % 600;
 	return take(in, 8);
 }
 
@@ -55,7 +56,7 @@ static uint8_t *fill(struct input *in, size_t n, size_t size)
 	return bytes;
 }
 
-/* References stay near the chunks' beginning most of the time, where the input's bytes are. */
+/* Returns a reference. Most are near a chunk's beginning, where the input's bytes are. */
 static uint32_t take_ref(struct input *in)
 {
 	uint8_t kind = take(in, 1);
@@ -83,11 +84,11 @@ static void take_tables(struct input *in, struct pf_walk *w)
 		w->process.parts[i] = (struct pf_part){take_address(in), take_ref(in), take(in, 2)};
 }
 
-/* ---- tables as the agent makes them ---- */
+/* ---- tables, made as the agent makes them ---- */
 
 #define N_ROWS	16
 #define N_RULES 8
-#define N_WORDS 96 /* of the stack */
+#define N_WORDS 96 /* words of the stack */
 
 static int32_t take_offset(struct input *in)
 {
@@ -118,7 +119,10 @@ static void make_rules(struct input *in)
 		};
 }
 
-/* A file with rows, one that is as the input says, and a mapping of a file that is none. */
+/*
+ * Makes a file with rows, a file as the input describes, and a mapping of a file that does not
+ * exist.
+ */
 static void make_tables(struct input *in, struct pf_walk *w)
 {
 	const struct pf_mapping mappings[] = {
@@ -180,10 +184,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint8_t shape = take(&in, 1);
 	bool made = shape % 4 != 3;
 
-	/* In buffers of their exact size, so that the sanitizer sees a read past an end. */
+	/* The buffers have their exact size, so that the sanitizer sees a read past an end. */
 	memset(&scratch, made ? 0 : shape, sizeof(scratch));
 	image.n_code = 512;
-	image.n_stack = 4096; /* a page */
+	image.n_stack = 4096; /* the size of a page */
 	if (!made)
 		take_tables(&in, &scratch.walk);
 	image.code = fill(&in, 128, image.n_code);

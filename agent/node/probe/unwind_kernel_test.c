@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The unwinder in the kernel: tables of hand-written code, their way into the maps, the mappings
- * that the kernel reports, and uprobes and ticks on one CPU. unwind_test.c tests each rule.
+ * The unwinder in the kernel: tables of code written by hand, how they get into the maps, the
+ * mappings that the kernel reports, and uprobes and ticks on one CPU. unwind_test.c tests each
+ * rule.
  */
 #include "node/probe/workload_test.h"
 
@@ -19,9 +20,9 @@
 	{                                                                                          \
 		.use_list = true, .max_sample_hz = 999                                             \
 	}
-#define TEST_EVENT 15 /* uprobe_test.bpf.c */
+#define TEST_EVENT 15 /* the event of uprobe_test.bpf.c */
 
-/* ---- one process's drains, sample by sample ---- */
+/* ---- the drains of one process, sample by sample ---- */
 
 typedef void stack_fn(const struct raw_sample *s, const struct raw_stack *stack, void *arg);
 
@@ -101,12 +102,12 @@ IN_SECTION(pf_loop) static void body_rows(struct truth *t)
 {
 	t->ready = 1;
 	pf_rows_enter(DEPTH, spin_forever);
-	t->ready = 2; /* no tail call */
+	t->ready = 2; /* so that the call before is no tail call */
 }
 
 struct rows_tally {
 	uint64_t n, in_work, whole, pending;
-	unsigned least, most; /* frames in pf_rows, of stacks from spin_forever */
+	unsigned least, most; /* number of frames in pf_rows, of stacks from spin_forever */
 };
 
 static void tally_rows(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
@@ -131,7 +132,7 @@ static void tally_rows(const struct raw_sample *s, const struct raw_stack *stack
 	t->pending += stack->end_reason && streq(stack->end_reason, "tables_pending") ? s->n : 0;
 }
 
-/* Whether the kernel counts changes of mappings: from 6.4 on. */
+/* Returns whether the kernel counts changes of mappings: since 6.4. */
 static bool changes_are_counted(struct probes *p)
 {
 	struct pf_vma v = {.address = (uintptr_t)__start_pf_rows};
@@ -147,7 +148,7 @@ static bool changes_are_counted(struct probes *p)
 	return v.sequence != PF_UNVERIFIED;
 }
 
-/* The mappings that the walk has found and that rows_process did not give. */
+/* Returns whether the walk has verified the mapping of pf_rows. */
 static bool rows_are_verified(struct probes *p)
 {
 	_cleanup_free_ struct pf_mapping *m = xmalloc(PF_CHUNK_BYTES);
@@ -172,7 +173,7 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_until(p, &w, &t.in_work, 100);
 	assert_int_equal(t.whole, 0);
 	assert_int_equal(t.pending, t.in_work);
-	assert_int_equal(t.most, 1); /* the function above has overwritten rbp */
+	assert_int_equal(t.most, 1); /* pf_rows_enter has overwritten rbp */
 
 	rows_install(p);
 	key = rows_process(p, &w.proc, exec_pages_of(&w.proc));
@@ -184,21 +185,23 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	assert_int_equal(t.pending, 0);
 	assert_int_equal(t.least, DEPTH + 1);
 	assert_int_equal(rows_are_verified(p),
-			 changes_are_counted(p)); /* and that answer holds until the next change */
+			 /* if so, a verified mapping stays verified until the next change */
+			 changes_are_counted(p));
 
 	assert_int_equal(probes_process_remove(p, &key), 0);
-	assert_int_equal(probes_process_remove(p, &key), 0); /* gone already: as wanted */
+	/* removed already: that is not an error */
+	assert_int_equal(probes_process_remove(p, &key), 0);
 	watch_drain(p, &w, 1, true);
 	watch_drain(p, &w, 1, true);
 	t = (struct rows_tally){};
 	watch_until(p, &w, &t.in_work, 100);
-	/* its files are known, at whatever place they are mapped */
+	/* the process's files are known, wherever they are mapped */
 	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	child_stop(&c);
 }
 
-/* Forks a child when told, and puts its PID into long_ns. */
+/* Forks a child when the test asks for that, and puts its PID into long_ns. */
 IN_SECTION(pf_loop) static void body_fork(struct truth *t)
 {
 	pid_t pid;
@@ -210,7 +213,7 @@ IN_SECTION(pf_loop) static void body_fork(struct truth *t)
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pf_rows_enter(DEPTH, spin_forever);
-		t->ready = 4; /* no tail call */
+		t->ready = 4; /* so that the call before is no tail call */
 	}
 	t->long_ns = pid;
 	spin_forever();
@@ -236,14 +239,14 @@ static void a_fork_has_its_parents_tables(void **state)
 	list_pids(p, 2, c, (unsigned[]){999, 999});
 	w = (struct watch){.pid = c[1].pid, .each = tally_rows, .arg = &t};
 	watch_until(p, &w, &t.in_work, 200);
-	assert_int_equal(w.seen, 1); /* user space is still asked for the child's own mappings */
+	assert_int_equal(w.seen, 1); /* user space is still asked for the child's mappings */
 	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	kill(c[1].pid, SIGKILL);
 	child_stop(&c[0]);
 }
 
-/* ---- what the kernel tells of mappings ---- */
+/* ---- what the kernel reports about mappings ---- */
 
 static void body_maps(struct truth *t)
 {
@@ -259,7 +262,10 @@ static void body_maps(struct truth *t)
 	}
 }
 
-/* The same report again: after half a second, then after twice the time. */
+/*
+ * Returns how often the kernel reports the same in this time: again after half a second, then after
+ * twice the time, and so on.
+ */
 static unsigned times_told(uint64_t ns)
 {
 	unsigned n = 1;
@@ -294,18 +300,18 @@ static void new_code_is_told_of(void **state)
 		watch_drain(p, &w, 1, false);
 	}
 	assert_int_equal(exec_pages_of(&w.proc), pages + 1);
-	/* If user space does not answer, reports become rarer and rarer. */
+	/* If user space does not answer, the kernel reports less and less often. */
 	watch_until(p, &w, &w.samples, 1500);
 	assert_in_range(w.maps, 2, times_told(now_mono_ns() - started));
 	/*
-	 * If mappings changed once more while they were read, they are wrong, too: the agent reads
-	 * them again soon, not after seconds.
+	 * If mappings changed while the agent read them, the list is wrong, too. The kernel then
+	 * reports them again soon, not after seconds.
 	 */
 	told = w.maps;
 	rows_process(p, &w.proc, pages + 7);
 	watch_until(p, &w, &w.samples, 1500);
 	assert_true(w.maps > told);
-	/* When user space has given the mappings, no report comes. */
+	/* After user space has given the mappings, the kernel does not report them. */
 	rows_process(p, &w.proc, pages + 1);
 	watch_drain(p, &w, 1, true);
 	told = w.maps;
@@ -351,7 +357,7 @@ static void who_sleeps_is_announced(void **state)
 	child_stop(&other);
 }
 
-/* As if the last report had been that long ago. */
+/* Changes the entry as if the last report had been ago_ns ago. */
 static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_ns)
 {
 	int map = bpf_map__fd(p->core->maps.procs);
@@ -372,8 +378,8 @@ static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_
 }
 
 /*
- * User space has not read its mappings: a process without samples may have nothing else that
- * reports it.
+ * User space has not read the mappings of the process. If the process has no samples, nothing else
+ * may report it.
  */
 static void who_is_not_known_is_announced_again(void **state)
 {
@@ -435,7 +441,7 @@ static uint32_t map_id(int fd)
 	return info.id;
 }
 
-enum { CHUNKS = 150 }; /* more than one update of the outer map takes */
+enum { CHUNKS = 150 }; /* more chunks than one update of the outer map can hold */
 
 static void chunks_hold_what_was_written(void **state)
 {
@@ -448,7 +454,7 @@ static void chunks_hold_what_was_written(void **state)
 		x = 1000 + i;
 		assert_int_equal(probes_chunk_write(p, i, 4 * i, &x, 4), 0);
 	}
-	/* writes again to some chunks, published or not */
+	/* writes again to some chunks, both published and unpublished ones */
 	for (uint32_t i = 0; i < CHUNKS; i += 7) {
 		x = 2000 + i;
 		assert_int_equal(probes_chunk_write(p, i, PF_CHUNK_BYTES - 4, &x, 4), 0);
@@ -465,7 +471,10 @@ static void chunks_hold_what_was_written(void **state)
 	probes_free(p);
 }
 
-/* Their memory is freed, and they can be made again, before or after the outer map is updated. */
+/*
+ * The memory of dropped chunks is freed. They can be made again, before or after the outer map is
+ * updated.
+ */
 static void dropped_chunks_are_gone(void **state)
 {
 	_cleanup_free_ uint8_t *bytes = xmalloc(PF_CHUNK_BYTES);
@@ -480,10 +489,11 @@ static void dropped_chunks_are_gone(void **state)
 	assert_int_equal(probes_chunk_flush(p), 0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		ids[i] = map_id(chunk_map_of(p, i));
-	assert_int_equal(probes_chunk_write(p, CHUNKS, 12, &x, 4), 0); /* at hand meanwhile */
+	/* the chunk that is being written meanwhile */
+	assert_int_equal(probes_chunk_write(p, CHUNKS, 12, &x, 4), 0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		assert_int_equal(probes_chunk_drop(p, i), 0);
-	assert_int_equal(probes_chunk_drop(p, 2000), 0); /* never there */
+	assert_int_equal(probes_chunk_drop(p, 2000), 0); /* this chunk was never made */
 	assert_int_equal(probes_chunk_write(p, CHUNKS - 1, 8, &x, 4), 0);
 	assert_int_equal(probes_chunk_flush(p), 0);
 	chunk_read_back(p, CHUNKS - 1, bytes);
@@ -531,7 +541,7 @@ IN_SECTION(pf_loop) static void body_signal(struct truth *t)
 	setitimer(ITIMER_PROF, &every, NULL);
 	t->ready = 1;
 	spin_forever();
-	t->ready = 2; /* no tail call */
+	t->ready = 2; /* so that the call before is no tail call */
 }
 
 struct signal_tally {
@@ -555,7 +565,7 @@ static void tally_signal(const struct raw_sample *s, const struct raw_stack *sta
 	t->through += body ? s->n : 0;
 }
 
-/* The handler runs on its own stack. The interrupted function and its caller are behind it. */
+/* The handler runs on its own stack. After it come the interrupted function and its caller. */
 static void stacks_go_through_signal_handlers(void **state)
 {
 	struct child c = child_start(body_signal, NULL);
@@ -576,7 +586,8 @@ static void stacks_go_through_signal_handlers(void **state)
 
 SECTION_BOUNDS(pf_target);
 /*
- * Begins like libcuda's functions: no frame record, no push. A frame-pointer walk loses its caller.
+ * Begins like libcuda's functions: without frame record and push. A walk by frame pointers would
+ * lose its caller.
  */
 __asm__(".pushsection pf_target,\"ax\",@progbits\n"
 	"pf_target_fn:\n"
@@ -646,7 +657,10 @@ static void tell_wrong(const struct mix *m, bool hit, const struct raw_sample *s
 	print_message("\n");
 }
 
-/* A hit: pf_target, then exactly its own chain. A tick: nothing of the other process's. */
+/*
+ * A hit must have pf_target and then exactly the frames of its own process. A tick must have no
+ * frame of the other process.
+ */
 static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
 {
 	struct mix *m = arg;
@@ -687,7 +701,7 @@ static struct uprobe_test_bpf *load_uprobe(struct probes *p)
 	return u;
 }
 
-/* A function of this program, in a child. */
+/* Attaches to a function of this program, in a child. */
 static struct bpf_link *attach_uprobe(struct uprobe_test_bpf *u, bool at_return, pid_t pid,
 				      const void *function)
 {
@@ -771,8 +785,8 @@ static bool is_on_stack(const struct bpf_insn *i)
 }
 
 /*
- * Its first call is pf_alone_begin()'s, its last pf_alone_end()'s: another task may run it before
- * and after.
+ * Counts the uprobe programs, and checks each: before its first call, pf_alone_begin(), and after
+ * its last, pf_alone_end(), it must not use the BPF stack, because another task may run it there.
  */
 static unsigned count_alone(struct bpf_object *o)
 {
@@ -818,8 +832,8 @@ static void tally_inside(const struct raw_sample *s, const struct raw_stack *sta
 	struct inside *t = arg;
 
 	/*
-	 * While the kernel handles the probe's trap, half of the registers and the stack has
-	 * changed.
+	 * Samples with a kernel stack do not count: while the kernel handles the probe's trap, only
+	 * half of the registers and the stack have changed.
 	 */
 	for (size_t i = 0; (int)s->event == EVENT_ON_CPU && !s->kstack && stack && i + 1 < stack->n;
 	     i++) {
@@ -830,7 +844,10 @@ static void tally_inside(const struct raw_sample *s, const struct raw_stack *sta
 	}
 }
 
-/* The kernel has put its own address in place of the caller's (mem-inuse: inside an allocator). */
+/*
+ * The kernel has replaced the caller's address on the stack by its own (as with mem-inuse, inside
+ * an allocator).
+ */
 static void probed_returns_hide_no_caller(void **state)
 {
 	struct child c = child_start(body_left, NULL);
@@ -851,8 +868,8 @@ static void probed_returns_hide_no_caller(void **state)
 }
 
 /*
- * pf_rows_two(site) calls pf_rows_naps from one of two places, at the same depth. The walk ends
- * with it.
+ * pf_rows_two(site) calls pf_rows_naps from one of two places, at the same depth. The walk ends in
+ * pf_rows_two.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"
@@ -879,7 +896,7 @@ extern const char pf_rows_site_0[], pf_rows_site_1[];
 extern struct timespec unwind_nap;
 struct timespec unwind_nap = {0, 1000000};
 
-#define NAPS 300 /* from each */
+#define NAPS 300 /* waits from each place */
 
 static void body_naps(struct truth *t)
 {
@@ -901,8 +918,8 @@ static void tally_sites(const struct raw_sample *s, const struct raw_stack *stac
 	uint64_t caller;
 
 	/*
-	 * On its way to and from the kernel, and before it was told to begin, it may wait
-	 * elsewhere.
+	 * The process may wait elsewhere, too: before the test lets it begin, and on its way to and
+	 * from the kernel.
 	 */
 	if (s->wait != WAIT_SLEEP || !stack || stack->n < 2 ||
 	    !IN_RANGE(stack->frames[0].address, pf_rows))
@@ -916,7 +933,10 @@ static void tally_sites(const struct raw_sample *s, const struct raw_stack *stac
 		t->others += s->n;
 }
 
-/* Then all callers have the kernel's address in the same place, so it does not identify a stack. */
+/*
+ * With a probed return, all callers have the kernel's address at the same word of the stack. So
+ * that word does not identify a stack.
+ */
 static void waits_below_a_probed_return_have_their_callers(void **state)
 {
 	struct child c = child_start(body_naps, NULL);
@@ -948,8 +968,8 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 	}
 	watch_drain(p, &w, 1, true);
 	/*
-	 * A wait that a drain cuts is reported in two parts. A thread that is preempted on the way
-	 * does not wait.
+	 * If a drain comes during a wait, the wait is reported in two parts. If a thread is
+	 * preempted before it waits, it may not wait at all.
 	 */
 	assert_in_range(t.of[0], NAPS * 9 / 10, NAPS * 11 / 10);
 	assert_in_range(t.of[1], NAPS * 9 / 10, NAPS * 11 / 10);
@@ -960,7 +980,7 @@ static void waits_below_a_probed_return_have_their_callers(void **state)
 	probes_free(p);
 }
 
-/* Which tests to run: a pattern such as "uprobes*"; default: all. */
+/* The argument is a pattern of test names such as "uprobes*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

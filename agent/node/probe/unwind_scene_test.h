@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unwind_scene_test: bpf/unwind.h on the host, over hand-made stacks and the rows of one file. */
+/*
+ * unwind_scene_test: runs bpf/unwind.h on the host, with stacks written by hand and the rows of one
+ * file.
+ */
 #pragma once
 
 #include "node/probe/testunwindimage.h"
@@ -10,8 +13,8 @@
 #include <cmocka.h>
 
 /*
- * One file, mapped at MAPPED with its ELF addresses from ELF_TEXT on: two pages. Chunk 0: pages;
- * 1: rows; 2: rules; 3: mappings.
+ * One file, mapped at MAPPED. Its code is two pages of the table, with ELF addresses from ELF_TEXT
+ * on. Chunk 0: pages; 1: rows; 2: rules; 3: mappings.
  */
 #define MAPPED	  (CODE_BASE + 0x1000)
 #define ELF_TEXT  0x30000ull
@@ -28,7 +31,7 @@ static struct pf_mapping *mappings;
 static uint64_t stack_words[STACK_WORDS];
 static uint8_t code[TEXT_SIZE + 0x2000];
 
-/* Process address of an ELF address of the file. */
+/* Returns the address in the process of an ELF address of the file. */
 static inline uint64_t at(uint64_t elf)
 {
 	return MAPPED + elf - ELF_TEXT;
@@ -118,11 +121,12 @@ static inline void walk_at_entry(uint64_t ip, uint64_t sp, uint64_t bp, bool at_
 	uint64_t regs[PF_REGS], hash;
 
 	memcpy(regs, scratch.walk.regs, sizeof(regs));
-	scratch.walk.tables++; /* nothing that was looked up before holds */
+	/* a new number: results of earlier look-ups are not valid any more */
+	scratch.walk.tables++;
 	hash = walk_once(ip, sp, bp, at_entry);
 	assert_true(hash != 0);
 	assert_true(scratch.walk.window_bytes <= sizeof(scratch.window));
-	/* Walks again, with the rules of the last look-up. */
+	/* Walks again, with the rules that the first walk looked up. */
 	memcpy(scratch.walk.regs, regs, sizeof(regs));
 	assert_true(walk_once(ip, sp, bp, at_entry) == hash);
 }
@@ -142,7 +146,7 @@ static inline void assert_stack(uint32_t end, size_t n, const uint64_t *want)
 #define ASSERT_STACK(end, ...)                                                                     \
 	assert_stack(end, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (uint64_t[]){__VA_ARGS__})
 
-/* The frames of most tests end in this function: the outermost one. */
+/* The outermost function: the stacks of most tests end in it. */
 #define START 0x3f000
 static inline void row_start(void)
 {

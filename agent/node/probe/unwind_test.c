@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* bpf/unwind.h on the host: every kind of rule and every way to end, over hand-made stacks. */
+/*
+ * bpf/unwind.h on the host: every kind of rule and every way to end, with stacks written by hand.
+ */
 #include "node/probe/unwind_scene_test.h"
 
 /* ---- rows and rules ---- */
@@ -16,14 +18,17 @@ static void frames_without_frame_pointers(void **state)
 	row(0, 0x104, r24);
 	row_start();
 	row(1, 0, r8);
-	/* leaf in page 1 -> 0x3010a (24 byte frame) -> start */
+	/* the leaf in page 1 -> 0x3010a, with a frame of 24 bytes -> START */
 	stack_words[10] = at(0x3010a);
 	stack_words[11 + 2] = at(START + 0x10);
 	walk(at(0x40020), stack_at(10), 0x1234);
 	ASSERT_STACK(PF_END_ROOT, at(0x40020), at(0x3010a), at(START + 0x10));
 }
 
-/* A call at a function's very end returns to the next one's first byte. */
+/*
+ * If the last instruction of a function is a call, the return address is the next function's first
+ * byte.
+ */
 static void a_caller_is_looked_up_before_its_return_address(void **state)
 {
 	uint16_t r8, r24;
@@ -32,9 +37,10 @@ static void a_caller_is_looked_up_before_its_return_address(void **state)
 	r8 = rule(RSP(8));
 	r24 = rule(RSP(24));
 	row(0, 0, r24);
-	row(0, 0x200, r8); /* another function */
+	row(0, 0x200, r8); /* the first byte of another function */
 	row_start();
-	stack_words[0] = at(0x30200); /* the leaf has r8 and is at its first byte: exact */
+	/* the leaf is at the first byte of a function with r8, and its address is exact */
+	stack_words[0] = at(0x30200);
 	stack_words[3] = at(START + 1);
 	walk(at(0x30200), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30200), at(0x30200), at(START + 1));
@@ -53,7 +59,7 @@ static void rbp_is_restored_from_wherever_it_is(void **state)
 	static const struct {
 		uint8_t fp;
 		int32_t offset;
-		size_t word; /* of the stack, counted from sp */
+		size_t word; /* index of the word of the stack, counted from sp */
 	} cases[] = {{PF_FP_CFA, -16, 2}, {PF_FP_CFA, -24, 1}, {PF_FP_AT_RSP, 8, 1}};
 	uint16_t by_bp;
 
@@ -121,7 +127,7 @@ static void registers_are_known_in_a_leaf_only(void **state)
 	ASSERT_STACK(PF_END_REGISTER, at(0x30200), at(0x30050));
 }
 
-/* gcc's realigned frame: CFA = *(rbp - 8), rbp = *(rbp). */
+/* A frame that gcc realigned: CFA = *(rbp - 8), rbp = *(rbp). */
 static void realigned_stacks(void **state)
 {
 	uint16_t r;
@@ -150,13 +156,13 @@ static void plt_entries(void **state)
 	stack_words[0] = at(START + 1);
 	walk(at(0x30006), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30006), at(START + 1));
-	stack_words[0] = 3; /* index pushed */
+	stack_words[0] = 3; /* the index was pushed */
 	stack_words[1] = at(START + 1);
 	walk(at(0x3000b), stack_at(0), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x3000b), at(START + 1));
 }
 
-/* vfork: the return address is kept in a register, the stack is as it was before the call. */
+/* vfork: the return address is in a register, and the stack is as before the call. */
 static void return_address_in_a_register(void **state)
 {
 	uint16_t r, plain;
@@ -193,7 +199,7 @@ static void return_address_at_an_offset(void **state)
 
 /* ---- signals ---- */
 
-#define UCONTEXT 100 /* word of the stack */
+#define UCONTEXT 100 /* index of the stack word at which the ucontext begins */
 static void put_ucontext(uint64_t rip, uint64_t rsp, uint64_t rbp)
 {
 	uint64_t *gregs = stack_words + UCONTEXT + 5;
@@ -213,30 +219,34 @@ static void a_signal_frame_gives_all_registers(void **state)
 	handler = rule(RSP(8));
 	by_r15 = rule((struct pf_rule){.cfa = PF_CFA_REG, .reg = 12, .cfa_offset = 0});
 	row(0, 0, handler);
-	row(0, 0x100, PF_RULE_SIGNAL); /* as musl's: the stub begins where the handler returns to */
+	/* as in musl: the handler returns to the first byte of the stub */
+	row(0, 0x100, PF_RULE_SIGNAL);
 	row(0, 0x110, by_r15);
 	row_start();
 	stack_words[UCONTEXT - 1] = at(0x30100);
-	/* The handler ran on another stack, above; the interrupted function's stack is below. */
+	/* The handler ran on another stack, at higher addresses than the interrupted function's. */
 	put_ucontext(at(0x30110), stack_at(20), 0);
 	stack_words[UCONTEXT + 5 + 4] = stack_at(31); /* r12 */
 	stack_words[30] = at(START + 1);
 	walk(at(0x30000), stack_at(UCONTEXT - 1), 0);
 	/*
-	 * The interrupted address is one more, as if a call had been there, so that its first byte
-	 * counts.
+	 * The interrupted address gets 1 added, as if a call had been there: so the look-up, which
+	 * subtracts 1, finds the row of its first byte.
 	 */
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30110) + 1, at(START + 1));
 }
 
-/* Each register by its DWARF number: struct sigcontext_64 of asm/sigcontext.h has another order. */
+/*
+ * Each register has its DWARF number. struct sigcontext_64 of asm/sigcontext.h has another order.
+ */
 static void a_signal_frame_gives_each_register(void **state)
 {
 	static const uint8_t order[15] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2};
 
 	(void)state;
 	row(0, 0, PF_RULE_SIGNAL);
-	put_ucontext(at(0x30000), STACK_BASE - 4096, 0); /* no further than this */
+	/* an address that cannot be read, so that the walk ends there */
+	put_ucontext(at(0x30000), STACK_BASE - 4096, 0);
 	stack_words[UCONTEXT + 5 + 10] = 0x1000 + 10;
 	walk(at(0x30000), stack_at(UCONTEXT), 0);
 	assert_int_equal(scratch.walk.end, PF_END_READ);
@@ -263,7 +273,7 @@ static void a_signal_stub_without_a_table_is_known_by_its_code(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100), at(0x30011), at(START + 1));
 }
 
-/* A call through a null pointer raised it: the caller is at [rsp]. */
+/* A call through a null pointer raised the signal: the caller's address is at [rsp]. */
 static void a_call_that_went_astray(void **state)
 {
 	uint16_t plain;
@@ -293,7 +303,7 @@ static void what_is_not_there_yet_is_pending(void **state)
 	image.files[1].state = PF_FILE_NONE;
 	walk(at(0x30000), stack_at(0), 0x1234561);
 	ASSERT_STACK(PF_END_NO_TABLE, at(0x30000));
-	/* Frame pointers that lead to the end are as good. */
+	/* If frame pointers lead to the end of the stack, the stack is complete, too. */
 	put_record(4, 0, at(0x30100));
 	walk(at(0x30000), stack_at(0), stack_at(4));
 	ASSERT_STACK(PF_END_ROOT, at(0x30000), at(0x30100));
@@ -312,9 +322,9 @@ static void every_end_has_its_reason(void **state)
 	row(0, 0, plain);
 	row(0, 0x100, zero);
 	row(0, 0x200, PF_RULE_UNSUPPORTED);
-	row(0, 0x300, 4000); /* no such rule */
+	row(0, 0x300, 4000); /* a rule that does not exist */
 	walk(at(0x30000), stack_at(0), 0);
-	ASSERT_STACK(PF_END_ROOT, at(0x30000)); /* return address 0 */
+	ASSERT_STACK(PF_END_ROOT, at(0x30000)); /* the return address is 0 */
 	stack_words[0] = 1ull << 60;
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_BAD_PC, at(0x30000));
@@ -351,7 +361,7 @@ static void depth_ends_at_512(void **state)
 	}
 }
 
-/* Memory is read in pieces, which end with their page, whatever is behind it. */
+/* Memory is read in pieces. A piece ends with its page, whether or not the next page exists. */
 static void stacks_at_the_end_of_memory(void **state)
 {
 	enum { PAGE = 4096, WORDS = PAGE / 8 };
@@ -381,7 +391,7 @@ static void the_right_mapping_of_many(void **state)
 	plain = rule(RSP(8));
 	row(0, 0, plain);
 	row(0, 0x800, PF_RULE_ROOT);
-	for (size_t i = 0; i < N; i++) /* with holes between them */
+	for (size_t i = 0; i < N; i++) /* with gaps between them */
 		mappings[i] = (struct pf_mapping){MAPPED + i * 0x2000, MAPPED + i * 0x2000 + 0x1000,
 						  MAPPED + i * 0x2000 - ELF_TEXT, .file = 1};
 	scratch.walk.process = (struct pf_process){
@@ -417,11 +427,11 @@ static void the_right_row_of_many(void **state)
 	}
 }
 
-/* ---- what is mapped where ---- */
+/* ---- which file is mapped where ---- */
 
 #define TAG (PF_TAG_FIRST + 1)
 
-/* All code is in a file, mapped executable at its listed place. */
+/* All code is in one file, mapped executable where the list of mappings has it. */
 static void see_mappings(void)
 {
 	pf_config.sees_mappings = 1;
@@ -478,7 +488,7 @@ static void what_is_listed_and_mapped_is_walked(void **state)
 	assert_false(scratch.walk.halted);
 }
 
-/* A compiler has made the page of its caller not executable. */
+/* A compiler in the process has just made the page of its caller not executable. */
 static void what_is_listed_may_not_run_now(void **state)
 {
 	(void)state;
@@ -489,20 +499,22 @@ static void what_is_listed_may_not_run_now(void **state)
 	assert_int_equal(scratch.walk.n_frames, 3);
 	assert_frame(1, PF_FRAME_FILE, TAG);
 	assert_int_equal(mappings[0].verified, PF_UNVERIFIED);
-	assert_true(scratch.walk.halted); /* so user space does not read the mappings now */
-	/* Generated code: no file. */
+	/* halted: so user space is not asked to read the mappings now */
+	assert_true(scratch.walk.halted);
+	/* Generated code, which is in no file. */
 	image.mapped.tag = mappings[0].tag = PF_TAG_NONE;
 	walk_seen();
 	assert_int_equal(scratch.walk.end, PF_END_ROOT);
 	assert_int_equal(scratch.walk.n_frames, 3);
-	/* Data at an address where code is not listed is none. */
+	/* If the list has no code there, data at that address is not taken for code. */
 	scratch.walk.process.n_parts = 0;
 	walk_seen();
 	assert_int_not_equal(scratch.walk.n_frames, 3);
 }
 
 /*
- * The same file at another place than listed: it is walked, and user space is asked for the list.
+ * The same file is mapped at another address than in the list: it is walked, and user space is
+ * asked for a new list.
  */
 static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 {
@@ -521,14 +533,14 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	assert_int_equal(scratch.walk.n_frames, 3);
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
 	/*
-	 * A runtime could have shown frames of its program there. The last frame is in the other
-	 * piece.
+	 * If a runtime could have frames in that piece of the file, the walk ends there. The last
+	 * frame is in the other piece.
 	 */
 	known.pieces[0].runtime = 1;
 	walk_seen();
 	assert_int_equal(scratch.walk.end, PF_END_RUNTIME);
 	assert_int_equal(scratch.walk.n_frames, 3);
-	/* A piece that the walk does not meet does not matter. */
+	/* The kind of a piece in which the walk finds no frame does not matter. */
 	known.pieces[0] = (struct pf_piece){0, 0x100, ELF_TEXT, 1, 0};
 	known.pieces[1] = (struct pf_piece){0x100, 0xe000, ELF_TEXT, 1, 1};
 	known.pieces[2] = (struct pf_piece){0xe000, TEXT_SIZE, ELF_TEXT, 1, 0};
@@ -537,7 +549,7 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	assert_int_equal(scratch.walk.end, PF_END_ROOT);
 }
 
-/* Its place in the kernel's map was given to another one's while it was read. */
+/* While the walk read the image, its place in the kernel's map was given to another one. */
 static void an_image_that_became_anothers_is_not_used(void **state)
 {
 	const struct pf_image known = {
@@ -557,7 +569,7 @@ static void an_image_that_became_anothers_is_not_used(void **state)
 	assert_int_equal(scratch.walk.unknown_tag, TAG);
 }
 
-/* Its mappings are being changed: if nothing was found, there may still be something. */
+/* The process changes its mappings. The walk found none, but there may still be one. */
 static void what_could_not_be_seen_is_no_file_s(void **state)
 {
 	(void)state;
@@ -568,7 +580,8 @@ static void what_could_not_be_seen_is_no_file_s(void **state)
 	assert_int_equal(scratch.walk.n_frames, 1);
 	assert_frame(0, PF_FRAME_FILE, PF_TAG_UNKNOWN);
 	assert_int_equal(scratch.stack.words[1], at(0x30000));
-	assert_int_equal(scratch.walk.unknown_tag, PF_TAG_NONE); /* nobody can tell more */
+	/* user space cannot find out more either */
+	assert_int_equal(scratch.walk.unknown_tag, PF_TAG_NONE);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * uprobe: the kernel's ways to probe functions of one process: links of many places, if the kernel
- * has them, else one perf event for each place. To find out, the agent asks for a link that cannot
- * work, so nothing is attached.
+ * uprobe: the ways in which the kernel probes functions of one process: links of many places, if it
+ * has them, else one perf event for each place. To find out which it has, the agent asks for a link
+ * that cannot work, so that nothing is attached.
  */
 #include "node/probe/memory.h"
 
@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #define PMU_TYPE   "/sys/bus/event_source/devices/uprobe/type"
-#define PMU_RETURN 1 /* format/retprobe: config:0 */
+#define PMU_RETURN 1 /* bit 0 of config: the PMU's file format/retprobe */
 
 /* ---- links of many places: libbpf has them since 1.3 ---- */
 
-/* As union bpf_attr for BPF_LINK_CREATE, include/uapi/linux/bpf.h since 6.6. */
+/* The members that union bpf_attr has for BPF_LINK_CREATE: include/uapi/linux/bpf.h since 6.6. */
 struct multi_attr {
 	uint32_t prog_fd, target_fd, attach_type, flags;
 	uint64_t path, offsets, ref_ctr_offsets, cookies;
@@ -43,9 +43,10 @@ static int trivial_program(int attach_type)
 }
 
 /*
- * A kernel that knows such links refuses a path that is no file with EBADF. It refuses a PID of -1
- * before that, if its links keep to the process and not to one of its threads (6.10 and later
- * versions of older series: "bpf: Fix multi-uprobe PID filtering logic").
+ * Returns whether links of many places work for a process. A kernel that has such links returns
+ * EBADF for a path that is not a file. But it checks the PID before that: if its links are for a
+ * process and not for one of its threads (6.10 and later versions of older series: "bpf: Fix
+ * multi-uprobe PID filtering logic"), it refuses a PID of -1 with EINVAL.
  */
 static bool has_multi(int attach_type)
 {
@@ -67,7 +68,9 @@ static bool has_multi(int attach_type)
 	return ok;
 }
 
-/* Read once. If the file cannot be read later, the places are not to blame. */
+/*
+ * Reads the type once and keeps it: if a later read failed, the places would seem to be the cause.
+ */
 static int pmu_type(void)
 {
 	static int known;
@@ -132,7 +135,7 @@ static int single_attach(const struct uprobe_places *b, size_t at)
 	event = syscall(SYS_perf_event_open, &attr, (int)b->pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
-	/* the link holds the event */
+	/* the link keeps the perf event open */
 	link = bpf_link_create(b->prog, event, BPF_PERF_EVENT, &opts);
 	return link;
 }

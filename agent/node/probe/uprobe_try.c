@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * uprobe_try: measures what this kernel's uprobes cost, and tries whether they are safe, on a
- * function of the agent's own.
+ * uprobe_try: measures what this kernel's uprobes cost, and tries whether they are safe. It probes
+ * functions of the agent itself.
  */
 #include "node/probe/memory.h"
 
@@ -15,13 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Begins as most functions do, with an instruction that the kernel emulates (probe_offset.c). */
+/*
+ * pf_trap_here begins as most functions do, with an instruction that the kernel emulates
+ * (probe_offset.c).
+ */
 __asm__(".pushsection .text\n"
 	"pf_trap_here:\n"
 	"	push %rbp\n"
 	"	pop %rbp\n"
 	"	ret\n"
-	"pf_step_here:\n" /* begins with one that the kernel steps over */
+	"pf_step_here:\n" /* begins with an instruction that the kernel steps over */
 	"	mov %eax, %eax\n"
 	"	ret\n"
 	".popsection\n");
@@ -48,7 +51,7 @@ static int find_place(struct dl_phdr_info *info, size_t n, void *arg)
 		place->offset = place->address - start + ph->p_offset;
 		place->found = true;
 	}
-	return 1; /* the program itself comes first */
+	return 1; /* stop: the first entry is the program itself */
 }
 
 static int attach_here(enum uprobe_mode mode, void (*function)(void), pid_t pid, bool at_return)
@@ -83,7 +86,7 @@ static uint64_t burst_ns(void (*function)(void), unsigned hits)
 	return (thread_ns() - start) / hits;
 }
 
-/* Returns the least of some tries; 0: the function cannot be probed. */
+/* Returns the least time of a hit in some rounds; 0: the function cannot be probed. */
 static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 {
 	int link = attach_here(mode, function, getpid(), false);
@@ -103,7 +106,7 @@ static uint64_t hit_ns(enum uprobe_mode mode, void (*function)(void))
 #define TRAP_NS_GUESS	   1000
 #define STEPPED_MORE_GUESS 10
 
-#define TRAP_WEIGHT 0.9 /* weight of the old value when it is measured again */
+#define TRAP_WEIGHT 0.9 /* weight of the old value when the cost is measured again */
 #define BURSTS	    5
 
 static int compare_ns(const void *a, const void *b)
@@ -124,8 +127,8 @@ uint64_t probes_call_typical_ns(void (*function)(void))
 }
 
 /*
- * On a busy machine a trap costs more, as everything does. So it is measured again and again, a
- * fifth of a millisecond each time.
+ * On a busy machine a trap costs more, as everything does. So the cost is measured again in each
+ * call. This takes a fifth of a millisecond.
  */
 uint64_t probes_trap_ns(struct probes *p)
 {
@@ -156,10 +159,10 @@ unsigned probes_uprobe_stepped_more(enum uprobe_mode mode)
 /* ---- whether returns are safe ---- */
 
 /*
- * Since 6.11 a probed return makes a system call of its own, uretprobe. A seccomp filter that did
- * not know it, such as Docker's, made it fail, which killed the process. This was fixed by
- * "seccomp: passthrough uretprobe systemcall without filtering" (6.14, and later versions of 6.12
- * and 6.13).
+ * Since 6.11 a probed return makes a system call of its own, uretprobe. Some seccomp filters, such
+ * as Docker's, did not know that call. They made it fail, and that killed the process. This was
+ * fixed by "seccomp: passthrough uretprobe systemcall without filtering" (6.14, and later versions
+ * of 6.12 and 6.13).
  */
 #define SYSCALL_URETPROBE 335
 
@@ -178,7 +181,10 @@ static void become_filtered(void)
 	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Runs in the child of a fork of a process with threads, so it may only make system calls. */
+/*
+ * Runs in a child. The child was forked from a process with threads, so it may only make system
+ * calls.
+ */
 static _Noreturn void return_once(int go)
 {
 	char byte;
@@ -206,7 +212,8 @@ int probes_uprobe_try_return(enum uprobe_mode mode)
 		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
 	if (link < 0)
-		r = link == -EPERM ? -EACCES : link; /* the trial has proven nothing */
+		/* an error of attaching does not prove that returns kill */
+		r = link == -EPERM ? -EACCES : link;
 	else if (write(to, "", 1) != 1)
 		r = -errno;
 	if (r)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* usage: what events cost each cgroup, as the programs count it on each CPU. */
+/* usage: what events cost each cgroup. The programs count it on each CPU. */
 #include "node/probe/internal.h"
 
 #include "core.skel.h"
@@ -41,7 +41,10 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 
 		if (bpf_map_lookup_elem(map, &key, cpus))
 			continue;
-		/* If there is a list of processes, the agent does not know their cgroups. */
+		/*
+		 * With a process list, the agent does not know the cgroups of the processes, so it
+		 * keeps all keys.
+		 */
 		if (!p->config.use_list && !is_known(p, key.cgroup_id)) {
 			GROW(gone, n_gone, cap_gone);
 			gone[n_gone++] = key;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A sample says what was mapped when it was taken. A page of a process has one file, another file,
- * or none in turn. The offset at which it runs in the page shows which, so each sample has a known
- * answer.
+ * A sample has the file that was mapped when it was taken. At a page of a process, one file,
+ * another file, or none is mapped in turn. Each runs code at another offset in the page, which
+ * shows which one it is. So the right answer is known for each sample.
  */
 #include "node/probe/workload_test.h"
 
@@ -14,12 +14,12 @@
 
 #define PAGE 4096ul
 
-/* What is mapped at the page, and the offset at which that runs. */
+/* What is mapped at the page. PLACE: the offset of its code in the page. */
 enum kind { FIRST, SECOND, ANONYMOUS, MOVED, RENAMED, _KINDS };
 #define PLACE(kind) (64 * ((kind) + 1))
 
 static char dir[TESTDIR_BYTES];
-static char *page; /* the same in parent and child */
+static char *page; /* the address is the same in parent and child */
 static int first_fd, second_fd;
 
 /* dec %rdi; jne; ret */
@@ -31,7 +31,7 @@ static void put_code(char *to, enum kind kind)
 	memcpy(to + PLACE(kind), code, sizeof(code));
 }
 
-/* Two pages: the second is for MOVED. */
+/* The file has two pages. The second is for MOVED. */
 static int make_file(const char *name, enum kind kind)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
@@ -65,7 +65,10 @@ static bool map_moved(void)
 	       mremap(at, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page;
 }
 
-/* Another file under the name of the first one, which the list still has for the first one. */
+/*
+ * Maps another file that has the name of the first one. The list still has this name for the first
+ * file.
+ */
 static bool map_renamed(void)
 {
 	_cleanup_free_ char *path = xasprintf("%s/first", dir);
@@ -102,10 +105,10 @@ static void body_maps(struct truth *t)
 	}
 }
 
-/* ---- what samples say ---- */
+/* ---- what the samples contain ---- */
 
 struct seen {
-	unsigned n, changed; /* samples; how many of them ended with that marker */
+	unsigned n, changed; /* number of samples; how many of them ended with "mapping_changed" */
 	uint64_t tag, offset;
 	bool no_file;
 };
@@ -163,7 +166,7 @@ static void look(struct looker *l)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
 
-	take(l); /* of before */
+	take(l); /* drops earlier samples */
 	take(l);
 	memset(l->seen, 0, sizeof(l->seen));
 	while (!has_all(l)) {
@@ -174,7 +177,7 @@ static void look(struct looker *l)
 	}
 }
 
-/* The list that user space gives: the first file, for ever. */
+/* Gives the list of user space: it always has the first file. */
 static void give_first(struct looker *l, uint64_t tag)
 {
 	struct pf_process_key key = {l->proc.start_boottime_ns, l->proc.tgid, l->proc.exec_id};
@@ -240,16 +243,13 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_not_equal(tags[FIRST], tags[RENAMED]);
 	list_pids(l.p, 1, &l.c, (unsigned[]){999});
 
-	/* Nothing is known of the file. */
+	/* The kernel has no table of the file. */
 	look(&l);
 	check_tags(&l, tags);
 	for (enum kind k = FIRST; k < _KINDS; k++)
 		assert_int_equal(l.seen[k].changed, 0);
 
-	/*
-	 * The list has the first file. The others are not known; anonymous code has no rules
-	 * anyway.
-	 */
+	/* The list has only the first file. Anonymous code has no rules in any case. */
 	rows_images(l.p);
 	give_first(&l, tags[FIRST]);
 	look(&l);
@@ -260,7 +260,7 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_equal(l.seen[MOVED].changed, l.seen[MOVED].n);
 	assert_int_equal(l.seen[RENAMED].changed, l.seen[RENAMED].n);
 
-	/* The agent could not open the file, so it may be any: no mapped file is taken for it. */
+	/* The agent could not open the file: it may be any, so no mapped file is taken for it. */
 	give_first(&l, PF_TAG_UNKNOWN);
 	look(&l);
 	check_tags(&l, tags);
@@ -268,9 +268,7 @@ static void samples_say_what_was_mapped(void **state)
 		assert_int_equal(l.seen[k].changed, k == ANONYMOUS ? 0 : l.seen[k].n);
 	give_first(&l, tags[FIRST]);
 
-	/*
-	 * Known files are found wherever they are mapped, but not by a slot that another file got.
-	 */
+	/* Known files are found wherever they are mapped, but not by an entry of another file. */
 	give_image(&l, tags[FIRST], tags[FIRST]);
 	give_image(&l, tags[SECOND], tags[SECOND]);
 	give_image(&l, tags[RENAMED], tags[SECOND]);
@@ -285,9 +283,9 @@ static void samples_say_what_was_mapped(void **state)
 	close(renamed_fd);
 }
 
-/* ---- while they are being changed ---- */
+/* ---- while the mappings are being changed ---- */
 
-/* Inlined, so that this program's own code is the leaf. */
+/* Inlined, so that the leaf is in this program's own code, not in the C library. */
 static inline long change(long number, uint64_t at, uint64_t bytes, long protection)
 {
 	register long flags __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -301,7 +299,7 @@ static inline long change(long number, uint64_t at, uint64_t bytes, long protect
 	return number;
 }
 
-/* Every second page becomes one of another kind, and all become one again. */
+/* Every second page gets other rights, and then all become one mapping again. */
 static void body_changes(struct truth *t)
 {
 	const size_t n = 64;
@@ -319,8 +317,8 @@ static void body_changes(struct truth *t)
 extern const char __executable_start[], etext[];
 
 /*
- * Frames of this program's own code, which is always mapped, and how many of them say that it is
- * not.
+ * Number of frames in this program's own code, which is always mapped; how many of them are marked
+ * as not mapped; how many have an unknown file.
  */
 struct own {
 	unsigned n, denied, unseen;
@@ -340,8 +338,8 @@ static void take_own(struct own *own, const struct raw_stack *stack, unsigned n)
 }
 
 /*
- * A tick amid a change of the kernel's tree may find no mapping: then it does not say that there is
- * none.
+ * If a tick comes while the kernel changes its tree of mappings, the walk may find no mapping. Then
+ * it must not report that none exists.
  */
 static void a_change_hides_no_code(void **state)
 {
@@ -374,7 +372,7 @@ static void a_change_hides_no_code(void **state)
 	assert_int_equal(own.denied, 0);
 }
 
-/* A file that is written to is another one from then on. */
+/* If a file is written to, its tag changes. */
 static void what_is_in_a_file_is_a_part_of_its_tag(void **state)
 {
 	struct probes *p =
@@ -385,14 +383,14 @@ static void what_is_in_a_file_is_a_part_of_its_tag(void **state)
 
 	(void)state;
 	assert_int_equal(tag_of(fd), before);
-	nap(20); /* a tick of the clock that ctime has */
+	nap(20); /* longer than a tick of the clock that ctime uses */
 	assert_int_equal(pwrite(fd, "x", 1, 0), 1);
 	assert_int_not_equal(tag_of(fd), before);
 	probes_free(p);
 	assert_int_equal(probes_file_tag(fd, &tag), -EOPNOTSUPP);
 }
 
-/* Not for files in memory, whose code the agent compares. */
+/* A file in memory keeps its tag if it is written to. The agent compares the code of such files. */
 static void files_in_memory_keep_their_tags(void **state)
 {
 	struct probes *p =
@@ -418,7 +416,7 @@ static bool is_mapped_here(const char *name)
 	return strstr(maps, name) != NULL;
 }
 
-/* Also if the machine has no huge page left. */
+/* Tags of files in huge pages. This also works if the machine has no free huge page. */
 static void huge_pages_are_looked_at_and_left_alone(void **state)
 {
 	struct probes *p =
@@ -445,7 +443,8 @@ static int begin(void **state)
 	first_fd = make_file("first", FIRST);
 	second_fd = make_file("second", SECOND);
 	path = xasprintf("%s/first", dir);
-	close(make_file("first", RENAMED)); /* replaces the first file under its name */
+	/* replaces the file that has the name of the first one */
+	close(make_file("first", RENAMED));
 	return first_fd < 0 || second_fd < 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_test: processes with known functions, known shares of CPU time and
- * known places, for the tests of probe/. Forked from the test, so that its own
- * section bounds tell which function an address belongs to.
+ * workload_test: processes with known functions, known shares of CPU time and known addresses, for
+ * the tests of probe/. They are forked from the test. So the bounds of the test's own sections show
+ * which function an address belongs to.
  */
 #pragma once
 
@@ -26,7 +26,7 @@
 #include "node/probe/internal.h"
 
 #define IN_SECTION(name) __attribute__((noinline, noclone, section(#name)))
-/* The linker makes these bounds for sections whose names are C identifiers. */
+/* The linker makes symbols for the bounds of each section whose name is a C identifier. */
 #define SECTION_BOUNDS(name) extern const char __start_##name[], __stop_##name[]
 #define IN_RANGE(a, name)    ((a) >= (uintptr_t)__start_##name && (a) <= (uintptr_t)__stop_##name)
 
@@ -34,7 +34,7 @@ SECTION_BOUNDS(pf_short);
 SECTION_BOUNDS(pf_long);
 SECTION_BOUNDS(pf_loop);
 
-/* What the workload has counted; in shared memory. */
+/* Numbers that the workload has counted, in shared memory. */
 struct truth {
 	volatile uint64_t short_ns, long_ns;
 	volatile uint32_t ready;
@@ -64,7 +64,10 @@ IN_SECTION(pf_long) static void work_long(unsigned n)
 	spin(n);
 }
 
-/* Random lengths, because fixed ones could keep step with the timer. About 1 : 3. */
+/*
+ * Works in pf_short and pf_long, about 1 : 3, for random times: fixed ones could keep step with the
+ * timer.
+ */
 IN_SECTION(pf_loop) static void work(struct truth *t, volatile bool *stop)
 {
 	unsigned seed = getpid();
@@ -87,7 +90,7 @@ struct child {
 	uint64_t start_ns;
 };
 
-/* /proc/PID/stat, field 22, in USER_HZ. */
+/* Returns field 22 of /proc/PID/stat, in USER_HZ. */
 static inline uint64_t start_of(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid), *text = NULL;
@@ -168,14 +171,14 @@ static inline void list_pids(struct probes *p, unsigned n, const struct child *c
 	assert_int_equal(probes_list(p, l, n), 0);
 }
 
-/* ---- tally: what the drains said of one process ---- */
+/* ---- tally: what the drains reported of one process ---- */
 
 struct tally {
 	pid_t pid;
 	uint64_t n, value;
 	uint64_t in_short, in_long, in_loop, with_kernel, lost, nameless;
-	uint64_t others;  /* samples of anybody else */
-	uint64_t dropped; /* samples that the drains lost, of any process */
+	uint64_t others;  /* samples of any other process */
+	uint64_t dropped; /* lost samples that the drains reported, of any process */
 	uint64_t cgroup_id;
 	unsigned seen, execs, exits;
 	struct raw_proc last_proc;
@@ -254,7 +257,7 @@ static inline void nap(unsigned ms)
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
 }
 
-/* Drains until t[0] has n samples; fails after a deadline that a loaded machine meets, too. */
+/* Drains until t[0] has n samples. The deadline is long enough for a loaded machine. */
 static inline void drain_until(struct probes *p, struct tally *t, size_t n_tallies, uint64_t n)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
