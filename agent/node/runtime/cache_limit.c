@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limit of the caches of runtimes: what they keep of a process (lines, code, texts), so that
- * they need not read it again for the next name. Each process has a limit, which it reaches easily,
- * and there may be thousands of processes: so all together have a limit, too. Any thread.
+ * The limit of the runtimes' caches: lines, code and texts of a process that they keep, so that
+ * they need not read them again for the next name. Each process has a limit, which it reaches
+ * easily. There may be thousands of processes, so all of them together have a limit, too. Any
+ * thread.
  */
 #include "node/runtime/internal.h"
 
 #include <stdatomic.h>
 
-#define CACHES_ALL_BYTES (64u << 20) /* half as much more, for processes that come late */
+/* half as much more, for processes that need a cache later than others */
+#define CACHES_ALL_BYTES (64u << 20)
 
 static _Atomic size_t all_bytes, n_owners;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory that runtimes may keep has a limit for one process, and one for all together. */
+/*
+ * The memory that runtimes may keep has a limit for one process, and one for all processes
+ * together.
+ */
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>
@@ -39,7 +42,7 @@ static void a_process_has_its_own_limit(void **state)
 	assert_false(runtime_cache_has_room(0, SIZE_MAX / 2, 8 * MIB));
 }
 
-/* Each pretends to be a large one. */
+/* Each process behaves like a large one. */
 static void thousands_have_a_limit(void **state)
 {
 	size_t late = 0, all = 0;
@@ -48,12 +51,12 @@ static void thousands_have_a_limit(void **state)
 	for (size_t i = 0; i < 8; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);
 	assert_int_equal(all, 64 * MIB);
-	/* Others use it all: this process gets what it needs, and no more. */
+	/* The other processes use all of it: this process gets its share, and no more. */
 	assert_in_range(fill(&late, PIECE, 8 * MIB), MIB, 4 * MIB);
 	for (size_t i = 8; i < MANY; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);
 	assert_in_range(all + late, 90 * MIB, 96 * MIB);
-	/* They go, and it has room again. */
+	/* The other processes end, and this process has room again. */
 	forget(NULL);
 	assert_int_equal(fill(&late, PIECE, 8 * MIB), 8 * MIB);
 	runtime_cache_set(&late, 0);

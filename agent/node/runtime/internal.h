@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of runtime share. Reader's thread, unless a comment says otherwise. */
+/*
+ * Shared by the files of runtime. All runs on the reader's thread, unless a comment says otherwise.
+ */
 #pragma once
 
 #include "node/runtime/runtime.h"
@@ -9,49 +11,54 @@ PF_RUNTIMES(X)
 PF_CONTEXTS(X)
 #undef X
 
-	/* Indexed by enum pf_runtime_kind, _PF_RUNTIME_MAX items. A test sets its own table. */
-	extern const struct runtime_ops *const *runtime_table;
+/* _PF_RUNTIME_MAX items, indexed by enum pf_runtime_kind. A test sets its own table. */
+extern const struct runtime_ops *const *runtime_table;
 
-/* ranges.c */
 /*
- * Sorts the ranges, and cuts them to executable mappings and to what is not in look->taken.
- * -EINVAL: there are empty or overlapping ranges. -E2BIG: the result has more than most.
+ * ranges.c. Sorts the ranges, and removes what is not in an executable mapping or is in
+ * look->taken. -EINVAL: a range is empty, or ranges overlap. -E2BIG: the result has more than
+ * `most` ranges.
  */
 int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
 	       size_t *n);
 /*
- * Notes in l's problem that the runtime has more ranges than the limit; what: their name, for a
- * user. Counts it as over_limit.
+ * Writes into l->problem that the runtime has more ranges than the limit, and counts that as
+ * over_limit. what: the name of such ranges, for a user.
  */
 void runtime_ranges_cut(struct runtime_learnt *l, const char *what);
 
-/* recognised.c: writes the marks of its runtimes to ret, at most max. Returns how many. */
+/*
+ * recognised.c: writes the marks of the recognised runtimes to ret, at most max. Returns how many.
+ */
 size_t runtime_recognised_marks(const char **ret, size_t max);
 /*
- * Finds the recognised runtimes of a process. Returns how many. *ret_again: one may be starting;
- * look again soon.
+ * Finds the recognised runtimes of a process. Returns how many. *ret_again: one may just be
+ * starting, and the caller looks again soon.
  */
 size_t runtime_recognised_find(const struct runtime_look *look,
 			       const struct runtime_recognised *ret[static RUNTIME_RECOGNISED_MAX],
 			       bool *ret_again);
 
 #define LEARN_FAILURES "podflame_runtime_learn_failures_total"
-/* Counts a function that gets no lines, because its table of lines is too large. */
+/* Counts a function whose frames get no lines, because its line table is too large. */
 void runtime_lines_dropped(void);
-/* The reason of an error as a word, for counters. */
+/* Returns a word for the error, for the label `reason` of counters. */
 const char *runtime_error_word(int error);
 
 /*
- * cache_limit.c; any thread. *own: the bytes that a runtime keeps of one process, 0 at first. When
- * the runtime forgets the process, it sets them to 0 again by this function.
+ * cache_limit.c; any thread. *own: how many bytes a runtime keeps of one process, 0 at first. This
+ * function sets that number. When the runtime forgets the process, it calls this function with 0.
  */
 void runtime_cache_set(size_t *own, size_t bytes);
-/* Whether there is room for more bytes. most: the process's limit; all processes have one, too. */
+/*
+ * Returns whether a process may keep that many more bytes. most: the limit of the process. All
+ * processes together have a limit, too.
+ */
 bool runtime_cache_has_room(size_t own, size_t bytes, size_t most);
 
 /*
- * For tests: adds l to the runtimes of p, and takes over its memory. p NULL: makes a new one, of
- * m's process.
+ * For tests: adds l to the runtimes of p, which then owns l's memory. p NULL: makes a new one, for
+ * the process of m.
  */
 struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
 					     enum pf_runtime_kind k,

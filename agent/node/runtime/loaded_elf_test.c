@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file's headers as a process has them: any bytes; the file's index is this program's own. */
+/*
+ * The headers of a file, as a process has them in memory: any bytes. The file's index is that of
+ * this program.
+ */
 #include "node/runtime/internal.h"
 
 #include <fcntl.h>
@@ -16,7 +19,7 @@
 
 static struct elf_index *own;
 
-/* The header; segments behind it, each with its number. */
+/* The memory has the header, and then segments, each with its number. */
 static int read_headers(void *arg, uint64_t address, void *to, size_t n)
 {
 	static Elf64_Phdr segments[LOADED_ELF_SEGMENTS_MAX + 1];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds marks of files in a process, and the code that was made at run time. */
+/* Finds marks of files in a process, and code that was made at run time. */
 #include "node/runtime/internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MARKS_MAX 256 /* of all runtimes; the parser takes no more */
+#define MARKS_MAX 256 /* for all runtimes; the parser accepts no more */
 
 static const char *marks[MARKS_MAX + 1];
 
@@ -30,7 +30,7 @@ const char *const *runtime_marks(void)
 	return marks;
 }
 
-/* .NET writes its code through one mapping and runs it in another, of a file in memory. */
+/* .NET writes its code through one mapping and runs it in another. Both map a file in memory. */
 bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_index *index)
 {
 	static const char *const names[] = {"[anon:", "[anon_shmem:", "/memfd:", "/dev/zero",
@@ -44,7 +44,7 @@ bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_inde
 	return !*m->path || m->memory_file;
 }
 
-/* Whether the name fits a mark of a runtime: an index has marks for other modules, too. */
+/* Returns whether the name fits a mark of a runtime. An index also has marks for other modules. */
 static bool is_mark(const char *name)
 {
 	for (const char *const *m = runtime_marks(); *m; m++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the memory of a process, up to a budget. The process may change it meanwhile. Reader's
- * thread.
+ * Reads the memory of a process, up to a budget. The process may change the memory meanwhile. Runs
+ * on the reader's thread.
  */
 #include "node/runtime/internal.h"
 
@@ -36,7 +36,7 @@ READER(uint32_t, u32)
 READER(uint64_t, u64)
 #undef READER
 
-/* Reads in pieces that end where pages end: the page after the text may not be mapped. */
+/* Reads in pieces that end where pages end, because the page after the text may not be mapped. */
 int runtime_memory_string(struct memory *m, uint64_t address, size_t max, char **ret)
 {
 	_cleanup_free_ char *text = NULL;
@@ -89,14 +89,14 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 		if (r < 0)
 			return errno == EIO ? -EFAULT : -errno;
 		if (r == 0)
-			return -ESRCH; /* its memory is gone */
+			return -ESRCH; /* the process has no memory any more */
 		done += r;
 	}
 	return 0;
 }
 
 /*
- * The file of a thread that has ended reads as empty: not even an error says that it has no memory.
+ * If the thread has ended, its file reads as empty: not even an error shows that it has no memory.
  */
 static bool is_memory(int fd)
 {
@@ -132,7 +132,7 @@ int runtime_process_memory_open(struct process_id id, struct process_memory **re
 
 	if (r < 0)
 		return r;
-	/* Checked after opening, since the PID may have been another process's by then. */
+	/* Checked only after opening, because the PID may have been another process's by then. */
 	r = proc_check(id);
 	if (r < 0)
 		return r;

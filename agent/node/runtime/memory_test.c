@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory as runtimes read it: an image, and a child's own. */
+/* Memory as runtimes read it: an image, and the memory of a child. */
 #include "node/runtime/internal.h"
 
 #include "node/runtime/perfmap/perfmap.h"
@@ -18,7 +18,7 @@
 
 #include "node/proc/testliving.h"
 
-/* ---- an image: bytes at BASE, nothing elsewhere ---- */
+/* ---- an image: bytes at BASE, and no memory elsewhere ---- */
 
 #define BASE 0x7000
 
@@ -47,7 +47,8 @@ static void numbers_cost_budget(void **state)
 	memcpy(image, "\x01\x02\x03\x04\x05\x06\x07\x08", 8);
 	assert_int_equal(runtime_memory_u64(&m, BASE, &u64), 0);
 	assert_int_equal(u64, 0x0807060504030201);
-	assert_int_equal(runtime_memory_u32(&m, 0, &u32), -EFAULT); /* that cost, too */
+	/* a failed read uses a part of the budget, too */
+	assert_int_equal(runtime_memory_u32(&m, 0, &u32), -EFAULT);
 	assert_int_equal(u32, 0);
 	assert_int_equal(runtime_memory_u8(&m, BASE, (uint8_t *)&u32), -E2BIG);
 	assert_int_equal(runtime_memory_read(&m, BASE, image, SIZE_MAX), -E2BIG);
@@ -62,13 +63,13 @@ static void texts_end_where_they_end(void **state)
 
 	(void)state;
 	memset(image, 'x', sizeof(image));
-	strcpy(image + sizeof(image) - 4, "end"); /* nothing is mapped behind it */
+	strcpy(image + sizeof(image) - 4, "end"); /* the memory after it is not mapped */
 	assert_int_equal(runtime_memory_string(&m, BASE + sizeof(image) - 4, 1000, &text), 0);
 	assert_string_equal(text, "end");
 	freep(&text);
 	text = NULL;
 	assert_int_equal(runtime_memory_string(&m, BASE + 10, 9, &text), 0);
-	assert_string_equal(text, "xxxxxxxx"); /* cut */
+	assert_string_equal(text, "xxxxxxxx"); /* the text was cut */
 	freep(&text);
 	text = NULL;
 	assert_int_equal(runtime_memory_string(&m, BASE + 10, 8192, &text), 0);
@@ -109,7 +110,7 @@ static void a_process_is_read(void **state)
 	strcpy(page + 4096 - 8, "seven b");
 	munmap(page + 4096, 4096);
 	pid = child_with(page);
-	memset(page, 0, 4096); /* in this process; the child keeps its own value */
+	memset(page, 0, 4096); /* only in this process: the child keeps its own value */
 	assert_int_equal(proc_start_boottime(pid, &start), 0);
 	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), 0);
 	assert_int_equal(runtime_process_memory(p)->budget_bytes, MEMORY_BUDGET);
@@ -121,7 +122,7 @@ static void a_process_is_read(void **state)
 	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), 16, &value), -EFAULT);
 	assert_int_equal(runtime_memory_u64(runtime_process_memory(p), UINT64_MAX - 3, &value),
 			 -EFAULT);
-	/* all or nothing */
+	/* a read gives all bytes or fails */
 	assert_int_equal(runtime_memory_read(runtime_process_memory(p), (uintptr_t)page + 4096 - 8,
 					     both, sizeof(both)),
 			 -EFAULT);
@@ -134,7 +135,10 @@ static void a_process_is_read(void **state)
 	munmap(page, 4096);
 }
 
-/* /proc shows the memory and the root of the first thread; the others go on. */
+/*
+ * The first thread has ended, and /proc has its memory and root no more. Those of other threads are
+ * read instead.
+ */
 static void the_first_thread_has_ended(void **state)
 {
 	uint64_t start, value, word = 4711;
@@ -154,7 +158,7 @@ static void the_first_thread_has_ended(void **state)
 	assert_int_equal(runtime_perf_file_root(&f, &root), 0);
 	close(root);
 	runtime_perf_file_done(&f);
-	/* All threads: only its number is left. */
+	/* All threads have ended: the process has only its PID. */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
 	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
@@ -171,7 +175,7 @@ static void another_process_of_that_number_is_not_read(void **state)
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_int_equal(
 		runtime_process_memory_open((struct process_id){start + 9999999, getpid()}, &p),
-		0); /* BPF's is exact */
+		0); /* the start time from BPF is exact */
 	runtime_process_memory_close(p);
 	assert_int_equal(runtime_process_memory_open(
 				 (struct process_id){start + NSEC_PER_SEC, getpid()}, &p),

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Cleans a text of a program, which may hold any bytes. Takes s. */
+/* Cleans a text of a program, which may have any bytes. Frees s, and returns a new string. */
 static char *take_clean(char *s)
 {
 	char *clean = s ? elf_text_clean(s) : NULL;
@@ -21,7 +21,8 @@ void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t
 		free(file);
 		return;
 	}
-	if ((n->n & (n->n - 1)) == 0) /* mostly one name: the list grows at powers of two */
+	/* mostly there is one name, so the list grows at powers of two */
+	if ((n->n & (n->n - 1)) == 0)
 		n->items = xrealloc(n->items, (n->n ? 2 * n->n : 1) * sizeof(*n->items));
 	n->items[n->n++] = (struct runtime_name){take_clean(name), take_clean(file), line, inlined};
 }

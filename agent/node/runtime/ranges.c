@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks the ranges of code that a runtime learnt from a hostile process: they keep only what the
- * process can execute, and nothing twice.
+ * Checks the ranges of code that a runtime learnt from a hostile process. Only parts that the
+ * process can execute are kept, and no part is kept twice.
  */
 #include "node/runtime/internal.h"
 
@@ -30,7 +30,7 @@ static bool is_valid(const struct runtime_range *r, size_t n)
 	return true;
 }
 
-/* The first of the taken ranges in [start, end). */
+/* Returns the first of the taken ranges that overlaps [start, end). */
 static const struct runtime_range *first_taken(const struct fit *f, uint64_t start, uint64_t end)
 {
 	const struct runtime_range *first = NULL;
@@ -87,7 +87,7 @@ int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runt
 		return -EINVAL;
 	for (size_t i = 0; i < *n; i++) {
 		const struct runtime_range *r = &(*ranges)[i];
-		/* Mappings overlap if they changed while they were read. */
+		/* Mappings may overlap, because the process changed them while they were read. */
 		uint64_t end = r->start;
 
 		while (first < m->n && m->items[first].end <= r->start)

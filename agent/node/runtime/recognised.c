@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runtimes that podflame recognises but does not walk, one row each. A row's text tells the user
- * that functions of the program have no names, and what works. A program may link a runtime's
- * library and never start it. If the runtime has a variable that is 0 until the program starts it,
- * that variable decides. A runtime without such a variable counts as running if it is mapped.
+ * that functions of the program have no names, and which way to names works. A program may link a
+ * runtime's library and never start the runtime. If the runtime has a variable that is 0 until the
+ * program starts it, that variable decides. A runtime without such a variable counts as running if
+ * it is mapped.
  */
 #include "node/runtime/internal.h"
 
 #include <stdlib.h>
 
-#define START_NS (10 * NSEC_PER_SEC) /* most programs start their runtime within this time */
+/* most programs start their runtime within this time after their own start */
+#define START_NS (10 * NSEC_PER_SEC)
 
 enum sign {
-	IS_MAPPED,  /* it runs if it is mapped */
-	IS_STARTED, /* it runs if the mark, a variable, is not 0 */
-	GENERATES,  /* it runs if the process has generated code that is not writable */
+	IS_MAPPED,  /* the runtime runs if its file is mapped */
+	IS_STARTED, /* the runtime runs if the variable that is the mark is not 0 */
+	GENERATES,  /* the runtime runs if the process has generated code that is not writable */
 };
 #define ROW_MARKS_MAX 3
 struct recognised_row {
 	struct runtime_recognised seen;
 	enum sign sign;
-	const char *marks[ROW_MARKS_MAX]; /* any of them */
-	const char *file; /* if no mark is found: prefix of its library's name; NULL: none */
-	unsigned flag;	  /* enum elf_index_flag of one of its files; 0: none */
+	const char *marks[ROW_MARKS_MAX]; /* any of these marks */
+	/* prefix of the name of its library, used if no mark is found; NULL: none */
+	const char *file;
+	unsigned flag; /* enum elf_index_flag that one of its files has; 0: none */
 };
 
 #define UNNAMED "its functions are not named; "
 
 /*
- * The variables are from the runtimes' C interfaces: ruby.h, SAPI.h, intrpvar.h, perlvars.h,
+ * The variables come from the C interfaces of the runtimes: ruby.h, SAPI.h, intrpvar.h, perlvars.h,
  * Rinternals.h.
  */
 static const struct recognised_row rows[] = {
@@ -136,7 +139,7 @@ static bool has_file(const struct runtime_look *look, const struct recognised_ro
 	return false;
 }
 
-/* Writable code does not count: it may be libffi's closures, for example. */
+/* Writable code does not count: it may be of libffi's closures, for example. */
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)
@@ -151,7 +154,7 @@ static bool is_young(const struct mappings *m)
 	return now_boot_ns() < m->id.start_boottime_ns + START_NS;
 }
 
-/* *ret_again: the process is young, and may start the runtime soon: look again. */
+/* *ret_again: the process is young, and may start the runtime soon. So the caller looks again. */
 static bool is_here(const struct runtime_look *look, const struct recognised_row *row,
 		    bool *ret_again)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which runtimes podflame recognises: in programs that the test makes with each one's signs, but
- * not in those that only link a runtime; and in real runtimes, if they are installed.
+ * Which runtimes podflame recognises: programs that the test makes, with the signs of each runtime;
+ * programs that only link a runtime, which are not recognised; and real runtimes, if they are
+ * installed.
  */
 #include "node/runtime/testlive.h"
 
@@ -14,7 +15,7 @@
 
 /* ---- programs ---- */
 
-/* Runs it in the test's directory; it says "x" when it is ready. */
+/* Runs a command in the test's directory. It prints "x" when it is ready. */
 static pid_t start(const char *command)
 {
 	_cleanup_free_ char *shell = xasprintf("cd %s && exec %s", dir, command);
@@ -43,7 +44,10 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* Names of the runtimes recognised in it, with commas; a new string. */
+/*
+ * Returns the names of the runtimes that are recognised in the process, separated by commas; a new
+ * string.
+ */
 static char *seen_in(pid_t pid)
 {
 	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX];
@@ -69,7 +73,7 @@ static char *seen_in(pid_t pid)
 	return b.len ? buf_steal(&b) : xstrdup("");
 }
 
-/* ---- made ones ---- */
+/* ---- programs that the test makes ---- */
 
 #define MAPS(protection)                                                                           \
 	"__attribute__((constructor)) static void maps(void) {\n"                                  \
@@ -131,7 +135,7 @@ static void signs_decide(void **state)
 	}
 }
 
-/* Its row says what works; no other code has a text about it. */
+/* Only the row of .NET says what works. No other code has a text about it. */
 static void dotnet_is_told_once(void **state)
 {
 	static const char build[] =
@@ -155,7 +159,7 @@ static void dotnet_is_told_once(void **state)
 	live_forget(&l);
 }
 
-/* The program has Perl, which is not started: it may start in a moment, or never. */
+/* The program contains Perl, but has not started it. It may do so in a moment, or never. */
 static void what_is_young_is_looked_at_again(void **state)
 {
 	static const char build[] =
@@ -177,7 +181,7 @@ static void what_is_young_is_looked_at_again(void **state)
 	live_forget(&l);
 }
 
-/* ---- real ones ---- */
+/* ---- real runtimes ---- */
 
 static const struct real {
 	const char *program, *command, *seen;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process's memory, its perf map, a JVM that is asked for one: whichever call fails, no result is
- * half there and nothing is left behind.
+ * A process's memory, its perf map, and a JVM that is asked for one. Whichever call fails, no
+ * result is incomplete, and no file, process or memory is left.
  */
 #include "lib/base/fault.h"
 #include "node/runtime/java_attach/attach.h"
@@ -98,7 +98,7 @@ static void put_map(void *arg)
 	write_map(getpid(), O_CREAT);
 }
 
-/* The second time, it is known, and only the new part is read. */
+/* The second read knows the file, and reads only the new part. */
 static int read_map(void *arg)
 {
 	struct perf_file f = {0};
@@ -119,7 +119,7 @@ static int read_map(void *arg)
 	return r;
 }
 
-/* ---- one that answers as a JVM does ---- */
+/* ---- a process that answers like a JVM ---- */
 
 static uint64_t n_left(void)
 {
@@ -206,7 +206,7 @@ static void answer(int fd)
 
 	if (read(from, asked, sizeof(asked)) > 0 && is_there(getpid(), "/tmp/perf-%d.map")) {
 		write_map(getpid(), 0);
-		(void)!write(from, "0\n", 2); /* no other thread may wait for it */
+		(void)!write(from, "0\n", 2); /* no other thread may wait for this reply */
 	}
 	close(from);
 }
@@ -222,7 +222,7 @@ _Noreturn static void be_a_jvm(int ready)
 	sigemptyset(&none);
 	sigemptyset(&quit);
 	sigaddset(&quit, SIGQUIT);
-	sigprocmask(SIG_BLOCK, &quit, NULL); /* but in ppoll() */
+	sigprocmask(SIG_BLOCK, &quit, NULL); /* except in ppoll() */
 	if (write(ready, "x", 1) != 1)
 		_exit(1);
 	for (;;) {
@@ -230,7 +230,7 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		/* As HotSpot does: a late signal of the last attempt changes nothing. */
+		/* Like HotSpot: a late signal of the last attempt changes nothing. */
 		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
 		asked_to_listen = 0;
@@ -252,7 +252,7 @@ static int set_up(void **state)
 	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
 	close(fds[0]);
 	jvm.start_ns = start_ns((uint32_t)jvm.pid);
-	fault_in_children(); /* the process that asks, and not another one */
+	fault_in_children(); /* calls fail in the process that asks, and not in this one */
 	return 0;
 }
 

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtimes of a process: learns all of them, and names their frames. What the runtimes keep of
- * a process (struct states) is shared by all results for its exec; only the thread that holds its
- * lock may touch it. A thread that the process has blocked never releases the lock, so others do
- * not wait for it. Reader's thread; references and views: any thread.
+ * The runtimes of a process: learns all of them, and names their frames. All results for one exec
+ * of a process share the data that the runtimes keep of it (struct states). Only the thread that
+ * holds the lock of that data may use it. If a process blocks that thread, the lock is never
+ * released, so other threads do not wait for it. Runs on the reader's thread; references and views:
+ * any thread.
  */
 #include "node/runtime/internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define ASK_BUDGET     (1u << 20) /* of one frame */
+#define ASK_BUDGET     (1u << 20) /* for one frame */
 #define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
-#define NAMES_BYTES    (8u << 20) /* of the names of one runtime_resolve(); the others come later */
-#define READ_BYTES     "podflame_runtime_read_bytes_total"
-#define NAMES_FAILED   "podflame_runtime_names_failed_total"
+/* limit for the names of one runtime_resolve(); other names are read in a later call */
+#define NAMES_BYTES  (8u << 20)
+#define READ_BYTES   "podflame_runtime_read_bytes_total"
+#define NAMES_FAILED "podflame_runtime_names_failed_total"
 
 struct states {
 	unsigned refs;
 	pthread_mutex_t lock;
-	bool walked[_PF_RUNTIME_MAX]; /* only these have frames, and a state for resolve */
+	bool walked[_PF_RUNTIME_MAX]; /* only these runtimes have frames, and a state for resolve */
 	void *of[_PF_RUNTIME_MAX];
 };
 struct runtime_item {
 	enum pf_runtime_kind kind;
-	struct runtime_learnt learnt; /* its state is in states */
+	struct runtime_learnt learnt; /* the state is not here, but in states */
 };
 struct runtime_process {
 	unsigned refs;
@@ -33,7 +35,8 @@ struct runtime_process {
 	struct states *states;
 	struct runtime_item items[PF_RUNTIMES_MAX];
 	size_t n;
-	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX]; /* recognised, not walked */
+	/* runtimes that are recognised, but not walked */
+	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX];
 	size_t n_seen;
 };
 
@@ -77,7 +80,7 @@ void runtime_lines_dropped(void)
 	counter_add(counter("podflame_runtime_lines_dropped_total", NULL, NULL), 1);
 }
 
-/* ---- life ---- */
+/* ---- references ---- */
 
 static struct states *states_new(void)
 {
@@ -179,7 +182,7 @@ static void clean(char *text, size_t n)
 	snprintf(text, n, "%s", t);
 }
 
-/* Checks what a runtime learnt from a hostile process, and cuts it to the limits. */
+/* Checks the results that a runtime learnt from a hostile process, and cuts them to the limits. */
 static int check(const struct runtime_look *look, const struct runtime_process *p,
 		 struct runtime_learnt *l)
 {
@@ -209,7 +212,7 @@ static struct runtime_learnt copy_of(const struct runtime_learnt *l)
 }
 
 /*
- * Learns one runtime. 0: *ret has the new result. If it cannot be learnt now (-EAGAIN, an
+ * Learns one runtime. 0: *ret has the new result. If the runtime cannot be learnt now (-EAGAIN, an
  * unreadable page), *ret is a copy of the known result, and the state stays.
  */
 static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
@@ -226,7 +229,7 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 	}
 	r = ops->learn(look, known ? &old : NULL, &new);
 	if (known)
-		s->of[k] = old.state; /* NULL, if learn has moved it */
+		s->of[k] = old.state; /* NULL if learn() has moved it */
 	if (r < 0 && (r == -ENOENT || !known))
 		return r;
 	if (r < 0) {
@@ -240,7 +243,7 @@ static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
 	return 0;
 }
 
-/* Adds a result to p, if its ranges fit into what earlier runtimes have left. */
+/* Adds a result to p, if its ranges are valid and do not overlap those of earlier runtimes. */
 static void take(struct runtime_look *look, struct runtime_range *taken, struct runtime_process *p,
 		 enum pf_runtime_kind k, struct runtime_learnt *l)
 {
@@ -344,7 +347,7 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 	return p;
 }
 
-/* The caller holds the lock of new's states. */
+/* The caller holds the lock of the states of `new`. */
 static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes,
 		 struct java_requests *java, bool *ret_again)
@@ -416,7 +419,10 @@ static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a
 	return r;
 }
 
-/* Names frames until the process is gone. What one frame may read is limited, and what all may. */
+/*
+ * Names the frames. If the process has ended, the other frames get that error, too. There is a
+ * limit for what one frame may read, and one for what all frames may read together.
+ */
 static int resolve_all(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
 		       size_t n)
 {
@@ -464,7 +470,8 @@ void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t 
 	size_t touched = 0;
 	uint8_t byte;
 
-	if (pthread_mutex_trylock(&p->states->lock)) /* a process blocks at most one thread */
+	/* if the process blocks the thread that holds the lock, it must not block this one, too */
+	if (pthread_mutex_trylock(&p->states->lock))
 		return;
 	if (runtime_process_memory_open(p->id, &pm) == 0) {
 		for (size_t i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes of a process: the table has made-up ones, and this process or a child is the one looked
- * at.
+ * The runtimes of a process. The table has made-up runtimes, and the process is this one or a
+ * child.
  */
 #include "node/runtime/internal.h"
 
@@ -25,8 +25,8 @@ struct fake {
 	char *version;
 	bool saw_old, saw_state, releases, refuses;
 	unsigned n_learns, n_forgets;
-	size_t n_taken;	   /* as it saw them */
-	uint64_t reads;	   /* what resolve reads first */
+	size_t n_taken;	   /* n_taken of the look that learn() got */
+	uint64_t reads;	   /* address that resolve reads first */
 	size_t name_bytes; /* 0: a short name */
 };
 static struct fake fakes[2];
@@ -56,7 +56,7 @@ static int fake_learn(struct fake *f, const struct runtime_look *look, struct ru
 	ret->n_ranges = f->n_ranges;
 	ret->state = f;
 	if (old)
-		old->state = NULL; /* moved */
+		old->state = NULL; /* the state was moved to ret */
 	return 0;
 }
 
@@ -237,7 +237,9 @@ static void a_state_is_released_once(void **state)
 	assert_int_equal(fakes[0].n_forgets, 1);
 }
 
-/* Frames of before its exec may still come, but that program cannot be asked any more. */
+/*
+ * Frames from before the process's exec may still come, but that program cannot be asked any more.
+ */
 static void who_is_not_walked_any_more_is_not_asked(void **state)
 {
 	struct runtime_ask a = {.kind = FIRST};
@@ -263,7 +265,7 @@ static void what_cannot_be_is_refused(void **state)
 	fakes[0].ranges[0] = (struct runtime_range){0x12000, 0x12000, false};
 	fakes[0].ranges[1] = (struct runtime_range){0x15000, 0x16000, false};
 	refuse("inconsistent");
-	fakes[0].ranges[0].end = 0x15001; /* overlap */
+	fakes[0].ranges[0].end = 0x15001; /* the ranges overlap */
 	refuse("inconsistent");
 	fakes[0].n_ranges = 0;
 	fakes[0].data_bytes = RUNTIME_DATA_MAX + 1;
@@ -306,13 +308,13 @@ static void what_does_not_change_is_the_same(void **state)
 	assert_ptr_not_equal(p, q);
 	runtime_process_unref(p);
 	assert_int_equal(fakes[0].n_forgets, 0);
-	/* another program: data of the old one does not count */
+	/* the process runs another program, so data of the old one is not used */
 	maps.exec_id = 2;
 	p = learn(q, NULL);
 	assert_false(fakes[0].saw_old);
 	runtime_process_unref(q);
 	assert_int_equal(fakes[0].n_forgets, 1);
-	/* the library was closed */
+	/* the process has closed the library of the runtime */
 	fakes[0].learn_result = -ENOENT;
 	assert_null(learn(p, NULL));
 	assert_int_equal(fakes[0].n_forgets, 2);
@@ -376,7 +378,7 @@ static void code_without_a_program_is_generated(void **state)
 		    {(char *)"[vdso]", false}};
 	struct mapping x = {0};
 	struct mappings m = {.items = &x, .n = 1};
-	char index; /* stands for one of a program or library */
+	char index; /* stands for the index of a program or library */
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -411,13 +413,16 @@ static void names_are_read_and_clean(void **state)
 	assert_string_equal(asks[0].names.items[1].file, "f?ile");
 	assert_int_equal(asks[0].names.items[1].line, 42);
 	assert_true(asks[1].names.items[1].inlined);
-	assert_int_equal(asks[2].error, -ESTALE); /* the process does not run that */
+	assert_int_equal(asks[2].error, -ESTALE); /* the process does not have that runtime */
 	for (size_t i = 0; i < 3; i++)
 		runtime_names_done(&asks[i].names);
 	runtime_process_unref(p);
 }
 
-/* Names that are read at once are kept until they are taken: long names come in several rounds. */
+/*
+ * Names that are read in one call are kept until the caller takes them. So long names are read in
+ * several calls.
+ */
 static void names_of_a_round_have_a_limit(void **state)
 {
 	enum { N = 12 };
@@ -438,7 +443,7 @@ static void names_of_a_round_have_a_limit(void **state)
 		n_known += asks[i].error == 0;
 		runtime_names_done(&asks[i].names);
 	}
-	assert_int_equal(n_known, 7); /* of 8 MiB, with their terminators */
+	assert_int_equal(n_known, 7); /* 8 MiB have room for 7 names, with their terminators */
 	fakes[0].name_bytes = 0;
 	runtime_process_unref(p);
 }
@@ -543,7 +548,7 @@ static void the_table_is_whole(void **state)
 
 		assert_non_null(ops);
 		assert_true(*ops->name && *ops->title && ops->marks && ops->learn);
-		/* Contexts have no frames; of objects one may have the type. */
+		/* Contexts have no frames. But one of them may have names: types of objects. */
 		assert_int_equal(runtime_is_context((enum pf_runtime_kind)k), k >= PF_RUNTIME_OTEL);
 		assert_true((ops->resolve && ops->forget) ||
 			    runtime_is_context((enum pf_runtime_kind)k));
@@ -551,7 +556,7 @@ static void the_table_is_whole(void **state)
 			assert_ptr_equal(marks[n++], ops->marks[i]);
 	}
 	n += runtime_recognised_marks(seen, ARRAY_SIZE(seen));
-	assert_in_range(n, 1, 255); /* all have room */
+	assert_in_range(n, 1, 255); /* all marks fit */
 	assert_null(marks[n]);
 	assert_null(runtime_ops(PF_RUNTIME_NONE));
 	assert_null(runtime_ops(_PF_RUNTIME_MAX));
@@ -564,7 +569,7 @@ static void the_table_is_whole(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_table_is_whole), /* before set_up replaces it */
+		cmocka_unit_test(the_table_is_whole), /* must be first: set_up replaces the table */
 #define T(name) cmocka_unit_test_setup(name, set_up)
 		T(a_process_without_a_runtime_has_none),
 		T(ranges_are_cut_to_code_that_nobody_has),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of runtimes, and the texts of the troubles that their walks in the kernel have. */
+/* The table of runtimes, and the texts of the errors that their walks in the kernel can have. */
 #include "node/runtime/internal.h"
 
 static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {

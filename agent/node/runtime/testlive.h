@@ -17,7 +17,7 @@ struct live_process {
 	struct runtime_process *runtimes;
 };
 
-/* Reads the mappings and indexes; it does not learn yet. */
+/* Reads the mappings and indexes. It does not learn the runtimes yet. */
 static inline void live_open(struct live_process *l, pid_t pid)
 {
 	uint64_t start_ns;
@@ -44,7 +44,7 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 	assert_false(again);
 }
 
-/* Also after live_open() alone. */
+/* May also be called after live_open() alone. */
 static inline void live_forget(struct live_process *l)
 {
 	runtime_process_unref(l->runtimes);

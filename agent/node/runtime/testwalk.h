@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bpf/unwind.h as a plain program, for tests and fuzzers of the runtimes' parts of the walk. It
- * reads memory by host_read, and has one chunk of tables and no files. Include it (or a header that
- * includes it) first and once, since its headers declare the walk.
+ * reads memory through host_read, and has one chunk of tables and no files. Include it (or a header
+ * that includes it) first and once, because its headers declare the walk.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 	host_reads++;
 	if (host_read((uintptr_t)address, to, n))
 		return 0;
-	memset(to, 0, n); /* as the kernel does */
+	memset(to, 0, n); /* as the kernel does after a failed read */
 	return -14;
 }
 
@@ -41,7 +41,7 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 
 static struct pf_scratch host;
 
-/* For host_read: the memory of a live process. */
+/* A function for host_read: reads the memory of a live process. */
 static pid_t host_pid;
 static inline bool host_read_process(uint64_t address, void *to, size_t n)
 {
@@ -51,11 +51,11 @@ static inline bool host_read_process(uint64_t address, void *to, size_t n)
 }
 
 struct host_frame {
-	uint32_t kind, type; /* enum pf_frame_kind; of a runtime's frame */
+	uint32_t kind, type; /* kind: enum pf_frame_kind; type: that of a runtime's frame */
 	uint64_t a, b;
 };
 
-/* The n-th frame of the walk, leaf first; kind 0: there is none. */
+/* Returns the n-th frame of the walk, leaf first; kind 0: the walk has no such frame. */
 static inline struct host_frame host_frame(uint32_t n)
 {
 	const uint64_t *word = host.stack.words, *end = word + host.walk.n_words;

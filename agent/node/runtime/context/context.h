@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the readers of trace contexts: finds thread-local variables of a program. Reader's
- * thread.
+ * Private to the readers of trace contexts: finds thread-local variables of a program. Runs on the
+ * reader's thread.
  */
 #pragma once
 
 #include "node/runtime/internal.h"
 
-/* The place of a thread-local variable, as in struct pf_otel. */
+/* Where a thread-local variable is, as in struct pf_otel. */
 struct tls_place {
-	int64_t offset;	 /* from the thread pointer, or in the module's block */
-	uint32_t module; /* 0: offset counts from the thread pointer */
+	int64_t offset;	 /* from the thread pointer, or from the beginning of the module's block */
+	uint32_t module; /* number of the module; 0: the offset is from the thread pointer */
 };
 /*
- * Finds a variable that e exports; offset: its offset in e's TLS image. It uses the slot that the
- * dynamic linker fills for e's own accesses; in an executable without such a slot, the layout.
- * -EAGAIN: the slot is not filled yet. -ENOTSUP: e accesses the variable in a way that this
- * function does not know.
+ * Finds a variable that e exports. offset: the variable's offset in e's TLS image. The function
+ * reads the slot that the dynamic linker fills for e's own accesses. If e is an executable without
+ * such a slot, it calculates the place from the layout. -EAGAIN: the slot is not filled yet.
+ * -ENOTSUP: e accesses the variable in a way that this function does not know.
  */
 int runtime_tls_find(const struct loaded_elf *e, const char *name, uint64_t offset,
 		     struct tls_place *ret);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Labels of Go's runtime/pprof: finds the address of a thread's g, and, by the Go version of the
- * program, the way from there to its labels. The kernel's part reads the labels. Reader's thread.
+ * Labels of Go's runtime/pprof. This file finds the address of a thread's g and, by the Go version
+ * of the program, the offsets that lead from g to the labels. The kernel's part reads the labels.
+ * Runs on the reader's thread.
  */
 #include "node/runtime/context/context.h"
 #include "node/runtime/go/go.h"
@@ -9,11 +10,12 @@
 #include <stdlib.h>
 
 /*
- * Offsets in runtime.g and runtime.m of linux/amd64, read from the DWARF of programs built with the
- * first and, to 1.22, the last release of each version; these structures do not change within one.
+ * Offsets in runtime.g and runtime.m of linux/amd64. They were read from the DWARF of programs that
+ * were built with the first release of each version and, up to 1.22, with the last one. Within a
+ * version, these structures do not change.
  */
 static const struct version {
-	unsigned minor; /* of go1.minor and later */
+	unsigned minor; /* for go1.minor and later */
 	uint32_t m, curg, labels;
 	bool is_map;
 	uint32_t sched_bp;
@@ -22,7 +24,7 @@ static const struct version {
 	{23, 48, 192, 352, true, 104}, {24, 48, 192, 352, false, 104},
 	{25, 48, 184, 344, false, 96}, {26, 48, 184, 352, false, 96},
 };
-#define SCHED	     56 /* in all versions */
+#define SCHED	     56 /* offset of g.sched, the same in all versions */
 #define NEWEST_MINOR 27
 
 static const struct version *version_of(unsigned minor)
@@ -34,13 +36,13 @@ static const struct version *version_of(unsigned minor)
 	return minor <= NEWEST_MINOR ? found : NULL;
 }
 
-/* ---- where g is ---- */
+/* ---- the address of g ---- */
 
 /*
  * runtime.stackcheck begins with a load of g, in one of three ways (asm_amd64.s, obj6.go):
  * - mov %fs:N,%r
  * - mov $N,%r and mov %fs:(%r),%r2
- * - mov N(%rip),%r and mov %fs:(%r),%r2, where N(%rip) is a slot.
+ * - mov N(%rip),%r and mov %fs:(%r),%r2, where N(%rip) is a slot that the dynamic linker fills.
  */
 static int decode_g(const struct loaded_elf *e, uint64_t at, const uint8_t code[16], int64_t *ret)
 {
@@ -72,7 +74,7 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 	uint64_t at;
 	int r = elf_index_find_symbol(index, "runtime.stackcheck", &check);
 
-	if (r == -ENOENT) /* the name that some linkers give the assembler's function */
+	if (r == -ENOENT) /* some linkers give a function in assembler this name */
 		r = elf_index_find_symbol(index, "runtime.stackcheck.abi0", &check);
 	if (r < 0)
 		return -ENOTSUP;
@@ -81,11 +83,11 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 	if (r == 0)
 		r = decode_g(e, at, code, ret);
 	if (r == 0 && *ret == 0)
-		r = -EAGAIN; /* the slot is not filled yet */
+		r = -EAGAIN; /* the dynamic linker has not filled the slot yet */
 	return r;
 }
 
-/* ---- both ---- */
+/* ---- the address of g and the offsets ---- */
 
 static int learn_program(const struct loaded_elf *e, const struct elf_index *index,
 			 struct runtime_learnt *ret)
@@ -132,7 +134,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 	if (!m)
 		return -ENOENT;
-	if (old) { /* the same program: its answers do not change */
+	if (old) { /* the program is the same, so the results do not change */
 		ret->data = old->data ? xmemdup(old->data, old->data_bytes) : NULL;
 		ret->data_bytes = old->data_bytes;
 		memcpy(ret->version, old->version, sizeof(ret->version));
@@ -145,7 +147,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
-static const char *const marks[] = {NULL}; /* ELF_INDEX_GO marks the file */
+static const char *const marks[] = {NULL}; /* no marks: ELF_INDEX_GO is set for the file */
 
 const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that publish trace contexts, in the layouts of real compilers and libcs: every way to a
- * thread-local variable, and every version of Go on this machine. The test reads the contexts as
- * the kernel's part does.
+ * Programs that publish trace contexts, in the layouts of real compilers and libcs. The test has
+ * every way to access a thread-local variable, and every version of Go on this machine. It reads
+ * the contexts as the kernel's part does.
  */
 #include "node/runtime/context/testcontext.h"
 
@@ -27,8 +27,8 @@ static char dir[] = "/tmp/podflame-context-XXXXXX";
 /* ---- processes ---- */
 
 /*
- * Runs a command of words between blanks; its output and errors go to ret_out's pipe, if there is
- * one.
+ * Runs a command, whose words are separated by blanks. If ret_out is not NULL, *ret_out is a pipe
+ * with its output and errors.
  */
 static pid_t start(const char *line, int *ret_out)
 {
@@ -45,7 +45,7 @@ static pid_t start(const char *line, int *ret_out)
 		assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that a failed test leaves no process */
 		if (ret_out)
 			dup2(fds[1], 1);
 		if (chdir(dir))
@@ -81,7 +81,7 @@ static void stop(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* The ids of a thread, which never change. */
+/* Returns the thread pointer of a thread, which never changes. */
 static uint64_t thread_pointer(pid_t tid)
 {
 	struct user_regs_struct regs;
@@ -96,7 +96,7 @@ static uint64_t thread_pointer(pid_t tid)
 
 /* ---- OpenTelemetry's thread context ---- */
 
-/* The thread's number in its ids; the third thread publishes nothing. */
+/* A thread publishes ids that contain its number. The third thread publishes none. */
 static const char library[] =
 	"struct record { unsigned char trace[16], span[8], valid, flags; unsigned short n; };\n"
 	"#ifdef BIG\n"
@@ -173,7 +173,10 @@ static void read_tids(int fd, int *ret, size_t n)
 	close(fd);
 }
 
-/* Returns whether the variable was found by the thread's vector of modules. */
+/*
+ * Checks the contexts of the program's threads. Returns whether the variable was found through the
+ * thread's vector of modules.
+ */
 static bool check_program(const char *line)
 {
 	const struct runtime_learnt *d;
@@ -205,7 +208,10 @@ static bool check_program(const char *line)
 	return dynamic;
 }
 
-/* Compiles the case and checks it; with dynamic, also that its library is what the case needs. */
+/*
+ * Compiles the case and checks it. dynamic: whether the variable must be found through the thread's
+ * vector of modules.
+ */
 static void check_case(const char *cc, const char *library_flags, const char *program_flags,
 		       bool dynamic)
 {
@@ -311,7 +317,7 @@ static void check_go(const char *line)
 	assert_true(str_has_prefix(d->version, "go1."));
 	print_message("%s\n", d->version);
 	assert_int_equal(d->data_bytes, sizeof(struct pf_golabels));
-	/* While its goroutine is being preempted, the thread has no context. */
+	/* While the goroutine is being preempted, the thread has no context. */
 	for (unsigned i = 0; i < 500 && r != PF_CALL_FOUND; i++) {
 		usleep(10000 * (i > 0));
 		r = host_context(pid, thread_pointer(tids[0]), PF_RUNTIME_GOLABELS, d->data,
@@ -371,7 +377,7 @@ static void every_version_of_go(void **state)
 	}
 }
 
-/* ---- all ---- */
+/* ---- all tests ---- */
 
 static int set_up(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * OpenTelemetry's thread context (OTEP 4947): finds the thread-local pointer otel_thread_ctx_v1 in
- * the file of the process that exports it. That export suffices: the process context (OTEP 4719) is
- * not read. Reader's thread.
+ * the file of the process that exports it. That is enough: the process context (OTEP 4719) is not
+ * read. Runs on the reader's thread.
  */
 #include "node/runtime/context/context.h"
 
@@ -17,7 +17,10 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Alpine's musl is ld-musl-x86_64.so.1, Debian's libc.so; glibc's name has a version. */
+/*
+ * Alpine's musl is ld-musl-x86_64.so.1, and Debian's is libc.so. The name of glibc's file has a
+ * version.
+ */
 static bool is_musl(const struct mappings *maps)
 {
 	for (size_t i = 0; i < maps->n; i++) {

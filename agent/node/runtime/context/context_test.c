@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Labels and records in the layouts of programs, in this process's own memory; bpf/trace_context.h
- * reads them.
+ * Labels and records in the layouts of real programs, in this process's own memory.
+ * bpf/trace_context.h reads them.
  */
 #include "node/runtime/context/testcontext.h"
 
@@ -52,7 +52,7 @@ struct g {
 	uint64_t m, labels;
 };
 static struct thread {
-	const void *record; /* OpenTelemetry's */
+	const void *record; /* OpenTelemetry's record */
 	uint64_t g, pointer;
 } thread;
 static struct m m;
@@ -74,7 +74,8 @@ static int read_labels(uint64_t labels, bool is_map)
 	g = (struct g){.m = (uintptr_t)&m, .labels = labels};
 	g0 = (struct g){.m = (uintptr_t)&m};
 	m.curg = (uintptr_t)&g;
-	thread.g = (uintptr_t)&g0; /* on the system's stack, with the same goroutine */
+	/* the thread is on the system's stack, and m.curg is the same goroutine */
+	thread.g = (uintptr_t)&g0;
 	return host_context(getpid(), (uintptr_t)&thread.pointer, PF_RUNTIME_GOLABELS, &d,
 			    sizeof(d));
 }
@@ -109,7 +110,7 @@ static void every_name_of_an_id(void **state)
 
 			assert_int_equal(read_slice(l, 4), PF_CALL_FOUND);
 			assert_ids(TRACE, SPAN);
-			/* Grafana's otel-profiling-go only sets the span. */
+			/* Grafana's otel-profiling-go sets only the span. */
 			assert_int_equal(read_slice(l, 2), PF_CALL_FOUND);
 			assert_ids(NULL, SPAN);
 		}
@@ -147,7 +148,7 @@ static void so_many_labels_are_read(void **state)
 	l[0] = l[16];
 	assert_int_equal(read_slice(l, 17), PF_CALL_FOUND);
 	assert_ids(TRACE, SPAN);
-	assert_false(host.labels.cut); /* both are there */
+	assert_false(host.labels.cut); /* the two labels were read */
 	l[0] = l[15] = label("a", "b");
 	assert_int_equal(read_slice(l, 17), PF_CALL_NONE);
 	assert_true(host.labels.cut);
@@ -171,12 +172,12 @@ static void maps_before_go_1_24(void **state)
 	b[1].keys[7] = (struct text){"span_id", 7};
 	b[1].values[7] = (struct text){SPAN, 16};
 	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
-	assert_ids(TRACE, NULL); /* one bucket */
+	assert_ids(TRACE, NULL); /* only the first bucket has ids: those of the trace */
 	h.log2 = 1;
 	assert_int_equal(read_labels((uintptr_t)&p, true), PF_CALL_FOUND);
 	assert_ids(TRACE, SPAN);
 	assert_false(host.labels.cut);
-	b[3].keys[0] = b[1].keys[7]; /* neither a third bucket nor an overflow bucket is read */
+	b[3].keys[0] = b[1].keys[7]; /* a third bucket and an overflow bucket are not read */
 	b[3].values[0] = b[1].values[7];
 	b[1].keys[7] = (struct text){0};
 	h.log2 = 2;
@@ -208,7 +209,7 @@ static void what_cannot_be_read_is_no_context(void **state)
 	l[0] = label("trace_id", TRACE);
 	l[1].value.s = (void *)UNMAPPED;
 	assert_int_equal(read_slice(l, 2), PF_CALL_UNREAD);
-	thread.g = 0; /* a thread of C */
+	thread.g = 0; /* a thread of C, which has no g */
 	assert_int_equal(host_context(getpid(), (uintptr_t)&thread.pointer, PF_RUNTIME_GOLABELS, &d,
 				      sizeof(d)),
 			 PF_CALL_NONE);
@@ -243,7 +244,7 @@ struct record {
 	uint16_t attributes;
 };
 static struct {
-	const struct record *in_static; /* at -16 of the thread pointer */
+	const struct record *in_static; /* at -16 from the thread pointer */
 	uint64_t pad, self;
 	const uint64_t *dtv;
 } control;
@@ -277,7 +278,9 @@ static void a_valid_record_is_one(void **state)
 	assert_int_equal(read_otel(&d), PF_CALL_UNREAD);
 }
 
-/* It has ids, whatever the unread labels of its Go part are. */
+/*
+ * A thread with an OpenTelemetry record has ids, even if its Go part has too many labels to read.
+ */
 static void a_record_behind_too_many_labels(void **state)
 {
 	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};
@@ -301,7 +304,7 @@ static void a_record_behind_too_many_labels(void **state)
 	assert_true(host.labels.cut);
 }
 
-/* A module's block is found by the thread's vector, which may be older than the module. */
+/* A module's block is found through the thread's vector, which may be older than the module. */
 static void blocks_of_modules(void **state)
 {
 	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};
@@ -311,7 +314,7 @@ static void blocks_of_modules(void **state)
 	uint64_t words[] = {2, 0, (uintptr_t)block};
 
 	(void)state;
-	control.dtv = vector + 2; /* dtv[-1] is how many */
+	control.dtv = vector + 2; /* dtv[-1] is the number of modules */
 	assert_int_equal(read_otel(&glibc), PF_CALL_FOUND);
 	vector[0] = 1;
 	assert_int_equal(read_otel(&glibc), PF_CALL_NONE);
@@ -340,7 +343,7 @@ static void no_data_no_context(void **state)
 	w->known = false;
 	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 	w->known = true;
-	w->process.runtimes[0].data = PF_REF(1, 0); /* no such chunk */
+	w->process.runtimes[0].data = PF_REF(1, 0); /* no chunk has this number */
 	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 	w->process.runtimes[2] = (struct pf_runtime){PF_RUNTIME_OTEL, PF_REF(0, 0)};
 	assert_int_equal(pf_call_context(&host), PF_CALL_FOUND);
@@ -348,13 +351,13 @@ static void no_data_no_context(void **state)
 	assert_int_equal(pf_call_context(&host), PF_CALL_NONE);
 }
 
-/* ---- which Go: a program's data are zeros but for what tells it ---- */
+/* ---- the Go version: all data of a program is 0, except the build information ---- */
 
 #define BIAS 0x550000000000ull
 
 struct go_data {
 	struct memory memory;
-	uint64_t info; /* its address in the file */
+	uint64_t info; /* address of the build information in the file */
 	const char *version;
 };
 
@@ -387,7 +390,7 @@ static int read_go_data(void *arg, uint64_t address, void *to, size_t n)
 		.p_type = PT_GNU_RELRO, .p_flags = PF_R, .p_vaddr = (at), .p_memsz = (bytes)       \
 	}
 
-/* The layouts of linkers; in a PIE the data that is only relocated may have many MiB. */
+/* Layouts of several linkers. In a PIE, the data that is only relocated may have many MiB. */
 static void a_program_tells_which_go_it_was_built_with(void **state)
 {
 	static const struct {
@@ -395,7 +398,11 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 		Elf64_Phdr segments[3];
 		size_t n;
 		uint64_t info;
-		int without; /* it may be behind what is searched: -E2BIG */
+		/*
+		 * the expected error if the program has no build information. -E2BIG: only a part
+		 * was searched, so it may be in the rest
+		 */
+		int without;
 	} cases[] = {
 		{"Go's linker", {DATA(0x3cc9000, 0xf8100)}, 1, 0x3cc9000, -ENOENT},
 		{"GNU ld", {DATA(0x3168c28, 0x87610)}, 1, 0x318dbc0, -ENOENT},
@@ -442,7 +449,7 @@ static void a_program_tells_which_go_it_was_built_with(void **state)
 	}
 }
 
-/* Red Hat's versions contain that of the package, and each experiment of a build. */
+/* Red Hat's versions also contain the version of the package, and each experiment of a build. */
 static void a_version_may_be_long(void **state)
 {
 #define RED_HAT "go1.24.6 (Red Hat 1.24.6-1.el9_6)"
@@ -475,7 +482,7 @@ static void a_version_may_be_long(void **state)
 	assert_int_equal(runtime_go_minor(RED_HAT " X:strictfips"), 24);
 }
 
-/* A hostile program may claim any segments: the search reads a few MiB at most, and ends. */
+/* A hostile program may claim any segments. The search reads at most a few MiB, and ends. */
 static void segments_may_be_anything(void **state)
 {
 	static const struct {

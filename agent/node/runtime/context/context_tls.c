@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds a thread-local variable of a mapped file. It reads the slots that the dynamic linker has
- * filled for the file's own accesses, as OTEP 4947 asks of readers. Slots hold the same in glibc
- * and musl (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86). Reader's thread.
+ * filled for the file's own accesses, as OTEP 4947 asks of readers. The content of a slot is the
+ * same in glibc and musl (ELF Handling For Thread-Local Storage, 4.1; RFC-TLSDESC-x86). Runs on the
+ * reader's thread.
  */
 #include "node/runtime/context/context.h"
 
 #include <stdlib.h>
 
-#define DYNAMIC_MAX	    512 /* entries; real ones have about 30 */
+#define DYNAMIC_MAX	    512 /* entries; real sections have about 30 */
 #define RELOCATIONS_MAX	    (256u << 10)
 #define RELOCATIONS_AT_ONCE 256
-#define STATIC_TLS_MAX	    (64 << 20) /* of all modules; real ones have a few KiB */
+#define STATIC_TLS_MAX	    (64 << 20) /* of all modules; real processes have a few KiB */
 #define MODULES_MAX	    65536
-#define BLOCK_MAX	    (16u << 20) /* a module's TLS */
+#define BLOCK_MAX	    (16u << 20) /* size of a module's TLS */
 
 /* ---- the dynamic section ---- */
 
 struct dynamic {
 	uint64_t symbols, strings;
-	uint64_t relocations[2], bytes[2]; /* DT_RELA, DT_JMPREL */
+	uint64_t relocations[2], bytes[2]; /* of DT_RELA and DT_JMPREL */
 	bool pie;
 };
 
-/* glibc writes the process's addresses into the dynamic section; musl leaves the file's. */
+/*
+ * glibc replaces the addresses in the dynamic section by addresses of the process; musl does not.
+ */
 static uint64_t place_of(const struct loaded_elf *e, uint64_t value)
 {
 	return value < e->bias ? value + e->bias : value;
@@ -77,7 +80,7 @@ static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 
 /* ---- relocations ---- */
 
-/* How good a slot is, in ascending order: the best one has the variable's name. */
+/* Kinds of slots in ascending order of quality: the best one is for the variable's name. */
 enum slot_rank { SLOT_NONE, SLOT_MODULE, SLOT_OFFSET, SLOT_NAME };
 struct slot {
 	enum slot_rank rank;
@@ -105,7 +108,7 @@ static bool is_name(const struct tls_search *s, uint32_t symbol)
 	       streq(name, s->name);
 }
 
-/* A relocation without a symbol is for one variable of this file, or for all of them. */
+/* A relocation without a symbol is for one variable of this file, or for all its variables. */
 static enum slot_rank rank_of(const struct tls_search *s, const Elf64_Rela *r)
 {
 	uint32_t symbol = ELF64_R_SYM(r->r_info), type = ELF64_R_TYPE(r->r_info);
@@ -149,7 +152,8 @@ static int place_static(int64_t offset, struct tls_place *ret)
 {
 	if (offset == 0)
 		return -EAGAIN;
-	if (offset > 0 || offset < -STATIC_TLS_MAX) /* variant II: below the thread pointer */
+	/* variant II: the block is below the thread pointer */
+	if (offset > 0 || offset < -STATIC_TLS_MAX)
 		return -EBADMSG;
 	*ret = (struct tls_place){offset, 0};
 	return 0;
@@ -157,7 +161,8 @@ static int place_static(int64_t offset, struct tls_place *ret)
 
 static int place_dynamic(uint64_t module, uint64_t offset, struct tls_place *ret)
 {
-	if (module == 0 || module > MODULES_MAX) /* zero, or the first value of lazy binding */
+	/* not filled yet: 0, or the first value of lazy binding */
+	if (module == 0 || module > MODULES_MAX)
 		return -EAGAIN;
 	if (offset > BLOCK_MAX)
 		return -EBADMSG;
@@ -179,7 +184,10 @@ static int read_slot(const struct tls_search *s, struct tls_place *ret)
 	if (s->best.type == R_X86_64_DTPMOD64)
 		return place_dynamic(words[0], s->best.rank == SLOT_NAME ? words[1] : s->offset,
 				     ret);
-	/* A descriptor: a function and its argument, an offset or a pointer to {module, offset}. */
+	/*
+	 * The slot is a TLS descriptor: a function and its argument. The argument is an offset, or
+	 * a pointer to {module, offset}.
+	 */
 	if (!words[0])
 		return -EAGAIN;
 	if ((int64_t)words[1] <= 0)
@@ -188,7 +196,7 @@ static int read_slot(const struct tls_search *s, struct tls_place *ret)
 	return r < 0 ? r : place_dynamic(index[0], index[1], ret);
 }
 
-/* The program's own block lies right below the thread pointer (variant II; lld: getTlsTpOffset). */
+/* The program's own block ends right below the thread pointer (variant II; lld: getTlsTpOffset). */
 static int place_in_program(const struct tls_search *s, struct tls_place *ret)
 {
 	const Elf64_Phdr *t = runtime_loaded_elf_segment(s->e, PT_TLS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: bpf/trace_context.h over testwalk.h, which reads any live process as the kernel's part
+ * For tests: bpf/trace_context.h over testwalk.h. It reads any live process as the kernel's part
  * does.
  */
 #pragma once
@@ -8,8 +8,8 @@
 #include "node/runtime/testwalk.h"
 
 /*
- * The result of pf_call_context() for a thread with this thread pointer, in a process with this
- * data.
+ * Returns the result of pf_call_context() for a thread with this thread pointer, in a process with
+ * this data.
  */
 static inline int host_context(pid_t pid, uint64_t thread_pointer, uint32_t kind, const void *data,
 			       size_t n)

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names the objects that a Go program allocates: runtime.mallocgc has the type as argument (for a
- * slice, that of its elements). Types and their names are in the program's read-only data, at
- * offsets from its beginning (internal/abi/type.go). Reader's thread.
+ * Names the objects that a Go program allocates: an argument of runtime.mallocgc is the object's
+ * type (for a slice, the type of its elements). Types and their names are in the program's
+ * read-only data, at offsets from its beginning (internal/abi/type.go). Runs on the reader's
+ * thread.
  */
 #include "node/runtime/go/go.h"
 
 #include <stdlib.h>
 
-#define CODE_BYTES	 64
-#define TYPES_BYTES_MAX	 (1ull << 30)
-#define NAME_MAX_BYTES	 512
-#define LENGTH_BYTES	 2 /* of the varint before a name */
-#define TFLAG		 20
-#define TFLAG_EXTRA_STAR 2 /* the text has a '*' first: pointers to the type share it */
+#define CODE_BYTES	64
+#define TYPES_BYTES_MAX (1ull << 30)
+#define NAME_MAX_BYTES	512
+#define LENGTH_BYTES	2 /* size of the varint before a name */
+#define TFLAG		20
+/* the text begins with a '*', because the pointer type has the same text */
+#define TFLAG_EXTRA_STAR 2
 #define STR		 40
 
 struct go_types {
 	uint64_t start;
 };
 
-/* runtime.resolveNameOff begins with lea firstmoduledata(%rip),%r in all versions. */
+/* In all versions, runtime.resolveNameOff begins with lea firstmoduledata(%rip),%r. */
 static int find_module(const struct loaded_elf *e, const struct elf_index *index, uint64_t *ret)
 {
 	uint8_t code[CODE_BYTES];
@@ -48,7 +50,10 @@ struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct 
 	struct go_types *t;
 	int r = find_module(e, index, &module);
 
-	/* runtime.moduledata.types: since 1.20 two pointers for coverage come before it. */
+	/*
+	 * Offset of runtime.moduledata.types. Since 1.20 two more pointers, for coverage, are
+	 * before it.
+	 */
 	if (r == 0)
 		r = runtime_memory_u64(e->memory, module + (minor >= 20 ? 0x128 : 0x118), &start);
 	if (r < 0)
@@ -58,7 +63,7 @@ struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct 
 	return t;
 }
 
-/* A name is a byte of flags, a varint with the length, and the text. */
+/* A name is a byte of flags, a varint with the length, then the text. */
 static int read_name(struct memory *m, uint64_t at, bool star, char **ret)
 {
 	uint8_t head[1 + LENGTH_BYTES];
@@ -99,7 +104,7 @@ int runtime_go_type_resolve(void *state, struct memory *m, const struct runtime_
 	if (!t || frame->type != PF_TYPE_OBJECT)
 		return -ENOENT;
 	if (frame->a < t->start || frame->a - t->start >= TYPES_BYTES_MAX)
-		return -ESTALE; /* a type of a plug-in, or one made at run time */
+		return -ESTALE; /* a type of a plug-in, or one that was made at run time */
 	r = runtime_memory_u8(m, frame->a + TFLAG, &flags);
 	if (r == 0)
 		r = runtime_memory_u32(m, frame->a + STR, &offset);

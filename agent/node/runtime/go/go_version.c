@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the Go version of a program: the linker writes it into every program beside "Go buildinf:"
- * (debug/buildinfo of Go's library). It is read from the process's memory. Reader's thread.
+ * Finds the Go version of a program. The linker writes it into every program, after "Go buildinf:"
+ * (debug/buildinfo of Go's library). It is read from the process's memory. Runs on the reader's
+ * thread.
  */
 #include "node/runtime/internal.h"
 
@@ -12,9 +13,9 @@
 #define BUILD_INFO_HEAD	 32
 #define SEARCH_MAX	 (4u << 20)
 #define SEARCH_AT_ONCE	 (64u << 10)
-#define INLINE_VERSION	 2 /* bit of the head's flags: since Go 1.18 */
+#define INLINE_VERSION	 2 /* flag in the head: the version follows; since Go 1.18 */
 
-/* A varint with the length, then the text: "go1.26.8". */
+/* Reads a varint with the length, then the text: "go1.26.8". */
 static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 {
 	uint8_t length;
@@ -23,8 +24,8 @@ static int read_version(struct memory *m, uint64_t head, char *ret, size_t n)
 	if (r < 0)
 		return r;
 	/*
-	 * "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": the beginning suffices. A length
-	 * of 128 or more has a second byte.
+	 * "go1.24.6 (Red Hat 1.24.6-1.el9_6) X:strictfipsruntime": the beginning is enough. A
+	 * length of 128 or more has a second byte.
 	 */
 	n = MIN(length, n - 1);
 	r = runtime_memory_read(m, head + BUILD_INFO_HEAD + 1 + (length >> 7), ret, n);
@@ -59,8 +60,9 @@ static int search(const struct loaded_elf *e, uint64_t from, uint64_t to, char *
 }
 
 /*
- * The address in a segment after the data that is only relocated, where data begins that the
- * program writes. The relocated data may have many MiB in a PIE, so it is searched last.
+ * Returns the address where a segment's relocated read-only data (PT_GNU_RELRO) ends. After it
+ * comes the data that the program writes. In a PIE, the relocated data may have many MiB, so it is
+ * searched last.
  */
 static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s)
 {
@@ -73,8 +75,8 @@ static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s
 }
 
 /*
- * Searches the writable segments; it is mostly at the beginning of one, where debug/buildinfo
- * looks.
+ * Searches the writable segments. Mostly the build information is at the beginning of one, where
+ * debug/buildinfo looks, too.
  */
 static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks a JVM for its perf map: checks that it may be asked, asks, reads the map, and removes what
- * the agent has made. Runs on a thread that may wait.
+ * Asks a JVM for its perf map: checks that the JVM may be asked, asks, reads the map, and removes
+ * the files that the agent has made. Runs on a thread that may wait.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -15,7 +15,7 @@
 #define LISTENER_NS (5 * NSEC_PER_SEC)
 #define REPLY_NS    (10 * NSEC_PER_SEC)
 #define SPARE_NS    (3 * NSEC_PER_SEC)
-#define WORDS_MAX   (1u << 20) /* of command line and environment, each */
+#define WORDS_MAX   (1u << 20) /* limit for the command line and for the environment */
 #define STATUS_MAX  65536
 #define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1)
 
@@ -47,9 +47,10 @@ static int add_words(struct buf *words, int thread_fd, const char *what)
 }
 
 /*
- * Reads JAVA_TOOL_OPTIONS and the like first, since the command line overrides them. A process
- * whose options cannot be read must not be asked. It reads them of a living thread: one that has
- * ended shows neither options nor whether the process is stopped.
+ * Reads JAVA_TOOL_OPTIONS and similar variables first, because options of the command line override
+ * them. If the options of a process cannot be read, it must not be asked. They are read through a
+ * thread that has not ended: one that has ended shows neither the options nor whether the process
+ * is stopped.
  */
 static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
 {
@@ -81,7 +82,7 @@ static int open_fds(struct attach *a)
 	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.id.tgid, 0);
 	if (a->pidfd < 0)
 		return -errno;
-	/* It checks the start time again, so the pidfd is of the same process. */
+	/* This checks the start time again, so the pidfd is of the right process. */
 	r = runtime_perf_file_root(&a->file, &root_fd);
 	if (r == 0)
 		r = runtime_perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);
@@ -134,7 +135,7 @@ int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[
 	return r;
 }
 
-/* ---- the question ---- */
+/* ---- asking ---- */
 
 static int ask(const struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 {
@@ -150,7 +151,7 @@ static int ask(const struct attach *a, char ret_text[ATTACH_TEXT_BYTES])
 			 ? results[answer.result]
 			 : "?",
 		 answer.error || *said ? ": " : "", answer.error ? strerror(answer.error) : said);
-	if (answer.result == ATTACH_STUCK && answer.error) /* there was no child */
+	if (answer.result == ATTACH_STUCK && answer.error) /* the child could not be made */
 		return -EAGAIN;
 	return answer.error == EEXIST ? -EEXIST : -EPROTO;
 }

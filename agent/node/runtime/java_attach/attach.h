@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to runtime: asks a JVM for its perf map, as jcmd does (JDK:
- * sun.tools.attach.VirtualMachineImpl for Linux, os/posix/attachListener_posix.cpp), if a target
- * has javaAttach: Allowed. It blocks, so it runs on a thread that may wait. docs/perf-maps.md.
+ * Private to runtime: if a target has javaAttach: Allowed, asks a JVM for its perf map, as jcmd
+ * does (JDK: sun.tools.attach.VirtualMachineImpl for Linux, os/posix/attachListener_posix.cpp). It
+ * blocks, so it runs on a thread that may wait. docs/perf-maps.md.
  */
 #pragma once
 
@@ -12,54 +12,57 @@
 
 /* ---- attach.c: all steps ---- */
 struct attach {
-	struct perf_file file; /* the process, and its PID in its own namespace */
-	uid_t uid;	       /* its effective user and group */
+	struct perf_file file; /* the process, with its PID in its own namespace */
+	uid_t uid;	       /* effective user and group of the process */
 	gid_t gid;
-	int pidfd, tmp_fd;		       /* tmp_fd: O_PATH of /tmp in its root */
-	char trigger[32], socket[32], map[32]; /* names in that /tmp */
-	uint64_t listener_ns, reply_ns;	       /* how long to wait */
-	uint64_t spare_ns; /* for the child beyond these; also for its end */
+	/* tmp_fd: O_PATH descriptor of /tmp in the process's root */
+	int pidfd, tmp_fd;
+	char trigger[32], socket[32], map[32]; /* names of files in that /tmp */
+	/* how long to wait for the listener and for the reply */
+	uint64_t listener_ns, reply_ns;
+	/* how much longer the child may take; also how long to wait for its end */
+	uint64_t spare_ns;
 };
-/* ret_text: the reason of an error, for a user. */
+/* ret_text: if it fails, the reason, for a user */
 int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES]);
-/* Asks, reads the map, and removes all files that it made. */
+/* Asks the JVM, reads the map, and removes all files that the agent has made. */
 int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
 void runtime_attach_done(struct attach *a);
 
-/* ---- attach_maps.c: between perfmap.c and attach.c; any thread ---- */
+/* ---- attach_maps.c: the mailbox between perfmap.c and attach.c; any thread ---- */
 void runtime_java_map_want(struct java_requests *q, struct process_id id); /* q may be NULL */
-/* takes map */
+/* q then owns map */
 void runtime_java_map_give(struct java_requests *q, struct process_id id, struct perf_map *map);
-/* NULL: there is no new one; q may be NULL */
+/* NULL: no new map has been given; q may be NULL */
 struct perf_map *runtime_java_map_take(struct java_requests *q, struct process_id id);
 
-/* ---- attach_check.c: is it safe to ask? Reasons go to ret_text ---- */
-#define ATTACH_JDK_MIN 17 /* the first with Compiler.perfmap (JDK-8254723) */
+/* ---- attach_check.c: whether a JVM can safely be asked; if not, ret_text is the reason ---- */
+#define ATTACH_JDK_MIN 17 /* the first JDK that has the command Compiler.perfmap (JDK-8254723) */
 int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_BYTES]);
 int runtime_attach_check_process(const char *status, const char *command_line, size_t n,
 			 char ret_text[ATTACH_TEXT_BYTES]);
 
-/* ---- attach_child.c: what a child does as the process's user ---- */
+/* ---- attach_child.c: the part that a child does as the process's user ---- */
 enum attach_result {
 	ATTACH_OK,
 	ATTACH_NO_USER,	   /* the agent may not become that user */
-	ATTACH_MAP_THERE,  /* a perf map is there, which the agent does not overwrite */
-	ATTACH_NO_TRIGGER, /* .attach_pid could not be made */
+	ATTACH_MAP_THERE,  /* a perf map exists, and the agent does not overwrite it */
+	ATTACH_NO_TRIGGER, /* the file .attach_pid could not be made */
 	ATTACH_NO_SIGNAL,
 	ATTACH_NO_LISTENER, /* the JVM did not begin to listen in time */
 	ATTACH_NOT_ITS_SOCKET,
 	ATTACH_NO_CONNECTION,
 	ATTACH_NO_REPLY,
-	ATTACH_REFUSED, /* the JVM said no: text */
+	ATTACH_REFUSED, /* the JVM refused; text has its reason */
 	ATTACH_STUCK,	/* the child did not end */
 	_ATTACH_RESULT_MAX,
 };
 struct attach_answer {
 	enum attach_result result;
 	int error;     /* errno, or 0 */
-	bool left;     /* a file that the agent made is still there, or may be */
+	bool left;     /* a file that the agent made still exists, or may exist */
 	char text[96]; /* ATTACH_REFUSED: the JVM's reason */
 };
-/* Both fork. They count files that may be left in the /tmp. */
+/* Both functions fork. They count files that may stay in that /tmp. */
 void runtime_attach_ask(const struct attach *a, struct attach_answer *ret);
 void runtime_attach_remove_map(const struct attach *a);

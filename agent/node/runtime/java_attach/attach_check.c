@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a JVM may be asked. A wrong decision ends the JVM (SIGQUIT without a handler) or
- * fills its log.
+ * Decides whether a JVM may be asked. After a wrong decision, SIGQUIT would kill a JVM that has no
+ * handler for it, or make it fill its log.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -25,7 +25,7 @@ int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_
 	return -ENOTSUP;
 }
 
-/* The last one of all words decides, as in the JVM. */
+/* If the option stands there several times, the last one counts, as in the JVM. */
 static bool is_switched_off(const char *words, size_t n)
 {
 	bool off = false;

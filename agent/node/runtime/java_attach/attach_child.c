@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of attaching that runs as the JVM's user: HotSpot talks only to its own effective user
- * and group, or to root of its own user namespace. A child of the agent takes them. It makes only
- * system calls, since it is a fork of a program with threads. It looks up all names in the JVM's
- * /tmp, and never follows a link.
+ * and group, or to root of its own user namespace. So a child of the agent takes that user and
+ * group. It makes only system calls, because it is forked from a program with threads. It looks up
+ * all names in the JVM's /tmp, and never follows a link.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -22,9 +22,9 @@
 
 #define STEP_NS	    (50 * NSEC_PER_MSEC)
 #define REPLY_BYTES 512
-#define LEFT_MAX    64 /* children that did not end; with so many, no new one is made */
+#define LEFT_MAX    64 /* children that have not ended; at this limit, no new one is made */
 
-/* Attach protocol 1: version, command, three arguments, each ends with NUL. */
+/* Attach protocol 1: version, command, three arguments. Each ends with NUL. */
 static const char command[] = "1\0jcmd\0Compiler.perfmap\0\0";
 
 /* ---- in the child ---- */
@@ -44,8 +44,8 @@ static void set(struct attach_answer *a, enum attach_result result, int error)
 }
 
 /*
- * The libc's functions change all threads, which this child does not have; so it makes system
- * calls.
+ * Uses system calls, because the functions of libc change all threads, and this child does not have
+ * the agent's threads.
  */
 static bool become(const struct attach *a)
 {
@@ -74,8 +74,9 @@ static void remove_file(const struct attach *a, const char *name, struct attach_
 }
 
 /*
- * A file of an attempt that was killed, or of a process that is gone: no process uses it, and it is
- * no trap.
+ * Returns whether an earlier attempt that was killed has left the file, or a process that has
+ * ended: then no process uses it. Type, user and number of links show that it is not a trap of the
+ * pod.
  */
 static bool is_leftover(const struct attach *a, const char *name)
 {
@@ -86,7 +87,7 @@ static bool is_leftover(const struct attach *a, const char *name)
 	       (st.st_size == 0 || runtime_perf_file_is_older(&a->file, &st));
 }
 
-/* 1: the socket is there; 0: not yet; -1: something else has its name. */
+/* Returns 1: the socket exists; 0: it does not exist yet; -1: something else has its name. */
 static int has_socket(const struct attach *a)
 {
 	struct stat st;
@@ -108,7 +109,10 @@ static void wait_for_socket(const struct attach *a, struct attach_answer *ret)
 		set(ret, ATTACH_NO_LISTENER, 0);
 }
 
-/* With that file, SIGQUIT makes HotSpot listen; without it, HotSpot would print its threads. */
+/*
+ * If the trigger file exists, SIGQUIT makes HotSpot listen. Without it, HotSpot would print its
+ * threads.
+ */
 static void start_listener(const struct attach *a, struct attach_answer *ret)
 {
 	bool made = make_file(a, a->trigger);
@@ -125,7 +129,7 @@ static void start_listener(const struct attach *a, struct attach_answer *ret)
 		remove_file(a, a->trigger, ret);
 }
 
-/* The name that bind() gave the socket is in another root, so it is reached by its descriptor. */
+/* The socket's name is in another root, so the child connects through a descriptor of the file. */
 static int connect_to(const struct attach *a, const char *self_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -145,7 +149,7 @@ static int connect_to(const struct attach *a, const char *self_path)
 
 static int open_socket(const struct attach *a)
 {
-	/* "/proc/self/fd/N", made without printf(). */
+	/* makes "/proc/self/fd/N" without printf() */
 	char path[24] = "/proc/self/fd/", digits[12];
 	int place = openat(a->tmp_fd, a->socket, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
 	size_t n = 0, at = strlen(path);
@@ -162,7 +166,10 @@ static int open_socket(const struct attach *a)
 	return fd;
 }
 
-/* The reply is "0\n" and the command's output, which is empty; or another number and the reason. */
+/*
+ * If the command worked, the reply is "0\n" and the command's output, which is empty. Else it is
+ * another number and the reason.
+ */
 static void read_reply(const struct attach *a, int fd, struct attach_answer *ret)
 {
 	uint64_t until_ns = now_ns() + a->reply_ns, now;
@@ -209,8 +216,8 @@ static void talk(const struct attach *a, struct attach_answer *ret)
 static void ask(const struct attach *a, struct attach_answer *ret)
 {
 	/*
-	 * HotSpot follows links when it writes. In a sticky /tmp no other user can replace this
-	 * file.
+	 * HotSpot follows links when it writes the map. So the child makes the file first: in a
+	 * sticky /tmp, no other user can replace it.
 	 */
 	if (!make_file(a, a->map)) {
 		int error = errno;
@@ -235,7 +242,10 @@ static void remove_map(const struct attach *a, struct attach_answer *ret)
 	remove_file(a, a->map, ret);
 }
 
-/* The map may be another program's. If it is the agent's, the JVM has written it already. */
+/*
+ * A map with content is not removed, unless it is older than the process: it may be of another
+ * program. If it is the map that the agent has asked for, the JVM has already written it.
+ */
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
 	struct stat st;
@@ -249,9 +259,9 @@ static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 }
 
 /*
- * Without exec, all descriptors of the agent stay open in this child, for as long as the pod makes
- * it wait. What the agent ends by closing a descriptor, like its memory probes, would then go on. 0
- * to 2 do no harm.
+ * This child does not call exec, so all descriptors of the agent would stay open in it as long as
+ * the pod makes it wait. When the agent closes a descriptor to end something, for example a memory
+ * probe, that would not end. Descriptors 0 to 2 do no harm.
  */
 static void close_others(const struct attach *a, int to)
 {
@@ -280,7 +290,8 @@ static void in_child(const struct attach *a, child_fn *fn, int to)
 
 	close_others(a, to);
 	if (become(a)) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user would reset it */
+		/* set only now, because a change of the user resets it */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fn(a, &answer);
 	} else {
 		set(&answer, ATTACH_NO_USER, errno);
@@ -306,12 +317,12 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 	return true;
 }
 
-/* Children that did not end in time, and have not ended since. */
+/* Children that did not end in time, and have not ended since then. */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t left[LEFT_MAX];
 static size_t n_left;
 
-/* Waits for those that have ended. Returns whether there is room for one more. */
+/* Reaps those of them that have ended. Returns whether one more child can be noted. */
 static bool reap_left(void)
 {
 	size_t n = 0;
@@ -335,8 +346,8 @@ static void leave(pid_t pid)
 }
 
 /*
- * A file system of the pod may keep a child in the kernel. It ends when the file system releases
- * it; the agent does not wait for that.
+ * A file system of the pod may block the child in the kernel. The child ends when the file system
+ * lets it go. The agent does not wait for that.
  */
 static void reap(const struct attach *a, pid_t pid)
 {
@@ -389,7 +400,7 @@ static void count_left(void)
 	counter_add(counter("podflame_java_files_left_total", NULL, NULL), 1);
 }
 
-/* A child that does not answer may have removed nothing. */
+/* If the child does not answer, it may not have removed the file. */
 static void remove_with(const struct attach *a, child_fn *fn)
 {
 	struct attach_answer answer;
@@ -404,7 +415,8 @@ void runtime_attach_ask(const struct attach *a, struct attach_answer *ret)
 	as_user(a, ask, ret);
 	if (ret->left)
 		count_left();
-	if (ret->result == ATTACH_STUCK && !ret->error) /* killed: it has removed nothing */
+	/* the child was killed, so it has removed no file */
+	if (ret->result == ATTACH_STUCK && !ret->error)
 		remove_with(a, remove_leftovers);
 }
 

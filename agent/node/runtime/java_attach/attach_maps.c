@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The mailbox between the perfmap runtime (reader's thread) and runtime_java_attach() (a thread
- * that may wait). One side notes JVMs whose names are missing, the other gives maps. Any thread.
+ * The mailbox between the runtime perfmap (on the reader's thread) and runtime_java_attach() (on a
+ * thread that may wait). perfmap notes JVMs whose names are missing. runtime_java_attach() gives
+ * their maps. Any thread.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -15,11 +16,11 @@
 struct jvm {
 	struct process_id id;
 	bool unnamed;
-	struct perf_map *map; /* given, but not taken yet */
+	struct perf_map *map; /* a map that was given, but not taken yet */
 };
 struct java_requests {
 	unsigned refs;
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* guards all members below */
 	struct jvm jvms[JAVA_REQUESTS_MAX];
 	size_t n, n_forgotten;
 };
@@ -52,7 +53,8 @@ struct java_requests *runtime_java_requests_unref(struct java_requests *q)
 }
 
 /*
- * Start times of the kernel and of /proc have different resolutions: a tick of difference is equal.
+ * The kernel's start times and those of /proc have different resolutions, so start times that
+ * differ by one tick count as equal.
  */
 static struct jvm *find(struct java_requests *q, struct process_id id)
 {
@@ -68,15 +70,15 @@ static struct jvm *find(struct java_requests *q, struct process_id id)
 }
 
 /*
- * The JVM needs nothing any more, or its process is gone. If another process has its PID by now,
- * the entry stays a little longer, which does no harm.
+ * Returns whether the JVM needs nothing any more, or its process has ended. If another process has
+ * the same PID now, the entry stays a little longer, which does no harm.
  */
 static bool is_over(const struct jvm *j)
 {
 	return (!j->unnamed && !j->map) || (kill((pid_t)j->id.tgid, 0) < 0 && errno == ESRCH);
 }
 
-/* If all entries are needed, each in turn is forgotten. */
+/* Returns a free entry. If all entries are needed, each call forgets another one in turn. */
 static struct jvm *make_room(struct java_requests *q)
 {
 	if (q->n < JAVA_REQUESTS_MAX)

@@ -82,7 +82,7 @@ static void test_who_is_not_asked(void **state)
 			 0);
 }
 
-/* ---- processes that are no JVM ---- */
+/* ---- processes that are not JVMs ---- */
 
 struct fake {
 	pid_t pid;
@@ -101,7 +101,10 @@ static void catch_quit(void)
 	signal(SIGQUIT, ignore);
 }
 
-/* Its state, its options and its /tmp are those of a thread that lives. */
+/*
+ * The first thread of the process has ended. Its state, options and /tmp are read through a thread
+ * that lives.
+ */
 static void test_first_thread_has_ended(void **state)
 {
 	pid_t pid = testliving_start(catch_quit);
@@ -169,7 +172,7 @@ static int tear_down(void **state)
 {
 	struct fake *f = *state;
 
-	/* Whatever happened, the agent leaves nothing behind. */
+	/* Whatever happened, the agent leaves no file. */
 	assert_int_equal(access(f->trigger, F_OK), -1);
 	unlink(f->socket);
 	unlink(f->map);
@@ -191,7 +194,7 @@ static void listen_there(struct fake *f)
 	assert_int_equal(listen(f->listening, 1), 0);
 }
 
-/* The socket answers once with text, and then closes. */
+/* Starts a process that answers once on the socket, with this text, and then closes it. */
 static pid_t answer(const struct fake *f, const char *text)
 {
 	pid_t pid = fork();
@@ -292,7 +295,7 @@ static void test_agreed_but_no_map(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* A file of another program, or a trap: it stays unchanged. */
+/* A file of another program, or a trap, has the name of the map. It stays unchanged. */
 static void test_map_is_there(void **state)
 {
 	struct fake *f = *state;
@@ -323,8 +326,8 @@ static void *ask_there(void *arg)
 }
 
 /*
- * A descriptor that the agent closes while a child waits for the pod is closed at once: its probes
- * end by that alone.
+ * While a child waits for the pod, the agent closes a descriptor. The child must not keep it open,
+ * because that alone ends the agent's probes.
  */
 static void test_child_holds_nothing_of_the_agent(void **state)
 {
@@ -342,10 +345,10 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 	assert_true(fd >= 0);
 	close(fds[1]);
 	p.fd = fds[0];
-	assert_int_equal(poll(&p, 1, 20000), 1); /* it waits for 60 s */
+	assert_int_equal(poll(&p, 1, 20000), 1); /* closed, although the child waits for 60 s */
 	assert_int_equal(read(fds[0], &(char){0}, 1), 0);
 	assert_int_equal(write(fd, "1\nno\n", 5), 5);
-	/* no close yet: because the question was not read, close() would withdraw the answer */
+	/* close() would drop the answer, because the request was not read */
 	assert_int_equal(shutdown(fd, SHUT_WR), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	close(fd);
@@ -354,8 +357,8 @@ static void test_child_holds_nothing_of_the_agent(void **state)
 }
 
 /*
- * Stops the child that waits for an answer. A traced child shows its parent no end; a stopped one
- * does not go on.
+ * Holds the child that waits for an answer. traced: the child may end, but its parent does not see
+ * that. Else the child is stopped and does not continue.
  */
 static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 {
@@ -378,7 +381,7 @@ static pid_t hold(const struct fake *f, bool traced, int *ret_child)
 		_exit(1);
 	if (write(fds[1], &peer.pid, sizeof(peer.pid)) < 0 || (traced && write(fd, "1\nno", 4) < 0))
 		_exit(1);
-	if (traced) /* ends the reply; close() would drop it, because the question was not read */
+	if (traced) /* ends the reply; close() would drop it, because the request was not read */
 		shutdown(fd, SHUT_WR);
 	for (;;)
 		pause();
@@ -413,7 +416,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	assert_int_equal(answer.result, ATTACH_REFUSED);
 	assert_int_equal(counter_get(stuck) - before, 1);
 	stop(holder);
-	/* The child still exists, for its parent to wait for. */
+	/* The child has ended, and its parent has not waited for it yet. */
 	assert_int_equal(waitid(P_PID, child, &info, WEXITED | WNOWAIT), 0);
 	runtime_attach_remove_map(&f->a);
 	assert_int_equal(waitpid(child, NULL, WNOHANG), -1);
@@ -421,7 +424,7 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	close(fd);
 }
 
-/* The child was killed and could not remove its file: expect() checks that the file is gone. */
+/* The child was killed, so it could not remove its file. expect() checks that the file is gone. */
 static void test_stuck_child_leaves_no_file(void **state)
 {
 	struct fake *f = *state;
@@ -447,7 +450,7 @@ static void put_map(const struct fake *f, const char *text, bool old)
 }
 
 /*
- * Files that a killed agent or an ended program has left are replaced; those of a live program are
+ * Files that a killed agent or an ended program has left are replaced. Files of a live program are
  * not.
  */
 static void test_leftover_is_replaced(void **state)
@@ -465,7 +468,7 @@ static void test_leftover_is_replaced(void **state)
 	assert_int_equal(access(f->map, F_OK), 0);
 }
 
-/* ---- real ones ---- */
+/* ---- real JVMs ---- */
 
 static const char program[] = "public class Spin {\n"
 			      "  static long f(int n) { long s = 0; for (int i = 0; i < n; i++) s "
@@ -493,7 +496,7 @@ static uint32_t child_of(uint32_t pid)
 	return (uint32_t)atoi(text);
 }
 
-/* As in a container: its own PIDs, /tmp and user. */
+/* Starts a JVM as in a container: with its own PIDs, /tmp and user. */
 static void start_jvm(const char *java, const char *option, const char *dir, struct jvm *ret)
 {
 	_cleanup_free_ char *command =
@@ -529,7 +532,10 @@ static void stop_jvm(struct jvm *j)
 	fclose(j->out);
 }
 
-/* The reason of the attach: the socket is the JVM's own. */
+/*
+ * Checks that the agent has left no file in the JVM's /tmp. The socket and hsperfdata are the JVM's
+ * own.
+ */
 static void assert_nothing_left(const struct jvm *j)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%u/root/tmp", j->tgid);
@@ -543,7 +549,7 @@ static void assert_nothing_left(const struct jvm *j)
 	closedir(d);
 }
 
-/* Looks for a name all over the JVM's generated code. */
+/* Returns whether the map has the name at any address of the JVM's generated code. */
 static bool names(const struct jvm *j, const struct perf_map *m, const char *name)
 {
 	struct mappings *maps;
@@ -568,7 +574,7 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 	return found;
 }
 
-/* ---- a JVM that no other runtime walks ---- */
+/* ---- a JVM whose frames no other runtime walks ---- */
 
 static struct runtime_process *learn_alone(const struct jvm *j, struct parser *parser)
 {
@@ -595,7 +601,7 @@ static struct runtime_process *learn_alone(const struct jvm *j, struct parser *p
 	return p;
 }
 
-/* The file at the place of its map is no map of it: the JVM is asked all the same. */
+/* A file with the name of the map is not a map of this JVM, so the JVM is asked nevertheless. */
 static void assert_wanted_with(const struct jvm *j, struct parser *parser, const char *text,
 			       const char *problem)
 {
@@ -607,7 +613,7 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
 	runtime_java_map_give(requests, (struct process_id){j->start, j->tgid},
-			      runtime_perf_map_new()); /* nobody wants it */
+			      runtime_perf_map_new()); /* no JVM needs it any more */
 	runtime_perf_map_free(
 		runtime_java_map_take(requests, (struct process_id){j->start, j->tgid}));
 	assert_false(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));
@@ -635,7 +641,7 @@ static void test_jvm_without_names(const char *java, const char *dir)
 	start_jvm(java, "-Xms32m", dir, &j);
 	assert_null(learn_alone(&j, parser));
 	assert_true(runtime_java_unnamed(requests, (struct process_id){j.start, j.tgid}));
-	/* too young for runtime_java_attach */
+	/* the JVM is too young for runtime_java_attach() */
 	assert_int_equal(
 		runtime_java_attach(requests, (struct process_id){j.start, j.tgid}, "17.0.1", text),
 		-EAGAIN);
@@ -680,7 +686,7 @@ static void test_jvm_gives_its_map(const char *java, const char *dir)
 
 	start_jvm(java, "-Xms32m", dir, &j);
 	ask_jvm(&j);
-	ask_jvm(&j); /* it listens already */
+	ask_jvm(&j); /* the second time, the JVM listens already */
 	stop_jvm(&j);
 }
 
@@ -707,7 +713,8 @@ static void test_jvm_is_left_alone(const char *java, const char *dir)
 
 static void with_each_jdk(void (*test)(const char *java, const char *dir))
 {
-	char dir[] = "/var/tmp/podflame-attach-XXXXXX"; /* /tmp is another one in the test */
+	/* not in /tmp, because the test has a /tmp of its own */
+	char dir[] = "/var/tmp/podflame-attach-XXXXXX";
 	_cleanup_free_ char *source = NULL;
 	glob_t found = {0};
 
@@ -720,7 +727,7 @@ static void with_each_jdk(void (*test)(const char *java, const char *dir))
 	source = xasprintf("%s/Spin.java", dir);
 	assert_int_equal(file_write_atomic(source, program, strlen(program), 0644), 0);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
-		_cleanup_free_ char *java = /* beside its compiler */
+		_cleanup_free_ char *java = /* java is in the same directory as javac */
 			xstrndup(found.gl_pathv[i], strlen(found.gl_pathv[i]) - 1);
 
 		print_message("%s\n", java);
@@ -749,7 +756,7 @@ static void test_real_jvms_left_alone(void **state)
 	with_each_jdk(test_jvm_is_left_alone);
 }
 
-/* ---- between the threads ---- */
+/* ---- the mailbox between the threads ---- */
 
 static void test_wanted_and_given(void **state)
 {
@@ -761,7 +768,8 @@ static void test_wanted_and_given(void **state)
 	runtime_java_map_want(requests, (struct process_id){1000 * NSEC_PER_SEC, 7});
 	assert_true(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_false(runtime_java_unnamed(
-		requests, (struct process_id){1001 * NSEC_PER_SEC, 7})); /* another process */
+		/* another process with the same PID */
+		requests, (struct process_id){1001 * NSEC_PER_SEC, 7}));
 	assert_int_equal(runtime_java_all_unnamed(requests, all), 1);
 	assert_int_equal(all[0].tgid, 7);
 	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
@@ -775,7 +783,10 @@ static void test_wanted_and_given(void **state)
 	runtime_perf_map_free(m);
 }
 
-/* Whoever asks has a list of its own. What nobody has taken is freed with the list. */
+/*
+ * Each user of the requests has a list of its own. Maps that were not taken are freed with the
+ * list.
+ */
 static void test_lists_are_apart(void **state)
 {
 	struct java_requests *other = runtime_java_requests_new();
@@ -789,7 +800,7 @@ static void test_lists_are_apart(void **state)
 	assert_true(runtime_java_unnamed(requests, jvm));
 	assert_null(runtime_java_map_take(requests, jvm));
 	runtime_java_requests_unref(other);
-	runtime_java_map_want(NULL, jvm); /* no JVM is asked */
+	runtime_java_map_want(NULL, jvm); /* without a list, no JVM is asked */
 	assert_null(runtime_java_map_take(NULL, jvm));
 }
 
@@ -798,7 +809,7 @@ static uint64_t forgotten(void)
 	return counter_get(counter("podflame_java_attach_total", "result", "forgotten"));
 }
 
-/* Adds one more JVM, which is alive. Returns all that wait now. */
+/* Adds one more JVM, which lives. Writes all JVMs that wait now to `all`, and returns how many. */
 static size_t want_one(uint64_t start_s, struct process_id all[JAVA_REQUESTS_MAX])
 {
 	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()});
@@ -821,7 +832,7 @@ static void test_who_is_forgotten_is_counted(void **state)
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
 	runtime_java_map_want(requests, (struct process_id){NSEC_PER_SEC, ended});
-	/* JVMs that have ended, or that have been asked, make room */
+	/* entries of JVMs that have ended, or that have been asked, are reused */
 	assert_int_equal(want_one(256, all), 256);
 	assert_false(runtime_java_unnamed(requests, (struct process_id){NSEC_PER_SEC, ended}));
 	runtime_java_map_give(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()},
@@ -830,13 +841,13 @@ static void test_who_is_forgotten_is_counted(void **state)
 		runtime_java_map_take(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
-	/* a JVM that is to be asked is forgotten instead, each time another one */
+	/* there is no such entry, so a JVM that waits is forgotten, each time another one */
 	assert_int_equal(want_one(258, all), 256);
 	assert_int_equal(want_one(259, all), 256);
 	assert_true(
 		runtime_java_unnamed(requests, (struct process_id){258 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(forgotten(), before + 2);
-	/* a map at which nobody has looked is a reason, too */
+	/* a JVM whose map was given but not taken is also kept */
 	for (size_t i = 0; i < 256; i++)
 		runtime_java_map_give(requests,
 				      (struct process_id){all[i].start_boottime_ns, getpid()},

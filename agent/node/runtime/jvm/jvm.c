@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jvm: HotSpot, JDK 8 to 25. Learns what the kernel's part needs to walk the code cache, from
- * HotSpot's own tables (jvm_structs.c) and from the memory they lead to. jvm_names.c makes the
- * names. docs/java.md. Reader's thread.
+ * jvm: HotSpot, JDK 8 to 25. Learns what the kernel's part needs to walk the code cache. It reads
+ * HotSpot's own tables (jvm_structs.c) and the memory to which they point. jvm_names.c makes the
+ * names. docs/java.md. Runs on the reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 
 #include <stdlib.h>
 
-#define MAJOR_MIN	   8
-#define STUB_LIST	   "_ZN12StubCodeDesc5_listE" /* not exported: only in a symbol table */
+#define MAJOR_MIN 8
+/* not exported: only the symbol table of libjvm may have it */
+#define STUB_LIST	   "_ZN12StubCodeDesc5_listE"
 #define MAJOR_MAX	   25
-#define HOPS_MAX	   4096 /* of a segment map, in user space */
-#define CODELETS_MAX	   4096 /* of the interpreter; real ones have about 280 */
+#define HOPS_MAX	   4096 /* steps in a segment map, when user space reads it */
+#define CODELETS_MAX	   4096 /* of the interpreter; real JVMs have about 280 */
 #define VERSION_BYTES	   48
-#define CALL_STUB_BYTES	   192 /* up to its call; real ones have at most 190 */
+#define CALL_STUB_BYTES	   192 /* bytes up to its call; real stubs have at most 190 */
 #define CODELET_NAME_BYTES 32
 
 static int find_symbol(void *arg, const char *name, uint64_t *ret)
@@ -25,7 +26,7 @@ static int find_symbol(void *arg, const char *name, uint64_t *ret)
 	return runtime_find_mark(arg, name, &mapping, ret, &size);
 }
 
-/* Reads a pointer. -EAGAIN: it is 0, so it is not set yet. */
+/* Reads a pointer. -EAGAIN: the pointer is 0, so the JVM has not set it yet. */
 static int pointer(struct memory *m, uint64_t at, uint64_t *ret)
 {
 	uint64_t value;
@@ -53,7 +54,8 @@ static int read_version(struct jvm *j, struct memory *m, char ret[VERSION_BYTES]
 	if (r == 0)
 		r = runtime_memory_string(m, text, VERSION_BYTES, &release);
 	if (r == 0 && s->jdk_version != JVM_NONE) {
-		r = runtime_memory_u8(m, s->jdk_version, &byte); /* JDK_Version::_major */
+		/* the member JDK_Version::_major */
+		r = runtime_memory_u8(m, s->jdk_version, &byte);
 		major = byte;
 	} else if (r == 0) {
 		r = runtime_memory_u32(m, s->version_major, &major);
@@ -64,7 +66,7 @@ static int read_version(struct jvm *j, struct memory *m, char ret[VERSION_BYTES]
 		return r;
 	if (major == 0)
 		return -EAGAIN;
-	/* JDK 8 has HotSpot 25: "25.452-b09". */
+	/* In JDK 8, HotSpot has the version 25: "25.452-b09". */
 	if (major == 8 && sscanf(release, "25.%u-", &update) == 1)
 		snprintf(ret, VERSION_BYTES, "8u%u", update);
 	else
@@ -133,7 +135,7 @@ static int read_heaps(struct pf_jvm *d, const struct jvm_structs *s, struct memo
 	return r;
 }
 
-/* Finds the blob at an address, as pf_jvm_find() does. */
+/* Finds the blob at an address in the same way as pf_jvm_find(). */
 static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address, uint64_t *ret)
 {
 	for (size_t k = 0; k < PF_JVM_HEAPS; k++) {
@@ -162,14 +164,16 @@ static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address,
 
 /* ---- the interpreter ---- */
 
-/* Since JDK 22 the entries of native methods have a name of their own. All entries lie together. */
+/*
+ * Since JDK 22 the entries of native methods have another name. All entries are next to each other.
+ */
 static bool is_entry(const char *name)
 {
 	return str_has_prefix(name, "method entry point") ||
 	       str_has_prefix(name, "native method entry point");
 }
 
-/* Codelets follow each other: each begins with its size. */
+/* Reads the codelets. They follow each other in memory, and each begins with its size. */
 static int read_codelets(struct pf_jvm *d, const struct jvm_structs *s, struct memory *m,
 			 uint64_t buffer, uint32_t bytes, uint32_t n)
 {
@@ -223,8 +227,8 @@ static int read_interpreter(struct pf_jvm *d, const struct jvm_structs *s, struc
 /* ---- offsets ---- */
 
 /*
- * Sets an offset for the kernel's part. Returns the name of the field if the tables do not have it,
- * or if it lies where the kernel's part does not read; else NULL.
+ * Sets an offset for the kernel's part. Returns NULL if it can be used. Else returns the name of
+ * the field: the tables do not have it, or its offset is larger than what the kernel's part reads.
  */
 static const char *set_offset(uint16_t *to, uint64_t value, bool may_lack, const char *what)
 {
@@ -266,7 +270,10 @@ static const char *set_offsets(struct pf_jvm *d, const struct jvm_structs *s)
 	return lack;
 }
 
-/* The same for fields that learn() itself reads. */
+/*
+ * Returns the name of a field that learn() itself needs and that the tables do not have; NULL: the
+ * tables have all.
+ */
 static const char *lacking(const struct jvm_structs *s)
 {
 #define NEED(member)                                                                               \
@@ -299,7 +306,7 @@ static int read_data(struct jvm *j, struct memory *m, struct pf_jvm *d)
 	int r = read_heaps(d, &j->structs, m);
 
 	/*
-	 * frame_x86.hpp: since JDK 9 the class's mirror is between the Method and the bytecode
+	 * frame_x86.hpp: since JDK 9 the mirror of the class is between the Method and the bytecode
 	 * pointer.
 	 */
 	d->bcp_slot = j->major == 8 ? 7 : 8;
@@ -327,8 +334,8 @@ void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
 			uint64_t end = MIN(m->end, d->heaps[k].end);
 
 			/*
-			 * A hostile process may say that a file's code is generated: the file
-			 * decides.
+			 * A hostile process may claim that code of a file is generated. So parts of
+			 * files with an index are left out.
 			 */
 			if (start >= end || look->indexes[i])
 				continue;
@@ -357,7 +364,7 @@ static void forget(void *state)
 	jvm_free(state);
 }
 
-/* Fills ret's version, and problem or data. */
+/* Sets ret's version, and either its problem or its data. */
 static int look_at(struct jvm *j, const struct runtime_look *look, struct runtime_learnt *ret)
 {
 	struct pf_jvm d = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to jvm*.c: HotSpot's layout, and the words of its frames. libjvm exports the layout for
- * debuggers, in tables (gHotSpotVMStructs and others, runtime/vmStructs.hpp of the JDK). Reader's
- * thread; the process's memory is hostile.
+ * debuggers, in tables (gHotSpotVMStructs and others, runtime/vmStructs.hpp of the JDK). Runs on
+ * the reader's thread; the process's memory is hostile.
  */
 #pragma once
 
@@ -10,24 +10,24 @@
 
 /* ---- the words of a frame ---- */
 /*
- * A pc is a return address, or the interrupted address plus one: the byte before it belongs to the
- * code that runs. Cookies (a ConstMethod*, a compile id) show whether the memory still has the same
- * method when it is read.
+ * A pc is a return address, or the interrupted address plus one. In both cases the byte before it
+ * belongs to the code that runs. Words also contain cookies (a ConstMethod*, a compile id). They
+ * show whether the memory still has the same method when it is read.
  */
 enum jvm_frame {
 	/*
-	 * a: Method*. b: the ConstMethod* that it had, and the bytecode's index << 48; 0xffff: not
-	 * known.
+	 * a: Method*. b: the ConstMethod* that the Method had, and the bytecode's index << 48;
+	 * 0xffff: the index is not known.
 	 */
 	JVM_FRAME_INTERPRETED = PF_JVM_INTERPRETED,
 	/*
-	 * A compiled method, or the wrapper of a native one. a: nmethod*; b: pc, in a deoptimized
-	 * frame the original one. From bit 48 on, both have a half of nmethod._compile_id, a the
-	 * lower one.
+	 * A compiled method, or the wrapper of a native one. a: nmethod*. b: pc; in a deoptimized
+	 * frame, the original pc. From bit 48 on, each word has a half of nmethod._compile_id: a
+	 * the lower half, b the upper one.
 	 */
 	JVM_FRAME_COMPILED = PF_JVM_COMPILED,
 	JVM_FRAME_STUB = PF_JVM_STUB, /* any other code. a: CodeBlob*; b: pc */
-	/* As COMPILED, but interrupted at pc - 1. */
+	/* As JVM_FRAME_COMPILED, but the code was interrupted at pc - 1. */
 	JVM_FRAME_INTERRUPTED = PF_JVM_INTERRUPTED,
 };
 #define JVM_ADDRESS(word) ((word)&0xffffffffffffull)
@@ -40,10 +40,12 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 }
 
 /* ---- vmStructs ---- */
-#define JVM_NONE UINT64_MAX /* this JVM's tables do not have it */
+#define JVM_NONE UINT64_MAX /* the tables of this JVM do not have the field */
 /*
- * Offsets of fields, addresses of static fields. X(member, types, fields): '|' separates
- * alternative names, of which the first that exists counts. A comment says which JDKs have a field.
+ * Offsets of fields, and addresses of static fields. X(member, types, fields): '|' separates
+ * alternative names. The first name that exists counts. A comment gives the JDKs that have the
+ * field: "9-22" from 9 to 22, "16+" since 16, "-21" up to 21. It may also give the field's type or
+ * meaning.
  */
 #define JVM_FIELDS(X)                                                                              \
 	X(version_major, "Abstract_VM_Version", "_vm_major_version")                               \
@@ -133,16 +135,16 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 	X(constant_pool, "ConstantPool")                                                           \
 	X(symbol, "Symbol")
 
-/* Constants, from the tables of integers: X(member, name). */
+/* Values of constants, from the tables of integers: X(member, name). */
 #define JVM_CONSTANTS(X)                                                                           \
 	X(invocation_entry_bci, "InvocationEntryBci")                                              \
 	X(has_linenumber_table, "ConstMethodFlags::_misc_has_linenumber_table|"                    \
 				"ConstMethod::_has_linenumber_table")
 
-/* A static field of StubRoutines or a similar type: an entry into generated code. */
+/* A static field of StubRoutines or a similar type. It points to an entry of generated code. */
 struct jvm_stub {
-	char *name;	  /* "_jbyte_arraycopy" */
-	uint64_t address; /* of the code */
+	char *name;	  /* such as "_jbyte_arraycopy" */
+	uint64_t address; /* address of that code */
 };
 #define JVM_STUBS_MAX 512
 
@@ -159,15 +161,15 @@ struct jvm_structs {
 #define X(member, name) int64_t member;
 		JVM_CONSTANTS(X)
 #undef X
-	} constants;		/* INT64_MIN: none */
+	} constants;		/* INT64_MIN: the tables do not have it */
 	bool complete_short;	/* blob_complete is an int16_t */
 	struct jvm_stub *stubs; /* ascending by address */
 	size_t n_stubs;
 };
 /*
- * symbol: finds the address in the process of one of libjvm's symbols; 0 or -ENOENT. -EAGAIN: the
- * tables are not filled yet. -EBADMSG: they do not have the known form. -E2BIG: they are over the
- * limits. Other errors are those of runtime_memory_read().
+ * symbol: finds the address in the process of one of libjvm's symbols; returns 0 or -ENOENT.
+ * -EAGAIN: the JVM has not filled the tables yet. -EBADMSG: the tables do not have the known form.
+ * -E2BIG: the tables exceed the limits. Other errors are those of runtime_memory_read().
  */
 int runtime_jvm_structs_read(struct memory *m,
 			     int (*symbol)(void *arg, const char *name, uint64_t *ret), void *arg,
@@ -175,17 +177,19 @@ int runtime_jvm_structs_read(struct memory *m,
 void runtime_jvm_structs_done(struct jvm_structs *s);
 
 /* ---- the state of a process ---- */
-struct jvm_names; /* what jvm_names.c keeps from one name to the next */
+struct jvm_names; /* data that jvm_names.c keeps for later names */
 struct jvm {
 	struct jvm_structs structs;
-	unsigned major, update;	 /* 8, 11, 17, ... and 452 of 8u452, 15 of 17.0.15 */
+	unsigned major, update;	 /* major: 8, 11, 17, ...; update: 452 of 8u452, 15 of 17.0.15 */
 	uint64_t stub_list;	 /* address of StubCodeDesc::_list; 0: not known */
-	struct jvm_names *names; /* NULL at first */
+	struct jvm_names *names; /* NULL until the first name is read */
 };
 /* runtime_ops.resolve: see runtime.h. */
 int runtime_jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
-	      struct runtime_names *ret);
-/* Sets ret's ranges: the committed parts of the heaps, which grow into their reserved memory. */
+		      struct runtime_names *ret);
+/*
+ * Sets the ranges of ret: the committed parts of the heaps. Heaps grow into their reserved memory.
+ */
 void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
 			struct runtime_learnt *ret);
 /* Releases jvm->names. */

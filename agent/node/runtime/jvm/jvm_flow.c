@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds where interrupted code would have gone next. HotSpot itself takes the next entry by address
+ * Finds where interrupted code would have gone next. HotSpot itself uses the next entry by address
  * (nmethod::find_pc_desc, approximate). At the end of a loop that is the code after the loop, often
- * of another inlined method. So this file follows the instructions: it takes back jumps, as loops
- * do, and does not take other conditional jumps, since compilers move rare code away. Reader's
- * thread.
+ * of another inlined method. So this file follows the instructions. It takes jumps back, because
+ * loops do that. It does not take other conditional jumps, because compilers move rare code away.
+ * Runs on the reader's thread.
  */
 #include "node/insn/insn.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
 #define STEPS_MAX    256
 #define WINDOW_BYTES 128
-#define BACK_MAX     8 /* back jumps, each of which is taken once */
+#define BACK_MAX     8 /* jumps back; each one is taken once */
 
 struct jvm_flow {
 	struct memory *m;
 	const struct jvm_debug *d;
-	struct jvm_pc next; /* the first entry at or after `at` */
+	struct jvm_pc next; /* the first entry whose pc is `at` or greater */
 	uint32_t at;
 	uint32_t back[BACK_MAX];
 	size_t n_back;
@@ -44,7 +44,9 @@ static bool is_conditional(const struct insn *i)
 	       (i->map == INSN_0F && i->opcode >= 0x80 && i->opcode <= 0x8f);
 }
 
-/* ret, jumps to an unknown address, hlt, int3 */
+/*
+ * Returns whether the next address is not known: ret, jumps to an unknown address, hlt, int3, ud2.
+ */
 static bool ends(const struct insn *i)
 {
 	uint8_t c = i->opcode;
@@ -55,7 +57,7 @@ static bool ends(const struct insn *i)
 	       (c == 0xff && ((i->reg & 7) == 4 || (i->reg & 7) == 5));
 }
 
-/* A back jump is taken the first time that it is met. */
+/* Returns whether the jump is taken. A conditional jump back is taken only the first time. */
 static bool is_taken(struct jvm_flow *f, const struct insn *i)
 {
 	if (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb))
@@ -69,7 +71,7 @@ static bool is_taken(struct jvm_flow *f, const struct insn *i)
 	return true;
 }
 
-/* false: the next address is not known. */
+/* Goes to the next instruction. Returns false if its address is not known. */
 static bool step(struct jvm_flow *f)
 {
 	struct insn i;
@@ -80,7 +82,7 @@ static bool step(struct jvm_flow *f)
 	to = (int64_t)f->at + i.bytes;
 	if (!is_taken(f, &i)) {
 		f->at = (uint32_t)to;
-		if (to > f->next.pc) /* an entry in the middle of an instruction */
+		if (to > f->next.pc) /* the entry is in the middle of an instruction */
 			return false;
 		return true;
 	}

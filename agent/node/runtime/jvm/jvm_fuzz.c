@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over HotSpot's frames, with any bytes as code cache, stack and registers: it must stay
- * inside of them, and end. The first bytes are the process's data; pieces of memory follow.
+ * The walk over HotSpot's frames, with any bytes as code cache, stack and registers. It must never
+ * read outside of them, and must end. The first bytes of the input are the process's data; then
+ * come pieces of memory.
  * Fuzzes: bpf/jvm.h, bpf/jvm_code.h
  */
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static uint64_t take(struct input *in, size_t bytes)
 	return v;
 }
 
-/* An address in the code cache, the stack or other memory, or anything. */
+/* Returns an address: in the code cache, in the stack, in other memory, or anywhere. */
 static uint64_t take_address(struct input *in)
 {
 	uint8_t kind = take(in, 1);
@@ -40,7 +41,7 @@ static uint64_t take_address(struct input *in)
 	return take(in, 8);
 }
 
-/* An offset of a header, mostly a possible one. */
+/* Returns an offset in a header. Most of them are possible. */
 static uint16_t take_offset(struct input *in)
 {
 	uint8_t kind = take(in, 1);
@@ -69,7 +70,7 @@ static struct pf_jvm take_layout(struct input *in)
 	return d;
 }
 
-/* {where, n, n bytes} */
+/* Reads pieces of memory: {address, n, n bytes}. */
 static void take_memory(struct input *in)
 {
 	while (in->n > 4) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real JVMs: runtime_jvm_names() gets every place of all code that one has compiled. All have
- * names, and inlined methods of a known program are on the lines of its source. Java of this
- * machine, and of .ci/deps.
+ * Real JVMs. runtime_jvm_names() gets every address with debug information in all code that a JVM
+ * has compiled. All must have names, and the inlined methods of a known program must be on the
+ * lines of its source. The test uses Java of this machine and of .ci/deps.
  */
 #include "node/runtime/jvm/jvm.h"
 
@@ -20,7 +20,7 @@
 
 #define WAIT_NS (300 * NSEC_PER_SEC)
 
-/* Its lines are asserted: outer calls middle on line 4, which calls inner on line 3. */
+/* The test checks these lines: outer calls middle on line 4, and middle calls inner on line 3. */
 static const char source[] =
 	"public class Live {\n"
 	"    static int inner(int[] a, int i) { return a[i % a.length] * 31 + i; }\n"
@@ -40,7 +40,7 @@ struct live {
 	int mem;
 	struct memory memory;
 	struct jvm jvm;
-	char *elf; /* libjvm */
+	char *elf; /* the file libjvm */
 	const Elf64_Sym *symbols;
 	size_t n_symbols;
 	const char *strings;
@@ -66,7 +66,7 @@ static int symbol(void *arg, const char *name, uint64_t *ret)
 	return -ENOENT;
 }
 
-/* Its libjvm, once it is loaded. */
+/* Finds the process's libjvm, once it is loaded. */
 static bool find_library(struct live *l, char path[512])
 {
 	_cleanup_free_ char *file = xasprintf("/proc/%d/maps", l->pid);
@@ -114,7 +114,10 @@ static void start(struct live *l, const char *java)
 	}
 }
 
-/* After its exec the descriptor shows the memory that it has then. */
+/*
+ * Opens the memory of the process. This must be after its exec, because a descriptor keeps the
+ * memory that the process had when it was opened.
+ */
 static void open_memory(struct live *l)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/mem", l->pid);
@@ -134,7 +137,7 @@ static void stop(struct live *l)
 	runtime_jvm_structs_done(&l->jvm.structs);
 }
 
-/* ---- its code cache ---- */
+/* ---- the JVM's code cache ---- */
 
 struct seen {
 	size_t places, unnamed, chains;
@@ -251,7 +254,7 @@ static void check(const char *java)
 		usleep(10000);
 	open_memory(&l);
 	open_symbols(&l, path);
-	/* Its tables are filled while it is loaded. */
+	/* libjvm fills its tables while it is being loaded. */
 	while (now_mono_ns() < end && r < 0) {
 		usleep(10000);
 		r = runtime_jvm_structs_read(&l.memory, symbol, &l, &l.jvm.structs);
@@ -259,8 +262,8 @@ static void check(const char *java)
 	assert_int_equal(r, 0);
 	l.jvm.major = u32_at(&l, l.jvm.structs.version_major);
 	if (l.jvm.structs.cache_heap != JVM_NONE)
-		l.jvm.major = 8; /* a program that says that it is HotSpot 25 */
-	/* Waits until it has compiled outer() with the others inlined. */
+		l.jvm.major = 8; /* JDK 8, whose HotSpot has the version 25 */
+	/* Waits until the JVM has compiled outer() with the other methods inlined. */
 	while (now_mono_ns() < end && !seen.chains) {
 		seen = (struct seen){0};
 		usleep(200000);

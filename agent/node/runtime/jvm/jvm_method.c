@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the name, file and lines of a Java method: see jvm_method.h. Reader's thread. */
+/*
+ * Reads the name, file and lines of a Java method: see jvm_method.h. Runs on the reader's thread.
+ */
 #include "node/runtime/jvm/jvm_method.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
@@ -8,17 +10,17 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (8u << 20) /* of all methods; real ones have 400 bytes each */
-#define CONST_METHOD_MAX 128	    /* bytes of its fixed part */
+#define KEPT_BYTES_MAX	 (8u << 20) /* of all methods; a real method has about 400 bytes */
+#define CONST_METHOD_MAX 128	    /* limit for the size of its fixed part */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
-#define ARRAY_DATA	 4 /* Array<u1>: an int, then the data (array.hpp) */
+#define ARRAY_DATA	 4 /* an Array<u1> is an int, then the data (array.hpp) */
 #define TAG_UTF8	 1 /* JVM_CONSTANT_Utf8 */
 #define HAS_LINE_NUMBERS 1 /* ConstMethod::_has_linenumber_table, in all versions */
-#define LINES_END	 0 /* CompressedLineNumberReadStream::read_pair */
+#define LINES_END	 0 /* as in CompressedLineNumberReadStream::read_pair */
 #define LINES_ESCAPE	 0xff
 
-/* ---- ConstMethod's fixed part, as bytes ---- */
+/* ---- the fixed part of a ConstMethod, as bytes ---- */
 
 struct const_method {
 	uint8_t bytes[CONST_METHOD_MAX];
@@ -62,7 +64,7 @@ static int read_const_method(const struct jvm_structs *s, struct memory *m, uint
 
 /* ---- constants and Symbols ---- */
 
-/* The Symbol that is constant `index` of a class. */
+/* Finds the Symbol that is constant `index` of a class. */
 static int constant_symbol(const struct jvm_structs *s, struct memory *m, uint64_t pool,
 			   uint16_t index, uint64_t *ret)
 {
@@ -93,7 +95,7 @@ static int symbol_length(const struct jvm_structs *s, struct memory *m, uint64_t
 		       : runtime_memory_u16(m, symbol + s->symbol_length, ret);
 }
 
-/* The parts of a Symbol that do not change: its length and its random hash. */
+/* Reads the parts of a Symbol that never change: its length and its random hash. */
 static int symbol_head(const struct jvm_structs *s, struct memory *m, uint64_t symbol,
 		       uint64_t *ret)
 {
@@ -119,7 +121,7 @@ static int symbol_text_of(const struct jvm_structs *s, struct memory *m, uint64_
 	if (r < 0)
 		return r;
 	if (length == 0)
-		return -EBADMSG; /* no name is empty */
+		return -EBADMSG; /* a name is never empty */
 	length = MIN(length, SYMBOL_MAX);
 	text = xcalloc(1, length + 1);
 	r = runtime_memory_read(m, symbol + s->symbol_body, text, length);
@@ -143,12 +145,14 @@ static int constant_text(const struct jvm_structs *s, struct memory *m, uint64_t
 
 /* ---- names ---- */
 
-/* Length of a class's name without the part that only distinguishes copies of it. */
+/*
+ * Returns the length of a class's name without the suffix that differs between copies of the class.
+ */
 static size_t stable_length(const char *name)
 {
 	size_t n = strlen(name), end;
 	/*
-	 * Hidden classes end in an address (since JDK 15;
+	 * The name of a hidden class ends in an address (since JDK 15;
 	 * ClassFileParser::mangle_hidden_class_name).
 	 */
 	const char *hidden = strstr(name, "+0x");
@@ -157,7 +161,7 @@ static size_t stable_length(const char *name)
 		hidden = strstr(name, "/0x");
 	if (hidden)
 		n = hidden - name;
-	/* "$$Lambda$12" ends in a counter (until JDK 20; InnerClassLambdaMetafactory). */
+	/* "$$Lambda$12" ends in a counter (up to JDK 20; InnerClassLambdaMetafactory). */
 	for (end = n; end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9';)
 		end--;
 	if (end < n && end >= 9 && memcmp(name + end - 9, "$$Lambda$", 9) == 0)
@@ -165,7 +169,7 @@ static size_t stable_length(const char *name)
 	return n;
 }
 
-/* "[[I" is written "int[][]", "[Ljava/lang/String;" "java/lang/String[]" (JVMS 4.3.2). */
+/* "[[I" becomes "int[][]", and "[Ljava/lang/String;" becomes "java/lang/String[]" (JVMS 4.3.2). */
 static char *array_text(const char *name)
 {
 	static const char *const types[] = {
@@ -203,7 +207,7 @@ int runtime_jvm_class_name(const struct jvm *jvm, struct memory *m, uint64_t kla
 		r = symbol_head(s, m, symbol, &head);
 	if (r == 0)
 		r = symbol_text_of(s, m, symbol, &name);
-	/* It may have been unloaded meanwhile. */
+	/* The class may have been unloaded meanwhile. */
 	if (r == 0)
 		r = runtime_memory_u64(m, klass + s->klass_name, &again);
 	if (r == 0)
@@ -250,7 +254,10 @@ static bool next_line(struct jvm_stream *s, int64_t *bci, int64_t *line)
 	return true;
 }
 
-/* As Method::line_number_from_bci: the nearest entry before bci; entries need not ascend. */
+/*
+ * Like Method::line_number_from_bci, uses the nearest entry at or before bci. The entries may be in
+ * any order.
+ */
 uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci)
 {
 	struct jvm_stream s = {lines, lines + n, no_zero};
@@ -263,7 +270,8 @@ uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t 
 			best_at = at;
 			best = line;
 		}
-	return best > 0 && best <= UINT16_MAX ? (uint32_t)best : 0; /* class files have u2 */
+	/* lines in class files have 16 bits */
+	return best > 0 && best <= UINT16_MAX ? (uint32_t)best : 0;
 }
 
 static size_t lines_length(const uint8_t *lines, size_t n, bool no_zero)
@@ -276,7 +284,7 @@ static size_t lines_length(const uint8_t *lines, size_t n, bool no_zero)
 	return s.at - lines;
 }
 
-/* Line numbers come after the bytecodes, before tables of other kinds. */
+/* Reads the line numbers. They come after the bytecodes, and before tables of other kinds. */
 static int read_lines(const struct jvm *jvm, struct memory *m, const struct const_method *c,
 		      struct jvm_method *ret)
 {
@@ -297,7 +305,7 @@ static int read_lines(const struct jvm *jvm, struct memory *m, const struct cons
 	if (r < 0)
 		return r;
 	n = lines_length(bytes, n, jvm_no_zero(jvm));
-	if (n == LINES_MAX) { /* a later entry could be nearer */
+	if (n == LINES_MAX) { /* the table may be longer, and a later entry could be nearer */
 		runtime_lines_dropped();
 		return 0;
 	}
@@ -376,7 +384,7 @@ static int read_method(const struct jvm *jvm, struct memory *m, const struct con
 	return 0;
 }
 
-/* ---- methods that were read already ---- */
+/* ---- the cache of methods ---- */
 
 struct known_method {
 	struct jvm_method method;
@@ -437,7 +445,7 @@ int runtime_jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct
 	k = xcalloc(1, sizeof(*k));
 	k->method.id = id;
 	r = read_method(jvm, m, &fixed, &k->method);
-	/* Its class may have been unloaded meanwhile. */
+	/* The method's class may have been unloaded meanwhile. */
 	if (r == 0)
 		r = identify(s, m, method, &fixed, &again);
 	if (r == 0 && memcmp(&id, &again, sizeof(id)) != 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of HotSpot's frames. An interpreted frame is one method. A compiled frame is the compiled
- * method and those that the compiler inlined at its place. Any other code has the name of its blob.
- * Reader's thread.
+ * method and the methods that the compiler inlined at that address. The name of any other code is
+ * the name of its blob. Runs on the reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 #include "node/runtime/jvm/jvm_method.h"
@@ -18,7 +18,10 @@ struct jvm_names {
 	struct jvm_stubs *stubs; /* NULL: not read yet */
 };
 
-/* Fields that all known versions have. Without one of them this HotSpot is not known. */
+/*
+ * Returns whether the tables have the fields that all known versions have. If one is missing,
+ * podflame does not know this HotSpot.
+ */
 static bool has_fields(const struct jvm_structs *s)
 {
 	const uint64_t needed[] = {
@@ -46,7 +49,7 @@ static void add_method(const struct jvm *jvm, const struct jvm_method *method, i
 	runtime_names_add(ret, xstrdup(method->name), xstrdup(method->file), line, inlined);
 }
 
-/* ---- interpreted ---- */
+/* ---- interpreted frames ---- */
 
 static int name_interpreted(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 			    struct runtime_names *ret)
@@ -63,9 +66,9 @@ static int name_interpreted(struct jvm *jvm, struct memory *m, const struct runt
 	return 0;
 }
 
-/* ---- compiled ---- */
+/* ---- compiled frames ---- */
 
-/* base + a u4 at base + offset. */
+/* Calculates base + the u4 at blob + offset. */
 static int part_of(struct memory *m, uint64_t blob, uint64_t offset, uint64_t base, uint64_t *ret)
 {
 	uint32_t by;
@@ -91,8 +94,8 @@ static int code_begin(const struct jvm_structs *s, struct memory *m, uint64_t bl
 }
 
 /*
- * Finds the Methods (nmethod.hpp). JDK 25: in an allocation of their own. 23 and 24: after the
- * code, at a u2 from the beginning of the data.
+ * Finds the array of Methods (nmethod.hpp). JDK 25: it is an allocation of its own. JDK 23 and 24:
+ * it is after the code; a u2 gives its distance from the beginning of the data.
  */
 static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 		      struct jvm_debug *ret)
@@ -119,7 +122,7 @@ static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm
 	return r;
 }
 
-/* Since JDK 23 scopes and PcDescs are in one allocation of their own (nmethod.hpp). */
+/* For JDK 23 and later: scopes and PcDescs are in one allocation of their own (nmethod.hpp). */
 static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			 struct jvm_debug *ret)
 {
@@ -138,7 +141,7 @@ static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t
 	return r;
 }
 
-/* Until JDK 22 Methods, scopes and PcDescs come after the code, in this order. */
+/* For JDK 22 and earlier: Methods, scopes and PcDescs come after the code, in this order. */
 static int debug_behind(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			struct jvm_debug *ret)
 {
@@ -157,7 +160,7 @@ static int debug_behind(const struct jvm_structs *s, struct memory *m, uint64_t 
 	return r;
 }
 
-/* -ENOENT: this place has no scope. */
+/* Finds the scopes at the frame's address. -ENOENT: the address has none. */
 static int scopes_of(const struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		     struct jvm_scope scopes[JVM_SCOPES_MAX], size_t *ret_n)
 {
@@ -201,7 +204,8 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 	if (r == 0)
 		r = scopes_of(jvm, m, w, scopes, &n);
 	/*
-	 * A native method's wrapper, or a place after the last entry: only the method is certain.
+	 * The wrapper of a native method, or an address after the last entry: only the method is
+	 * certain.
 	 */
 	if (r == -ENOENT) {
 		scopes[0] = (struct jvm_scope){root, JVM_BCI_NONE};
@@ -215,7 +219,7 @@ static int name_compiled(struct jvm *jvm, struct memory *m, const struct runtime
 		if (r == 0)
 			add_method(jvm, method, scopes[i].bci, i + 1 < n, ret);
 	}
-	/* The memory may have been freed while it was read. */
+	/* The memory may have been freed while this function read it. */
 	return r < 0 ? r : check_compile_id(jvm, m, w);
 }
 
@@ -231,8 +235,8 @@ static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address
 }
 
 /*
- * The frames of a virtual thread that has waited are in the heap. This stub brings each back when a
- * function returns to it (stubGenerator_x86_64.cpp, JDK 21 and 25).
+ * If a virtual thread has waited, its frames are in the heap. When a function returns to this stub,
+ * the stub brings one of these frames back (stubGenerator_x86_64.cpp, JDK 21 and 25).
  */
 static bool is_return_barrier(const char *stub)
 {
@@ -268,7 +272,7 @@ static int name_stub(struct jvm *jvm, struct memory *m, const struct runtime_wor
 	return 0;
 }
 
-/* The class of an allocated object: a is a Klass*. */
+/* Names the class of an allocated object. w->a is a Klass*. */
 static int name_object(struct jvm *jvm, struct memory *m, const struct runtime_words *w,
 		       struct runtime_names *ret)
 {

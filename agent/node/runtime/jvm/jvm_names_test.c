@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of HotSpot's frames, in memory as JDK 8, 11, 17, 24 and 25 lay it out. */
+/* Names of HotSpot's frames, in memory with the layouts of JDK 8, 11, 17, 24 and 25. */
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static const unsigned majors[] = {8, 11, 17, 24, 25};
 #define FOR_MAJORS(i)                                                                              \
 	for (size_t k = 0; k < ARRAY_SIZE(majors) && (image_init(i, majors[k]), 1); done(i), k++)
 
-/* bci 0: line 7; 4: 8 */
+/* bci 0 is on line 7, bci 4 on line 8 */
 static const uint8_t lines[] = {0 << 3 | 7, 4 << 3 | 1, 0};
 
 static void done(struct image *i)
@@ -103,7 +103,7 @@ static void a_compiled_frame_is_all_its_inlined_methods(void **state)
 		assert_int_equal(n.n, 1);
 		expect(&n.items[0], "shop/Till::main", 8, false);
 		runtime_names_done(&n);
-		/* Behind the last place: a stub of this method's. */
+		/* After the last entry: a stub of this method. */
 		assert_int_equal(name_compiled(i, nm, 0x12345678, code + 41, &n), 0);
 		assert_int_equal(n.n, 1);
 		expect(&n.items[0], "shop/Till::main", 0, false);
@@ -200,7 +200,7 @@ static void what_was_used_again_has_no_name(void **state)
 		nm = image_nmethod(i, m.method, 70000, &d, &code);
 		assert_int_equal(name_compiled(i, nm, 70001, code + 9, &n), -ESTALE);
 		assert_int_equal(name_compiled(i, nm, 70000 & 0xffff, code + 9, &n), -ESTALE);
-		/* Its scopes begin with a method that is not its own. */
+		/* The outermost scope is of another method than the compiled one. */
 		assert_int_equal(name_compiled(i, nm, 70000, code + 9, &n), -ESTALE);
 		assert_int_equal(name_compiled(i, nm, 70000, code - 1, &n), -ESTALE);
 		assert_int_equal(n.n, 99);
@@ -226,7 +226,7 @@ static void a_new_class_at_an_old_address_has_its_own_name(void **state)
 		expect(&n.items[0], "gen/One::add", 8, false);
 		runtime_names_done(&n);
 		assert_true(i->n_reads - reads < 10); /* strings are not read again */
-		/* The Symbol is another one, at the same address and of the same length. */
+		/* Another Symbol is at the same address now, and has the same length. */
 		memcpy(&symbol, i->bytes + (m.klass + s->klass_name - IMAGE_BASE), 8);
 		image_put(i, symbol + s->symbol_body, "gen/Two", 7);
 		image_u16(i, symbol + (s->symbol_hash_ref != JVM_NONE ? 2 : s->symbol_hash), 4711);
@@ -243,7 +243,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* Its classes are loaded and unloaded, and have the longest possible names. */
+/* The process loads and unloads classes that have the longest possible names. */
 static void what_is_kept_of_a_process_is_limited(void **state)
 {
 	struct image *i = *state;
@@ -261,7 +261,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 	for (unsigned k = 0; k < 8000; k++) {
 		struct runtime_names n = {0};
 
-		image_u16(i, symbol + 2, (uint16_t)k); /* its hash */
+		image_u16(i, symbol + 2, (uint16_t)k); /* the hash of the Symbol */
 		assert_int_equal(name_interpreted(i, &m, 4, &n), 0);
 		assert_int_equal(n.items[0].line, 8);
 		runtime_names_done(&n);
@@ -284,7 +284,8 @@ static void damage_is_no_name(void **state)
 		struct image_method c = method(i, "shop/Till", "add");
 		const uint8_t class_tag = 7;
 
-		image_put(i, a.tags + 4 + 1, &class_tag, 1); /* its name is no text */
+		/* the constant that should be its name is not a text */
+		image_put(i, a.tags + 4 + 1, &class_tag, 1);
 		assert_int_equal(name_interpreted(i, &a, 0, &n), -EBADMSG);
 		image_u32(i, b.pool + s->pool_length, 1);
 		assert_int_equal(name_interpreted(i, &b, 0, &n), -EBADMSG);
@@ -318,9 +319,9 @@ static void copies_of_a_class_have_one_name(void **state)
 {
 	static const char *const cases[][2] = {
 		{"shop/Till", "shop/Till::f"},
-		{"shop/Till$$Lambda$14", "shop/Till$$Lambda::f"},		     /* 8, 11 */
-		{"shop/Till$$Lambda$14+0x0000000800c00400", "shop/Till$$Lambda::f"}, /* 17 */
-		{"shop/Till$$Lambda+0x00007f0001000a00", "shop/Till$$Lambda::f"},    /* 21 */
+		{"shop/Till$$Lambda$14", "shop/Till$$Lambda::f"},		     /* JDK 8, 11 */
+		{"shop/Till$$Lambda$14+0x0000000800c00400", "shop/Till$$Lambda::f"}, /* JDK 17 */
+		{"shop/Till$$Lambda+0x00007f0001000a00", "shop/Till$$Lambda::f"},    /* JDK 21 */
 		{"shop/Till$$Lambda/0x00007f0001000a00", "shop/Till$$Lambda::f"},
 		{"java/lang/invoke/LambdaForm$DMH+0x00007f0001000400",
 		 "java/lang/invoke/LambdaForm$DMH::f"},
@@ -372,7 +373,7 @@ static void an_object_is_its_class(void **state)
 		}
 }
 
-/* Each byte is one more place with line 7; the last byte is the end. */
+/* Each byte is one more entry with line 7. The last byte is the end. */
 static uint32_t line_of_a_table(struct image *i, size_t n)
 {
 	uint8_t *table = xmalloc(n);

@@ -2,11 +2,11 @@
 /* Reads the debug information of HotSpot's compiled methods: see jvm_scopes.h. */
 #include "node/runtime/jvm/jvm_scopes.h"
 
-#define PCS_MAX	    (1u << 20) /* of one method; real ones have about 10,000 at most */
+#define PCS_MAX	    (1u << 20) /* for one method; real methods have about 10,000 at most */
 #define PCS_AT_ONCE 64
 #define U5_BYTES    5
-#define U5_HIGH	    192 /* a byte from this value on is not the last of a number */
-#define BCI_OFFSET  1u	/* a number 0 stands for InvocationEntryBci, -1 */
+#define U5_HIGH	    192 /* if a byte of a number is this or larger, another byte follows */
+#define BCI_OFFSET  1u	/* the number 0 means InvocationEntryBci, which is -1 */
 
 int runtime_jvm_stream_u32(struct jvm_stream *s, uint32_t *ret)
 {
@@ -71,7 +71,7 @@ int runtime_jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc
 	return r < 0 ? r : -ENOENT;
 }
 
-/* Reads one scope. *at becomes its caller's place; 0: it is the outermost. */
+/* Reads one scope. Sets *at to the offset of its caller's scope; 0: the scope is the outermost. */
 static int read_scope(struct memory *m, const struct jvm_debug *d, uint32_t *at,
 		      struct jvm_scope *ret)
 {

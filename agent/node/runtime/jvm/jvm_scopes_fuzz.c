@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the memory of a JVM (all addresses lead into them), or a good memory with some bytes
- * changed: every frame gets clean names within the limits, or a reason.
+ * The memory of a JVM is any bytes (then all addresses point into them), or a valid memory with
+ * some bytes changed. Every frame must get clean names within the limits, or an error.
  * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c,
  * node/runtime/jvm/jvm_names.c
  */
@@ -38,7 +38,7 @@ static void check(const struct runtime_names *names)
 	}
 }
 
-/* As the kernel makes them: with the id of the method there. */
+/* Adds the compile id of the method at that address to the words, as the kernel's part does. */
 static void set_compile_id(const struct jvm *jvm, struct memory *m, struct runtime_words *w)
 {
 	uint32_t id = 0;
@@ -57,7 +57,7 @@ static void name(struct jvm *jvm, struct memory *m, const struct runtime_words *
 	runtime_names_done(&names);
 }
 
-/* The bytes are all there is: where the words of frames lead comes from them, too. */
+/* All is made of these bytes, also the words of the frames. */
 static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 {
 	struct bytes b = {data, n};
@@ -79,8 +79,8 @@ static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 }
 
 /*
- * A method with an inlined one, of which some bytes change: two bytes of data say which, the third
- * to what.
+ * A method with an inlined one, in which some bytes are changed. For each change, two bytes of data
+ * are the place, and a third one is the new value.
  */
 static void damaged(unsigned major, const uint8_t *data, size_t n)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Debug information of compiled methods: numbers, places, chains of scopes, and errors in them. */
+/*
+ * Debug information of compiled methods: numbers, addresses, chains of scopes, and errors in them.
+ */
 #include <stdlib.h>
 
 #include "node/runtime/jvm/testjvmimage.h"
@@ -10,7 +12,7 @@
 
 /*
  * The greatest number of each length, from the comments of utilities/unsigned5.hpp, and the same
- * until JDK 19.
+ * for JDK 19 and earlier.
  */
 static void numbers_of_both_kinds(void **state)
 {
@@ -96,7 +98,10 @@ static void signs_are_the_lowest_bit(void **state)
 
 /* ---- scopes ---- */
 
-/* outer (method 1) at bci 5 calls middle (2) at 9, which calls inner (3) at its entry. */
+/*
+ * outer (method 1) at bci 5 calls middle (2), which at bci 9 calls inner (3), which is at its
+ * entry.
+ */
 static void build(struct image *i, bool no_zero, struct jvm_debug *ret)
 {
 	struct image_debug d = {.methods = {0x111, 0x222, 0x333}, .n_methods = 3};
@@ -134,7 +139,8 @@ static void places_are_in_their_scopes(void **state)
 		struct jvm_debug d;
 
 		build(i, no_zero, &d);
-		assert_int_equal(at(i, &d, 32, s, &n), 0); /* as when a call returns there */
+		/* like the address to which a call returns */
+		assert_int_equal(at(i, &d, 32, s, &n), 0);
 		assert_int_equal(n, 3);
 		assert_int_equal(s[0].method, 0x333);
 		assert_int_equal(s[0].bci, -1);
@@ -142,7 +148,7 @@ static void places_are_in_their_scopes(void **state)
 		assert_int_equal(s[1].bci, 9);
 		assert_int_equal(s[2].method, 0x111);
 		assert_int_equal(s[2].bci, 5);
-		assert_int_equal(at(i, &d, 33, s, &n), 0); /* between: the next */
+		assert_int_equal(at(i, &d, 33, s, &n), 0); /* between two entries: the next one */
 		assert_int_equal(n, 2);
 		assert_int_equal(at(i, &d, 0, s, &n), 0);
 		assert_int_equal(n, 1);
@@ -165,7 +171,7 @@ static void of_many_places_it_is_the_first_behind(void **state)
 
 	(void)state;
 	build(i, false, &d);
-	/* Place k * 7 has bci k % 60. */
+	/* The entry with pc k * 7 has bci k % 60. */
 	for (int32_t k = 0; k < 60; k++)
 		(void)image_scope(&data, 0, 1, k, false);
 	for (int32_t k = 0; k < N; k++)
@@ -196,10 +202,10 @@ static void what_is_not_right_is_no_name(void **state)
 	(void)state;
 	build(i, false, &good);
 	d = good;
-	d.metadata_end = d.metadata + 8; /* method 3 of one */
+	d.metadata_end = d.metadata + 8; /* method 3, but only one exists */
 	assert_int_equal(at(i, &d, 32, s, &n), -EBADMSG);
 	d = good;
-	d.data_end = d.data + 5; /* scopes are cut */
+	d.data_end = d.data + 5; /* the data ends within the scopes */
 	assert_int_equal(at(i, &d, 32, s, &n), -EBADMSG);
 	d = good;
 	d.pcs_end = d.pcs - 16;
@@ -208,7 +214,7 @@ static void what_is_not_right_is_no_name(void **state)
 	d.pcs_end = d.pcs + ((uint64_t)1 << 40);
 	assert_int_equal(at(i, &d, 32, s, &n), -EBADMSG);
 	d = good;
-	d.pcs = 8; /* not mapped */
+	d.pcs = 8; /* an address that is not mapped */
 	d.pcs_end = 8 + 32;
 	assert_int_equal(at(i, &d, 32, s, &n), -EFAULT);
 	d = good; /* a scope that is its own caller */
@@ -223,21 +229,21 @@ static void what_is_not_right_is_no_name(void **state)
 	assert_int_equal(s[0].bci, INT32_MAX);
 	n = 77;
 	d = good;
-	d.pcs_end = d.pcs; /* a native method's wrapper */
+	d.pcs_end = d.pcs; /* like the wrapper of a native method, which has no entries */
 	assert_int_equal(at(i, &d, 16, s, &n), -ENOENT);
 	assert_int_equal(n, 77);
 	free(i);
 }
 
 /*
- * An inlined loop and a call after it: if it is interrupted in its last jump, it goes on in the
- * loop.
+ * An inlined loop and a call after it. If the code is interrupted at its last jump, it continues in
+ * the loop.
  */
 static void interrupted_code_is_where_it_goes_on(void **state)
 {
 	static const uint8_t code[] = {
 		0x83, 0xc0, 1,	  /* 0: add $1,%eax */
-		0x85, 0x00,	  /* 3: test %eax,(%rax): a poll, the loop's */
+		0x85, 0x00,	  /* 3: test %eax,(%rax): a poll, of the loop */
 		0x83, 0xf8, 9,	  /* 5: cmp $9,%eax */
 		0x7c, 0xf6,	  /* 8: jl 0 */
 		0x90,		  /* 10: nop */
@@ -245,7 +251,7 @@ static void interrupted_code_is_where_it_goes_on(void **state)
 		0x74, 0x02,	  /* 16: je 20, not taken */
 		0xeb, 0xec,	  /* 18: jmp 0 */
 		0xc3,		  /* 20: ret */
-		/* 21: another loop, without an entry: the next entry by address is taken */
+		/* 21: another loop, without an entry: so the next entry by address is used */
 		0x83, 0xc0, 1, 0xc3, 0xeb, 0xfe, /* 25: jmp 25 */
 	};
 	static const struct {
@@ -268,7 +274,7 @@ static void interrupted_code_is_where_it_goes_on(void **state)
 		assert_int_equal(runtime_jvm_pc_ahead(&i->memory, &d, cases[k].pc, &found), 0);
 		assert_int_equal(found.pc, cases[k].place);
 	}
-	d.code = 8; /* not mapped: by address */
+	d.code = 8; /* the code cannot be read, so the next entry by address is used */
 	assert_int_equal(runtime_jvm_pc_ahead(&i->memory, &d, 5, &found), 0);
 	assert_int_equal(found.pc, 16);
 	free(i);
@@ -278,7 +284,7 @@ static void interrupted_code_is_where_it_goes_on(void **state)
 
 static void lines_are_those_of_the_nearest_place_before(void **state)
 {
-	/* 0: line 10; 5: 12; then, escaped, 40: 300; 20: 299 (not ascending) */
+	/* bci 0: line 10; 5: line 12; then, escaped, 40: line 300; 20: line 299 (not ascending) */
 	uint8_t lines[32] = {0xff, 0, 20, 5 << 3 | 2, 0xff};
 	size_t n = 5;
 
@@ -286,8 +292,8 @@ static void lines_are_those_of_the_nearest_place_before(void **state)
 	image_number(lines, &n, 35 * 2, false);
 	image_number(lines, &n, 288 * 2, false);
 	lines[n++] = 0xff;
-	image_number(lines, &n, 20 * 2 - 1, false); /* -20 */
-	image_number(lines, &n, 1, false);	    /* -1 */
+	image_number(lines, &n, 20 * 2 - 1, false); /* the bci: -20 */
+	image_number(lines, &n, 1, false);	    /* the line: -1 */
 	lines[n++] = 0;
 	assert_int_equal(runtime_jvm_line(lines, n, false, 0), 10);
 	assert_int_equal(runtime_jvm_line(lines, n, false, -1), 10);
@@ -300,7 +306,8 @@ static void lines_are_those_of_the_nearest_place_before(void **state)
 	assert_int_equal(runtime_jvm_line(lines, n, false, 60000), 300);
 	assert_int_equal(runtime_jvm_line(lines, n, false, JVM_BCI_NONE), 0);
 	assert_int_equal(runtime_jvm_line(lines, 0, false, 0), 0);
-	assert_int_equal(runtime_jvm_line(lines + 3, 1, false, 3), 0); /* no entry at or before 3 */
+	/* the table has no entry at or before bci 3 */
+	assert_int_equal(runtime_jvm_line(lines + 3, 1, false, 3), 0);
 }
 
 int main(void)

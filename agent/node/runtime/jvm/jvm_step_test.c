@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real JVMs, stepped instruction by instruction. At each the walk must come to native code by the
- * stub that calls Java, and the frame's callers must be those of the instruction before, unless
- * that was a call, a return or a jump. Takes minutes: LONG. Java of .ci/deps; javac of this
- * machine.
+ * Real JVMs, stepped instruction by instruction. At each instruction, the walk must get to native
+ * code through the stub that calls Java. The frame's callers must be the same as at the instruction
+ * before, unless that was a call, a return or a jump. It takes minutes, so it runs only with LONG.
+ * It uses Java of .ci/deps and javac of this machine.
  */
 #include "node/runtime/jvm/testjvmwalk.h"
 
@@ -25,7 +25,8 @@
 #include "node/runtime/jvm/jvm.h"
 #include "node/runtime/testlive.h"
 
-#define BLOB_STEPS 50u /* of the instructions that save all registers, one is stepped through: 42 */
+/* a blob that saves all registers, with 42 instructions, is stepped through once */
+#define BLOB_STEPS 50u
 #define ROUNDS	   12
 #define STEPS	   2500
 #define FRAMES_MAX 64
@@ -68,7 +69,7 @@ static struct {
 
 /* ---- a JVM ---- */
 
-/* Returns when its program has run for a while. */
+/* Starts a JVM. Returns when its program has run for a while. */
 static void start(const char *java, const char *mode)
 {
 	char line[64];
@@ -100,8 +101,8 @@ static void learn(void)
 }
 
 /*
- * All memory reserved for code: it grows while the test steps, and the test reads the mappings
- * once.
+ * Gives the walk all memory that is reserved for code: the code grows while the test steps, and the
+ * test reads the mappings only once.
  */
 static void tell(void)
 {
@@ -111,7 +112,10 @@ static void tell(void)
 	host_process(d, code, 1);
 }
 
-/* The thread that runs main: it is named java, and is not the first thread of the process. */
+/*
+ * Returns the thread that runs main. Its name is java, and it is not the first thread of the
+ * process.
+ */
 static pid_t main_thread(void)
 {
 	_cleanup_free_ char *pattern = xasprintf("/proc/%d/task/*/comm", live.pid);
@@ -131,7 +135,7 @@ static pid_t main_thread(void)
 	return found;
 }
 
-/* Also called after a failure at any place. */
+/* May be called after a failure at any point of the test. */
 static void stop(void)
 {
 	int status;
@@ -154,13 +158,13 @@ static int teardown(void **state)
 	return *folder ? testdir_remove(folder) : 0;
 }
 
-/* ---- a step ---- */
+/* ---- stepping ---- */
 
 struct stack {
 	struct host_frame frames[FRAMES_MAX];
-	size_t n; /* 0: the walk did not come to native code */
+	size_t n; /* 0: the walk did not get to native code */
 	uint64_t ip;
-	uint8_t code[8]; /* at ip */
+	uint8_t code[8]; /* the bytes at ip */
 };
 
 static void walk(const struct user_regs_struct *u, struct stack *ret)
@@ -213,7 +217,9 @@ static void print_code(const char *what, const struct stack *s)
 	print_message(", blob %#llx\n", (unsigned long long)JVM_ADDRESS(host_frame(0).a));
 }
 
-/* Steps through Java's code; native code in between is stepped too, but not looked at. */
+/*
+ * Steps through the program. It walks only in Java's code; native code in between is stepped, too.
+ */
 static void step_round(struct result *r)
 {
 	const struct pf_jvm *d = live.learnt->data;
@@ -240,7 +246,7 @@ static void step_round(struct result *r)
 		assert_true(WIFSTOPPED(status));
 		if (WSTOPSIG(status) == SIGTRAP)
 			continue;
-		/* A signal of the JVM itself: its handler runs next. */
+		/* The JVM uses this signal itself: its handler runs next. */
 		ptrace(PTRACE_SINGLESTEP, live.thread, 0, WSTOPSIG(status));
 		waitpid(live.thread, &status, __WALL);
 		before.n = 0;
@@ -259,7 +265,7 @@ static void step_jvm(const char *java, const char *mode)
 	assert_true(live.thread > 0);
 	assert_int_equal(ptrace(PTRACE_SEIZE, live.thread, 0, 0), 0);
 	for (unsigned k = 0; k < ROUNDS; k++) {
-		usleep(3000); /* anywhere else */
+		usleep(3000); /* lets the thread run on to any other place */
 		assert_int_equal(ptrace(PTRACE_INTERRUPT, live.thread, 0, 0), 0);
 		assert_int_equal(waitpid(live.thread, &status, __WALL), live.thread);
 		step_round(&r);
@@ -269,8 +275,8 @@ static void step_jvm(const char *java, const char *mode)
 		      live.learnt->version, mode, r.steps, r.ended, r.changed);
 	assert_true(r.steps > 1000);
 	/*
-	 * C2's code is deoptimized by a blob that has no frame of its own yet (docs/java.md); any
-	 * code meets that of a safepoint once.
+	 * A blob deoptimizes C2's code, and has no frame of its own yet then (docs/java.md). Code
+	 * of any kind meets the blob of a safepoint once.
 	 */
 	r.ended -= MIN(r.ended, BLOB_STEPS);
 	assert_true(r.ended * (streq(mode, "-Xmixed") ? 100 : 1000) <= r.steps);
@@ -305,7 +311,7 @@ static void every_instruction_has_its_callers(void **state)
 		print_message("no javac\n");
 		skip();
 	}
-	/* JDK 8 runs in a root directory of its own. */
+	/* JDK 8 is not used: it is in a root directory of its own. */
 	pattern = xasprintf("%s%s/podflame/jdk-[1-9][0-9]/bin/java", cache ? cache : getenv("HOME"),
 			    cache ? "" : "/.cache");
 	if (glob(pattern, 0, NULL, &g) != 0) {

@@ -2,17 +2,17 @@
 /*
  * jvm_structs: reads the tables that HotSpot exports for debuggers (runtime/vmStructs.cpp of the
  * JDK, and HotSpotTypeDataBase.java of its serviceability agent). Each table is an array of
- * entries. Further symbols give the size of an entry and the offsets of its columns. The last entry
- * has no name. Reader's thread.
+ * entries. Other symbols give the size of an entry and the offsets of its columns. The last entry
+ * has no name. Runs on the reader's thread.
  */
 #include "node/runtime/jvm/jvm.h"
 
 #include <stdlib.h>
 
 #define PREFIX		 "gHotSpotVM"
-#define ENTRIES_MAX	 16384 /* of a table; JDK 8 to 25 have up to 2,900 */
+#define ENTRIES_MAX	 16384 /* for one table; JDK 8 to 25 have up to 2,900 */
 #define ENTRY_BYTES_MAX	 128
-#define TABLE_NAME_BYTES 160 /* "GrowableArray<Method*>" and the like */
+#define TABLE_NAME_BYTES 160 /* for names such as "GrowableArray<Method*>" */
 #define COLUMNS_MAX	 6
 
 enum { COLUMN_TYPE, COLUMN_FIELD, COLUMN_TEXT, COLUMN_STATIC, COLUMN_OFFSET, COLUMN_ADDRESS };
@@ -23,13 +23,17 @@ struct structs_reader {
 	int (*symbol)(void *arg, const char *name, uint64_t *ret);
 	void *arg;
 	struct jvm_structs *s;
-	char *type; /* of the previous entry, and its address: entries of a type come in a row */
+	/*
+	 * type of the previous entry, and the address of its name: entries of one type are next to
+	 * each other
+	 */
+	char *type;
 	uint64_t type_at;
 };
 
 struct structs_table {
-	const char *name;   /* "Structs" */
-	const char *prefix; /* of its further symbols: "StructEntry" */
+	const char *name;   /* name of the table, such as "Structs" */
+	const char *prefix; /* prefix of the table's other symbols: "StructEntry" */
 	const char *columns[COLUMNS_MAX];
 	int (*entry)(struct structs_reader *r, const uint64_t *columns);
 	unsigned char column_bytes[COLUMNS_MAX];
@@ -83,7 +87,10 @@ static int read_table(struct structs_reader *r, const struct structs_table *t)
 		error = symbol_value(r, t->prefix, "ArrayStride", "", &stride);
 	if (error < 0)
 		return error;
-	/* While libjvm is loaded, pointers are relocated, and constructors set the other values. */
+	/*
+	 * 0: libjvm is still being loaded. Then pointers are relocated, and constructors set the
+	 * other values.
+	 */
 	if (base == 0 || stride == 0)
 		return -EAGAIN;
 	if (stride < sizeof(uint64_t) || stride > ENTRY_BYTES_MAX)
@@ -98,7 +105,7 @@ static int read_table(struct structs_reader *r, const struct structs_table *t)
 	return read_entries(r, t, base, stride, offsets);
 }
 
-/* Whether name is in a list that '|' separates. */
+/* Returns whether the name is in a list that '|' separates. */
 static bool is_one_of(const char *name, const char *list)
 {
 	size_t n = strlen(name);
@@ -139,7 +146,7 @@ static void set_field(struct jvm_structs *s, const char *type, const char *field
 #undef X
 }
 
-/* A pointer to code in a static field. */
+/* Adds a stub. The static field at `at` points to its code. */
 static int add_stub(struct structs_reader *r, char *name, uint64_t at)
 {
 	struct jvm_structs *s = r->s;

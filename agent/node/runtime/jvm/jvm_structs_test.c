@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HotSpot's tables as a hostile owner of their memory may write them: symbols and columns with
- * false contents.
+ * HotSpot's tables as a hostile process may write them: with wrong values of symbols and columns.
  */
 #include "node/runtime/jvm/jvm.h"
 
@@ -10,13 +9,13 @@
 
 #define BASE	0x10000u
 #define STRIDE	48u
-#define ENTRIES (BASE + 0x800) /* of all tables */
+#define ENTRIES (BASE + 0x800) /* address of the entries of all tables */
 
-/* Symbols are words in memory, in the order in which they are asked for first. */
+/* The symbols are words in memory, in the order in which the code first asks for them. */
 static struct {
 	uint8_t bytes[0x2000];
 	size_t n_symbols;
-	const char *changed; /* the symbol that has another value */
+	const char *changed; /* the symbol to which the test gives another value */
 	uint64_t value;
 } vm;
 
@@ -35,7 +34,10 @@ static int read_vm(void *arg, uint64_t address, void *to, size_t n)
 	return 0;
 }
 
-/* Columns lie in the order of vmStructs.hpp; those of two columns are the first two. */
+/*
+ * Returns the value of a symbol. The columns are in the order of vmStructs.hpp. In tables with two
+ * columns, these have the offsets 0 and 8.
+ */
 static uint64_t value_of(const char *name)
 {
 	static const struct {
@@ -55,7 +57,7 @@ static uint64_t value_of(const char *name)
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
 		if (str_has_suffix(name, ends[i].end))
 			return ends[i].value;
-	return ENTRIES + STRIDE; /* a table with its end alone */
+	return ENTRIES + STRIDE; /* a table that has only its last entry */
 }
 
 static int symbol(void *arg, const char *name, uint64_t *ret)
@@ -112,7 +114,7 @@ static void columns_lie_in_their_entries(void **state)
 	assert_int_equal(read_tables("gHotSpotVMStructs", 8, &s), -EFAULT);
 }
 
-/* With entries this small, an offset near 2^64 was inside of them. */
+/* With such small entries, an offset near 2^64 would count as inside of an entry. */
 static void entries_are_not_smaller_than_a_word(void **state)
 {
 	struct jvm_structs s;

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
-#define STUBS_MAX      2048 /* JDK 25 has about 400 */
+#define STUBS_MAX      2048 /* limit; JDK 25 has about 400 */
 #define STUB_BYTES_MAX (1u << 20)
 #define NAME_MAX_BYTES 96
 
-/* StubCodeDesc, the same in JDK 9 to 25. */
+/* StubCodeDesc, which is the same in JDK 9 to 25. */
 struct stub_code_desc {
 	uint64_t next, group, name, begin, end;
 };
@@ -18,7 +18,7 @@ struct stub {
 	char *name;
 };
 struct jvm_stubs {
-	struct stub *items; /* ascending */
+	struct stub *items; /* sorted by their begin */
 	size_t n, cap;
 };
 
@@ -68,7 +68,7 @@ const char *runtime_jvm_stubs_find(const struct jvm_stubs *s, uint64_t pc)
 	size_t low = 0, high = s->n;
 	const struct stub *stub;
 
-	/* The last stub that begins at or before pc. */
+	/* Finds the last stub that begins at or before pc. */
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 

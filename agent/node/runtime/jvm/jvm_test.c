@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent gives the kernel's part about a JVM's code cache. */
+/* The data about a JVM's code cache that the agent gives to the kernel's part. */
 #include "node/runtime/jvm/jvm.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #define HEAP_AT 0x7f0000000000ull
 #define PAGE	4096u
 
-/* Each second page of the heap, as no JVM maps it and a hostile process may. */
+/* Every second page of the heap is mapped. No JVM does that, but a hostile process may. */
 static struct mapping items[RUNTIME_RANGES_MAX + 1];
 static struct mappings maps = {.items = items};
 static struct elf_index *indexes[RUNTIME_RANGES_MAX + 1];
@@ -43,7 +43,7 @@ static void more_areas_than_are_told_are_told_of(void **state)
 	assert_int_equal(l.n_ranges, RUNTIME_RANGES_MAX);
 	last = &l.ranges[RUNTIME_RANGES_MAX - 1];
 	assert_true(last->start == items[RUNTIME_RANGES_MAX - 1].start);
-	assert_int_equal(last->end - last->start, 16); /* where the heap ends */
+	assert_int_equal(last->end - last->start, 16); /* up to the end of the heap */
 	assert_true(last->managed);
 	assert_string_equal(l.problem, "");
 	assert_int_equal(counter_get(cut), 0);
@@ -56,7 +56,10 @@ static void more_areas_than_are_told_are_told_of(void **state)
 	free(l.ranges);
 }
 
-/* A false claim of a hostile process about a library would hold for all processes that map it. */
+/*
+ * A hostile process must not claim that a library is generated code: that would hold for all
+ * processes that map the library.
+ */
 static void a_file_is_no_area_of_generated_code(void **state)
 {
 	struct runtime_learnt l;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The walk over HotSpot's frames: made-up code caches in the layouts of JDK 8, 17 (9 to 22) and 25
- * (24 and later), and code as its assembler writes it, interrupted at every instruction.
+ * (24 and later). Code as HotSpot's assembler writes it is interrupted at every instruction.
  */
 #include "node/runtime/jvm/testjvmprocess.h"
 
@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-#define NATIVE	  (DATA_AT + 0x800) /* libjvm's code, behind a call */
+#define NATIVE	  (DATA_AT + 0x800) /* an address of libjvm's code, after a call */
 #define METHOD	  (DATA_AT + 0x1000)
 #define CONST	  (DATA_AT + 0x1100)
 #define SP	  (STACK_AT + 0x1000)
-#define OLD_BP	  0x7ffd00004440ull /* the value of rbp in the outermost frame */
+#define OLD_BP	  0x7ffd00004440ull /* value of rbp in the outermost frame */
 #define INNER_ID  0x12345
 #define OUTER_ID  7
-#define INTERPRET 0x8000u /* of the heap: the interpreter */
+#define INTERPRET 0x8000u /* offset of the interpreter in the heap */
 
 static const unsigned jdks[] = {8, 17, 25};
 static struct pf_jvm layout;
@@ -36,7 +36,7 @@ static void put64(uint64_t at, uint64_t value)
 	put(at, value, 8);
 }
 
-/* Offsets in vmStructs of these JDKs. */
+/* Makes the layout. The offsets come from vmStructs of these JDKs. */
 static void make(unsigned jdk)
 {
 	memset(&vm, 0, sizeof(vm));
@@ -87,7 +87,7 @@ static void make(unsigned jdk)
 
 /* ---- blobs ---- */
 
-#define CODE_OFFSET 0x180 /* of a blob's code */
+#define CODE_OFFSET 0x180 /* offset of the code in a blob */
 
 struct blob {
 	uint64_t at, begin;
@@ -104,7 +104,7 @@ static struct blob blob(const char *name, uint32_t frame_words, int complete,
 
 	b.at = CODE_AT + ((uint64_t)vm.next << SEGMENT_BITS) + layout.block_bytes;
 	b.begin = b.at + CODE_OFFSET;
-	for (uint32_t k = 0; k < segments; k++) /* mark_segmap_as_used: 0, 1, ..., 254, 1, ... */
+	for (uint32_t k = 0; k < segments; k++) /* as mark_segmap_as_used: 0, 1, ..., 254, 1, ... */
 		vm.segmap[vm.next + k] = k < 255 ? k : 1 + (k - 255) % 254;
 	vm.next += segments;
 	names = names % 0x400 + 0x20;
@@ -138,14 +138,11 @@ static void code(const struct blob *b, uint32_t at, const char *hex)
 	}
 }
 
-/*
- * ---- a stack: outer (6 words), called by the stub that calls Java (record), called by native code
- * ----
- */
+/* ---- a stack: native code calls the stub that calls Java, which calls outer (6 words) ---- */
 
 static struct blob outer, call_stub;
 
-/* From cfa up, which is where outer's frame begins: its caller's. */
+/* Return address in outer. From the address cfa up is outer's frame. */
 static uint64_t outer_ra(void)
 {
 	return outer.begin + 0x45;
@@ -161,7 +158,7 @@ static void make_callers(unsigned jdk)
 	layout.call_stub = call_stub.begin;
 }
 
-/* The frames above cfa. bp: what rbp is in outer; it has saved that of the stub. */
+/* Writes the frames from cfa up: outer's, which has saved the stub's rbp, and the stub's. */
 static void put_callers(uint64_t cfa)
 {
 	uint64_t stub_bp = cfa + 6 * 8 + 0x60;
@@ -207,7 +204,7 @@ static void compiled_frames_have_their_size(void **state)
 	{
 		struct blob inner = method(4, 12, INNER_ID, 0x100);
 
-		put64(SP + 2 * 8, 0x1234); /* rbp as outer had it */
+		put64(SP + 2 * 8, 0x1234); /* value of rbp in outer */
 		put64(SP + 3 * 8, outer_ra());
 		put_callers(SP + 4 * 8);
 		vm_process(&layout);
@@ -218,7 +215,7 @@ static void compiled_frames_have_their_size(void **state)
 	}
 }
 
-/* The effect of an instruction on rsp and rbp. */
+/* What an instruction does with rsp and rbp. */
 enum effect { NONE, PUSH, FRAME, TAKE, GIVE, POP, SAVE, LEAVE };
 struct instruction {
 	const char *bytes;
@@ -231,8 +228,8 @@ static uint32_t length(const char *hex)
 }
 
 /*
- * Runs the code of a frame of 4 words, from where only its return address is on the stack, and
- * walks at each instruction. complete: index of the first one after the prologue.
+ * Runs the code of a frame of 4 words, and walks at each instruction. It begins where only the
+ * return address is on the stack. complete: index of the first instruction after the prologue.
  */
 static void step(const struct instruction *is, size_t n, size_t complete)
 {
@@ -315,7 +312,7 @@ static void native_wrappers(void **state)
 	      {"49 81 bf 08 01 00 00 00 00 00 00", NONE}, {"0f 85 01 00 00 00", NONE}, {"c3", NONE})
 }
 
-/* 57 in c9 and the like are no epilogues, whatever bytes stand before. */
+/* Bytes such as 57 in c9 are no epilogues, whatever bytes are before them. */
 static void constants_are_no_epilogues(void **state)
 {
 	(void)state;
@@ -330,7 +327,8 @@ static void words_pushed_below_a_frame(void **state)
 	{
 		struct blob inner = method(4, 12, INNER_ID, 0x100);
 
-		put64(SP + 3 * 8, 0x9999); /* where it would be */
+		/* where the return address would be without the pushed words */
+		put64(SP + 3 * 8, 0x9999);
 		put64(SP + 7 * 8, outer_ra());
 		put64(SP + 6 * 8, 0x1234);
 		put_callers(SP + 8 * 8);
@@ -340,7 +338,7 @@ static void words_pushed_below_a_frame(void **state)
 	}
 }
 
-/* C1 pushes the arguments of a stub and drops them. The frame may have old return addresses. */
+/* C1 pushes the arguments of a stub and drops them. The frame may contain old return addresses. */
 static void arguments_below_a_frame(void **state)
 {
 	static const char *const codes[] = {"56 53 e8 00 00 00 00 5e 5e 85 f6 90",
@@ -370,7 +368,7 @@ static void arguments_below_a_frame(void **state)
 }
 
 /*
- * The stub for which they are made; the room that it reserves on the stack still has the old
+ * The stub that gets these arguments. The room that it reserves on the stack still has its old
  * contents.
  */
 static void stubs_with_arguments(void **state)
@@ -428,7 +426,7 @@ static void large_methods_take_hops(void **state)
 	(void)state;
 	FOR_JDKS
 	{
-		struct blob inner = method(4, 12, INNER_ID, 0x18000); /* 771 segments */
+		struct blob inner = method(4, 12, INNER_ID, 0x18000); /* a blob of 771 segments */
 
 		put64(SP + 3 * 8, outer_ra());
 		put_callers(SP + 4 * 8);
@@ -456,10 +454,11 @@ static void code_that_is_no_blob_is_trouble(void **state)
 	{
 		host_walk(CODE_AT + 0x20000, SP, 99);
 		assert_trouble(PF_TROUBLE_CODE);
-		memset(vm.segmap, 1, sizeof(vm.segmap)); /* hops of one segment: never a block */
+		/* each hop goes back one segment, so no block is found */
+		memset(vm.segmap, 1, sizeof(vm.segmap));
 		host_walk(CODE_AT + 0x20000, SP, 99);
 		assert_trouble(PF_TROUBLE_LONG);
-		layout.heaps[0].segmap = 0x1000; /* not there */
+		layout.heaps[0].segmap = 0x1000; /* not mapped */
 		vm_process(&layout);
 		host_walk(CODE_AT + 0x20000, SP, 99);
 		assert_trouble(PF_TROUBLE_READ);
@@ -468,7 +467,7 @@ static void code_that_is_no_blob_is_trouble(void **state)
 
 /* ---- the interpreter ---- */
 
-/* A frame of METHOD at fp, called from outer with rsp as sender says. */
+/* Makes a frame of METHOD at fp. outer calls it; sender: rsp in outer. */
 static void put_interpreted(uint64_t fp, uint64_t sender, uint32_t bci)
 {
 	put64(fp + 8, outer_ra());
@@ -488,17 +487,17 @@ static void interpreted_frames_tell_their_bytecode(void **state)
 
 		put_interpreted(fp, fp + 0x40, 17);
 		vm_process(&layout);
-		/* It runs: r13 has the bytecode's address. */
+		/* The frame runs: r13 is the bytecode's address. */
 		host.walk.regs[13] = CONST + layout.const_method_bytes + 33;
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 33ull << 48);
 		assert_callers(1);
-		/* r13 has something else, so the frame's own pointer counts. */
+		/* r13 has another value, so the pointer in the frame counts. */
 		host.walk.regs[13] = 12;
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 17ull << 48);
 		assert_callers(1);
-		/* A native method has none. */
+		/* A native method has no bytecode. */
 		put64(fp - 8 * layout.bcp_slot, 0);
 		host_walk(layout.interpreter + 0x200, fp - 0x60, fp);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 0xffffull << 48);
@@ -553,7 +552,10 @@ static void interpreted_frames_being_made(void **state)
 		put_callers(sender);
 		host.walk.regs[PF_JVM_RBX] = METHOD;
 		host.walk.regs[PF_JVM_R13] = sender;
-		/* The return address on top; then in rax; then on top of locals, below it rbp. */
+		/*
+		 * The return address is on top; then it is in rax; then it is on top of the locals,
+		 * with rbp below it.
+		 */
 		put64(sp, outer_ra());
 		host_walk(layout.entries + 0x10, sp, 0x5555);
 		assert_frame(0, PF_JVM_INTERPRETED, METHOD, CONST | 0xffffull << 48);
@@ -630,7 +632,7 @@ static void stubs_without_a_frame(void **state)
 	{
 		struct blob stub = blob("StubRoutines (2)", 0, -1, 0x100);
 
-		/* outer's call leads here */
+		/* the call in outer goes to this stub */
 		put(outer.begin + 0x41, stub.begin + 0x10 - outer_ra(), 4);
 		put64(SP, outer_ra());
 		put_callers(SP + 8);
@@ -640,7 +642,7 @@ static void stubs_without_a_frame(void **state)
 	}
 }
 
-/* The word on top of call_stub's frame may be anything. */
+/* The top word of call_stub's frame may have any value. */
 static void the_stub_that_calls_java(void **state)
 {
 	(void)state;

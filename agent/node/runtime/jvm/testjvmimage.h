@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: memory like HotSpot's, with methods, constants and compiled code. The offsets are from
- * the tables of real JDKs (8u504, 11.0.13, 17.0.15 and 25.0.2); those of 24 from its nmethod.hpp.
+ * For tests: memory like HotSpot's, with methods, constants and compiled code. The offsets come
+ * from the tables of real JDKs (8u504, 11.0.13, 17.0.15 and 25.0.2). Those of JDK 24 come from its
+ * nmethod.hpp.
  */
 #pragma once
 
@@ -35,7 +36,7 @@ static inline void image_structs(unsigned major, struct jvm_structs *s)
 {
 	struct jvm_structs none;
 
-	memset(&none, 0xff, sizeof(none)); /* JVM_NONE */
+	memset(&none, 0xff, sizeof(none)); /* sets all members to JVM_NONE */
 	none.stubs = NULL;
 	none.n_stubs = 0;
 	*s = none;
@@ -97,7 +98,7 @@ static inline void image_init(struct image *i, unsigned major)
 	image_structs(major, &i->jvm.structs);
 }
 
-/* ---- things in it: addresses ---- */
+/* ---- objects in the memory; each function returns an address ---- */
 
 static inline uint64_t image_room(struct image *i, uint32_t n)
 {
@@ -152,7 +153,7 @@ static inline uint64_t image_symbol(struct image *i, const char *text, uint16_t 
 	return at;
 }
 
-/* A class of one method: constant 1 is its name, 2 that of its source file. */
+/* A class of one method. Constant 1 is its name, and constant 2 is that of its source file. */
 struct image_method {
 	uint64_t method, const_method, pool, klass, tags;
 };
@@ -176,7 +177,10 @@ static inline void image_pool(struct image *i, struct image_method *m, const cha
 		image_u16(i, m->klass + s->class_source_file, 2);
 }
 
-/* lines: compressed, with their end; n 0: none. Code of 10 bytes. */
+/*
+ * Makes a method with 10 bytes of code. lines: compressed, with their end; n 0: the method has
+ * none.
+ */
 static inline struct image_method image_method(struct image *i, const char *class_name,
 					       const char *name, const char *file,
 					       const uint8_t *lines, size_t n)
@@ -198,7 +202,7 @@ static inline struct image_method image_method(struct image *i, const char *clas
 	return m;
 }
 
-/* ---- numbers as the compilers write them ---- */
+/* ---- numbers as HotSpot's compilers write them ---- */
 
 static inline void image_number(uint8_t *to, size_t *n, uint32_t value, bool no_zero)
 {
@@ -216,7 +220,7 @@ static inline void image_number(uint8_t *to, size_t *n, uint32_t value, bool no_
 }
 
 struct image_debug {
-	struct jvm_pc pcs[8]; /* without sentinels */
+	struct jvm_pc pcs[8]; /* without the sentinels */
 	size_t n_pcs;
 	uint8_t data[256];
 	size_t n_data;
@@ -224,14 +228,14 @@ struct image_debug {
 	size_t n_methods;
 };
 
-/* Returns the scope's place, for a PcDesc or an inlined scope. */
+/* Adds a scope. Returns its offset, for a PcDesc or an inlined scope. */
 static inline uint32_t image_scope(struct image_debug *d, uint32_t caller, uint32_t method,
 				   int32_t bci, bool no_zero)
 {
 	uint32_t at;
 
 	if (d->n_data == 0)
-		d->data[d->n_data++] = 0xff; /* place 0 stands for none */
+		d->data[d->n_data++] = 0xff; /* because offset 0 means that there is no scope */
 	at = (uint32_t)d->n_data;
 	image_number(d->data, &d->n_data, caller, no_zero);
 	image_number(d->data, &d->n_data, method, no_zero);
@@ -239,7 +243,7 @@ static inline uint32_t image_scope(struct image_debug *d, uint32_t caller, uint3
 	return at;
 }
 
-/* A compiled method with 256 bytes of code; *ret_code: their address. */
+/* Makes a compiled method with 256 bytes of code. *ret_code: address of the code. */
 static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t id,
 				     const struct image_debug *d, uint64_t *ret_code)
 {
@@ -277,8 +281,8 @@ static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t 
 			return nm;
 		}
 		/*
-		 * An oop is in the data before them; the bytes after the offset do not belong to
-		 * it.
+		 * An oop is in the data before the methods. The bytes after the offset are not a
+		 * part of it.
 		 */
 		image_u32(i, nm + s->blob_size,
 			  (uint32_t)(methods + d->n_methods * 8 - nm));

@@ -11,12 +11,12 @@
 #define SEGMAP_BYTES (CODE_BYTES >> SEGMENT_BITS)
 #define STACK_AT     0x7ffd00000000ull
 #define STACK_BYTES  0x10000u
-#define DATA_AT	     0x7f3000000000ull /* names, Methods, libjvm's code */
+#define DATA_AT	     0x7f3000000000ull /* address of names, Methods and libjvm's code */
 #define DATA_BYTES   0x4000u
 
 static struct {
 	uint8_t code[CODE_BYTES], segmap[SEGMAP_BYTES], stack[STACK_BYTES], data[DATA_BYTES];
-	uint32_t next; /* segment: where the next blob begins */
+	uint32_t next; /* segment at which the next blob begins */
 } vm;
 
 static uint8_t *vm_at(uint64_t address, uint64_t n)
@@ -47,7 +47,7 @@ static inline bool vm_read(uint64_t address, void *to, size_t n)
 	return from;
 }
 
-/* Makes its process, with the data d. */
+/* Makes the JVM's process, with the data d. */
 static inline void vm_process(const struct pf_jvm *d)
 {
 	static const uint64_t code[1][2] = {{CODE_AT, CODE_AT + CODE_BYTES}};

@@ -6,7 +6,10 @@
 
 #define HOST_RANGES_MAX 256
 
-/* Makes a process with the data d. code: the JVM's code, pairs of start and end, ascending. */
+/*
+ * Makes a process with the data d. code: ranges of the JVM's code, pairs of start and end,
+ * ascending.
+ */
 static inline void host_process(const struct pf_jvm *d, const uint64_t (*code)[2], size_t n)
 {
 	uint32_t at = (sizeof(*d) + 31) / 32 * 32;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * PUC's Lua 5.1 to 5.4: finds the interpreter's loop in a process, and names its functions.
- * docs/lua.md. Reader's thread.
+ * docs/lua.md. Runs on the reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
 
-#define IDENT_5_1   "\"$Lua: Lua 5.1" /* lua_ident of lapi.c: in every program that has Lua in it */
+/* lua_ident of lapi.c: every program that contains Lua has it */
+#define IDENT_5_1   "\"$Lua: Lua 5.1"
 #define IDENT	    "\"$LuaVersion: Lua 5."
 #define IDENT_BYTES 40
 #define LOOP	    "luaV_execute"
 #define RESUME	    "lua_resume"
-#define TEXT_MAX    (6u << 20) /* of a file's code; less than MEMORY_BUDGET */
+#define TEXT_MAX    (6u << 20) /* limit for a file's code; less than MEMORY_BUDGET */
 #define TEXT_PIECE  65536
 
 /* ---- learn ---- */
 
-/* "5.4.4" of "$LuaVersion: Lua 5.4.4  Copyright ..." */
+/* Reads "5.4.4" from "$LuaVersion: Lua 5.4.4 Copyright ..." */
 static int read_version(const struct runtime_look *look, uint64_t ident, char ret[16],
 			unsigned *ret_minor)
 {
@@ -41,7 +42,7 @@ static int read_version(const struct runtime_look *look, uint64_t ident, char re
 	return 0;
 }
 
-/* A page that is not in memory has no code of a running loop: it reads as zeros. */
+/* Reads code. A page that is not in memory becomes zeros: a running loop has no code there. */
 static uint8_t *read_text(struct memory *m, uint64_t start, size_t n)
 {
 	uint8_t *text = xcalloc(1, n);
@@ -106,7 +107,7 @@ static void give_loop(const struct lua_layout *l, const struct lua_loop *loop, u
 	ret->n_ranges = 1;
 }
 
-/* Whether the same file is at the same place as last time. */
+/* Returns whether the same file is mapped at the same address as last time. */
 static bool is_known(const struct runtime_learnt *old, uint64_t ident, const struct mapping *m)
 {
 	const struct lua_state *s = old ? old->state : NULL;
@@ -164,7 +165,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 /* ---- resolve ---- */
 
-/* The name by which the function of a frame was called; -ENOENT: the call has none. */
+/* Finds the name with which the function of a frame was called. -ENOENT: the call has no name. */
 static int name_by_call(const struct lua_reader *r, const struct runtime_words *frame,
 			const struct runtime_words *caller, char **ret)
 {
@@ -215,7 +216,7 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 	struct lua_state *s = state;
 	int r = name_frame(s, m, frame, caller, ret);
 
-	/* What was read must not be kept. */
+	/* All caches together are full: the functions that were read must not be kept. */
 	if (!runtime_cache_has_room(s->code_bytes, 0, SIZE_MAX))
 		runtime_lua_protos_free(s);
 	return r;

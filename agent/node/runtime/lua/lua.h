@@ -1,83 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to runtime: what the files of Lua share. Reader's thread; all memory is hostile. */
+/*
+ * Private to runtime: shared by the files of Lua. Runs on the reader's thread; all memory is
+ * hostile.
+ */
 #pragma once
 
 #include "node/runtime/internal.h"
 
-/* ---- layout: differences between versions (lobject.h, lstate.h, lopcodes.h) ---- */
+/* ---- the layout of structures in each version (lobject.h, lstate.h, lopcodes.h) ---- */
 
 struct lua_layout {
-	unsigned minor; /* of 5.x */
+	unsigned minor; /* x of version 5.x */
 	struct pf_lua kernel;
-	/* Offsets of Proto's arrays. abslines 0: lines are not compressed. */
+	/* Offsets of Proto's arrays. abslines 0: in this version, lines are not compressed. */
 	uint16_t k, code, protos, lines, abslines, locals, upvalues, source;
-	/* Offsets of their sizes. An item of lines is an int or, with abslines, a byte. */
+	/*
+	 * Offsets of the sizes of these arrays. An item of lines is an int or, with abslines, a
+	 * byte.
+	 */
 	uint16_t n_k, n_protos, n_lines, n_abslines, n_locals, n_upvalues;
 	uint16_t line_defined;
-	uint8_t proto_tag;    /* in a Proto's header */
-	uint8_t upvalue_size; /* the name's pointer is its first member */
-	uint8_t nups;	      /* 5.1: offset of Proto.nups */
-	uint8_t op_bits;      /* of an opcode; A follows, and lua_name.c knows the rest */
+	uint8_t proto_tag; /* the tag in a Proto's header */
+	/* size of an item of upvalues; its first member is the pointer to the name */
+	uint8_t upvalue_size;
+	uint8_t nups; /* 5.1: offset of Proto.nups */
+	/* width of an opcode; A comes after it, and lua_name.c knows the other operands */
+	uint8_t op_bits;
 	uint8_t dispatch_mask;
 	uint8_t n_opcodes;
-	uint8_t l_calls; /* lua_State.nCcalls */
-	/* callstatus */
+	uint8_t l_calls; /* offset of lua_State.nCcalls */
+	/* bits of CallInfo.callstatus */
 	uint16_t tail, hooked, finalizer;
 };
-/* NULL: not known. */
+/* NULL: the version is not known. */
 const struct lua_layout *runtime_lua_layout(unsigned minor);
 
-/* ---- lua_code.c: the interpreter's loop in machine code ---- */
+/* ---- lua_code.c: finds the interpreter's loop in machine code ---- */
 
 struct lua_text {
 	const uint8_t *code;
 	uint64_t address; /* ELF virtual address */
 	size_t n;
 	const struct elf_index *index;
-	uint64_t loop, loop_bytes; /* luaV_execute by its symbol; 0: not known */
-	uint64_t resume;	   /* lua_resume by its symbol; 0: not known */
+	/* address and size of luaV_execute, from its symbol; 0: not known */
+	uint64_t loop, loop_bytes;
+	uint64_t resume; /* address of lua_resume, from its symbol; 0: not known */
 };
 struct lua_loop {
-	uint64_t start, end, settled; /* ELF virtual addresses, as the sites' are */
+	uint64_t start, end, settled; /* ELF virtual addresses, like those of the sites */
 	uint32_t frame;
 	struct pf_lua_site sites[PF_LUA_SITES];
 	size_t n_sites;
 };
-/* -ENOENT: there is no loop. -ENOTSUP: its callers have a form that no known compiler makes. */
+/* -ENOENT: no loop is found. -ENOTSUP: its callers have a form that no known compiler makes. */
 int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
 			  struct lua_loop *ret);
 
-/* lua_insn.c: the beginning of a function */
-#define LUA_REGS 16 /* numbered as in instructions */
+/* lua_insn.c: the first instructions of a function */
+#define LUA_REGS 16 /* registers, numbered as in instructions */
 enum lua_home { LUA_HOME_NONE, LUA_HOME_REG, LUA_HOME_CFA, LUA_HOME_RBP };
 struct lua_prologue {
-	uint32_t saved[LUA_REGS]; /* at CFA - saved; 0: not saved */
-	uint32_t frame;		  /* CFA - rsp after it */
+	uint32_t saved[LUA_REGS]; /* a register is saved at CFA - this; 0: it is not saved */
+	uint32_t frame;		  /* CFA - rsp after the prologue */
 	size_t bytes;
 	/*
-	 * The place of the first argument: in register home_at, which calls preserve; at CFA -
-	 * home_at; or at rbp + home_at.
+	 * Where the function keeps its first argument: in register home_at, which calls preserve;
+	 * at CFA - home_at; or at rbp + home_at.
 	 */
 	enum lua_home home;
 	int32_t home_at;
 };
 void runtime_lua_prologue(const uint8_t *code, size_t n, struct lua_prologue *ret);
-/* The size of an instruction; 1: there is none. */
+/* Returns the size of an instruction; 1: the bytes are not an instruction. */
 size_t runtime_lua_insn_bytes(const uint8_t *code, size_t n);
-/* Offset of the end of the first call through a register or memory; 0: none. */
+/*
+ * Returns the offset of the end of the first call through a register or memory; 0: there is none.
+ */
 size_t runtime_lua_indirect_call(const uint8_t *code, size_t n);
-/* Whether one of the instructions from `at` on uses memory with this displacement. */
+/* Returns whether one of the instructions from `at` on uses memory with this displacement. */
 bool runtime_lua_touches(const uint8_t *code, size_t n, size_t at, int32_t displacement);
-/* Offset of the end of `or $value, disp(reg)`; 0: none. */
+/* Returns the offset of the end of `or $value, disp(reg)`; 0: there is no such instruction. */
 size_t runtime_lua_or_store(const uint8_t *code, size_t n, int32_t displacement, int64_t value);
 
 /* lua_rows.c: unwind rows of a file */
-/* false: no row gives the CFA at this address. */
+/* Finds the rule that gives the CFA at this address; false: no row has one. */
 bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct pf_rule *ret);
-/* The end of the function that has its body at an address; at most end. */
+/* Returns the end of the function whose body contains the address `body`; at most end. */
 uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end);
 
-/* ---- lua_proto.c: functions of a program, read from its memory ---- */
+/* ---- lua_proto.c: reads functions of a Lua program from the process's memory ---- */
 
 struct lua_proto {
 	uint64_t address;
@@ -87,13 +98,13 @@ struct lua_proto {
 	uint32_t line_defined;
 	uint32_t *code;
 };
-#define LUA_CODE_MAX   (1u << 20) /* instructions of a function; the language's limit is 2^25 */
+#define LUA_CODE_MAX   (1u << 20) /* instructions read of a function; the language allows 2^25 */
 #define LUA_LOCALS_MAX 65536
 struct lua_state {
 	const struct lua_layout *layout;
 	struct lua_proto *protos; /* a direct-mapped cache */
-	size_t code_bytes;	  /* of their code */
-	/* What learn() found, so that the next call need not search. */
+	size_t code_bytes;	  /* bytes of code in the cache */
+	/* Addresses that learn() found, so that the next learn() need not search. */
 	uint64_t ident, text, text_end;
 };
 struct lua_reader {
@@ -101,26 +112,26 @@ struct lua_reader {
 	const struct lua_layout *l;
 	struct memory *m;
 };
-/* *ret is borrowed until the next call. -ESTALE: it is another function by now. */
+/* *ret is valid until the next call. -ESTALE: another function is at this address now. */
 int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
 void runtime_lua_protos_free(struct lua_state *s);
 uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
-/* Name of the n-th (from 1) local variable that is alive at pc; -ENOENT. */
+/* Finds the name of the n-th local variable (counted from 1) that exists at pc. -ENOENT: none. */
 int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 		      uint32_t pc, char **ret);
-/* -ENOENT: it is not a string. */
+/* -ENOENT: the constant is not a string. */
 int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 			 char **ret);
 int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 			char **ret);
 /*
- * *ret_file: the file's path, or the text that stands for it. *ret_short: as Lua's messages show it
- * (luaO_chunkid).
+ * *ret_file: the file's path, or the text that the program has instead. *ret_short: the short form
+ * that Lua uses in its messages (luaO_chunkid).
  */
 int runtime_lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
 	       char **ret_short);
 
-/* ---- lua_name.c: the name by which a function was called, from its caller's code ---- */
+/* ---- lua_name.c: the name with which a function was called, from its caller's code ---- */
 
 /* -ENOENT: the call has no name. *ret is a new string. */
 int runtime_lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,

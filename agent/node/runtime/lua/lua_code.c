@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the interpreter's loop (luaV_execute) in machine code, without symbols: it is the largest
- * function that jumps by an instruction's opcode. Also finds the loop's callers: each keeps its
- * first argument, the lua_State, at a place that its first instructions choose. docs/lua.md.
- * Reader's thread.
+ * function that jumps by the opcode of an instruction. Also finds the loop's callers. Each caller
+ * keeps its first argument, the lua_State, at a place that its first instructions choose.
+ * docs/lua.md. Runs on the reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
 
-#define DISPATCH_BEFORE 96    /* bytes in which the opcode is masked, checked, looked up */
-#define LOOP_BYTES_MIN	2000  /* of the smallest compiled loop: 3 KiB */
-#define LOOP_HEAD_MAX	32768 /* before its first jump by opcode */
+/* bytes before the jump in which the opcode is masked, checked, looked up */
+#define DISPATCH_BEFORE 96
+#define LOOP_BYTES_MIN	2000  /* the smallest compiled loop has 3 KiB */
+#define LOOP_HEAD_MAX	32768 /* bytes of the loop before its first jump by opcode */
 #define FUNCTION_MAX	65536
-#define CALLER_BYTES	512 /* of a caller that are decoded */
-#define TAKEN_TO_CALL	40  /* bytes from an argument's instruction to its call */
+#define CALLER_BYTES	512 /* how much of a caller is decoded */
+#define TAKEN_TO_CALL	40  /* bytes from the instruction that sets the argument to the call */
 #define ALIASES_MAX	8
 
-enum { CALLED = 1, TAKEN = 2 }; /* how a function is found: by a call, by its address */
+/* how a function was found: a call goes to it, or its address is taken */
+enum { CALLED = 1, TAKEN = 2 };
 
 struct lua_search {
 	const struct lua_text *t;
 	const struct lua_layout *l;
-	uint8_t *marks; /* one for each byte of the text */
+	uint8_t *marks; /* one for each byte of the code */
 	struct lua_prologue loop;
-	/* The loop, and functions that end in a jump to it. */
+	/* The loop, and the functions that end with a jump to it. */
 	size_t aliases[ALIASES_MAX], n_aliases;
 	struct lua_loop out;
 };
@@ -37,7 +39,7 @@ static int32_t word_at(const struct lua_search *s, size_t at)
 	return value;
 }
 
-/* The target of a displacement at `at`; SIZE_MAX: it is outside of the text. */
+/* Returns the target of the displacement at `at`; SIZE_MAX: the target is outside of the code. */
 static size_t target_of(const struct lua_search *s, size_t at)
 {
 	uint64_t to = at + 4 + (int64_t)word_at(s, at);
@@ -46,8 +48,8 @@ static size_t target_of(const struct lua_search *s, size_t at)
 }
 
 /*
- * The function whose address is taken: lea f(%rip) into a register; in programs at a fixed address,
- * mov $f,%esi, as second argument.
+ * If the instruction takes the address of a function, returns the function: lea f(%rip) into a
+ * register; in programs at a fixed address, mov $f,%esi (the second argument).
  */
 static size_t taken_at(const struct lua_search *s, size_t at)
 {
@@ -62,7 +64,10 @@ static size_t taken_at(const struct lua_search *s, size_t at)
 	return to < s->t->n && to % 16 == 0 ? to : SIZE_MAX;
 }
 
-/* Goes by instructions, since bytes inside of one may look like a call. */
+/*
+ * Marks functions. It reads instruction by instruction, because bytes inside of one may look like a
+ * call.
+ */
 static void mark_functions(struct lua_search *s)
 {
 	size_t bytes;
@@ -81,10 +86,10 @@ static void mark_functions(struct lua_search *s)
 
 /* ---- the loop ---- */
 
-/* A jump through a register or a table. */
+/* Returns whether p is a jump through a register or a table. */
 static bool is_jump(const uint8_t *p)
 {
-	/* modrm: jmp; a register, or memory by an index */
+	/* ModRM: jmp, with a register, or with memory that has an index */
 	return p[0] == 0xff && (p[1] & 0x38) == 0x20 && (p[1] >= 0xe0 || (p[1] & 7) == 4);
 }
 
@@ -94,7 +99,10 @@ static bool is_compare(const uint8_t *p)
 	return p[0] == 0x83 && ((p[1] & 0xf8) == 0xf8 || (p[1] & 0xf8) == 0xe8);
 }
 
-/* If the opcode is checked between its masking and the jump, then against the last opcode. */
+/*
+ * If the code checks the opcode between the mask and the jump, it must compare it with the last
+ * opcode.
+ */
 static bool checks_opcode(const struct lua_search *s, size_t at, size_t jump)
 {
 	const uint8_t *p = s->t->code;
@@ -106,7 +114,7 @@ static bool checks_opcode(const struct lua_search *s, size_t at, size_t jump)
 	return true;
 }
 
-/* and $mask of a 32-bit register, shortly before the jump. */
+/* Returns whether an `and $mask` of a 32-bit register is shortly before the jump. */
 static bool cuts_opcode(const struct lua_search *s, size_t jump)
 {
 	size_t from = jump > DISPATCH_BEFORE ? jump - DISPATCH_BEFORE : 0;
@@ -136,7 +144,7 @@ static void set_loop(struct lua_search *s, size_t start, size_t jump)
 
 static int find_loop(struct lua_search *s)
 {
-	/* Starts of the present function and of the last one that was examined. */
+	/* Start of the current function, and of the last one that was examined. */
 	size_t start = 0, last = SIZE_MAX;
 
 	if (s->t->loop_bytes) {
@@ -173,16 +181,16 @@ static void begin_of_loop(struct lua_search *s)
 		s->out.settled = s->out.start + marked;
 }
 
-/* ---- its callers ---- */
+/* ---- the loop's callers ---- */
 
-/* Finds the place of the caller's lua_State at its return address. -ENOTSUP: not known. */
+/* Finds where the caller's lua_State is when the call returns to `back`. -ENOTSUP: not known. */
 static int locate(const struct lua_search *s, const struct lua_prologue *p, uint64_t back,
 		  struct pf_lua_site *ret)
 {
 	struct pf_rule rule;
 
 	switch (p->home) {
-	case LUA_HOME_REG: /* the loop saves it at its beginning */
+	case LUA_HOME_REG: /* the loop saves that register at its beginning */
 		if (!s->loop.saved[p->home_at % LUA_REGS])
 			return -ENOTSUP;
 		ret->offset = -(int32_t)s->loop.saved[p->home_at % LUA_REGS];
@@ -201,7 +209,7 @@ static int locate(const struct lua_search *s, const struct lua_prologue *p, uint
 	}
 }
 
-/* Adds the call that ends at `back`, in the function at start: it runs the loop. */
+/* Adds a call that runs the loop. It is in the function at `start`, and ends at `back`. */
 static void add_site(struct lua_search *s, size_t start, size_t back, bool outermost)
 {
 	struct pf_lua_site site = {.address = s->t->address + back, .outermost = outermost};
@@ -225,11 +233,11 @@ static bool is_alias(const struct lua_search *s, size_t to)
 	return false;
 }
 
-/* Functions that end with a jump to the loop. */
+/* Finds the functions that end with a jump to the loop. */
 static void find_aliases(struct lua_search *s)
 {
 	size_t loop = s->out.start - s->t->address, end = s->out.end - s->t->address;
-	size_t start = 0; /* of the present function */
+	size_t start = 0; /* start of the current function */
 
 	s->aliases[s->n_aliases++] = loop;
 	for (size_t at = 0; at + 8 <= s->t->n; at++) {
@@ -243,7 +251,7 @@ static void find_aliases(struct lua_search *s)
 	}
 }
 
-/* luaD_rawrunprotected(L, f, ud) calls f: the return address of that call is the site. */
+/* luaD_rawrunprotected(L, f, ud) calls f. The site is the return address of that call. */
 static void add_runner(struct lua_search *s, size_t taken)
 {
 	for (size_t at = taken; at < taken + TAKEN_TO_CALL && at + 8 <= s->t->n; at++) {
@@ -260,8 +268,9 @@ static void add_runner(struct lua_search *s, size_t taken)
 }
 
 /*
- * The function that is run protected is resume() or unroll() of ldo.c, which may be inlined into
- * lua_resume(). If it counts its calls, it is another one, with luaD_call() inlined.
+ * Returns whether the caller of the loop runs a coroutine: it is resume() or unroll() of ldo.c,
+ * which run protected and may be inlined into lua_resume(). If the function counts its calls, it is
+ * another one, into which luaD_call() is inlined.
  */
 static bool is_coroutines(const struct lua_search *s, size_t start, size_t back)
 {
@@ -272,7 +281,7 @@ static bool is_coroutines(const struct lua_search *s, size_t start, size_t back)
 
 static void find_sites(struct lua_search *s)
 {
-	size_t start = 0; /* of the present function */
+	size_t start = 0; /* start of the current function */
 
 	for (size_t at = 0; at + 8 <= s->t->n; at++) {
 		size_t to = taken_at(s, at);

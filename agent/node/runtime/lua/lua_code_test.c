@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop and its callers in machine code: in programs that this machine's gcc links with this
- * machine's Lua, whose symbols give the answer, and then without these symbols; and beginnings of
- * functions, by hand.
+ * The loop and its callers in machine code. The test links programs with this machine's gcc and
+ * Lua, whose symbols give the right answer. Then it searches in them without these symbols. It also
+ * has first instructions of functions, written by hand.
  */
 #include "node/runtime/lua/lua.h"
 
@@ -19,7 +19,7 @@
 
 #include "node/parse/parse.h"
 
-/* ---- beginnings of functions ---- */
+/* ---- first instructions of functions ---- */
 
 static void the_first_argument_is_followed(void **state)
 {
@@ -33,7 +33,7 @@ static void the_first_argument_is_followed(void **state)
 	/* push rbp; mov rsp,rbp; sub 0x20,rsp; mov rdi,-0x18(rbp); ret */
 	static const uint8_t by_frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec,
 					   0x20, 0x48, 0x89, 0x7d, 0xe8, 0xc3};
-	/* push rbx; mov 8(rdi),rdi; mov rdi,rbx; ret: rdi has another pointer by then */
+	/* push rbx; mov 8(rdi),rdi; mov rdi,rbx; ret: rdi has another pointer when it is saved */
 	static const uint8_t changed[] = {0x53, 0x48, 0x8b, 0x7f, 0x08, 0x48, 0x89, 0xfb, 0xc3};
 	struct lua_prologue p;
 
@@ -71,10 +71,10 @@ static const char *const marks[] = {"luaV_execute", "lua_resume", NULL};
 
 static int shell(const char *command)
 {
-	return system(command); /* NOLINT: built here, of constants */
+	return system(command); /* NOLINT: the test makes the command from constants */
 }
 
-/* Lua 5.MINOR, linked into a program; false: this machine does not have it. */
+/* Links Lua 5.MINOR into a program. false: this machine does not have that version. */
 static bool build(unsigned minor, const char *flags, const char *name, struct program *ret)
 {
 	_cleanup_free_ char *command = NULL;
@@ -138,7 +138,7 @@ static void assert_found(unsigned minor, const char *flags)
 	}
 	load(&with);
 	assert_int_equal(elf_index_find_mark(with.index, "luaV_execute", &mark), 0);
-	/* By its code; symbols only serve for the comparison. */
+	/* The loop is found by its code. Symbols are used only for the comparison. */
 	assert_int_equal(runtime_lua_find_loop(&with.text, runtime_lua_layout(minor), &found), 0);
 	assert_int_equal(found.start, mark.address);
 	assert_in_range(found.end, mark.address + mark.size, mark.address + mark.size + 15);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over Lua's calls, and their names, over a made-up process in which any words are any
- * values; and machine code of any bytes. They must stay inside of all of them, and end.
+ * The walk over Lua's calls, and their names, in a made-up process in which words have any values;
+ * and machine code of any bytes. They must never read outside of these, and must end.
  * Fuzzes: bpf/lua.h, node/runtime/lua/lua_name.c, node/runtime/lua/lua_proto.c,
  * node/runtime/lua/lua_insn.c
  */
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* {offset, value}: a word of the process; addresses of its own heap are likely. */
+/* A change of a word of the process. Many of the new values are addresses of its own heap. */
 struct change {
 	uint16_t offset;
 	uint8_t kind, value[4];

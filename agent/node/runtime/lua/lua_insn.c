@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes how compiled functions of Lua begin, to find where they keep their first argument, the
- * lua_State. Reader's thread.
+ * Decodes the first instructions of Lua's compiled functions, to find where they keep their first
+ * argument, the lua_State. Runs on the reader's thread.
  */
 #include "node/insn/insn.h"
 #include "node/runtime/lua/lua.h"
 
-#define PROLOGUE_INSNS 48 /* compilers mix it with other instructions */
+#define PROLOGUE_INSNS 48 /* compilers mix the prologue with other instructions */
 #define TOUCH_INSNS    8
 #define RSP	       4
 #define RBP	       5
@@ -14,10 +14,11 @@
 
 static bool is_preserved(unsigned reg)
 {
-	return reg == 3 || reg == RBP || (reg >= 12 && reg <= 15); /* psABI 3.2.1 */
+	/* rbx, rbp, r12 to r15: psABI 3.2.1 */
+	return reg == 3 || reg == RBP || (reg >= 12 && reg <= 15);
 }
 
-/* mov %rdi, somewhere */
+/* Handles a mov of %rdi to any place. */
 static void step_home(const struct insn *i, struct lua_prologue *p)
 {
 	if (i->map != INSN_ONE || !(i->rex & 8))
@@ -55,7 +56,10 @@ static void step_frame(const struct insn *i, struct lua_prologue *p, size_t end)
 	}
 }
 
-/* The code does not go on at the next instruction, or pops what was pushed. */
+/*
+ * Returns whether the prologue ends: the next instruction is not run after this one, or this one
+ * pops what was pushed.
+ */
 static bool ends(const struct insn *i)
 {
 	uint8_t c = i->opcode;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Lua's structures on x86-64, from lobject.h, lstate.h and lopcodes.h of 5.1.5, 5.2.4, 5.3.6 and
- * 5.4.4. Each object begins with a CommonHeader {next 0, tt 8, marked 9}. A value has 16 bytes: {8
- * bytes, tag at 8}. Constants.
+ * 5.4.4. Each object begins with a CommonHeader, whose members next, tt and marked are at 0, 8 and
+ * 9. A value has 16 bytes: 8 bytes of data, and the tag at 8. All is constant.
  */
 #include "node/runtime/lua/lua.h"
 
@@ -54,7 +54,7 @@ static const struct lua_layout layouts[] = {
 				.ci_status = 34,
 				.lua_mask = 1,
 				.lua_is = 1,
-				.entry_mask = 4, /* CIST_REENTRY is not there */
+				.entry_mask = 4, /* CIST_REENTRY must not be set */
 				.own_mask = 64,
 				.closure_proto = 24,
 				.proto_code = 24,
@@ -130,7 +130,7 @@ static const struct lua_layout layouts[] = {
 				.l_ci = 32,
 				.ci_savedpc = 32,
 				.ci_status = 62,
-				.lua_mask = 2,	 /* CIST_C is not there */
+				.lua_mask = 2,	 /* CIST_C must not be set */
 				.entry_mask = 4, /* CIST_FRESH */
 				.entry_is = 4,
 				.own_mask = 32,

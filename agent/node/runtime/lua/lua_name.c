@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the name by which a function was called, as Lua's own traceback does: from the instruction
- * that called it (ldebug.c: getfuncname, funcnamefromcode) back to the one that put it into its
- * register (getobjname; symbexec of 5.1, findsetreg of later versions). Reader's thread.
+ * Finds the name with which a function was called, as Lua's own traceback does. It starts at the
+ * instruction that called the function (ldebug.c: getfuncname, funcnamefromcode), and goes back to
+ * the instruction that put the function into its register (getobjname; symbexec of 5.1, findsetreg
+ * of later versions). Runs on the reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
 
-#define DEPTH_MAX 32  /* moves from register to register */
-#define IS_K	  256 /* in an operand of 9 bits: a constant (BITRK of 5.1 to 5.3) */
-#define SCAN_COST 4   /* instructions that cost as much as one byte that is read */
+#define DEPTH_MAX 32  /* limit for moves from register to register */
+#define IS_K	  256 /* in an operand of 9 bits: the operand is a constant (BITRK of 5.1 to 5.3) */
+#define SCAN_COST 4   /* so many instructions cost as much as one byte that is read */
 
 /*
- * Instructions in the order of lopcodes.h, a letter each: 'a' sets register A, '.' nothing; m move,
- * k loadk, K loadkx, n loadnil, u getupval, g getglobal, U gettabup, t gettable, i geti, f
- * getfield, s self, c call, T tailcall, F generic for's call, j jmp; only for 5.1: l forloop and
- * forprep, C closure; only for 5.2: q test.
+ * The kinds of instructions in the order of lopcodes.h, one letter each. 'a' sets register A, '.'
+ * sets none; m move, k loadk, K loadkx, n loadnil, u getupval, g getglobal, U gettabup, t gettable,
+ * i geti, f getfield, s self, c call, T tailcall, F the call of a generic for, j jmp. Only in 5.1:
+ * l forloop and forprep, C closure. Only in 5.2: q test.
  */
 static const char *const kinds[] = {
 	"",
@@ -25,7 +26,10 @@ static const char *const kinds[] = {
 	"mkKanuUt...asaaaaaaaaaaaaaaaaaj....acT.aaFa.aa.",
 	"maakKaaanu.Utif....asaaaaaaaaaaaaaaaaaaaaaaaaa...aaaaa..j..........acT...aa.Fa.aaa.",
 };
-/* The metamethod that each instruction may call, a letter of `events`; M: operand C says which. */
+/*
+ * For each instruction, a letter of `events`: the metamethod that it may call. M: operand C is the
+ * number of the metamethod.
+ */
 static const char *const callers[] = {
 	"",
 	"",
@@ -33,7 +37,7 @@ static const char *const callers[] = {
 	"      iin n i+-*%^/d&|x<>ub #. elL             ",
 	"           iiiinnnn i                         MMMub #.c  elL  lLlL    c            ",
 };
-/* In the order of ltm.h (5.4); '!': no instruction calls it. */
+/* One letter for each metamethod, in the order of ltm.h (5.4); '!': no instruction calls it. */
 static const char events[] = "in!!#e+-*%^/d&|x<>ublL.!c";
 static const char *const event_names[] = {
 	"__index", "__newindex", "__gc",   "__mode",  "__len", "__eq",	 "__add",
@@ -43,7 +47,7 @@ static const char *const event_names[] = {
 };
 _Static_assert(ARRAY_SIZE(event_names) == sizeof(events) - 1, "lua");
 
-/* The letter of an instruction; none: its opcode is not valid. */
+/* Returns the letter of an instruction, or `none` if its opcode is not valid. */
 static char letter_of(const char *const *letters, const struct lua_layout *l, uint32_t i, char none)
 {
 	uint32_t op = i & ((1u << l->op_bits) - 1);
@@ -81,18 +85,18 @@ static uint32_t arg_ax(const struct lua_layout *l, uint32_t i)
 	return i >> l->op_bits;
 }
 
-/* The distance of a jump: sBx, or sJ of 5.4. */
+/* Returns the distance of a jump: sBx, or sJ of 5.4. */
 static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
 {
 	return l->minor == 4 ? (int32_t)(i >> 7) - 0xffffff : (int32_t)(i >> 14) - 0x1ffff;
 }
 
-/* ---- which instruction set a register last ---- */
+/* ---- which instruction was the last to set a register ---- */
 
 /*
- * The code is read once, but scanned from its beginning for each ask and each move. A scan uses the
- * same budget as reading, so that it is limited for one ask and for all asks. An ask can read and
- * scan a function of 246,000 instructions.
+ * The code is read once, but scanned from its beginning for each name and each move. A scan uses
+ * the same budget as reading. So the work is limited for one name and for all names together. The
+ * budget of one name is enough to read and scan a function of 246,000 instructions.
  */
 static int spend(const struct lua_reader *r, uint32_t n_instructions)
 {
@@ -104,7 +108,7 @@ static int spend(const struct lua_reader *r, uint32_t n_instructions)
 	return 0;
 }
 
-/* Whether the instruction changes the register. */
+/* Returns whether the instruction changes the register. */
 static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
 {
 	uint32_t a = arg_a(l, i), b = arg_b(l, i);
@@ -127,7 +131,7 @@ static bool changes(const struct lua_layout *l, uint32_t i, uint32_t reg)
 	}
 }
 
-/* In 5.1, pseudo instructions for the upvalues follow a closure. */
+/* Returns how many pseudo instructions follow a closure in 5.1: one for each upvalue. */
 static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_proto *p, uint32_t i)
 {
 	uint32_t n = arg_bx(r->l, i);
@@ -140,7 +144,7 @@ static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_pr
 	return nups;
 }
 
-/* As symbexec of 5.1: it takes jumps forward. */
+/* Like symbexec of 5.1, follows jumps forward. */
 static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 			  uint32_t reg)
 {
@@ -161,7 +165,10 @@ static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p,
 	return set;
 }
 
-/* As findsetreg of 5.2 and later: a value that is set where a jump may skip it is not known. */
+/*
+ * Like findsetreg of 5.2 and later: if a jump may skip the instruction that sets the register, the
+ * value is not known.
+ */
 static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 		      uint32_t reg)
 {
@@ -170,7 +177,7 @@ static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uin
 	if (r->l->minor == 1)
 		return setter_5_1(r, p, last, reg);
 	if (last && letter_of(callers, r->l, p->code[last], ' ') == 'M')
-		last--; /* 5.4: the instruction before was not executed */
+		last--; /* 5.4: the instruction before that one was not executed */
 	for (uint32_t pc = 0; pc < last; pc++) {
 		uint32_t i = p->code[pc];
 		int64_t to = (int64_t)pc + 1 + arg_jump(r->l, i);
@@ -184,17 +191,17 @@ static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uin
 	return set;
 }
 
-/* ---- what a register holds ---- */
+/* ---- the value of a register ---- */
 
 struct object {
 	char *name;
-	bool constant; /* it is the constant of this text */
+	bool constant; /* the value is a constant string with this text */
 };
 
 static int object_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 		       uint32_t reg, unsigned depth, struct object *ret);
 
-/* The text that a register holds, if a constant was put into it. */
+/* If a constant string was put into a register, returns its text. */
 static int register_text(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 			 uint32_t reg, unsigned depth, char **ret)
 {
@@ -211,7 +218,7 @@ static int register_text(const struct lua_reader *r, const struct lua_proto *p, 
 	return 0;
 }
 
-/* The key by which an instruction gets a value. */
+/* Finds the key that an instruction uses to get a value. */
 static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 		    unsigned depth, char **ret)
 {
@@ -229,7 +236,9 @@ static int key_name(const struct lua_reader *r, const struct lua_proto *p, uint3
 	return r->l->minor == 1 ? -ENOENT : register_text(r, p, pc, c, depth, ret);
 }
 
-/* The value that the instruction at pc has set, for the instruction at `last`. */
+/*
+ * Finds the name of the value that the instruction at pc has set and that the one at `last` uses.
+ */
 static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc, uint32_t last,
 		  unsigned depth, struct object *ret)
 {
@@ -240,7 +249,7 @@ static int set_by(const struct lua_reader *r, const struct lua_proto *p, uint32_
 		if (b >= arg_a(r->l, i))
 			return -ENOENT;
 		/*
-		 * 5.1 searches from the call back, later versions from where the register was set.
+		 * 5.1 searches back from the call, later versions from where the register was set.
 		 */
 		return object_name(r, p, r->l->minor == 1 ? last : pc, b, depth + 1, ret);
 	case 'g':
@@ -302,7 +311,7 @@ static int event_name(const struct lua_layout *l, uint32_t i, char **ret)
 		n = (size_t)(at - events);
 	if (n >= strlen(events))
 		return -ENOENT;
-	/* 5.4 leaves the underscores out. */
+	/* 5.4 shows the name without underscores. */
 	*ret = xasprintf("metamethod '%s'", event_names[n] + (l->minor == 4 ? 2 : 0));
 	return 0;
 }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads functions of a Lua program (struct Proto of lobject.h) from its memory, and keeps some of
- * them. Reader's thread.
+ * Reads functions of a Lua program (struct Proto of lobject.h) from the process's memory, and keeps
+ * some of them. Runs on the reader's thread.
  */
 #include "node/runtime/lua/lua.h"
 
 #include <stdlib.h>
 
-#define PROTOS_KEPT	256	   /* of a process */
+#define PROTOS_KEPT	256	   /* functions kept for a process */
 #define CODE_KEPT_BYTES (4u << 20) /* bytes of their code */
-#define PROTO_BYTES	120	   /* all members that are used */
-#define NAME_BYTES	200	   /* of a variable; longer ones are cut */
+#define PROTO_BYTES	120	   /* all members that are used are within these bytes */
+#define NAME_BYTES	200	   /* of a variable's name; longer names are cut */
 #define PATH_BYTES	4096
-#define STRING_AT	24 /* its bytes, after the header, in all versions */
-#define IDSIZE		60 /* LUA_IDSIZE */
+#define STRING_AT	24 /* offset of a string's bytes, after the header, in all versions */
+#define IDSIZE		60 /* value of LUA_IDSIZE */
 #define TAG_STRING	4
-#define TAG_KIND	0x0f /* without variant and collectable bits */
+#define TAG_KIND	0x0f /* mask: a tag without the bits for variant and collectable */
 #define ABSLINE_MARKER	(-0x80)
-#define LINES_WALK_MAX	4096 /* there are at most 128 between two absolute ones */
+#define LINES_WALK_MAX	4096 /* at most 128 lines are between two absolute ones */
 #define ABSLINES_MAX	65536
 
 void runtime_lua_protos_free(struct lua_state *s)
@@ -41,7 +41,10 @@ static struct lua_proto *place_of(struct lua_state *s, uint64_t address, uint16_
 	return &s->protos[(address >> 4 ^ address >> 13 ^ cookie) % PROTOS_KEPT];
 }
 
-/* Empties the place of p, and all other places if their code leaves no room. Returns the place. */
+/*
+ * Empties p's place in the cache, and all other places if their code leaves no room. Returns p's
+ * place.
+ */
 static struct lua_proto *make_room(struct lua_state *s, const struct lua_proto *p)
 {
 	struct lua_proto *place = place_of(s, p->address, p->cookie);
@@ -91,7 +94,7 @@ static void fill(const struct lua_layout *l, const uint8_t *head, struct lua_pro
 	p->line_defined = size_at(head, l->line_defined);
 }
 
-/* Reads the header. -ESTALE: it is not the function any more that the kernel's part saw. */
+/* Reads the header. -ESTALE: it is not the function that the kernel's part saw. */
 static int read_head(const struct lua_reader *r, uint64_t address, uint16_t cookie,
 		     struct lua_proto *ret, uint64_t *ret_code)
 {
@@ -113,8 +116,8 @@ static int read_head(const struct lua_reader *r, uint64_t address, uint16_t cook
 }
 
 /*
- * Reads the header each time: the function may be gone, and names are read by the header's
- * pointers.
+ * Reads the header each time, because the function may be gone, and the pointers of the header are
+ * needed to read names.
  */
 int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret)
 {
@@ -156,7 +159,7 @@ static uint32_t plain_line(const struct lua_reader *r, const struct lua_proto *p
 	return line < 0 ? 0 : (uint32_t)line;
 }
 
-/* The last absolute line at or before pc; if there is none, the function's first line. */
+/* Finds the last absolute line at or before pc; if there is none, the function's first line. */
 static int base_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 		     int64_t *ret_pc, int64_t *ret_line)
 {
@@ -184,7 +187,7 @@ static int base_line(const struct lua_reader *r, const struct lua_proto *p, uint
 	return 0;
 }
 
-/* As luaG_getfuncline of 5.4: adds differences to an absolute line. */
+/* Like luaG_getfuncline of 5.4, adds differences to an absolute line. */
 static uint32_t packed_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc)
 {
 	int8_t steps[LINES_WALK_MAX];
@@ -212,7 +215,7 @@ uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p,
 
 /* ---- names ---- */
 
-/* Reads a TString. -ENOENT: it is empty or missing. */
+/* Reads a TString. -ENOENT: the string is empty, or the address is 0. */
 static int string_at(const struct lua_reader *r, uint64_t address, size_t max, char **ret)
 {
 	char *text;
@@ -282,7 +285,7 @@ int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, u
 
 static char *short_path(unsigned minor, const char *path)
 {
-	/* 5.1 leaves room for quotes that it does not write. */
+	/* 5.1 subtracts room for quotes, although it does not write them. */
 	size_t n = strlen(path), shown = minor == 1 ? IDSIZE - 8 : IDSIZE - 4;
 
 	if (n <= (minor == 1 ? shown : (size_t)IDSIZE - 1))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds by unwind rows where a function without a symbol ends. Reader's thread. */
+/* Finds with unwind rows where a function without a symbol ends. Runs on the reader's thread. */
 #include "node/runtime/lua/lua.h"
 
 #define FUNCTION_ALIGN 16
 
 struct lua_place {
 	struct elf_tables t;
-	size_t page, row; /* row: index in the page */
+	size_t page, row; /* row: its index in the page */
 };
 
 static uint64_t row_address(const struct lua_place *p)
@@ -22,7 +22,7 @@ static uint16_t row_rule(const struct lua_place *p)
 	return p->t.rows[p->t.pages[p->page].first_row + p->row].rule;
 }
 
-/* The last row at or before an address. */
+/* Finds the last row at or before an address. */
 static bool find(const struct elf_index *index, uint64_t address, struct lua_place *ret)
 {
 	struct lua_place p = {0};
@@ -39,7 +39,7 @@ static bool find(const struct elf_index *index, uint64_t address, struct lua_pla
 	return true;
 }
 
-/* false: it was the file's last row. */
+/* Goes to the next row. Returns false if this was the file's last row. */
 static bool next(struct lua_place *p)
 {
 	if (++p->row < p->t.pages[p->page].n_rows)
@@ -65,7 +65,7 @@ bool runtime_lua_rule_at(const struct elf_index *index, uint64_t address, struct
 	return find(index, address, &p) && rule_of(&p, ret);
 }
 
-/* The rule that holds at a function's beginning and at its returns. */
+/* Returns whether the rule is the one for a function's first instruction and for its returns. */
 static bool is_entered(const struct lua_place *p)
 {
 	struct pf_rule r;
@@ -74,8 +74,9 @@ static bool is_entered(const struct lua_place *p)
 }
 
 /*
- * After a return, the rule of the function's body holds again. If another rule follows, another
- * function has begun: at this row or, after a return, at the next aligned address.
+ * After a return in the middle of a function, the rule of the function's body is used again. If
+ * another rule follows, another function has begun: at this row or, after a return, at the next
+ * aligned address.
  */
 uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, uint64_t end)
 {
@@ -103,7 +104,7 @@ uint64_t runtime_lua_function_end(const struct elf_index *index, uint64_t body, 
 			if (another)
 				return MIN(end, (at + FUNCTION_ALIGN) & ~(FUNCTION_ALIGN - 1ull));
 		}
-		/* A rule may go on over a page's end. */
+		/* The first row of a page may repeat the rule of the page before. */
 		if (row_rule(&p) != before)
 			before = row_rule(&p);
 	}

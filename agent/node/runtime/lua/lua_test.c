@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lua's walk and its names, over made-up processes of each version. */
+/* Lua's walk and the names, in made-up processes of each version. */
 #include "node/runtime/lua/testluawalk.h"
 
 #include <malloc.h>
@@ -32,7 +32,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The n-th frame of the walk is this function at this line. */
+/* Checks that the n-th frame of the walk is this function at this line. */
 static void assert_frame(uint32_t n, const char *name, uint32_t line)
 {
 	struct host_frame f = host_frame(n), c = host_frame(n + 1);
@@ -84,14 +84,17 @@ static void each_loop_tells_its_own_calls(void **state)
 	assert_frame(5, "main chunk", 2);
 }
 
-/* C code that another lua_State had called has called this one again: its calls are shown once. */
+/*
+ * This lua_State called C code, which ran another lua_State, which called C code that called this
+ * one again. The calls of this lua_State are shown once.
+ */
 static void a_state_goes_on_where_it_was_left(void **state)
 {
 	uint64_t other = image_take(256), ci = image_take(80), middle = STACK + 0x180;
 
 	(void)state;
 	image_put(other + 8, 8, 1);
-	image_put(other + image.kernel.l_ci, ci, 8); /* it has no calls */
+	image_put(other + image.kernel.l_ci, ci, 8); /* the other lua_State has no calls */
 	image_put(other + 80, ci, 8);
 	image_put(middle - 48, other, 8);
 	assert_int_equal(inner_loop(), 1);
@@ -103,12 +106,12 @@ static void a_state_goes_on_where_it_was_left(void **state)
 	assert_frame(6, "main chunk", 2);
 }
 
-/* The page of a call is in memory, that of its caller is not. */
+/* The page of a call is in memory, but that of its caller is not. */
 static void what_is_absent_stands_where_it_was(void **state)
 {
 	(void)state;
 	if (minor == 1)
-		return; /* its calls are an array: no pointer leads to the one before */
+		return; /* in 5.1 the calls are an array: no pointer leads to the call before */
 	image_put(image.calls[3] + 16, 0x1000, 8);
 	assert_int_equal(inner_loop(), 1);
 	assert_int_equal(outer_loop(), 2);
@@ -118,8 +121,8 @@ static void what_is_absent_stands_where_it_was(void **state)
 }
 
 /*
- * A coroutine's resume runs the rest of it, with the functions that it had called before it
- * yielded.
+ * When a coroutine is resumed, one loop runs all that is left of it: also the functions that it had
+ * called before it yielded.
  */
 static void a_resumed_coroutine_is_whole(void **state)
 {
@@ -135,7 +138,7 @@ static void a_loop_that_begins_has_one_call_and_one_that_returns_none(void **sta
 {
 	(void)state;
 	host.walk.regs[5] = image.state;
-	image_put(INNER - 48, 0, 8); /* not saved yet */
+	image_put(INNER - 48, 0, 8); /* the lua_State is not saved yet */
 	assert_int_equal(host_loop(&image.kernel, LOOP_AT + 4, INNER - 24, BACK, INNER), 1);
 	assert_int_equal(outer_loop(), 3);
 	assert_frame(1, "function <bank.lua:30>", 31);
@@ -143,13 +146,13 @@ static void a_loop_that_begins_has_one_call_and_one_that_returns_none(void **sta
 	assert_int_equal(host_loop(&image.kernel, LOOP_AT + 0x900, OUTER - 24, BACK, OUTER), 0);
 }
 
-/* The pc in the loop's register is newer than the one that it stored. */
+/* The pc in the loop's register is newer than the pc that the loop has stored. */
 static void the_innermost_line_is_that_of_the_register(void **state)
 {
 	(void)state;
 	host.walk.regs[13] = image.codes[3] + 12;
 	host.walk.regs[12] = image.codes[3] + 8;
-	host.walk.regs[14] = image.codes[2] + 4; /* another function's */
+	host.walk.regs[14] = image.codes[2] + 4; /* a pc of another function */
 	assert_int_equal(inner_loop(), 1);
 	assert_int_equal(outer_loop(), 3);
 	assert_frame(1, "function <bank.lua:30>", 33);
@@ -177,7 +180,7 @@ static void what_cannot_be_told_is_trouble(void **state)
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
 }
 
-/* The memory was freed and used again since the sample was taken. */
+/* After the sample was taken, the memory was freed and used again. */
 static void another_function_at_its_place_has_no_name(void **state)
 {
 	struct runtime_words frame;
@@ -198,7 +201,7 @@ static void another_function_at_its_place_has_no_name(void **state)
 		-ESTALE);
 }
 
-/* A local variable; a tail call, which leaves nothing that could name it. */
+/* The call names a local variable; a tail call leaves nothing that could give the name. */
 static void names_are_as_the_call_says(void **state)
 {
 	uint64_t own = image.calls[3] + image.kernel.ci_status;
@@ -225,12 +228,12 @@ static void names_are_as_the_call_says(void **state)
 }
 
 struct shown {
-	unsigned from, to; /* versions */
+	unsigned from, to; /* first and last version (x of 5.x) */
 	const char *source, *file, *text;
 };
 #define FORTY "0123456789012345678901234567890123456789"
 
-/* luaO_chunkid of these versions, run. */
+/* The results of luaO_chunkid of these versions. */
 static void sources_are_shown_as_lua_shows_them(void **state)
 {
 	static const struct shown cases[] = {
@@ -268,7 +271,7 @@ static void sources_are_shown_as_lua_shows_them(void **state)
 	}
 }
 
-/* Lua 5.4: differences, and from time to time a whole one. */
+/* In Lua 5.4 line information is differences, and sometimes a whole line number. */
 static void packed_lines_begin_at_the_last_whole_one(void **state)
 {
 	struct lua_reader r = {&names_state, image.l, &image.memory};
@@ -293,7 +296,8 @@ static void packed_lines_begin_at_the_last_whole_one(void **state)
 #define LONG_CODE 200000u
 
 /*
- * The called register was set from the one before it, and so on; all code before sets another one.
+ * Makes code that moves the called function through n registers. All code before that sets another
+ * register.
  */
 static void moves(uint32_t *code, unsigned n)
 {
@@ -308,7 +312,9 @@ static void moves(uint32_t *code, unsigned n)
 	code[at] = image_insn(call[minor], n, 1, 1);
 }
 
-/* A hostile process makes each name a long search. The search has a limit, as reading has. */
+/*
+ * A hostile process can make the search for each name long. Searching has a limit, as reading has.
+ */
 static void a_search_is_limited(void **state)
 {
 	struct lua_reader r = {&names_state, image.l, &image.memory};
@@ -321,7 +327,7 @@ static void a_search_is_limited(void **state)
 	p.upvalues = image_take(16);
 	image_put(p.upvalues, image_string("callback"), 8);
 	moves(code, 2);
-	image.memory.budget_bytes = 1u << 20; /* of an ask */
+	image.memory.budget_bytes = 1u << 20; /* the budget for one name */
 	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), 0);
 	assert_string_equal(name, "callback");
 	free(TAKE_PTR(name));
@@ -329,10 +335,11 @@ static void a_search_is_limited(void **state)
 	image.memory.budget_bytes = 1u << 20;
 	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
 	assert_null(name);
-	assert_true(image.memory.budget_bytes < LONG_CODE / 4); /* the cost of one more function */
+	/* less than the cost of searching one more function is left */
+	assert_true(image.memory.budget_bytes < LONG_CODE / 4);
 }
 
-#define MANY	   0x20000000ull /* functions, which all have the same code, of zeros */
+#define MANY	   0x20000000ull /* address of functions that all have the same code, all zeros */
 #define MANY_BYTES 128
 
 static uint64_t many(unsigned k)
@@ -367,7 +374,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* A process makes hundreds of large functions, and pays only for one. */
+/* A process makes hundreds of large functions that share the memory of one. */
 static void what_is_kept_of_a_process_is_limited(void **state)
 {
 	struct memory m = {.read = read_many};
@@ -377,7 +384,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 
 	(void)state;
 	for (unsigned k = 0; k < 300; k++) {
-		m.budget_bytes = 1u << 20; /* of an ask */
+		m.budget_bytes = 1u << 20; /* the budget for one name */
 		assert_int_equal(runtime_lua_proto_get(&r, many(k), &p), 0);
 		assert_int_equal(p->line_defined, k);
 		assert_int_equal(p->n_code, LONG_CODE);
@@ -391,7 +398,7 @@ static void what_is_kept_of_a_process_is_limited(void **state)
 	assert_true(allocated() < before + 65536);
 }
 
-/* For thousands of processes, each of which has made as much as it may. */
+/* Thousands of other processes have used all memory for caches, so this one may keep little. */
 static void what_others_have_is_not_kept(void **state)
 {
 	static size_t others[4096];

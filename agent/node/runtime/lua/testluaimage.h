@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests and the fuzzer: a made-up process that runs Lua 5.1 to 5.4. It has a heap with a
- * lua_State, its list of calls and the functions in it, and a stack on which two loops run it.
+ * lua_State, its list of calls and the functions in it. On its stack, two loops run that lua_State.
  *
- * main chunk (line 2) calls global outer (11), which calls method deposit (21): one loop; deposit
- * calls a C function, which calls a function without a name (31): another loop.
+ * In the outer loop, main chunk (line 2) calls global outer (11), which calls method deposit (21).
+ * deposit calls a C function, which calls a function without a name (31) in the inner loop.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 #define STACK_BYTES 0x400
 #define LOOP_AT	    0x401000ull /* luaV_execute */
 #define LOOP_FRAME  0x80
-#define BACK	    0x402000ull	    /* in luaD_call */
-#define BACK_RUN    0x403000ull	    /* in luaD_rawrunprotected, of a coroutine */
+#define BACK	    0x402000ull	    /* return address in luaD_call */
+#define BACK_RUN    0x403000ull	    /* return address in luaD_rawrunprotected, for a coroutine */
 #define INNER	    (STACK + 0x100) /* rsp of the inner loop's caller */
 #define OUTER	    (STACK + 0x200)
 #define PATH	    "@bank.lua"
@@ -29,8 +29,8 @@ static struct image {
 	struct pf_lua kernel;
 	struct memory memory;
 	uint64_t state;
-	uint64_t calls[6];  /* CallInfo, the outermost first; 0 is base_ci */
-	uint64_t protos[4]; /* main, outer, deposit, the one without a name */
+	uint64_t calls[6];  /* each CallInfo, the outermost first; 0 is base_ci */
+	uint64_t protos[4]; /* main, outer, deposit, the function without a name */
 	uint64_t codes[4];
 } image;
 
@@ -76,7 +76,7 @@ static inline uint64_t image_string(const char *text)
 	return at;
 }
 
-/* An instruction {op, A, B, C}; Bx in b with c < 0. Lua 5.1 to 5.3, and 5.4. */
+/* Returns an instruction {op, A, B, C}. c < 0: b is Bx. For Lua 5.1 to 5.3, and for 5.4. */
 static inline uint32_t image_insn(unsigned op, unsigned a, unsigned b, int c)
 {
 	if (image.l->minor == 4)
@@ -85,8 +85,8 @@ static inline uint32_t image_insn(unsigned op, unsigned a, unsigned b, int c)
 }
 
 /*
- * Four instructions: the function of a global, a method or a local is put into register 1, and
- * called.
+ * Writes four instructions. They put a function into register 1 and call it. The function comes
+ * from a global, a method or a local.
  */
 static inline void image_code(uint64_t code, char kind)
 {
@@ -105,7 +105,10 @@ static inline void image_code(uint64_t code, char kind)
 	image_put(code + 12, image_insn(0, 2, 0, 0), 4);
 }
 
-/* A function of four instructions, each one line further; with one constant and one local. */
+/*
+ * Makes a function of four instructions, each on the next line, with one constant and one local
+ * variable.
+ */
 static inline void image_proto(unsigned k, unsigned line, char kind, const char *constant)
 {
 	const struct lua_layout *l = image.l;
@@ -139,7 +142,7 @@ static inline void image_proto(unsigned k, unsigned line, char kind, const char 
 	image_code(code, kind);
 }
 
-/* A value on Lua's stack: a Lua function of a Proto, or a C function. */
+/* Makes a value on Lua's stack: a Lua function with this Proto, or a C function. */
 static inline uint64_t image_function(uint64_t proto)
 {
 	uint64_t value = image_take(16), closure = image_take(48);
@@ -153,7 +156,7 @@ static inline uint64_t image_function(uint64_t proto)
 	return value;
 }
 
-/* The k-th call; pc: how many of its instructions were begun. */
+/* Makes the k-th call. pc: how many of its instructions were begun. */
 static inline void image_call(unsigned k, uint64_t proto, uint64_t code, unsigned pc, bool entry)
 {
 	const struct pf_lua *d = &image.kernel;

@@ -7,13 +7,14 @@
 static inline void host_begin(void)
 {
 	memset(&host, 0, sizeof(host));
-	host.walk.mm = 1; /* with pf_config.sees_mappings, native frames are frames of a file */
+	/* needed with pf_config.sees_mappings: native frames become frames of a file */
+	host.walk.mm = 1;
 	host.walk.mapping.tag = PF_TAG_FIRST;
 }
 
 /*
- * The walk meets a frame of the loop, as in pf_step(): code at `address`, with rsp frame_sp, which
- * returns to `back` with rsp sp. Returns how many frames it added.
+ * Lets the walk meet a frame of the loop, as in pf_step(): code at `address` with rsp frame_sp,
+ * which returns to `back` with rsp sp. Returns how many frames the walk added.
  */
 static inline uint32_t host_loop(const struct pf_lua *d, uint64_t address, uint64_t frame_sp,
 				 uint64_t back, uint64_t sp)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LuaJIT 2.1 (GC64, x86-64). It is learnt from the interpreter's code, which is the same assembler
- * in every build, so that stripped and embedded builds are found, too. This file reads no Lua
- * state: the kernel's part finds it on the stack (bpf/luajit.h). Reader's thread.
+ * LuaJIT 2.1 (GC64, x86-64). It is found by the interpreter's code. That code is the same assembler
+ * in every build, so stripped and embedded builds are found, too. This file reads no Lua state: the
+ * kernel's part finds the state on the stack (bpf/luajit.h). Runs on the reader's thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define VERSION_MARK "\"LuaJIT 2."
-#define CALLER_BYTES 512	/* of lua_call, which has 60 to 100 bytes */
-#define TEXT_BYTES   65536	/* read at a time */
-#define TEXT_MAX     (6u << 20) /* of a file without lua_call; less than MEMORY_BUDGET */
+#define CALLER_BYTES 512	/* for lua_call, which has 60 to 100 bytes */
+#define TEXT_BYTES   65536	/* how much is read at a time */
+#define TEXT_MAX     (6u << 20) /* limit for a file without lua_call; less than MEMORY_BUDGET */
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
@@ -21,16 +21,18 @@
 	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* without the mark */
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
-/* Facts that do not change while the file is mapped. */
+/* Facts that stay the same while the file is mapped. */
 struct state {
-	uint64_t start, end, inode, ctime_ns; /* of the mapping */
+	uint64_t start, end, inode, ctime_ns; /* of the file's mapping */
 	struct pf_luajit vm;
 	char version[48];
 };
 
 /* ---- the interpreter's code ---- */
 
-/* If a call or jump at p leads to lj_vm_call: the address of its first bytes after saveregs. */
+/*
+ * If p is a call or jump to lj_vm_call, sets *ret to the address of its first bytes after saveregs.
+ */
 static bool leads_to_call(struct memory *m, const uint8_t *p, uint64_t address, uint64_t *ret)
 {
 	uint8_t code[64];
@@ -54,7 +56,7 @@ static bool in_mapping(const struct mapping *m, uint64_t address, uint64_t bytes
 	return address >= m->start && address < m->end && bytes <= m->end - address;
 }
 
-/* Finds lj_vm_call by lua_call, which calls it. */
+/* Finds lj_vm_call through lua_call, which calls it. */
 static int find_by_symbol(const struct runtime_look *look, const struct mapping **ret_mapping,
 			  uint64_t *ret)
 {
@@ -76,7 +78,7 @@ static int find_by_symbol(const struct runtime_look *look, const struct mapping 
 	return -ENOENT;
 }
 
-/* Finds lj_vm_call by its bytes, in all of the file's text. */
+/* Finds lj_vm_call by its bytes, in all code of the file. */
 static int find_by_bytes(const struct runtime_look *look, const struct mapping *m, uint64_t *ret)
 {
 	_cleanup_free_ uint8_t *text = xmalloc(TEXT_BYTES);
@@ -104,8 +106,8 @@ static const struct elf_index *index_of(const struct runtime_look *look, const s
 }
 
 /*
- * The code around an address that has the same rule: the whole interpreter has one description of
- * its frame (.eh_frame).
+ * Finds the code around an address that has the same unwind rule. The whole interpreter has one
+ * description of its frame (.eh_frame), so this is the interpreter.
  */
 static int same_rule(const struct elf_tables *t, uint64_t address, uint64_t *ret_start,
 		     uint64_t *ret_end)
@@ -169,14 +171,14 @@ static bool is_anonymous(const struct mapping *m)
 }
 
 /*
- * Traces are in areas that begin with {next area, size} (MCLink of lj_mcode.c). The kernel makes
- * neighbours into one mapping.
+ * Finds the areas that hold traces. An area begins with {next area, size} (MCLink of lj_mcode.c).
+ * The kernel may join neighbouring areas into one mapping.
  */
 static size_t find_areas(const struct runtime_look *look, struct runtime_range *ranges, size_t n)
 {
 	for (size_t k = 0; k < look->maps->n; k++) {
 		const struct mapping *m = &look->maps->items[k];
-		uint64_t link[2]; /* next, size */
+		uint64_t link[2]; /* the next area, and the size of this one */
 
 		if (!is_anonymous(m))
 			continue;
@@ -194,8 +196,8 @@ static size_t find_areas(const struct runtime_look *look, struct runtime_range *
 /* ---- learn ---- */
 
 /*
- * *ret_mapping: the mapping of the file with the version. A program that searches for LuaJIT has
- * such a text, too, but without the last number.
+ * *ret_mapping: the mapping of the file that has the version. A program that searches for LuaJIT
+ * has a similar text, but without the last number.
  */
 static int read_version(const struct runtime_look *look, char *ret, size_t n,
 			const struct mapping **ret_mapping)
@@ -227,8 +229,8 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 }
 
 /*
- * -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: it may have it. *ret_version is
- * set in both cases.
+ * -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: the process may have LuaJIT. In
+ * these two cases *ret_version is set.
  */
 static int find_vm(const struct runtime_look *look, char *ret_version, struct state **ret)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to LuaJIT's files: finds and reads the interpreter's code, and names frames. Reader's
- * thread.
+ * Private to LuaJIT's files: finds and reads the interpreter's code, and names frames. Runs on the
+ * reader's thread.
  */
 #pragma once
 
 #include "node/runtime/internal.h"
 
-/* lj_vm_asm_begin to its end is 16 to 24 KiB; offsets in it are 16 bits wide. */
+/* The code from lj_vm_asm_begin to its end has 16 to 24 KiB. Offsets in it have 16 bits. */
 #define LUAJIT_VM_MIN 4096
 #define LUAJIT_VM_MAX 65535
 
@@ -17,15 +17,17 @@ struct luajit_code {
 	size_t n;
 	uint64_t address;
 };
-/* Finds lj_vm_call in p by its first bytes after saveregs. *ret_at: the offset of these bytes. */
+/*
+ * Finds lj_vm_call in p. It searches for the first bytes after saveregs; *ret_at is their offset.
+ */
 #define LUAJIT_CALL_BYTES 16
 bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at);
 /*
- * Fills d from the interpreter's code. call: the offset from runtime_luajit_find_call(). -ENOEXEC:
- * it is another interpreter.
+ * Fills d from the interpreter's code. call: the offset that runtime_luajit_find_call() returned.
+ * -ENOEXEC: the code is of another interpreter.
  */
 int runtime_luajit_read_vm(const struct luajit_code *c, size_t call, struct pf_luajit *d);
 
-/* Names of a frame: luajit_names.c. */
+/* Finds the names of a frame: luajit_names.c. */
 int runtime_luajit_resolve(struct memory *m, const struct runtime_words *frame,
-		   const struct runtime_words *caller, struct runtime_names *ret);
+			   const struct runtime_words *caller, struct runtime_names *ret);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's walk and names over a made-up process in which any words have any values, with any bytes
- * as the interpreter's code. It must stay inside of all of them, and end. The input is the code's
- * length in two bytes, the code, and words with their new values.
+ * LuaJIT's walk and names in a made-up process in which words have any values, with any bytes as
+ * the interpreter's code. They must never read outside of these, and must end. The input is the
+ * length of the code in two bytes, the code, and words with their new values.
  * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c,
  * node/runtime/luajit/luajit_vm.c
  */
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define FRAME (C_STACK + 0x400)
 
-/* {offset, value}: a word of the process; addresses of its own memory are likely. */
+/* A change of a word of the process. Many of the new values are addresses of its own memory. */
 struct change {
 	uint16_t offset;
 	uint8_t kind, value[5];
@@ -113,8 +113,8 @@ static void walk(uint64_t ip, uint64_t sp)
 }
 
 /*
- * Code has memory of its own size, so that a read past its end is seen; shorter code would not be
- * read.
+ * The code is in a buffer of its exact size, so that the sanitizer sees a read past its end.
+ * Shorter code is filled up, because it would not be read.
  */
 static void read_code(const uint8_t *data, size_t n)
 {

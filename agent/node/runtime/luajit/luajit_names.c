@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names LuaJIT's functions as its own traceback does (lj_debug.c): a function has no name, but the
- * instruction that calls it shows where it came from. Bytecode is as in lj_bc.h of 2.1; the
- * instructions used here are the same since 2.1.0-beta1. Reader's thread.
+ * Names LuaJIT's functions as its own traceback does (lj_debug.c). A function has no name, but the
+ * instruction that calls it shows from where the function was taken. Bytecode is as in lj_bc.h of
+ * 2.1. The instructions that this file uses are the same since 2.1.0-beta1. Runs on the reader's
+ * thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -10,21 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODE_MAX     65536u /* instructions of a function that are read */
+#define CODE_MAX     65536u /* instructions of a function that are read at most */
 #define NAME_BYTES   256
 #define CHUNK_BYTES  4096
-#define TEXT_BYTES   24	    /* GCstr: the text follows */
-#define LOCALS_BYTES 65536u /* of varinfo */
+#define TEXT_BYTES   24	    /* size of a GCstr; the text follows */
+#define LOCALS_BYTES 65536u /* bytes of varinfo that are read at most */
 #define MOVES_MAX    64
 
-/* A whole GCproto. */
+/* All members of a GCproto. */
 struct proto {
 	struct pf_luajit_proto head;
 	uint64_t lineinfo, uvinfo, varinfo;
 };
 _Static_assert(sizeof(struct proto) == PF_LUAJIT_PROTO_BYTES, "GCproto");
 
-/* enum BCOp: instructions that put a function's value into a slot, and their operands. */
+/* Some instructions of enum BCOp, mostly those that put a function into a slot. */
 enum {
 	BC_MOV = 18,
 	BC_KNIL = 44,
@@ -39,13 +40,13 @@ enum {
 	BC_MAX = 97,
 };
 
-/* bcmode_a: 'd' BCMdst, 'b' BCMbase, '.' others; in the order of enum BCOp. */
+/* bcmode_a of each instruction, in the order of enum BCOp: 'd' BCMdst, 'b' BCMbase, '.' others. */
 static const char mode_a[] = "............dd....ddddddddddddddddddddddddddbd.....dddd."
 			     "dddd...b.bbbbbbbbb...bbbbbbbb............";
 _Static_assert(sizeof(mode_a) == BC_MAX + 1, "enum BCOp");
 /*
- * The metamethod that an instruction calls; "c": a function in its slot A. In the order of enum
- * BCOp.
+ * The metamethod that each instruction calls, in the order of enum BCOp; "c": it calls the function
+ * in its slot A.
  */
 static const char *const calls[BC_MAX] = {
 	"__lt",	      "__lt",	    "__le",    "__le",	   "__eq",	 "__eq",       "__eq",
@@ -81,14 +82,14 @@ static int read_proto(struct memory *m, uint64_t a, struct proto *ret, uint64_t 
 	return 0;
 }
 
-/* ---- text ---- */
+/* ---- texts ---- */
 
 static int read_text(struct memory *m, uint64_t string, size_t max, char **ret)
 {
 	return runtime_memory_string(m, string + TEXT_BYTES, max, ret);
 }
 
-/* "@file", "=name", or the program itself (lj_strfmt_obj.., luaO_chunkid). */
+/* Reads "@file", "=name", or the program itself (lj_strfmt_obj.., luaO_chunkid). */
 static char *chunk_text(struct memory *m, uint64_t string)
 {
 	_cleanup_free_ char *text = NULL;
@@ -105,7 +106,7 @@ static char *chunk_text(struct memory *m, uint64_t string)
 	return shown;
 }
 
-/* lj_debug_line */
+/* Returns the line of an instruction, as lj_debug_line does. */
 static uint32_t line_of(struct memory *m, const struct proto *p, uint64_t index)
 {
 	size_t bytes = p->head.numline < 256 ? 1 : p->head.numline < 65536 ? 2 : 4;
@@ -118,18 +119,18 @@ static uint32_t line_of(struct memory *m, const struct proto *p, uint64_t index)
 	return p->head.firstline + by;
 }
 
-/* ---- what a slot holds ---- */
+/* ---- the value of a slot ---- */
 
-/* The parts of a calling function that names need, each read as a whole. */
+/* The parts of a calling function that are needed for a name. Each part is read in one piece. */
 struct caller {
 	const struct proto *proto;
-	uint32_t *code; /* [n_code]: up to the calling instruction */
+	uint32_t *code; /* n_code items, up to the calling instruction */
 	size_t n_code;
-	uint8_t *locals; /* varinfo; n_locals 0: none */
+	uint8_t *locals; /* varinfo; with n_locals 0: none */
 	size_t n_locals;
 };
 
-/* Bytes from an address inside of a GCproto to the end of its memory. */
+/* Returns the number of bytes from an address inside of a GCproto to the end of its memory. */
 static size_t rest_of(const struct proto *p, uint64_t at, uint64_t address)
 {
 	uint64_t end = at + p->head.sizept;
@@ -154,8 +155,9 @@ static uint32_t read_leb(const uint8_t *p, size_t n, size_t *at)
 }
 
 /*
- * The local variable in a slot (debug_varname). An entry has a name, the distance of its beginning
- * from the previous one's, and its length. Names below 7 are hidden variables of loops.
+ * Finds the name of the local variable in a slot, as debug_varname does. An entry has a name, the
+ * distance of its beginning from that of the previous entry, and its length. If the first byte of
+ * the name is below 7, it is a hidden variable of a loop.
  */
 static bool local_name(const struct caller *c, size_t pc, unsigned slot, char **ret)
 {
@@ -182,7 +184,7 @@ static bool local_name(const struct caller *c, size_t pc, unsigned slot, char **
 	return false;
 }
 
-/* Reads a constant string; these are stored before k. */
+/* Reads a constant string. Constant strings are stored before the address k. */
 static int constant_name(struct memory *m, const struct proto *p, unsigned k, char **ret)
 {
 	uint64_t string;
@@ -219,7 +221,10 @@ static int upvalue_name(struct memory *m, const struct proto *p, uint64_t at, un
 	return 0;
 }
 
-/* As lj_debug_slotname: by the last instruction before pc that put a value into the slot. */
+/*
+ * Finds the name of a slot's value, as lj_debug_slotname does: from the last instruction before pc
+ * that put a value into the slot.
+ */
 static int slot_name(struct memory *m, const struct caller *c, uint64_t at, size_t pc,
 		     unsigned slot, char **ret)
 {
@@ -281,7 +286,7 @@ static int read_caller(struct memory *m, const struct proto *p, uint64_t at, siz
 	return 0;
 }
 
-/* As lj_debug_funcname: the name of the function that the instruction calls. */
+/* Finds the name of the function that the instruction calls, as lj_debug_funcname does. */
 static int called_name(struct memory *m, const struct runtime_words *caller, char **ret)
 {
 	size_t index = (uint32_t)caller->b;
@@ -311,7 +316,7 @@ static int called_name(struct memory *m, const struct runtime_words *caller, cha
 	return r;
 }
 
-/* ---- a frame ---- */
+/* ---- frames ---- */
 
 static char *own_name(const struct proto *p, const char *file)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's frames in made-up processes, names of its functions, and the code of the installed
+ * LuaJIT's frames in made-up processes, the names of its functions, and the code of the installed
  * interpreter.
  */
 #include "node/runtime/luajit/testluajitimage.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* lj_bc.h: op, A, D or B and C. */
+/* Instructions as in lj_bc.h: op, A, and D or B and C. */
 #define INS_AD(op, a, d)     ((uint32_t)(op) | (uint32_t)(a) << 8 | (uint32_t)(d) << 16)
 #define INS_ABC(op, a, b, c) (INS_AD(op, a, c) | (uint32_t)(b) << 24)
 enum {
@@ -28,7 +28,7 @@ enum {
 	FUNCF = 89
 };
 
-/* A = slot of the called function. */
+/* Operand A of a call: the slot of the called function. */
 #define CALL_A 5
 static const uint32_t code[] = {
 	INS_AD(FUNCF, 8, 0),	     INS_AD(GGET, CALL_A, 0), INS_ABC(CALL, CALL_A, 1, 1),
@@ -101,7 +101,9 @@ static void regs(uint64_t rdx, uint64_t rbx)
 	image.scratch.walk.regs[AT_RBX] = rbx;
 }
 
-/* outer, called from C, calls inner; both bases. */
+/*
+ * Makes the frames of outer, which C calls, and of inner, which outer calls. Returns inner's base.
+ */
 static uint64_t two_frames(uint64_t link)
 {
 	image_frame(state, 3, outer, 8 + PF_LUAJIT_LINK_C);
@@ -122,14 +124,14 @@ static void test_leaf(void **unused)
 	assert_function(1, &inner_proto, 1 | PF_LUAJIT_CALLED);
 	assert_function(2, &outer_proto, 2);
 	assert_over(3, PF_END_ROOT);
-	/* CFRAME_RESUME is in the low bits of a coroutine's. */
+	/* In a coroutine, CFRAME_RESUME is in the low bits of L->cframe. */
 	image_set(state, 0, FRAME | 1);
 	regs(base, inner_proto.bc + 8);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_over(3, PF_END_ROOT);
 }
 
-/* If the walk looks up mappings, the interpreter's own frame has its file. */
+/* If the walk looks up mappings, the interpreter's own frame has the tag of its file. */
 static void test_file_of_leaf(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
@@ -150,7 +152,7 @@ static void test_file_of_leaf(void **unused)
 	assert_function(2, &outer_proto, 2);
 }
 
-/* A subroutine that the interpreter calls has one word more on the stack. */
+/* In a subroutine that the interpreter calls, the stack has one word more. */
 static void test_subroutine(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
@@ -164,29 +166,32 @@ static void test_subroutine(void **unused)
 	assert_over(3, PF_END_ROOT);
 }
 
-/* Between storing base and link, and the callee's first instruction; and behind a return. */
+/*
+ * Between the moment when base and link are stored and the first instruction of the called
+ * function; and after a return.
+ */
 static void test_around_calls(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
 	image_set(state, 0, FRAME);
-	/* PC is already at the callee's beginning. */
+	/* PC is already at the first instruction of the called function. */
 	regs(base, inner_proto.bc);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &inner_proto, 0 | PF_LUAJIT_CALLED);
-	/* PC is still the caller's, but the link is complete. */
+	/* PC is still in the caller, but the link is complete. */
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
 	assert_function(2, &outer_proto, 2);
-	/* The link is not complete, so the caller runs. */
+	/* The link is not complete, so the caller still runs. */
 	two_frames(0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &outer_proto, 2);
 	assert_over(2, PF_END_ROOT);
-	/* The same for a function that calls itself. */
+	/* The same, for a function that calls itself. */
 	image_frame(state, 3 + 2 + CALL_A, outer, 0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
@@ -194,7 +199,9 @@ static void test_around_calls(void **unused)
 	assert_over(2, PF_END_ROOT);
 }
 
-/* C code, just called by the interpreter, which it returns to at VM + `from` with rbp. */
+/*
+ * Walks in C code that the interpreter has just called. The C code returns to VM + `from` with rbp.
+ */
 static void walk_called(uint64_t from, uint64_t rbp)
 {
 	put64(FRAME - 8, VM + from);
@@ -208,7 +215,7 @@ static void test_called_c(void **unused)
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
-	/* A C function of the program is not shown, because its native frames are. */
+	/* A C function that the program calls is not shown, because its native frames are. */
 	image_frame(state, 20, c_function, inner_proto.bc + 12);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 16, inner);
 	put64(stack_of(state) + 8 * (20 - 2 - CALL_A) - 8, 8 * 3 + PF_LUAJIT_LINK_VARG);
@@ -217,14 +224,14 @@ static void test_called_c(void **unused)
 	assert_function(2, &inner_proto, 2 | PF_LUAJIT_CALLED);
 	assert_function(3, &outer_proto, 2);
 	assert_over(4, PF_END_ROOT);
-	/* A helper: its PC is that of the C frame, if that was stored. */
+	/* A helper of the interpreter: its PC is the one in the C frame, if that was stored. */
 	image_set(state, base, FRAME);
 	put64(FRAME + 24, inner_proto.bc + 12);
 	walk_called(CALL_SAVED, state);
 	assert_function(2, &inner_proto, 2 | PF_LUAJIT_CALLED);
 	walk_called(0x180, state);
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
-	/* base is in rbp, L's is old. */
+	/* rbp is base, and the base in L is an old one. */
 	image_set(state, stack_of(state) + 16, FRAME);
 	walk_called(CALL_IN_RBP, base);
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
@@ -233,8 +240,8 @@ static void test_called_c(void **unused)
 }
 
 /*
- * A metamethod: the instruction that needs it is two slots below. pcall is not a function of its
- * own.
+ * If a metamethod is called, the instruction that needs it is noted two slots below. pcall is not
+ * shown as a function.
  */
 static void test_links(void **unused)
 {
@@ -259,7 +266,7 @@ static void test_links(void **unused)
 	assert_function(1, &inner_proto, 1);
 	assert_function(2, &outer_proto, 2);
 	assert_over(3, PF_END_ROOT);
-	/* A callback of FFI: what called C is another C frame's. */
+	/* A callback of FFI: the code that called C is in another C frame. */
 	put64(base - 32, 1);
 	regs(base, inner_proto.bc + 8);
 	image_walk(VM + 0x80, FRAME, 0);
@@ -267,7 +274,9 @@ static void test_links(void **unused)
 	assert_over(2, PF_END_ROOT);
 }
 
-/* outer resumes a coroutine that runs inner: two C frames, each its own lua_State. */
+/*
+ * outer resumes a coroutine that runs inner: there are two C frames, each with its own lua_State.
+ */
 static void test_coroutine(void **unused)
 {
 	uint64_t co = image_state(g), base, above = FRAME + 80;
@@ -290,7 +299,8 @@ static void test_coroutine(void **unused)
 }
 
 /*
- * outer calls C, which calls inner in the same lua_State; then C is called without its own frame.
+ * outer calls C, which calls inner in the same lua_State. After that, C is called without a frame
+ * of its own.
  */
 static void test_nested(void **unused)
 {
@@ -312,7 +322,7 @@ static void test_nested(void **unused)
 	assert_native(3, VM + 0x180);
 	assert_function(4, &outer_proto, 2);
 	assert_over(5, PF_END_ROOT);
-	/* lj_vm_cpcall: -nres is how far up the stack it stood then. */
+	/* lj_vm_cpcall: -nres is the offset in the Lua stack at which it was called. */
 	image_set(state, stack_of(state) + 10 * 8, FRAME);
 	put64(FRAME + 8, (uint32_t) - (10 * 8));
 	put64(FRAME - 8, VM + 0x190);
@@ -357,19 +367,19 @@ static void test_trace(void **unused)
 	image_walk(TRACES + 0x100, FRAME - 16 - 0x60, 0);
 	assert_trace(0);
 	assert_over(3, PF_END_ROOT);
-	/* It calls a subroutine of the interpreter. */
+	/* The trace calls a subroutine of the interpreter. */
 	put64(FRAME - 0x78, TRACES + 0x80);
 	image_walk(VM + 0x2000, FRAME - 0x78, 0);
 	assert_native(0, VM + 0x2000);
 	assert_trace(1);
-	/* It calls C: r14 is not known then. */
+	/* The trace calls C. Then the value of r14 is not known. */
 	image.scratch.walk.regs[AT_R14] = 0;
 	put64(FRAME - 0x88, TRACES + 0x80);
 	image_walk(0x400100, FRAME - 0x88, 0);
 	assert_native(0, 0x400100);
 	assert_trace(1);
 	assert_over(4, PF_END_ROOT);
-	/* On its way out: lj_trace_exit is called far below the C frame. */
+	/* The trace is being left: lj_trace_exit is called far below the C frame. */
 	put64(g + G_JIT_BASE, 0);
 	image_set(state, stack_of(state) + 10 * 8, FRAME);
 	put64(FRAME - 0x1e8, EXIT_AT + 0x80);
@@ -378,12 +388,15 @@ static void test_trace(void **unused)
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
 }
 
-/* In saveregs, and in the code that undoes it, the position in that code leads to the C frame. */
+/*
+ * In saveregs, and in the code that undoes it, the position in that code shows where the C frame
+ * is.
+ */
 static void test_entry_and_leave(void **unused)
 {
 	static const struct {
 		uint16_t at;
-		uint16_t below; /* rsp, from the return address down */
+		uint16_t below; /* how far rsp is below the address of the return address */
 	} steps[] = {{ENTRY_AT, 0},	  {ENTRY_AT + 1, 8},  {ENTRY_AT + 2, 16},
 		     {ENTRY_AT + 4, 24},  {ENTRY_AT + 6, 32}, {ENTRY_AT + 10, 72},
 		     {ENTRY_AT + 20, 72}, {LEAVE_AT, 72},     {LEAVE_AT + 4, 32},
@@ -393,7 +406,7 @@ static void test_entry_and_leave(void **unused)
 
 	(void)unused;
 	put64(top, 0x400200);
-	put64(top - 8, 0x7777); /* rbp, when it is saved */
+	put64(top - 8, 0x7777); /* rbp, once it is saved */
 	for (size_t k = 0; k < sizeof(steps) / sizeof(*steps); k++) {
 		image_walk(VM + steps[k].at, top - steps[k].below, 0x8888);
 		assert_native(0, VM + steps[k].at);
@@ -402,31 +415,31 @@ static void test_entry_and_leave(void **unused)
 	}
 }
 
-/* Inconsistent data never gives a frame. */
+/* If data is inconsistent, no frame is shown for it. */
 static void test_troubles(void **unused)
 {
 	uint64_t base = two_frames(outer_proto.bc + 12);
 
 	(void)unused;
-	/* L does not know this C frame. */
+	/* L->cframe does not lead to this C frame. */
 	image_set(state, 0, FRAME + 0x40);
 	regs(base, inner_proto.bc + 8);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
 	assert_over(2, PF_END_ROOT);
-	/* No state of the interpreter fits this place. */
+	/* base and PC do not fit any state of the interpreter. */
 	image_set(state, 0, FRAME);
 	regs(0x1234, 0x5678);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
-	/* A link that leads nowhere; the frames shown before it stay. */
+	/* A link that leads to no frame. The frames that were shown before it stay. */
 	image_frame(state, 3, 0x1234, 8 + PF_LUAJIT_LINK_C);
 	two_frames(outer_proto.bc + 12);
 	put64(stack_of(state) + 8 * 3 - 16, 0x4444);
 	regs(base, inner_proto.bc + 8);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(1, PF_TROUBLE_DAMAGED);
-	/* No trace's memory is where r14 says. */
+	/* r14 points to memory that has no trace. */
 	image.scratch.walk.regs[AT_R14] = 0x1000;
 	image_walk(TRACES + 0x100, FRAME - 16, 0);
 	assert_trouble(0, PF_TROUBLE_DAMAGED);
@@ -434,8 +447,8 @@ static void test_troubles(void **unused)
 }
 
 /*
- * The function cannot be read, so a marker stands in its place, and its callee is not named by its
- * caller.
+ * The function cannot be read, so a marker is shown instead of it. The function that it called does
+ * not get a name from it.
  */
 static void test_absent_function(void **unused)
 {
@@ -452,7 +465,7 @@ static void test_absent_function(void **unused)
 	assert_trouble(2, PF_TROUBLE_READ);
 	assert_int_equal(image_frame_at(2).b, 0x1000);
 	assert_function(3, &outer_proto, 2);
-	/* Its prototype alone. */
+	/* Only the function's prototype cannot be read. */
 	image_frame(state, 10, image_function(0x2000, false), outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_trouble(2, PF_TROUBLE_READ);
@@ -460,7 +473,7 @@ static void test_absent_function(void **unused)
 	assert_over(4, PF_END_ROOT);
 }
 
-/* If a stack is deeper than the walk keeps, the walk ends. */
+/* If a stack has more frames than the walk can hold, the walk ends. */
 static void test_deep(void **unused)
 {
 	uint32_t slot = 3, frames = PF_MAX_USER_FRAMES + 200;
@@ -482,7 +495,7 @@ static void test_deep(void **unused)
 	assert_in_range(image.reads, PF_MAX_USER_FRAMES, 3 * PF_MAX_USER_FRAMES + 100);
 }
 
-/* A stack in which each C frame is found at the last place where it may be. */
+/* In this stack, each C frame is found at the last place at which the walk searches. */
 static void test_far_frames(void **unused)
 {
 	uint64_t at = C_STACK, other = image_state(g), previous = 0;
@@ -528,7 +541,7 @@ static void assert_name(const struct runtime_words *frame, const struct runtime_
 	runtime_names_done(&names);
 }
 
-/* Name of a function that is called by the last instruction of some code. */
+/* Checks the name of the function that the last instruction of the code calls. */
 static void assert_called(struct image_code c, const char *name)
 {
 	struct image_proto p = image_proto(&c);
@@ -559,7 +572,10 @@ static void test_called_names(void **unused)
 					  .upvalues_bytes = 13,
 					  .n_upvalues = 2},
 		      "second");
-	/* local a (slot 0) and b (slot 1) from instruction 1 on; b is moved to be called. */
+	/*
+	 * Local variables a (slot 0) and b (slot 1) exist from instruction 1 on. b is moved and
+	 * called.
+	 */
 	assert_called((struct image_code){.chunk = "@x",
 					  CODE(f, INS_AD(KSHORT, 0, 0), INS_AD(MOV, 4, 1), call),
 					  .locals = "a\0\1\7b\0\0\7",
@@ -567,11 +583,11 @@ static void test_called_names(void **unused)
 		      "b");
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 3, 1, 2))},
 		      "metamethod '__index'");
-	/* A value that no instruction has set. */
+	/* No instruction has set the value. */
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_ABC(TGETV, 4, 1, 2), call)},
 		      "function <main.lua:10>");
 	assert_called((struct image_code){.chunk = "@x", CODE(f, call)}, "function <main.lua:10>");
-	/* Constants that do not exist, and a chain of moves without end. */
+	/* Constants that do not exist, and a chain of moves that never ends. */
 	assert_called((struct image_code){.chunk = "@x", CODE(f, INS_AD(GGET, 4, 60000), call)},
 		      "function <main.lua:10>");
 	assert_called((struct image_code){.chunk = "@x",
@@ -588,7 +604,7 @@ static void test_own_names(void **unused)
 
 	(void)unused;
 	assert_name(&frame, NULL, "main chunk", "main.lua", 3);
-	/* A frame that no instruction called does not name its function by the caller. */
+	/* If no instruction called the frame, its function gets no name from the caller. */
 	frame = words_of(&inner_proto, PF_LUAJIT_NO_PC);
 	assert_name(&frame, &caller, "function <main.lua:10>", "main.lua", 0);
 	frame.type = PF_LUAJIT_TRACE;
@@ -599,7 +615,7 @@ static void test_own_names(void **unused)
 	frame = words_of(&p, 1);
 	assert_name(&frame, NULL, "function <[string \"local x = 1\"]:10>",
 		    "[string \"local x = 1\"]", 11);
-	/* The memory belongs to something else by now. */
+	/* The memory has other content now. */
 	frame.a ^= 1ull << 50;
 	assert_int_equal(runtime_luajit_resolve(&memory, &frame, NULL, &names), -ESTALE);
 	frame = words_of(&inner_proto, 1);
@@ -613,7 +629,7 @@ static void test_own_names(void **unused)
 
 #define INSTALLED "/usr/bin/luajit"
 
-/* Debian 12's, by its disassembly: the interpreter is [704e0, 74525) of the file. */
+/* LuaJIT of Debian 12. Its disassembly shows that the interpreter is [704e0, 74525) of the file. */
 static void test_installed(void **unused)
 {
 	_cleanup_free_ uint8_t *bytes = xmalloc(0x4045);
@@ -638,16 +654,16 @@ static void test_installed(void **unused)
 	assert_true(d.traces > d.jit_base && d.traces < d.dispatch);
 	assert_int_equal(d.entries[0].start + 0x704e0, 0x72402); /* lj_vm_resume */
 	assert_int_equal(d.entries[4].start + 0x704e0,
-			 0x7442d); /* lj_vm_ffi_callback, less its push */
+			 0x7442d); /* lj_vm_ffi_callback, before its push */
 	assert_int_equal(d.entries[5].bytes, 0);
 	assert_int_equal(d.leaves[0] + 0x704e0, 0x722d3);
 	assert_int_equal(d.quiets[0].start + 0x704e0, 0x72281);
 	assert_true(d.n_calls > 30 && d.n_calls < PF_LUAJIT_CALLS);
-	/* lj_tab_len at 70b1b keeps base in rbp; */
+	/* The call of lj_tab_len at 70b1b keeps base in rbp. */
 	for (size_t k = 0; k < d.n_calls; k++)
 		if (d.calls[k].offset + 0x704e0 == 0x70b20)
 			assert_int_equal(d.calls[k].flags, PF_LUAJIT_BASE_IN_RBP);
-	/* Other code is refused. */
+	/* Code of another form is refused. */
 	memset(bytes + call - 10, 0x90, 10);
 	assert_int_equal(runtime_luajit_read_vm(&c, call, &d), -ENOEXEC);
 	assert_int_equal(runtime_luajit_read_vm(&c, 0x4045, &d), -ENOEXEC);

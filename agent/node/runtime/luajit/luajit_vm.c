@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Learns LuaJIT's interpreter from its code: vm_x64.dasc, LuaJIT 2.1 with GC64. Offsets in
- * global_State differ between versions and builds; the code that uses them does not. Reader's
- * thread.
+ * Learns LuaJIT's interpreter from its code: vm_x64.dasc, LuaJIT 2.1 with GC64. The offsets in
+ * global_State differ between versions and builds, but the code that uses them is the same. Runs on
+ * the reader's thread.
  */
 #include "node/runtime/luajit/luajit.h"
 
@@ -14,15 +14,15 @@
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 
 #define CFRAME_SPACE	40
-#define STATE_GLREF	0x10 /* lua_State */
+#define STATE_GLREF	0x10 /* offset in lua_State */
 #define STATE_CFRAME	0x50
-#define TRACE_MCODE	0x58 /* GCtrace */
-#define CF_PC		0x18 /* SAVE_PC */
-#define CALL_DECODE	128  /* bytes of lj_vm_call that set up its frame */
+#define TRACE_MCODE	0x58 /* offset in GCtrace */
+#define CF_PC		0x18 /* offset of SAVE_PC in a C frame */
+#define CALL_DECODE	128  /* bytes of lj_vm_call in which it makes its frame */
 #define EXIT_DECODE	512
 #define STRAIGHT_BYTES	256
 #define CALLBACK_BYTES	40
-#define STATE_MAX_BYTES (1 << 20) /* GG_State: some KiB */
+#define STATE_MAX_BYTES (1 << 20) /* limit; GG_State has some KiB */
 
 /*
  * lj_vm_call after saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov
@@ -49,7 +49,10 @@ bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at)
 	return true;
 }
 
-/* mov between a register and memory at base + displacement; opcode 0x89: to memory, 0x8b: from. */
+/*
+ * Returns whether i is a mov between reg and memory at base + displacement. opcode 0x89: to memory,
+ * 0x8b: from memory.
+ */
 static bool is_mov(const struct insn *i, uint8_t opcode, uint8_t reg, uint8_t base)
 {
 	return insn_is(i, opcode) && (i->rex & 8) && i->mod != 3 && i->base == base &&
@@ -64,7 +67,7 @@ static bool is_mov_at(const struct insn *i, uint8_t opcode, uint8_t reg, uint8_t
 
 /* ---- lj_vm_call: how a C frame is made ---- */
 
-/* Reads saveregs before `call`: how many registers it saves. */
+/* Reads saveregs before `call`, to find how many registers it saves. */
 static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_luajit *d)
 {
 	static const uint8_t six[] = {0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41,
@@ -81,7 +84,9 @@ static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_lua
 	return 0;
 }
 
-/* Makes displacement(%r14) an offset in the global state. false: it is outside of it. */
+/*
+ * Turns displacement(%r14) into an offset in the global state. false: it is outside of that state.
+ */
 static bool take_offset(const struct pf_luajit *d, int32_t displacement, int32_t *ret)
 {
 	if (displacement < -STATE_MAX_BYTES || displacement > STATE_MAX_BYTES)
@@ -120,7 +125,7 @@ static int read_call(const struct luajit_code *c, size_t call, struct pf_luajit 
 	return 0;
 }
 
-/* ---- traces: how they are entered and left; a build may have none ---- */
+/* ---- traces: how they are entered and left; a build may have no traces ---- */
 
 static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 {
@@ -138,7 +143,7 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 		if (!base && is_mov(&i, 0x8b, RDX, R14))
 			base = take_offset(d, i.displacement, &d->jit_base);
 		state |= is_mov_at(&i, 0x8b, RBP, R14, d->cur_l - d->dispatch);
-		/* mov %rcx,%rsp: the C frame again */
+		/* mov %rcx,%rsp: from now on the C frame is the stack again */
 		if (insn_is(&i, 0x89) && i.mod == 3 && i.rm == RSP && i.reg == RCX) {
 			d->exit_start = c->address + start;
 			d->exit_end = c->address + at + i.bytes;
@@ -148,7 +153,7 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 	return -ENOEXEC;
 }
 
-/* mov traces(%r14),%rcx comes right before the bytes of BC_JLOOP. */
+/* The instruction right before the bytes of BC_JLOOP is mov traces(%r14),%rcx. */
 static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 {
 	const uint8_t *p = memmem(c->bytes, c->n, jloop_bytes, sizeof(jloop_bytes));
@@ -162,7 +167,7 @@ static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 	return 0;
 }
 
-/* ---- where C frames are made, and which registers calls have saved ---- */
+/* ---- where C frames are made, and which registers are saved at each call ---- */
 
 static bool is_call(const struct insn *i)
 {
@@ -176,14 +181,14 @@ static bool is_jump(const struct insn *i)
 	       (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80);
 }
 
-/* Control does not go on at the next instruction. */
+/* Returns whether the next instruction is not run after this one. */
 static bool is_over(const struct insn *i)
 {
 	return insn_is(i, 0xe9) || insn_is(i, 0xeb) || insn_is(i, 0xc3) ||
 	       (insn_is(i, 0xff) && (i->reg & 7) == 4);
 }
 
-/* Bytes from `at` to the end of the next jump. */
+/* Returns the number of bytes from `at` to the end of the next jump or return. */
 static uint16_t straight_bytes(const struct luajit_code *c, size_t at)
 {
 	size_t from = at;
@@ -209,7 +214,10 @@ static void read_entries(const struct luajit_code *c, struct pf_luajit *d)
 		if (!p)
 			break;
 		from = (size_t)(p - c->bytes) + sizeof(save_bytes);
-		/* push %rbx. The code that jumps to lj_vm_ffi_callback has pushed rbp. */
+		/*
+		 * Looks for push %rbx. The code that jumps to lj_vm_ffi_callback has already pushed
+		 * rbp.
+		 */
 		if (p[-1] != 0x53)
 			continue;
 		d->entries[n].start = (uint16_t)(p - c->bytes - 2);
@@ -237,7 +245,7 @@ static void add_quiet(struct pf_luajit *d, size_t start, size_t end)
 
 /*
  * The return to C begins where vmstate becomes ~LJ_VMST_C, and ends with add $CFRAME_SPACE,%rsp.
- * The end of an FFI callback (cont_ffi_callback) jumps there right after it has called C.
+ * The end of an FFI callback (cont_ffi_callback) jumps to that code right after it has called C.
  */
 static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
 {
@@ -266,7 +274,7 @@ static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
 	}
 }
 
-/* Sets a bit for each byte that is the target of a jump. */
+/* Sets the bit of each byte that is the target of a jump. */
 static void find_targets(const struct luajit_code *c, uint8_t *targets)
 {
 	struct insn i;
@@ -284,7 +292,7 @@ static void find_targets(const struct luajit_code *c, uint8_t *targets)
 	}
 }
 
-/* The flags after an instruction, from those before it. */
+/* Returns the flags after an instruction. flags: those before it. */
 static unsigned flags_after(unsigned flags, const struct insn *i)
 {
 	bool to_rbp = (insn_is(i, 0x89) && i->mod == 3 && i->reg == RDX && i->rm == RBP) ||
@@ -303,7 +311,10 @@ static unsigned flags_after(unsigned flags, const struct insn *i)
 	return flags;
 }
 
-/* All calls must be known: an unknown one would count as a call that leaves L->base as it is. */
+/*
+ * If there are more calls than fit, this is an error: a call that is missing would count as one
+ * that does not change L->base.
+ */
 static int read_calls(const struct luajit_code *c, struct pf_luajit *d)
 {
 	_cleanup_free_ uint8_t *targets = xcalloc(1, c->n / 8 + 1);

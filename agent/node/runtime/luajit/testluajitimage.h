@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests: a made-up process that runs LuaJIT: one piece of memory with lua_States, their stacks,
- * functions and the C stack, and bpf/unwind.h to walk it. It has no code of the interpreter, only
- * its addresses.
+ * For tests: a made-up process that runs LuaJIT, and bpf/unwind.h to walk it. One piece of memory
+ * has the lua_States, their stacks, functions and the C stack. The image has no code of the
+ * interpreter, only its addresses.
  */
 #pragma once
 
@@ -20,11 +20,12 @@
 #define VM_BYTES    0x4000u
 #define TRACES	    0x600000ull
 #define TRACES_SIZE 0x10000u
-#define C_STACK	    (BASE + 0xc000) /* to the end */
+#define C_STACK	    (BASE + 0xc000) /* the C stack is from here to the end of the memory */
 #define EXIT_AT	    (VM + 0x3000)
 #define ENTRY_AT    0x1000
 #define LEAVE_AT    0x1100
-#define CALL_SAVED  0x200 /* the call before it has left base and PC in the C frame and L */
+/* offset of a call before which base was stored in L and PC in the C frame */
+#define CALL_SAVED  0x200
 #define CALL_IN_RBP 0x300
 #define G_CUR_L	    0x100
 #define G_JIT_BASE  0x108
@@ -37,7 +38,7 @@ enum { AT_RDX = 1, AT_RBX = 3, AT_R14 = 14 };
 static struct {
 	uint8_t bytes[BYTES];
 	uint32_t used;
-	uint8_t *chunks[2]; /* mappings; data */
+	uint8_t *chunks[2]; /* 0: mappings; 1: data */
 	struct pf_file file;
 	struct pf_scratch scratch;
 	struct pf_luajit *luajit;
@@ -57,7 +58,7 @@ static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 	image.reads++;
 	if (image_copy((uintptr_t)address, to, n))
 		return 0;
-	memset(to, 0, n); /* as the kernel does */
+	memset(to, 0, n); /* as the kernel does after a failed read */
 	return -14;
 }
 
@@ -69,7 +70,7 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 		return k == 0 ? &image.file : NULL;
 	if (map == &chunks)
 		return k < 2 && image.chunks[k] ? &image.chunks[k] : NULL;
-	return k == 0 ? *(uint8_t **)map : NULL; /* an inner map: one value */
+	return k == 0 ? *(uint8_t **)map : NULL; /* an inner map, which has one value */
 }
 
 static inline int image_read(void *arg, uint64_t address, void *to, size_t n)
@@ -78,7 +79,7 @@ static inline int image_read(void *arg, uint64_t address, void *to, size_t n)
 	return image_copy(address, to, n) ? 0 : -14;
 }
 
-/* ---- things in it ---- */
+/* ---- objects in the memory ---- */
 
 static inline void put(uint64_t at, const void *p, size_t n)
 {
@@ -112,8 +113,8 @@ static inline uint64_t image_string(const char *text)
 }
 
 /*
- * A GCproto with bytecode, constants before k, a byte of line for each instruction, and debug
- * names.
+ * A GCproto with bytecode, constants before k, one byte of line information for each instruction,
+ * and debug names.
  */
 struct image_proto {
 	uint64_t at, bc;
@@ -123,8 +124,8 @@ struct image_code {
 	uint32_t first_line, lines;
 	const uint32_t *code;
 	uint32_t n_code;
-	const char *constants[4]; /* [0] is k[-1] */
-	const char *upvalues;	  /* NUL-separated */
+	const char *constants[4]; /* constants[0] is k[-1] */
+	const char *upvalues;	  /* names, separated by NUL */
 	uint32_t upvalues_bytes, n_upvalues;
 	const char *locals;
 	uint32_t locals_bytes;
@@ -159,7 +160,9 @@ static inline struct image_proto image_proto(const struct image_code *c)
 	return (struct image_proto){at, at + 104};
 }
 
-/* A tagged address of a proto's function; is_c: a C function. */
+/*
+ * Returns a tagged address of a function. bc: the bytecode of its proto; is_c: it is a C function.
+ */
 #define TAGGED(at, gct) ((at) | (0x1ffffull - (gct)) << 47)
 static inline uint64_t image_function(uint64_t bc, bool is_c)
 {
@@ -195,7 +198,7 @@ static inline uint64_t stack_of(uint64_t state)
 	return stack;
 }
 
-/* A frame whose base is slot `slot`; returns base. */
+/* Makes a frame whose base is slot `slot`. Returns base. */
 static inline uint64_t image_frame(uint64_t state, uint32_t slot, uint64_t function, uint64_t link)
 {
 	uint64_t base = stack_of(state) + 8ull * slot;
@@ -205,7 +208,7 @@ static inline uint64_t image_frame(uint64_t state, uint32_t slot, uint64_t funct
 	return base;
 }
 
-/* A C frame at `at`, which returns to ip with rbp. L->cframe points to the newest one. */
+/* Makes a C frame at `at`, which returns to ip with rbp. L->cframe points to the newest C frame. */
 static inline void image_c_frame(uint64_t at, uint64_t state, uint64_t previous, uint64_t pc,
 				 int32_t nres, uint64_t rbp, uint64_t ip)
 {
@@ -289,7 +292,7 @@ static inline void image_walk(uint64_t ip, uint64_t sp, uint64_t bp)
 	pf_walk_user(&image.scratch, 7, 1, false, false);
 }
 
-/* Frame k of the walk's result. */
+/* Frame k of the result of the walk. */
 struct image_frame {
 	uint32_t kind, runtime, type;
 	uint64_t a, b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated code that no other runtime walks: its names come from perf maps, files that the process
- * itself writes. docs/perf-maps.md. Reader's thread.
+ * Generated code that no other runtime walks. Its names come from perf maps, files that the process
+ * itself writes. docs/perf-maps.md. Runs on the reader's thread.
  */
 #include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"
@@ -9,16 +9,17 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define REFRESH_NS    NSEC_PER_SEC	    /* a function may have been replaced since */
-#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC) /* of a large file; one slice for many names */
+#define REFRESH_NS NSEC_PER_SEC /* after this time, a function may have been replaced */
+/* when to read the next slice of a large file, for all names that are missing */
+#define NEXT_SLICE_NS (100 * NSEC_PER_MSEC)
 
 struct state {
 	struct perf_file file;
 	struct java_requests *java; /* NULL: no JVM is asked */
 	enum perf_map_writer writer;
-	bool given;	    /* the agent has asked the JVM for it */
-	uint64_t looked_ns; /* CLOCK_MONOTONIC */
-	int error;	    /* of that look */
+	bool given;	    /* the agent has asked the JVM for the map, and the JVM has given it */
+	uint64_t looked_ns; /* CLOCK_MONOTONIC: when the file was last read */
+	int error;	    /* result of that read */
 };
 
 /* ---- which code ---- */
@@ -31,7 +32,7 @@ static bool is_taken(const struct runtime_look *look, const struct mapping *m)
 	return false;
 }
 
-/* false: there are more ranges than the limit. */
+/* Finds the ranges of generated code. Returns false if there are more than the limit. */
 static bool find_ranges(const struct runtime_look *look, struct runtime_learnt *ret)
 {
 	struct runtime_range *ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ranges));
@@ -69,7 +70,8 @@ static bool has_mark(const struct runtime_look *look, const char *mark, uint64_t
 	return true;
 }
 
-#define NODE_TEXT "node.js/v" /* name and version of its release, in src/node_metadata.cc */
+/* name and version of a release of Node.js, in src/node_metadata.cc */
+#define NODE_TEXT "node.js/v"
 
 static bool node_version(const struct runtime_look *look, char ret[16])
 {
@@ -90,7 +92,10 @@ static bool node_version(const struct runtime_look *look, char ret[16])
 	return true;
 }
 
-/* Notes Node.js's version, and how a user gets names; recognised.c has the other runtimes. */
+/*
+ * Sets ret's version and problem for Node.js: how a user gets names. recognised.c has the other
+ * runtimes.
+ */
 static void tell_writer(const struct runtime_look *look, bool has_map, struct runtime_learnt *ret)
 {
 	char version[16];
@@ -107,8 +112,9 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 /* ---- learn ---- */
 
 /*
- * HotSpot writes its map at once, so an empty one is a file that an attempt to ask it has left.
- * Other programs' maps are empty until their buffer is full.
+ * Returns whether the process has a map. HotSpot writes its whole map at one time, so an empty map
+ * is a file that an earlier attempt of the agent to ask the JVM has left. Maps of other programs
+ * are empty until their buffer is full.
  */
 static bool has_map(const struct state *s)
 {
@@ -117,7 +123,10 @@ static bool has_map(const struct state *s)
 		runtime_perf_map_n(s->file.map));
 }
 
-/* A map from before the process's start counts as none: a user can do the same about it. */
+/*
+ * A map that was written before the process began counts as missing: a user can do the same about
+ * it.
+ */
 static bool is_older(const struct state *s)
 {
 	return s->error == -ETIME;
@@ -225,14 +234,15 @@ static uint64_t look_again_ns(const struct state *s)
 
 static const char *find(const struct state *s, uint64_t address)
 {
-	/* If the file is gone, what was read of it still holds. */
+	/* If the file is deleted, the lines that were read stay valid. */
 	return s->error < 0 && s->error != -ENOENT ? NULL
 						   : runtime_perf_map_find(s->file.map, address);
 }
 
 /*
- * A program writes the line before the code runs. So if the file was read after the code ran and
- * has no line, there is none. One read of the file serves all names that are asked for together.
+ * A program writes the line before the code runs. So if the file was read after the code ran, and
+ * has no line, the code has no name. One read of the file is used for all names that are asked for
+ * together.
  */
 static int resolve(void *state, struct memory *m, const struct runtime_words *frame,
 		   const struct runtime_words *caller, struct runtime_names *ret)
@@ -266,7 +276,7 @@ const struct runtime_ops runtime_perfmap_runtime = {
 	.name = "perfmap",
 	.title = "perf map",
 	.frame_kind = FRAME_APP,
-	.names_last_ns = 5 * NSEC_PER_SEC, /* code is replaced, and its address stays the same */
+	.names_last_ns = 5 * NSEC_PER_SEC, /* other code may replace the code at an address */
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads /tmp/perf-PID.map of a process, in its own root, with its PID in its own PID namespace. Any
- * program that can write into that /tmp may have made the file. So the agent reads only a regular
- * file of the process's user or of root, follows no link, and reads no more than the size that the
- * file had.
+ * Reads /tmp/perf-PID.map of a process, in the root of the process, with its PID in its own PID
+ * namespace. Any program that can write into that /tmp may have made the file. So the agent reads
+ * only a regular file that belongs to the process's user or to root, follows no link, and reads no
+ * more than the size that the file had at the beginning.
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -16,10 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define OPEN_ATTEMPTS 8 /* the kernel gives up when names change meanwhile */
+#define OPEN_ATTEMPTS 8 /* openat2() gives up when names change meanwhile */
 #define STEP_BYTES    65536
-#define OLDER_NS      NSEC_PER_SEC	  /* file systems' clocks are coarse, and clocks are set */
-#define RESTART_NS    (60 * NSEC_PER_SEC) /* least time between reads from a file's start */
+/* tolerance: clocks of file systems are coarse, and users set clocks */
+#define OLDER_NS   NSEC_PER_SEC
+#define RESTART_NS (60 * NSEC_PER_SEC) /* least time between two reads from a file's start */
 
 void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES])
 {
@@ -171,7 +172,8 @@ static bool is_trusted(const struct perf_file *f, uid_t owner)
 }
 
 /*
- * Checks the type of a file before it opens it for reading: a FIFO would block, a device might act.
+ * Checks the type of the file before it opens it for reading: to open a FIFO would block, and to
+ * open a device might change something.
  */
 static int open_map(const struct perf_file *f, struct stat *ret_st, int *ret_fd)
 {
@@ -211,7 +213,7 @@ static size_t tail_n(const struct perf_file *f)
 	return MIN(f->offset, sizeof(f->tail));
 }
 
-/* Whether the file has only grown since the last read. HotSpot rewrites the same file. */
+/* Returns whether the file has only grown since the last read. HotSpot rewrites the same file. */
 static bool continues(const struct perf_file *f, int fd, const struct stat *st)
 {
 	char now[sizeof(f->tail)];
@@ -223,8 +225,9 @@ static bool continues(const struct perf_file *f, int fd, const struct stat *st)
 }
 
 /*
- * A /tmp may outlive a container, whose first process always has PID 1. The time of the contents
- * counts, not ctime, since start scripts of images chown the files that they find.
+ * A /tmp may exist longer than a container, and the first process of each container has PID 1. This
+ * function compares the time of the contents, not ctime, because start scripts of images chown the
+ * files that they find.
  */
 bool runtime_perf_file_is_older(const struct perf_file *f, const struct stat *st)
 {
@@ -268,7 +271,7 @@ static void keep_tail(struct perf_file *f, const char *bytes, size_t n)
 	memcpy(f->tail + old, bytes + n - new, new);
 }
 
-/* Reads up to end, the size at the start: later lines are left for the next time. */
+/* Reads a slice, at most up to `end`, the size at the beginning. Later lines are read next time. */
 static int read_slice(struct perf_file *f, int fd, uint64_t end)
 {
 	uint64_t stop = MIN(end, f->offset + PERF_MAP_SLICE_BYTES);

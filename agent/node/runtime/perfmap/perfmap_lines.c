@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of a perf map. When code is replaced by other code at the same place, the file only
- * gets a new line. So each line replaces all functions in its range: functions never overlap, and
- * are kept in a tree that compares ranges.
+ * The lines of a perf map. If other code replaces code at the same address, the program only adds a
+ * new line to the file. So each line replaces all functions in its range. Functions never overlap,
+ * and are kept in a tree that compares ranges.
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -11,19 +11,20 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define NODE_BYTES   40 /* of the tree, for each function */
+#define NODE_BYTES   40 /* bytes of the tree for each function */
 #define ADDRESS_MAX  (1ull << 56)
-#define FUNCTION_MAX (1ull << 30) /* bytes; a larger range is no function */
+#define FUNCTION_MAX (1ull << 30) /* bytes; a larger range is not a function */
 
 struct line_function {
 	uint64_t start, end;
 	char name[];
 };
 struct perf_map {
-	void *tree; /* tsearch(3); disjoint */
+	void *tree; /* tsearch(3); the ranges are disjoint */
 	size_t n, bytes;
 	uint64_t replaced;
-	char line[PERF_MAP_LINE_MAX + 1]; /* the beginning of a line whose end has not come yet */
+	/* the beginning of a line whose end has not been read yet */
+	char line[PERF_MAP_LINE_MAX + 1];
 	size_t line_n;
 };
 
@@ -79,7 +80,10 @@ static void forget_range(struct perf_map *m, const struct line_function *range)
 	}
 }
 
-/* However large the other maps are, each map has its share of half of the limit. */
+/*
+ * Returns whether the map may grow by that many bytes. Each map has its share of half of the limit,
+ * however large the other maps are.
+ */
 static bool has_room(const struct perf_map *m, size_t bytes)
 {
 	size_t share = PERF_MAP_ALL_BYTES / 2 / atomic_load(&n_maps);
@@ -109,7 +113,7 @@ static void remember(struct perf_map *m, uint64_t start, uint64_t end, const cha
 	atomic_fetch_add(&all_bytes, cost(f));
 }
 
-/* Takes a hexadecimal number, with or without 0x (HotSpot, V8), and a space. */
+/* Reads a hexadecimal number, with or without 0x (HotSpot, V8), and a space. */
 static bool take_number(const char **p, uint64_t *ret)
 {
 	static const char digits[] = "0123456789abcdefABCDEF";

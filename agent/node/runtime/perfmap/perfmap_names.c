@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names in perf maps, in the forms of the programs that write them. A name of another form is shown
- * as it is.
+ * unchanged.
  * - HotSpot (CodeCache::write_perf_map, codeCache.cpp): Method::external_name(), "long
  *   Spin.f(int)", or a stub's name.
- * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3", the kind of code before the
+ * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3": the kind of code before the
  *   colon, then the compiler.
  * - .NET (PerfMap::LogJITCompiledMethod, perfmap.cpp): "int32 [app]
  *   Program::Main(string[])[Tier0]".
@@ -25,8 +25,8 @@ static void add(struct runtime_names *ret, enum frame_kind kind, const char *nam
 /* ---- HotSpot ---- */
 
 /*
- * "a.b.C$$Lambda/0x0123.run": dots of the class become slashes, as in its own form; after a slash
- * they stay.
+ * Makes "a/b/C$$Lambda/0x0123::run" from "a.b.C$$Lambda/0x0123.run": dots of the class become
+ * slashes, as in the JVM's own form. Dots after a slash stay.
  */
 static char *java_name(const char *class, size_t class_n, const char *method, size_t method_n)
 {
@@ -38,7 +38,7 @@ static char *java_name(const char *class, size_t class_n, const char *method, si
 	return name;
 }
 
-/* "RETURNED CLASS.METHOD(TYPE, TYPE)". */
+/* Reads "RETURNED CLASS.METHOD(TYPE, TYPE)". */
 static bool hotspot_method(const char *s, struct runtime_names *ret)
 {
 	const char *open = strchr(s, '('), *begin, *dot;
@@ -57,14 +57,15 @@ static bool hotspot_method(const char *s, struct runtime_names *ret)
 
 static void hotspot(const char *s, struct runtime_names *ret)
 {
-	if (!hotspot_method(s, ret)) /* "Interpreter", "StubRoutines (1)" */
+	if (!hotspot_method(s, ret)) /* for example "Interpreter" or "StubRoutines (1)" */
 		add(ret, strstr(s, "::") ? FRAME_JVM : FRAME_LIBRARY, s, strlen(s), NULL, 0, 0);
 }
 
 /* ---- V8 ---- */
 
 /*
- * The text after "KIND:"; NULL: none of these kinds. "Script::run" is a name of another language.
+ * Returns the text after "KIND:"; NULL: s has none of these kinds. "Script::run" is a name of
+ * another language.
  */
 static const char *behind_kind(const char *s, const char *const *kinds, size_t n)
 {
@@ -77,9 +78,10 @@ static const char *behind_kind(const char *s, const char *const *kinds, size_t n
 }
 
 /*
- * The text after the mark of the compiler: ~ interpreter, ^ baseline, + Maglev, * Turbofan. Since
- * Node 24 a ' follows it if the code is for one context only; since 26 an o precedes it if the code
- * was entered in a loop. Only one mark is taken, since functions may be called + and *, too.
+ * Returns the text after the mark of the compiler: ~ interpreter, ^ baseline, + Maglev, * Turbofan.
+ * Since Node 24 a ' follows the mark if the code is for one context only. Since Node 26 an o is
+ * before the mark if the code was entered in a loop. Only one mark is skipped, because a function's
+ * name may be + or *, too.
  */
 static const char *behind_marker(const char *s)
 {
@@ -91,7 +93,7 @@ static const char *behind_marker(const char *s)
 	return p + (*p == '\'' && (p[-1] == '+' || p[-1] == '*'));
 }
 
-/* Takes ":NUMBER" off the end. */
+/* Removes ":NUMBER" from the end. */
 static bool take_last_number(const char *s, size_t *n, uint32_t *ret)
 {
 	size_t digits = 0;
@@ -113,7 +115,10 @@ static bool begins_with_any(const char *s, const char *const *begins, size_t n)
 	return false;
 }
 
-/* The last space in s[0, n) before the character `slash`, or, if that is 0, before any; n: none. */
+/*
+ * Returns the last space in s[0, n) that is before the character `slash`; slash 0: the last space
+ * of all. n: there is none.
+ */
 static size_t last_space(const char *s, size_t n, char slash)
 {
 	for (size_t i = n; i > 0; i--)
@@ -130,11 +135,11 @@ static size_t find_word(const char *s, size_t n, const char *word)
 }
 
 /*
- * The place where " FILE" begins in "NAME FILE"; n: there is no file. Both may have spaces ("get
- * size", "GET /users", "/srv/my app/a.js").
- * - A URL has no space, so it is the last word; only data: may have some.
+ * Returns where " FILE" begins in "NAME FILE"; n: there is no file. NAME and FILE may have spaces
+ * ("get size", "GET /users", "/srv/my app/a.js").
+ * - A URL has no space, so it is the last word. Only data: may have spaces.
  * - An absolute path begins at the last word that begins with a slash.
- * - Any other file is found if there is only one space; else it stays in the name.
+ * - Any other file is found only if there is one space. Else it stays in the name.
  */
 static size_t file_begin(const char *s, size_t n)
 {
@@ -143,9 +148,9 @@ static size_t file_begin(const char *s, size_t n)
 		"[eval", "[stdin]"};
 	size_t last = last_space(s, n, '\0'), at;
 
-	if (n == 0 || *s == ' ' || last == n) /* no name; no file */
+	if (n == 0 || *s == ' ' || last == n) /* without a name; without a file */
 		return n && *s == ' ' ? 0 : n;
-	if (last == n - 1) /* eval made it: the file is "" */
+	if (last == n - 1) /* eval made the function: its file is "" */
 		return last;
 	if (begins_with_any(s + last + 1, words, ARRAY_SIZE(words)) ||
 	    memmem(s + last, n - last, "://", 3))
@@ -161,7 +166,9 @@ static size_t file_begin(const char *s, size_t n)
 	return at < last && memchr(s + at, ' ', last - at) ? n : last;
 }
 
-/* "NAME FILE:LINE:COLUMN"; Node 18 has no column. The file is "" if eval made the function. */
+/*
+ * Reads "NAME FILE:LINE:COLUMN"; in Node 18 without column. If eval made the function, FILE is "".
+ */
 static void v8_function(const char *s, struct runtime_names *ret)
 {
 	size_t n, name_n, file_n;
@@ -179,7 +186,7 @@ static void v8_function(const char *s, struct runtime_names *ret)
 		add(ret, FRAME_APP, s, name_n, s + name_n + 1, file_n, line);
 }
 
-/* "NAME-INDEX-COMPILER" of WebAssembly; a function may have several such names. */
+/* Reads "NAME-INDEX-COMPILER" of WebAssembly. A function may have several such names. */
 static bool v8_wasm(const char *s, struct runtime_names *ret)
 {
 	static const char *const compilers[] = {"-liftoff", "-turbofan"};
@@ -200,7 +207,8 @@ static bool v8_wasm(const char *s, struct runtime_names *ret)
 }
 
 /*
- * "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'", shown in the first form.
+ * Reads "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Both are shown in
+ * the first form.
  */
 static bool v8_regexp(const char *s, struct runtime_names *ret)
 {
@@ -221,7 +229,8 @@ static bool v8_regexp(const char *s, struct runtime_names *ret)
 		return false;
 	p += strlen(source);
 	n = strlen(p);
-	for (size_t i = n; i > 0; i--) /* the last one is V8's own */
+	/* V8 has written the last one; others belong to the source */
+	for (size_t i = n; i > 0; i--)
 		if (str_has_prefix(p + i - 1, flags)) {
 			n = i - 1;
 			break;
@@ -253,7 +262,7 @@ static bool v8(const char *s, struct runtime_names *ret)
 
 /* ---- .NET ---- */
 
-/* "RETURNED [ASSEMBLY] TYPE::METHOD(TYPES)[TIER]". */
+/* Reads "RETURNED [ASSEMBLY] TYPE::METHOD(TYPES)[TIER]". */
 static bool dotnet(const char *s, struct runtime_names *ret)
 {
 	const char *open = strchr(s, '['), *name = open ? strstr(open, "] ") : NULL, *end;

@@ -40,7 +40,10 @@ static void test_number_forms(void **state)
 	runtime_perf_map_free(m);
 }
 
-/* The last line counts, and an older function below it ends as a whole. */
+/*
+ * The last line counts. If it overlaps the end of an older function, all of that function is
+ * removed.
+ */
 static void test_newest_wins(void **state)
 {
 	struct perf_map *m = map_of("1000 100 old\n1100 100 next\n2000 10 other\n"
@@ -69,9 +72,9 @@ static void test_bad_lines_are_left_out(void **state)
 		"g000 10 f",
 		"-1000 10 f",
 		"1000 0 f",		  /* no bytes */
-		"1000 40000001 f",	  /* no function is so large */
-		"fffffffffffffff0 20 f",  /* past the end of memory */
-		"11000000000001000 10 f", /* more than 64 bits */
+		"1000 40000001 f",	  /* larger than any function */
+		"fffffffffffffff0 20 f",  /* beyond the end of the address space */
+		"11000000000001000 10 f", /* an address of more than 64 bits */
 		"0x 10 f",
 	};
 	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "malformed");
@@ -136,7 +139,7 @@ static void test_functions_have_a_limit(void **state)
 	}
 	assert_true(runtime_perf_map_n(m) > 100000 && runtime_perf_map_n(m) < 300000);
 	assert_true(counter_get(c) - before == 300000 - runtime_perf_map_n(m));
-	/* A known function ends when its place is given to others. */
+	/* A known function is removed if a new line has its addresses. */
 	assert_string_equal(runtime_perf_map_find(m, 0x10000), "f");
 	runtime_perf_map_add(m, "10000 20 bigger\n", 16);
 	assert_string_equal(runtime_perf_map_find(m, 0x10010), "bigger");
@@ -155,7 +158,7 @@ static void add_long_names(struct perf_map *m, unsigned n)
 			snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
 }
 
-/* Large maps of a few processes leave room for those of others. */
+/* Large maps of a few processes leave room for maps of other processes. */
 static void test_large_maps_leave_a_share(void **state)
 {
 	struct perf_map *large[5], *small = runtime_perf_map_new();
@@ -175,7 +178,8 @@ static void test_large_maps_leave_a_share(void **state)
 
 /*
  * Lines of Node 18.18, 20.18, 22.20, 24.19, 25.9 and 26.10, with --perf-basic-prof and
- * --interpreted-frames-native-stack: from one program, names of each kind in files of each kind.
+ * --interpreted-frames-native-stack. One program wrote them. It has names of each kind in files of
+ * each kind.
  */
 #define MAIN  "file:///tmp/nodes/app/main.mjs"
 #define OTHER "file:///tmp/nodes/app/mod%20space.mjs"
@@ -184,24 +188,25 @@ static const struct {
 	const char *line, *name, *file;
 	unsigned at;
 } names_of_node[] = {
-	/* the compilers of each version */
-	{"LazyCompile:~hotLocal " MAIN ":5", "hotLocal", MAIN, 5}, /* 18 */
+	/* marks of the compilers of each version */
+	{"LazyCompile:~hotLocal " MAIN ":5", "hotLocal", MAIN, 5}, /* Node 18 */
 	{"Function:^hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
 	{"LazyCompile:*hotLocal " MAIN ":5", "hotLocal", MAIN, 5},
-	{"JS:~hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 20 on */
+	{"JS:~hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* since Node 20 */
 	{"JS:^hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
 	{"JS:*hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
-	{"JS:+hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* 24 on */
+	{"JS:+hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* since Node 24 */
 	{"JS:+'gen " MAIN ":15:7", "gen", MAIN, 15},
 	{"JS:*'get size " MAIN ":14:11", "get size", MAIN, 14},
-	{"JS:o+hotExported " OTHER ":1:28", "hotExported", OTHER, 1}, /* 26 */
+	{"JS:o+hotExported " OTHER ":1:28", "hotExported", OTHER, 1}, /* Node 26 */
 	{"JS:o*hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
 	{"JS:o+'hotExported " OTHER ":1:28", "hotExported", OTHER, 1},
-	{"JS:hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5}, /* not to be optimized */
+	/* a function that may not be optimized */
+	{"JS:hotLocal " MAIN ":5:18", "hotLocal", MAIN, 5},
 	{"JS:~o " MAIN ":5:18", "o", MAIN, 5},
 	{"JS:o*o " MAIN ":5:18", "o", MAIN, 5},
 	{"JS:o " MAIN ":5:18", "o", MAIN, 5},
-	/* names */
+	/* unusual names */
 	{"JS:++ " MAIN ":10:8", "+", MAIN, 10},
 	{"JS:o*+ " MAIN ":10:8", "+", MAIN, 10},
 	{"JS:~+ " MAIN ":10:8", "+", MAIN, 10},
@@ -219,7 +224,7 @@ static const struct {
 	 "node:internal/main/run_main_module", 1},
 	{"JS:^requireBuiltin node:internal/bootstrap/realm:420:24", "requireBuiltin",
 	 "node:internal/bootstrap/realm", 420},
-	/* files */
+	/* unusual files */
 	{"JS:*hotCommon " SPACE ":1:19", "hotCommon", SPACE, 1},
 	{"LazyCompile:*hotCommon " SPACE ":1", "hotCommon", SPACE, 1},
 	{"Eval:~ " SPACE ":1:1", "(anonymous)", SPACE, 1},
@@ -240,14 +245,14 @@ static const struct {
 	{"JS:~f app.js:3:1", "f", "app.js", 3},
 	{"JS:~get f app.js:3:1", "get f", "app.js", 3},
 	{"JS:~get app.js:3:1", "get", "app.js", 3},
-	/* the end of the name is ambiguous: no file is better than a wrong one */
+	/* it is not clear where the name ends: no file is better than a wrong one */
 	{"JS:*inVm2 rel name.js:1:16", "inVm2 rel name.js", NULL, 1},
 	/* WebAssembly has no file */
 	{"JS:wasm-function[0]-0-liftoff", "wasm-function[0]", NULL, 0},
 	{"JS:wasm-function[0]-0-turbofan", "wasm-function[0]", NULL, 0},
 	{"Function:std::f(int, char)-12-turbofan", "std::f(int, char)", NULL, 0},
 	{"JS:-0-liftoff", "-0-liftoff", NULL, 0},
-	/* regular expressions: one name in all versions */
+	/* regular expressions have the same name in all versions */
 	{"RegExp:^(?:a;b|c d)+;? 42$", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
 	{"RegExp:[\"'<>&]+\\\\x3b x3$", "RegExp:[\"'<>&]+\\\\x3b x3$", NULL, 0},
 	{"RegExp.> src: '^(?:a;b|c d)+;? 42$' flags: ''", "RegExp:^(?:a;b|c d)+;? 42$", NULL, 0},
@@ -310,7 +315,7 @@ static const struct {
 	{"instance void [System.Private.CoreLib] System.Threading.Thread::StartCallback()"
 	 "[PreJIT]",
 	 PERF_MAP_ANY, FRAME_APP, "System.Threading.Thread::StartCallback", NULL, 0},
-	/* of other languages; the first words are kinds of V8's, too */
+	/* names of other languages; their first words are also kinds of V8 */
 	{"wasm[0]::function[3]", PERF_MAP_ANY, FRAME_APP, "wasm[0]::function[3]", NULL, 0},
 	{"Script::run", PERF_MAP_ANY, FRAME_APP, "Script::run", NULL, 0},
 	{"Handler::handle", PERF_MAP_ANY, FRAME_APP, "Handler::handle", NULL, 0},
@@ -341,7 +346,7 @@ static void test_names(void **state)
 
 /* ---- the file of a process ---- */
 
-struct place { /* this process's own map */
+struct place { /* the map of this process */
 	struct perf_file file;
 	char path[64];
 	struct java_requests *java;
@@ -395,13 +400,13 @@ static void test_file_grows(void **state)
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "again");
-	/* The file is gone: what was read stays. */
+	/* The file is deleted: the lines that were read stay. */
 	unlink(p->path);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
 }
 
-/* As HotSpot does: the same file with other contents, not shorter. */
+/* Like HotSpot, writes other contents into the same file, which does not become shorter. */
 static void test_file_written_anew(void **state)
 {
 	struct place *p = *state;
@@ -409,7 +414,8 @@ static void test_file_written_anew(void **state)
 	write_file(p->path, "1000 10 one\n2000 10 two\n", 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	write_file(p->path, "4000 10 four\n5000 10 five\n6000 10 six\n", O_TRUNC);
-	assert_int_equal(runtime_perf_file_read(&p->file), -EBUSY); /* not all the time */
+	/* the file is read from its start only once a minute */
+	assert_int_equal(runtime_perf_file_read(&p->file), -EBUSY);
 	p->file.restarted_ns -= 61 * NSEC_PER_SEC;
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	assert_null(runtime_perf_map_find(p->file.map, 0x1000));
@@ -453,8 +459,8 @@ static void test_file_of_another_user(void **state)
 }
 
 /*
- * As if the file had been there before the process began: /tmp of a container that outlived the
- * last one.
+ * Makes the file older than the process, as in a /tmp that a new container has taken over from an
+ * earlier one.
  */
 static void make_older(const struct place *p)
 {
@@ -472,7 +478,7 @@ static void test_file_older_than_its_process(void **state)
 
 	write_file(p->path, "1000 10 other\n", 0);
 	make_older(p);
-	/* a change of the file, but not of its contents */
+	/* this changes the file's ctime, but not its contents */
 	assert_int_equal(chmod(p->path, 0600), 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ETIME);
 	assert_null(p->file.map);
@@ -481,17 +487,17 @@ static void test_file_older_than_its_process(void **state)
 	write_file(p->path, "1000 10 own\n", O_TRUNC);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
-	make_older(p); /* the clock was set: it is the file that was read */
+	make_older(p); /* as if the clock had been set: this file was already read, so it stays */
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 	unlink(p->path);
 	write_file(p->path, "1000 10 others\n", 0);
 	make_older(p);
-	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if there were no file */
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if no file existed */
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 
-/* A JVM is being asked: its map is empty until it writes. The old names stay. */
+/* A JVM is being asked, and its map is empty until it writes. The old names stay. */
 static void test_empty_file_takes_nothing_away(void **state)
 {
 	struct place *p = *state;
@@ -505,7 +511,7 @@ static void test_empty_file_takes_nothing_away(void **state)
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "written");
 }
 
-/* A large file is read a piece at a time, and no name is shown before all of it is read. */
+/* A large file is read in slices. No name is shown before all of it is read. */
 static void test_large_file_in_slices(void **state)
 {
 	struct place *p = *state;
@@ -536,13 +542,13 @@ static void test_process_is_gone(void **state)
 		_exit(0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_equal(runtime_perf_file_init((struct process_id){start, pid}, &f), -ESRCH);
-	/* The PID belongs to another process by now. */
+	/* The PID is of another process now. */
 	assert_int_equal(
 		runtime_perf_file_init((struct process_id){start + NSEC_PER_SEC, getpid()}, &f),
 		-ESRCH);
 }
 
-/* ---- a process with generated code: this one ---- */
+/* ---- a process with generated code: this process ---- */
 
 #define CODE_BYTES 8192
 
@@ -586,7 +592,7 @@ static struct runtime_process *learn(const struct code *c, struct runtime_proces
 	return p;
 }
 
-/* NULL: it has no name. */
+/* Returns the name of the function at an address; NULL: it has none. */
 static char *name_of(struct runtime_process *p, uint64_t address)
 {
 	struct runtime_ask a = {.kind = PF_RUNTIME_PERFMAP, .frame = {0, address, 0}};
@@ -633,11 +639,11 @@ static void test_process_with_a_map(void **state)
 	code_done(&c);
 }
 
-/* One area more than podflame keeps, and its user is told. */
+/* If a process has one area more than podflame keeps, its user is told so. */
 static void test_too_many_areas_are_told(void **state)
 {
 	enum { N = RUNTIME_RANGES_MAX + 1, PAGE = 4096 };
-	size_t bytes = 2 * N * PAGE; /* a page that is no such area is between two of them */
+	size_t bytes = 2 * N * PAGE; /* between two areas is a page that is no such area */
 	struct code c = {.place = *state};
 	struct runtime_process *p;
 	struct runtime_view v;
@@ -667,7 +673,10 @@ static void test_too_many_areas_are_told(void **state)
 	munmap(c.at, bytes);
 }
 
-/* A name that is missing may just have been written; one that was replaced is another frame's. */
+/*
+ * If a name is missing, it may just have been written. If another function replaces one, frames get
+ * another generation.
+ */
 static void test_map_grows(void **state)
 {
 	_cleanup_free_ char *name = NULL, *second = NULL;
@@ -681,7 +690,7 @@ static void test_map_grows(void **state)
 	generation = ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation;
 	write_lines(c.place, (uintptr_t)c.at + 0x100, "two", O_APPEND);
 	name = name_of(p, (uintptr_t)c.at +
-				  /* learns at once: else it would stay unnamed for ten seconds */
+				  /* reads the file at once; else no name for 10 s */
 				  0x100);
 	assert_non_null(name);
 	assert_string_equal(name, "two");
@@ -705,7 +714,7 @@ static void test_map_is_refused(void **state)
 	struct code c;
 
 	make_code(*state, &c);
-	assert_null(learn(&c, NULL)); /* code that has no name */
+	assert_null(learn(&c, NULL)); /* the process has generated code, but no names for it */
 	assert_int_equal(symlink("/etc/passwd", c.place->path), 0);
 	p = learn(&c, NULL);
 	assert_int_equal(runtime_process_n(p), 1);
@@ -740,7 +749,7 @@ static void test_older_map_is_told(void **state)
 	code_done(&c);
 }
 
-/* A map that a JVM was asked for is used like a file, and outlives the file. */
+/* A map that the JVM gave is used like a file, and is kept after the file is deleted. */
 static void test_given_map(void **state)
 {
 	_cleanup_free_ char *text = NULL, *name = NULL;

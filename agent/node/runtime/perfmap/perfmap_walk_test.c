@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk through generated code with a perf map: frame pointers, and CPython's trampolines, which
- * have none.
+ * The walk through generated code with a perf map: it uses frame pointers. CPython's trampolines
+ * have no frame pointers.
  */
 #include "node/runtime/testwalk.h"
 
@@ -31,7 +31,7 @@ static bool read_image(uint64_t address, void *to, size_t n)
 	return true;
 }
 
-/* Code that has called something, at rsp STACK + 0x10; rbp's record is at STACK + 0x80. */
+/* Walks in code that has made a call. rsp is STACK + 0x10, and rbp's record is at STACK + 0x80. */
 static int unwind(const void *bytes, size_t n, uint64_t trampolines)
 {
 	const struct pf_perfmap d = {.trampolines = trampolines};
@@ -58,12 +58,12 @@ static void a_trampoline_returns_to_its_caller(void **state)
 	assert_int_equal(unwind(trampoline, sizeof(trampoline), 1), 0);
 	assert_int_equal(host.walk.ip, CALLER);
 	assert_int_equal(host.walk.sp, STACK + 0x20);
-	/* the caller's, which this code has not changed */
+	/* the caller's rbp, which this code has not changed */
 	assert_int_equal(host.walk.bp, STACK + 0x80);
-	/* For a process without Python the walk does not look for trampolines. */
+	/* In a process without Python, the walk does not look for trampolines. */
 	assert_int_equal(unwind(trampoline, sizeof(trampoline), 0), 0);
 	assert_int_equal(host.walk.ip, CALLER + 0x1000);
-	/* Its caller cannot be read. */
+	/* The stack word with the caller cannot be read. */
 	memset(&host, 0, sizeof(host));
 	host.walk = (struct pf_walk){.ip = CODE + 8, .sp = STACK + sizeof(stack) - 8};
 	assert_int_not_equal(pf_perfmap_unwind(&host, &(struct pf_perfmap){.trampolines = 1},
@@ -74,8 +74,8 @@ static void a_trampoline_returns_to_its_caller(void **state)
 static void other_code_keeps_frame_pointers(void **state)
 {
 	static const uint8_t others[][8] = {
-		{0x48, 0x8b, 0xe5, 0x5d, 0xc3},	      /* mov %rbp,%rsp; pop %rbp; ret */
-		{0x5d, 0xc3},			      /* trampolines of 3.14 */
+		{0x48, 0x8b, 0xe5, 0x5d, 0xc3}, /* mov %rbp,%rsp; pop %rbp; ret */
+		{0x5d, 0xc3}, /* the trampolines of 3.14, which have frame pointers */
 		{0x48, 0x83, 0xc4, 0x08, 0x5d, 0xc3}, /* add $8,%rsp; pop %rbp; ret */
 		{0x48, 0x83, 0xc4, 0x18, 0xc3},
 	};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython: finds the interpreter of a process, its version and its evaluation loop. python.h says
- * what the other files do. docs/python.md. Reader's thread.
+ * CPython: finds the interpreter of a process, its version and its evaluation loop. python.h lists
+ * what the other files do. docs/python.md. Runs on the reader's thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -10,10 +10,10 @@
 #include "node/parse/format.h"
 
 #define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
-#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* the most of a file: its marks, and a cold part */
+#define RANGES_MAX (PARSE_MARK_HITS + 1) /* most ranges of a file: its marks, and a cold part */
 
 struct python_file {
-	const struct mapping *mapping; /* the file's first */
+	const struct mapping *mapping; /* the first mapping of the file */
 	const struct elf_index *index;
 	uint64_t bias;
 };
@@ -46,9 +46,9 @@ static int find_file(const struct runtime_look *look, const char *mark, struct p
 }
 
 /*
- * The address of a type object; 0: not known. If Python is in a library and the program uses the
- * type, the program has a copy (R_X86_64_COPY), which the library uses, too. Then the program's
- * file has the mark, but no interpreter.
+ * Returns the address of a type object; 0: not known. If Python is in a library and the program
+ * uses the type, the program has a copy (R_X86_64_COPY), and the library uses that copy, too. Then
+ * the program's file has the mark, but no interpreter.
  */
 static uint64_t find_type(const struct runtime_look *look, const struct python_file *f,
 			  const char *name)
@@ -85,8 +85,8 @@ static uint32_t version_number(const char *text)
 }
 
 /*
- * Since 3.11 there is Py_Version; before, the version is in the code of Py_GetVersion. 0: not
- * found.
+ * Finds the version. Since 3.11 it is the variable Py_Version; in earlier versions, the code of
+ * Py_GetVersion has it. 0: not found.
  */
 static uint32_t find_version(const struct python_file *f, struct memory *m, char ret[static 48])
 {
@@ -117,14 +117,17 @@ static int not_known(struct runtime_learnt *ret)
 
 static void add_range(struct runtime_learnt *ret, uint64_t start, uint64_t end)
 {
-	for (size_t i = 0; i < ret->n_ranges; i++) /* another symbol has it already */
+	for (size_t i = 0; i < ret->n_ranges; i++) /* another symbol has the range already */
 		if (start < ret->ranges[i].end && ret->ranges[i].start < end)
 			return;
 	if (ret->n_ranges < RANGES_MAX)
 		ret->ranges[ret->n_ranges++] = (struct runtime_range){start, end, false};
 }
 
-/* Adds all symbols of the loop's name; the first is the loop itself. -ENOENT: there is none. */
+/*
+ * Adds all symbols that have the loop's name. The first one is the loop itself. -ENOENT: none
+ * exists.
+ */
 static int add_symbols(const struct python_file *f, struct runtime_learnt *ret, bool *ret_cold)
 {
 	uint64_t address, size;
@@ -163,7 +166,7 @@ static int find_loop(const struct python_file *f, const struct python_layout *l,
 	r = runtime_memory_read(m, start, code, n);
 	if (r < 0)
 		return r;
-	/* Without local symbols, the cold part is where the loop jumps to. */
+	/* Without local symbols, the cold part is found by the loop's jumps. */
 	if (!has_cold && runtime_python_code_cold(m, code, n, start, f->mapping->end, &cold, &end))
 		add_range(ret, cold, end);
 	if (k->pieces == PF_PYTHON_OBJECT)
@@ -173,7 +176,9 @@ static int find_loop(const struct python_file *f, const struct python_layout *l,
 
 /* ---- learn ---- */
 
-/* May set ret's problem and return an error; the caller handles other errors. */
+/*
+ * Finds the layout. It may set ret's problem and return an error. The caller handles other errors.
+ */
 static int find_layout(const struct python_places *at, struct memory *m, uint32_t version,
 		       struct python_layout *l, struct runtime_learnt *ret)
 {
@@ -249,7 +254,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	struct python_file f;
 	int r;
 
-	/* 2.7 and 3.6 have no _PyRuntime, but PyEval_EvalFrameEx. */
+	/* 2.7 and 3.6 do not have _PyRuntime, but they have PyEval_EvalFrameEx. */
 	if (find_file(look, "_PyRuntime", &f) < 0 && find_file(look, "PyEval_EvalFrameEx", &f) < 0)
 		return -ENOENT;
 	r = learn_runtime(look, &f, old, &found);

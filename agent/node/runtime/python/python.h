@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to python*.c. Reader's thread; all memory is hostile.
+ * Private to python*.c. Runs on the reader's thread; all memory is hostile.
  * - python.c: finds the interpreter of a process.
  * - python_layout.c: offsets in CPython's structures.
  * - python_code.c: facts from its machine code.
@@ -16,70 +16,85 @@
 
 #define PYTHON_THREAD_IDS 4
 
-/* Offsets in bytes. */
+/* All offsets are in bytes. */
 struct python_layout {
-	struct pf_python kernel; /* without addresses */
-	unsigned minor;		 /* 3.minor */
-	/* In _PyRuntime: pointers to the first interpreter and, after it, to the main one. */
+	struct pf_python kernel; /* the part for the kernel, without addresses */
+	unsigned minor;		 /* x of version 3.x */
+	/*
+	 * In _PyRuntime: offset of the pointer to the first interpreter; the next word points to
+	 * the main one.
+	 */
 	uint32_t runtime_interpreters;
-	uint32_t runtime_holder; /* up to 3.11: gilstate.tstate_current */
-	/* Since 3.12: the pointer to an interpreter's GIL, and its last_holder. */
+	uint32_t runtime_holder; /* offset of gilstate.tstate_current, which exists up to 3.11 */
+	/*
+	 * Since 3.12: offset of an interpreter's pointer to its GIL, and of last_holder in the GIL.
+	 */
 	uint32_t interpreter_gil, gil_holder;
-	/* Where thread_id may be; of several, the live process shows which is kernel.thread_id. */
+	/*
+	 * Offsets at which thread_id may be. If there are several, the live process shows which one
+	 * is kernel.thread_id.
+	 */
 	uint16_t thread_ids[PYTHON_THREAD_IDS];
 	size_t n_thread_ids;
-	uint16_t code_file, code_qualname; /* 0: none */
+	uint16_t code_file, code_qualname; /* 0: this version has no such member */
 	uint16_t code_first_line, code_lines;
 	uint16_t string_ascii, string_compact; /* sizes of PyASCIIObject, PyCompactUnicodeObject */
-	bool checked; /* of a known version; otherwise only a live frame can prove it */
+	bool checked; /* the version was tested; else only a live frame can prove the layout */
 };
 
 /* Addresses in the process. */
 struct python_places {
-	uint64_t runtime;   /* _PyRuntime */
-	uint64_t code_type; /* PyCode_Type, PyDict_Type; 0: not known */
+	uint64_t runtime;   /* address of _PyRuntime */
+	uint64_t code_type; /* addresses of PyCode_Type and PyDict_Type; 0: not known */
 	uint64_t dict_type;
 };
 
 /* ---- python_layout.c ---- */
-/* hexversion: PY_VERSION_HEX. -ENOENT: the version is not known. */
+/* hexversion: PY_VERSION_HEX. -ENOENT: podflame does not know the version. */
 int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret);
-#define PYTHON_OFFSETS_BYTES 1024 /* of _Py_DebugOffsets, more than any version has */
-/* Since 3.13. -ENOTSUP: it is a free-threaded build. -EBADMSG: the offsets have another form. */
+#define PYTHON_OFFSETS_BYTES 1024 /* of _Py_DebugOffsets; no version has more */
+/*
+ * For versions since 3.13. -ENOTSUP: a free-threaded build. -EBADMSG: the offsets have another
+ * form.
+ */
 int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *ret);
 /*
- * Checks the layout on a live process, and fills in the addresses for the kernel's part. -EAGAIN:
+ * Checks the layout in a live process, and fills in the addresses for the kernel's part. -EAGAIN:
  * the interpreter has not started yet. -EBADMSG: the process has another layout.
  */
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret);
 
 /* ---- python_code.c ---- */
-#define PYTHON_CODE_BYTES (1u << 20) /* of an evaluation loop; debug builds have 200 kB */
-/* The text of the version, "3.8.18", to which the code of Py_GetVersion refers. */
+/* limit for an evaluation loop; those of debug builds have 200 kB */
+#define PYTHON_CODE_BYTES (1u << 20)
+/* Finds the text of the version, such as "3.8.18". The code of Py_GetVersion refers to it. */
 int runtime_python_code_version(struct memory *m, uint64_t function, size_t n, char ret[static 48]);
-/* Up to 3.10: code of the loop in which tstate->frame is not its frame; see struct pf_python. */
-void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
-			 struct pf_python *ret);
 /*
- * Finds the cold part of the function at an address without symbols. limit: its mapping's end.
- * false: it has none.
+ * For versions up to 3.10: finds the loop's code in which tstate->frame is not the loop's own
+ * frame; see struct pf_python.
+ */
+void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
+				 struct pf_python *ret);
+/*
+ * Finds the cold part of the function at an address, without symbols. limit: the end of the
+ * function's mapping. false: the function has no cold part.
  */
 bool runtime_python_code_cold(struct memory *m, const uint8_t *code, size_t n, uint64_t address,
 		      uint64_t limit, uint64_t *ret_start, uint64_t *ret_end);
 
 /* ---- python_objects.c ---- */
-#define PYTHON_STRING_MAX 4096 /* characters; longer ones are cut */
-/* A str as UTF-8. -EBADMSG: it is not a str. */
+#define PYTHON_STRING_MAX 4096 /* characters; longer strings are cut */
+/* Reads a str as UTF-8. -EBADMSG: the object is not a str. */
 int runtime_python_string(struct memory *m, const struct python_layout *l, uint64_t at, char **ret);
-/* A dictionary's "__name__". -ENOENT: it has none, or it is not a str. */
+/* Reads a dictionary's "__name__". -ENOENT: the dictionary has none, or it is not a str. */
 int runtime_python_module(struct memory *m, const struct python_layout *l,
 			  const struct python_places *p, uint64_t dict, char **ret);
 
 /* ---- python_lines.c ---- */
 /*
- * The line of a code unit; 0: it has none. unit: -1 is before the first. table: co_lnotab; since
- * 3.10 co_linetable.
+ * Returns the line of a code unit; 0: the unit has no line. unit: the index of the code unit; -1:
+ * before the first. table: co_lnotab; since 3.10 co_linetable.
  */
 uint32_t runtime_python_line(unsigned minor, const uint8_t *table, size_t n, uint32_t first_line,
 			     int unit);

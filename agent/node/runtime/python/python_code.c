@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts that CPython's machine code shows and its symbols do not: its version, and parts of the
- * evaluation loop. Reader's thread.
+ * Facts that are in CPython's machine code but not in its symbols: its version, and parts of the
+ * evaluation loop. Runs on the reader's thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -10,11 +10,13 @@
 
 #include "node/insn/insn.h"
 
-/* ---- the version: up to 3.10 there is no Py_Version ---- */
+/* ---- the version: 3.10 and earlier have no Py_Version ---- */
 
 #define VERSION_FUNCTION_BYTES 256u
 
-/* The address that an instruction loads: lea n(%rip), or mov $n in code at fixed addresses. */
+/*
+ * Returns the address that an instruction loads: lea n(%rip), or mov $n in code at fixed addresses.
+ */
 static uint64_t address_of(const struct insn *i, uint64_t next)
 {
 	if (insn_is(i, 0x8d) && i->has_modrm && i->mod == 0 && (i->rm & 7) == 5)
@@ -24,7 +26,7 @@ static uint64_t address_of(const struct insn *i, uint64_t next)
 	return 0;
 }
 
-/* "3.8.18", and also "3.8.18 (default, ...)". */
+/* Returns whether s begins like "3.8.18" or "3.8.18 (default, ...)". */
 static bool is_version(const char *s)
 {
 	return isdigit((unsigned char)s[0]) && s[1] == '.' && isdigit((unsigned char)s[2]);
@@ -75,7 +77,9 @@ static bool is_return(const struct insn *i)
 	return insn_is(i, 0xc3) || insn_is(i, 0xc2);
 }
 
-/* Adds the code from tstate->frame = f->f_back to the return. It follows jumps inside once. */
+/*
+ * Adds the code from tstate->frame = f->f_back to the return. Each jump in it begins a new piece.
+ */
 static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_python *ret)
 {
 	size_t pieces = 1;
@@ -91,19 +95,19 @@ static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_pyth
 		if (!is_jump(&i))
 			continue;
 		if ((uint64_t)i.immediate + at >= n || pieces == PF_PYTHON_OUTSIDE_MAX - 1)
-			return; /* a tail call */
+			return; /* the jump leaves the function: a tail call */
 		at += (size_t)i.immediate;
 		pieces++;
 		ret->outside[pieces].start = (uint32_t)at;
 	}
-	/* This is not the exit. */
+	/* No return was found, so this is not the exit. */
 	for (size_t k = 1; k < PF_PYTHON_OUTSIDE_MAX; k++)
 		ret->outside[k].start = ret->outside[k].end = 0;
 }
 
 /*
- * The first store is the function's entry. A store right before a call or jump
- * (_Py_CheckFunctionResult) is its exit.
+ * Finds stores to tstate->frame. The first one is at the function's entry. The one right before a
+ * call or jump (_Py_CheckFunctionResult) is at its exit.
  */
 void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_frame,
 				 struct pf_python *ret)
@@ -130,13 +134,13 @@ void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_
 
 /* ---- the cold part, if it has no symbol ---- */
 
-#define COLD_GAP   1024 /* bytes of it without a jump of its own */
+#define COLD_GAP   1024 /* bytes of the cold part that may have no jump back to the function */
 #define TABLES_MAX 4
 
 struct cold {
 	uint64_t hot_start, hot_end;
-	uint64_t start, end;	    /* as far as known */
-	int32_t tables[TABLES_MAX]; /* through which the hot part jumps */
+	uint64_t start, end;	    /* as far as the cold part is known */
+	int32_t tables[TABLES_MAX]; /* tables through which the hot part jumps */
 	size_t n_tables;
 };
 
@@ -146,7 +150,10 @@ static bool is_condition(const struct insn *i)
 	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70);
 }
 
-/* jmp *table(,%reg,8): in code at fixed addresses it has the table's address. */
+/*
+ * Returns whether i is jmp *table(,%reg,8). In code at fixed addresses it contains the table's
+ * address.
+ */
 static bool is_table_jump(const struct insn *i)
 {
 	return insn_is(i, 0xff) && i->has_modrm && (i->reg & 7) == 4 && i->mod == 0 &&
@@ -162,8 +169,8 @@ static bool is_of_table(const struct cold *c, const struct insn *i)
 }
 
 /*
- * Compilers use conditional jumps only within a function, so their targets outside are its cold
- * part.
+ * Compilers use conditional jumps only within a function. So if such a jump leaves the hot part,
+ * its target is in the cold part.
  */
 static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
 {
@@ -184,7 +191,7 @@ static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
 	return c->end;
 }
 
-/* The cold part goes on while jumps lead back into the function. */
+/* Finds the end of the cold part: it continues as long as jumps lead back into the function. */
 static void scan_cold(struct cold *c, const uint8_t *code, size_t n)
 {
 	struct insn i;
@@ -214,7 +221,7 @@ bool runtime_python_code_cold(struct memory *m, const uint8_t *code, size_t n, u
 
 	if (!scan_hot(&c, code, n) || c.end > limit || c.end - c.start > PYTHON_CODE_BYTES)
 		return false;
-	/* It ends at the beginning of the hot part at the latest. */
+	/* If the cold part is before the hot part, it ends there at the latest. */
 	most = MIN((c.start < address ? address : limit) - c.start, (uint64_t)PYTHON_CODE_BYTES);
 	cold = xmalloc(most);
 	if (runtime_memory_read(m, c.start, cold, most) < 0)

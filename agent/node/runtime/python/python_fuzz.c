@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over Python's frames, and their names, over a made-up process in which any words are any
- * values; with any bytes as machine code and _Py_DebugOffsets. It must stay inside of all of them,
- * and end.
+ * The walk over Python's frames, and their names, in a made-up process in which words have any
+ * values, with any bytes as machine code and _Py_DebugOffsets. They must never read outside of
+ * these, and must end.
  * Fuzzes: bpf/python.h, node/runtime/python/python_names.c, node/runtime/python/python_lines.c,
  * node/runtime/python/python_code.c, node/runtime/python/python_objects.c
  */
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* {offset, value}: a word of the process; addresses of its own memory are likely. */
+/* A change of a word of the process. Many of the new values are addresses of its own memory. */
 struct change {
 	uint16_t offset;
 	uint8_t kind, value[5];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offsets in CPython's structures. Up to 3.12 they are in a table, measured with offsetof in the
- * headers of each version (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h,
- * cpython/pystate.h, cpython/code.h; debug builds have the same). Since 3.13 the process has them:
- * _PyRuntime begins with _Py_DebugOffsets (Include/internal/pycore_debug_offsets.h). All are
- * checked on the live process before they are used. Reader's thread.
+ * Offsets in CPython's structures. For 3.12 and earlier they are in a table. They were measured
+ * with offsetof in the headers of each version (Include/internal/pycore_runtime.h, pycore_interp.h,
+ * pycore_frame.h, cpython/pystate.h, cpython/code.h); debug builds have the same offsets. Since
+ * 3.13 the process has them: _PyRuntime begins with _Py_DebugOffsets
+ * (Include/internal/pycore_debug_offsets.h). All offsets are checked in the live process before
+ * they are used. Runs on the reader's thread.
  */
 #include "node/runtime/python/python.h"
 
@@ -13,7 +14,7 @@
 /* ---- the table ---- */
 
 #define STRINGS_OLD .string_ascii = 48, .string_compact = 72
-#define STRINGS_NEW .string_ascii = 40, .string_compact = 56 /* 3.12: without wstr */
+#define STRINGS_NEW .string_ascii = 40, .string_compact = 56 /* 3.12 has no wstr */
 
 #define CODE_OLD                                                                                   \
 	.code_file = 104, .code_lines = 120, .code_first_line = 40, STRINGS_OLD, .checked = true
@@ -114,9 +115,9 @@ int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret)
 
 /* ---- _Py_DebugOffsets ---- */
 /*
- * Sections of 64-bit words; each begins with the size of its structure. They have grown with every
- * version, so each section is found by conditions that it must meet. If one is not found, the
- * layout is refused.
+ * _Py_DebugOffsets has sections of 64-bit words. The first word of a section is the size of its
+ * structure. Sections have grown with every version, so each one is found by conditions that its
+ * words must meet. If a section is not found, the layout is refused.
  */
 struct words {
 	const uint64_t *items;
@@ -124,12 +125,12 @@ struct words {
 };
 enum { COOKIE, VERSION, FREE_THREADED, RUNTIME, INTERPRETER = 6 };
 
-#define SIZE_LIMIT   (1u << 20) /* of a structure; interpreters have 400 kB */
-#define PIECE_OFFSET 0xfff8u	/* the largest that fits struct pf_python */
+#define SIZE_LIMIT   (1u << 20) /* limit for a structure; an interpreter has 400 kB */
+#define PIECE_OFFSET 0xfff8u	/* the largest offset that fits into struct pf_python */
 
 /*
- * Whether the words from w on are the section; find_section() returns the first such place, 0:
- * none.
+ * Returns whether the words from w on are the section. find_section() returns the index of the
+ * first such word; 0: there is none.
  */
 typedef bool section_fn(const uint64_t *w);
 
@@ -141,13 +142,18 @@ static size_t find_section(const struct words *w, size_t from, size_t n, section
 	return 0;
 }
 
-/* {size, prev, next, interp, current_frame, ...}: the first members of struct _ts since 3.8. */
+/*
+ * The section has {size, prev, next, interp, current_frame, ...}: the first members of struct _ts
+ * since 3.8.
+ */
 static bool is_thread(const uint64_t *w)
 {
 	return w[0] > 64 && w[1] == 0 && w[2] == 8 && w[3] == 16 && w[4] > 16 && w[4] < w[0];
 }
 
-/* {size, previous, executable, instr_ptr, localsplus, owner}: localsplus is its last word. */
+/*
+ * {size, previous, executable, instr_ptr, localsplus, owner}: localsplus is the frame's last word.
+ */
 static bool is_frame(const uint64_t *w)
 {
 	return w[0] >= 64 && w[4] == w[0] - 8 && w[1] < w[4] && w[2] < w[4] && w[3] < w[4] &&
@@ -168,9 +174,9 @@ static bool is_string(const uint64_t *w)
 }
 
 /*
- * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: the two ids
- * follow each other here and in the structure. Other pairs may do so, too (3.15: base_frame,
- * last_profiled_frame).
+ * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: the two ids are
+ * next to each other in the section and in the structure. Other pairs of members may be so, too
+ * (3.15: base_frame, last_profiled_frame).
  */
 static int read_thread(const struct words *w, size_t at, size_t end, struct python_layout *l)
 {
@@ -192,7 +198,10 @@ static int read_thread(const struct words *w, size_t at, size_t end, struct pyth
 	return 0;
 }
 
-/* {size, id, next, threads_head, ..., ceval_gil, gil_runtime_state, ..., its last_holder, ...} */
+/*
+ * {size, id, next, threads_head, ..., ceval_gil, gil_runtime_state, ..., the GIL's last_holder,
+ * ...}
+ */
 static int read_interpreter(const struct words *w, size_t end, struct python_layout *l)
 {
 	const uint64_t *i = w->items + INTERPRETER;
@@ -201,7 +210,7 @@ static int read_interpreter(const struct words *w, size_t end, struct python_lay
 		return -EBADMSG;
 	l->kernel.interpreter_next = (uint16_t)i[2];
 	l->kernel.interpreter_threads = (uint16_t)i[3];
-	/* The GIL's holder is not needed; it only saves a search. */
+	/* The GIL's holder is not necessary; it only makes a search shorter. */
 	for (size_t k = INTERPRETER + 5; k + 3 < end; k++) {
 		uint64_t gil = w->items[k];
 
@@ -241,7 +250,8 @@ static int read_frame(const struct words *w, size_t at, struct python_layout *l)
 	l->kernel.frame_bytes = (uint16_t)f[4];
 	l->kernel.frame_last = (uint16_t)f[5];
 	/*
-	 * The offsets lack it: it comes after f_executable, previous and f_funcobj in all versions.
+	 * _Py_DebugOffsets does not have this offset. In all versions, f_globals comes after
+	 * f_executable, previous and f_funcobj.
 	 */
 	l->kernel.frame_globals = 24;
 	return 0;
@@ -277,7 +287,7 @@ int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_l
 
 /* ---- the live process ---- */
 
-#define INTERPRETERS_MAX 64 /* that are checked: the newest ones and the main one */
+#define INTERPRETERS_MAX 64 /* interpreters that are checked: the newest ones and the main one */
 #define THREADS_MAX	 64
 
 struct layout_check {
@@ -305,7 +315,8 @@ static int read_interpreters(struct layout_check *c, uint64_t first)
 	while (at && r == 0) {
 		if (is_interpreter(c, at))
 			return -EBADMSG;
-		if (c->n_interpreters == INTERPRETERS_MAX) { /* the main one is the last of all */
+		/* the main interpreter is the last of the list, and must be checked, too */
+		if (c->n_interpreters == INTERPRETERS_MAX) {
 			c->interpreters[INTERPRETERS_MAX - 1] = c->main;
 			return 0;
 		}
@@ -315,7 +326,10 @@ static int read_interpreters(struct layout_check *c, uint64_t first)
 	return r < 0 ? -EBADMSG : is_interpreter(c, c->main) ? 0 : -EBADMSG;
 }
 
-/* The leaf frame's code must be a code object. 0: it is, or there is none. */
+/*
+ * Checks that the code of the thread's leaf frame is a code object. 0: it is, or the thread has no
+ * frame.
+ */
 static int check_frame(struct layout_check *c, uint64_t thread)
 {
 	const struct pf_python *k = &c->l->kernel;
@@ -332,7 +346,7 @@ static int check_frame(struct layout_check *c, uint64_t thread)
 	     runtime_memory_u8(c->m, at + k->frame_last, &last) < 0) ||
 	    last > PF_PYTHON_OWNER_SHIM + 1)
 		return -EBADMSG;
-	if (last >= PF_PYTHON_OWNER_SHIM) /* not code of the program */
+	if (last >= PF_PYTHON_OWNER_SHIM) /* the frame runs no code of the program */
 		return 0;
 	if (runtime_memory_u64(c->m, at + k->frame_code, &code) < 0 ||
 	    runtime_memory_u64(c->m, (code & ~tags) + OBJECT_TYPE, &type) < 0 ||
@@ -360,7 +374,10 @@ static int check_threads(struct layout_check *c, uint64_t interpreter)
 	return 0;
 }
 
-/* The address of the pointer to the thread state with the main interpreter's GIL; 0: not found. */
+/*
+ * Returns the address of the pointer to the thread state that holds the main interpreter's GIL; 0:
+ * not found.
+ */
 static uint64_t find_holder(const struct layout_check *c)
 {
 	uint64_t at = c->at->runtime + c->l->runtime_holder, thread, owner;
@@ -398,8 +415,8 @@ static int check_once(struct layout_check *c, uint64_t head)
 }
 
 /*
- * In glibc and musl, a thread's control block begins with its own address: that shows which is
- * pthread_self().
+ * In glibc and musl, a thread's control block begins with its own address. This shows which of the
+ * ids is pthread_self().
  */
 static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 {
@@ -418,7 +435,7 @@ static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 20 /* the process runs on: sometimes a check meets a frame that is just ending */
+#define CHECKS_MAX 20 /* the process continues: a check may read a frame that is just ending */
 
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)

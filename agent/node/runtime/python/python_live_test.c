@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every CPython of this machine, live: testdata/python_calls.py makes each kind of call, and prints
- * its own stacks. The kernel's part of the walk (over its memory) and resolve must give the same
- * frames: module, name, file, line. Needs no BPF.
+ * Every CPython of this machine, live. testdata/python_calls.py makes each kind of call, and prints
+ * its own stacks. The kernel's part of the walk (which reads the process's memory here) and
+ * resolve() must give the same frames: module, name, file, line. The test needs no BPF.
  */
 #include "node/runtime/python/testpythonwalk.h"
 
@@ -36,7 +36,7 @@ struct live {
 };
 static struct live live;
 
-/* root: changed to before; NULL: this one. */
+/* root: root directory for the program; NULL: that of this process. */
 static void start(const char *root, const char *program, const char *script)
 {
 	int in[2], out[2];
@@ -85,7 +85,7 @@ static const struct pf_python *data(void)
 	return live.learnt->data;
 }
 
-/* "NAME FILE:LINE", as the script prints it; NULL: nothing to show. */
+/* Returns "NAME FILE:LINE" of a frame, as the script prints it; NULL: the frame is not shown. */
 static char *text_of(const struct host_frame *f)
 {
 	struct runtime_ask ask = {.kind = PF_RUNTIME_PYTHON,
@@ -113,7 +113,9 @@ struct told {
 static struct told threads[THREADS_MAX];
 static size_t n_threads;
 
-/* How many frames of the walk have names; with check, compares them with the printed ones. */
+/*
+ * Returns how many frames of the walk have names. check_names: compares them with the printed ones.
+ */
 static size_t count_named(const struct told *t, bool check_names)
 {
 	size_t found = 0;
@@ -122,7 +124,7 @@ static size_t count_named(const struct told *t, bool check_names)
 		struct host_frame f = host_frame(k);
 		char *text = f.kind == PF_FRAME_RUNTIME ? text_of(&f) : NULL;
 
-		if (!text) /* a native one, or the interpreter's own */
+		if (!text) /* a native frame, or one of the interpreter itself */
 			continue;
 		if (check_names && (found >= t->n || !streq(text, t->frames[found])))
 			fail_msg("%s: frame %zu: '%s', not '%s'", live.title, found, text,
@@ -134,8 +136,9 @@ static size_t count_named(const struct told *t, bool check_names)
 }
 
 /*
- * Every native frame is taken for an activation that has all of the stack: then each has its own
- * piece, wherever the compiler put it. There are as many as it takes.
+ * The test acts as if each native frame were an activation that could use all of the stack. So each
+ * gets the piece that belongs to it, wherever the compiler put it. It goes on until all frames are
+ * found.
  */
 static void check_thread(struct told *t)
 {
@@ -150,7 +153,10 @@ static void check_thread(struct told *t)
 	t->n = 0;
 }
 
-/* A thread of the program reads its input: it has printed all, and stands where it said. */
+/*
+ * Returns whether a thread of the program reads its input. Then the program has printed all, and
+ * its threads are where it said.
+ */
 static bool waits(void)
 {
 	_cleanup_free_ char *pattern = xasprintf("/proc/%d/task/*/syscall", live.pid);
@@ -172,7 +178,8 @@ static bool waits(void)
 static void check_threads(void)
 {
 	while (!waits()) {
-		assert_int_equal(waitpid(live.pid, NULL, WNOHANG), 0); /* it lives */
+		/* the process has not ended */
+		assert_int_equal(waitpid(live.pid, NULL, WNOHANG), 0);
 		usleep(1000);
 	}
 	for (size_t i = 0; i < n_threads; i++)
@@ -183,7 +190,7 @@ static void check_threads(void)
 
 #define UNITS_MAX 20000
 
-/* "code ADDRESS ARGUMENTS NAME LINE LINE ...": the lines of its units. */
+/* Reads "code ADDRESS ARGUMENTS NAME LINE LINE ...". The lines are those of the code units. */
 static size_t check_lines(char *text, uint64_t globals)
 {
 	static struct runtime_ask asks[UNITS_MAX];
@@ -236,7 +243,7 @@ static void take_line(char *line, uint64_t *globals, size_t *units)
 	}
 }
 
-/* All that it tells until it is done. */
+/* Checks all that the program prints until it is done. */
 static void check_all(void)
 {
 	_cleanup_free_ char *line = NULL;
@@ -255,13 +262,13 @@ static void check_all(void)
 		check_threads();
 		stops++;
 	}
-	assert_true(n > 0); /* it did not end early */
+	assert_true(n > 0); /* the program did not end early */
 	assert_true(stops > STOPS_LEAST && units > 1000);
 	print_message("%s: CPython %s, %zu stacks, lines of %zu code units\n", live.title,
 		      live.learnt->version, stops, units);
 }
 
-/* ---- which ---- */
+/* ---- which interpreters ---- */
 
 static void check(const char *root, const char *program, const char *script)
 {
@@ -299,7 +306,7 @@ static size_t each(const char *pattern, void (*f)(const char *program))
 	return done;
 }
 
-/* versions: of 3, as glob has them. */
+/* versions: a pattern for glob() with the versions x of 3.x */
 static size_t each_of_pyenv(const char *versions, void (*f)(const char *program))
 {
 	const char *home = getenv("HOME");
@@ -332,8 +339,8 @@ static void of_pyenv(void **state)
 static char dir[] = "/tmp/podflame-python-XXXXXX";
 
 /*
- * A program with a second interpreter in its process, as uWSGI makes them. It uses types of the
- * library, so the linker copies these into the program.
+ * A program with a second interpreter in its process, like uWSGI. It uses types of the library, so
+ * the linker copies these into the program.
  */
 static const char host_program[] =
 	"#include <Python.h>\n"
@@ -350,7 +357,8 @@ static const char host_program[] =
 
 static void check_embedded(const char *program)
 {
-	const char *version = strrchr(program, '/') + 1; /* "python3.8" */
+	/* the program's name ends in the version: "python3.8" */
+	const char *version = strrchr(program, '/') + 1;
 	_cleanup_free_ char *prefix =
 		xstrndup(program, (size_t)(strstr(program, "/bin/") - program));
 	_cleanup_free_ char *source = xasprintf("%s/host.c", dir);
@@ -385,7 +393,8 @@ static void check_not_known(const char *program)
 	assert_int_equal(live.learnt->n_ranges, 0);
 	want = xasprintf("CPython %s is not known:", live.learnt->version);
 	assert_true(str_has_prefix(live.learnt->problem, want));
-	assert_non_null(strstr(program, live.learnt->version)); /* of pyenv's folder */
+	/* the name of pyenv's directory has the version */
+	assert_non_null(strstr(program, live.learnt->version));
 	print_message("%s: %s\n", program, live.learnt->problem);
 	stop();
 }
@@ -396,7 +405,7 @@ static void versions_that_are_not_known(void **state)
 	need(each_of_pyenv("2.7", check_not_known) + each_of_pyenv("3.[67]", check_not_known));
 }
 
-/* In another root directory, with another C library: .ci/deps long. */
+/* Python in another root directory, with another C library: `.ci/deps long` installs it. */
 static void in_a_container(void **state)
 {
 	_cleanup_free_ char *root = xasprintf("%s/.cache/podflame/python-3.14/root",

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of Python's frames. The texts of a code object are read once and kept. Each time that it is
- * asked for, its head is read again, so that another object at its address is noticed. Reader's
- * thread.
+ * Names of Python's frames. The texts of a code object are read once and kept. For each name, the
+ * head of the code object is read again, to notice if another object is at its address now. Runs on
+ * the reader's thread.
  */
 #include "node/runtime/python/python.h"
 
 #include <stdlib.h>
 
-#define CODES_MAX	 2048	    /* kept of one process */
-#define LINES_KEPT_BYTES (1u << 20) /* of line tables, of one process */
-#define TEXTS_KEPT_BYTES (4u << 20) /* of names and files, of one process */
-#define LINES_MAX	 (1u << 18) /* of one code object: 150,000 lines */
+#define CODES_MAX	 2048	    /* code objects kept for one process */
+#define LINES_KEPT_BYTES (1u << 20) /* line tables kept for one process */
+#define TEXTS_KEPT_BYTES (4u << 20) /* names and files kept for one process */
+#define LINES_MAX	 (1u << 18) /* limit for one code object: enough for 150,000 lines */
 #define CODE_HEAD_BYTES	 160
-#define BYTES_SIZE	 16 /* PyBytesObject: ob_size, ob_sval */
+#define BYTES_SIZE	 16 /* offsets in PyBytesObject: ob_size, ob_sval */
 #define BYTES_DATA	 32
 #define OBJECT_TYPE	 8
 
@@ -23,10 +23,10 @@ struct code_key {
 
 struct python_code_names {
 	struct code_key key;
-	uint64_t file_at, name_at, lines_at; /* addresses from which its texts were read */
-	char *name, *file;		     /* name NULL: nothing to show */
+	uint64_t file_at, name_at, lines_at; /* addresses from which the texts were read */
+	char *name, *file;		     /* name NULL: its frames are not shown */
 	uint32_t first_line;
-	bool no_lines; /* too many: its frames have line 0 */
+	bool no_lines; /* the table is too large, so its frames have line 0 */
 	uint8_t *lines;
 	size_t n_lines, n_texts;
 	UT_hash_handle hh;
@@ -35,8 +35,9 @@ struct python_code_names {
 struct python_state {
 	struct python_layout layout;
 	struct python_places at;
-	struct python_code_names *codes;	     /* least recently used first */
-	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: both */
+	/* hash table in order of use, the least recently used first */
+	struct python_code_names *codes;
+	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: the sum of the others */
 };
 
 struct python_state *runtime_python_state_new(void)
@@ -95,7 +96,7 @@ static uint64_t head_word(const struct head *h, size_t offset)
 	return v;
 }
 
-/* -ESTALE: the address has another object than when the walk made the frame's word. */
+/* -ESTALE: the object at this address is not the one that the walk saw. */
 static int read_head(const struct python_state *s, struct memory *m, uint64_t word,
 		     struct head *ret)
 {
@@ -124,7 +125,7 @@ static int read_lines(struct memory *m, struct python_code_names *c)
 
 	if (r < 0)
 		return r;
-	c->no_lines = n > LINES_MAX; /* n 0 in 3.8 and 3.9: all units are on the first line */
+	c->no_lines = n > LINES_MAX; /* n is 0 in 3.8 and 3.9 if all units are on the first line */
 	if (c->no_lines)
 		runtime_lines_dropped();
 	if (n == 0 || c->no_lines)
@@ -136,7 +137,7 @@ static int read_lines(struct memory *m, struct python_code_names *c)
 	return r;
 }
 
-/* "decoder" for "json/decoder.py"; any other text stays as it is. */
+/* Returns "decoder" for "json/decoder.py". Any other text stays unchanged. */
 static char *module_of_file(const char *file)
 {
 	const char *base = strrchr(file, '/');
@@ -147,7 +148,7 @@ static char *module_of_file(const char *file)
 	return xstrndup(base, str_has_suffix(base, ".py") ? n - 3 : n);
 }
 
-/* "module.qualname". */
+/* Makes the name "module.qualname". */
 static int read_name(const struct python_state *s, struct memory *m, struct python_code_names *c)
 {
 	_cleanup_free_ char *module = NULL, *name = NULL;
@@ -171,15 +172,15 @@ static int read_code(const struct python_state *s, struct memory *m, struct pyth
 	if (r == 0)
 		r = read_lines(m, c);
 	/*
-	 * _Py_InitCleanup and similar code objects (3.12, Python/specialize.c) are the
-	 * interpreter's own and have no lines; tracebacks do not show them either.
+	 * _Py_InitCleanup and similar code objects (3.12, Python/specialize.c) belong to the
+	 * interpreter itself and have no lines. Tracebacks do not show them either.
 	 */
 	if (r == 0 && !c->n_lines && !c->first_line && s->layout.minor >= 12)
 		return 0;
 	return r < 0 ? r : read_name(s, m, c);
 }
 
-/* ---- code objects that are kept ---- */
+/* ---- kept code objects ---- */
 
 static bool has_room(const struct python_state *s, const struct python_code_names *c)
 {
@@ -237,7 +238,7 @@ static int find_code(struct python_state *s, struct memory *m, const struct runt
 		c = NULL;
 	}
 	if (c) {
-		HASH_DEL(s->codes, c); /* to the end */
+		HASH_DEL(s->codes, c); /* removed here, and added at the end below */
 	} else {
 		c = xmemdup(&want, sizeof(want));
 		r = read_code(s, m, c);

@@ -31,7 +31,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The words that the walk gives of a code object's frame; unit: -1 before the first. */
+/* Returns the words that the walk gives for a frame of a code object. unit -1: before the first. */
 static struct runtime_words words(uint64_t code, int unit)
 {
 	return (struct runtime_words){0, image_word(code),
@@ -118,18 +118,21 @@ static void another_object_at_its_address_is_no_name(void **state)
 		uint64_t counts = image.code_g + image.layout.kernel.code_counts;
 
 		expect(w, "shop.till.Till.g", 30);
-		put_u32(counts, 77); /* other counts */
+		put_u32(counts, 77); /* the code object has other counts now */
 		expect_error(w, -ESTALE);
 		make(minor);
 		w = words(image.code_g, 0);
-		put_u64(image.code_g + 8, DICT_TYPE_AT); /* of another type */
+		put_u64(image.code_g + 8, DICT_TYPE_AT); /* the object has another type now */
 		expect_error(w, -ESTALE);
 		put_u64(image.code_g + 8, CODE_TYPE_AT);
 		expect_error((struct runtime_words){0, 0x1000, 0}, -EFAULT);
 	}
 }
 
-/* exec of ever new functions of one form: memory is used again, the counts are the same. */
+/*
+ * A program calls exec for new functions of the same form. Memory is used again, and the counts are
+ * the same.
+ */
 static void another_function_with_the_same_counts_is_no_name(void **state)
 {
 	(void)state;
@@ -143,12 +146,13 @@ static void another_function_with_the_same_counts_is_no_name(void **state)
 		put_u64(name_field(image.code_g), other);
 		expect_error(w, -ESTALE);
 		expect(words(image.code_g, 0), "shop.till.other", 30);
-		put_u64(image.code_g + image.layout.kernel.code_name, 0x1000); /* not there */
+		/* the name cannot be read */
+		put_u64(image.code_g + image.layout.kernel.code_name, 0x1000);
 		expect_error(w, -EFAULT);
 	}
 }
 
-/* Its strings have changed, so what was kept of it is not valid. */
+/* The strings of the code object have changed, so the kept ones are not valid. */
 static void a_function_with_other_strings_is_read_anew(void **state)
 {
 	(void)state;
@@ -244,17 +248,17 @@ static void strings_that_are_none(void **state)
 		uint64_t at = put_string("text");
 		char *text = NULL;
 
-		put_u32(at + 32, 3u << 2 | 1u << 5); /* three bytes a character */
+		put_u32(at + 32, 3u << 2 | 1u << 5); /* a character of three bytes */
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
 				 -EBADMSG);
-		put_u32(at + 32, 1u << 2); /* not compact */
+		put_u32(at + 32, 1u << 2); /* the str is not compact */
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
 				 -EBADMSG);
 		put_u32(at + 32, 1u << 2 | 1u << 5 | 1u << 6);
 		put_u64(at + 16, UINT64_MAX);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
 				 -EBADMSG);
-		/* the text is longer than this, and not even this much is there */
+		/* the text is longer than the limit, and not even so much of it can be read */
 		put_u64(at + 16, 100000);
 		put_u64(image.code_g + image.layout.code_file, at);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, 0, &text),
@@ -283,7 +287,7 @@ static void a_line_table_of_any_size(void **state)
 		uint64_t lines = word_at(image.code_g + image.layout.code_lines);
 		uint64_t before = counter_get(dropped);
 
-		put_u64(lines + 16, UINT64_MAX); /* too long for a table of lines: no lines */
+		put_u64(lines + 16, UINT64_MAX); /* the line table is too long, so it is not used */
 		expect(words(image.code_g, 2), "shop.till.Till.g", 0);
 		assert_int_equal(counter_get(dropped), before + 1);
 		make(minor);
@@ -293,15 +297,15 @@ static void a_line_table_of_any_size(void **state)
 	}
 }
 
-/* ---- lines: the live test has the interpreters' own word for all their formats ---- */
+/* ---- lines: the live test compares all formats with the interpreters ---- */
 
 static void lines_of_every_format(void **state)
 {
-	/* 3.9: a line table may also go back */
+	/* 3.9: lines may also become smaller */
 	static const uint8_t lnotab[] = {2, 1, 4, 0xff};
-	/* 3.10: a range without a line */
+	/* 3.10: a range that has no line */
 	static const uint8_t ranges[] = {2, 1, 4, 0x80, 2, 1};
-	/* 3.11: short form, a long delta (+70), none, one line with columns */
+	/* 3.11: short form, a long delta (+70), no location, one line with columns */
 	static const uint8_t locations[] = {0x80, 0, 0xf1, 0x4c, 2, 0, 0, 0, 0xf8, 0xd8, 0, 0};
 
 	(void)state;
@@ -321,7 +325,7 @@ static void lines_of_every_format(void **state)
 	assert_int_equal(runtime_python_line(11, locations, sizeof(locations), 10, -1), 10);
 }
 
-/* Bytes that are no table: the reading ends, and gives nothing beyond. */
+/* Bytes that are not a line table: reading ends, and stays within the bytes. */
 static void lines_of_anything(void **state)
 {
 	static const uint8_t bytes[][4] = {{0xff, 0xff, 0xff, 0xff},

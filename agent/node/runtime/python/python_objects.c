@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads objects from a Python process's memory: str (Include/cpython/unicodeobject.h) and dict
- * (Objects/dict-common.h of 3.8, Include/internal/pycore_dict.h of 3.11 and later). Reader's
- * thread.
+ * (Objects/dict-common.h of 3.8, Include/internal/pycore_dict.h of 3.11 and later). Runs on the
+ * reader's thread.
  */
 #include "node/runtime/python/python.h"
 
-#define OBJECT_TYPE 8 /* ob_type, in a build without reference tracing */
+#define OBJECT_TYPE 8 /* offset of ob_type, in a build without reference tracing */
 
 /* ---- str ---- */
 
 #define STRING_LENGTH	  16
 #define STRING_STATE	  32
 #define STRING_HEAD_BYTES 36
-/* Bits of its state, the same in all versions with a GIL. */
-#define STATE_KIND(state)    ((state) >> 2 & 7) /* bytes a character */
+/* Parts of a str's state, the same in all versions with a GIL. */
+#define STATE_KIND(state)    ((state) >> 2 & 7) /* number of bytes of a character */
 #define STATE_COMPACT(state) ((state) >> 5 & 1)
 #define STATE_ASCII(state)   ((state) >> 6 & 1)
 
@@ -37,7 +37,10 @@ static void put_utf8(struct buf *b, uint32_t c)
 	}
 }
 
-/* Characters of 1, 2 or 4 bytes. Surrogates and NUL become U+FFFD; elf_text_clean does the rest. */
+/*
+ * Converts characters of 1, 2 or 4 bytes to UTF-8. Surrogates and NUL become U+FFFD.
+ * elf_text_clean() replaces other characters later.
+ */
 static char *utf8_of(const uint8_t *data, size_t n, unsigned kind)
 {
 	_cleanup_buf_ struct buf b = {};
@@ -83,17 +86,17 @@ int runtime_python_string(struct memory *m, const struct python_layout *l, uint6
 #define DICT_KEYS	32
 #define DICT_VALUES	40
 #define DICT_HEAD_BYTES 48
-#define ENTRIES_MAX	16 /* "__name__" is the first of a module */
+#define ENTRIES_MAX	16 /* "__name__" is the first entry of a module's dictionary */
 
-/* The place of a dictionary's entries. */
+/* Where the entries of a dictionary are. */
 struct dict_entries {
 	uint64_t at;
-	unsigned n, bytes, key; /* bytes of an entry; key: offset of key and value in it */
+	unsigned n, bytes, key; /* bytes: size of an entry; key: offset of key and value in it */
 };
 
 /*
- * Up to 3.10: {refcnt, size, lookup, usable, nentries, indices[size]}, then entries {hash, key,
- * value}.
+ * In 3.10 and earlier, keys are {refcnt, size, lookup, usable, nentries, indices[size]}, then
+ * entries {hash, key, value}.
  */
 static int entries_of_old(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {
@@ -111,8 +114,8 @@ static int entries_of_old(struct memory *m, uint64_t keys, struct dict_entries *
 }
 
 /*
- * Since 3.11: {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries, indices},
- * entries {hash, key, value} of kind 0, {key, value} of others.
+ * Since 3.11, keys are {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries,
+ * indices}, then entries: {hash, key, value} if kind is 0, else {key, value}.
  */
 static int entries_of(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {
@@ -148,7 +151,7 @@ static int find_name(struct memory *m, const struct python_layout *l, const stru
 		r = runtime_python_string(m, l, pair[0], &key);
 		if (r == 0 && streq(key, "__name__"))
 			return runtime_python_string(m, l, pair[1], ret);
-		r = r == -E2BIG ? r : 0; /* another kind of key */
+		r = r == -E2BIG ? r : 0; /* the key is not a str */
 	}
 	return r < 0 ? r : -ENOENT;
 }
@@ -163,7 +166,7 @@ int runtime_python_module(struct memory *m, const struct python_layout *l,
 	if (r < 0)
 		return r;
 	if ((p->dict_type && head[OBJECT_TYPE / 8] != p->dict_type) || head[DICT_VALUES / 8])
-		return -ENOENT; /* of another type, or its values are not with its keys */
+		return -ENOENT; /* it is not a dict, or its values are not stored with its keys */
 	r = l->minor >= 11 ? entries_of(m, head[DICT_KEYS / 8], &e)
 			   : entries_of_old(m, head[DICT_KEYS / 8], &e);
 	return r < 0 ? r : find_name(m, l, &e, ret);

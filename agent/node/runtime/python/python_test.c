@@ -29,7 +29,7 @@ static void activation(uint64_t sp, uint64_t caller_sp)
 	host_activation(&image.kernel, LOOP_AT + 0x1000, sp, caller_sp);
 }
 
-/* Both activations; up to 3.10, main has one of its own. */
+/* Walks through the two activations. In 3.10 and earlier, main has a third one. */
 static void walk(void)
 {
 	host_begin(THREAD_POINTER);
@@ -40,8 +40,8 @@ static void walk(void)
 }
 
 /*
- * The walk's frames from the leaf on: 'n': a native one; '!': trouble; else a function's first
- * letter.
+ * Returns a letter for each frame of the walk, leaf first: 'n' native, '!' trouble, else the first
+ * letter of the function.
  */
 static const char *letters(void)
 {
@@ -96,7 +96,8 @@ static void words_say_which_code_and_where(void **state)
 	{
 		walk();
 		assert_int_equal(host_frame(1).a, image_word(image.code_g));
-		assert_int_equal(host_frame(1).b, image.globals); /* not begun: unit -1 */
+		/* the frame has not begun: unit -1 */
+		assert_int_equal(host_frame(1).b, image.globals);
 		assert_int_equal(host_frame(3).b, image.globals | 3ull << 48);
 		assert_int_not_equal(PF_PYTHON_HIGH(host_frame(1).a),
 				     PF_PYTHON_HIGH(host_frame(3).a));
@@ -113,7 +114,10 @@ static void expect_just_entered(unsigned minor)
 	assert_string_equal(letters(), minor <= 10 ? "nnTnf" : "nnTnfm");
 }
 
-/* Its frame is not yet the thread's, or not any longer: it must not get its caller's frame. */
+/*
+ * The activation's frame is not the thread's yet, or not any more. The activation must not get the
+ * frame of its caller.
+ */
 static void an_activation_that_is_just_entered_has_none(void **state)
 {
 	(void)state;
@@ -123,7 +127,7 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 
 		expect_just_entered(minor);
 		/*
-		 * Nor may it get a frame of another interpreter, in which this thread runs nothing
+		 * Nor may it get a frame of another interpreter, in which this thread runs no code
 		 * now.
 		 */
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
@@ -133,7 +137,9 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 	}
 }
 
-/* Code of the loop that was not known as such: its frames are shown with the next activation. */
+/*
+ * The walk did not recognise code of the loop. Then its frames are shown with the next activation.
+ */
 static void frames_of_an_unseen_activation_are_not_lost(void **state)
 {
 	(void)state;
@@ -203,12 +209,12 @@ static void a_thread_that_python_does_not_know(void **state)
 		host_begin(THREAD_POINTER + 8);
 		activation(INNER, INNER_CALLER);
 		activation(OUTER, OUTER_CALLER);
-		assert_string_equal(letters(), "n!n"); /* said once */
+		assert_string_equal(letters(), "n!n"); /* the trouble is shown once */
 		assert_trouble(1, PF_TROUBLE_THREAD, 0);
 	}
 }
 
-/* A list that goes in circles, or is far longer than any real one. */
+/* The list is a circle, or far longer than any real one. */
 static void a_search_for_the_thread_ends(void **state)
 {
 	(void)state;
@@ -223,14 +229,17 @@ static void a_search_for_the_thread_ends(void **state)
 	}
 }
 
-/* OTHER_AT becomes the first of two. */
+/* Makes OTHER_AT the first of two interpreters. */
 static void add_interpreter(void)
 {
 	put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
 	put_u64(OTHER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
 }
 
-/* Where the frames of a state end: from 3.15 on at one that is in the state itself. */
+/*
+ * Returns the frame at which the frames of a thread state end: since 3.15, one that is in the state
+ * itself.
+ */
 static uint64_t end_of_frames(void)
 {
 	return image.layout.minor >= 15 ? put_shim(image_alloc(128), 0) : 0;
@@ -244,14 +253,16 @@ static uint64_t put_idle(uint64_t next)
 	return state;
 }
 
-/* g runs in another interpreter, in the same thread: the GIL's holder is either's state. */
+/*
+ * g runs in another interpreter, in the same thread. The GIL's holder may be either thread state.
+ */
 static void run_g_in(uint64_t other)
 {
 	const struct pf_python *k = &image.layout.kernel;
 	bool cframes = pf_python_has_cframes(k);
 
 	add_interpreter();
-	/* g's chain ends in its own interpreter; f's and main's is the other's. */
+	/* The chain of g ends in its own interpreter. f and main are in the other chain. */
 	put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
 	put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
 	if (k->pieces >= PF_PYTHON_CFRAME)
@@ -275,7 +286,8 @@ static void one_thread_in_two_interpreters(void **state)
 		assert_string_equal(letters(), minor <= 10 ? "nTnfnm" : "nTnfm");
 		if (minor <= 10)
 			/*
-			 * all interpreters share the GIL: the holder is the thread state that runs
+			 * all interpreters share the GIL, so its holder is the thread state that
+			 * runs
 			 */
 			continue;
 		image_holder(image.thread);
@@ -284,7 +296,7 @@ static void one_thread_in_two_interpreters(void **state)
 	}
 }
 
-/* Its other thread states are idle: each is tried, wherever it is in the list. */
+/* The other thread states of the thread are idle. Each one is tried, wherever it is in the list. */
 static void one_thread_in_many_interpreters(void **state)
 {
 	(void)state;
@@ -309,8 +321,8 @@ static void one_thread_in_many_interpreters(void **state)
 }
 
 /*
- * A third interpreter's activation around the others': before its state is asked, g's is, whose
- * activation was met.
+ * The activation of a third interpreter is the caller of the others. Before the walk tries its
+ * thread state, it passes over that of g, whose activation was already met.
  */
 static void what_was_told_is_passed_over(void **state)
 {
@@ -342,7 +354,8 @@ static void walk_with_one_just_entered(void)
 }
 
 /*
- * The activation belongs to no thread state yet. After it, the thread state continues where it was.
+ * The activation belongs to no thread state yet. After it, the walk continues in the thread state
+ * where it was.
  */
 static void an_activation_just_entered_loses_no_others(void **state)
 {
@@ -364,7 +377,10 @@ static void an_activation_just_entered_loses_no_others(void **state)
 	}
 }
 
-/* A frame of another interpreter's state is not in memory: frames of the present state go on. */
+/*
+ * A frame of another interpreter's thread state is not in memory. The walk goes on with frames of
+ * the current thread state.
+ */
 static void what_is_not_in_memory_of_another_interpreter(void **state)
 {
 	(void)state;
@@ -382,7 +398,7 @@ static void what_is_not_in_memory_of_another_interpreter(void **state)
 	}
 }
 
-/* All activations, and one without a frame. */
+/* Walks through all activations, and one more that has no frame. */
 static const char *letters_with_one_more(void)
 {
 	walk();
@@ -390,7 +406,7 @@ static const char *letters_with_one_more(void)
 	return letters();
 }
 
-/* It may be another interpreter's of which the thread's state was not looked at. */
+/* That activation may belong to another interpreter, whose thread state was not tried. */
 static void a_search_for_another_interpreter_ends(void **state)
 {
 	(void)state;
@@ -421,7 +437,8 @@ static void what_is_not_in_memory_is_said(void **state)
 	{
 		put_u64(image.f + image.kernel.frame_back, 0xdead000);
 		walk();
-		if (image.kernel.pieces == PF_PYTHON_SHIM || minor <= 10) /* main's frame */
+		/* the frame of main cannot be read */
+		if (image.kernel.pieces == PF_PYTHON_SHIM || minor <= 10)
 			assert_string_equal(letters(), minor <= 10 ? "nTnfn!" : "nTnf!");
 		for (uint32_t i = 0; host_frame(i).kind; i++)
 			if (host_frame(i).type == PF_TYPE_TROUBLE)
@@ -431,11 +448,12 @@ static void what_is_not_in_memory_is_said(void **state)
 	{
 		uint64_t frame_code = image.g + image.kernel.frame_code;
 
-		put_u64(image.code_g + image.kernel.code_name, 0xbeef000); /* its name: goes on */
+		/* its name cannot be read: the walk goes on */
+		put_u64(image.code_g + image.kernel.code_name, 0xbeef000);
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xbeef000 + PF_PYTHON_HASH);
-		put_u64(frame_code, 0xdead000); /* a code object counts, too */
+		put_u64(frame_code, 0xdead000); /* the same if its code object cannot be read */
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xdead000 + image.kernel.code_counts);
@@ -466,9 +484,9 @@ static void a_circle_of_frames_ends(void **state)
 	}
 }
 
-/* ---- a call that is just being made: 3.11, 3.12 ---- */
+/* ---- a call that is just being made, in 3.11 and 3.12 ---- */
 
-#define FRAME_WORDS 12 /* of every code object here, as its numbers say */
+#define FRAME_WORDS 12 /* of each code object in this test, according to its sizes */
 
 static uint64_t put_code_sized(const char *name, uint32_t line)
 {
@@ -486,8 +504,8 @@ static uint64_t put_stack_frame(uint64_t at, const char *name, int unit, uint64_
 }
 
 /*
- * In the outer activation main calls f, and f calls h, which has not begun. previous: h's pointer
- * to its caller.
+ * In the outer activation main calls f, and f calls h, which has not begun yet. previous: the
+ * pointer of h's frame to its caller.
  */
 static const char *call_of_h(uint64_t previous, uint64_t f_at)
 {
@@ -495,7 +513,7 @@ static const char *call_of_h(uint64_t previous, uint64_t f_at)
 	uint64_t h = put_stack_frame(f_at + 8 * FRAME_WORDS, "h", -1, previous);
 
 	put_u64(image.thread + k->thread_frame, put_cframe(OUTER + 0x20, h, STACK + 0xe00));
-	put_cframe(STACK + 0xe00, 0, 0); /* the thread's first frame, which no frame calls */
+	put_cframe(STACK + 0xe00, 0, 0); /* the first cframe of the thread, which has no caller */
 	host_begin(THREAD_POINTER);
 	activation(OUTER, OUTER_CALLER);
 	return letters();
@@ -511,15 +529,20 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 
 		put_stack_frame(f_at, "f", 2, image.main);
 		assert_string_equal(call_of_h(f_at, f_at), "nhfm");
-		/* The memory has an earlier call: main's frame does not end where h's begins. */
+		/*
+		 * The memory has the pointer of an earlier call: main's frame does not end where
+		 * h's begins.
+		 */
 		assert_string_equal(call_of_h(image.main, f_at), "n!");
 		assert_trouble(1, PF_TROUBLE_DAMAGED, image.main);
-		/* h has begun, so it is linked, wherever it is */
+		/* h has begun, so its pointer is valid, wherever its frame is */
 		put_stack_frame(f_at + 8 * FRAME_WORDS, "h", 1, image.main);
 		host_begin(THREAD_POINTER);
 		activation(OUTER, OUTER_CALLER);
 		assert_string_equal(letters(), "nhm");
-		/* A generator's frame is elsewhere, so the end of its caller's counts. */
+		/*
+		 * A generator's frame is elsewhere, so the end of its caller's frame is compared.
+		 */
 		generator = image_alloc(256);
 		put_stack_frame(generator, "x", 1, f_at);
 		put(generator + k->frame_owner, &(uint8_t){1}, 1);
@@ -527,7 +550,7 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 	}
 }
 
-/* The thread points to its cframe already, which still has an old value. */
+/* The thread already points to its cframe, but that still has an old value. */
 static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 {
 	(void)state;
@@ -535,7 +558,7 @@ static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 	{
 		const struct pf_python *k = &image.layout.kernel;
 
-		/* The list is in order: f calls g, and the activation before runs f. */
+		/* The list is right: f calls g, and the activation before runs f. */
 		host_begin(THREAD_POINTER);
 		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
 		activation(OUTER, OUTER_CALLER);
@@ -549,7 +572,7 @@ static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 	}
 }
 
-/* ---- what is checked ---- */
+/* ---- the checks of the layout ---- */
 
 static void a_live_process_is_as_its_layout(void **state)
 {
@@ -588,7 +611,7 @@ static void other_structures_are_found_out(void **state)
 		put_u64(image.thread + image.kernel.thread_interpreter, INTERPRETER_AT + 8);
 		assert_int_equal(image_check(), -EBADMSG);
 		make(minor);
-		put_u64(image.g + image.kernel.frame_code, image.globals); /* no code object */
+		put_u64(image.g + image.kernel.frame_code, image.globals); /* not a code object */
 		assert_int_equal(image_check(), -EBADMSG);
 		make(minor);
 		put_u64(INTERPRETER_AT + image.kernel.interpreter_next, INTERPRETER_AT);
@@ -596,11 +619,11 @@ static void other_structures_are_found_out(void **state)
 	}
 }
 
-/* The newest is the first of the list, the main one its last. */
+/* The newest interpreter is the first of the list, and the main one is the last. */
 static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 {
 	const uint64_t first = HEAP + 0xa000,
-		       step = 56; /* they overlap, but not in the parts that are read */
+		       step = 56; /* the interpreters overlap, but not in the parts that are read */
 
 	(void)state;
 	FOR_MINORS(minor, 8, 15)
@@ -617,13 +640,13 @@ static void it_may_have_more_interpreters_than_are_looked_at(void **state)
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, first);
 		assert_int_equal(image_check(), 0);
 		assert_int_equal(image.kernel.holder, holder);
-		/* The main interpreter is looked at. */
+		/* The main interpreter is checked. */
 		put_u64(image.thread + image.kernel.thread_interpreter, first);
 		assert_int_equal(image_check(), -EBADMSG);
 	}
 }
 
-/* For a version that is not known, only a frame proves the offsets. */
+/* If the version is not known, only a frame proves the offsets. */
 static void a_later_version_needs_proof(void **state)
 {
 	(void)state;
@@ -664,7 +687,8 @@ static void offsets_that_a_process_tells(void **state)
 		assert_int_equal(l.kernel.frame_last, minor == 13 ? 70 : 74);
 		assert_int_equal(l.kernel.frame_instruction, 56);
 		assert_int_equal(l.code_qualname, 128);
-		assert_int_equal(l.kernel.code_counts, 48); /* co_argcount: 52 */
+		/* co_argcount, at 52, is the next member */
+		assert_int_equal(l.kernel.code_counts, 48);
 		assert_int_equal(l.kernel.code_name, 120);
 		assert_int_equal(l.kernel.code_instructions, minor == 13 ? 200 : 208);
 	}
@@ -677,8 +701,8 @@ static void offsets_that_a_process_tells(void **state)
 }
 
 /*
- * Any word may be wrong: the offsets are refused, or the word has no effect; the search reads
- * nothing outside.
+ * Any word may be wrong. Then the offsets are refused, or the word has no effect. The search never
+ * reads outside of the words.
  */
 static void damaged_offsets(void **state)
 {
@@ -753,7 +777,10 @@ static void where_the_frame_is_not_the_threads(void **state)
 	assert_int_equal(k.outside[0].end, 0);
 }
 
-/* hot: je cold; ret. cold: nops; jmp back; then another function's code. */
+/*
+ * The hot part is: je cold; ret. The cold part is nops and a jump back. After it comes the code of
+ * another function.
+ */
 static void a_cold_part_ends_where_jumps_lead_elsewhere(void **state)
 {
 	uint64_t cold = FREE_AT, hot = FREE_AT + 0x4000, start, end;
@@ -773,12 +800,12 @@ static void a_cold_part_ends_where_jumps_lead_elsewhere(void **state)
 					     HEAP + HEAP_BYTES, &start, &end));
 	assert_int_equal(start, cold);
 	assert_int_equal(end, cold + 7);
-	code[1] = 0x05; /* syscall is no jump */
+	code[1] = 0x05; /* 0f 05 is syscall, which is not a jump */
 	assert_false(runtime_python_code_cold(&image.memory, code, sizeof(code), hot,
 					      HEAP + HEAP_BYTES, &start, &end));
 }
 
-/* For a group of tests: as on a kernel on which the walk looks up what is mapped. */
+/* For a group of tests: the walk looks up mappings, as on a kernel that allows that. */
 static int see_mappings(void **state)
 {
 	(void)state;

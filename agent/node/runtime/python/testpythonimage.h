@@ -3,8 +3,8 @@
  * For tests and the fuzzer: a made-up Python process in the layout of each version, in two pieces
  * of memory. Include testpythonwalk.h first.
  *
- * It has one thread. main calls f in the same activation of the loop (up to 3.10: in another). f
- * calls g through C, in an activation of its own.
+ * The process has one thread. main calls f in the same activation of the loop (up to 3.10: in
+ * another activation). f calls g through C, so g has its own activation.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #define THREAD_POINTER (STACK + 0xf00)
 #define LOOP_AT	       0x500000ull
-/* The native frames of both activations. */
+/* The native frames of the two activations. */
 #define INNER	     (STACK + 0x100)
 #define INNER_CALLER (STACK + 0x200)
 #define OUTER	     (STACK + 0x400)
@@ -25,7 +25,7 @@
 #define CODE_TYPE_AT   (HEAP + 0x1e00)
 #define DICT_TYPE_AT   (HEAP + 0x1e80)
 #define INTERPRETER_AT (HEAP + 0x2000)
-#define OTHER_AT       (HEAP + 0x4400) /* another interpreter */
+#define OTHER_AT       (HEAP + 0x4400) /* address of another interpreter */
 #define GIL_AT	       (HEAP + 0x6800)
 #define FREE_AT	       (HEAP + 0x7000)
 #define HEAP_BYTES     0x10000
@@ -34,9 +34,9 @@
 struct image {
 	struct python_layout layout;
 	struct python_places at;
-	struct pf_python kernel; /* as the agent gives it to the kernel's part */
+	struct pf_python kernel; /* data as the agent gives it to the kernel's part */
 	struct memory memory;
-	uint64_t next; /* free from here on */
+	uint64_t next; /* the memory from this address on is free */
 	uint64_t thread, globals, main, f, g, code_g;
 	uint8_t heap[HEAP_BYTES], stack[STACK_BYTES];
 };
@@ -97,7 +97,7 @@ static inline uint64_t image_alloc(size_t n)
 
 /* ---- objects ---- */
 
-/* kind: bytes a character; ascii: the compact form without UTF-8 length. */
+/* kind: number of bytes of a character; ascii: the compact form without UTF-8 length. */
 static inline uint64_t put_string_of(const void *data, size_t n, unsigned kind, bool ascii)
 {
 	size_t head = ascii ? image.layout.string_ascii : image.layout.string_compact;
@@ -124,7 +124,7 @@ static inline uint64_t put_bytes(const void *data, size_t n)
 	return at;
 }
 
-/* {"__doc__": None, "__name__": value}, with a hole before. */
+/* Makes {"__doc__": None, "__name__": value}, with an empty entry before it. */
 static inline uint64_t put_dict(uint64_t value)
 {
 	bool old = image.layout.minor <= 10;
@@ -138,7 +138,8 @@ static inline uint64_t put_dict(uint64_t value)
 		put_u64(keys + 8, 8);
 		put_u64(keys + 32, 3);
 	} else {
-		put(keys + 8, "\3\3\1", 3); /* log2 of size and of bytes of indices; unicode keys */
+		/* log2 of the size and of the bytes of the indices; kind: keys are all str */
+		put(keys + 8, "\3\3\1", 3);
 		put_u64(keys + 24, 3);
 	}
 	put_u64(entry + bytes, put_string("__doc__"));
@@ -147,12 +148,12 @@ static inline uint64_t put_dict(uint64_t value)
 	return dict;
 }
 
-/* A function: its units 0 and 1 are on its line, 2 and 3 two lines later. */
+/* Makes a line table: units 0 and 1 are on the function's first line, 2 and 3 two lines later. */
 static inline uint64_t put_lines(void)
 {
 	unsigned minor = image.layout.minor;
 
-	if (minor >= 11) /* no columns, +0, 2 units; then +2 */
+	if (minor >= 11) /* entries without columns: +0 for 2 units, then +2 */
 		return put_bytes("\xe9\0\xe9\4", 4);
 	if (minor == 10)
 		return put_bytes("\4\0\4\2", 4);
@@ -175,7 +176,7 @@ static inline uint64_t put_code(const char *name, uint32_t line)
 	return at;
 }
 
-/* The word for a code object that the walk puts into a frame. */
+/* Returns the word that the walk puts into a frame for a code object. */
 static inline uint64_t image_word(uint64_t code)
 {
 	const struct pf_python *k = &image.layout.kernel;
@@ -188,7 +189,7 @@ static inline uint64_t image_word(uint64_t code)
 	return code | pf_python_cookie(counts, hash) << 48;
 }
 
-/* A frame at an address, which is at a unit. last: is_entry or owner. */
+/* Makes a frame at the address `at`. unit: the code unit that it runs. last: is_entry or owner. */
 static inline void put_frame_at(uint64_t at, uint64_t code, int unit, uint8_t last, uint64_t back)
 {
 	const struct pf_python *k = &image.layout.kernel;
@@ -238,7 +239,7 @@ static inline uint64_t put_thread(uint64_t interpreter, uint64_t id, uint64_t ne
 	return at;
 }
 
-/* ---- _Py_DebugOffsets of 3.13, 3.14 and the branch of 3.15 ---- */
+/* ---- _Py_DebugOffsets of 3.13, 3.14 and of the branch for 3.15 ---- */
 
 #define OFFSETS_WORDS (PYTHON_OFFSETS_BYTES / 8)
 
@@ -301,7 +302,7 @@ static inline void image_layout(unsigned minor)
 		abort();
 }
 
-/* The thread's frames: g in one activation, f and main in the other. */
+/* Makes the thread's frames: g in one activation, f and main in the other. */
 static inline void image_frames(void)
 {
 	enum pf_python_pieces pieces = image.layout.kernel.pieces;

@@ -11,12 +11,16 @@ static inline void host_begin(uint64_t thread_pointer)
 {
 	memset(&host.walk, 0, sizeof(host.walk));
 	host.walk.thread_pointer = thread_pointer;
-	host.walk.mm = 1; /* with pf_config.sees_mappings, native frames are frames of a file */
+	/* needed with pf_config.sees_mappings: native frames become frames of a file */
+	host.walk.mm = 1;
 	host.walk.mapping.tag = PF_TAG_FIRST;
 	host_reads = host_turns = 0;
 }
 
-/* The walk meets an activation of the loop, as in pf_step(). Returns how many frames it added. */
+/*
+ * Lets the walk meet an activation of the loop, as in pf_step(). Returns how many frames the walk
+ * added.
+ */
 static inline uint32_t host_activation(const struct pf_python *d, uint64_t address,
 				       uint64_t frame_sp, uint64_t sp)
 {
