@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * abi: declares once every byte that crosses between kernel and user space. Types have a fixed
- * width, there are no pointers, and sizes are asserted. Only the BPF programs and agent/node/probe/
- * include it.
+ * abi: the only declaration of the data that passes between the BPF programs and user space. Types
+ * have a fixed width, there are no pointers, and sizes are asserted. Only the BPF programs and
+ * agent/node/probe/ include this file.
  */
 #pragma once
 
@@ -27,13 +27,13 @@ enum pf_event {
 };
 
 /*
- * What a thread waited for, in pf_count_key.cause of off-cpu. The numbers are those of enum wait in
- * profile.h.
+ * What a thread waited for: pf_count_key.cause of the event off-cpu. The numbers are those of enum
+ * wait in profile.h.
  */
 enum pf_wait {
 	PF_WAIT_NONE = 0,
-	PF_WAIT_RUNQUEUE, /* it could run: from its wake-up until it ran */
-	PF_WAIT_DISK,	  /* uninterruptible */
+	PF_WAIT_RUNQUEUE, /* for a CPU: from its wake-up until it ran */
+	PF_WAIT_DISK,	  /* an uninterruptible wait */
 	PF_WAIT_LOCK,
 	PF_WAIT_SLEEP,
 	PF_WAIT_POLL,
@@ -42,32 +42,35 @@ enum pf_wait {
 	PF_WAIT_OTHER,
 };
 
-/* ---- settings: fixed at load (read-only data of each object: dead branches cost nothing) ---- */
+/* ---- settings fixed at load: read-only data of each object: unused branches cost nothing ---- */
 struct pf_config {
-	uint64_t seed;	      /* of all interning hashes; random, chosen at load */
-	uint32_t use_cgroups; /* ask filter_cgroups */
-	uint32_t use_list;    /* ask filter_tgids on a miss */
+	uint64_t seed;	      /* start of all hashes of stacks, names and contexts; random */
+	uint32_t use_cgroups; /* look up the task's cgroup in filter_cgroups */
+	uint32_t use_list;    /* then look up its process in filter_tgids */
 	uint32_t total, per_cpu;
 	uint32_t have_hierarchy; /* the three fields below are set */
 	uint32_t v2;
 	uint32_t hierarchy_id; /* cgroup_root.hierarchy_id; 0: v2 */
-	uint32_t subsys_index; /* v1: task->cgroups->subsys[] */
+	uint32_t subsys_index; /* v1: the controller's index in task->cgroups->subsys[] */
 	uint32_t pid_level;    /* depth of the agent's PID namespace; 0: the initial one */
 	uint32_t pid_ns_inum;
-	uint32_t seen_mask;	  /* slots of `seen` - 1 */
+	uint32_t seen_mask;	  /* number of slots of map `seen`, minus 1 */
 	uint32_t ring_wake_bytes; /* if more bytes are unread, wake the reader */
-	uint64_t tag_seed;	  /* of files' tags: drawn once for the agent's life */
+	/* start of the hashes that are files' tags; chosen once, when the agent starts */
+	uint64_t tag_seed;
 	uint32_t sees_mappings;	  /* BPF can read the mappings of a process (vma.h) */
 	uint32_t pad;
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
 struct pf_settings {
 	uint32_t generation;
-	uint32_t node_period_us; /* microseconds between ticks: the worth of a tick of Total */
-	uint32_t tables; /* raised after each change of unwind_files: voids the rules kept */
+	uint32_t node_period_us; /* microseconds between ticks; a tick counts for this in Total */
+	/* raised after each change of unwind_files: remembered rules from before are void */
+	uint32_t tables;
 	/*
-	 * Raised before memory that tables and processes had is used again. A walk that sleeps may
-	 * have read the old contents: RCU's grace period covers only programs that do not sleep.
+	 * Raised before the agent reuses map memory that held a table or a process. A walk that
+	 * sleeps may still read that memory, because RCU's grace period covers only programs that
+	 * do not sleep. If this number has changed at its end, the walk throws its stack away.
 	 */
 	uint32_t reused;
 };
@@ -79,30 +82,31 @@ struct pf_self {
 /* ---- filter: user -> kernel ---- */
 
 enum pf_filter_flags {
-	PF_FILTER_LISTED =
-		1 << 0, /* ask the process list too: only listed processes of this cgroup */
-	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the call they were taken in */
+	PF_FILTER_LISTED = 1 << 0, /* of this cgroup, only processes in filter_tgids are selected */
+	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the trace context of the request */
 };
 
 /* Value of map `filter_cgroups`, key: u64 cgroup id (kernfs id == st_ino of the directory). */
 struct pf_filter {
 	uint32_t event_mask; /* 1 << enum pf_event */
 	uint32_t flags;
-	/* a tick is kept if prandom_u32() <= keep: hz / node hz, scaled to 2^32-1 */
+	/* a tick is kept if prandom_u32() <= keep: target's rate / node's rate * (2^32-1) */
 	uint32_t keep;
-	uint32_t period_us; /* the worth of a kept sample: trunc(1e6 / hz) */
+	uint32_t period_us; /* what a kept tick counts for: trunc(1e6 / hz) */
 	/*
-	 * off-cpu: a switch is noted if a random number is <= off_note, and kept if the same number
-	 * is <= off_keep, which is at most off_note. A kept wait counts 2^32 / (off_keep + 1)
-	 * times. If long_waits.c finds it still waiting, it counts 2^32 / (off_note + 1) times.
+	 * off-cpu: at a switch, the program draws a random number. The wait is noted if the number
+	 * is <= off_note. The wait is also kept (it gets its stacks at once) if the number is <=
+	 * off_keep, which is at most off_note. A kept wait counts 2^32 / (off_keep + 1) times. If
+	 * long_waits.c finds a noted wait still going on, that wait counts 2^32 / (off_note + 1)
+	 * times from then on, kept or not.
 	 */
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
 	uint32_t pad;
 	uint64_t off_max_us; /* a longer wait counts up to this length */
 	/*
-	 * mem-*: an allocation of S bytes is taken with probability min(1, S / these) and counts
-	 * max(S, these) bytes. 0 and 1: each is taken.
+	 * mem-alloc and mem-inuse: an allocation of S bytes is taken with probability min(1, S /
+	 * this) and then counts as max(S, this) bytes. With 0 or 1, each allocation is taken.
 	 */
 	uint32_t alloc_bytes, inuse_bytes;
 };
@@ -110,21 +114,22 @@ struct pf_filter {
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
 	/*
-	 * start of the leader, rounded down to PF_USER_HZ_NS; if it differs, it is another process
+	 * when the process began, rounded down to PF_USER_HZ_NS. If a process with this number
+	 * began at another time, it is another process.
 	 */
 	uint64_t start_boottime_ns;
 	struct pf_filter filter;
 };
 
 /*
- * Map `unselected`, array by CPU, mmapped: all memory beside its task that a tick touches if no
- * selected process runs. One cache line per CPU. filter.h says when its contents are valid.
+ * Map `unselected`, mmapped: an array with one cache line per CPU. A tick at which no selected
+ * process runs touches only this and the task. filter.h says when the contents are valid.
  */
 #define PF_UNSELECTED_SETS 4
 struct pf_unselected {
 	uint64_t ticks;			   /* ticks while no selected process ran */
 	uint64_t additions;		   /* raised after each addition to filter_cgroups */
-	uint64_t asked;			   /* `additions` before the look-up of the sets */
+	uint64_t asked;			   /* `additions` before the sets were looked up */
 	uint64_t next;			   /* index of the set to replace next */
 	uint64_t sets[PF_UNSELECTED_SETS]; /* css_sets of cgroups that filter_cgroups lacks */
 };
@@ -133,9 +138,9 @@ struct pf_unselected {
 
 struct pf_count_key {
 	uint64_t start_boottime_ns; /* of the thread group leader */
-	uint64_t cgroup_id;	    /* the cgroup that the filter was asked about */
+	uint64_t cgroup_id;	    /* the cgroup that was looked up in the filter */
 	uint64_t names;		    /* hash of a PF_REC_NAMES record */
-	uint64_t ctx;		    /* hash of a context record; 0 none */
+	uint64_t ctx;		    /* hash of a PF_REC_CONTEXT record; 0 none */
 	uint64_t ustack;	    /* hash of a PF_REC_STACK record; 0 none */
 	uint64_t kstack;
 	uint32_t tgid; /* agent's PID namespace; 0: not visible there */
@@ -146,12 +151,12 @@ struct pf_count_key {
 };
 
 struct pf_count {
-	uint64_t n;		    /* kernel samples */
+	uint64_t n;		    /* number of samples */
 	uint64_t value;		    /* in the event's unit */
 	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
 };
 
-/* Total: per-CPU hash {leader comm, thread comm} -> n, value. */
+/* Total counts all ticks, by name: per-CPU hash {leader comm, thread comm} -> n, value. */
 struct pf_total_key {
 	char leader_comm[PF_COMM_BYTES];
 	char thread_comm[PF_COMM_BYTES];
@@ -167,22 +172,26 @@ struct pf_total {
 enum pf_record_type {
 	PF_REC_STACK = 1, /* pf_rec_stack: first use of a stack in this generation */
 	PF_REC_NAMES,	  /* pf_rec_names */
-	PF_REC_PROC,	  /* pf_rec_proc: a selected process's first sample, exec or exit */
+	/* pf_rec_proc: first sample, exec, exit or changed mappings of a process */
+	PF_REC_PROC,
 	/*
 	 * pf_rec_cgroup: a cgroup of the chosen hierarchy was made or removed, below a known cgroup
 	 * or in a path of kubepods
 	 */
 	PF_REC_CGROUP,
-	PF_REC_CONTEXT, /* pf_rec_context: first use of a call's ids in this generation */
+	PF_REC_CONTEXT, /* pf_rec_context: first use of a trace context in this generation */
 };
 
 struct pf_record {
 	uint16_t type;
 	uint16_t flags;
-	uint32_t generation; /* of the counts that refer to it */
+	uint32_t generation; /* of the counts that refer to this record */
 };
 
-/* A stack: frames leaf first. Each frame: header word, then `words` payload words. */
+/*
+ * A stack: frames, leaf first. Each frame is a header word and as many more words as the header
+ * says.
+ */
 struct pf_rec_stack {
 	struct pf_record h;
 	uint64_t hash;
@@ -190,27 +199,36 @@ struct pf_rec_stack {
 	uint16_t n_frames;
 	uint16_t end; /* enum pf_stack_end: why the walk stopped */
 	/*
-	 * If the stack of a young process has frames of a runtime: the names must be read before
-	 * the process ends. Else 0.
+	 * Set if the process is young and the stack has frames of a runtime: then the agent reads
+	 * the names of the functions before the process ends. Else 0.
 	 */
 	uint64_t young_start_boottime_ns;
 	uint32_t young_tgid;
 	uint32_t exec_id; /* of the process whose stack it is */
 	uint64_t words[];
 };
-/* Frame header: kind in bits 0..7, payload words in 8..15, what the kind says in 16..63. */
+/*
+ * Frame header: the kind in bits 0..7, the number of words that follow in 8..15, more for some
+ * kinds in 16..63.
+ */
 enum pf_frame_kind {
 	/*
-	 * One word: user address. For a caller it is a return address, or one more than the address
-	 * that a signal interrupted. The walk did not look at what is mapped there.
+	 * One word: a user address. In a caller's frame this is a return address, or one more than
+	 * the address that a signal interrupted. The walk did not check what is mapped there.
 	 */
 	PF_FRAME_NATIVE = 1,
 	PF_FRAME_KERNEL = 2, /* one word: kernel address */
-	/* two words that the runtime defines; runtime in bits 16..23, its type in 24..31 */
+	/*
+	 * two words that the runtime defines. The header has the runtime in bits 16..23 and the
+	 * runtime's type of frame in 24..31.
+	 */
 	PF_FRAME_RUNTIME = 3,
-	/* two words: user address, tag of the file; offset in the file in bits 16..63 */
+	/*
+	 * two words: user address, tag of the file. The header has the offset in the file in bits
+	 * 16..63.
+	 */
 	PF_FRAME_FILE = 4,
-	PF_FRAME_NO_FILE = 5, /* one word: user address, where no file is mapped */
+	PF_FRAME_NO_FILE = 5, /* one word: a user address at which no file is mapped */
 };
 #define PF_FRAME_HEADER(kind, words, more)                                                         \
 	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(more) << 16)
@@ -225,15 +243,15 @@ enum pf_frame_kind {
 	X(DEPTH, "truncated")	      /* PF_MAX_USER_FRAMES reached: shown as [truncated] */       \
 	X(READ, "read")		      /* stack memory could not be read */                         \
 	X(FP, "no_frame_pointer")     /* no table for this code, and rbp leads nowhere */          \
-	X(PENDING, "tables_pending")  /* the tables of its process or file are being made */       \
+	X(PENDING, "tables_pending")  /* the agent has not loaded these tables yet */              \
 	X(NO_TABLE, "no_table")	      /* the file's table was refused or is over the budget */     \
-	X(EXPRESSION, "expression")   /* a rule that we don't evaluate */                          \
-	X(REGISTER, "register")	      /* a rule needs a register that only a leaf has */           \
+	X(EXPRESSION, "expression")   /* a rule that the walk does not evaluate */                 \
+	X(REGISTER, "register")	      /* a rule needs a register that is known only in a leaf */   \
 	X(STUCK, "stack_not_growing") /* the caller's frame is not above this one */               \
 	X(BAD_PC, "bad_address")      /* a return address that no code can have */                 \
 	X(GOROUTINE, "no_goroutine")  /* which goroutine waits is not known */                     \
 	X(CHANGED, "mapping_changed") /* code of a file that the agent has not seen there (yet) */ \
-	X(RUNTIME, "runtime_pending") /* whole but for a runtime's frames: it is not listed yet */ \
+	X(RUNTIME, "runtime_pending") /* frames are missing: the runtime is not listed yet */      \
 	X(COMPAT, "32_bit_code")
 enum pf_stack_end {
 #define X(name, text) PF_END_##name,
@@ -250,8 +268,8 @@ struct pf_rec_names {
 };
 
 enum pf_ids_form {
-	PF_IDS_BYTES = 1, /* 16 and 8 bytes, the first of trace and span */
-	/* 32 and 16 hexadecimal digits, as the program wrote them; zero: it gave none */
+	PF_IDS_BYTES = 1, /* 16 and 8 bytes, at the beginning of trace and span */
+	/* 32 and 16 hexadecimal digits, as the program wrote them; zeros: it gave no such id */
 	PF_IDS_HEX,
 };
 struct pf_rec_context {
@@ -265,7 +283,7 @@ enum pf_proc_what {
 	PF_PROC_SEEN = 1,
 	PF_PROC_EXEC,
 	PF_PROC_EXIT,
-	PF_PROC_MAPS, /* its executable mappings have changed since unwind_procs got them */
+	PF_PROC_MAPS, /* its executable mappings are not those in unwind_procs any more */
 };
 struct pf_rec_proc {
 	struct pf_record h;
@@ -274,23 +292,25 @@ struct pf_rec_proc {
 	uint32_t tgid;	    /* agent's PID namespace */
 	uint32_t tgid_root; /* initial PID namespace */
 	uint32_t tgid_own;  /* in the process's own PID namespace */
-	uint32_t exec_id;   /* task->self_exec_id: mappings' generation */
+	uint32_t exec_id;   /* task->self_exec_id, which each exec raises */
 	uint32_t what;	    /* enum pf_proc_what */
-	uint32_t stack; /* low half of mm->start_stack, which changes by each exec; 0: not known */
+	uint32_t stack;	    /* low half of mm->start_stack, which each exec changes; 0: not known */
 	uint64_t time_ns; /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };
 
-/* A look-up of what is mapped: vma.h. Map `looked`: the agent's own mapping. */
+/*
+ * A search for the mapping at an address (vma.h). Map `looked` has one, at an address of the agent.
+ */
 enum pf_vma_found { PF_VMA_FOUND, PF_VMA_NOTHING, PF_VMA_UNSURE };
 struct pf_vma {
-	uint64_t mm, address; /* where */
-	/* The mapping, with the fields of pf_mapping. */
+	uint64_t mm, address; /* the process and the address */
+	/* The mapping that was found; the members are those of struct pf_mapping. */
 	uint64_t start, end, load, tag;
 	uint32_t sequence;
-	uint32_t runs;	   /* it is executable */
+	uint32_t runs;	   /* the mapping is executable */
 	uint64_t at;	   /* the node or mapping that the search has reached */
-	uint64_t node[32]; /* its words */
+	uint64_t node[32]; /* the words of that node */
 };
 
 #define PF_PATH_BYTES 512
@@ -299,27 +319,28 @@ struct pf_rec_cgroup {
 	uint64_t id;
 	uint64_t parent_id;
 	uint32_t removed;
-	uint32_t armed; /* 1: the parent's filter entry was copied to it in the kernel */
+	uint32_t armed; /* 1: the program has copied the parent's filter entry to this cgroup */
 	/* relative to the hierarchy's root, NUL-terminated, cut if longer */
 	char path[PF_PATH_BYTES];
 };
 
-/* ---- what events cost and how sure they are: map `usage`, per-CPU hash, never drained ---- */
+/* ---- what events cost, how exact their sums are: map `usage`, per-CPU hash, never drained ---- */
 struct pf_usage_key {
-	uint64_t cgroup_id; /* as the filter was asked */
+	uint64_t cgroup_id; /* the cgroup that was looked up in the filter */
 	uint32_t event, pad;
 };
 struct pf_usage {
 	/*
-	 * How often it happened: switches of a selected task, or those that the noted ones stand
-	 * for; traps of a selected process, more of them for a site with PF_SITE_MORE.
+	 * How often the event happened. off-cpu: switches of selected tasks; if only some are
+	 * noted, those that the noted ones stand for. mem-alloc, mem-inuse: traps of selected
+	 * processes; a hit of a site with PF_SITE_MORE counts as several.
 	 */
 	uint64_t hits;
-	uint64_t taken; /* of these, how many gave a stack */
-	uint64_t value; /* the sum that those stand for, in the event's unit */
+	uint64_t taken; /* how many of the hits gave a stack */
+	uint64_t value; /* what the taken ones count for in sum, in the event's unit */
 	/*
-	 * the variance of the estimate: the sum over the kept ones of (1 - p) * (what it counts
-	 * for)^2, in units^2 >> 20
+	 * the variance of `value`: the sum of (1 - p) * v^2 over the taken ones, in units^2 >> 20.
+	 * v is what one counts for, and p the probability with which it was taken.
 	 */
 	uint64_t square;
 };
@@ -327,61 +348,65 @@ struct pf_usage {
 /* ---- uprobes of allocators: what a hit means is in its cookie ---- */
 enum pf_site_kind {
 	PF_SITE_ALLOC = 1, /* returns the memory */
-	PF_SITE_REALLOC,   /* frees one, returns one */
+	PF_SITE_REALLOC,   /* frees memory and returns memory */
 	PF_SITE_OUT, /* argument ptr_arg points to where the address is stored (posix_memalign) */
 	PF_SITE_FREE,
 	PF_SITE_GO,  /* runtime.mallocgc: Go's registers: size rax, type rbx */
-	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*), never freed here */
+	PF_SITE_JVM, /* slow path of HotSpot: ptr_arg is the class (Klass*). Only for mem-alloc. */
 	/*
-	 * Within a function into which the compiler inlined an allocator. size_arg and count_arg
-	 * are registers, counted from 1, by their numbers in instructions (rax, rcx, rdx, rbx, rsp,
-	 * rbp, rsi, rdi, r8 to r15). PF_SITE_FACTOR is a factor, and there are no flags. The
-	 * returned address is not known, so only mem-alloc uses it.
+	 * An instruction inside a function into which the compiler inlined an allocator. size_arg
+	 * and count_arg are registers: 1 plus the number of the register in instructions (rax, rcx,
+	 * rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15). The size is also multiplied by PF_SITE_FACTOR.
+	 * The site has no flags. The returned address is not known, so only mem-alloc uses such a
+	 * site.
 	 */
 	PF_SITE_INSIDE,
 };
 /*
- * The cookie of a uprobe, 8 bytes. Arguments count from 1 (rdi); 0: none. The size is the product
- * of both arguments.
+ * The cookie of a uprobe, 8 bytes. The arguments are numbered from 1 (rdi); 0: none. The size of an
+ * allocation is the product of the arguments size_arg and count_arg.
  */
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
 	uint16_t max_bytes; /* only for allocations up to this size; 0: for all */
-	uint16_t flags;	    /* enum pf_site_flags or PF_SITE_FACTOR; above them PF_SITE_MORE */
+	uint16_t flags;	    /* enum pf_site_flags or PF_SITE_FACTOR; in higher bits PF_SITE_MORE */
 };
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
 /*
- * A hit costs as much as 1 plus this many: the kernel executes the replaced instruction with a
- * second trap.
+ * A hit of this site costs as much as 1 plus this many hits of other sites, because the kernel
+ * executes the replaced instruction with a second trap.
  */
 #define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
 #define PF_SITE_MORE_MAX   63
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
-		1 << 0, /* a PF_SITE_REALLOC of NULL calls another site, which counts it */
-	/* PF_SITE_ALLOC with argument 1 (the alignment) up to PF_MEM_ALIGN, the same */
+		1 << 0, /* PF_SITE_REALLOC: for NULL it calls another probed function instead */
+	/*
+	 * PF_SITE_ALLOC: if argument 1 (the alignment) is at most PF_MEM_ALIGN, the function calls
+	 * another probed function, which counts the allocation
+	 */
 	PF_SITE_SMALL_ALIGN_IS_ALLOC = 1 << 1,
 	/*
-	 * PF_SITE_REALLOC's new memory passes another probed function, which counts it for
-	 * mem-alloc. This site only says what happens to the old memory.
+	 * PF_SITE_REALLOC: the new memory comes from another probed function, which counts it for
+	 * mem-alloc. This site does not count it there; it shows what happens to the old memory.
 	 */
 	PF_SITE_NEW_IS_ALLOC = 1 << 2,
 	/*
-	 * Fails with a C++ exception. An exception cannot pass a probed return: it would end in
-	 * std::terminate()
+	 * The function fails with a C++ exception. An exception cannot pass a probed return: it
+	 * would end in std::terminate()
 	 */
 	PF_SITE_THROWS = 1 << 3,
 };
 #define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
-/* A larger allocation cannot succeed: it is more than a process's addresses. */
+/* A larger allocation cannot succeed, because a process has no more addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
 /*
- * Map `mem_procs`, key: struct pf_process_key: a process whose allocators are probed. After an exec
- * it is another process. Code between the bounds is an allocator's own: a hit that returns there is
- * part of a call that is counted already.
+ * Map `mem_procs`, key: struct pf_process_key: a process whose allocators are probed. After an
+ * exec, the process has another key. `inner`: the allocators' own code. A probed call that returns
+ * to such code is part of a call that is counted already.
  */
-#define PF_MEM_INNER_MAX 12 /* mimalloc has more: pieces close to each other are joined */
+#define PF_MEM_INNER_MAX 12 /* mimalloc has more: those that are close to each other are joined */
 struct pf_mem_proc {
 	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;
@@ -389,10 +414,10 @@ struct pf_mem_proc {
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
-	/* The kernel's: */
+	/* Only the BPF programs write these: */
 	uint64_t cgroup_id; /* of its last hit */
 	uint64_t hits;
-	uint64_t seen_bytes; /* bytes that the taken ones stand for, of one event */
+	uint64_t seen_bytes; /* bytes that the taken allocations count for, in one event */
 };
 /* Map `live`, LRU hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
@@ -406,8 +431,8 @@ struct pf_live {
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };
 /*
- * Map `pending`, hash: the decision of a call's entry, until the call returns. Calls may be nested,
- * for example in a signal handler; the stack pointer tells them apart.
+ * Map `pending`, hash: what was decided at the entry of a call, until the call returns. Calls of
+ * one thread may be nested, for example in a signal handler. Their stack pointers differ.
  */
 struct pf_pending_key {
 	uint64_t pid_tgid;
@@ -415,8 +440,8 @@ struct pf_pending_key {
 };
 struct pf_pending {
 	struct pf_live live;  /* value 0: not taken */
-	struct pf_live old;   /* the entry of old_address, restored if the call fails */
-	uint64_t old_address; /* 0: none, or not known */
+	struct pf_live old;   /* what `live` had for old_address; put back if the call fails */
+	uint64_t old_address; /* of the memory that a realloc frees; 0: none, or not in `live` */
 	uint64_t out;	      /* where the new address is stored; 0: it is returned */
 };
 #define PF_MEM_PROCS_MAX 4096
@@ -432,21 +457,21 @@ struct pf_live_stats {
 
 /* ---- drops: per-CPU array, index = reason ---- */
 /*
- * X(name, text, whether a sample is lost; else it is a record, which the kernel sends again or a
- * scan replaces)
+ * X(name, text, 1: a sample is lost; 0: a record is lost, which the kernel sends again or a search
+ * by the agent replaces)
  */
 #define PF_DROP_REASONS(X)                                                                         \
-	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again at its next sight */      \
+	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again when needed again */      \
 	X(COUNTS_FULL, "counts_full", 1)                                                           \
-	X(COUNTS_BUSY, "counts_busy", 1)   /* the counts map refused otherwise (lock, memory) */   \
-	X(SCRATCH_BUSY, "scratch_busy", 1) /* scratch of this CPU and context in use */            \
+	X(COUNTS_BUSY, "counts_busy", 1)   /* the map refused, not full (lock, memory) */          \
+	X(SCRATCH_BUSY, "scratch_busy", 1) /* the scratch of this CPU and context is in use */     \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
 	X(NO_PID, "no_pid", 1)		   /* not visible from the agent's PID namespace */        \
-	X(MAY_THROW, "may_throw", 1)	   /* PF_SITE_THROWS, and it may fail: not in mem-inuse */ \
-	X(PENDING_FULL, "pending_full", 1) /* allocations between entry and return */              \
-	X(LIVE_EVICTED, "live_evicted", 1) /* living memory that had no room; user space counts */ \
-	X(WAITS_FULL, "waits_full", 1)	   /* threads of selected processes */                     \
-	X(END_UNSEEN, "end_unseen", 1)	   /* of a wait: its thread waits again already */         \
+	X(MAY_THROW, "may_throw", 1)	   /* call of a PF_SITE_THROWS: not in mem-inuse */        \
+	X(PENDING_FULL, "pending_full", 1) /* too many allocations between entry and return */     \
+	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use; user space counts it */   \
+	X(WAITS_FULL, "waits_full", 1)	   /* too many threads of selected processes */            \
+	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
@@ -455,15 +480,15 @@ enum pf_drop {
 		_PF_DROP_MAX,
 };
 
-/* ---- map `stats`, per-CPU array of one: proves who was let through ---- */
+/* ---- map `stats`, per-CPU array of one: how many samples passed the filter ---- */
 struct pf_stats {
 	uint64_t thinned; /* selected, but above the rate of its target */
 	uint64_t taken;	  /* selected and kept; either delivered or dropped for a reason */
 	uint64_t delivered;
-	uint64_t crossed;	  /* records about processes that went into the ring */
-	uint64_t contexts_unread; /* samples without their context, because it was not in memory */
-	uint64_t contexts_cut;	  /* their ids may be among the labels that were not read */
-	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a record's: of the first event */
+	uint64_t crossed;	  /* records (except of cgroups) that were put into the ring */
+	uint64_t contexts_unread; /* samples without their trace context: it could not be read */
+	uint64_t contexts_cut;	  /* samples that may lack an id: not all labels were read */
+	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a lost record counts for event 0 */
 };
 
 _Static_assert(sizeof(struct pf_config) == 72, "abi");

@@ -7,7 +7,7 @@
 
 #include "walk_start.h"
 
-/* ---- scratch: one a CPU and context, too big for the BPF stack ---- */
+/* ---- scratch: one per CPU and context, because it is too big for the BPF stack ---- */
 
 enum pf_context { PF_CONTEXT_INTERRUPT, PF_CONTEXT_TRACING, PF_CONTEXT_TASK, _PF_CONTEXT_MAX };
 
@@ -26,7 +26,7 @@ static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 	return s && !__sync_val_compare_and_swap(&s->busy, 0, 1) ? s : NULL;
 }
 
-/* For a sample of the event. */
+/* The same, but counts the loss as one of the event. */
 static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context, uint32_t event)
 {
 	struct pf_scratch *s = pf_scratch_try(context);
@@ -43,12 +43,13 @@ static __always_inline void pf_scratch_put(struct pf_scratch *s)
 
 /*
  * The beginning and end of a uprobe's program. Since 6.13, such a program may have a private stack
- * per CPU. But since 6.0, another task may run the same program on that CPU in the middle, and then
- * overwrites its variables (seen on 7.3 as a wild pointer and an oops). So the program disables
- * preemption, if the kernel has private stacks; else it must not, because before 6.15 no global
- * function (PF_ONCE) may be called with preemption disabled. Nothing may be on that stack before,
- * not even the context: so the program takes its context from this function. unwind_kernel_test.c
- * checks the compiled code.
+ * per CPU. But since 6.0, another task may run the same program on that CPU before the first one
+ * has ended, and then overwrites the first one's variables (seen on 7.3 as a wild pointer and an
+ * oops). So the program disables preemption if the kernel has private stacks. If the kernel has
+ * none, the program must not disable it, because before 6.15 no global function (PF_ONCE) may be
+ * called with preemption disabled. The program must put nothing on its stack before it calls
+ * pf_alone_begin(), not even its context. So it uses the context that pf_alone_begin() returns.
+ * unwind_kernel_test.c checks the compiled code.
  */
 extern void bpf_preempt_disable(void) __ksym __weak;
 extern void bpf_preempt_enable(void) __ksym __weak;
@@ -76,7 +77,7 @@ static __always_inline void pf_alone_end(void)
 		bpf_preempt_enable();
 }
 
-/* ---- interning ---- */
+/* ---- interning: a stack, name or context is sent once per generation ---- */
 
 /* The slot of a hash, which says whether its record was sent in this generation. */
 static __always_inline uint64_t *pf_seen_slot(uint64_t hash)
@@ -91,7 +92,10 @@ static __always_inline uint64_t pf_seen_word(uint64_t hash, uint32_t generation)
 	return hash ^ (generation + 1) * PF_HASH_K;
 }
 
-/* Records about samples wait until the reader comes, once a second, unless the ring fills up. */
+/*
+ * Records about samples stay in the ring until the reader comes, once a second. If the ring fills
+ * up, a record wakes the reader.
+ */
 static __always_inline uint64_t pf_ring_flags(void)
 {
 	return bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > pf_config.ring_wake_bytes
@@ -106,7 +110,8 @@ static __always_inline void pf_ring_full(void)
 
 /*
  * The names of functions of a runtime's program are in the process's memory. A young process may
- * end soon, so its names are read within PF_YOUNG_WAKE_NS, and not at the end of the generation.
+ * end soon, so its stacks wake the agent to read the names, at most once in PF_YOUNG_WAKE_NS. The
+ * names in other processes are read at the end of the generation.
  */
 #define PF_YOUNG_NS	 10000000000ull
 #define PF_YOUNG_WAKE_NS 50000000ull
@@ -154,7 +159,10 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	return 0;
 }
 
-/* Returns the names' hash. */
+/*
+ * Sends the names of the process and the thread, unless this generation has them already. Returns
+ * their hash.
+ */
 static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t hash_seed,
 					   uint32_t generation)
 {
@@ -183,8 +191,8 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 }
 
 /*
- * The hash of the call that the thread works on, if the target asks for it and the program
- * publishes it; 0: not known.
+ * Sends the trace context of the request that the thread works on, unless this generation has it
+ * already. Returns its hash; 0: the target does not ask for contexts, or none was found.
  */
 PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 {
@@ -262,9 +270,10 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 
 /*
  * The time during which a report of changed mappings is not repeated. A program that starts maps
- * its libraries within milliseconds; one that runs makes JIT code at most. So the time grows with
- * each report, up to a second, and begins anew after a quiet time. If the number of pages is the
- * same, user space may already be reading them: then it grows up to ten seconds.
+ * its libraries within milliseconds. A program that has run for a while maps at most new JIT code.
+ * So the time grows with each report, up to a second, and is short again after a quiet time. same:
+ * nothing has changed since the last report. Then user space may be reading the mappings already,
+ * and the time grows up to ten seconds.
  */
 static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {
@@ -279,9 +288,10 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
 
 /*
  * Reports the first sample of a process, or the first after an exec. Later it reports that the
- * mappings differ from those that user space gave (known: for this exec; exec_pages: their pages
- * then), or that the walk met a file that these lack. At most one report per pf_maps_wait(). To be
- * called after the walk.
+ * process's mappings are not those that user space gave to the kernel, or that the walk met a file
+ * that is not among these. w->known: user space has given mappings for this exec;
+ * w->process.exec_pages: how many pages of code they had. Sends at most one report in
+ * pf_maps_wait(). To be called after the walk.
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
@@ -303,7 +313,8 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 
 	now.given_pages = w->known ? w->process.exec_pages : 0;
 	/*
-	 * Its exit may be reported already, and its memory is going, so there is nothing to read.
+	 * The process ends: its exit may be reported already, and its memory is being freed, so
+	 * user space could not read it.
 	 */
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
@@ -315,8 +326,9 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		return;
 	}
 	/*
-	 * Code that cannot run now, but soon can again, would be missing from what user space
-	 * reads.
+	 * Nothing is reported if the number of pages is the one that user space gave. And if some
+	 * code cannot be executed at this moment (a JIT writes to it) but soon can be again, that
+	 * code would be missing from the mappings that user space reads.
 	 */
 	if ((now.given_pages == now.exec_pages || w->halted ||
 	     pf_mm_is_locked(PF_POINTER(task, mm))) &&
@@ -376,13 +388,13 @@ static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, 
 	return !err;
 }
 
-/* One more of s->key. */
+/* Adds one sample to s->key. */
 static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint32_t generation)
 {
 	return pf_count_key(&s->key, 1, value, generation);
 }
 
-/* ---- Total: everything that ticks, by name alone ---- */
+/* ---- Total: all ticks of the node, by names only ---- */
 
 static __noinline void pf_total_add(struct task_struct *task, const struct pf_settings *set)
 {

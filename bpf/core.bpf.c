@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * core: has the shared maps, and finds the agent's PID namespace and its depth, which /proc does
- * not show from within.
+ * core: has the shared maps. Its programs find the agent's PID namespace and the depth of that
+ * namespace, which /proc does not show inside it, and what is mapped at an address of the agent.
  */
 #include "capture.h"
 
@@ -31,9 +31,9 @@ struct {
 } looked SEC(".maps");
 
 /*
- * The agent runs it on itself: what is mapped at looked.address? For a file that the agent has
- * mapped, that gives the tag that a walk sees in any process. stat() cannot: it may describe
- * another layer (overlayfs), or another device (btrfs).
+ * Finds what is mapped at looked.address. The agent runs this program on itself. For a file that
+ * the agent has mapped, the result has the tag that a walk sees in any process. stat() cannot give
+ * the tag: it may describe another layer (overlayfs), or another device (btrfs).
  */
 SEC("raw_tp")
 int pf_look_self(void *ctx)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * filter: decides whether a task or cgroup is selected. The first statement of every program calls
- * pf_filter_task or pf_filter_cgroup; nothing else decides. If it is not selected, that costs one
- * hash look-up, or two with the process list; a tick usually needs none.
+ * filter: decides whether a task or cgroup is selected. Every program calls pf_filter_task or
+ * pf_filter_cgroup first; nothing else decides. For a task that is not selected, the decision costs
+ * one hash look-up, or two with the process list. At a tick it usually costs none.
  */
 #pragma once
 
 #include "maps.h"
 
-/* The cgroup in the hierarchy that the agent chose. */
+/* The id of the set's cgroup in the hierarchy that the agent chose. */
 static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 {
 	struct cgroup_subsys_state **css;
@@ -49,8 +49,8 @@ static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 }
 
 /*
- * The PIDs of a thread and of its process. Most agents are in the initial namespace, which needs no
- * read.
+ * The PIDs of a thread and of its process as the agent sees them. If the agent is in the initial
+ * namespace, as most agents are, no memory must be read for that.
  */
 static __always_inline uint32_t pf_tid_seen(struct task_struct *task)
 {
@@ -75,17 +75,18 @@ static __noinline const struct pf_filter *pf_filter_listed(struct task_struct *t
 }
 
 /*
- * For ticks. When a tick comes, nothing is in the CPU's caches, and a look-up touches ten cache
- * lines. So each CPU remembers the last css_sets that belonged to no selected cgroup. Most threads
- * of a cgroup share one css_set.
+ * A shorter way for ticks. When a tick comes, nothing is in the CPU's caches, and a hash look-up
+ * touches ten cache lines. So each CPU remembers the last css_sets that belonged to no selected
+ * cgroup. Most threads of a cgroup share one css_set.
  *
- * The remembered sets are valid while `asked` equals `additions`. `additions` is read before their
- * look-up, and raised after every addition to the filter (pf_filter_added; filter.c). A removal
- * does not make them wrong. A css_set never changes its cgroup, but its memory may become a css_set
- * of a selected cgroup: if a task is moved to or forked into that cgroup, or moved in another
- * hierarchy. That raises `additions`, too (proc.bpf.c). Three changes are not noticed: a controller
- * that is switched on in cgroup v2, a v1 cpuset that loses its last CPU, and all moves on a kernel
- * without these tracepoints. Their effect ends after PF_ASK_AGAIN ticks.
+ * The remembered sets are valid while `asked` equals `additions`. `additions` is read before a set
+ * is looked up, and raised after every addition to the filter (pf_filter_added; filter.c). A
+ * removal from the filter does not make a remembered set wrong. A css_set never changes its cgroup.
+ * But its memory may be used again for a css_set of a selected cgroup, when a task is moved to or
+ * forked into that cgroup, or moved in another hierarchy. So such a move raises `additions`, too
+ * (proc.bpf.c). Three changes do not raise it: a controller is switched on in cgroup v2, a v1
+ * cpuset loses its last CPU, or a task is moved on a kernel without the tracepoints of proc.bpf.c.
+ * After PF_ASK_AGAIN ticks, a CPU looks up all sets again, so their effect ends.
  *
  * Only ticks write `asked`, `next` and `sets`, and a tick does not interrupt another one.
  */
@@ -140,8 +141,9 @@ static __always_inline void pf_filter_added(void)
 }
 
 /*
- * NULL: not selected. Else *ret_cgroup_id is set. u: for a tick, where css_sets that are not
- * selected are remembered; else NULL.
+ * Returns the filter that selects the task for an event of the mask, and its cgroup in
+ * *ret_cgroup_id. NULL: the task is not selected. u: at a tick, the CPU's memory of css_sets that
+ * are not selected; else NULL.
  */
 static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
 								 uint32_t event_mask,
@@ -160,7 +162,10 @@ static __always_inline const struct pf_filter *pf_filter_task_by(struct task_str
 		*ret_cgroup_id = id;
 		if (f && !(f->flags & PF_FILTER_LISTED))
 			return f->event_mask & event_mask ? f : NULL;
-		/* Each tick must look up the process list and Total. */
+		/*
+		 * With the process list or Total, each tick needs a look-up anyway, so no set is
+		 * remembered.
+		 */
 		if (!f && u && !pf_config.use_list && !pf_config.total)
 			pf_unselected_note(u, set, additions);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * hash: 64-bit names of stacks and process names. The seed is random per load and includes the
- * process, so a pod cannot construct the hash of another one. It could only make two stacks of its
- * own collide.
+ * hash: 64-bit hashes that stand for stacks, process names and trace contexts. A hash begins with a
+ * seed that is random per load, and with the process. So a pod cannot make a stack whose hash is
+ * that of another pod's stack. It could only make two of its own stacks collide.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
 
 /*
  * Mixed into the hashes of a tick's stacks, so that they differ from those of waits and memory even
- * if the frames are equal. The agent keeps the stacks of waits and memory for later references, and
- * those of ticks not (probe/drain_cache.c).
+ * if the frames are equal. The agent keeps the stacks of waits and memory for later references, but
+ * not those of ticks (probe/drain_cache.c).
  */
 #define PF_HASH_TICK 1
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * host: the parts of the kernel that unwind.h needs, so that it also compiles as a normal program.
- * Its tests and its fuzzer run under sanitizers. The including file defines the two functions over
- * an image of a process's memory and over chunks of its own.
+ * host: replaces the parts of the kernel that unwind.h needs, so that unwind.h also compiles as a
+ * normal program: its tests and its fuzzer run under sanitizers. The file that includes this header
+ * defines the two functions that are only declared here. They read an image of a process's memory,
+ * and find chunks in that file's own memory.
  */
 #pragma once
 
@@ -21,11 +22,11 @@
 
 static struct pf_config pf_config = {.seed = 1};
 
-/* Here a map only needs an address. */
+/* Here a map needs nothing but an address. */
 static char chunks, unwind_files, images;
 
 static long bpf_probe_read_user(void *to, uint32_t n, const void *address);
-/* chunks: the look-up returns a map of one value. */
+/* For the map `chunks`, this function returns a map of one value. */
 static void *bpf_map_lookup_elem(void *map, const void *key);
 
 static inline long bpf_loop(uint32_t n, void *step, void *arg, uint64_t flags)

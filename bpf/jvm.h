@@ -13,33 +13,38 @@
 
 #define PF_JVM_HEAPS 8
 struct pf_jvm_heap {
-	uint64_t start, end; /* as reserved */
-	uint64_t segmap;     /* a byte per segment: how many steps back its block begins */
+	uint64_t start, end; /* of the reserved memory */
+	/* has one byte per segment: how many segments to go back, towards the start of its block */
+	uint64_t segmap;
 	uint32_t shift;	     /* log2 of the bytes of a segment */
 	uint32_t pad;
 };
 
-#define PF_JVM_READ 384 /* of a blob's header, and of an nmethod's */
-/* An offset that this JDK does not have. */
+/* bytes read of a blob's header; an nmethod's is longer than a CodeBlob's */
+#define PF_JVM_READ 384
+/* The value of an offset that this JDK does not have. */
 #define PF_JVM_NONE 0xffff
 
 /* What agent/node/runtime/jvm/jvm.c gives the kernel about a process. */
 struct pf_jvm {
 	struct pf_jvm_heap heaps[PF_JVM_HEAPS];
-	uint64_t low, high;			   /* of all of them */
-	uint64_t interpreter, interpreter_end;	   /* its code */
-	uint64_t entries, entries_end;		   /* its part that makes methods' frames */
-	uint64_t call_stub;			   /* its caller is the stub that calls Java code */
-	uint16_t block_bytes;			   /* HeapBlock, before each blob */
-	uint16_t name, size, frame_size, complete; /* CodeBlob; frame_size in words */
-	uint16_t complete_short;		   /* complete is an int16_t, not an int */
-	uint16_t code_begin, code_offset;   /* either an address, or an offset from the blob */
-	uint16_t compile_id, orig_pc;	    /* of an nmethod; orig_pc is an offset from rsp */
+	uint64_t low, high;		       /* bounds of all heaps */
+	uint64_t interpreter, interpreter_end; /* bounds of the interpreter's code */
+	uint64_t entries, entries_end;	       /* of the part that makes methods' frames */
+	/* the stub that calls Java code begins here or a few bytes further */
+	uint64_t call_stub;
+	uint16_t block_bytes; /* of the HeapBlock before each blob */
+	/* offsets in CodeBlob. frame_size is in words. */
+	uint16_t name, size, frame_size, complete;
+	uint16_t complete_short; /* 1: complete is an int16_t; 0: an int */
+	/* of the code: an address, or an offset from the blob */
+	uint16_t code_begin, code_offset;
+	uint16_t compile_id, orig_pc;	    /* in an nmethod; orig_pc is an offset from rsp */
 	uint16_t deopt_begin, deopt_offset; /* an address, or an offset from the blob */
 	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same for calls of method handles */
 	uint16_t method_const,
-		const_method_bytes; /* of Method; the bytecodes are behind the ConstMethod */
-	uint16_t bcp_slot;	    /* words below the frame pointer */
+		const_method_bytes; /* offset in Method; the bytecodes follow the ConstMethod */
+	uint16_t bcp_slot;	    /* of the saved bytecode pointer: words below rbp */
 	uint16_t pad[3];
 };
 _Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
@@ -51,15 +56,18 @@ enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_
 
 _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
-#define PF_JVM_HOPS	   16 /* of the segment map; each leads over up to 254 segments */
+#define PF_JVM_HOPS	   16 /* steps in the segment map; each goes back over up to 254 segments */
 #define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one more */
-#define PF_JVM_ENTRY_WORDS 24 /* of a ContinuationEntry and its surroundings; real: 12 */
-#define PF_JVM_LOOP_FRAME  (1 << 20) /* the frame of an interpreted method is smaller */
-#define PF_JVM_CALL_STUB   448	     /* bytes of a stub, and of those like it behind it */
-#define PF_JVM_PARAMETERS  (1 << 14) /* so are the arguments of a method */
+/* searched for a return address above a ContinuationEntry; real: 12 */
+#define PF_JVM_ENTRY_WORDS 24
+#define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */
+/* bytes from call_stub on that are this stub, or stubs like it behind it */
+#define PF_JVM_CALL_STUB   448
+#define PF_JVM_PARAMETERS  (1 << 14) /* bytes; the arguments of a method are smaller */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
 /*
- * Since JDK 15, the entry barrier of a method pushes it between the return address and the frame.
+ * Since JDK 15, the entry barrier of a method pushes this value between the return address and the
+ * frame.
  */
 #define PF_JVM_NO_ADDRESS 0xffffffffffffffffull
 
@@ -76,13 +84,14 @@ enum {
 
 enum pf_jvm_place {
 	PF_JVM_BODY = PF_AFTER_PUSH + 1, /* the frame is complete */
-	PF_JVM_SAVING,			 /* its space does not hold the caller's rbp yet */
+	/* the frame has its space, but the caller's rbp is not stored yet */
+	PF_JVM_SAVING,
 };
 
 /* The current blob. */
 struct pf_jvm_code {
 	uint64_t blob, begin,
-		frame;		  /* frame: its bytes with return address and rbp; 0: see rbp */
+		frame;		  /* frame: its bytes with return address and rbp; 0: not known */
 	uint64_t text;		  /* the first 8 bytes of the blob's name */
 	uint64_t deopt, deopt_mh; /* the address to which deoptimized frames return */
 	int32_t complete;
@@ -90,7 +99,7 @@ struct pf_jvm_code {
 	bool method;
 };
 
-/* What r->own has. */
+/* The indexes of r->own. */
 enum { PF_JVM_TYPE, PF_JVM_A, PF_JVM_B, PF_JVM_NAME, PF_JVM_OTHER_NAME };
 
 static __always_inline void pf_jvm_show(struct pf_runtime_walk *r, uint32_t type, uint64_t a,
@@ -118,8 +127,8 @@ static __always_inline bool pf_jvm_interprets(const struct pf_jvm *d, uint64_t a
 }
 
 /*
- * The eight bytes before an address, if they end with a form of call r/m64 (judged by the length of
- * its operand).
+ * Whether the eight bytes before an address end with a form of call r/m64, for each length of the
+ * operand.
  */
 static __always_inline bool pf_jvm_calls_indirectly(uint64_t bytes)
 {
@@ -136,7 +145,10 @@ PF_ONCE bool pf_jvm_behind_call(uint64_t address)
 	       ((bytes >> 24 & 0xff) == 0xe8 || pf_jvm_calls_indirectly(bytes));
 }
 
-/* Only generated code calls Java code; the interpreter pushes the address and then jumps. */
+/*
+ * Whether Java code may return to the address. Only generated code calls Java code. An address in
+ * the interpreter need not follow a call: the interpreter pushes it and then jumps.
+ */
 static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t address)
 {
 	return pf_jvm_generated(d, address) &&
@@ -151,7 +163,9 @@ static __always_inline uint64_t pf_jvm_field(const struct pf_scratch *s, uint32_
 	return s->piece[offset / 8 % (PF_PIECE_BYTES / 8)] >> offset % 8 * 8;
 }
 
-/* As CodeHeap::find_block_for. Returns 0, or 1 + enum pf_trouble. */
+/*
+ * Finds the blob that has pc, as CodeHeap::find_block_for does. Returns 0, or 1 + enum pf_trouble.
+ */
 static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t *ret)
 {
 	uint64_t start = 0, segmap = 0, segment;
@@ -185,8 +199,8 @@ static __noinline int pf_jvm_find(const struct pf_jvm *d, uint64_t pc, uint64_t 
 }
 
 /*
- * Reads the header. A small blob may be the last one of the heap, so only the part that all blobs
- * have.
+ * Reads the header of a blob. A small blob may be the last one of the heap. Then the longer read
+ * fails, and only the part that all blobs have is read.
  */
 static __always_inline bool pf_jvm_read_blob(struct pf_scratch *s, uint64_t blob)
 {
@@ -194,8 +208,8 @@ static __always_inline bool pf_jvm_read_blob(struct pf_scratch *s, uint64_t blob
 }
 
 /*
- * "nmethod" and "native nmethod" are texts of libjvm, so after the first time their addresses
- * suffice.
+ * "nmethod" and "native nmethod" are strings in libjvm. r->own remembers their addresses, so that
+ * each string is read only once in a walk.
  */
 static __always_inline bool pf_jvm_is_method(struct pf_runtime_walk *r, struct pf_jvm_code *c,
 					     uint64_t name)
@@ -220,7 +234,7 @@ static __always_inline uint64_t pf_jvm_either(const struct pf_scratch *s, uint64
 	return offset == PF_JVM_NONE ? 0 : blob + (uint32_t)pf_jvm_field(s, offset);
 }
 
-/* Returns 0, or 1 + enum pf_trouble. */
+/* Describes the blob of the current frame. Returns 0, or 1 + enum pf_trouble. */
 static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 				  struct pf_runtime_walk *r, struct pf_jvm_code *c)
 {
@@ -252,7 +266,10 @@ static __noinline int pf_jvm_code(struct pf_scratch *s, const struct pf_jvm *d,
 
 /* ---- the interpreter ---- */
 
-/* The method of the frame, and its position in it. bcp 0: not known. */
+/*
+ * Sets the frame to show: the method, and the index of its current bytecode. bcp: the address of
+ * that bytecode; 0: not known.
+ */
 static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runtime_walk *r,
 					  uint64_t method, uint64_t bcp)
 {
@@ -273,8 +290,9 @@ static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runt
 }
 
 /*
- * While the frame of a method is being made, r13 has its caller's rsp until bytecodes begin, rbx
- * its Method, and the return address is on top of the stack or in rax. -1: the frame is complete.
+ * While the interpreter makes the frame of a method, and until the bytecodes begin, r13 has the
+ * caller's rsp, rbx has the Method, and the return address is on top of the stack or in rax. -1:
+ * the frame is complete.
  */
 static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf_jvm *d,
 					   struct pf_runtime_walk *r)
@@ -295,7 +313,7 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 		return -1;
 	if (!pf_word(s, w->sp, &top) || !pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RAX];
-	if (!pf_jvm_generated(d, top)) /* methods that run without a frame return by rdi or rcx */
+	if (!pf_jvm_generated(d, top)) /* a method that runs without a frame has it in rdi or rcx */
 		top = w->regs[PF_JVM_RDI];
 	if (!pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RCX];
@@ -307,9 +325,9 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 }
 
 /*
- * After the frame of a method is gone: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks
- * between these since JDK 24. For native methods: leave; pop %rdi; mov %r11,%rsp; jmp *%rdi. -1:
- * the frame is not gone.
+ * Whether the interpreter has just removed the frame of a method: leave; pop %r13; mov %rbx,%rsp;
+ * jmp *%r13, with checks between these since JDK 24. For native methods: leave; pop %rdi; mov
+ * %r11,%rsp; jmp *%rdi. -1: the frame is still there.
  */
 static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_jvm *d, bool native)
 {
@@ -333,8 +351,8 @@ static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_
 		sp = w->sp;
 	}
 	/*
-	 * Elsewhere, r13 has a bytecode's pointer, except in the first few instructions behind a
-	 * call.
+	 * In other code, r13 points to a bytecode. Only in the first few instructions after a call
+	 * it may have the address of code shortly before.
 	 */
 	if (!pf_jvm_generated(d, at) || w->ip - at < 64)
 		return -1;
@@ -365,8 +383,9 @@ static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *
 	    !pf_word(s, fp - 8, &sender))
 		return pf_end(w, PF_END_READ);
 	/*
-	 * While the method runs, r13 has the bytecode pointer. If r13 is outside of the method's
-	 * bytecodes, it has something else.
+	 * While the method runs, r13 has the bytecode pointer. If r13 does not point to the
+	 * method's bytecodes, the code uses it for something else; then the saved bytecode pointer
+	 * counts.
 	 */
 	pf_jvm_show_method(d, r, method, w->exact ? bytecode : bcp);
 	if (w->exact && r->own[PF_JVM_B] >> 48 == PF_JVM_BCI_UNKNOWN)
@@ -378,7 +397,7 @@ static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *
 	return 0;
 }
 
-/* ---- what runtimes.h asks for ---- */
+/* ---- the two functions that runtimes.h calls ---- */
 
 static __always_inline void pf_jvm_show_code(struct pf_scratch *s, const struct pf_jvm_code *c,
 					     struct pf_runtime_walk *r)
@@ -416,7 +435,7 @@ static __always_inline int pf_jvm_unwind(struct pf_scratch *s, const struct pf_j
 		return pf_jvm_guess(s, d);
 	}
 	pf_jvm_show_code(s, &c, r);
-	if (w->exact && c.method && !c.frame) /* on the way from a method handle to its method */
+	if (w->exact && c.method && !c.frame) /* code between a method handle and its method */
 		return pf_jvm_by_adapter(s, d);
 	if (w->exact && !c.method)
 		return pf_jvm_by_stub(s, d, &c);

@@ -38,8 +38,9 @@ PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 }
 
 /*
- * Whether rbp points to a frame record whose return address is possible; when not strict, any
- * generated code is.
+ * Whether rbp points to a frame record with a possible return address: an address in the
+ * interpreter, or one that follows a call. If not strict, any address in generated code is
+ * possible, too.
  */
 PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, bool strict)
 {
@@ -56,8 +57,8 @@ PF_ONCE bool pf_jvm_has_record(struct pf_scratch *s, const struct pf_jvm *d, boo
 }
 
 /*
- * Nothing is known of this place: follows a frame record, if there is one, or ends the walk with a
- * marker.
+ * For code of which nothing is known: follows the frame record, if rbp points to one, or ends the
+ * walk with a marker.
  */
 PF_ONCE int pf_jvm_guess(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -83,8 +84,8 @@ PF_ONCE int pf_jvm_return_below(struct pf_scratch *s, const struct pf_jvm *d, ui
 }
 
 /*
- * cfa, or some words above it, because code pushes a few words at times, also around calls. 0: no
- * return address is there.
+ * Returns the first address, from cfa up to `words` words higher, that has a return address below
+ * it; 0: there is none. Code may have pushed a few words below its frame, also around calls.
  */
 PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64_t cfa,
 			    uint32_t words)
@@ -100,9 +101,9 @@ PF_ONCE uint64_t pf_jvm_cfa(struct pf_scratch *s, const struct pf_jvm *d, uint64
 }
 
 /*
- * When the frames of a virtual thread continue in the heap, its frames here return to a stub
- * (StubRoutines::cont_returnBarrier) that no call precedes. A ContinuationEntry is above it, and
- * behind that the frame of the code that runs the thread.
+ * The outer frames of a virtual thread may be in the heap. Then the last frame on the stack returns
+ * to a stub (StubRoutines::cont_returnBarrier), at an address that no call precedes. Above that
+ * frame is a ContinuationEntry, and above this the frame of the code that runs the thread.
  */
 PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -119,7 +120,7 @@ PF_ONCE int pf_jvm_by_barrier(struct pf_scratch *s, const struct pf_jvm *d)
 
 #define PF_JVM_BEFORE 32
 #define PF_JVM_BYTES  48
-/* Code around ip in s->piece: byte k, behind ip or before it. */
+/* The byte of code at ip + k, where k may be negative. The code around ip is in s->piece. */
 #define PF_JVM_AT(k) (((const uint8_t *)s->piece)[PF_JVM_BEFORE + (k)])
 
 static __always_inline uint32_t pf_jvm_u24(const struct pf_scratch *s, int k)
@@ -141,10 +142,7 @@ static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uin
 				: code == 0xec8348 && PF_JVM_AT(k + 3) == n;
 }
 
-/*
- * Whether ip is behind the sub that makes this frame; with saved_late, also behind the store of
- * rbp.
- */
+/* Whether the sub that makes this frame is among the instructions shortly before ip. */
 PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 {
 	bool made = false;
@@ -157,8 +155,9 @@ PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 }
 
 /*
- * Prologues: [bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier]; or without a bang sub
- * $n,%rsp; mov %rbp,n-16(%rsp). Before them, the code checks the receiver's class.
+ * Prologues: [stack bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier]; or, without a stack
+ * bang, sub $n,%rsp; mov %rbp,n-16(%rsp). Before its prologue, a method checks the receiver's
+ * class.
  */
 static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
 {
@@ -188,8 +187,8 @@ static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
 
 /*
  * Epilogues: add $n,%rsp; pop %rbp; [poll;] ret, or leave; [check;] ret. Before JDK 16, the poll
- * reads from a page whose address is near, or in r10. Since then it is cmp n(%r15),%rsp; ja. All of
- * these only come before returns.
+ * reads from a page that is near, or whose address is in r10. Since JDK 16, the poll is cmp
+ * n(%r15),%rsp; ja. All these instructions occur only before a return.
  */
 static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 {
@@ -234,8 +233,9 @@ PF_ONCE uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologu
 }
 
 /*
- * C1 pushes both arguments of slow_subtype_check, and drops them by two pops of the same register
- * (c1_LIRAssembler_x86.cpp, emit_typecheck_helper). No other code has pop %r; pop %r.
+ * Whether the code is pop %r; pop %r, with the same register. C1 pushes both arguments of
+ * slow_subtype_check, and drops them with this code (c1_LIRAssembler_x86.cpp,
+ * emit_typecheck_helper). No other code has it.
  */
 static __always_inline bool pf_jvm_drops(uint32_t code)
 {
@@ -243,7 +243,7 @@ static __always_inline bool pf_jvm_drops(uint32_t code)
 	       ((code & 0xf8ff) == 0x5841 && (code & 0xffff) == code >> 16);
 }
 
-/* The bytes of these arguments on an interrupted method's frame. */
+/* How many bytes of these arguments are on the stack of an interrupted method. */
 PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 {
 	if (!s)
@@ -251,7 +251,10 @@ PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 	if ((PF_JVM_AT(0) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 5))) ||
 	    (PF_JVM_AT(-5) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 0))))
 		return 16;
-	/* Whether ip is at the second push or pop; of a register up to rdi, or a higher one. */
+	/*
+	 * At the second push, or the second pop, one argument is on the stack. If the register is
+	 * r8 or higher, the instruction begins with 0x41.
+	 */
 	if (PF_JVM_AT(0) == 0x41)
 		return (PF_JVM_AT(2) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, 7))) ||
 				       (PF_JVM_AT(-7) == 0xe8 && pf_jvm_drops(pf_jvm_u32(s, -2)))
@@ -263,7 +266,10 @@ PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 		       : 0;
 }
 
-/* Whether the stub is behind its call, where its frame has nothing yet, or no more. */
+/*
+ * Whether a return address is on top of the stack: the stub has not made its frame yet, or has
+ * removed it.
+ */
 PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 {
 	uint64_t top;
@@ -273,7 +279,7 @@ PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
 }
 
-/* Frames of compiled methods, and of stubs whose frame size is known. */
+/* For compiled methods, and for stubs whose frame size is known. */
 PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
 			   uint32_t place)
 {
@@ -331,7 +337,10 @@ PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_caller(w, w->regs[PF_JVM_RAX], sp - w->sp < PF_JVM_PARAMETERS ? sp : w->sp);
 }
 
-/* A stub without a frame: its caller, generated or not, called a place of this blob before ip. */
+/*
+ * Whether the word on top of the stack is a return address, so that the stub has no frame: the call
+ * before that address went to this blob, at or before ip. The caller may be generated code or not.
+ */
 static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct pf_jvm *d,
 					     const struct pf_jvm_code *c)
 {
@@ -342,7 +351,7 @@ static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct 
 		return false;
 	target = top + ((int64_t)bytes >> 32);
 	if ((bytes >> 24 & 0xff) == 0xe8 &&
-	    ((target >= c->begin && target <= w->ip) || /* libjvm also jumps to its stubs */
+	    ((target >= c->begin && target <= w->ip) || /* libjvm calls jumps to stubs, too */
 	     (c->text != PF_JVM_STUBROUTINES && !pf_jvm_generated(d, top))))
 		return true;
 	return pf_jvm_calls_indirectly(bytes);
@@ -376,7 +385,10 @@ PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 	return room;
 }
 
-/* StubRoutines and runtime stubs: when one is interrupted, only what is checked is certain. */
+/*
+ * For a stub that was interrupted (StubRoutines, runtime stubs). Nothing describes where its frame
+ * is, so each possibility is checked.
+ */
 static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
 				     const struct pf_jvm_code *c)
 {
@@ -407,7 +419,7 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))
 		return pf_jvm_caller(s, w->bp + 16, true);
-	/* push %rdx, the address of a throw: this frame belongs to the method that jumped here. */
+	/* push %rdx, the address that throws: the frame belongs to the method that jumped here. */
 	if ((code & 0xff) == 0x52 && pf_jvm_generated(d, w->regs[PF_JVM_RDX]))
 		return pf_caller(w, w->regs[PF_JVM_RDX], w->sp);
 	return pf_jvm_by_size(s, d, c->frame ? c->frame : 8 + room, PF_JVM_BODY);

@@ -86,7 +86,7 @@ struct signal_struct {
  * first.
  */
 struct return_instance {
-	unsigned long stack; /* where the address was */
+	unsigned long stack; /* where on the stack the address was */
 	unsigned long orig_ret_vaddr;
 	struct return_instance *next;
 };
@@ -116,7 +116,10 @@ struct mm_struct {
 	struct rw_semaphore mmap_lock;
 	mm_context_t context;
 };
-/* The count of changes of its mappings: 6.14 and 6.12.y; other types since 6.4. */
+/*
+ * The kernel counts the changes of a process's mappings in mm_lock_seq: a seqcount in 6.14 and
+ * 6.12.y, a number since 6.4.
+ */
 struct seqcount {
 	unsigned int sequence;
 };
@@ -186,7 +189,7 @@ struct task_struct {
 	struct uprobe_task *utask; /* CONFIG_UPROBES */
 };
 
-/* The kernel's own names; the uapi structure of the same name has others (x86-64). */
+/* struct pt_regs with the kernel's own names; the uapi structure has other names (x86-64). */
 struct pt_regs___kernel {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip,
 		sp;
@@ -196,11 +199,11 @@ struct pt_regs___kernel {
 #pragma clang attribute pop
 
 /*
- * Reads a pointer member as a plain number, which bpf_core_read() then follows. As a typed pointer
- * it would be slow to load: the verifier searches all types of the kernel up to four times, a
- * millisecond of CPU per access (btf_nested_type_is_trusted; 6.4 to 6.18). All programs but the
- * filter use this; the filter runs for every task, so it reads directly. NULL if it cannot be read;
- * then reads through it return zeros.
+ * Reads a pointer member as a plain number, which bpf_core_read() then follows. With a typed
+ * pointer the program would load slowly: for each access, the verifier searches all types of the
+ * kernel up to four times, which takes a millisecond of CPU (btf_nested_type_is_trusted; 6.4 to
+ * 6.18). Only the filter reads directly, because it runs for every task. Returns NULL if the member
+ * cannot be read; reads through NULL then return zeros.
  */
 #define PF_POINTER(p, member)                                                                      \
 	({                                                                                         \
@@ -214,7 +217,10 @@ static __always_inline struct task_struct *pf_leader(struct task_struct *task)
 	return PF_POINTER(task, group_leader);
 }
 
-/* The first thread leads its process: what is read of it is known of its leader. */
+/*
+ * Whether the task is the first thread of its process, which is the leader: then the members of the
+ * leader are the task's own.
+ */
 static __always_inline bool pf_is_leader(struct task_struct *task)
 {
 	return task->pid == task->tgid;
@@ -227,8 +233,8 @@ static __always_inline uint64_t pf_start_of(struct task_struct *task)
 	uint64_t start = 0;
 
 	/*
-	 * volatile: clang would merge this read and that of `start` into one instruction, which the
-	 * verifier refuses.
+	 * Without volatile, clang would merge this read and that of `start` into one instruction,
+	 * which the verifier refuses.
 	 */
 	if (pf_is_leader(task))
 		return *(volatile __u64 *)&task->start_boottime;
@@ -238,8 +244,9 @@ static __always_inline uint64_t pf_start_of(struct task_struct *task)
 }
 
 /*
- * The number of a process in its own PID namespace. The pointer is read as a plain number, because
- * 6.1 adds only constants to a typed pointer.
+ * The number of a process in its own PID namespace. *ret_level: the depth of that namespace. The
+ * pointer is read as a plain number, because the verifier of 6.1 lets a program add only constants
+ * to a typed pointer.
  */
 static __always_inline struct upid *pf_own_upid(struct task_struct *task, unsigned int *ret_level)
 {

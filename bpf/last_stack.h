@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * last_stack: remembers the last stack of a thread, with all words of its memory that decided the
- * walk (pf_note in walk.h). If the thread stands at the same place again and these words are
- * unchanged, a walk would give the same stack, so it is left out.
+ * walk (pf_note in walk.h). If the thread waits at the same place again and these words are
+ * unchanged, a walk would give the same stack, so the program does not walk.
  */
 #pragma once
 
 #include "walk_start.h"
 
 #define PF_RECALL_BYTES                                                                            \
-	8192 /* of stack, from its pointer up; no higher words are remembered */
+	8192 /* of the stack, from rsp up. If a higher word decided the walk: no stack is kept */
 
-#define PF_RECALL_KERNEL       32   /* return addresses of the kernel's part, */
-#define PF_RECALL_KERNEL_BYTES 4096 /* and the size of its stack in which they are */
+#define PF_RECALL_KERNEL       32   /* the most return addresses of the kernel's part, */
+#define PF_RECALL_KERNEL_BYTES 4096 /* and the bytes of the kernel's stack that may have them */
 
 struct pf_recall {
 	uint32_t busy; /* two threads may share a slot */
 	uint32_t tid;
 	uint64_t start_boottime_ns; /* of the thread */
-	uint64_t mapped;	    /* what is mapped: pf_mapped_state(), */
+	uint64_t mapped;	    /* pf_mapped_state() then */
 	uint32_t exec_id;
-	uint32_t tables; /* and the version of the rules */
+	uint32_t tables; /* pf_settings.tables then */
 	uint64_t ip, sp, bp;
-	bool by_bp; /* rbp decided the walk */
+	bool by_bp; /* the leaf's rbp decided the walk, too */
 	uint32_t n, bytes;
 	uint64_t ustack; /* 0: nothing is remembered */
 	uint64_t value[PF_NOTES_MAX];
 	uint16_t at[PF_NOTES_MAX]; /* 8-byte words from sp */
 	/*
-	 * The kernel's part: its return addresses, as distances in words from the program's
-	 * context. The outermost one is left out. It belongs to the entry, and a random number of
-	 * words is free between it and the rest (add_random_kstack_offset).
+	 * The kernel's part of the stack: its return addresses, and at how many words from the
+	 * program's context each one is. The outermost return address is left out. It belongs to
+	 * the kernel's entry code, and the kernel leaves a random number of words free between it
+	 * and the rest (add_random_kstack_offset).
 	 */
 	uint64_t syscall;
 	uint64_t kstack; /* 0: nothing is remembered */
@@ -85,7 +86,7 @@ static long pf_recall_check(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * The hash of the stack of s->walk.regs, if it equals the last one of the thread; else 0.
+ * If the stack at s->walk.regs equals the last one of the thread, returns its hash; else 0.
  * Overwrites s->stack.
  */
 static __noinline uint64_t pf_recall_stack(struct pf_scratch *s, struct pf_recall *r,
@@ -133,7 +134,7 @@ static long pf_recall_word(uint32_t i, struct pf_recall_loop *loop)
 	return 0;
 }
 
-/* The walk has ended: ustack is the hash of its stack. */
+/* Remembers the stack of a walk that has ended. ustack: the stack's hash. */
 static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 				     struct task_struct *task, uint64_t ustack)
 {
@@ -166,7 +167,7 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 /* ---- the kernel's part ---- */
 
 /*
- * Between these addresses are schedule() and the functions that wait by it: mutex_lock(),
+ * Between these addresses are schedule() and the functions that call it to wait: mutex_lock(),
  * do_nanosleep().
  */
 extern const void __sched_text_start __ksym __weak;
@@ -184,7 +185,8 @@ static long pf_recall_sched(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * Leaves out the tracepoint, this program and __schedule(), which end all stacks in the same way.
+ * Leaves out the frames of the tracepoint, of this program and of __schedule(), with which all
+ * these stacks begin.
  */
 static __always_inline void pf_from_schedule(struct pf_scratch *s)
 {
@@ -218,9 +220,9 @@ static long pf_recall_kernel_check(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * The hash of the kernel's stack, if it equals the last one of the thread: the same system call
- * from the same place, with the same return addresses at the same depth. Else 0. Overwrites
- * s->stack.
+ * If the kernel's part of the stack equals the last one of the thread, returns its hash; else 0. It
+ * is equal if the thread made the same system call at the same place, and the same return addresses
+ * are at the same depth. Overwrites s->stack.
  */
 static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, struct pf_recall *r,
 					    struct task_struct *task)
@@ -240,9 +242,10 @@ static __noinline uint64_t pf_recall_kernel(void *ctx, struct pf_scratch *s, str
 }
 
 /*
- * One word of the kernel's stack. The return addresses must come in their order. If one is there
- * twice, it may be left from an earlier call, and nothing is recalled. Only next to the free words,
- * the lower one is certain.
+ * Looks at one word of the kernel's stack: if it is the next return address, remembers where it is.
+ * If the same address comes a second time, one of the two may be left from an earlier call, so the
+ * stack is not remembered. For the outermost address this is not checked: a second one could only
+ * be in the free words, so the lower one is right.
  */
 static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
 {
@@ -265,7 +268,8 @@ static long pf_recall_kernel_word(uint32_t i, struct pf_recall_loop *loop)
 }
 
 /*
- * kstack: the hash of s->kernel as shown. Overwrites s->stack. To be called after pf_recall_keep.
+ * Remembers the kernel's part of the stack, in s->kernel. kstack: its hash. Overwrites s->stack. To
+ * be called after pf_recall_keep.
  */
 static __noinline int pf_recall_kernel_keep(void *ctx, struct pf_scratch *s, struct pf_recall *r,
 					    struct task_struct *task, uint64_t kstack)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * lua: PUC Lua's part of the walk. Each native frame of luaV_execute runs a part of its lua_State's
- * list of calls (struct CallInfo, lstate.h): from the innermost call that no inner loop has run, to
- * the one for which this loop was entered. The caller of the loop knows its lua_State: docs/lua.md.
+ * lua: PUC Lua's part of the walk. A lua_State has a list of calls (struct CallInfo, lstate.h).
+ * Each native frame of luaV_execute, a "loop", runs a part of that list: from the innermost call
+ * that no inner loop runs, to the call for which this loop was entered. The caller of the loop
+ * keeps the lua_State on its stack: docs/lua.md.
  */
 #pragma once
 
 #include "unwind_tables.h"
 
-/* Where the caller of a loop keeps its lua_State while it waits for a return to an address. */
+/* Where the caller of a loop keeps the lua_State until the loop returns to an address in it. */
 struct pf_lua_site {
 	uint64_t address;
-	int32_t offset; /* offset from rsp at that time, or from rbp */
+	int32_t offset; /* from rsp, or from rbp, after the return */
 	uint8_t by_rbp;
-	uint8_t outermost; /* of its lua_State: the rest of the list belongs to this loop */
+	uint8_t outermost; /* the loop is the first of its lua_State: the rest of the list is its */
 	uint8_t pad[2];
 };
 #define PF_LUA_SITES 16
@@ -21,25 +22,30 @@ struct pf_lua_site {
 /* What agent/node/runtime/lua/lua.c gives the kernel about a process. */
 struct pf_lua {
 	uint64_t start;	     /* of luaV_execute */
-	uint64_t settled;    /* from this address on, the loop's first call is marked as such */
-	uint32_t frame;	     /* bytes of its complete stack frame */
-	uint32_t opcode_5_1; /* not 0: Lua 5.1, with the number of OP_CALL */
+	uint64_t settled;    /* from this address on, the first call of a loop is marked as entry */
+	uint32_t frame;	     /* bytes of the complete stack frame of luaV_execute */
+	uint32_t opcode_5_1; /* for Lua 5.1, the number of OP_CALL; else 0 */
 	struct pf_lua_site sites[PF_LUA_SITES];
-	/* lua_State, CallInfo */
+	/* offsets in lua_State and CallInfo */
 	uint16_t l_ci, ci_func, ci_previous, ci_savedpc, ci_status;
 	/*
-	 * bits of CallInfo.callstatus: a Lua function; the loop was entered for it; part of frames'
-	 * words
+	 * Bits of CallInfo.callstatus. (status & mask) == is: lua, a Lua function; entry, a loop
+	 * was entered for this call. own, caller: the bits that are part of a frame's words, of its
+	 * own call and of its caller.
 	 */
 	uint16_t lua_mask, lua_is, entry_mask, entry_is, own_mask, caller_mask;
 	/*
-	 * of LClosure; of Proto: code, and the members of its cookie (sizecode to lastlinedefined)
+	 * offsets in LClosure and, of the code and of what the cookie is made of (sizecode to
+	 * lastlinedefined), in Proto
 	 */
 	uint16_t closure_proto, proto_code, proto_sizes, proto_line;
 	uint16_t pad;
 };
 
-/* Word a: Proto, its cookie in bits 48 to 63. Word b: index of the instruction, and: */
+/*
+ * The words of a frame. a: the Proto, with its cookie in bits 48 to 63. b: index of the
+ * instruction, and:
+ */
 #define PF_LUA_PC(b)	     ((uint32_t)(b)&0xffffff)
 #define PF_LUA_STATUS(b)     ((uint16_t)((b) >> 24)) /* its own callstatus & own_mask */
 #define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* its caller's & caller_mask */
@@ -49,7 +55,7 @@ struct pf_lua {
 #define PF_LUA_5_1_LUA	1
 #define PF_LUA_5_1_TAIL 2
 
-/* Shows that the memory at a Proto's address still has the same function. */
+/* If the cookie of a Proto is unchanged, the memory still has the same function. */
 static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t line, uint32_t last)
 {
 	uint64_t x = (code >> 4) + sizecode * 0x9e3779b1ull + line * 0x85ebca6bull +
@@ -61,7 +67,10 @@ static inline uint16_t pf_lua_cookie(uint64_t code, uint32_t sizecode, uint32_t 
 #ifdef PF_WALKER
 #define PF_LUA_THREAD 8 /* LUA_TTHREAD in lua.h of all versions */
 
-/* One call of a list. In struct pf_runtime_walk, `at` is its CallInfo and own[] has the rest. */
+/*
+ * One call of a list. In struct pf_runtime_walk, `at` is its CallInfo and own[] has the other
+ * members.
+ */
 struct pf_lua_call {
 	uint64_t ci;	/* 0: the list has ended */
 	uint64_t proto; /* 0: a C function */
@@ -70,12 +79,12 @@ struct pf_lua_call {
 #define PF_LUA_OWN_STATE  0 /* lua_State */
 #define PF_LUA_OWN_PROTO  1
 #define PF_LUA_OWN_PC	  2
-#define PF_LUA_OWN_BEFORE 3 /* CallInfo before; 5.1: base_ci */
+#define PF_LUA_OWN_BEFORE 3 /* the CallInfo of the caller */
 #define PF_LUA_OWN_FLAGS  4 /* status, and: */
 #define PF_LUA_OUTERMOST  (1ull << 32)
 #define PF_LUA_ONE	  (1ull << 33) /* the loop has just begun, so it has one call */
-#define PF_LUA_DONE	  (1ull << 34) /* of this loop */
-#define PF_LUA_INNER	  (1ull << 35) /* a Lua function was shown */
+#define PF_LUA_DONE	  (1ull << 34) /* all calls of this loop were shown */
+#define PF_LUA_INNER	  (1ull << 35) /* a Lua function of an inner call was shown */
 #define PF_LUA_STATUSES	  0xffffull
 #define PF_LUA_OWN_LEFT	  5 /* {lua_State, CallInfo}, twice: where the walk left earlier lists */
 
@@ -88,8 +97,8 @@ static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_l
 }
 
 /*
- * Reads a structure, up to the bytes before `end`, into s->piece, because a read costs more than
- * all the rest. Returns its word at an offset of the layout.
+ * Reads a structure, up to the bytes before `end`, into s->piece: one read, because a read costs
+ * more than all else here. Below: a word and half a word of it, at an offset.
  */
 #define PF_LUA_READ 128
 static __always_inline bool pf_lua_piece(struct pf_scratch *s, uint32_t end, uint64_t address)
@@ -112,7 +121,7 @@ static __always_inline uint32_t pf_lua_end(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-/* The Proto of the closure at func. 0: none. */
+/* The Proto of the closure in the slot at func; 0: there is no closure. */
 static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct pf_lua *d,
 					     uint64_t func, uint8_t *ret_is_c)
 {
@@ -125,7 +134,7 @@ static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct 
 	return (uint8_t)pf_lua_half(s, 8) == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
 }
 
-/* The CallInfos of 5.1 are an array. The pc of the innermost one is in the lua_State. */
+/* In Lua 5.1, the CallInfos are an array. The pc of the innermost call is in the lua_State. */
 static __always_inline bool pf_lua_read_5_1(struct pf_scratch *s, struct pf_lua_call *c,
 					    const struct pf_lua *d, uint64_t l, bool top)
 {
@@ -188,8 +197,8 @@ static __always_inline bool pf_lua_is_lua(const struct pf_lua *d, const struct p
 }
 
 /*
- * Whether the loop was entered for call c. 5.1 does not say so: there, the instruction of the
- * caller is no OP_CALL.
+ * Whether a loop was entered for call c. Lua 5.1 has no bit for that. There, a loop was entered if
+ * the caller's instruction is no OP_CALL.
  */
 static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct pf_lua_call *c,
 					    const struct pf_lua_call *caller)
@@ -204,8 +213,9 @@ static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct
 }
 
 /*
- * A loop keeps its pc in a register and stores it before it calls something. The register is one
- * that calls preserve, and it can be recognised: no other one points into the code of a function.
+ * A loop keeps its pc in a register, and stores it in the CallInfo only before it calls something.
+ * The register is one that calls preserve. It is the one that points into the code of the Lua
+ * function.
  */
 static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t code, uint64_t bytes,
 					     uint64_t *pc)
@@ -245,7 +255,7 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 	r->own[PF_LUA_OWN_FLAGS] |= PF_LUA_INNER;
 	if (pc - code > sizes[0] * 4ull)
 		return pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_DAMAGED, c->ci);
-	if (pc > code) /* it is the next one's */
+	if (pc > code) /* pc is the next instruction */
 		index = (pc - code) / 4 - 1;
 	else
 		index = 0;
@@ -258,7 +268,7 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 			       index | (c->status & d->own_mask) << 24 | caller);
 }
 
-/* The lua_State that the current loop runs; 0: not known, and the stack says so. */
+/* The lua_State that the current loop runs; 0: not known. */
 static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lua *d,
 					uint64_t *flags)
 {
@@ -280,8 +290,8 @@ static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lu
 }
 
 /*
- * Continues the walk in l. True: the walk was there, at *ret_ci; C code had called l again (a loop
- * of events).
+ * Continues the walk in lua_State l. True: the walk was in l before, and left it at *ret_ci: C code
+ * of l ran another lua_State that called l again (an event loop).
  */
 static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l, uint64_t *ret_ci)
 {
@@ -316,14 +326,14 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 		if (!made)
 			l = w->regs[5]; /* rdi: its first argument */
 	} else if (leaf && !made) {
-		return false; /* it has removed its call from the list, and returns */
+		return false; /* the loop is returning: it has removed its call from the list */
 	}
 	flags |= r->own[PF_LUA_OWN_FLAGS] & (PF_LUA_INNER | PF_LUA_STATUSES);
 	if (l && l == r->own[PF_LUA_OWN_STATE]) {
 		r->own[PF_LUA_OWN_FLAGS] = flags;
 		return true;
 	}
-	if (!l) { /* where the other lists continue is not known any more */
+	if (!l) { /* then it is not known, either, where the other lists continue */
 		r->at = r->own[PF_LUA_OWN_LEFT + 1] = r->own[PF_LUA_OWN_LEFT + 3] = 0;
 		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_THREAD, 0);
 		return false;

@@ -4,10 +4,11 @@
  *
  * Its interpreter is hand-written assembler that runs in one C frame of fixed size. Traces (JIT
  * code) run in that frame, too, a few bytes further down. A Lua thread (lua_State L) keeps a chain
- * of these C frames: L->cframe, then CFRAME_OFS_PREV of each. Every C frame has its L, so the walk
- * takes a frame only if its L says that it is the next of the chain. Lua's own frames are in L's
- * stack: slots of 8 bytes. Below base[0] is the link (a bytecode address or a size, with the type
- * in its low bits), and below that the function.
+ * of these C frames: L->cframe, then CFRAME_OFS_PREV of each. Every C frame has its L. So the walk
+ * accepts memory as a C frame only if the chain of the L in it leads to that memory next. The
+ * frames of the Lua program are in L's own stack, in slots of 8 bytes. The slot below base[0] has
+ * the link (a bytecode address or a size, with the type in its low bits), and the slot below that
+ * the function.
  */
 #pragma once
 
@@ -36,13 +37,16 @@ struct pf_luajit_part {
 /* What agent/node/runtime/luajit/luajit.c gives the kernel about a process. */
 struct pf_luajit {
 	uint64_t vm_start, vm_end;     /* the interpreter, and what traces call there */
-	uint64_t exit_start, exit_end; /* lj_vm_exit_handler while rsp is not at a C frame */
+	uint64_t exit_start, exit_end; /* lj_vm_exit_handler, where rsp is not at a C frame */
 	uint32_t frame_bytes;	       /* CFRAME_SIZE */
-	/* r14 - g, and offsets in or behind g (global_State); jit_base 0: no traces */
+	/*
+	 * dispatch: r14 - g. The others: offsets in or behind g (global_State). jit_base 0: the
+	 * process has no traces.
+	 */
 	int32_t dispatch, cur_l, jit_base, vmstate, traces;
 	/* the code that makes a C frame: from saveregs to the start of a program's code */
 	struct pf_luajit_part entries[PF_LUAJIT_ENTRIES];
-	uint16_t leaves[PF_LUAJIT_LEAVES]; /* the code that removes one: add rsp, pops, ret */
+	uint16_t leaves[PF_LUAJIT_LEAVES]; /* the code that removes a C frame: add rsp, pops, ret */
 	/* code in which no function of the program runs any more */
 	struct pf_luajit_part quiets[PF_LUAJIT_QUIETS];
 	uint32_t n_calls, pad;
@@ -51,10 +55,10 @@ struct pf_luajit {
 
 /* Types of frames. */
 #define PF_LUAJIT_FUNCTION 1 /* a: GCproto and cookie; b: bytecode index, flags */
-#define PF_LUAJIT_TRACE	   2 /* the same for the place where the trace begins */
+#define PF_LUAJIT_TRACE	   2 /* the same for the instruction at which the trace begins */
 /* b: the index of the current instruction in bits 0..31, */
 #define PF_LUAJIT_NO_PC	 0xffffffffull
-#define PF_LUAJIT_CALLED (1ull << 32) /* by the instruction of the next frame */
+#define PF_LUAJIT_CALLED (1ull << 32) /* the function was called by the next frame's instruction */
 
 /* GCproto (lj_obj.h), up to the last member used here; the bytecode follows it. */
 struct pf_luajit_proto {
@@ -77,7 +81,7 @@ struct pf_luajit_proto {
 _Static_assert(sizeof(struct pf_luajit_proto) == 80, "GCproto");
 _Static_assert(sizeof(struct pf_luajit) == 632, "luajit");
 
-/* Tells a GCproto from another one that took its place: 16 bits. */
+/* 16 bits. They differ if another GCproto got the memory of this one. */
 static inline uint64_t pf_luajit_cookie(const struct pf_luajit_proto *p)
 {
 	uint64_t h = p->chunkname ^ (uint64_t)p->firstline << 20 ^ (uint64_t)p->sizebc << 40 ^
@@ -143,8 +147,8 @@ static __always_inline int pf_luajit_push(struct pf_scratch *s, uint32_t type,
 }
 
 /*
- * Shows the running trace as a frame. Its beginning is the function in which it started, if that is
- * known.
+ * Shows the running trace as a frame, named by the function in which the trace begins. Shows none
+ * if that is not known.
  */
 static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luajit *d,
 				      struct pf_runtime_walk *r)
@@ -163,17 +167,20 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 	bc = t->start_proto + PF_LUAJIT_PROTO_BYTES;
 	if (!pf_read(p, sizeof(*p), t->start_proto) || p->gct != PF_LUAJIT_GCT_PROTO)
 		return 0;
-	/* It begins at this instruction, not behind it. */
+	/*
+	 * The trace begins at start_pc. Other addresses here are behind their instruction, so 4 is
+	 * added.
+	 */
 	r->own[PF_LUAJIT_PC] = t->start_pc + 4;
 	pf_luajit_push(s, PF_LUAJIT_TRACE, p, bc, pf_luajit_index(p, bc, t->start_pc + 4));
 	return 0;
 }
 
-#define PF_LUAJIT_CONT_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK: C called it */
+#define PF_LUAJIT_CONT_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK: C code called the function */
 
 /*
- * Goes from r->at to the frame before. 1: that one belongs to another C frame. *ret_flags: of
- * r->at.
+ * Sets r->at to the frame before it. Returns 1 if that frame belongs to another C frame, -1 if the
+ * link is not valid. *ret_flags: the flags of the frame from which it went.
  */
 static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 					  const struct pf_luajit_slots *f, uint64_t *ret_flags)
@@ -202,7 +209,7 @@ static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 	return type == PF_LUAJIT_LINK_C;
 }
 
-/* A part of the function that could not be read: a failed read gives zeros. */
+/* The address of the part of the function that could not be read. A failed read gives zeros. */
 static __always_inline uint64_t pf_luajit_absent(struct pf_scratch *s, uint64_t slot)
 {
 	const struct pf_luajit_func *f = &pf_luajit_read(s)->func;
@@ -220,7 +227,8 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 
 	if (!pf_read(f, sizeof(*f), at - sizeof(*f)))
 		return pf_luajit_lost(s, r, PF_TROUBLE_READ, at - sizeof(*f));
-	if (f->func >> 47 == 0x1ffff - PF_LUAJIT_GCT_THREAD) { /* the bottom of its stack */
+	/* the bottom of the thread's stack */
+	if (f->func >> 47 == 0x1ffff - PF_LUAJIT_GCT_THREAD) {
 		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;
 		return 1;
 	}
@@ -230,8 +238,8 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 	if (over < 0)
 		return pf_luajit_lost(s, r, PF_TROUBLE_DAMAGED, at);
 	/*
-	 * The frame that holds varargs comes before the function's own frame, with the same
-	 * function.
+	 * A function with varargs has two frames: before its own frame is one that holds the
+	 * varargs, with the same function. That one is not shown.
 	 */
 	if ((f->link & 7) == PF_LUAJIT_LINK_VARG) {
 		r->own[PF_LUAJIT_PC] = pc;
@@ -242,7 +250,8 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 		bc = pf_luajit_read(s)->func.pc;
 		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
 		break;
-	case PF_LUAJIT_NO_FUNC: /* else its caller would name its callee */
+	/* without a frame for it, the caller's frame would be taken for it */
+	case PF_LUAJIT_NO_FUNC:
 		pf_trouble(s, PF_RUNTIME_LUAJIT, PF_TROUBLE_READ, pf_luajit_absent(s, f->func));
 		break;
 	}

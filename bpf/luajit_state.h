@@ -7,22 +7,23 @@
 
 /* pf_runtime_walk.own */
 enum {
-	PF_LUAJIT_L,	 /* whose frames are shown; the next is r->at, the address of base[0] */
-	PF_LUAJIT_FRAME, /* its last C frame */
+	/* the Lua thread; r->at: the next frame to show, the address of its base[0] */
+	PF_LUAJIT_L,
+	PF_LUAJIT_FRAME, /* the C frame of L that the walk met last */
 	/* bytecode address behind the instruction that r->at executes; 0: not known */
 	PF_LUAJIT_PC,
 	PF_LUAJIT_SHOWN, /* native address in the interpreter, to be shown first */
 	PF_LUAJIT_STATE,
-	PF_LUAJIT_TRIES, /* places at which pf_luajit_above() has looked */
+	PF_LUAJIT_TRIES, /* at how many addresses pf_luajit_above() has looked */
 };
 enum {
 	PF_LUAJIT_NOTHING,  /* this C frame runs no function yet, or none any more */
 	PF_LUAJIT_RUNS,	    /* r->at is the next frame to show */
-	PF_LUAJIT_IN_TRACE, /* the same, but the trace comes first */
-	PF_LUAJIT_LOST,	    /* what it runs is not known */
+	PF_LUAJIT_IN_TRACE, /* the same, but the trace is shown before it */
+	PF_LUAJIT_LOST,	    /* the function that it runs is not known */
 };
 
-/* In a C frame, from its rsp. */
+/* Offsets in a C frame, from its rsp. */
 #define PF_LUAJIT_CF_NRES 8
 #define PF_LUAJIT_CF_L	  16
 #define PF_LUAJIT_CF_PC	  24
@@ -32,9 +33,15 @@ enum {
 #define PF_LUAJIT_REG_RBX 3
 #define PF_LUAJIT_REG_R14 14
 
-/* How far below its C frame a trace or the exit handler may be: spill slots, all registers. */
+/*
+ * How many bytes below the C frame rsp may be in a trace or in the exit handler: spill slots, all
+ * registers.
+ */
 #define PF_LUAJIT_BELOW_MAX 1536
-/* Per walk: a hostile stack could make the walk find each frame only at the last place. */
+/*
+ * Limit of PF_LUAJIT_TRIES. Else a hostile stack could make the walk find each frame only at the
+ * last address.
+ */
 #define PF_LUAJIT_TRIES_MAX 512
 
 /* lua_State, up to the last member used. */
@@ -45,7 +52,7 @@ struct pf_luajit_state {
 	uint64_t glref, gclist, base, top, maxstack, stack, openupval, env, cframe;
 };
 
-/* GCfunc's beginning. */
+/* The beginning of a GCfunc. */
 struct pf_luajit_func {
 	uint64_t next;
 	uint8_t marked, gct, ffid, nupvalues;
@@ -78,7 +85,10 @@ struct pf_luajit_trace {
 };
 #define PF_LUAJIT_TRACE_START 64
 
-/* The structure read last, in s->piece, because the BPF stack has no room. */
+/*
+ * For each kind of structure, the one that was read last. In s->piece, because the BPF stack is too
+ * small.
+ */
 struct pf_luajit_read {
 	struct pf_luajit_state state;
 	struct pf_luajit_proto proto;
@@ -106,11 +116,14 @@ static __always_inline uint64_t pf_luajit_func_of(uint64_t slot)
 
 static __always_inline bool pf_luajit_in_stack(const struct pf_luajit_state *l, uint64_t base)
 {
-	/* LJ_STACK_EXTRA slots follow maxstack; a C function may be called there, too. */
+	/* LJ_STACK_EXTRA slots follow maxstack. The frame of a C function may be in these, too. */
 	return !(base & 7) && base > l->stack + 8 && base <= l->maxstack + 64 * 8;
 }
 
-/* l is the Lua thread whose next C frame is at `at`. */
+/*
+ * Whether a C frame is at `at`: the Lua thread that it names has it as its next C frame. *l: that
+ * thread.
+ */
 static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_runtime_walk *r,
 					 uint64_t at, struct pf_luajit_state *l)
 {
@@ -123,14 +136,14 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 	if (state == r->own[PF_LUAJIT_L] &&
 	    !pf_read(&next, 8, r->own[PF_LUAJIT_FRAME] + PF_LUAJIT_CF_PREV))
 		return false;
-	l->next = state; /* where it is, from here on */
+	l->next = state; /* from here on: the address of the lua_State */
 	return (next & ~3ull) == at;
 }
 
 /*
- * What a try needs; what changes between tries is not in here. Since Linux 7.2, verifiers know
- * ranges that wrap around (kernel/bpf/cnum.c). A growing address in here would make each try a new
- * state, which they would verify by itself.
+ * What a try needs and no try changes, except `found`. Since Linux 7.2, the verifier knows ranges
+ * that wrap around (kernel/bpf/cnum.c). If an address in here grew with each try, each try would be
+ * a new state, which that verifier would check by itself.
  */
 struct pf_luajit_scan {
 	struct pf_scratch *s;
@@ -149,7 +162,10 @@ static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
 	return 1;
 }
 
-/* The C frame, which is somewhere above rsp while a trace or the exit handler runs. */
+/*
+ * Searches upwards from rsp for the C frame: while a trace or the exit handler runs, it is
+ * somewhere above.
+ */
 static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   struct pf_luajit_state *l)
 {
@@ -164,8 +180,8 @@ static __noinline uint64_t pf_luajit_above(struct pf_scratch *s, struct pf_runti
 }
 
 /*
- * saveregs: push rbp, rbx, r15, r14 (r13, r12); sub rsp. *ret_above: the distance from rsp to the C
- * frame, modulo 2^64.
+ * Whether ip is in code that makes a C frame (saveregs): push rbp, rbx, r15, r14 (r13, r12); sub
+ * rsp. *ret_above: the distance from rsp to the C frame, modulo 2^64.
  */
 static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64_t ip,
 					       uint64_t *ret_above)
@@ -184,7 +200,9 @@ static __always_inline bool pf_luajit_in_entry(const struct pf_luajit *d, uint64
 	return false;
 }
 
-/* The end of a C frame: add rsp; pop (r12, r13,) r14, r15, rbx, rbp; ret. */
+/*
+ * Whether ip is in code that removes a C frame: add rsp; pop (r12, r13,) r14, r15, rbx, rbp; ret.
+ */
 static __always_inline bool pf_luajit_in_leave(const struct pf_luajit *d, uint64_t ip,
 					       uint64_t *ret_above)
 {
@@ -252,8 +270,8 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 	if (!w->exact || !pf_word(s, w->sp, &top))
 		return 0;
 	/*
-	 * A subroutine of the interpreter, called by itself or by a trace; or code on the way into
-	 * a trace.
+	 * ip is in a subroutine of the interpreter, which the interpreter or a trace has called, or
+	 * in code that enters a trace. So rsp is below the C frame.
 	 */
 	if (pf_luajit_in_vm(d, top))
 		return pf_luajit_certain(s, r, w->sp + 8, l) ? w->sp + 8 : 0;
@@ -262,11 +280,11 @@ static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const s
 	return pf_luajit_trace_frame(s, d, l);
 }
 
-/* ---- which of its frames is the innermost ---- */
+/* ---- which frame of the Lua thread is the innermost ---- */
 
 enum pf_luajit_what { PF_LUAJIT_NO_FUNC, PF_LUAJIT_C_FUNC, PF_LUAJIT_LUA_FUNC };
 
-/* The function in a slot: func.pc is its bytecode; that of a C function is a stub. */
+/* Reads the function in a slot. func.pc: its bytecode; a C function has a stub there. */
 PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 {
 	uint64_t at = pf_luajit_func_of(slot);
@@ -288,7 +306,8 @@ PF_ONCE uint32_t pf_luajit_func_in(struct pf_scratch *s, uint64_t slot)
 }
 
 /*
- * base runs the instruction before pc. If pc is not behind the first one, the first one is current.
+ * Whether the frame at base may run the instruction before pc. pc may also be at the function's
+ * first instruction; then that one is current.
  */
 PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 {
@@ -310,7 +329,8 @@ PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 }
 
 /*
- * The frame before base, found by a link. *ret_pc: the instruction that it runs. 0: there is none.
+ * The frame before base, to which a link leads; 0: there is none. *ret_pc: the address behind the
+ * instruction that it runs.
  */
 static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base, uint64_t link,
 					    uint64_t *ret_pc)
@@ -332,7 +352,7 @@ static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base,
 	return base - (link & ~7ull);
 }
 
-/* The slot has a function, and its link leads to another frame. */
+/* Whether base is that of a frame: its slots have a function and a link to another frame. */
 static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base)
 {
 	uint64_t slots[2], pc; /* function, link */
@@ -343,9 +363,9 @@ static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base
 }
 
 /*
- * In the interpreter itself, rdx is base and rbx is the bytecode address. But around calls and
- * returns, one of them is already, or still, that of the other function. Behind a call of C code,
- * rdx may be anything.
+ * In the interpreter itself, rdx is base and rbx is the bytecode address. But shortly before or
+ * after a call or return, one of them is the caller's and the other the callee's. After a call of C
+ * code, rdx may be anything.
  */
 static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   uint64_t at)
@@ -358,7 +378,7 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 	r->own[PF_LUAJIT_PC] = pc;
 	if (linked && pf_luajit_fits(s, base, pc))
 		return true;
-	/* A call whose frame is not complete, or a return whose frame is gone. */
+	/* The frame of a call is not complete yet, or a return has removed the frame. */
 	if (!linked && pf_luajit_in_stack(l, base)) {
 		r->at = pf_luajit_before(s, base, pc, &r->own[PF_LUAJIT_PC]);
 		if (r->at && pf_luajit_fits(s, r->at, r->own[PF_LUAJIT_PC]))
@@ -381,7 +401,7 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 	return linked;
 }
 
-/* The known properties of the call that returns to ip. */
+/* PF_LUAJIT_BASE_IN_RBP and PF_LUAJIT_PC_SAVED of the call that returns to ip. */
 static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, uint64_t ip)
 {
 	uint64_t offset = ip - d->vm_start;
@@ -398,7 +418,7 @@ static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, 
 		       : 0;
 }
 
-/* The interpreter has called C code. */
+/* Sets r->at to the frame that runs while C code is called by the interpreter. False: not known. */
 static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struct pf_luajit *d,
 					       struct pf_runtime_walk *r,
 					       const struct pf_luajit_state *l, uint64_t at)
@@ -420,8 +440,8 @@ static __always_inline bool pf_luajit_called_c(struct pf_scratch *s, const struc
 }
 
 /*
- * Whether the C frame at `at` has frames of a program: lj_vm_cpcall first calls C code (lj_err.c,
- * err_unwind).
+ * Whether the C frame at `at` runs frames of the Lua program. One that lj_vm_cpcall made runs C
+ * code first (lj_err.c, err_unwind).
  */
 static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t at, uint64_t base,
 						 const struct pf_luajit_state *l)
@@ -435,7 +455,7 @@ static __always_inline bool pf_luajit_has_frames(struct pf_scratch *s, uint64_t 
 	return nres >= 0 || base - 8 >= l->stack + (uint32_t)-nres;
 }
 
-/* Finds the first program frame of the C frame at `at`. */
+/* Finds the first frame of the Lua program that the C frame at `at` runs. */
 static __always_inline uint32_t pf_luajit_begin(struct pf_scratch *s, const struct pf_luajit *d,
 						struct pf_runtime_walk *r,
 						const struct pf_luajit_state *l, uint64_t at)
@@ -488,7 +508,10 @@ static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct 
 			state = PF_LUAJIT_NOTHING;
 		r->own[PF_LUAJIT_L] = l->next;
 		r->own[PF_LUAJIT_FRAME] = at;
-		/* The outer frames of a thread are found from its inner ones. */
+		/*
+		 * The outer frames of a thread are found from its inner ones, so they are lost with
+		 * these.
+		 */
 		r->own[PF_LUAJIT_STATE] = lost && before == l->next ? PF_LUAJIT_LOST : state;
 		return at;
 	}
@@ -499,5 +522,5 @@ static __noinline uint64_t pf_luajit_c_frame(struct pf_scratch *s, const struct 
 		r->own[PF_LUAJIT_STATE] = PF_LUAJIT_NOTHING;
 		return w->sp + (w->exact ? above : 0);
 	}
-	return pf_luajit_in_exit(d, w->ip) ? 0 : w->sp; /* its .eh_frame says the same */
+	return pf_luajit_in_exit(d, w->ip) ? 0 : w->sp; /* LuaJIT's .eh_frame has the same rule */
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * maps: all maps that programs share. Every object declares them. Those of core.bpf.c are created;
- * the other objects get them (bpf_map__reuse_fd). A size of 1 is set before the load, by the number
- * of CPUs.
+ * maps: all maps that programs share. Every object file declares them. Those of core.bpf.c are
+ * created; the other objects use them (bpf_map__reuse_fd). If max_entries is 1 here, user space may
+ * set the real size before it loads the programs: some depend on the number of CPUs.
  */
 #pragma once
 
@@ -30,7 +30,8 @@ struct {
 } filter_tgids SEC(".maps");
 
 /*
- * Mmapped, also for its alignment: its values begin with a page, so no value is in two cache lines.
+ * Mmapped also for its alignment: the values of such a map begin at a page, so no value is in two
+ * cache lines.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -41,8 +42,8 @@ struct {
 } unselected SEC(".maps");
 
 /*
- * The counts of generation g are in slot g % 2. User space raises the generation and waits for RCU,
- * as any update of an outer map does. After that, no program writes to the old one.
+ * The counts of generation g are in slot g % 2. User space raises the generation and then waits for
+ * RCU, by an update of an outer map. After that, no program writes to the old generation's map.
  */
 struct counts_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -73,9 +74,9 @@ struct {
 } totals SEC(".maps") = {.values = {&totals_0, &totals_1}};
 
 /*
- * Which hashes were sent in which generation. It is a cache, so it never fills up: a slot has hash
- * ^ generation * odd constant (one atomic word), and a hash that another one replaces is sent
- * again.
+ * Which hashes were sent in which generation. This is a cache, so it never fills up. A slot has
+ * hash ^ generation * odd constant, in one atomic word. If another hash replaces a hash in its
+ * slot, the record of the replaced one is sent again when it is next needed.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,9 +95,9 @@ struct pf_proc_state {
 	uint32_t sampled;
 	/* time of the first report, or of the last report of changed mappings */
 	uint64_t maps_told_ns;
-	uint64_t exec_pages;   /* which mm->exec_vm it had then, */
-	uint64_t given_pages;  /* and of the mappings that user space had given; 0: none */
-	uint64_t unknown_tag;  /* the file for which it was reported; PF_TAG_NONE: for no file */
+	uint64_t exec_pages;   /* mm->exec_vm at that report */
+	uint64_t given_pages;  /* exec_vm of the mappings that user space had given; 0: none */
+	uint64_t unknown_tag;  /* the file for which that report was; PF_TAG_NONE: for no file */
 	uint64_t maps_wait_ns; /* pf_maps_wait() */
 };
 struct {
@@ -145,8 +146,8 @@ struct {
 } images SEC(".maps");
 
 /*
- * The costs of events, and how sure the estimates are. Never drained: user space removes the
- * entries of a cgroup with the cgroup.
+ * What events cost, and how exact their sums are. Never drained: when a cgroup is removed, user
+ * space removes its entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);

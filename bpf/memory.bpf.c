@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * memory: the programs of uprobes on allocators. At the entry of a call they decide whether to take
- * the allocation, and walk the stack only then. mem-alloc counts it at once. mem-inuse keeps it in
- * `pending` until the return gives its address, and then in `live` until it is freed. Each program
- * exists in two forms: for probes of many places at once, with a session of entry and return if the
- * kernel has it (6.13), and for probes of one place.
+ * the allocation. They walk the stack only if they take it. The event mem-alloc counts the
+ * allocation at once. The event mem-inuse keeps it in `pending` until the return gives its address,
+ * and then in `live` until it is freed. Each program exists in two forms. One is for a probe of
+ * many addresses at once: a single program for entry and return (a session) if the kernel has that
+ * (6.13). The other is for a probe of one address.
  */
 #include "memory_live.h"
 #include "memory_sample.h"
@@ -30,7 +31,9 @@ struct {
 
 struct pf_mem_cpu {
 	struct pf_mem_points alloc, inuse;
-	/* The decision at an entry. While it is used, its program owns the CPU's scratch. */
+	/*
+	 * The decision at an entry. The program that uses it owns the CPU's scratch in that time.
+	 */
 	uint64_t alloc_value; /* 0: not taken */
 	struct pf_pending pending;
 };
@@ -49,25 +52,25 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
 }
 
 /*
- * Nearly all hits are of allocations that are not taken, so the program calls as little as possible
- * before it knows. On CPUs whose returns are guarded against speculation (retbleed, SRSO), each
- * call costs as much as a look-up.
+ * Nearly all hits are allocations that are not taken. So the program calls as few functions as
+ * possible before it has decided. On CPUs whose returns are guarded against speculation (retbleed,
+ * SRSO), each call of a function costs as much as a look-up.
  */
 
-/* ---- whose hit it is ---- */
+/* ---- the task and process of a hit ---- */
 
 struct pf_mem_who {
 	struct task_struct *task;
 	const struct pf_filter *filter;
 	struct pf_mem_proc *proc;
 	uint64_t cgroup_id;
-	uint32_t events; /* the wanted ones of those that the caller asks for; 0: none */
+	uint32_t events; /* of those that the caller asks for, the wanted ones; 0: none */
 };
 
 /*
- * Adds one hit in 16 of a process to `usage`, and counts it as 16. The number of the hit times the
- * golden ratio chooses it: so the chosen hits are spread evenly, and keep step with no loop of the
- * program.
+ * Adds one hit in 16 of a process to `usage`, and counts it as 16. Which one is chosen depends on
+ * the number of the hit times the golden ratio. So the chosen hits are spread evenly, and no loop
+ * of the program has the same rhythm.
  */
 #define PF_USAGE_EACH	16
 #define PF_GOLDEN_RATIO 0x9e3779b1u
@@ -82,7 +85,10 @@ static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t
 		u->hits += PF_USAGE_EACH * hits;
 }
 
-/* Called first at every hit. The first of the wanted events pays for the trap. */
+/*
+ * Called first at every hit. The cost of the trap counts for one of the wanted events: mem-alloc if
+ * it is wanted, else mem-inuse.
+ */
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
@@ -103,7 +109,10 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	if (!who.events)
 		return who;
 	proc->cgroup_id = who.cgroup_id;
-	/* Each hit, because a span that is being tried has only few. */
+	/*
+	 * `hits` counts each hit, because a span of time in which the agent tries the probes may
+	 * have few.
+	 */
 	number = __sync_fetch_and_add(&proc->hits, hits);
 	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
 		pf_mem_used(who.cgroup_id, who.events, hits);
@@ -111,8 +120,8 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 }
 
 /*
- * Whether the allocator itself made the call. Reads the return address; called late, because other
- * checks are cheaper.
+ * Whether the allocator's own code made the call, as the return address shows. Called late, because
+ * other checks are cheaper.
  */
 static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t kind, uint64_t sp)
 {
@@ -127,11 +136,12 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 	return false;
 }
 
-/* ---- which are taken ---- */
+/* ---- the costs and the variance of taken allocations ---- */
 
 /*
- * (1 - p) * value^2 is value * (value - size), where p = size / value. If two points are in one
- * allocation, this is more than the true value.
+ * Adds a taken allocation to `usage`. Its part of the variance, (1 - p) * value^2, is value *
+ * (value - size), because p = size / value. If two points are in one allocation, this is more than
+ * the true variance.
  */
 static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
 				    uint64_t size)
@@ -150,8 +160,9 @@ static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t
 /* ---- entry ---- */
 
 /*
- * The return of a call that may throw is never probed: the unwinder cannot pass the kernel's
- * trampoline, so an exception would end the process.
+ * The return of a call that may throw an exception is never probed: the process's unwinder cannot
+ * pass the kernel's trampoline, so an exception would end the process. So mem-inuse does not take
+ * such a call.
  */
 static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 {
@@ -166,7 +177,7 @@ struct pf_mem_hit {
 	struct pf_mem_who who;
 	struct pf_site site;
 	uint64_t size, alloc, inuse;
-	uint64_t old; /* the allocation that a realloc frees: 0, or in `live` */
+	uint64_t old; /* the memory that a realloc frees, if it is in `live`; else 0 */
 };
 
 static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *cpu,
@@ -191,7 +202,10 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *
 		s->walk.object_of = 0;
 }
 
-/* The hit is no part of another call, and an event is left that wants it. */
+/*
+ * Whether the call must be taken: it is not part of another counted call, and at least one event
+ * still wants it.
+ */
 static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
 	bool ends;
@@ -209,10 +223,7 @@ static __noinline bool pf_mem_is_wanted(struct pt_regs *ctx, struct pf_mem_hit *
 	return !ends;
 }
 
-/*
- * Both events take the same allocations: the share that one of them takes shows how much this
- * process's probes see.
- */
+/* Adds to seen_bytes of the process. One event is enough: both take from the same allocations. */
 static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 {
 	bool alloc = hit->who.events & 1 << PF_EVENT_MEM_ALLOC;
@@ -223,9 +234,9 @@ static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 }
 
 /*
- * Takes an allocation. NULL: it could not, or nothing more is needed. With the scratch comes
- * pf_mem_cpu_here(). The allocation that a realloc frees is removed here, before another thread can
- * get its address.
+ * Takes an allocation, and returns the scratch for it; NULL: the scratch is in use, or nothing is
+ * left to do. Who has the scratch may also use pf_mem_cpu_here(). If a realloc frees memory, its
+ * entry is removed from `live` here, before another thread can get the same address.
  */
 static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
@@ -262,7 +273,7 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 	return s;
 }
 
-/* Decides about an allocation; NULL: nothing is left to do. */
+/* Decides whether to take an allocation. Returns the scratch; NULL: nothing is left to do. */
 static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 {
 	struct pf_site site = pf_site_of(ctx);
@@ -295,8 +306,8 @@ static __noinline struct pf_scratch *pf_mem_decide(struct pt_regs *ctx)
 }
 
 /*
- * Counts the allocation, and notes what to do at its return. Returns whether there is something to
- * do.
+ * Counts the allocation for mem-alloc, and stores in `pending` what to do when the call returns.
+ * Returns whether there is something to do then.
  */
 static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t generation)
 {
@@ -324,7 +335,7 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	return false;
 }
 
-/* generation: that in which it is counted; another one may have begun. */
+/* generation: the one in which the allocation is counted; a later one may have begun. */
 static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
 					  const struct pf_settings *set, uint32_t generation)
 {
@@ -370,7 +381,7 @@ static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 
 static __noinline void pf_mem_leave(struct pt_regs *ctx)
 {
-	/* The return address is off the stack already. */
+	/* The return has removed the address from the stack, so rsp is 8 more than at the entry. */
 	struct pf_pending_key key = {.pid_tgid = bpf_get_current_pid_tgid(),
 				     .sp = PF_CONTEXT_REG(ctx, rsp) - 8};
 	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_MEM_INUSE, 1);
@@ -405,8 +416,8 @@ static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 /* ---- programs ---- */
 
 /*
- * A session's program: runs at the entry and, unless the entry returns 1, at the return. Only at a
- * return, ip is not the function's address.
+ * A session's program: runs at the entry and, unless it returned 1 there, at the return. At the
+ * entry, ip is the function's address; at the return it is not.
  */
 SEC("uprobe")
 int pf_mem_session(struct pt_regs *ctx)
@@ -431,7 +442,7 @@ int pf_mem_session(struct pt_regs *ctx)
 		pf_alone_end();                                                                    \
 		return 0;                                                                          \
 	}
-/* The kernel allows a program only one form of probes. */
+/* The kernel allows a program for one form of probes only, so each program exists twice. */
 PF_MEM_PROGRAM(pf_mem_entry, pf_mem_enter)
 PF_MEM_PROGRAM(pf_mem_return, pf_mem_leave)
 PF_MEM_PROGRAM(pf_mem_free, pf_mem_freed)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_live: sampled memory that is in use, by address: from the return of its call until it is
- * freed. The table evicts entries when it is full; user space counts what is missing.
+ * memory_live: the map `live`: sampled memory that is in use, by address. An entry stays from the
+ * return of the allocating call until the memory is freed. The map evicts entries when it is full;
+ * user space counts the evicted ones.
  */
 #pragma once
 
@@ -38,7 +39,10 @@ static __always_inline struct pf_live_stats *pf_live_stats_here(void)
 	return bpf_map_lookup_elem(&live_stats, &zero);
 }
 
-/* If an address still counts as in use, its free was not seen. */
+/*
+ * If the address still counts as in use, no probe saw the call that freed it: that entry is
+ * replaced.
+ */
 static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
@@ -60,7 +64,7 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 	PF_STAT(delivered);
 }
 
-/* *ret_was, if not NULL, gets the old entry. Returns whether there was one. */
+/* Removes an entry; *ret_was, if not NULL, gets it. Returns whether there was one. */
 static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_sample: which allocations are taken, and how many bytes they count for. The estimate is
- * without bias, and a hit costs a subtraction.
+ * memory_sample: which allocations are taken, and how many bytes they count for. The sum is right
+ * on average, and an allocation that is not taken costs only a subtraction.
  */
 #pragma once
 
 #include "kernel.h"
 
-/* Which bytes of the small allocations on this CPU are taken: see pf_mem_worth(). */
+/* Which byte of the small allocations on this CPU is the next chosen one: see pf_mem_worth(). */
 struct pf_mem_points {
 	uint64_t each;
-	uint64_t next; /* bytes until the next taken one, */
-	uint64_t rest; /* and from there to the end of its stretch */
+	uint64_t next; /* bytes until the next chosen one */
+	uint64_t rest; /* bytes from that one to the end of its stretch */
 };
 
 static __always_inline uint64_t pf_mem_random_below(uint64_t bound)
@@ -32,7 +32,7 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 		next = pf_mem_random_below(each);
 		rest = each - next;
 	}
-	/* Less than a stretch, so at most parts of two. */
+	/* The allocation is smaller than a stretch, so it is in two stretches at most. */
 	for (int i = 0; i < 2 && next < size; i++) {
 		uint64_t at = pf_mem_random_below(each);
 
@@ -40,7 +40,7 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 		rest = each - at;
 		value += each;
 	}
-	/* It is less only if another task ran in between: before 6.10. */
+	/* next < size only if another task ran in between, which is possible before 6.10. */
 	p->next = next < size ? 0 : next - size;
 	p->rest = rest;
 	return value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_site: applies struct pf_site to the registers: which memory a hit of an allocator's uprobe
- * is about.
+ * memory_site: applies struct pf_site to the registers: finds the size or address of the memory at
+ * a hit of an allocator's uprobe.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ static __always_inline struct pf_site pf_site_of(struct pt_regs *ctx)
 }
 
 /*
- * Reads all of them before it chooses one: else clang makes one read, at a place that the verifier
- * does not know.
+ * Reads all registers before it chooses one. Otherwise clang makes a single read at a computed
+ * offset, which the verifier refuses.
  */
 static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
@@ -42,13 +42,15 @@ static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, boo
 	return 0;
 }
 
-/* The arguments of a call, counted from 1: those of C in registers, and Go's. */
+/* Argument n of a call, counted from 1, by the registers of C or of Go. */
 static __always_inline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
 	return n == 1 && !go ? PF_CONTEXT_REG(ctx, rdi) : pf_mem_other_arg(ctx, n, go);
 }
 
-/* A register, counted from 1 as in PF_SITE_INSIDE; 0: none. */
+/*
+ * A register, counted from 1 as in PF_SITE_INSIDE. For 0 (no register) it returns 1, as a factor.
+ */
 static __noinline uint64_t pf_mem_register(struct pt_regs *ctx, uint32_t n)
 {
 #define READ(name) uint64_t name = PF_CONTEXT_REG(ctx, name);
@@ -92,7 +94,7 @@ static __noinline uint64_t pf_mem_register(struct pt_regs *ctx, uint32_t n)
 	return 1;
 }
 
-/* size * count; PF_MEM_SIZE_MAX: more than can succeed. */
+/* Returns size * count; PF_MEM_SIZE_MAX: so much that the call cannot succeed. */
 static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site site)
 {
 	bool go = site.kind == PF_SITE_GO;
@@ -101,7 +103,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	if (site.kind == PF_SITE_INSIDE) {
 		size = pf_mem_register(ctx, site.size_arg);
 		count = pf_mem_register(ctx, site.count_arg);
-		if (size >> 16 || count >> 16) /* with the factor, it is above the limit */
+		if (size >> 16 || count >> 16) /* with the factor, the product is above the limit */
 			return PF_MEM_SIZE_MAX;
 		return size * count * PF_SITE_FACTOR(site);
 	}
@@ -119,7 +121,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
 }
 
-/* The call goes on to another probed function, which counts it. */
+/* Whether the function calls another probed function for this, which counts it. */
 static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_site site)
 {
 	if (site.kind == PF_SITE_ALLOC && site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC)
@@ -129,7 +131,7 @@ static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_s
 	return false;
 }
 
-/* another call counts it for mem-alloc */
+/* Whether another call counts this one's memory for mem-alloc. */
 static __always_inline bool pf_mem_is_told(struct pf_site site)
 {
 	return site.kind == PF_SITE_REALLOC && site.flags & PF_SITE_NEW_IS_ALLOC;

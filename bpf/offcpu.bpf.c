@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu: where threads of selected processes wait, and for how long. While a process is selected,
- * it runs at every switch and every wake-up of the node, under the lock of a CPU's run queue: so it
- * allocates no memory and wakes no task. docs/events.md.
+ * offcpu: where threads of selected processes wait, and for how long. While any process is
+ * selected, these programs run at every switch and every wake-up of the node, under the lock of a
+ * CPU's run queue. So they allocate no memory and wake no task. docs/events.md.
  */
 #define PF_RECALL
 
@@ -16,21 +16,27 @@ static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 /* ---- counting ---- */
 
 /*
- * Whether long_waits.c found the wait still going on, so that it counts whole. Read once, because
- * that may change at any time.
+ * Whether long_waits.c found the wait still going on and made it whole (struct pf_waiting). Call
+ * this once and keep the answer, because it may change at any time.
  */
 static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 {
 	return *(volatile const uint64_t *)&w->whole_since_ns == w->since_ns;
 }
 
-/* The inverse of the probability with which it counts. */
+/*
+ * The threshold of the random number with which the wait counts: off_note of a whole wait, else
+ * off_keep. A wait stands for 2^32 / (this + 1) waits.
+ */
 static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
 {
 	return whole ? w->note : w->keep;
 }
 
-/* How much time since the beginning of the wait counts. The parts of a wait add up to the whole. */
+/*
+ * What the wait counts for from its beginning up to at_ns. What two parts of a wait count for is
+ * the difference of two such values, so the parts add up to the whole.
+ */
 static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t keep,
 					   uint64_t at_ns)
 {
@@ -39,7 +45,9 @@ static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t 
 	return keep == PF_KEEP_ALL ? us : ((us << 32) + share / 2) / share;
 }
 
-/* How many waits this one stands for; random, right on average. */
+/*
+ * How many waits this one stands for: an integer, rounded at random so that the average is right.
+ */
 static __always_inline uint64_t pf_wait_n(uint32_t keep)
 {
 	uint64_t share = (uint64_t)keep + 1;
@@ -47,7 +55,7 @@ static __always_inline uint64_t pf_wait_n(uint32_t keep)
 	return keep == PF_KEEP_ALL ? 1 : ((1ull << 32) + bpf_get_prandom_u32() % share) / share;
 }
 
-/* The time from one moment of the wait to a later one. */
+/* Counts the time of the wait from from_ns to to_ns. */
 static __noinline int pf_wait_part(const struct pf_waiting *w, bool whole, uint64_t from_ns,
 				   uint64_t to_ns, uint32_t generation)
 {
@@ -81,7 +89,7 @@ static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t
 	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
 }
 
-/* value^2 in units^2 >> 20, rounded at random, because most values are smaller than one unit. */
+/* value^2 in units^2 >> 20. Rounded at random, because most results are smaller than 1. */
 static __always_inline uint64_t pf_square(uint64_t value)
 {
 	return value >> 32 ? (value >> 10) * (value >> 10)
@@ -89,8 +97,9 @@ static __always_inline uint64_t pf_square(uint64_t value)
 }
 
 /*
- * from, to: what the wait counts for up to these moments. The variance of the estimate is the sum
- * of (1 - p) * value^2, over the values that waits have when they end or become whole.
+ * Adds a part of a wait to `usage`. from, to: what the wait counts for at the part's beginning and
+ * end. The variance of the estimate is the sum of (1 - p) * value^2, over the values that waits
+ * have when they end or become whole.
  */
 static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t to, uint32_t keep)
 {
@@ -103,7 +112,7 @@ static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t t
 	if (keep == PF_KEEP_ALL)
 		return 0;
 	square = pf_square(to) - (from ? pf_square(from) : 0);
-	if (square >> 63) /* two roundings */
+	if (square >> 63) /* below 0, because both were rounded */
 		return 0;
 	__sync_fetch_and_add(&u->square,
 			     (square >> 16) * left_out + ((square & 0xffff) * left_out >> 16));
@@ -120,7 +129,7 @@ static __always_inline void pf_wait_count(const struct pf_waiting *w, bool whole
 	pf_wait_used(cgroup_id, pf_wait_us(w, keep, from_ns), pf_wait_us(w, keep, to_ns), keep);
 }
 
-/* ---- it runs again ---- */
+/* ---- the thread runs again ---- */
 
 static __noinline int pf_wait_over(struct pf_waiting *w, uint32_t tid)
 {
@@ -135,7 +144,7 @@ static __noinline int pf_wait_over(struct pf_waiting *w, uint32_t tid)
 	if (from == PF_NOT_WAITING || !(w->taken || whole))
 		return 0;
 	end = pf_wait_end(w, pf_wait_clock());
-	/* It is too short. A wait of which a part was counted before is long enough. */
+	/* The wait is too short. If a part of it was counted before, it is long enough. */
 	if (end <= from || (from == w->since_ns && end - from < w->min_us * 1000ull))
 		return 0;
 	pf_wait_count(w, whole, from, end, set->generation);
@@ -150,7 +159,7 @@ static __always_inline void pf_runs(struct task_struct *task)
 		pf_wait_over(w, task->pid);
 }
 
-/* ---- it leaves its CPU ---- */
+/* ---- the thread leaves its CPU ---- */
 
 static __always_inline bool pf_was_sent(uint64_t hash, uint32_t generation)
 {
@@ -159,7 +168,7 @@ static __always_inline bool pf_was_sent(uint64_t hash, uint32_t generation)
 	return slot && *slot == pf_seen_word(hash, generation);
 }
 
-/* Puts the user part of the stack into s->key, by a walk. */
+/* Walks the user part of the stack, and puts its hash into s->key. */
 static __always_inline void pf_wait_walk(struct pf_scratch *s, struct task_struct *task,
 					 const struct pf_settings *set, bool compat,
 					 struct pf_recall *r)
@@ -189,8 +198,8 @@ static __noinline int pf_wait_kernel(void *ctx, struct pf_scratch *s, struct tas
 }
 
 /*
- * Puts the stacks of the thread into s->key. false: it has no user side, or is a worker of io_uring
- * or vhost.
+ * Puts the hashes of the thread's stacks into s->key. false: the thread has no user side, like
+ * workers of io_uring and vhost.
  */
 static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 					   struct task_struct *task, const struct pf_settings *set)
@@ -218,7 +227,7 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	return true;
 }
 
-/* The entry of a thread. It is made when a wait of it is first noted. */
+/* The entry of a thread; makes it when the thread's first wait is noted. */
 static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
 {
 	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
@@ -265,10 +274,10 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 }
 
 /*
- * A thread that leaves its CPU has run, so its last wait has ended. If the kernel ran no program at
- * that end, the time of the end is not known: the part that no drain has counted is lost. The
- * kernel leaves out a program that already runs on that CPU, and some machines run none in the
- * threads of their supervisor.
+ * A thread that leaves its CPU has run, so its last wait has ended. If the kernel did not run
+ * pf_switch at that end, the time of the end is not known: the part of the wait that no drain has
+ * counted is lost. The kernel does not run a program that already runs on that CPU, and some
+ * machines run no program in the threads of their supervisor.
  */
 static __always_inline void pf_wait_unseen(struct task_struct *task)
 {
@@ -316,8 +325,8 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 }
 
 /*
- * A preempted thread does not wait, whatever its state. The idle process and kernel threads never
- * wait.
+ * Whether the thread waits when it leaves its CPU. A preempted thread does not wait, whatever its
+ * state. Waits of the idle process and of kernel threads do not count.
  */
 static __always_inline bool pf_may_wait(const struct task_struct *task, bool preempted,
 					uint32_t state)
@@ -339,7 +348,7 @@ int BPF_PROG(pf_switch, bool preempted, struct task_struct *prev, struct task_st
 	return 0;
 }
 
-/* Not sched_waking, because that may come before the switch. */
+/* Not at sched_waking, because that may come before the switch at which the wait begins. */
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(pf_wakeup, struct task_struct *task)
 {
@@ -361,9 +370,9 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 }
 
 /*
- * A thread that calls exec becomes the first thread and gets its number (fs/exec.c, de_thread()).
- * It never exits under its old number, so the entry of that is removed here. The entry of the old
- * first thread was removed when it exited.
+ * A thread that calls exec becomes the first thread of its process and gets that thread's number
+ * (fs/exec.c, de_thread()). No exit is reported for its old number, so the entry of that number is
+ * removed here. The entry of the old first thread was removed when that thread exited.
  */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
@@ -375,11 +384,12 @@ int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
 	return 0;
 }
 
-/* ---- a drain: what goes on is counted up to now ---- */
+/* ---- at a drain: waits that go on are counted up to now ---- */
 
 /*
- * Refers to the stacks of a wait that does not count yet. They were sent when it began, and the
- * agent forgets stacks without a reference after a while (probe/drain_cache.c).
+ * Refers to the stacks of a wait that is too short to count yet, by a count of 0. The stacks were
+ * sent when the wait began, and the agent forgets stacks to which no count refers for a while
+ * (probe/drain_cache.c).
  */
 #define PF_REFER_US 10000000
 
@@ -406,8 +416,8 @@ int pf_waits_now(struct pf_iter_task *ctx)
 	if (!task || !set || !(w = pf_waiting_of(task)))
 		return 0;
 	/*
-	 * These values are of this wait if no other CPU counts it before the exchange below: the
-	 * thread may begin its next wait at any time.
+	 * The thread may begin its next wait at any time. If the exchange below succeeds, no other
+	 * CPU has counted this wait in between, so the values read here are this wait's.
 	 */
 	from = *(volatile uint64_t *)&w->counted_ns;
 	whole = pf_wait_is_whole(w);
@@ -419,7 +429,7 @@ int pf_waits_now(struct pf_iter_task *ctx)
 		return 0;
 	if (now - wait.since_ns < wait.min_us * 1000ull)
 		return pf_wait_refer(&wait, set->generation);
-	/* The next drain may make it whole, from its beginning. */
+	/* Not counted now, so that the next drain may make the wait whole from its beginning. */
 	if (wait.keep != PF_KEEP_ALL && !whole && now - wait.since_ns < 2 * PF_LOOK_MIN_NS)
 		return 0;
 	if (!pf_filter_task(task, 1 << PF_EVENT_OFF_CPU, &cgroup_id)) {
@@ -427,8 +437,9 @@ int pf_waits_now(struct pf_iter_task *ctx)
 		return 0;
 	}
 	/*
-	 * Otherwise it has just run again, and the CPU that saw that has counted it. A wait that
-	 * was not kept moves on, too, because it may become whole from here.
+	 * If the exchange fails, the thread has just run again, and that CPU has counted the wait.
+	 * counted_ns of a wait that was not kept moves on, too, because the wait may become whole
+	 * from here on.
 	 */
 	if (__sync_val_compare_and_swap(&w->counted_ns, from, now) == from && (wait.taken || whole))
 		pf_wait_count(&wait, whole, from, now, set->generation);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu_walk: takes stacks of waits that go on. Most thinned waits (pf_filter.off_keep) have no
- * stack. Those that this program finds still waiting get one, and count whole from then on. The
- * program may sleep, so that it can read the memory of other processes: nothing here runs in a
- * switch. docs/events.md.
+ * offcpu_walk: takes stacks of waits that go on. If waits are thinned (pf_filter.off_keep), most
+ * have no stack. If this program finds such a wait still going on, it takes the stack, and the wait
+ * counts whole from then on. The program is an iterator over all tasks and may sleep, so that it
+ * can read the memory of other processes. It does not run at a switch. docs/events.md.
  */
 #include "kernel.h"
 
 /*
- * Since 6.2. A pointer to a task cannot be kept in the state of the walk, so each step asks for the
- * task again.
+ * Since 6.2. The state of the walk cannot hold a pointer to a task, so each read looks up the task
+ * again.
  */
 extern struct task_struct *bpf_task_from_pid(int32_t pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
@@ -36,10 +36,10 @@ static volatile int32_t walked_tid;
 #include "wait_cause.h"
 #include "waits.h"
 
-/* Set before each look, */
-volatile uint32_t look_share; /* the share of the waits going on that becomes whole, as off_keep */
-volatile uint32_t look_max;   /* and how many of them at most */
-/* and what it found. */
+/* User space sets these two before each look: */
+volatile uint32_t look_share; /* which share of these waits becomes whole, as in off_keep */
+volatile uint32_t look_max;   /* how many waits become whole at most */
+/* What the look found. */
 volatile uint32_t look_found, look_whole, look_lost;
 
 struct {
@@ -59,11 +59,11 @@ static __always_inline struct pf_scratch *pf_look_scratch(void)
 /* The current wait. */
 static volatile uint64_t look_since_ns;
 static volatile uint32_t look_generation;
-static volatile uint32_t look_reused; /* settings.reused when it began */
+static volatile uint32_t look_reused; /* settings.reused when the walk began */
 
-/* ---- which ---- */
+/* ---- which waits ---- */
 
-/* Whether it is a thinned wait that still goes on and is not whole. */
+/* Whether the wait is of the thinned ones, still goes on, is long enough and is not whole yet. */
 static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 					   const struct task_struct *task)
 {
@@ -78,18 +78,21 @@ static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 	return age >= PF_LOOK_MIN_NS && age >= w->min_us * 1000ull && age < w->max_ns;
 }
 
-/* Whether it was kept does not matter, so that the sum stays unbiased. */
+/*
+ * Whether the wait becomes whole. This does not depend on whether it was kept, so that the sum
+ * stays unbiased.
+ */
 static __always_inline bool pf_look_draw(void)
 {
 	look_found++;
 	return bpf_get_prandom_u32() <= look_share && look_whole < look_max;
 }
 
-/* ---- its stacks, into the scratch's key ---- */
+/* ---- the stacks of the wait, into the scratch's key ---- */
 
 enum pf_look { PF_LOOK_NONE, PF_LOOK_KEPT, PF_LOOK_WALK, PF_LOOK_FOUND };
 
-/* NONE: it has no user side. FOUND: a walk is not needed. */
+/* PF_LOOK_NONE: the task has no user side. PF_LOOK_FOUND: no walk is needed. */
 static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct task_struct *task,
 						  const struct pf_settings *set)
 {
@@ -141,7 +144,10 @@ static __noinline int pf_look_begin(struct task_struct *task)
 	return pf_look_start(s, task, set);
 }
 
-/* The kernel leaves out the scheduler's own frames: stack_trace_save_tsk(). */
+/*
+ * Takes the kernel's part of the stack. The kernel leaves out the scheduler's own frames:
+ * stack_trace_save_tsk().
+ */
 static __always_inline void pf_look_kernel(struct pf_scratch *s, struct task_struct *task)
 {
 	long bytes =
@@ -172,12 +178,12 @@ static __noinline int pf_look_stacks(struct task_struct *task)
 	return 0;
 }
 
-/* ---- it becomes whole ---- */
+/* ---- the wait becomes whole ---- */
 
 /*
- * Makes the wait whole, unless it ended during the walk, or the tables may have changed before its
- * end. The records of its stacks were sent in the current generation, so counts of this one and of
- * later ones may refer to them.
+ * Makes the wait whole, unless the wait ended during the walk, or tables may have been reused
+ * during the walk. The records of its stacks were sent in the current generation, so counts of this
+ * generation and of later ones may refer to them.
  */
 static __noinline int pf_look_end(struct task_struct *task)
 {
@@ -201,7 +207,10 @@ static __noinline int pf_look_end(struct task_struct *task)
 	return 0;
 }
 
-/* A function of its own calls the walk, because both need all of the BPF stack (512 bytes). */
+/*
+ * pf_look_begin() and the walk each need all of the BPF stack (512 bytes), so this function calls
+ * them one after the other.
+ */
 SEC("iter.s/task")
 int pf_waits_look(struct pf_iter_task *ctx)
 {

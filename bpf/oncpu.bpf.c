@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * oncpu: one tick of the CPU clock. While a process is selected, it runs in the timer interrupt of
- * every CPU that is not idle.
+ * oncpu: takes a sample at a tick of the CPU clock. While any process is selected, its programs run
+ * in the timer interrupt of every CPU that is not idle.
  */
 #include "capture.h"
 
@@ -23,7 +23,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	s = pf_scratch_get(PF_CONTEXT_INTERRUPT, PF_EVENT_ON_CPU);
 	if (!s)
 		return;
-	s->value = f->period_us; /* the BPF stack is short */
+	s->value = f->period_us; /* kept here, because the BPF stack is small */
 	s->context_wanted = f->flags & PF_FILTER_CONTEXT;
 	s->key = (struct pf_count_key){
 		.start_boottime_ns = start,
@@ -54,7 +54,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_scratch_put(s);
 }
 
-/* A task whose cgroup must be looked up. */
+/* A tick at which the task's cgroup must be looked up. */
 SEC("perf_event")
 int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 {
@@ -66,7 +66,7 @@ int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 
 	if (!u)
 		return 0;
-	/* Before the filter, and only if an administrator has switched it on. */
+	/* Total counts before the filter, and only if an administrator has switched it on. */
 	if (pf_config.total && (set = pf_settings_now()))
 		pf_total_add(task, set);
 
@@ -95,9 +95,10 @@ struct {
 } oncpu_next SEC(".maps") = {.values = {(void *)&pf_oncpu_ask}};
 
 /*
- * The program that is attached. It is small and separate: at most ticks of most nodes no selected
- * process runs, and nothing is in the caches. As one program with the other, each tick would have
- * to fetch that one's stack (per-CPU memory since 6.13) and pf_config.
+ * The program that is attached. It is small and does not contain the other one, because at most
+ * ticks of most nodes no selected process runs, and nothing is in the CPU's caches. In one program,
+ * each tick would have to fetch the stack of the larger one (per-CPU memory since 6.13) and
+ * pf_config into the caches.
  */
 SEC("perf_event")
 int pf_oncpu(struct bpf_perf_event_data *ctx)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * perfmap: generated code of a process that writes a perf map, if no other runtime walks it (V8,
- * .NET, Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). The walk follows
- * frame pointers, which V8 and .NET keep. Words of a frame: address of the instruction, generation.
+ * perfmap: walks generated code of a process that writes a perf map, if no other runtime walks that
+ * code (V8, .NET, Wasmtime, ...; tools/perf/Documentation/jit-interface.txt of the kernel). The
+ * walk follows frame pointers, which V8 and .NET keep. Words of a frame: address of the
+ * instruction, generation.
  */
 #pragma once
 
@@ -11,7 +12,8 @@
 /* What agent/node/runtime/perfmap/perfmap.c gives the kernel about a process. */
 struct pf_perfmap {
 	uint64_t generation; /* raised when the runtime has reused addresses for other functions */
-	uint64_t trampolines; /* it has CPython's code (-X perf), which keeps no frame pointer */
+	/* not 0: it has CPython's trampolines (-X perf), which keep no frame pointer */
+	uint64_t trampolines;
 };
 
 #ifdef PF_WALKER
@@ -20,7 +22,9 @@ static __always_inline int pf_runtime_unknown(struct pf_scratch *s);
 /* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
 #define PF_TRAMPOLINE_END 0xc308c48348ull
 
-/* A frame that has called the evaluation loop. -1: it is other code. */
+/*
+ * Goes to the caller of a trampoline, which has called the evaluation loop. -1: it is other code.
+ */
 static __noinline int pf_perfmap_trampoline(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -39,7 +43,7 @@ static __always_inline int pf_perfmap_unwind(struct pf_scratch *s, const struct 
 	const struct pf_walk *w = &s->walk;
 	int over = -1;
 
-	/* The return address of a call may be the first address of the next function. */
+	/* Minus 1, because a return address may be the first address of the next function. */
 	r->at = w->exact ? w->ip : w->ip - 1;
 	if (d->trampolines && !w->exact)
 		over = pf_perfmap_trampoline(s);

@@ -21,7 +21,8 @@ int BPF_PROG(pf_exec, struct task_struct *task)
 	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
 		return 0;
 	/*
-	 * `sampled` stays 0: the first sample comes after the dynamic linker has mapped more files.
+	 * `sampled` stays 0, so the first sample is reported again: then the dynamic linker has
+	 * mapped more files.
 	 */
 	now.exec_id = task->self_exec_id;
 	key = pf_proc_key_of(task);
@@ -37,7 +38,10 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	const struct pf_settings *set;
 	struct pf_proc_key key;
 
-	/* do_exit() has already subtracted this thread: 0 means it was the last one. */
+	/*
+	 * signal->live: do_exit() has already subtracted this thread, so 0 means that it was the
+	 * last one.
+	 */
 	if (!f || BPF_CORE_READ(task, signal, live.counter) || !(set = pf_settings_now()))
 		return 0;
 	key = pf_proc_key_of(task);
@@ -47,8 +51,9 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 }
 
 /*
- * The first thread of a process reports it, because it has the mm. If that thread has ended, any
- * other one does, with the same result.
+ * Whether the iterator reports the process at this thread. It does at the first thread, because
+ * that one has the mm. If the first thread has ended, it does at each other thread, with the same
+ * result.
  */
 static __always_inline bool pf_is_told_by(struct task_struct *task)
 {
@@ -63,9 +68,9 @@ static __always_inline bool pf_is_told_by(struct task_struct *task)
 }
 
 /*
- * Runs over all tasks when the agent asks. Reports selected processes that were not reported yet,
- * and those that were reported a while ago without user space giving their mappings: a process
- * without samples has no other occasion to be read again.
+ * An iterator: the agent runs it over all tasks. Reports selected processes that were not reported
+ * yet, and those that were reported a while ago but whose mappings user space has not given yet. If
+ * a process has no samples, nothing else makes user space read it again.
  */
 SEC("iter/task")
 int pf_announce(struct pf_iter_task *ctx)
@@ -113,8 +118,8 @@ static long pf_path_step(uint32_t i, struct pf_path *p)
 }
 
 /*
- * Whether the path is one of a pod's cgroup, at any place: /kubepods.slice/...,
- * /kubelet/kubepods/...
+ * Whether "kubepods" stands anywhere in the path, as in the path of a pod's cgroup:
+ * /kubepods.slice/..., /kubelet/kubepods/...
  */
 static __always_inline bool pf_path_has_pods(const char *path)
 {
@@ -124,7 +129,7 @@ static __always_inline bool pf_path_has_pods(const char *path)
 	return p.has_pods;
 }
 
-/* Sends the record if it concerns a known cgroup, or one of a pod. */
+/* Reports that a cgroup was made or removed, if the cgroup is known or is that of a pod. */
 static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *path, bool removed,
 					   bool known)
 {
@@ -185,12 +190,15 @@ int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 	return 0;
 }
 
-/* The css_set to which a task is moved or forked may have the address of an old one: filter.h. */
+/* When a task is moved or forked, its new css_set may have the address of an old one: filter.h. */
 
 SEC("tp_btf/cgroup_attach_task")
 int BPF_PROG(pf_cgroup_attach, struct cgroup *to)
 {
-	/* a move in another hierarchy makes a css_set for the task's cgroup in this one */
+	/*
+	 * a move in another hierarchy gives the task a new css_set, with the same cgroup in this
+	 * one
+	 */
 	if (BPF_CORE_READ(to, root, hierarchy_id) != pf_config.hierarchy_id ||
 	    pf_filter_cgroup(BPF_CORE_READ(to, kn, id)))
 		pf_filter_added();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * python: CPython's part of the walk. The frames of a thread are a list, leaf first. Each
- * activation of the evaluation loop runs a piece of the list. Data of the activation on the C stack
- * shows where its piece ends, so a piece is never shown with the native frame of another
- * activation:
+ * python: CPython's part of the walk. The Python frames of a thread are a list, leaf first. An
+ * activation is one running call of the evaluation loop, with one native frame. It runs a piece of
+ * the list. Data of the activation on the C stack shows where its piece ends, so a piece is never
+ * shown with the native frame of another activation:
  * - up to 3.10, the piece is one frame object;
- * - 3.11 and 3.12 have a _PyCFrame there, with which the piece begins; a frame with is_entry ends
- * it (3.11), or a shim frame (3.12);
- * - since 3.13, a shim frame there ends it (_PyEval_EvalFrameDefault of each version,
- * pycore_frame.h).
+ * - 3.11 and 3.12 have a _PyCFrame on the C stack, with which the piece begins. It ends with a
+ *   frame that has is_entry (3.11), or with a shim frame (3.12);
+ * - since 3.13, the piece ends with a shim frame that is on the C stack (_PyEval_EvalFrameDefault
+ *   of each version, pycore_frame.h).
  */
 #pragma once
 
@@ -29,8 +29,8 @@ struct pf_python {
 	/* Addresses: the first interpreter; the thread state that holds the GIL (0: not known). */
 	uint64_t interpreters, holder;
 	/*
-	 * The evaluation loop. Up to 3.10: the parts of it in which its frame is not yet, or no
-	 * longer, the thread's.
+	 * The evaluation loop. outside: up to 3.10, the parts of its code in which the thread state
+	 * does not have this loop's frame yet, or no longer.
 	 */
 	uint64_t eval;
 	struct {
@@ -41,16 +41,20 @@ struct pf_python {
 	uint16_t thread_bytes, thread_next, thread_interpreter, thread_id, thread_frame;
 	uint16_t cframe_frame, cframe_previous;
 	uint16_t frame_bytes, frame_code, frame_back, frame_globals;
-	uint16_t frame_last; /* the byte that ends a piece: is_entry, owner */
+	uint16_t frame_last; /* the byte that shows the end of a piece: is_entry, owner */
 	uint16_t frame_instruction;
-	/* co_code_adaptive; 0: f_lasti is a number of bytes (shift 1) or of code units (0) */
+	/*
+	 * co_code_adaptive. 0: the frame has f_lasti, a number of bytes (instruction_shift 1) or of
+	 * code units (0)
+	 */
 	uint16_t code_instructions, instruction_shift;
-	uint16_t code_counts; /* co_argcount's word and the next: constant while it lives */
+	/* co_argcount's word and those behind it, which never change in a code object */
+	uint16_t code_counts;
 	uint16_t code_name;
 	uint16_t frame_owner;
 	/*
-	 * Words of a frame: their number, and offsets of further ints of the code object for its
-	 * cookie, behind code_counts. 0: not known, or there is none.
+	 * How many words a frame has: size_words, plus the ints of the code object at size_first
+	 * and size_second behind code_counts. 0: not known, or there is none.
 	 */
 	uint8_t size_words, size_first, size_second;
 };
@@ -63,15 +67,16 @@ _Static_assert(sizeof(struct pf_python) == 96, "python");
 #define PF_PYTHON_OWNER_SHIM 3
 
 /*
- * Words of a frame. a: code object and its cookie, which differs if another object gets its
- * address. b: dictionary of its globals, and the index of the code unit at which it stands, plus
- * one.
+ * The two words of a frame. a: the code object and its cookie, which differs if another object gets
+ * the same address. b: the dictionary of the globals, and 1 plus the index of the current code
+ * unit.
  */
 #define PF_PYTHON_ADDRESS(word) ((word)&0xffffffffffffull)
 #define PF_PYTHON_HIGH(word)	((uint32_t)((word) >> 48))
 #define PF_PYTHON_UNIT_UNKNOWN	0xffffu
 #define PF_PYTHON_COUNTS	4  /* words of a code object that make the cookie */
-#define PF_PYTHON_HASH		24 /* PyASCIIObject.hash of its name: the cookie's other part */
+/* PyASCIIObject.hash of the function's name: the cookie's other part */
+#define PF_PYTHON_HASH 24
 
 static inline __attribute__((always_inline)) uint64_t
 pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
@@ -84,27 +89,29 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 }
 
 #ifdef PF_WALKER
-#define PF_PYTHON_LOOKS_MAX 2048 /* at thread states and interpreters, per walk */
-#define PF_PYTHON_TRIES	    16	 /* other thread states of one thread: subinterpreters */
+/* so many thread states and interpreters are looked at in a walk */
+#define PF_PYTHON_LOOKS_MAX 2048
+/* further thread states of one thread are tried: subinterpreters */
+#define PF_PYTHON_TRIES	    16
 #define PF_PYTHON_STATE_BYTES 512 /* more than a thread state of 3.11 and 3.12 has */
 #define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
-/* pf_runtime_walk.at: the next frame. */
+/* pf_runtime_walk.own. pf_runtime_walk.at is the next frame. */
 struct pf_python_walk {
 	uint64_t thread; /* 0: not searched for yet */
-	uint64_t cframe; /* the next activation's */
+	uint64_t cframe; /* the _PyCFrame of the next activation */
 	uint64_t code;	 /* of the last frame, including its cookie */
-	/* The state when the current piece was begun. */
+	/* The walk's position and result when the current piece began. */
 	uint64_t start, hash;
 	uint16_t n_words, n_frames;
-	uint8_t begin;	/* the next piece is to be begun */
-	uint8_t inner;	/* the piece is of an activation that the native walk has not met */
+	uint8_t begin;	/* the next call must begin a piece */
+	uint8_t inner;	/* the native walk has not met the activation of this piece */
 	uint8_t tries;	/* other thread states that were tried for the piece of this activation */
-	uint8_t met;	/* an activation before this one */
-	uint16_t looks; /* at thread states, in all searches of this walk */
+	uint8_t met;	/* the walk has met an activation */
+	uint16_t looks; /* at how many thread states this walk has looked */
 	uint8_t check;	/* PF_PYTHON_CHECK_* of the current piece */
 	/*
-	 * The thread state that was current when the search for others began, and the position in
+	 * The thread state that was current when the search for others began, and the next frame in
 	 * it.
 	 */
 	uint64_t origin, origin_at;
@@ -127,7 +134,10 @@ static __always_inline struct pf_python_walk *pf_python_walk(struct pf_runtime_w
 	return (struct pf_python_walk *)r->own;
 }
 
-/* Reads up to PF_PYTHON_READ bytes into s->piece; below, a word and a byte of them. */
+/*
+ * Reads up to PF_PYTHON_READ bytes into s->piece. The two functions below return a word and a byte
+ * of these.
+ */
 static __always_inline bool pf_python_read(struct pf_scratch *s, uint64_t address, uint32_t n)
 {
 	return n <= PF_PYTHON_READ && pf_read(s->piece, n, address);
@@ -141,14 +151,14 @@ static __always_inline uint8_t pf_python_byte(const struct pf_scratch *s, uint32
 	return pf_python_word(s, offset) >> (offset % 8 * 8);
 }
 
-/* Behind what is read. */
+/* They are in s->piece, behind the bytes that pf_python_read() reads. */
 static __always_inline struct pf_python_looks *pf_python_looks(struct pf_scratch *s)
 {
 	_Static_assert(PF_PYTHON_READ + sizeof(struct pf_python_looks) <= sizeof(s->piece), "");
 	return (struct pf_python_looks *)&s->piece[PF_PYTHON_READ / 8];
 }
 
-/* ---- the thread's state ---- */
+/* ---- the thread state ---- */
 
 /* thread_id is pthread_self(). In glibc and musl, that is the address in %fs. */
 static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct pf_python *d,
@@ -159,8 +169,8 @@ static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct
 }
 
 /*
- * Reads one thread state of the interpreters' lists. Ends the loop at the one that is wanted, or at
- * the end of the lists.
+ * Reads one thread state of the interpreters' lists. Ends the loop at a thread state of this thread
+ * other than x->origin, or at the end of the lists.
  */
 static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 {
@@ -219,7 +229,7 @@ static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
 	return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME;
 }
 
-/* Its thread state has just been read: its frames begin with the leaf. */
+/* Begins with the leaf of the thread state that has just been read. */
 static __always_inline void pf_python_enter(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -278,9 +288,10 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 }
 
 /*
- * The current activation does not belong to this thread state: it was just entered, is just being
- * left, or belongs to another interpreter. If it belongs to none, the next one may belong to the
- * first one again.
+ * The current activation has no piece in this thread state: the loop was just entered, is just
+ * being left, or runs for another interpreter. So this function turns to the next thread state of
+ * this thread. If there is no other one, it goes back to the first thread state, because the next
+ * activation may have its piece there.
  */
 PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)
@@ -307,7 +318,7 @@ PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 	}
 	if (other || x->looks >= PF_PYTHON_LOOKS_MAX)
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_LONG, 0);
-	/* Up to 3.10, each thread state is read once, to its end. */
+	/* Up to 3.10, the walk does not go back, because each thread state is read to its end. */
 	x->thread = d->pieces == PF_PYTHON_OBJECT ? PF_PYTHON_NONE : x->origin;
 	x->cframe = r->at = x->origin_at;
 	return 1;
@@ -325,7 +336,7 @@ static __always_inline void pf_python_keep(struct pf_walk *w, struct pf_runtime_
 	x->n_frames = w->n_frames;
 }
 
-/* Restores the state before this piece was begun. */
+/* Removes the frames of this piece that were pushed. */
 static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
@@ -337,8 +348,8 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 }
 
 /*
- * Whether the first activation has no frame of its own at this place of the loop. Only needed up to
- * 3.10.
+ * Whether the code at which the first activation stands has no frame of its own yet, or no longer.
+ * Only needed up to 3.10.
  */
 static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
@@ -350,7 +361,9 @@ static __always_inline bool pf_python_outside(const struct pf_scratch *s, const 
 	return false;
 }
 
-/* Whether there is a piece for the current activation. r->at 0: one without frames. */
+/*
+ * Whether there is a piece for the current activation. If r->at is 0 then, the piece has no frames.
+ */
 static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -372,14 +385,17 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 	}
 	x->inner = x->cframe < w->frame_sp;
 	x->cframe = pf_python_word(s, d->cframe_previous);
-	/* frames of another thread state that were shown are not shown again */
+	/*
+	 * after a change of the thread state: not shown, because these frames may have been shown
+	 * before
+	 */
 	r->at = x->inner && x->tries ? 0 : pf_python_word(s, d->cframe_frame);
 	return true;
 }
 
 /*
- * The piece of a _PyCFrame is complete. The piece of the activation itself comes after those of
- * activations that were not met.
+ * The piece of a _PyCFrame is complete. If its activation was one that the native walk has not met,
+ * the next piece follows at once, until the piece of the current activation.
  */
 static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 {
@@ -390,7 +406,10 @@ static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 	return !x->inner;
 }
 
-/* Since 3.13: the frames shown so far belong to the activation on whose stack this shim is. */
+/*
+ * Since 3.13. r->at is a shim frame: the frames of this piece belong to the activation in whose
+ * native frame the shim lies.
+ */
 static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_python *d,
 					  struct pf_runtime_walk *r, uint64_t back)
 {
@@ -406,8 +425,7 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 		return 1;
 	}
 	/*
-	 * The piece of an activation that the native walk has not met, or whose frames were shown
-	 * before.
+	 * The native walk has not met the activation of this piece, or has shown its frames before.
 	 */
 	if (pf_python_walk(r)->tries)
 		pf_python_undo(w, r);
@@ -418,7 +436,7 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 
 /* ---- frames ---- */
 
-/* The word of a frame with the code unit at which it stands, plus one. The frame is in s->piece. */
+/* 1 plus the index of the current code unit of the frame in s->piece. */
 static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 					       const struct pf_python *d, uint64_t code)
 {
@@ -434,19 +452,23 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 }
 
 /*
- * 3.11 and 3.12. When one Python function calls another, the loop makes the new frame
- * cframe.current_frame and sets its `previous`. The compiler chooses the order, so in between
- * `previous` may be that of an older frame. And a new activation becomes tstate->cframe some
- * instructions before its cframe has values. Only a thread that stands in the loop itself can be in
- * these states. So a leaf that has not begun must lie where the frame of its caller ends (a
- * generator's frame lies elsewhere: then that of the generator's caller counts), and the last frame
- * of a piece must be called by the frame that the activation before runs.
+ * 3.11 and 3.12. When one Python function calls another, the loop stores the new frame in
+ * cframe.current_frame and sets the new frame's `previous`. The compiler chooses the order of the
+ * two stores, so between them `previous` may have an old value. And a new activation stores its
+ * cframe in tstate->cframe some instructions before that cframe has values. Both can be seen only
+ * if the leaf is the loop itself. So two things are checked. If the leaf frame has not begun, it
+ * must lie where the frame of its caller ends. (A generator's frame lies elsewhere: then the frame
+ * of the generator's caller counts.) And the caller of the last frame of a piece must be the frame
+ * that the previous activation runs.
  */
 #define PF_PYTHON_CHECK_LEAF   1 /* the next frame read is the leaf */
-#define PF_PYTHON_CHECK_CALLER 2 /* x->start must be the end of the next frame */
-#define PF_PYTHON_CHECK_ENTRY  4 /* whose `previous` must be the frame of the next cframe */
-#define PF_PYTHON_PROLOGUE     256 /* bytes of the loop's function in which it links its cframe */
-#define PF_PYTHON_CHUNK_HEAD   24  /* _PyStackChunk.data: a chunk of the frames' stack */
+#define PF_PYTHON_CHECK_CALLER 2 /* the next frame must end at x->start */
+/* `previous` of the piece's last frame must be the frame of the next cframe */
+#define PF_PYTHON_CHECK_ENTRY 4
+/* bytes at the loop's beginning, in which it stores its cframe */
+#define PF_PYTHON_PROLOGUE 256
+/* offset of _PyStackChunk.data: the first frame in a chunk of the frames' stack */
+#define PF_PYTHON_CHUNK_HEAD 24
 
 static __always_inline void pf_python_check_begin(struct pf_scratch *s, const struct pf_python *d,
 						  struct pf_runtime_walk *r)
@@ -462,7 +484,7 @@ static __always_inline void pf_python_check_begin(struct pf_scratch *s, const st
 		x->check |= PF_PYTHON_CHECK_ENTRY;
 }
 
-/* Whether the frame at `next` was pushed while this one was the last. */
+/* Whether the frame at `next` begins where this one ends, or at the beginning of a chunk. */
 static __always_inline bool pf_python_ends_at(const struct pf_python *d, uint64_t frame,
 					      uint64_t code, uint64_t next)
 {
@@ -478,7 +500,7 @@ static __always_inline bool pf_python_ends_at(const struct pf_python *d, uint64_
 	return frame + 8 * ((uint64_t)first + second + d->size_words) == next;
 }
 
-/* Reads the frame at r->at. 1: it contradicts the frame before it. */
+/* Checks the frame at r->at, as x->check says. 1: it contradicts the frame before it. */
 PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)
 {
@@ -490,7 +512,7 @@ PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 		return 1;
 	x = pf_python_walk(r);
 	if (!pf_python_read(s, r->at, d->frame_bytes))
-		return 0; /* the reader of the next frame shows it */
+		return 0; /* pf_python_next() reads it again, and shows that this failed */
 	code = pf_python_word(s, d->frame_code);
 	back = pf_python_word(s, d->frame_back);
 	started = pf_python_unit(s, d, code);
@@ -512,7 +534,10 @@ PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 	return !pf_python_read(s, x->cframe, 24) || pf_python_word(s, d->cframe_frame) != back;
 }
 
-/* Nothing of this piece is certain, nor of those behind it. */
+/*
+ * A check has failed: neither this piece nor the next ones are certain. Shows a marker in their
+ * place.
+ */
 static __always_inline int pf_python_unlinked(struct pf_scratch *s, struct pf_runtime_walk *r)
 {
 	struct pf_python_walk *x = pf_python_walk(r);
@@ -527,8 +552,7 @@ static __always_inline int pf_python_unlinked(struct pf_scratch *s, struct pf_ru
 }
 
 /*
- * Puts the code object with its cookie into x->code. Returns 0, or the address that could not be
- * read.
+ * Sets x->code to the code object and its cookie. Returns 0, or the address that could not be read.
  */
 static __always_inline uint64_t pf_python_code(struct pf_scratch *s, const struct pf_python *d,
 					       struct pf_python_walk *x, uint64_t code)
@@ -545,7 +569,7 @@ static __always_inline uint64_t pf_python_code(struct pf_scratch *s, const struc
 	return 0;
 }
 
-/* The frame in s->piece. */
+/* Pushes the frame in s->piece. */
 static __always_inline int pf_python_push(struct pf_scratch *s, const struct pf_python *d,
 					  struct pf_runtime_walk *r)
 {
@@ -578,7 +602,8 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 	if (x->check && pf_python_check(s, d, r))
 		return pf_python_unlinked(s, r);
 	if (!pf_python_read(s, at, d->frame_bytes)) {
-		if (x->tries && d->pieces == PF_PYTHON_SHIM) /* the piece's owner is not known */
+		/* it is not known to which activation the piece belongs */
+		if (x->tries && d->pieces == PF_PYTHON_SHIM)
 			pf_python_undo(&s->walk, r);
 		pf_trouble(s, PF_RUNTIME_PYTHON, PF_TROUBLE_READ, at);
 		if (x->tries && d->pieces != PF_PYTHON_OBJECT)
@@ -600,7 +625,10 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 	return d->pieces == PF_PYTHON_OBJECT;
 }
 
-/* Only an evaluation loop is Python's code, and it is in a file. */
+/*
+ * Python has no generated code to unwind: only evaluation loops are its code, and these are in
+ * files.
+ */
 static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -629,8 +657,8 @@ pf_python_frame(struct pf_scratch *s, const struct pf_python *d, struct pf_runti
 	}
 	if (s->walk.first) {
 		/*
-		 * Up to 3.10, no data says which frames were shown, so no thread state is read
-		 * twice.
+		 * Up to 3.10, nothing shows which frames were shown already, so no thread state is
+		 * read twice.
 		 */
 		if (d->pieces != PF_PYTHON_OBJECT)
 			x->tries = 0;

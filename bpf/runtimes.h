@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * runtimes: programs that run inside other programs (Python, Java, Lua), a row and a file for each.
- * bpf/<name>.h has struct pf_<name>, the data that user space gives the kernel about a process, and
- * with PF_WALKER the runtime's part of the walk. Its other half is agent/node/runtime/<name>/.
- * docs/adding-a-language.md.
+ * runtimes: programs that run inside other programs (Python, Java, Lua). Each runtime has a row in
+ * PF_RUNTIMES and a file. bpf/<name>.h has struct pf_<name>, the data that user space gives the
+ * kernel about a process, and with PF_WALKER the runtime's part of the walk. The runtime's part in
+ * the agent is agent/node/runtime/<name>/. docs/adding-a-language.md.
  *
  * The mapping of the current frame says whether the frame is a runtime's code:
  * - An interpreter's loop is code of a file. It is walked by the file's rules and shown as any
- *   native frame. Then its runtime is called, frame by frame, for the functions of its program that
- *   this loop runs.
- * - Generated code is PF_MANAGED: its runtime unwinds it first, and is called for its frames then.
+ *   native frame. Then pf_<name>_frame is called again and again, once for each function of the
+ *   program that this loop runs.
+ * - Generated code is PF_MANAGED. First pf_<name>_unwind is called, then pf_<name>_frame.
  *
- * pf_<name>_unwind: sets ip, sp and bp to those of the caller, as the rules do, by pf_caller(): 0,
- * or
- *	pf_end(). It pushes nothing. w->exact says whether ip is the current instruction (then
- *	w->regs are valid) or a return address. It must set bp_lost and by_record, too. sp only
- *	grows: nothing else ends a cycle but PF_STEPS.
- * pf_<name>_frame: pushes the next frame, leaf first, with pf_push_runtime(): 0; 1: this loop has
- *	no more. w->first: the first call for this native frame, whose frame_sp and frame_bp are
- *	still valid. A frame beyond the stack's room may be pushed in vain: the walk ends by itself.
- * Kernels give a program and all its calls 512 bytes of stack and 8 levels; two levels and 160
- * bytes are used here. Both functions get their data of this process and their state of this walk.
- * They run in bpf_loop's one step, so they loop over a few things at most; longer searches take the
- * steps of several frames. Whatever hostile memory can make a walk read has a limit: it runs in an
- * interrupt.
+ * pf_<name>_unwind: goes to the caller, as the rules do. Sets ip, sp and bp by pf_caller() and
+ *	returns 0, or ends the walk by pf_end(). Pushes no frame. w->exact says whether ip is the
+ *	current instruction (then w->regs are valid) or a return address. The function must set
+ *	bp_lost and by_record, too. It must make sp grow: else only PF_STEPS would end a cycle.
+ * pf_<name>_frame: pushes the next frame, leaf first, by pf_push_runtime(), and returns 0. Returns
+ *	1 if this loop has no more frames. w->first: this is the first call for the native frame,
+ *	whose frame_sp and frame_bp are still valid. The function need not ask whether the stack
+ *	has room: if it has none, the push does nothing, and the walk ends.
+ * The kernel gives a program and all functions that it calls 512 bytes of stack and 8 levels of
+ * calls. The callers of these two functions use 160 bytes and two levels. Both functions get the
+ * runtime's data about the process, and the runtime's state in this walk. They run inside one step
+ * of bpf_loop, so they may loop over a few things only; a longer search continues in the next
+ * steps. The walk runs in an interrupt, so whatever hostile memory can make it read has a limit.
  */
 #pragma once
 
@@ -38,8 +38,9 @@
 	X(PERFMAP, perfmap)
 
 /*
- * What gives the ids of the call that a thread works on (trace_context.h). Their data is in
- * pf_process.runtimes like that of runtimes, but they have no code here.
+ * The ways in which a program publishes the ids of the request that a thread works on
+ * (trace_context.h). Their data is in pf_process.runtimes like that of runtimes, but they show no
+ * frames.
  */
 #define PF_CONTEXTS(X)                                                                             \
 	X(OTEL, otel)                                                                              \
@@ -60,7 +61,7 @@ static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, ui
 	return pf_push_runtime(s, runtime, PF_TYPE_TROUBLE, trouble, address);
 }
 
-/* All that is known of this code is that it may keep frame pointers. */
+/* For code of which nothing is known, except that it may keep frame pointers. */
 static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
 {
 	s->walk.no_table = PF_END_FP;
@@ -83,7 +84,7 @@ static __always_inline uint32_t pf_runtime_slot(const struct pf_walk *w)
 	return ((w->runtime & 0xff) - 1) % PF_RUNTIMES_MAX;
 }
 
-/* The size bytes that user space wrote for it; NULL: it has none. */
+/* The `size` bytes that user space wrote for a runtime at a reference; NULL: there are none. */
 static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 {
 	const uint8_t *chunk = pf_chunk(ref);
@@ -105,7 +106,7 @@ static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 PF_RUNTIMES(X)
 #undef X
 
-/* Calls the current runtime: to unwind its code (true), or for its next frame. */
+/* Calls the current runtime: to unwind its code (unwind), or to push its next frame. */
 static __always_inline int pf_runtime_call(struct pf_scratch *s, bool unwind)
 {
 	uint32_t slot = pf_runtime_slot(&s->walk);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * trace_context: the trace context (the ids of the call that a thread works on), if its program
- * publishes one. One row of PF_CONTEXTS (runtimes.h) per way to publish;
+ * trace_context: reads the trace context (the ids of the request that a thread works on), if the
+ * program publishes one. PF_CONTEXTS (runtimes.h) has a row for each way to publish it;
  * agent/node/runtime/context/context_<name>.c finds where the ids are. docs/trace-context.md.
  */
 #pragma once
@@ -13,19 +13,20 @@
  * record {trace id 16, span id 8, valid 1, ...}, the bytes packed.
  */
 struct pf_otel {
-	int64_t offset;	 /* of the pointer: from the thread pointer, or within the module's block */
+	int64_t offset;	 /* of the pointer: from the thread pointer, or in the module's block */
 	uint32_t module; /* the module's number in the thread's DTV; 0: in the static block */
 	uint32_t entry_bytes; /* size of a DTV entry: 16 in glibc, 8 in musl */
 };
 
 /*
- * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. sched: where a goroutine that
- * does not run will go on; its first two words are sp and pc.
+ * Labels of Go's runtime/pprof: g (in TLS) -> m -> curg -> labels. g.sched: where a goroutine that
+ * does not run will continue; its first two words are sp and pc.
  */
 struct pf_golabels {
-	int64_t g;		  /* from the thread pointer */
+	int64_t g;		  /* offset from the thread pointer */
 	uint32_t m, curg, labels; /* offsets in struct g, m, g */
-	uint32_t is_map;	  /* before 1.24: map[string]string; else a slice of {key, value} */
+	/* 1 before Go 1.24: map[string]string; 0: a slice of {key, value} */
+	uint32_t is_map;
 	uint32_t sched, sched_bp; /* offsets in struct g */
 };
 
@@ -37,7 +38,7 @@ struct pf_golabels {
 #define PF_CALL_FOUND  1
 #define PF_CALL_UNREAD 2 /* not in memory, or not in the expected form */
 
-/* The TLS block of its module for this thread. *ret 0: the thread has not used it yet. */
+/* The TLS block of the module for this thread. *ret 0: the thread has not used the module yet. */
 static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, uint64_t *ret)
 {
 	uint64_t dtv, n, block = 0;
@@ -56,7 +57,7 @@ static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, ui
 
 static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_otel *d)
 {
-	uint64_t *record = s->window; /* unused once the walk is over; the BPF stack is short */
+	uint64_t *record = s->window; /* free after the walk; the BPF stack is too small */
 	uint64_t at = s->walk.thread_pointer, pointer;
 
 	if (d->module && pf_tls_block(d, at, &at) == PF_CALL_UNREAD)
@@ -76,13 +77,13 @@ static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_ot
 	s->context.trace[0] = record[0];
 	s->context.trace[1] = record[1];
 	s->context.span[0] = record[2];
-	s->labels.cut = false; /* of a row before this one */
+	s->labels.cut = false; /* a row before this one may have set it */
 	return PF_CALL_FOUND;
 }
 
 /* ---- Go ---- */
 
-#define PF_LABELS_MAX	16 /* that are looked at */
+#define PF_LABELS_MAX	16 /* so many labels are looked at */
 #define PF_BUCKET_ITEMS 8
 #define PF_BUCKET_BYTES 272 /* tophash, keys, values, overflow (runtime/map.go, bmap) */
 
@@ -108,7 +109,7 @@ static __always_inline bool pf_is_span_key(const uint64_t key[2])
 			   key[0] == PF_TEXT8('s', 'p', 'a', 'n', 'i', 'd', 0, 0));
 }
 
-/* One label. Ends the loop if it cannot be read. A Go string is {address, bytes}. */
+/* Reads one label. Ends the loop if the label cannot be read. A Go string is {address, bytes}. */
 static long pf_label_step(uint32_t i, struct pf_loop *loop)
 {
 	struct pf_scratch *s = loop->s;
@@ -144,7 +145,7 @@ static long pf_label_step(uint32_t i, struct pf_loop *loop)
 	return 0;
 }
 
-/* The labels of the goroutine on this thread. *ret 0: it has none. */
+/* The address of the labels of the goroutine on this thread. *ret 0: it has none. */
 static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf_golabels *d,
 					uint64_t *ret)
 {
@@ -224,7 +225,7 @@ static __always_inline int pf_golabels_read(struct pf_scratch *s, const struct p
 	return s->context.trace[0] || s->context.span[0] ? PF_CALL_FOUND : PF_CALL_NONE;
 }
 
-/* ---- any ---- */
+/* ---- the first way that finds a context ---- */
 
 static long pf_context_step(uint32_t i, struct pf_loop *loop)
 {
@@ -249,8 +250,9 @@ static long pf_context_step(uint32_t i, struct pf_loop *loop)
 }
 
 /*
- * Sets s->context to what the process publishes; the first of its rows that has something wins.
- * s->walk.process is set. Returns PF_CALL_*. s->labels.cut: an id may be missing.
+ * Sets s->context to the trace context that the process publishes. If several of its rows have one,
+ * the first counts. The caller has set s->walk.process. Returns PF_CALL_*. s->labels.cut: an id may
+ * be missing.
  */
 static __always_inline int pf_call_context(struct pf_scratch *s)
 {
@@ -265,7 +267,7 @@ static __always_inline int pf_call_context(struct pf_scratch *s)
 	return s->context_read;
 }
 
-/* The name of s->context. */
+/* The hash that stands for s->context. */
 static __always_inline uint64_t pf_context_hash(const struct pf_scratch *s, uint64_t seed)
 {
 	const struct pf_rec_context *c = &s->context;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind: walks user stacks by unwind rules and, where code has none, by frame pointers. Each step
- * of bpf_loop is one frame. All programs use this unwinder. For x86-64. docs/unwinding.md.
+ * unwind: walks user stacks by unwind rules and, in code without rules, by frame pointers. Each
+ * step of bpf_loop walks one frame. All programs use this unwinder. For x86-64. docs/unwinding.md.
  */
 #pragma once
 
 #include "unwind_rules.h"
 
-/* ---- from a frame to its caller: each sets ip, sp and bp, or ends the walk (1) ---- */
+/*
+ * ---- from a frame to its caller: set ip, sp and bp and return 0, or end the walk and return 1
+ * ----
+ */
 
-#ifndef PF_READ /* a program that walks another task reads that task's memory */
+#ifndef PF_READ /* a program that walks another task defines it, to read that task's memory */
 #define PF_READ(to, n, address) (!bpf_probe_read_user(to, n, (const void *)(address)))
 #endif
 
@@ -18,7 +21,10 @@ static __always_inline bool pf_read(void *to, uint32_t n, uint64_t address)
 	return PF_READ(to, n, address);
 }
 
-/* A word of the stack. The window moves up with the walk and never reaches into another page. */
+/*
+ * Reads a word of the stack through s->window. The window moves up with the walk, and never extends
+ * into another page.
+ */
 static __always_inline bool pf_peek(struct pf_scratch *s, uint64_t address, uint64_t *ret)
 {
 	struct pf_walk *w = &s->walk;
@@ -42,7 +48,7 @@ static __always_inline bool pf_peek(struct pf_scratch *s, uint64_t address, uint
 	return true;
 }
 
-/* The same, for a word that decides where the walk goes. */
+/* The same, for a word that decides where the walk goes: notes it for last_stack.h. */
 static __always_inline bool pf_word(struct pf_scratch *s, uint64_t address, uint64_t *ret)
 {
 	if (!pf_peek(s, address, ret))
@@ -104,7 +110,7 @@ static __always_inline int pf_rule_cfa(struct pf_scratch *s, const struct pf_rul
 	return 0;
 }
 
-/* Makes rbp the caller's. */
+/* Sets bp to the caller's rbp. */
 static __always_inline int pf_rule_bp(struct pf_scratch *s, const struct pf_rule *r, uint64_t cfa)
 {
 	struct pf_walk *w = &s->walk;
@@ -146,7 +152,10 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 		return pf_end(w, PF_END_REGISTER);
 	if (cfa < w->sp + (in_register ? 0 : 8))
 		return pf_end(w, PF_END_STUCK);
-	/* Reads rbp first. It is below the return address, and so in the same piece of memory. */
+	/*
+	 * Reads rbp before the return address, because rbp is at a lower address: then one window
+	 * has both.
+	 */
 	if (pf_rule_bp(s, r, cfa))
 		return 1;
 	if (in_register) {
@@ -165,7 +174,7 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t fp = w->bp, bp, ra;
-	/* Whether rbp may be 0 although this is not the outermost frame. */
+	/* Whether rbp may be 0 by chance, in a frame that is not the outermost one. */
 	bool unsure = !w->by_record && !may_switch &&
 		      (w->no_table != PF_END_FP || !w->in_file || w->n_frames == 1);
 
@@ -189,18 +198,18 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	return pf_caller(w, ra, fp + 16);
 }
 
-#define PF_LEAF_BYTES 2048 /* no longer function is known that never touches the stack */
+#define PF_LEAF_BYTES 2048 /* bytes; known functions that never touch the stack are shorter */
 
 enum pf_place {
-	PF_IN_BODY,   /* rbp points to the frame's record, if it has one */
+	PF_IN_BODY,   /* rbp points to the function's frame record, if it has one */
 	PF_AT_ENTRY,  /* return address at [rsp], rbp is the caller's */
 	PF_AFTER_PUSH /* caller's rbp at [rsp], return address at [rsp + 8] */
 };
 
 /*
- * The place in a function without a table, judged by the bytes at ip and the one before. Before the
- * function's frame record is complete, and after it is removed, rbp is the caller's: to follow it
- * would skip the caller.
+ * The place in a function without a table, judged by the bytes at ip and the byte before ip. Until
+ * the function's frame record is complete, and after it is removed, rbp is the caller's: a step by
+ * rbp would skip the caller.
  */
 static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 {
@@ -209,31 +218,37 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 	/* push %rbp, unless other pushes are around it (then rbp is no frame pointer); endbr64 */
 	if ((first == 0x55 && (before & 0xf8) != 0x50) || bytes == 0xfa1e0ff3)
 		return PF_AT_ENTRY;
-	if (first == 0xcc) /* a breakpoint of a uprobe: these are set at entries */
+	if (first == 0xcc) /* a breakpoint of a uprobe, which stands at an entry */
 		return PF_AT_ENTRY;
 	if (first == 0xc3 || first == 0xc2 || (first == 0xf3 && second == 0xc3)) /* ret */
 		return PF_AT_ENTRY;
 	/* jmp *n(%rip): a PLT entry without a row (static programs), or a tail call */
 	if ((first == 0xff && second == 0x25) || (bytes & 0xffffff) == 0x25fff2)
 		return PF_AT_ENTRY;
-	if (before == 0x5d && (first == 0xe9 || first == 0xeb)) /* pop %rbp; jmp: a tail call */
+	/* between pop %rbp and jmp: a tail call */
+	if (before == 0x5d && (first == 0xe9 || first == 0xeb))
 		return PF_AT_ENTRY;
-	/* push %rbp, or a breakpoint in its place; then mov %rsp,%rbp in one of two encodings */
+	/*
+	 * between push %rbp (or a breakpoint in its place) and mov %rsp,%rbp, in one of two
+	 * encodings
+	 */
 	bytes &= 0xffffff;
 	if ((before == 0x55 || before == 0xcc) && (bytes == 0xe58948 || bytes == 0xec8b48))
 		return PF_AFTER_PUSH;
 	return PF_IN_BODY;
 }
 
-/* mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align it, or put a nop before it. */
+/*
+ * mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align this code, or put a nop before it.
+ */
 static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 {
 	return bytes == 0x0f0000000fc0c748 || (bytes & 0xffffffffffffff) == 0x050f0000000fb8;
 }
 
 /*
- * For each word of the kernel's struct sigcontext_64 (in struct ucontext at 40), the register in
- * it.
+ * X(word, register): which register is in which word of the kernel's struct sigcontext_64. That
+ * struct is at offset 40 of struct ucontext.
  */
 /* clang-format off */
 #define PF_SIGCONTEXT(X) \
@@ -264,14 +279,15 @@ static __always_inline int pf_by_signal(struct pf_scratch *s)
 
 /*
  * Whether the leaf is a function that never touches the stack (such as a memcpy written by hand):
- * then [rsp] is the return address of a call to a place shortly before ip.
+ * then [rsp] is its return address, and the call before that address goes to code shortly before
+ * ip.
  */
 static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 	uint64_t top, distance;
 	struct {
-		uint8_t pad[3], call; /* the displacement is aligned */
+		uint8_t pad[3], call; /* so that displacement is aligned */
 		int32_t displacement;
 	} code;
 
@@ -282,8 +298,8 @@ static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 }
 
 /*
- * So few bytes are left up to argc that only start-up code can use them (musl's, which has no rows:
- * 48 to 56).
+ * If at most so many bytes are between rsp and argc, the frame is that of start-up code (musl's has
+ * no rows, and 48 to 56 bytes).
  */
 #define PF_START_BYTES 64
 
@@ -293,7 +309,7 @@ static __always_inline bool pf_at_start(const struct pf_walk *w)
 	       w->stack_start - w->sp <= PF_START_BYTES;
 }
 
-/* Code without a table. */
+/* For code without a table. */
 static __always_inline int pf_by_guess(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -302,12 +318,13 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 	uint32_t code;
 	uint64_t bytes, top, ra;
 
-	if (w->exact && !w->in_file) /* code that may change */
+	if (w->exact && !w->in_file) /* JIT code, which may change */
 		pf_note_other(s);
 	if (w->exact) {
 		pf_read(&before, 1, w->ip - 1);
 		/*
-		 * If nothing can be read there, there is no code: a call went to a wrong address.
+		 * If the bytes at ip cannot be read, there is no code: a call went to a wrong
+		 * address.
 		 */
 		if (w->at_entry || !pf_read(&code, sizeof(code), w->ip))
 			place = PF_AT_ENTRY;
@@ -367,12 +384,14 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 /* ---- one frame after the other ---- */
 
 /*
- * Steps beyond one per frame: each frame of a runtime's program may lie between two native ones,
- * and each of these takes one step in vain.
+ * A stack needs more steps than it has frames: after each native frame of a runtime, one step only
+ * finds that the runtime has no more frames to show.
  */
 #define PF_STEPS (4 * PF_MAX_USER_FRAMES)
 
-/* address: of the current frame, whose mapping was found. */
+/*
+ * Pushes the current frame. address: the one to show. The search for its mapping was made before.
+ */
 static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
@@ -389,7 +408,10 @@ static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address
 #define PF_WALKER
 #include "runtimes.h"
 
-/* The kernel has replaced a return address, at which the current frame was found: restores it. */
+/*
+ * If the kernel has replaced the return address from which ip was read, sets ip to the original
+ * one.
+ */
 static __noinline int pf_real_return(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
@@ -398,7 +420,7 @@ static __noinline int pf_real_return(struct pf_scratch *s)
 	for (uint32_t i = 0; i < PF_RETURNS_MAX; i++)
 		if (i < w->n_returns && w->returns[i].slot == slot) {
 			w->ip = w->returns[i].address;
-			pf_note_other(s); /* all callers have the same address there */
+			pf_note_other(s); /* the word on the stack is the same for all callers */
 		}
 	return 0;
 }
@@ -412,24 +434,27 @@ PF_ONCE int pf_native(struct pf_scratch *s)
 	if (!s)
 		return 1;
 	/*
-	 * Interrupted code did not call: adds one, so that the byte before an address is always in
-	 * the right instruction.
+	 * A caller that a signal interrupted is not at a return address: adds one, so that in all
+	 * callers the byte before the address is in the current instruction.
 	 */
 	shown = w->exact && w->n_words ? w->ip + 1 : w->ip;
 	if (pf_push_native(s, shown))
 		return pf_end(w, PF_END_DEPTH);
-	/* rbp alone does not lead to its caller, because its own code may not keep it. */
+	/*
+	 * Code of an unknown file: rbp alone does not lead to the caller, because the code may not
+	 * keep frame pointers.
+	 */
 	if (w->known && w->found && w->mapping.file == PF_SLOT_UNKNOWN)
 		return pf_end(w, PF_END_CHANGED);
 	return pf_to_caller(s);
 }
 
-/* Pushes the runtime's next frame. If it has no more, the native walk goes on. */
+/* Pushes the runtime's next frame. If there is none, the native walk goes on. */
 static __always_inline int pf_ask(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;
 
-	/* The stack has no room for the rest, however deep it is. */
+	/* The stack is full: more frames would only be pushed in vain. */
 	if (w->n_frames >= PF_MAX_USER_FRAMES)
 		return pf_end(w, PF_END_DEPTH);
 	w->asking = !pf_runtime_call(s, false);
@@ -457,7 +482,7 @@ static long pf_step(uint32_t i, struct pf_loop *loop)
 	return !w->asking && w->over != 0;
 }
 
-/* False: there is nothing to walk. */
+/* Prepares the walk. False: there is nothing to walk, because the code is 32-bit code (compat). */
 static __always_inline bool pf_walk_begin(struct pf_scratch *s, uint32_t exec_id,
 					  uint64_t hash_seed, bool at_entry, bool compat)
 {
@@ -497,9 +522,9 @@ static __always_inline uint64_t pf_walk_end(struct pf_scratch *s)
 }
 
 /*
- * Fills s->stack from s->walk. The caller has set ip, regs, known and process, and hash_seed by
- * pf_hash_start(). at_entry: a uprobe is at the first instruction of a function. Returns the hash
- * of the stack.
+ * Walks from s->walk, and fills s->stack. The caller has set ip, regs, known and process in
+ * s->walk, and got hash_seed from pf_hash_start(). at_entry: a uprobe is at the first instruction
+ * of a function. Returns the hash of the stack.
  */
 static __always_inline uint64_t pf_walk_user(struct pf_scratch *s, uint32_t exec_id,
 					     uint64_t hash_seed, bool at_entry, bool compat)

@@ -8,7 +8,8 @@
 #include "vma.h"
 #elif !defined(PF_FIND_VMA)
 /*
- * There is no kernel here. A test that sets sees_mappings lists all mappings that its walk meets.
+ * A normal program (host.h) has no kernel to ask, so nothing is found. A test that sets
+ * sees_mappings must list all mappings that its walk meets.
  */
 static int pf_find_vma(struct pf_vma *l)
 {
@@ -17,12 +18,15 @@ static int pf_find_vma(struct pf_vma *l)
 }
 #endif
 
-/* A walk that has slept may have read memory that now belongs to another table. */
+/*
+ * Whether a walk may write to the tables. One that sleeps must not: the memory that it has read may
+ * belong to another table by then.
+ */
 #ifndef PF_MAY_WRITE
 #define PF_MAY_WRITE true
 #endif
 
-/* The bytes of the chunk that a reference names; NULL: it does not exist. */
+/* The bytes of the chunk that a reference names; NULL: there is no such chunk. */
 static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 {
 	uint32_t chunk = PF_REF_CHUNK(ref), zero = 0;
@@ -31,7 +35,7 @@ static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
 
-/* The bytes at an offset of a chunk, for reads of `size`; NULL: outside of it. */
+/* The bytes at an offset of a chunk; NULL: `size` bytes there would not be inside the chunk. */
 static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
 {
 	PF_BARRIER(offset);
@@ -70,7 +74,7 @@ static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_par
 	return m && pc >= m->start && pc < m->end ? (struct pf_mapping *)m : NULL;
 }
 
-/* The mapping in the list of user space; NULL: the list has none there. */
+/* The mapping at pc in the list that user space has given; NULL: the list has none there. */
 static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, uint64_t pc)
 {
 	const struct pf_part *part = NULL;
@@ -83,7 +87,7 @@ static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, u
 	return part ? pf_mapping_in_part(part, pc) : NULL;
 }
 
-/* The kernel has found a file, but nothing is known of the code at this place. */
+/* The kernel has found a file, but user space has said nothing about that file. */
 static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_vma *l)
 {
 	w->mapping = (struct pf_mapping){
@@ -95,7 +99,9 @@ static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_v
 	};
 }
 
-/* The process is changing its mappings, and the kernel could not see whether one is there. */
+/*
+ * The process is changing its mappings, so the kernel could not see whether one is at this address.
+ */
 static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vma *l)
 {
 	w->mapping = (struct pf_mapping){
@@ -134,8 +140,8 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 }
 
 /*
- * The kernel has found the listed mapping, or a part of it. If it is all of it, that holds until
- * the next change.
+ * The kernel has found the listed mapping, or a part of it. If it has found the whole, remembers
+ * for later walks that this holds until the next change.
  */
 static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vma *l,
 					   struct pf_mapping *listed)
@@ -152,7 +158,10 @@ static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vm
 		listed->verified = l->sequence;
 }
 
-/* The kernel has found a file that the list lacks there, so the list must be made anew. */
+/*
+ * The kernel has found a file that the list does not have at this address, so user space must make
+ * a new list.
+ */
 static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma *l)
 {
 	uint64_t tag = l->tag;
@@ -161,15 +170,16 @@ static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma 
 	w->unknown_tag = tag;
 	if (known)
 		pf_take_image(w, l, known);
-	/* its slot may have got another image while it was read */
+	/* while `known` was read, its slot may have got another file's image */
 	__asm__ volatile("" : : : "memory");
 	if (!known || *(volatile const uint64_t *)&known->tag != tag)
 		pf_take_unknown(w, l);
 }
 
 /*
- * Uses what is mapped there now. The list holds if it agrees, even if the code cannot run at this
- * moment: the caller of a compiler may be in a page to which the compiler writes.
+ * Finds what is mapped at pc now. If the listed mapping agrees with that, it is used, even if the
+ * code is not executable at this moment: the caller of a JIT compiler may be in a page to which the
+ * compiler writes.
  */
 static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_mapping *listed,
 					      uint64_t pc)
@@ -203,13 +213,17 @@ static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_ma
 	return true;
 }
 
-/* The mapping of pf_find_mapping(), if it is not the last one. */
+/* Does what pf_find_mapping() says, if pc is not in the last mapping. */
 PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 {
 	struct pf_mapping *listed;
 	const struct pf_file *f;
 	struct pf_walk *w;
-	uint32_t file; /* on the stack: 6.1 takes no key in memory of an argument */
+	/*
+	 * on the stack, because the verifier of 6.1 refuses a key in memory that an argument points
+	 * to
+	 */
+	uint32_t file;
 
 	if (!s)
 		return false;
@@ -237,7 +251,7 @@ PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 		w->file.state = PF_FILE_PENDING;
 		return true;
 	}
-	/* The state first: its writer has written the rest before it. */
+	/* Reads the state first, because user space writes it last. */
 	w->file.state = *(volatile const uint32_t *)&f->state;
 	w->file.first_page = f->first_page;
 	w->file.n_pages = f->n_pages;
@@ -247,7 +261,7 @@ PF_ONCE bool pf_other_mapping(struct pf_scratch *s, uint64_t pc)
 	return true;
 }
 
-/* Sets w->mapping and w->file to those of pc; false: nothing is known of the place. */
+/* Sets w->mapping and w->file to those of pc; false: nothing is known of this address. */
 static __always_inline bool pf_find_mapping(struct pf_scratch *s, uint64_t pc)
 {
 	struct pf_walk *w = &s->walk;
@@ -256,8 +270,9 @@ static __always_inline bool pf_find_mapping(struct pf_scratch *s, uint64_t pc)
 }
 
 /*
- * Finds the rule of an address in the rows of its page. For a caller, the byte before its return
- * address counts. But a signal returns to the first byte of the stub, which no call precedes.
+ * Finds the rule of an address in the rows of its page. low: the low bits of the address; for a
+ * caller, that is the byte before its return address. But a signal handler returns to the first
+ * byte of the rt_sigreturn stub, which no call precedes: then the row begins one byte after low.
  */
 static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint32_t low,
 					       bool caller)
@@ -289,7 +304,10 @@ static __always_inline uint32_t pf_search_rows(const struct pf_page *page, uint3
 	return row ? row->rule : PF_RULE_GAP;
 }
 
-/* Searches the pages, rows and rules of the file. For a special rule, pf_recent says so. */
+/*
+ * Searches the pages, rows and rules of the file. struct pf_recent describes how *ret shows a
+ * special rule.
+ */
 static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, struct pf_rule *ret)
 {
 	uint64_t n = (address >> PF_PAGE_BITS) - w->file.first_page;
@@ -318,15 +336,18 @@ static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, stru
 		*ret = *rule;
 }
 
-/* An address inside the current instruction of the frame; for a caller, inside its call. */
+/*
+ * An address inside the current instruction of the frame; in a caller's frame, inside its call
+ * instruction.
+ */
 static __always_inline uint64_t pf_pc(const struct pf_walk *w)
 {
 	return w->exact ? w->ip : w->ip - 1;
 }
 
 /*
- * The rule for the current frame, whose mapping was found; NULL: the code has no table, and
- * no_table says why.
+ * The rule for the current frame, after pf_find_mapping(). NULL: the code has no table, and
+ * w->no_table says why.
  */
 static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
 {
@@ -344,7 +365,10 @@ static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)
 		return NULL;
 	}
 	w->no_table = PF_END_FP;
-	/* A leaf and a caller at the same address may have different rules: pf_search_rows. */
+	/*
+	 * The lowest bit: at the same address, a leaf and a caller may have different rules
+	 * (pf_search_rows).
+	 */
 	address = (pc - w->mapping.bias) << 1 | w->exact;
 	slot = (address + w->mapping.file) * PF_HASH_K >> (64 - PF_RECENT_BITS);
 	r = &s->recent[slot];

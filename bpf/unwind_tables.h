@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * unwind_tables: the unwind tables, which the parse child makes and the unwinder reads. All types
- * have a fixed width. The text of a file is cut into pages of 64 KiB. A page has rows; a row says
- * which rule holds from its address on; a rule says where the caller's frame is. Each rule is
- * stored once per file. A row has 4 bytes: address within the page, and rule. No other layout in
+ * have a fixed width. The machine code of a file is cut into pages of 64 KiB. A page has rows; a
+ * row says which rule holds from its address on; a rule says where the caller's frame is. Each rule
+ * is stored once per file. A row has 4 bytes: address within the page, and rule. No other layout in
  * the field is denser.
  */
 #pragma once
@@ -19,23 +19,25 @@
 #define PF_PAGE_ROWS_MAX 16384 /* per page: one chunk; real pages have about 1,000 */
 
 struct pf_row {
-	uint16_t address; /* low bits of the first address for which it holds */
+	uint16_t address; /* low bits of the first address for which the row holds */
 	uint16_t rule;	  /* index into the file's rules, or one of enum pf_rule_special */
 };
 
 /*
- * Ascending by address. The first row of a page has address 0, with the rule that the page before
- * ends with.
+ * The rows of a page ascend by address. The first row has address 0; its rule is the one with which
+ * the page before ends.
  */
 enum pf_rule_special {
-	PF_RULE_GAP = 0xffff,  /* no information: a frame pointer or the bytes of the code decide */
+	PF_RULE_GAP = 0xffff,  /* no rule: the frame pointer or the bytes of the code decide */
 	PF_RULE_ROOT = 0xfffe, /* the outermost frame: its return address is undefined */
 	PF_RULE_UNSUPPORTED =
 		0xfffd,		 /* an expression that the walk cannot use, or over PF_RULES_MAX */
 	PF_RULE_SIGNAL = 0xfffc, /* rt_sigreturn stub: all registers are in the ucontext at rsp */
-	PF_RULE_FP = 0xfffb,	 /* rbp points to a frame record, certainly (Go bodies) */
-	PF_RULE_LOST = 0xfffa, /* native images: rbp points to no record, nothing else is known */
-	/* on the scheduler's stack, while a goroutine waits (goroutine.h) */
+	/* rbp certainly points to a frame record (bodies of Go functions) */
+	PF_RULE_FP = 0xfffb,
+	/* native images: rbp points to no frame record, nothing else is known */
+	PF_RULE_LOST = 0xfffa,
+	/* code on the Go scheduler's stack, for which a goroutine waits (goroutine.h) */
 	PF_RULE_GOROUTINE = 0xfff9,
 	PF_RULE_SPECIAL_MIN = 0xfff0,
 };
@@ -44,7 +46,7 @@ enum pf_rule_special {
 enum pf_cfa {
 	PF_CFA_RSP,	  /* rsp + cfa_offset */
 	PF_CFA_RBP,	  /* rbp + cfa_offset */
-	PF_CFA_REG,	  /* reg + cfa_offset: known only in a leaf */
+	PF_CFA_REG,	  /* reg + cfa_offset; reg is known only in a leaf */
 	PF_CFA_DEREF_RSP, /* *(rsp + cfa_offset) + extra */
 	PF_CFA_DEREF_RBP, /* *(rbp + cfa_offset) + extra (stack realignment) */
 	PF_CFA_DEREF_REG, /* *(reg + cfa_offset) + extra */
@@ -73,11 +75,11 @@ struct pf_rule {
 	int32_t cfa_offset, fp_offset, extra;
 };
 
-/* ---- in the kernel: everything lies in chunks ---- */
+/* ---- in the kernel: all tables are in chunks ---- */
 /*
  * Map `chunks`: an array of maps. Each inner map is an array of one value of PF_CHUNK_BYTES, made
- * when it is needed. A reference is chunk << 14 | byte offset / 4, and everything that it points to
- * is in that chunk.
+ * when it is needed. A reference is chunk << 14 | byte offset / 4. Everything that a reference
+ * points to is in that one chunk.
  */
 #define PF_CHUNK_BYTES	     65536u
 #define PF_CHUNKS_MAX	     4096u
@@ -87,27 +89,31 @@ struct pf_rule {
 
 struct pf_page {
 	uint32_t rows;	 /* reference to struct pf_row[n_rows] */
-	uint32_t n_rows; /* 0: all of it is a gap */
+	uint32_t n_rows; /* 0: the whole page is a gap */
 };
 
 /* Map `unwind_files`: an array. Mappings name a file by its index here, the slot. */
 #define PF_FILES_MAX	  8192u
-#define PF_FILE_PAGES_MAX 8192u /* one chunk of struct pf_page; larger text has several slots */
+/* struct pf_page of one slot fill one chunk; a file with more code has several slots */
+#define PF_FILE_PAGES_MAX 8192u
 enum pf_file_state {
 	PF_FILE_PENDING = 0, /* the agent is making its table */
 	PF_FILE_READY,
-	/* it has no table (refused, or over the budget): walk by frame pointers, and say so */
+	/*
+	 * The file has no table (refused, or over the budget): the walk follows frame pointers, and
+	 * a stack that ends there says so.
+	 */
 	PF_FILE_NONE,
 };
-/* Slots that no file has. The mapping of a file without a table names one of them. */
+/* Slots that belong to no file. The mapping of a file without a table has one of these. */
 enum {
 	PF_SLOT_PENDING,
 	PF_SLOT_NONE,
-	PF_SLOT_EMPTY, /* a file that says nothing */
+	PF_SLOT_EMPTY, /* of a file without unwind information */
 	PF_SLOT_FIRST
 };
 #define PF_SLOT_UNKNOWN                                                                            \
-	0xffffu /* only in a walk: the kernel's part knows nothing of this file */
+	0xffffu /* only in a walk: user space has given the kernel nothing about this file */
 struct pf_file {
 	uint32_t state;
 	uint32_t first_page, n_pages; /* ELF virtual address >> PF_PAGE_BITS */
@@ -117,14 +123,15 @@ struct pf_file {
 };
 
 /*
- * A tag names a file and its contents at the time it was read. It is a hash of the inode (vma.h),
- * and is the same wherever the file is mapped. A frame carries the tag, so its names come from the
- * file that was mapped when the sample was taken.
+ * A tag stands for a file and its contents at one time. It is a hash of the inode (vma.h), and is
+ * the same wherever the file is mapped. A frame carries the tag, so its names come from the file
+ * that was mapped when the sample was taken.
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
-#define PF_TAG_UNKNOWN 2ull  /* nobody could find out which file, if any: it matches none */
-#define PF_TAG_FIRST   16ull /* of files */
+/* it could not be found out whether a file is mapped there: equals no file's tag */
+#define PF_TAG_UNKNOWN 2ull
+#define PF_TAG_FIRST   16ull /* the tags of files begin here */
 
 /*
  * Map `images`: hash, key: a file's tag. All that a walk needs to unwind the file wherever it is
@@ -136,71 +143,77 @@ struct pf_piece {
 	uint64_t start, end; /* file offsets */
 	uint64_t delta;	     /* ELF virtual address - file offset, modulo 2^64 */
 	uint32_t file;	     /* slot of unwind_files */
-	uint32_t runtime;    /* not 0: of a runtime, which shows its frames if it is listed */
+	/* not 0: code of a runtime, which shows its frames if the process's list has it */
+	uint32_t runtime;
 };
 struct pf_image {
-	uint64_t tag; /* the tag of its file; a slot that becomes free is used again at once */
+	uint64_t tag; /* the key again: a slot that becomes free is used for another file at once */
 	uint32_t n_pieces, pad;
 	/*
-	 * Its text, cut at the end of each slot's part, and where the code of a runtime begins and
-	 * ends.
+	 * The file's machine code, cut where another slot's part begins, and where the code of a
+	 * runtime begins and ends.
 	 */
 	struct pf_piece pieces[PF_PIECES_MAX];
 };
 
 /*
- * A file's executable mapping, or code of a runtime; sorted by start, without overlaps. Other code
- * is walked by frame pointers. A mapping is cut where the code of a runtime begins and ends.
+ * An executable mapping of a file, or code of a runtime. The list is sorted by start, without
+ * overlaps. Code that the list does not have is walked by frame pointers. A mapping is cut where
+ * the code of a runtime begins and ends.
  */
 struct pf_mapping {
-	uint64_t start, end; /* of the process */
+	uint64_t start, end; /* addresses in the process */
 	uint64_t bias;	     /* process address - ELF virtual address, modulo 2^64 */
 	uint64_t load;	     /* process address - file offset, modulo 2^64 */
-	uint64_t tag;	     /* PF_TAG_NONE: no file's */
+	uint64_t tag;	     /* PF_TAG_NONE: not of a file */
 	uint16_t file;	     /* slot of unwind_files */
-	uint16_t runtime;    /* 0: none; else 1 + index into pf_process.runtimes, PF_MANAGED */
+	/* 0: none; else 1 + index into pf_process.runtimes, perhaps | PF_MANAGED */
+	uint16_t runtime;
 	/*
-	 * written by the kernel: the last mm->mm_lock_seq at which it was still right; at first
-	 * PF_UNVERIFIED
+	 * The kernel writes here the last mm->mm_lock_seq at which the mapping was still right.
+	 * User space sets PF_UNVERIFIED at first.
 	 */
 	uint32_t verified;
 };
 #define PF_UNVERIFIED 0xffffffffu
 /*
- * Code made at run time, which its runtime unwinds and names. Other code of a runtime is unwound by
- * the rules of its file.
+ * Code that was made at run time: the runtime unwinds and names it. Other code of a runtime is
+ * unwound by the rules of its file.
  */
 #define PF_MANAGED	     0x100u
 #define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48)
 #define PF_PARTS_MAX	     13
 
 #define PF_PROCESSES_MAX 16384u
-/* Map `unwind_procs`: hash. A forked child that is not in it yet has its parent's entry. */
+/*
+ * Map `unwind_procs`: hash. For a forked child that the map does not have yet, the walk uses the
+ * parent's entry.
+ */
 struct pf_process_key {
 	uint64_t start_boottime_ns; /* start of the thread group leader, exact */
 	uint32_t tgid;		    /* agent's PID namespace */
 	uint32_t exec_id;	    /* task->self_exec_id */
 };
 struct pf_part {
-	uint64_t start;	   /* of its first mapping */
+	uint64_t start;	   /* start of the part's first mapping */
 	uint32_t mappings; /* reference to struct pf_mapping[n] */
 	uint32_t n;
 };
-/* What a runtime's part (runtimes.h) needs to know about this process. */
+/* The data that a runtime's part of the walk (runtimes.h) needs about this process. */
 struct pf_runtime {
 	uint32_t kind; /* enum pf_runtime_kind */
-	uint32_t data; /* reference to its structure, at a multiple of 8 */
+	uint32_t data; /* reference to struct pf_<name>, at a multiple of 8 */
 };
 #define PF_RUNTIMES_MAX 4 /* of one process */
 
 /*
- * The type of a frame in place of those that a runtime could not show: enum pf_trouble, address or
- * 0.
+ * The type of a frame that stands for frames which a runtime could not show. Its words: enum
+ * pf_trouble, and an address or 0.
  */
 #define PF_TYPE_TROUBLE 0xff
 /*
- * The type of the first frame of an allocation: the class or type of the allocated object, as its
- * runtime names it; 0.
+ * The type of the first frame of an allocation. Its words: the class or type of the allocated
+ * object, which the runtime can name, and 0.
  */
 #define PF_TYPE_OBJECT 0xfe
 /* X(name, text of the marker "[python: text]") */
@@ -218,7 +231,8 @@ enum pf_trouble {
 };
 
 struct pf_process {
-	uint64_t exec_pages; /* mm->exec_vm when they were read: another value, read them again */
+	/* mm->exec_vm when the mappings were read. If it differs, they must be read again. */
+	uint64_t exec_pages;
 	uint32_t n_parts;
 	uint32_t n_runtimes;
 	struct pf_part parts[PF_PARTS_MAX];

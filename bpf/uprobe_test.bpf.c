@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * uprobe_test: only for tests, in no product binary. Takes one stack per hit of a function's first
- * instruction, beside the ticks of oncpu, through the same maps.
+ * uprobe_test: only for tests; no released binary has it. Takes a stack at each hit of a function's
+ * first instruction, through the same maps as the ticks of oncpu, which may run at the same time.
  */
 #include "capture.h"
 

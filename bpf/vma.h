@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * vma: finds the mapping at an address of a process, in the kernel's own tree of mappings (a maple
- * tree, since 6.1). It takes no lock, because an interrupt cannot. So the kernel may free a node or
- * a mapping meanwhile. To read freed memory is harmless: pf_look_at_vma() accepts a mapping only if
- * it belongs to the process and contains the address.
+ * tree, since 6.1). The search takes no lock, because an interrupt cannot. So the kernel may free a
+ * node or a mapping during the search. It does no harm to read freed memory, because
+ * pf_look_at_vma() accepts a mapping only if it belongs to the process and contains the address.
  */
 #pragma once
 
@@ -14,17 +14,17 @@
 #define PF_NODE_MASK   0xffull
 #define PF_NODE_TYPE   0xf /* bits 3 to 6 of a pointer to a node */
 #define PF_NODE_LEAF   1
-#define PF_NODE_ARANGE 3  /* with its gaps, so it has fewer slots */
-#define PF_NODE_ROOT   2  /* the two lowest bits of the root of a tree, if it is a node */
+#define PF_NODE_ARANGE 3  /* a node that also has sizes of gaps, so it has fewer slots */
+#define PF_NODE_ROOT   2  /* the two lowest bits of a tree's root, if the root is a node */
 #define PF_TREE_LEVELS 12 /* a tree of 10,000,000 mappings has 9 */
 
 #define PF_VM_EXEC  0x4
 #define PF_BELOW_4G (1ull << 32)
 #define PF_SB_KERNMOUNT                                                                            \
-	(1ul << 22) /* of super_block.s_flags: mounts of the kernel, with the files in memory */
-#define PF_CTIME_MASK 0x3fffffff /* 6.13 keeps a flag in a higher bit, which stat() changes */
+	(1ul << 22) /* in super_block.s_flags: only the kernel uses the mount, as for memfd */
+#define PF_CTIME_MASK 0x3fffffff /* since 6.13, a higher bit has a flag that stat() changes */
 
-/* Whether the kernel counts changes of mappings at all. */
+/* Whether this kernel counts changes of mappings in a way that pf_mm_sequence() can use. */
 static __always_inline bool pf_mm_counts(void)
 {
 	struct mm_struct___counted *counted = NULL;
@@ -37,8 +37,8 @@ static __always_inline bool pf_mm_counts(void)
 }
 
 /*
- * Whether the mappings of a process are being changed (RWSEM_WRITER_LOCKED). A lock without a count
- * (PREEMPT_RT) does not show that.
+ * Whether the mappings of a process are being changed (RWSEM_WRITER_LOCKED). If the lock has no
+ * count (PREEMPT_RT), this cannot be seen, and the function returns false.
  */
 static __always_inline bool pf_mm_is_locked(struct mm_struct *mm)
 {
@@ -58,8 +58,8 @@ static __always_inline uint64_t pf_mm_read(const void *at)
 }
 
 /*
- * A number that each change of a process's mappings changes. PF_UNVERIFIED: the kernel has none
- * (before 6.4), or a change is going on.
+ * A number that differs after each change of a process's mappings. PF_UNVERIFIED: the kernel has no
+ * such number (before 6.4), or a change is going on.
  */
 static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 {
@@ -67,7 +67,7 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 	struct mm_struct___numbered *numbered = (void *)mm;
 	uint32_t n = PF_UNVERIFIED;
 
-	/* A seqcount_t (6.14, 6.12.y): odd while a change is going on. */
+	/* In 6.14 and 6.12.y, mm_lock_seq is a seqcount_t: odd while a change is going on. */
 	if (bpf_core_field_exists(counted->mm_lock_seq.sequence)) {
 		if (bpf_core_read(&n, sizeof(n), &counted->mm_lock_seq.sequence) || n & 1)
 			return PF_UNVERIFIED;
@@ -77,13 +77,16 @@ static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 	if (!bpf_core_field_exists(numbered->mm_lock_seq) ||
 	    !bpf_core_field_exists(mm->mmap_lock.count))
 		return PF_UNVERIFIED;
-	/* An int, raised at the end of each change. */
+	/* In other kernels, it is an int that is raised at the end of each change. */
 	if (pf_mm_is_locked(mm) || bpf_core_read(&n, sizeof(n), &numbered->mm_lock_seq))
 		return PF_UNVERIFIED;
 	return n;
 }
 
-/* Goes one level down from l->at towards the address. 1: l->at is the mapping, if it is valid. */
+/*
+ * Goes one level down in the tree, from the node l->at towards the address. Returns 0: l->at is the
+ * next node; 1: l->at should be the mapping; -1: the node cannot be read.
+ */
 PF_ONCE int pf_tree_level(struct pf_vma *l)
 {
 	uint64_t at, address, pivot;
@@ -99,8 +102,8 @@ PF_ONCE int pf_tree_level(struct pf_vma *l)
 	if (bpf_probe_read_kernel(l->node, sizeof(l->node), (const void *)(at & ~PF_NODE_MASK)))
 		return -1;
 	/*
-	 * Word 0 is the parent. Then come the last addresses of all slots but the last one, then
-	 * the slots.
+	 * Word 0 of a node is its parent. Then come the last addresses of all slots except the last
+	 * slot, then the slots.
 	 */
 	n = type == PF_NODE_ARANGE ? 9 : 15;
 	for (i = 0; i < 15; i++) {
@@ -135,11 +138,11 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
 }
 
 /*
- * The tag of a file, which names it and its contents: a change of the bytes changes the ctime, and
- * an inode number that is used again has another generation. For files in memory (memfd) the ctime
- * is left out: most changes of their bytes do not change it, and others, such as growth, change it
- * but no code. The agent compares the code of such files instead (stack/code_compare.c). 0: the
- * inode could not be read.
+ * The tag of a file: a hash that stands for the file and its contents. A change of the bytes
+ * changes the ctime, and if an inode number is used again, the generation differs. The tag of a
+ * file in memory (memfd) leaves out the ctime: most changes of its bytes do not change the ctime,
+ * and other changes, such as growth, change the ctime but no code. Instead, the agent compares the
+ * code of such files (stack/code_compare.c). Returns 0 if the inode could not be read.
  */
 static __noinline uint64_t pf_tag_of(struct file *file)
 {
@@ -164,7 +167,8 @@ static __noinline uint64_t pf_tag_of(struct file *file)
 /* ---- the mapping ---- */
 
 /*
- * Checks the mapping at l->at: 0, or -1 if it does not belong to this process or lacks the address.
+ * Checks the mapping at l->at and fills l with it. Returns 0, or -1 if the mapping does not belong
+ * to this process or does not contain the address.
  */
 static __noinline int pf_look_at_vma(struct pf_vma *l)
 {
@@ -194,8 +198,9 @@ static __noinline int pf_look_at_vma(struct pf_vma *l)
 }
 
 /*
- * The mapping at l->address of l->mm: start, end, load, tag, runs. l->sequence: the number for
- * which it holds; PF_UNVERIFIED: it holds only for this moment.
+ * Finds the mapping at l->address of l->mm, and sets start, end, load, tag and runs of l.
+ * l->sequence: the answer holds as long as pf_mm_sequence() returns this number; PF_UNVERIFIED: it
+ * holds only for this moment.
  */
 PF_ONCE int pf_find_vma(struct pf_vma *l)
 {
@@ -218,7 +223,10 @@ PF_ONCE int pf_find_vma(struct pf_vma *l)
 		l->sequence = PF_UNVERIFIED;
 	if (found == 1)
 		return PF_VMA_FOUND;
-	/* Without a count, the lock still shows that the tree is being changed (6.1). */
+	/*
+	 * If the kernel does not count changes (6.1), its lock still shows whether the tree is
+	 * being changed.
+	 */
 	if (pf_mm_counts() ? l->sequence == PF_UNVERIFIED : pf_mm_is_locked(mm))
 		return PF_VMA_UNSURE;
 	return PF_VMA_NOTHING;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * wait_cause: the cause of a wait, judged by the thread's state, its system call and, if that reads
- * or writes, by the kind of its descriptor. For x86-64 (arch/x86/entry/syscalls/syscall_64.tbl).
+ * wait_cause: finds the cause of a wait, by the thread's state, by its system call and, if that
+ * call reads or writes, by the kind of its descriptor. For x86-64
+ * (arch/x86/entry/syscalls/syscall_64.tbl).
  */
 #pragma once
 
@@ -10,14 +11,15 @@
 #define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 
-#define PF_BY_FD  0x80 /* in the rows below: the first argument is a descriptor */
-#define PF_NOT_IO 0x40 /* an uninterruptible wait in this call has nothing to do with a disk */
+/* in the rows below: the kind of the descriptor decides, which is the first argument */
+#define PF_BY_FD  0x80
+#define PF_NOT_IO 0x40 /* an uninterruptible wait in this call is not for a disk */
 
 #define PF_S_IFMT   0170000
 #define PF_S_IFIFO  0010000
 #define PF_S_IFSOCK 0140000
 
-/* By the number of the system call. One that is not listed is PF_WAIT_OTHER. */
+/* The cause by the number of the system call. A call that is not listed is PF_WAIT_OTHER. */
 #define PF_SYSCALLS 456
 static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[0] = PF_BY_FD,			       /* read */
@@ -29,7 +31,7 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[20] = PF_BY_FD,		       /* writev */
 	[23] = PF_WAIT_POLL,		       /* select */
 	[35] = PF_WAIT_SLEEP,		       /* nanosleep */
-	[40] = PF_BY_FD,		       /* sendfile: where to */
+	[40] = PF_BY_FD,		       /* sendfile: its target */
 	[42] = PF_WAIT_SOCKET,		       /* connect */
 	[43] = PF_WAIT_SOCKET,		       /* accept */
 	[44] = PF_WAIT_SOCKET,		       /* sendto */
@@ -37,7 +39,7 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[46] = PF_WAIT_SOCKET,		       /* sendmsg */
 	[47] = PF_WAIT_SOCKET,		       /* recvmsg */
 	[48] = PF_WAIT_SOCKET,		       /* shutdown */
-	[56] = PF_WAIT_OTHER | PF_NOT_IO, /* clone, for CLONE_VFORK: until the child calls exec */
+	[56] = PF_WAIT_OTHER | PF_NOT_IO, /* clone, CLONE_VFORK: waits for the child's exec */
 	[58] = PF_WAIT_OTHER | PF_NOT_IO,      /* vfork */
 	[65] = PF_WAIT_LOCK,		       /* semop */
 	[73] = PF_WAIT_LOCK,		       /* flock */
@@ -90,14 +92,17 @@ static __noinline uint32_t pf_cause_of_fd(struct task_struct *task, uint64_t fd)
 				    : PF_WAIT_OTHER;
 }
 
-/* state: the state in which it left its CPU. The task has a user side. */
+/*
+ * The cause of a task's wait. state: the state in which the task left its CPU. The task must have a
+ * user side.
+ */
 static __always_inline uint32_t pf_cause_of(struct task_struct *task, uint32_t state)
 {
 	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	uint64_t number = regs->orig_ax;
 	uint32_t cause = PF_WAIT_OTHER;
 
-	/* A 32-bit program has other numbers; in a page fault there is none (-1). */
+	/* 32-bit code has other numbers of system calls. In a page fault, the number is -1. */
 	if (number < PF_SYSCALLS && regs->cs == PF_USER_CS_64)
 		cause = pf_syscalls[number];
 	if (state & TASK_UNINTERRUPTIBLE && !(cause & PF_NOT_IO))

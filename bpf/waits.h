@@ -7,7 +7,8 @@
 
 #include "maps.h"
 
-#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* longer ones count up to here, in any case */
+/* the most that a wait counts for, whatever off_max_us says */
+#define PF_WAIT_MAX_NS (3600ull * 1000000000)
 #define PF_NOT_WAITING (~0ull)
 
 /* The clock of waits. It stops while the machine is suspended, because no thread waits then. */
@@ -16,33 +17,38 @@ static __always_inline uint64_t pf_wait_clock(void)
 	return bpf_ktime_get_ns();
 }
 
-/* Thinned waits that last longer may become whole. Shorter ones end soon, or count for little. */
+/*
+ * Thinned waits that last longer than this may become whole (struct pf_waiting). Shorter ones end
+ * soon, or count for little.
+ */
 #define PF_LOOK_MIN_NS 10000000ull
 
 /*
- * A thread, from its first noted wait until it ends. The entry stays between waits, because making
- * and removing it costs more than all else at a wait.
+ * A thread and its last noted wait. The entry stays from the thread's first noted wait until the
+ * thread ends, because making and removing an entry costs more than all else at a wait.
  */
 struct pf_waiting {
-	uint64_t start_boottime_ns; /* of the thread that has this number */
-	uint64_t since_ns;	    /* its last wait, by pf_wait_clock(): when it left its CPU, */
-	uint64_t woken_ns;	    /* when it was woken; 0: it was not yet */
+	uint64_t start_boottime_ns; /* of the thread; its number may be used again */
+	uint64_t since_ns;	    /* when the thread left its CPU, by pf_wait_clock(), */
+	uint64_t woken_ns;	    /* and when it was woken; 0: not yet */
 	/*
-	 * It is counted up to here; PF_NOT_WAITING: it is over. A program that counts first moves
-	 * this on, in one atomic step, so nothing is counted twice.
+	 * The wait is counted up to this time; PF_NOT_WAITING: the wait is over. A program that
+	 * counts first moves this time on, in one atomic step, so nothing is counted twice.
 	 */
 	uint64_t counted_ns;
-	uint64_t max_ns; /* settings at that time: struct pf_filter */
+	/* this and the next two: settings when the wait began (struct pf_filter) */
+	uint64_t max_ns;
 	uint32_t min_us;
-	uint32_t note, keep; /* off_note, off_keep: chances to be noted, to be kept */
-	uint32_t taken;	     /* it was kept, so key is set */
-	uint32_t state;	     /* in which the thread left its CPU */
+	uint32_t note, keep; /* off_note, off_keep */
+	uint32_t taken;	     /* not 0: the wait was kept, so key is set */
+	uint32_t state;	     /* the state in which the thread left its CPU */
 	uint32_t pad;
 	struct pf_count_key key; /* with its cause */
 	/*
-	 * long_waits.c found it still going on. From counted_ns on it counts whole, kept or not:
-	 * for itself and for those that were not noted, while this is since_ns. Only
-	 * offcpu_walk.bpf.c writes these two, and this one last.
+	 * If this equals since_ns, the wait is "whole": long_waits.c found it still going on. From
+	 * counted_ns on, a whole wait counts for itself and for waits that were not noted, whether
+	 * it was kept or not. Only offcpu_walk.bpf.c writes whole_key and this, and it writes this
+	 * last.
 	 */
 	uint64_t whole_since_ns;
 	struct pf_count_key whole_key;
@@ -51,13 +57,14 @@ struct pf_waiting {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH); /* preallocated */
 	__uint(max_entries, 16384);
-	__type(key, uint32_t); /* thread, in the initial PID namespace */
+	__type(key, uint32_t); /* number of the thread in the initial PID namespace */
 	__type(value, struct pf_waiting);
 } waits SEC(".maps");
 
 /*
- * The number of waits going on, by the thread's number. Most switches and wake-ups end no wait, and
- * one read here shows that. Neighbours are far apart, because they run on different CPUs.
+ * How many noted waits are going on, by a hash of the thread's number. Most switches and wake-ups
+ * end no noted wait, and one read here shows that. Threads with neighbouring numbers have slots far
+ * apart, because they run on different CPUs, and these must not share a cache line.
  */
 #define PF_THREAD_SLOTS_LOG2 14
 #define PF_THREAD_SLOTS	     (1 << PF_THREAD_SLOTS_LOG2)
@@ -75,7 +82,7 @@ static __always_inline uint32_t *pf_thread_slot(uint32_t tid)
 	return bpf_map_lookup_elem(&threads, &slot);
 }
 
-/* The current wait of the thread; NULL: none was noted. */
+/* The thread's entry, if the thread may be in a noted wait; NULL: it is not. */
 static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
 {
 	uint32_t tid = task->pid, *n = pf_thread_slot(tid);
@@ -94,7 +101,8 @@ static __always_inline void pf_wait_begins(struct pf_waiting *w, uint32_t tid)
 }
 
 /*
- * Ends the wait. Returns up to when it was counted; PF_NOT_WAITING: another program has ended it.
+ * Ends the wait. Returns the time up to which it was counted; PF_NOT_WAITING: another program has
+ * ended it already.
  */
 static __always_inline uint64_t pf_wait_ends(struct pf_waiting *w, uint32_t tid)
 {

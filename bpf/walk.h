@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * walk: the state of a walk over a stack, and its result. It is in the scratch map, so the verifier
- * sees one step, however deep the stack is.
+ * walk: the state of a walk over a stack, and its result. The state is in the scratch map, so the
+ * verifier checks only one step, however deep the stack is.
  */
 #pragma once
 
@@ -12,24 +12,27 @@
 #define PF_REG_RBP 6
 #define PF_REG_RSP 7
 
-/* A rule that was looked up before: one cache line instead of the ten of a look-up. */
+/*
+ * A rule that was looked up before: to read it again here costs one cache line; a look-up costs
+ * ten.
+ */
 struct pf_recent {
-	uint64_t address; /* ELF virtual address << 1 | leaf */
+	uint64_t address; /* ELF virtual address << 1 | 1 for a leaf */
 	uint32_t file;
-	uint32_t tables; /* pf_settings.tables then */
+	uint32_t tables; /* pf_settings.tables when it was looked up */
 	struct pf_rule rule;
 };
 #define PF_RECENT_BITS	   9
-#define PF_RULE_IS_SPECIAL 0xff /* of pf_recent.rule.cfa: extra is an enum pf_rule_special */
+#define PF_RULE_IS_SPECIAL 0xff /* in pf_recent.rule.cfa: rule.extra is an enum pf_rule_special */
 
 /*
- * Stack memory is read in pieces: a read costs 70 ns, whatever its size, which is more than all the
- * rest of a frame.
+ * Stack memory is read in pieces of so many bytes. A read costs 70 ns whatever its size, and that
+ * is more than all else for a frame.
  */
 #define PF_WINDOW_BYTES 256
 #define PF_USER_PAGE	4096
 
-/* What a runtime keeps between its frames; zero at the beginning of the walk. */
+/* The state that a runtime keeps between its frames; zero at the beginning of the walk. */
 struct pf_runtime_walk {
 	uint64_t at; /* the address of the current frame */
 	uint64_t own[9];
@@ -45,48 +48,57 @@ struct pf_walk {
 	bool at_entry;		/* certainly the first instruction of a function */
 	bool bp_lost;		/* rbp is no longer known */
 	bool by_record;		/* the last step followed a frame record */
-	bool known;		/* the process has mappings */
-	bool in_file;		/* ip may be code of a file, as it is not known to be JIT code */
-	uint32_t no_table;	/* enum pf_stack_end: the end to report if the walk cannot go on */
+	/* user space has given the process's mappings: `process` is valid */
+	bool known;
+	bool in_file;	   /* ip is code of a file, or may be */
+	uint32_t no_table; /* enum pf_stack_end: the end to report if the walk cannot go on */
 
 	/* Runtimes: see runtimes.h. */
-	uint32_t runtime; /* of the current frame: pf_mapping.runtime */
+	uint32_t runtime; /* pf_mapping.runtime of the current frame */
 	bool found;	  /* `mapping` and `file` are those of the current frame */
-	bool asking;	  /* its runtime has more frames to show */
-	bool first;	  /* this is the first of them */
+	bool asking;	  /* the runtime of the current frame has more frames to show */
+	bool first;	  /* the next frame is the first of these */
 	uint32_t over;	  /* not 0: the native walk has ended; `end` says why */
-	/* rsp and rbp of the current frame; sp and bp are its caller's already */
+	/*
+	 * rsp and rbp of the current frame. While its runtime shows frames, sp and bp are the
+	 * caller's already.
+	 */
 	uint64_t frame_sp;
 	uint64_t frame_bp;
 	uint64_t shown;		 /* address of the last native frame */
 	uint64_t thread_pointer; /* %fs base; 0: the process has no runtimes */
 	struct pf_runtime_walk runtimes[PF_RUNTIMES_MAX];
-	/* not 0: the stack begins with the allocated object, as this runtime names it; */
+	/*
+	 * not 0: the stack begins with a frame for the allocated object, which this runtime names.
+	 * The code that sets this clears it again.
+	 */
 	uint32_t object_of;
-	uint64_t object; /* the code that sets it clears it again */
+	uint64_t object; /* the class or type of that object */
 
-	uint32_t tables;      /* pf_settings.tables when the walk began */
-	uint64_t exec_pages;  /* mm->exec_vm; 0: it has no memory, or no longer */
-	uint64_t mm;	      /* whose mappings may be read; 0: unknown */
-	uint32_t sequence;    /* of its mappings, when the walk began: pf_mm_sequence() */
-	bool borrowed;	      /* `process` is its parent's */
-	uint64_t unknown_tag; /* a file that the walk met and the list lacks; PF_TAG_NONE */
-	bool halted;	      /* it met listed code that cannot run at this moment */
-	bool lacks_runtime;   /* it met code of a runtime that is not listed: frames lack */
-	/* mm->start_stack: argc, above the program's first frame; 0: not known */
+	uint32_t tables;     /* pf_settings.tables when the walk began */
+	uint64_t exec_pages; /* mm->exec_vm; 0: the process has no memory, or no longer */
+	uint64_t mm;	     /* the mm_struct whose mappings may be read; 0: unknown */
+	uint32_t sequence;   /* pf_mm_sequence() when the walk began */
+	bool borrowed;	     /* `process` is that of the parent process */
+	/* a file that the walk met and that `process` does not have; PF_TAG_NONE: none */
+	uint64_t unknown_tag;
+	bool halted; /* the walk met listed code that is not executable at this moment */
+	/* the walk met code of a runtime that `process` does not list, so frames are missing */
+	bool lacks_runtime;
+	/* mm->start_stack, the address of argc, above the program's first frame; 0: not known */
 	uint64_t stack_start;
 	struct pf_process process;
 	/*
-	 * The mapping of the last address. It may be of no file, or of unknown code: then `mapped`
-	 * is false.
+	 * The mapping of the address that was looked up last. If it is not of a file or is unknown,
+	 * `mapped` is false.
 	 */
 	struct pf_mapping mapping;
 	bool mapped;
-	struct pf_file file; /* of that mapping */
+	struct pf_file file; /* the file of that mapping */
 
 	/*
-	 * The return addresses that the kernel has replaced for return probes: where, and the
-	 * original ones.
+	 * The return addresses that the kernel has replaced for return probes: where on the stack,
+	 * and the original addresses.
 	 */
 	uint32_t n_returns;
 	struct {
@@ -96,24 +108,24 @@ struct pf_walk {
 	uint64_t window; /* the user address of s->window */
 	uint64_t window_bytes;
 
-	/* What came out. */
+	/* The result. */
 	uint64_t hash;
 	uint32_t exec_id;
 	uint32_t n_frames;
 	uint32_t n_words;
-	uint32_t n_runtime; /* frames of runtimes */
+	uint32_t n_runtime; /* how many of the frames are of runtimes */
 	uint32_t end;	    /* enum pf_stack_end */
 };
 
-/* Where the labels of a program are, while they are read (trace_context.h). */
+/* Where the labels of a Go program are, while they are read (trace_context.h). */
 struct pf_labels {
 	uint64_t at;
 	uint32_t n;
 	bool is_map, unread;
-	bool cut; /* more labels than were read, and not both ids among those */
+	bool cut; /* not all labels were read, and those that were read do not have both ids */
 };
 
-/* What a runtime reads at once: a structure of its own, while it shows a frame. */
+/* The most bytes that a runtime reads at once: one structure, while it shows a frame. */
 #define PF_PIECE_BYTES 512 /* a power of two */
 
 /* A word of memory that decided the walk: see last_stack.h. */
@@ -122,12 +134,12 @@ struct pf_noted {
 };
 #define PF_NOTES_MAX 64
 
-#define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* header and at most two words */
+#define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* a frame: a header and at most two words */
 
 struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
-	uint64_t woke_ns;	 /* when it last woke the reader because of a young process */
+	uint64_t woke_ns;	 /* when this CPU last woke the reader because of a young process */
 	struct pf_count_key key; /* of the current sample */
 	uint64_t value;
 	struct pf_rec_context context;
@@ -136,18 +148,20 @@ struct pf_scratch {
 	uint32_t context_wanted;
 	struct pf_walk walk;
 	union {
-		uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1]; /* after the user's part */
-		uint64_t piece[PF_PIECE_BYTES / 8];	   /* of a frame, or of the trace context */
-		struct pf_vma vma;			   /* of a frame, before that one */
+		/* used after the user's part was walked */
+		uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
+		uint64_t piece[PF_PIECE_BYTES / 8]; /* read for a runtime's frame */
+		/* used for a frame's mapping, before `piece` is */
+		struct pf_vma vma;
 	};
-	uint32_t kernel_from, kernel_n; /* the part of it that is shown */
+	uint32_t kernel_from, kernel_n; /* the part of `kernel` that is shown */
 	uint64_t window[PF_WINDOW_BYTES / 8];
 	struct pf_noted noted[PF_NOTES_MAX];
 	uint32_t n_recalled;
-	uint32_t n_noted; /* more than PF_NOTES_MAX: something else decided the walk, too */
-	bool noted_bp;	  /* by the leaf's rbp */
+	uint32_t n_noted; /* more than PF_NOTES_MAX: other things decided the walk, too */
+	bool noted_bp;	  /* the leaf's rbp decided the walk, too */
 	uint64_t leaf_ip; /* where the walk began */
-	uint64_t bp_at;	  /* the address from which rbp was read; 0: it is the leaf's */
+	uint64_t bp_at;	  /* the address from which bp was read; 0: bp is the leaf's */
 	struct pf_recent recent[1 << PF_RECENT_BITS];
 	/* struct pf_rec_stack, with its words as an array whose bounds the verifier can check */
 	struct {
@@ -163,25 +177,26 @@ struct pf_scratch {
 _Static_assert(sizeof(struct pf_scratch) <= 32 << 10,
 	       "the most that a value for each CPU may have");
 
-/* The context of the loop must be on the stack. It holds no state, only a pointer to it. */
+/* The context of bpf_loop must be on the BPF stack. It has no state, only a pointer to it. */
 struct pf_loop {
 	struct pf_scratch *s;
 };
 
 /*
- * The verifier checks such a function once, and not for each state of its callers. So it knows only
- * the types of the arguments, which may be NULL.
+ * For a global function. The verifier checks such a function once, and not for each state of its
+ * callers. So it knows only the types of the arguments, and each pointer may be NULL.
  */
 #ifndef PF_ONCE
 #define PF_ONCE __noinline
 #endif
 
 /*
- * Keeps the value that the verifier has checked and the one that the compiler uses in one register.
+ * Forces x into one register here, so that the compiler uses the same register that the verifier
+ * has seen checked.
  */
 #define PF_BARRIER(x) asm volatile("" : "+r"(x))
 
-/* ---- what the walk goes by: only programs that recall stacks take note ---- */
+/* ---- notes of what decides the walk: only in programs that remember stacks (last_stack.h) ---- */
 
 #ifdef PF_RECALL
 #define PF_TAKES_NOTES true
@@ -211,7 +226,7 @@ static __always_inline void pf_note(struct pf_scratch *s, uint64_t address, uint
 		s->noted[n] = (struct pf_noted){address, value};
 }
 
-/* rbp decides where the walk goes. */
+/* Notes that bp decides where the walk goes. */
 static __always_inline void pf_note_bp(struct pf_scratch *s)
 {
 	if (!PF_TAKES_NOTES)
@@ -228,14 +243,14 @@ static __always_inline void pf_note_bp_at(struct pf_scratch *s, uint64_t address
 		s->bp_at = address;
 }
 
-/* Something that is not noted decides the walk. */
+/* Notes that something else than these words decides the walk: then the stack is not remembered. */
 static __always_inline void pf_note_other(struct pf_scratch *s)
 {
 	if (PF_TAKES_NOTES)
 		s->n_noted = PF_NOTES_MAX + 1;
 }
 
-/* ---- what comes out ---- */
+/* ---- the result ---- */
 
 static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uint32_t exec_id)
 {
@@ -248,8 +263,8 @@ static __always_inline void pf_stack_begin(struct pf_walk *w, uint64_t hash, uin
 }
 
 /*
- * Returns 0, or -1 if the stack is full. A frame of a file, wherever it is mapped: equal places
- * have equal hashes.
+ * Pushes a frame in a file. Returns 0, or -1 if the stack is full. The same code has the same hash
+ * wherever the file is mapped.
  */
 static __always_inline int pf_push_file(struct pf_scratch *s, uint64_t address, uint64_t offset)
 {
@@ -269,7 +284,7 @@ static __always_inline int pf_push_file(struct pf_scratch *s, uint64_t address, 
 	return 0;
 }
 
-/* The same for a frame of no file, or of the kernel. */
+/* The same for a frame that is not in a file, or is the kernel's. */
 static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
@@ -286,7 +301,7 @@ static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t
 	return 0;
 }
 
-/* The same for a runtime's frame: equal functions at equal places have equal words. */
+/* The same for a runtime's frame. The words are equal if function and position are equal. */
 static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtime, uint32_t type,
 					   uint64_t a, uint64_t b)
 {
@@ -301,7 +316,10 @@ static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtim
 	s->stack.words[n + 2] = b;
 	w->hash = pf_hash_add(w->hash, (uint64_t)runtime << 8 | type);
 	w->hash = pf_hash_add(w->hash, a);
-	/* The address of a trouble differs from time to time, so one such frame is enough. */
+	/*
+	 * Not in the hash for a trouble: there b is an address that differs each time. So stacks
+	 * that differ only in b count as one.
+	 */
 	if (type != PF_TYPE_TROUBLE)
 		w->hash = pf_hash_add(w->hash, b);
 	w->n_words = n + 3;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * walk_start: where the walk of a user stack begins: the registers, for each kind of program, and
+ * walk_start: prepares the walk of a user stack: gets the registers, for each kind of program, and
  * the tables of the process. Also takes the kernel's part of a stack. For x86-64.
  */
 #pragma once
@@ -29,7 +29,10 @@
 
 #define PF_USER_CS_64 0x33 /* arch/x86/include/asm/segment.h */
 
-/* volatile: clang folds neighbouring reads into ctx + offset, which the verifier refuses. */
+/*
+ * volatile, because clang would otherwise merge neighbouring reads and use a pointer ctx + offset,
+ * which the verifier refuses.
+ */
 #define PF_CONTEXT_REG(regs, name) (*(volatile const unsigned long *)&(regs)->name)
 
 static __always_inline bool pf_context_is_user(const struct pt_regs *regs)
@@ -47,7 +50,10 @@ static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct p
 	return PF_CONTEXT_REG(regs, cs) != PF_USER_CS_64;
 }
 
-/* In the trap of a uprobe, the address is behind the breakpoint until the kernel sets it back. */
+/*
+ * In the trap of a uprobe, ip is behind the breakpoint until the kernel sets it back. Sets w->ip
+ * back.
+ */
 static __noinline void pf_at_breakpoint(struct pf_walk *w)
 {
 	uint64_t at = w->ip - 1;
@@ -63,9 +69,9 @@ static __noinline void pf_at_breakpoint(struct pf_walk *w)
 #define PF_EXECVEAT_32 358
 
 /*
- * During an exec, the memory is new and empty, but the registers are those of the old program. Its
- * last microseconds cannot be noticed: the new program's place is known, and its registers are
- * about to be set.
+ * Whether the task is inside an exec: the memory is new and empty, but the registers are those of
+ * the old program. The last microseconds of an exec are not noticed: then mm->start_code is set
+ * already, but the registers are not.
  */
 static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
 					   struct mm_struct *mm)
@@ -100,7 +106,8 @@ static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struc
 	if (bpf_core_field_exists(task->utask) && PF_POINTER(task, utask))
 		pf_at_breakpoint(w);
 	*ret_compat = saved->cs != PF_USER_CS_64;
-	return w->ip != 0; /* io_uring's and vhost's workers have an mm but no user side */
+	/* workers of io_uring and vhost have an mm, but no user side: their ip is 0 */
+	return w->ip != 0;
 }
 
 static __always_inline const struct pf_process *pf_process_of(uint64_t start_boottime_ns,
@@ -112,8 +119,8 @@ static __always_inline const struct pf_process *pf_process_of(uint64_t start_boo
 }
 
 /*
- * A process that was just forked uses its parent's mappings until it has its own: self_exec_id is
- * inherited, and every exec raises it (begin_new_exec).
+ * For a process that was just forked, the parent's mappings are used until user space has given its
+ * own. Not after an exec: a child inherits self_exec_id, and each exec raises it (begin_new_exec).
  */
 static __noinline const struct pf_process *pf_process_of_parent(struct task_struct *task,
 								uint64_t exec_pages)
@@ -142,7 +149,10 @@ static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
 	return w->sequence == PF_UNVERIFIED ? 0 : (uint64_t)w->sequence + 1;
 }
 
-/* Most threads have no such address, because few are inside a probed function. */
+/*
+ * Finds the return addresses that the kernel has replaced for return probes. Most threads have
+ * none, because few are inside a probed function.
+ */
 static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *task)
 {
 	struct return_instance *r = NULL;
@@ -163,7 +173,9 @@ static __noinline void pf_find_returns(struct pf_walk *w, struct task_struct *ta
 	}
 }
 
-/* What the walk needs to know of s->key's process, including its mappings. */
+/*
+ * Sets what the walk needs to know about the process of s->key: its tables, mappings and runtimes.
+ */
 static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct *task,
 				       const struct pf_settings *set)
 {
@@ -172,7 +184,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	struct mm_struct *mm = PF_POINTER(task, mm);
 	struct pf_walk *w = &s->walk;
 
-	/* 0 without an mm, because a failed read gives zeros */
+	/* without an mm, these are 0, because a failed read gives zeros */
 	bpf_core_read(&w->exec_pages, sizeof(w->exec_pages), &mm->exec_vm);
 	bpf_core_read(&w->stack_start, sizeof(w->stack_start), &mm->start_stack);
 	w->mm = (uint64_t)mm;
@@ -182,7 +194,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	w->halted = false;
 	if (!p)
 		p = pf_process_of_parent(task, w->exec_pages);
-	/* Before any table is read: the tables may be newer than this says, never older. */
+	/* Read before any table: so the tables may be newer than this number, but never older. */
 	w->tables = *(volatile const uint32_t *)&set->tables;
 	w->known = p != NULL;
 	pf_find_returns(w, task);
@@ -214,7 +226,10 @@ static __always_inline bool pf_read_kernel(struct pf_scratch *s, void *ctx)
 	return bytes > 0;
 }
 
-/* Fills s->stack with these, from kernel_from on. kind: 0, or PF_HASH_TICK. */
+/*
+ * Fills s->stack with the addresses of s->kernel, from kernel_from on. Returns their hash. kind: 0,
+ * or PF_HASH_TICK.
+ */
 static __always_inline uint64_t pf_show_kernel(struct pf_scratch *s, uint64_t kind)
 {
 	struct pf_loop loop = {.s = s};
