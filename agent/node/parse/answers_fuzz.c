@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A parse child under an attacker's control: it answers with any bytes and any descriptors, twice
- * or not at all, and dies at any time. The parser must return an index that its reader accepted, or
- * an error and its reason. No descriptor may stay open. When a child works again, the next file but
- * one must get its index.
- * Fuzzes: node/parse/parser.c, lib/child/child.c, lib/child/wire.c
+ * A parse child under an attacker's control answers with any bytes and any descriptors, twice or
+ * not at all, and dies at any time. The parser must return an index that the index's reader has
+ * accepted, or an error with a reason. No descriptor may stay open. After a child works again, one
+ * more file may fail; the file after that one must get its index. Fuzzes: node/parse/parser.c,
+ * lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,11 +19,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define N_FDS 64 /* that are looked at */
+#define N_FDS 64 /* so many descriptors are looked at */
 
 static bool is_good; /* the child works as it should */
 
-/* The smallest index that its reader takes. */
+/* The smallest index that the index's reader accepts. */
 static int empty_index(bool sealed)
 {
 	struct {
@@ -49,7 +49,7 @@ static int some_fd(void)
 		return open("/dev/zero", O_RDWR | O_CLOEXEC);
 	case 2:
 		return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	case 3: /* more than allowed, with nothing in it */
+	case 3: /* a file larger than allowed, without contents */
 		fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 		check(ftruncate(fd, (off_t)1 << 40) == 0);
 		return fd;
@@ -102,12 +102,12 @@ static void bad_answers(int sock, uint64_t sequence)
 }
 
 /*
- * ---- in the place of processes: what a child would do is done at its start ----
- * So nothing comes later, and a wait for it is over at once: the clock is set to the end of the
- * wait.
+ * ---- these functions replace processes: all that a child would do is done when it is started ----
+ * So nothing happens later, and each wait for the child ends at once: the clock is set to the end
+ * of the wait.
  */
 
-static uint64_t next_sequence; /* that the parser will ask with */
+static uint64_t next_sequence; /* sequence of the parser's next request */
 
 static int child_begins(const char *path, char *const *argv, int sock, pid_t *ret_pid)
 {
@@ -123,7 +123,10 @@ static int child_begins(const char *path, char *const *argv, int sock, pid_t *re
 			reply.sequence = next_sequence + i;
 			(void)child_send(sock, &reply, sizeof(reply), &index, 1);
 		}
-		/* the request stays in the socket, which is kept until the parser closes its end */
+		/*
+		 * the request stays in the socket, and the child's end stays open until the parser
+		 * closes its own
+		 */
 		*ret_pid = 1 << 30;
 		close(index);
 		check(dup2(sock, N_FDS + 8) >= 0);
@@ -137,7 +140,11 @@ static int child_begins(const char *path, char *const *argv, int sock, pid_t *re
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
 	bad_answers(sock, next_sequence);
 	if (take() % 2)
-		check(dup2(sock, N_FDS + 8) >= 0); /* the child hangs; else it has died */
+		/*
+		 * the socket stays open, as if the child hung; else it is closed, as if the child
+		 * had died
+		 */
+		check(dup2(sock, N_FDS + 8) >= 0);
 	return 0;
 }
 

@@ -23,7 +23,7 @@ struct built_symbols {
 	struct symbol *items;
 	size_t n, cap;
 };
-/* Sorts s. *ret_parts is grown by xrealloc, and names go to strings. */
+/* Sorts s, and allocates the disjoint parts that it makes from s. Writes their names to strings. */
 enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
 				  size_t *ret_n_parts, struct buf *strings);
 
@@ -32,8 +32,8 @@ struct rows;
 struct rows *parse_rows_new(void);
 struct rows *parse_rows_free(struct rows *r);
 /*
- * Returns the number of a rule. PF_RULE_UNSUPPORTED: there are PF_RULES_MAX rules already, and
- * parse_rows_cut says so.
+ * Returns the number of a rule. PF_RULE_UNSUPPORTED: there are PF_RULES_MAX rules already; then
+ * parse_rows_cut returns true.
  */
 uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
 /*
@@ -42,7 +42,7 @@ uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
  */
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule);
 size_t parse_rows_count(const struct rows *r);
-bool parse_rows_cut(const struct rows *r); /* a limit was met */
+bool parse_rows_cut(const struct rows *r); /* a limit was reached */
 /*
  * Returns the parts of `in` (ascending) that have no range and at least min bytes. Allocates *ret.
  */
@@ -50,8 +50,8 @@ struct range;
 size_t parse_rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
 		 struct range **ret);
 /*
- * Sorts, joins equal neighbours, and cuts into pages. Closes gaps of fewer than 16 bytes, unless
- * they were added as PF_RULE_GAP.
+ * Sorts the rows, joins neighbours with the same rule, and cuts them into pages. Closes gaps of
+ * fewer than 16 bytes, unless they were added as PF_RULE_GAP.
  */
 struct paged_rows {
 	struct elf_page *pages;
@@ -68,13 +68,13 @@ struct inlines *parse_inlines_free(struct inlines *x);
 /*
  * Adds a function that was inlined at one place, and returns its number. Strings are offsets into
  * elf_build.strings. parent: the number of another node; UINT32_MAX: the symbol itself. Returns
- * UINT32_MAX if there are too many nodes, and parse_inlines_cut says so.
+ * UINT32_MAX if there are too many nodes; then parse_inlines_cut returns true.
  */
 uint32_t parse_inlines_node(struct inlines *x, uint32_t name, uint32_t file, uint32_t line,
 		      uint32_t parent);
 /*
- * Sets a name that was not known before. A node without a name (0) is left out: the node around it
- * takes its place.
+ * Sets the name of a node, if it was not known when the node was added. A node without a name (0)
+ * is left out: its ranges get the node around it.
  */
 void parse_inlines_name(struct inlines *x, uint32_t node, uint32_t name, uint32_t file,
 			 uint32_t line);
@@ -93,7 +93,7 @@ struct marks {
 	const char *const *patterns; /* NULL: none */
 	struct mark *items;
 	size_t n;
-	bool cut; /* a limit was met */
+	bool cut; /* a limit was reached */
 };
 
 /* ---- elf.c: the file ---- */
@@ -103,7 +103,7 @@ struct range {
 };
 struct elf_build {
 	Elf *elf;
-	struct index_header header; /* flags, build id, debuglink; the rest is write.c's */
+	struct index_header header; /* flags, build id, debuglink; write.c sets the rest */
 	struct index_segment segments[INDEX_SEGMENTS_MAX];
 	size_t n_segments;
 	/* executable sections, sorted; none if there are no section headers */
@@ -117,8 +117,8 @@ struct elf_build {
 	size_t n_wanted, cap_wanted;
 	struct marks marks;
 	struct buf strings; /* begins with one NUL: offset 0 is "" */
-	char *dwarf_names;  /* of symbols that only DWARF has */
-	Elf *debugdata;	    /* .gnu_debugdata: it holds names of symbols */
+	char *dwarf_names;  /* names of symbols that only DWARF has */
+	Elf *debugdata;	    /* .gnu_debugdata: names of symbols point into it */
 	void *debugdata_bytes;
 	struct unpacked { /* a section that was compressed */
 		Elf_Scn *section;
@@ -130,7 +130,7 @@ struct elf_build {
 /* Writes a name or path, cut to INDEX_NAME_MAX, and returns its offset. */
 uint32_t parse_strings_put(struct buf *strings, const char *s, size_t n);
 
-/* ---- section.c: sections as the compiler wrote them ---- */
+/* ---- section.c: sections, decompressed ---- */
 #define SECTIONS_MAX 65536
 struct section {
 	const uint8_t *data;
@@ -139,8 +139,8 @@ struct section {
 };
 /*
  * Finds a section by name, and decompresses it if needed; ".debug_x" also finds .zdebug_x. Returns
- * false if there is none, or if it cannot be decompressed: then a flag of the index says so
- * (ELF_INDEX_COMPRESSED_*).
+ * false if there is no such section, or if it cannot be decompressed; then a flag of the index is
+ * set (ELF_INDEX_COMPRESSED_*).
  */
 bool parse_build_section(struct elf_build *b, const char *name, struct section *ret);
 /* The same for a section that was found already. gnu: it is a .zdebug_*. */
@@ -179,13 +179,13 @@ enum parse_reason parse_build_symbols(struct elf_build *b);
 enum parse_reason parse_build_debugdata(struct elf_build *b);
 
 /*
- * marks.c: takes a symbol of the file, whose name must stay in place. A version (@...) is no part
- * of the name.
+ * marks.c: makes a mark of a symbol of the file if it matches a pattern. The name must stay valid
+ * until parse_marks_finish(). A version (@...) is no part of the name.
  */
 void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name);
-/* Takes texts of read-only data. */
+/* Makes marks of the strings in read-only data that match a pattern. */
 void parse_build_mark_texts(struct elf_build *b);
-/* Returns the marks, sorted. Names go to b->strings. */
+/* Returns the marks, sorted, and writes their names to b->strings. */
 void parse_marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n);
 
 /* ---- write.c ---- */

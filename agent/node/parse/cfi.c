@@ -56,7 +56,10 @@ static uint64_t read_value(struct bytes *b, uint8_t encoding)
 	return 0;
 }
 
-/* Indirect pointers name memory of the process. Aligned and function-relative ones do not occur. */
+/*
+ * Other kinds of pointers make b bad: an indirect pointer names memory of the process, and aligned
+ * and function-relative ones do not occur.
+ */
 uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding)
 {
 	uint64_t at = s->address + (b->p - s->data);

@@ -64,16 +64,17 @@ static inline int64_t bytes_sleb(struct bytes *b)
 	return (int64_t)parse_bytes_leb(b, true);
 }
 
-/* ---- where registers of the caller are, at one place ---- */
+/* ---- where the registers of the caller are, for one address ---- */
 
 enum cfi_how {
 	CFI_UNSET,
 	CFI_SAME,
 	CFI_UNDEFINED,
-	CFI_REGISTER,	    /* cfa: reg + offset; other registers: in reg */
-	CFI_OFFSET,	    /* in memory at cfa + offset */
-	CFI_VAL_OFFSET,	    /* the value cfa + offset */
-	CFI_EXPRESSION,	    /* cfa: the value of the expression; other registers: in memory at it */
+	CFI_REGISTER,	/* cfa: reg + offset; other registers: in reg */
+	CFI_OFFSET,	/* in memory at cfa + offset */
+	CFI_VAL_OFFSET, /* the value cfa + offset */
+	/* cfa: the expression's value; other registers: in memory at that value */
+	CFI_EXPRESSION,
 	CFI_VAL_EXPRESSION, /* the value of the expression */
 };
 struct cfi_where {
@@ -87,7 +88,8 @@ struct cfi_state {
 	struct cfi_where cfa, fp, sp, ra;
 };
 /*
- * cfi_rule.c: returns the rule of a state, or one of enum pf_rule_special. signal: the CIE has 'S'.
+ * cfi_rule.c: returns the rule of a state, or one of enum pf_rule_special. signal: the CIE has 'S'
+ * (a signal frame).
  */
 uint16_t parse_cfi_rule(const struct cfi_state *s, bool signal, struct rows *rows);
 
@@ -98,7 +100,7 @@ struct cfi_cie {
 	uint64_t code_align;
 	int64_t data_align;
 	uint8_t pointers; /* DW_EH_PE_ of its FDEs' pointers */
-	bool sized;	  /* 'z': its FDEs say how long their augmentation is */
+	bool sized;	  /* 'z': its FDEs have the length of their augmentation */
 	bool signal;	  /* 'S' */
 	struct cfi_state initial;
 };
@@ -113,7 +115,8 @@ struct cfi_section {
 	uint64_t address;	  /* address of data, for pointers relative to themselves */
 	uint64_t text, data_base; /* for pointers relative to .text and to data */
 	bool eh;		  /* .eh_frame, not .debug_frame */
-	bool until_zero;	  /* a zero length ends it, because its size is not known */
+	/* an entry of length 0 ends the section, whose size is not known */
+	bool until_zero;
 };
 struct cfi {
 	struct cfi_section section;
@@ -131,8 +134,8 @@ void parse_cfi_done(struct cfi *c);
 uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding);
 
 /*
- * cfi_program.c: runs a CIE's program, which gives the state at the start of its FDEs. False: it is
- * damaged.
+ * cfi_program.c: runs a CIE's program, which gives the state at the start of its FDEs. False: the
+ * program is damaged.
  */
 bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program);
 /* Adds the rows of an FDE up to `end`. */

@@ -4,7 +4,7 @@
 
 #include <dwarf.h>
 
-#define REMEMBERED_MAX 32 /* compilers nest 2 deep */
+#define REMEMBERED_MAX 32 /* states; compilers nest 2 */
 
 struct run {
 	struct cfi *cfi;
@@ -23,7 +23,10 @@ struct run {
 
 /* ---- rows ---- */
 
-/* Everything about `at` is known now. Adds a row if the rule has changed. */
+/*
+ * All instructions for the address `at` have run. If they have changed the rule, adds the row that
+ * ends there, and begins a new one.
+ */
 static void settle(struct run *r)
 {
 	uint16_t rule;

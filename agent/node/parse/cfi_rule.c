@@ -167,8 +167,8 @@ static bool is_plt(struct bytes b, struct value *ret)
 }
 
 /*
- * with_cfa: the CFA is on the stack at the start. This holds for all expressions but that of the
- * CFA itself.
+ * with_cfa: the expression begins with the CFA on its stack. This is so for all expressions except
+ * that of the CFA itself.
  */
 static bool evaluate(const struct cfi_where *w, bool with_cfa, struct value *ret)
 {
@@ -226,7 +226,7 @@ static bool uses_extra(const struct pf_rule *rule)
 	return rule->cfa >= PF_CFA_DEREF_RSP;
 }
 
-/* Rewrites a value relative to the CFA's own register as one relative to the CFA. */
+/* If a value is relative to the same register as the CFA, returns it relative to the CFA. */
 static struct value from_cfa(struct value v, const struct pf_rule *rule)
 {
 	if (v.kind == VALUE_REG && ((rule->cfa == PF_CFA_RSP && v.reg == CFI_RSP) ||
@@ -237,7 +237,8 @@ static struct value from_cfa(struct value v, const struct pf_rule *rule)
 }
 
 /*
- * The return address is in a register. Returns false if the rule cannot hold that beside its CFA.
+ * For a return address in a register. Returns false if the rule has no room, because its CFA needs
+ * another register.
  */
 static bool ra_in_register(uint32_t reg, struct pf_rule *rule)
 {

@@ -15,13 +15,13 @@
 
 #define PARSE_DATA_BYTES (1ULL << 30)
 #define PARSE_DATA_MIN	 (64ULL << 20)
-#define DATA_SHARE	 4 /* of the pod's memory; chromium, 300 MB, needs less than 128 MiB */
+#define DATA_SHARE	 4 /* 1/4 of the pod's memory; chromium (300 MB) needs less than 128 MiB */
 
 /* ---- its rights ---- */
 
 /*
- * Two children share the pod's memory with the agent. If that is used up, a kernel may end all of
- * them (memory.oom.group). So the child must meet its own limit first.
+ * Two children share the pod's memory with the agent. If it is used up, the kernel may kill all of
+ * them (memory.oom.group). So the child has its own limit, which it reaches before that.
  */
 static uint64_t data_bytes(void)
 {
@@ -69,7 +69,7 @@ static int allow_with_arguments(void *filter)
 
 /* ---- its work ---- */
 
-/* Descriptors arrive in order, without the missing ones. This puts each in its place. */
+/* The descriptors arrive in order, but missing ones are left out. Puts each one at its index. */
 static void place_fds(const struct parse_request *request, const int *got, size_t n_got,
 		      int ret[PARSE_FDS_MAX])
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hostile file costs: for each kind of file, the child is killed, is stopped, and has its
- * file truncated while it reads it. It also reads a damaged file of each kind. The test program is
- * its own child (PARSE_CHILD_VERB).
+ * What a hostile file costs: for each kind of file, the child is killed or stopped, or the file is
+ * truncated, while the child reads the file. The child also reads damaged files of each kind. The
+ * test program is its own child (PARSE_CHILD_VERB).
  */
 #include <malloc.h>
 #include <setjmp.h>
@@ -18,10 +18,10 @@
 #include "node/parse/testkinds.h"
 
 #define TIMEOUT_NS (300 * NSEC_PER_MSEC)
-#define HEAP_SLACK 16384 /* memory that malloc keeps counts as used; an index is larger */
+#define HEAP_SLACK 16384 /* bytes; memory that malloc keeps counts as used. An index is larger. */
 #define CUTS	   20
 #define FLIPS	   200
-#define TRIES	   20 /* to hit the child before it is done, on a busy machine */
+#define TRIES	   20 /* to hit the child before it has read the file, on a busy machine */
 
 static struct parser *new_parser(uint64_t timeout_ns)
 {
@@ -52,7 +52,7 @@ static uint64_t failures(const char *word)
 	return counter_get(counter("podflame_parse_failures_total", "reason", word));
 }
 
-/* How many items the reader of this kind has found; at least one. */
+/* Asserts that the reader of this kind has found at least one item, and returns how many. */
 static size_t assert_found(const struct test_kind *k, struct elf_index *i)
 {
 	struct elf_tables tables;
@@ -70,7 +70,10 @@ static size_t assert_found(const struct test_kind *k, struct elf_index *i)
 	return n;
 }
 
-/* The child works as before. A busy machine may need longer than the timeout. */
+/*
+ * Asserts that the child works as before. On a busy machine, reading may take longer than the
+ * timeout, so this tries again.
+ */
 static void assert_works(struct parser *p, const struct test_kind *k, const struct test_files *t,
 			 size_t found)
 {
@@ -84,7 +87,10 @@ static void assert_works(struct parser *p, const struct test_kind *k, const stru
 	assert_int_equal(assert_found(k, i), found);
 }
 
-/* The CPU time of the child for a file; its second one, so that it has started. */
+/*
+ * The CPU time of the child for a file. The child has read another file before, so its start does
+ * not count.
+ */
 static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
 {
 	struct parser *p = new_parser(60 * NSEC_PER_SEC);
@@ -103,9 +109,9 @@ static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
 	return start;
 }
 
-/* ---- in the middle ---- */
+/* ---- a blow in the middle of a file ---- */
 
-struct owned { /* by the test program */
+struct owned { /* what the test program has open or allocated */
 	size_t fds, maps, heap;
 };
 
@@ -127,8 +133,8 @@ static struct owned owned_now(void)
 }
 
 /*
- * Hits the child at this file after ns, with a new parser. Returns the parser's answer; -EAGAIN:
- * the blow came too late each time.
+ * Gives the file to a new parser, and hits the child (or the file) after ns of CPU time. Returns
+ * the parser's answer; -EAGAIN: the child was ready before the blow, each time.
  */
 static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enum test_blow blow,
 	       struct parser **ret)
@@ -153,7 +159,10 @@ static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enu
 	return -EAGAIN;
 }
 
-/* One failure, one child, for one reason; the next file is read as before. */
+/*
+ * A killed or stopped child costs one failure with one reason, and one child. The next file is read
+ * as before.
+ */
 static void costs_one_file(const struct test_kind *k, struct test_files *big,
 			   struct test_files *small, uint64_t ns, size_t found, enum test_blow blow)
 {
@@ -171,7 +180,7 @@ static void costs_one_file(const struct test_kind *k, struct test_files *big,
 	parse_free(p);
 }
 
-/* Ends the big file. */
+/* Truncates the big file while the child reads it. */
 static void cut_off(const struct test_kind *k, struct test_files *big, struct test_files *small,
 		    uint64_t ns, size_t found)
 {
@@ -201,8 +210,10 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 	parse_free(p);
 	ns = cpu_of(k, &big);
 	print_message("%s: %.1f ms of CPU time\n", k->name, ns / 1e6);
-	assert_true(ns > 3 * cpu_of(k, &small)); /* the half is spent in this kind's reader */
-	failures("child_died");			 /* counters are made once */
+	/* so after half of this time, the child is inside this kind's reader */
+	assert_true(ns > 3 * cpu_of(k, &small));
+	/* makes the counters, before the memory is measured */
+	failures("child_died");
 	failures("timeout");
 	before = owned_now();
 	costs_one_file(k, &big, &small, ns / 2, found, TEST_KILL);
@@ -220,7 +231,7 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 /* ---- damaged ---- */
 
 #define RANGES_MAX 64
-struct subject { /* bytes that a test may write, in a private file */
+struct subject { /* the bytes of a private file that a test may change */
 	struct test_files files;
 	int fd;
 	char *data;
@@ -270,7 +281,8 @@ static struct subject subject_of(const struct test_kind *k)
 }
 
 /*
- * A damaged file: the parse may fail for a reason, or cost the child its life, but not much time.
+ * Reads a damaged file: the parse may fail with a reason, or the child may die, but it must not
+ * take long.
  */
 static void read_damaged(struct parser *p, const struct test_kind *k, const struct subject *s,
 			 unsigned results[3])
@@ -299,7 +311,7 @@ static uint64_t random_of(uint64_t *seed)
 	return *seed ^= *seed << 17;
 }
 
-/* One to eight bytes of a section. */
+/* Changes one to eight bytes of a section, and reads the file. */
 static void flip(struct parser *p, const struct test_kind *k, const struct subject *s,
 		 uint64_t *seed, unsigned results[3])
 {

@@ -83,8 +83,8 @@ static void add_entry(struct follower *w, uint64_t address, const struct code_st
 }
 
 /*
- * Parts that compilers split off (".cold") are no start: code jumps to them with anything on the
- * stack.
+ * Whether a function starts at the symbol. Not at a part that a compiler has split off (".cold"):
+ * code jumps there, with anything on the stack.
  */
 static bool is_start(const struct symbol *y)
 {
@@ -144,7 +144,10 @@ static void add_program_start(struct follower *w)
 	add_entry(w, e.e_entry, &root);
 }
 
-/* Keeps each place once. If one entry is certain, it holds; else what all of them agree on. */
+/*
+ * Keeps one entry for each address. If an entry is certain, its state is kept; else what is true in
+ * the states of all entries at that address.
+ */
 static void sort_entries(struct follower *w)
 {
 	struct code_entries *e = &w->entries;
@@ -170,8 +173,8 @@ static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool gue
 }
 
 /*
- * next: the first entry that may lie in f. A guessed function may be several functions, each ending
- * right before the next.
+ * next: the first entry that may lie in f. A guessed function may really be several functions, one
+ * right after the other.
  */
 static void add_sized(struct follower *w, const struct code_function *f, size_t next)
 {
@@ -266,7 +269,7 @@ static bool follow_one(struct follower *w, const struct code_function *f,
 	if (!in.code || n_bytes < in.n || n_entries == 0)
 		return true;
 	if (in.n > FLOW_BYTES_MAX) {
-		if (emit) /* else entries may yet be found in it */
+		if (emit) /* in earlier passes, new entries may still divide it */
 			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
@@ -378,7 +381,10 @@ uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 	return parse_rows_rule(rows, &rule);
 }
 
-/* Adds a gap, too. parse_rows_finish would close a small one, but here it is code, not padding. */
+/*
+ * Adds gaps, too. Otherwise parse_rows_finish would take a small gap for padding and close it, but
+ * it is code.
+ */
 static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
 	struct rows *rows = arg;

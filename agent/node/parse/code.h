@@ -24,7 +24,7 @@ struct code_state {
 };
 /* code_state.c */
 extern const struct code_state parse_code_entered; /* the state at a function's first instruction */
-/* Makes *into what holds in both states. Returns false if rsp would be at two places. */
+/* Reduces *into to what is true in both states. Returns false if rsp differs between them. */
 bool parse_code_merge(struct code_state *into, const struct code_state *s);
 bool parse_code_equal(const struct code_state *a, const struct code_state *b);
 void parse_code_step(struct code_state *s, const struct insn *i);
@@ -45,10 +45,10 @@ struct flow_input {
 	const uint8_t *code;
 	uint64_t start;
 	size_t n;
-	bool sized; /* it certainly ends there */
+	bool sized; /* the function certainly ends at start + n */
 	/*
-	 * It is a guess that this is a function. The guess is wrong unless it returns with the
-	 * stack as it was.
+	 * It is only a guess that a function is here. The guess is right only if the code returns
+	 * with the stack as it was at the start.
 	 */
 	bool guessed;
 	const struct code_entry *entries; /* entries inside it */
@@ -58,7 +58,10 @@ struct flow_input {
 };
 /* Shared by all functions of a file. */
 struct flow_budget {
-	/* how many may be decoded, or as much other work; 0: the budget is spent */
+	/*
+	 * how many instructions may still be decoded; other work counts, too; 0: the budget is
+	 * spent
+	 */
 	uint64_t insns;
 	uint64_t next_look;   /* the clock is read when fewer than this are left; 0: never */
 	/*
@@ -69,9 +72,10 @@ struct flow_budget {
 };
 typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
 /*
- * Follows a function. Targets of calls and jumps outside of it go to out. What is known goes to
- * emit, where state NULL means: not known. out and emit may be NULL. What is decoded is charged to
- * the budget. Returns whether the function may return to its caller.
+ * Follows the instructions of a function. Adds the targets of its calls, and of its jumps to other
+ * code, to out. Calls emit for each part of the function with the state in that part; NULL: the
+ * state is not known. out and emit may be NULL. The work is charged to the budget. Returns whether
+ * the function may return to its caller.
  */
 bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, flow_emit *emit,
 		       void *arg, struct flow_budget *budget);
@@ -88,8 +92,8 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s);
 
 /*
- * native_image.c: finds functions of a GraalVM native image in these gaps, in ascending order.
- * end == start: the end is not known.
+ * native_image.c: finds functions of a GraalVM native image in the gaps, and calls fn for each, in
+ * ascending order. end == start: the end is not known.
  */
 #define NATIVE_IMAGE_ALIGNMENT 16 /* functions begin at multiples of it */
 typedef void native_image_fn(uint64_t start, uint64_t end, void *arg);

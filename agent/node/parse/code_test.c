@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares rows made from instructions with those of compilers: files that have call frame
- * information are followed as if they had none, and each state must be that of their FDEs.
- * Arguments: other files to compare.
+ * Compares rows made from instructions with those of compilers. Files with call frame information
+ * are followed as if they had none, and each state must be the one that their FDEs give. Arguments:
+ * other files to compare.
  */
 #include "node/parse/cfi.h"
 #include "node/parse/code.h"
@@ -49,7 +49,7 @@ static enum outcome compare_state(const struct code_state *s, const struct pf_ru
 	if (!(r->cfa == PF_CFA_RSP && s->sp_known) &&
 	    !(r->cfa == PF_CFA_RBP && s->bp_is == CODE_BP_FRAME))
 		return NOT_COMPARED;
-	/* Popped: its slot below rsp has it still. */
+	/* The caller's rbp was popped, but the slot below rsp still has it. */
 	if (r->fp == PF_FP_SAME)
 		return s->bp_is == CODE_BP_CALLER ? EQUAL : s->slot ? DIFFERENT : RBP_NOT_KNOWN;
 	if (s->bp_is == CODE_BP_CALLER)
@@ -134,7 +134,7 @@ static void read_file(struct elf_build *b, int fd)
 	}
 }
 
-/* The symbols that a file would have if it were not stripped, made from its FDEs. */
+/* Makes from the FDEs the symbols that the file would have if it were not stripped. */
 static void add_fdes_as_symbols(struct compare *c)
 {
 	struct elf_build *b = c->b;
@@ -154,7 +154,7 @@ static void add_fdes_as_symbols(struct compare *c)
 		const struct pf_rule *r = number < c->t.n_rules ? &c->t.rules[number] : NULL;
 		size_t n = 0;
 		const uint8_t *code = parse_build_bytes(b, cfi.fdes[k].start, &n);
-		/* Parts split off have other rows, or begin with padding. */
+		/* Parts that a compiler has split off begin with another rule, or with padding. */
 		bool cold = (r &&
 			     (r->cfa != PF_CFA_RSP || r->cfa_offset != 8 || r->fp != PF_FP_SAME)) ||
 			    (code && n && *code == 0x90);
@@ -222,9 +222,10 @@ static void print_outcomes(const struct compare *c, const char *how)
 }
 
 /*
- * The states that differ, each of which was examined: hand-written assembly whose FDE does not
- * follow its own pushes (glibc 2.36-9+deb12u14: __mpn_mul_1 and similar ones, 450 bytes); elsewhere
- * none. The limit leaves room for other builds of the same files.
+ * How many bytes of each file may have another state than the FDEs say. All differences were
+ * examined: they are in hand-written assembly whose FDE leaves out its own pushes (glibc
+ * 2.36-9+deb12u14: __mpn_mul_1 and similar ones, 450 bytes). The other files have none. The limits
+ * leave room for other builds of the same files.
  */
 static const struct {
 	const char *path;
@@ -234,7 +235,8 @@ static const struct {
 	{LIBRARIES "libc.so.6", 1000, 99, 70},
 	{"/usr/bin/bash", 50, 99, 85},
 	{"/usr/bin/python3", 50, 98, 35},
-	{LIBRARIES "libstdc++.so.6", 50, 94, 85}, /* landing pads: only the unwinder gets there */
+	/* the rest is landing pads, to which only the C++ unwinder jumps */
+	{LIBRARIES "libstdc++.so.6", 50, 94, 85},
 	{"/usr/bin/redis-server", 50, 99, 90},
 };
 
@@ -341,8 +343,8 @@ static struct pf_rule rule_of(const struct code_state *s)
 }
 
 /*
- * Both are known. A called function may pop what was pushed for another one (V8), but it restores
- * rbp.
+ * If rsp and rbp are both known, the rule uses rbp: a called function may pop what was pushed for
+ * another one (V8), but it restores rbp.
  */
 static void a_frame_pointer_is_believed_rather_than_rsp(void **state)
 {
@@ -371,7 +373,7 @@ static void unknown_stack_pointers_give_nothing(void **state)
 {
 	/* sub rdi,rsp; nop; ret */
 	static const uint8_t code[] = {0x48, 0x29, 0xfc, 0x90, 0xc3};
-	/* push rax; je -3 (the push): two depths at one place */
+	/* push rax; je -3 (the push): the same instruction is reached with two depths */
 	static const uint8_t loop[] = {0x50, 0x74, 0xfd, 0x58, 0xc3};
 
 	(void)state;

@@ -77,7 +77,7 @@ enum parse_reason parse_build_debugdata(struct elf_build *b)
 		reason = parse_build_symbols(b);
 		b->elf = file;
 	}
-	/* Damage there costs only what comes after it. */
+	/* If the section is damaged, only the names after the damage are lost. */
 	if (reason)
 		b->header.flags |= ELF_INDEX_NAMES_CUT;
 	return PARSE_OK;

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Limit for one file with its .dwo files. Of 5 s, the last is for the names of what was found. */
+/*
+ * Limits for one file with its .dwo files: 4 s for the walk, and 1 s more for the names of what it
+ * has found.
+ */
 #define WALK_NS_MAX  (4 * NSEC_PER_SEC)
 #define NAMES_NS_MAX NSEC_PER_SEC
 #define CHECK_EVERY  4096 /* in units of work, about one for each DIE */

@@ -151,7 +151,7 @@ const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t cod
 {
 	size_t low = 0, high = t->n;
 
-	/* Compilers number them from 1. */
+	/* Compilers number the abbreviations from 1. */
 	if (code - 1 < t->n && t->items[code - 1].code == code)
 		return &t->items[code - 1];
 	while (low < high) {

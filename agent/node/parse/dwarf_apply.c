@@ -33,8 +33,9 @@ static struct symbol **sort_symbols(struct built_symbols *s)
 }
 
 /*
- * Both are sorted by address. Every symbol that begins where a function begins gets its file and
- * line. Returns how many functions lie inside no symbol of known size; these are left.
+ * Goes through symbols and functions in the order of their addresses. Every symbol that begins
+ * where a function begins gets the function's file and line. Keeps in d->functions only the named
+ * functions that begin in no symbol, and returns how many these are.
  */
 static size_t match(struct dw *d)
 {

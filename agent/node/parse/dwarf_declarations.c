@@ -33,7 +33,7 @@ void parse_dw_names_done(struct dw_names *n)
 	parse_dw_lines_done(&n->lines);
 }
 
-/* ---- what one DIE says ---- */
+/* ---- the attributes of one DIE ---- */
 
 struct said {
 	struct dw_file *f; /* the file of the DIE */
@@ -110,7 +110,7 @@ static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said 
 	return true;
 }
 
-/* Reads a DIE to which many others lead. */
+/* Reads the DIE to which `hop` references have led. Their number has a limit. */
 static bool read_hop(struct dw *d, struct dw_file *f, uint64_t die, int hop, struct said *ret)
 {
 	if (hop == HOPS_MAX) {

@@ -26,7 +26,7 @@ static const char *const dwo_names[] = {
 
 #define ID_NOTE "\4\0\0\0\2\0\0\0\3\0\0\0GNU\0id"
 
-/* The sections of a list that come next in the input, and one more. */
+/* Makes an ELF file of the sections that come next in the input, and of one more. */
 static int make(const char *const *names, size_t n_names, uint16_t type, struct test_section more,
 		const uint8_t **data, size_t *n)
 {
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	return 0;
 }
 
-/* ---- mutation: of one section, whose length stays right ---- */
+/* ---- mutation: changes the bytes of one section, and sets its length ---- */
 
 #define LISTED_MAX (2 * ARRAY_SIZE(main_names) + ARRAY_SIZE(dwo_names))
 
@@ -112,7 +112,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned see
 	size_t k = list(data, n, sections), room, bytes;
 	_cleanup_free_ uint8_t *copy = NULL;
 
-	for (unsigned i = 0; k && i < LISTED_MAX; i++) { /* rather one that has bytes */
+	for (unsigned i = 0; k && i < LISTED_MAX; i++) { /* prefers a section that has bytes */
 		s = sections[(seed / 16 + i) % k];
 		if (s.n)
 			break;

@@ -58,7 +58,7 @@ static inline uint64_t cursor_uleb(struct cursor *c)
 	return parse_cursor_uleb_long(c);
 }
 int64_t parse_cursor_sleb(struct cursor *c);
-/* parse_cursor_string reads a string and goes on after its NUL; s is not NULL. */
+/* Reads a string and its NUL. `s` of the result is never NULL. */
 struct text {
 	const char *s;
 	size_t n;
@@ -84,7 +84,7 @@ struct dw_unit {
 	uint64_t abbrev_offset, dwo_id;
 	uint8_t version, offset_size, type;
 	bool has_dwo_id, has_lines, root_read;
-	bool done; /* nothing is left to walk: its .dwo has it */
+	bool done; /* not to be walked: its .dwo was, or it is not the wanted unit of a .dwo */
 	/* from the root DIE, or inherited from the skeleton unit */
 	uint64_t low_pc, str_offsets_base, addr_base, rnglists_base, ranges_base, lines;
 	struct text comp_dir, dwo_name;
@@ -93,7 +93,7 @@ struct dw_unit {
 struct dw_spec { /* an attribute of an abbreviation */
 	int64_t implicit;
 	uint16_t name, form;
-	uint8_t bytes; /* DW_VARIABLE: it depends on the value */
+	uint8_t bytes; /* DW_VARIABLE: the size depends on the value */
 };
 #define DW_VARIABLE 0xff
 
@@ -118,8 +118,8 @@ struct dw_abbrevs {
 struct dw_file {
 	struct section sections[_DW_SECTIONS];
 	/*
-	 * The file with addresses, ranges of version 4 and line tables: this file, or that of the
-	 * skeleton.
+	 * The file with addresses, ranges of version 4 and line tables: this file, or the file of
+	 * the skeleton unit.
 	 */
 	const struct dw_file *base;
 	const struct dw_unit *skeleton; /* for a .dwo */
@@ -131,7 +131,7 @@ struct dw_file {
 	size_t specs_kept;
 };
 
-/* ---- map: 64-bit keys of a file, spread with a seed that it cannot know ---- */
+/* ---- map: a hash table; its keys come from the file, which cannot know the seed ---- */
 struct dw_map {
 	struct dw_map_slot {
 		uint64_t key;
@@ -144,7 +144,7 @@ uint32_t parse_dw_map_put(struct dw_map *m, uint64_t key, uint32_t value);
 void parse_dw_map_done(struct dw_map *m);
 
 /* ---- a run over one ELF file and its .dwo files ---- */
-struct dw_function { /* one range of a function that is in the file */
+struct dw_function { /* one range of code of a function */
 	uint64_t start, end;
 	uint32_t name, file, line;
 };
@@ -174,18 +174,21 @@ static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8
 {
 	return dw_spent(d, (uint64_t)(to - from) / 64);
 }
-/* Gives time for the names of what a walk has found, even if the walk was cut short. */
+/*
+ * Adds time to the budget for the names of what a walk has found, even if the walk was cut short.
+ */
 void parse_dw_last_second(struct dw *d);
 /*
- * Writes a string once, and returns its offset in b->strings. 0: there is no room, or it is empty.
+ * Writes a string, unless it was written before, and returns its offset in b->strings. 0: there is
+ * no room, or the string is empty.
  */
 uint32_t parse_dw_string(struct dw *d, const char *s, size_t n);
 
 /* ---- dwarf.c ---- */
 extern const char *const parse_dw_main_names[_DW_SECTIONS];
 /*
- * names: NULL for a section that such a file does not have. If a section exists and cannot be read,
- * d is cut.
+ * names[i] is NULL for a section that such a file does not have. If a section exists and cannot be
+ * read, sets d->cut.
  */
 void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f);
@@ -231,12 +234,15 @@ static inline void dw_attributes_skip(struct cursor *c, const struct dw_unit *u,
 	for (uint32_t i = 0; i < a->n_specs; i++)
 		parse_dw_value_skip(c, u, &t->specs[a->first_spec + i]);
 }
-/* Returns {NULL, 0} if it is no string, or is not known. */
+/* Returns {NULL, 0} if the value is no string, or the string cannot be found. */
 struct text parse_dw_value_text(const struct dw_file *f, const struct dw_unit *u,
 			  const struct dw_value *v);
 bool parse_dw_value_address(const struct dw_file *f, const struct dw_unit *u,
 			    const struct dw_value *v, uint64_t *ret);
-/* A reference is the offset of a DIE in .debug_info, or with this bit in that of the alt file. */
+/*
+ * A reference is the offset of a DIE in .debug_info; if this bit is set, in .debug_info of the alt
+ * file.
+ */
 #define DW_IN_ALT (1ULL << 63)
 bool parse_dw_value_reference(const struct dw_unit *u, const struct dw_value *v, uint64_t *ret);
 /* Returns the string at an offset of a section. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF over the limits of its reader: what is left out, and that the index says so. */
+/* DWARF over the limits of its reader: what is left out, and the flag that says so. */
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"
 
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* Those of the sources. */
+/* The limits, as in the sources. */
 #define FILES_MAX   (1u << 18)
 #define FORMATS_MAX 16
 #define HOPS_MAX    16
@@ -101,7 +101,10 @@ static void begin_unit(struct buf *b)
 	testelf_uint(b, 0, 4);
 }
 
-/* What of origin is inlined into "f": the only frame of it. lines may be NULL. */
+/*
+ * Ends the unit with a function "f", into which origin is inlined. *ret: the one inlined frame of
+ * "f". lines may be NULL.
+ */
 static struct elf_index *end_unit(struct buf *b, uint32_t origin, const struct buf *lines,
 				  struct elf_inline *ret)
 {
@@ -145,7 +148,10 @@ static void assert_cut(struct elf_index *i, bool cut)
 
 /* ---- names ---- */
 
-/* Its name is known; the last of n DIEs says its file and line. */
+/*
+ * An inlined function whose name is found first, and whose file and line are only in the last of n
+ * DIEs that lead to each other.
+ */
 static void check_hops(size_t n, bool cut)
 {
 	struct elf_inline inlined;
@@ -177,7 +183,7 @@ static void origins_over_the_limit_are_told(void **state)
 	check_hops(HOPS_MAX + 1, true);
 }
 
-/* "in" inside n namespaces. */
+/* An inlined function "in" inside n namespaces. */
 static void check_scopes(size_t n, bool cut)
 {
 	_cleanup_buf_ struct buf name = {0};
@@ -232,7 +238,7 @@ static void scopes_that_are_too_long_are_told(void **state)
 
 /* ---- files ---- */
 
-/* The head of a line program; what it says of directories and files comes next. */
+/* Begins a line program: the head, up to the tables of directories and files. */
 static void begin_lines(struct buf *l, uint16_t version)
 {
 	buf_init(l, 0);
@@ -245,7 +251,7 @@ static void begin_lines(struct buf *l, uint16_t version)
 	testelf_uint(l, 1, 1); /* opcodes: none */
 }
 
-/* The index of a unit where "in" is declared in a file of the table. */
+/* The index of a unit in which "in" is declared in file number `file` of the table. */
 static struct elf_index *index_of_lines(struct buf *l, uint8_t file, struct elf_inline *ret)
 {
 	struct elf_index *i;
@@ -288,11 +294,15 @@ static void check_files(size_t n_dirs, size_t n_files, const char *path, bool cu
 	assert_cut(i, cut);
 }
 
-/* Behind too many directories no file is known; none is made of what is left of them. */
+/*
+ * If there are too many directories, no file is known: the rest of the directories must not be read
+ * as files.
+ */
 static void files_over_the_limit_are_told(void **state)
 {
 	(void)state;
-	check_files(FILES_MAX - 1, FILES_MAX, "/in.c", false); /* a directory is the unit's */
+	/* one more directory is the unit's */
+	check_files(FILES_MAX - 1, FILES_MAX, "/in.c", false);
 	check_files(1, FILES_MAX + 1, "/in.c", true);
 	check_files(FILES_MAX, 1, "", true);
 }
@@ -325,7 +335,7 @@ static void fields_over_the_limit_are_told(void **state)
 	check_formats(FORMATS_MAX + 1, "", true);
 }
 
-/* As names are. */
+/* A path that is too long is cut, as names are. */
 static void paths_over_the_limit_are_cut_and_say_so(void **state)
 {
 	_cleanup_free_ char *path = xcalloc(1, 2 * INDEX_NAME_MAX);

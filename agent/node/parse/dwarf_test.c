@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DWARF as compilers write it: for every address tried, the chain of inlined functions and their
- * declarations must be those that llvm-symbolizer says. And what no compiler writes: cycles, depth.
+ * declarations must be the same as llvm-symbolizer's. And DWARF that no compiler writes: cycles,
+ * deep nesting.
  */
 #include "lib/base/testdir.h"
 #include "lib/base/testprogram.h"
@@ -20,7 +21,7 @@
 
 static char dir[TESTDIR_BYTES], source[4096];
 
-/* Runs in the test's own folder. */
+/* Runs a command in the test's own folder. */
 static void run(const char *what)
 {
 	_cleanup_free_ char *command = xasprintf("cd %s && %s", dir, what);
@@ -57,7 +58,7 @@ static struct elf_index *index_of_file(const char *name)
 	return i;
 }
 
-/* The files that the first answer wants (.dwo, dwz) go along the second time. */
+/* The index of a file, made with the files that its first index wants (.dwo, dwz). */
 static struct elf_index *index_with_others(const char *name)
 {
 	int fds[PARSE_FDS_MAX] = {open_in_dir(name), -1};
@@ -81,7 +82,10 @@ static struct elf_index *index_with_others(const char *name)
 
 /* ---- the oracle ---- */
 
-/* Two names of one address: the compiler folded them, or has both for a constructor. */
+/*
+ * Whether two names have the same address: the compiler has merged two functions, or a constructor
+ * has two names.
+ */
 static bool are_aliases(const char *file, const char *a, const char *b)
 {
 	_cleanup_free_ char *command = xasprintf("nm %s/%s | awk '$3 == \"%s\" || $3 == \"%s\" "
@@ -96,7 +100,7 @@ static bool are_aliases(const char *file, const char *a, const char *b)
 	return n == 2;
 }
 
-/* llvm-symbolizer knows no namespaces of a plain name. */
+/* llvm-symbolizer does not add namespaces to a plain name. */
 static bool same_name(const char *ours, const char *theirs)
 {
 	size_t n = strlen(ours), m = strlen(theirs);
@@ -107,8 +111,8 @@ static bool same_name(const char *ours, const char *theirs)
 }
 
 /*
- * For a file without a number, or with an odd form of it, llvm-symbolizer 14 says "". For such a
- * line it says 0.
+ * If DWARF gives the number of a file in an unusual form, or not at all, llvm-symbolizer 14 prints
+ * "". For such a line it prints 0.
  */
 static bool same_place(const struct elf_inline *ours, const json_t *theirs)
 {
@@ -118,7 +122,7 @@ static bool same_place(const struct elf_inline *ours, const json_t *theirs)
 	return (!*file || streq(ours->file, file)) && (!line || ours->line == line);
 }
 
-/* Our chain at an address, the symbol last. */
+/* The chain of functions that the index has at an address, the symbol last. */
 static size_t chain_at(const struct elf_index *i, uint64_t address, struct elf_inline ret[])
 {
 	size_t n = elf_index_inlines(i, address, ret);
@@ -161,7 +165,7 @@ static void compare_chain(const struct elf_index *i, const char *file, const jso
 	*n_inlined += n > 1;
 }
 
-/* Addresses of .text, evenly spread. */
+/* Writes addresses of .text, evenly spread, to a file. */
 static void write_addresses(const char *file)
 {
 	_cleanup_free_ char *command = xasprintf(
@@ -295,7 +299,10 @@ static void check_split(const char *compiler, const char *flags)
 	elf_index_unref(split);
 }
 
-/* dwz moves what two files share into a third one, and within a file into units of their own. */
+/*
+ * dwz moves what two files share into a third file, and what units of one file share into other
+ * units.
+ */
 static void check_dwz(const char *flags)
 {
 	_cleanup_free_ char *sources =
@@ -465,7 +472,7 @@ static void rust(void **state)
 	check_build("rustc -O", "-g", sources);
 }
 
-/* ---- what is said of a file ---- */
+/* ---- a file's own symbols and flags ---- */
 
 static const char nested[] =
 	"extern int printf(const char *, ...);\n"
@@ -500,7 +507,7 @@ static void a_function_without_symbol_has_its_name(void **state)
 	assert_true(s.file[0] == '/');
 	assert_int_equal(elf_index_symbol(i, outer + s.size, &s), -ENOENT);
 	elf_index_unref(i);
-	/* a function with a symbol has file and line from it */
+	/* here the function has a symbol, which gets file and line, too */
 	i = index_of_file("n");
 	assert_int_equal(elf_index_symbol(i, outer + 1, &s), 0);
 	assert_string_equal(s.name, "outer");
@@ -655,13 +662,13 @@ static void a_cycle_of_origins_ends(void **state)
 	(void)state;
 	testelf_unit(&b, 1);
 	at = b.len;
-	testelf_uint(&b, 4, 1); /* each is the other's origin */
+	testelf_uint(&b, 4, 1); /* two DIEs: each is the other's origin */
 	testelf_uint(&b, at + 5, 4);
 	testelf_uint(&b, 4, 1);
 	testelf_uint(&b, at, 4);
 	add_function(&b, "f", 0x1000, 64);
 	add_inlined(&b, at, 0x1010, 16);
-	add_inlined(&b, b.len, 0x1014, 4); /* of itself */
+	add_inlined(&b, b.len, 0x1014, 4); /* inlined into itself */
 	testelf_uint(&b, 0, 4);
 	i = index_of_unit(&b);
 	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
@@ -689,7 +696,7 @@ static void nesting_without_end_is_cut(void **state)
 		testelf_uint(&b, 6, 1);
 	for (int i_ = 0; i_ < 100000 + 101; i_++)
 		testelf_uint(&b, 0, 1);
-	add_function(&b, "g", 0x2000, 0x10); /* behind it all */
+	add_function(&b, "g", 0x2000, 0x10); /* after all nested DIEs */
 	testelf_uint(&b, 0, 2);
 	i = index_of_unit(&b);
 	assert_true(elf_index_flags(i) & ELF_INDEX_DWARF_CUT);
@@ -725,11 +732,14 @@ static void names_over_the_limit_are_cut_and_say_so(void **state)
 	assert_string_equal(chain[2].name, name);
 	memset(name + INDEX_NAME_MAX - 3, '.', 3);
 	assert_string_equal(chain[0].name, name);
-	assert_ptr_equal(chain[0].name, chain[1].name); /* once in the file */
+	assert_ptr_equal(chain[0].name, chain[1].name); /* the name is once in the index */
 	elf_index_unref(i);
 }
 
-/* Code that a linker has thrown away is at 0; a function of two units is taken once. */
+/*
+ * Code that a linker has removed is at address 0, and is left out. A function that two units have
+ * is taken once.
+ */
 static void code_that_is_not_there_is_left_out(void **state)
 {
 	struct elf_inline chain[ELF_INLINES_MAX + 1];
@@ -760,8 +770,8 @@ static void code_that_is_not_there_is_left_out(void **state)
 }
 
 /*
- * Each unit begins with a number without end: the budget for the file is spent before the parent's
- * timeout.
+ * Each unit begins with a number that does not end: the file's budget must be spent before the
+ * parent's timeout.
  */
 static void long_numbers_cost_their_bytes(void **state)
 {
@@ -802,8 +812,8 @@ static void long_numbers_cost_their_bytes(void **state)
 }
 
 /*
- * Damage after the section's head, which says how the section is compressed: a section that is
- * absent is no damage.
+ * The damage is behind the section's head, which says how the section is compressed. If a section
+ * is absent, nothing is cut.
  */
 static void a_section_that_cannot_be_read_is_told(void **state)
 {
@@ -816,8 +826,8 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 	(void)state;
 	write_source("n.c", nested);
 	/*
-	 * There are enough lines that compression shortens them, whatever the length of the
-	 * directory's name.
+	 * There must be so many lines that compression makes the section smaller, whatever the
+	 * length of the directory's name.
 	 */
 	run("for i in $(seq 50); do echo \"int f$i(int x) { return x + $i; }\"; done >>n.c");
 	for (size_t k = 0; k < ARRAY_SIZE(compressed); k++) {
@@ -834,7 +844,10 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 	}
 }
 
-/* Else the reader would search for it elsewhere. */
+/*
+ * If the file has DWARF that cannot be read, the index still says so: otherwise the agent would
+ * search for a debug file.
+ */
 static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
 {
 	static const struct {
@@ -867,7 +880,7 @@ static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
 	}
 }
 
-/* ---- in the child, with nothing but its system calls ---- */
+/* ---- in the real child, which may use only its own system calls ---- */
 
 static void the_child_reads_split_and_compressed_files(void **state)
 {

@@ -25,8 +25,8 @@ static void read_header_5(struct cursor *c, struct dw_unit *u, unsigned *ret_add
 }
 
 /*
- * Reads one header. Returns false if there are no more units. A unit of another kind has no DIEs:
- * first_die == end.
+ * Reads one header. Returns false if there are no more units. A unit that this reader does not
+ * support gets no DIEs: first_die == end.
  */
 static bool read_header(const struct section *s, uint64_t offset, struct dw_unit *u)
 {

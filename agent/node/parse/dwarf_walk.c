@@ -42,7 +42,7 @@ struct dwarf_walk {
 	} now;
 };
 
-/* ---- what a DIE with code says ---- */
+/* ---- the attributes of a DIE with code ---- */
 
 struct unit_code {
 	struct dw_place place;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes an index of an ELF file, in the parse child: only this code gives a pod's bytes to
- * elfutils. It reads what the file says, limits everything, and names what is wrong.
+ * elfutils. It has a limit for everything that it reads, and says why a file gets no index.
  */
 #include "node/parse/build.h"
 
@@ -144,8 +144,8 @@ static const struct range *find_text(const struct elf_build *b, uint64_t address
 
 /*
  * Takes functions, and labels of hand-written assembly if they have a size or are public. From
- * .dynsym it takes no symbol without size: static functions are missing there, and such a symbol
- * would swallow them.
+ * .dynsym it takes no symbol without size: .dynsym has no static functions, so such a symbol would
+ * extend over the static functions behind it.
  */
 static bool is_function(const GElf_Sym *y, bool dynamic)
 {
@@ -352,8 +352,8 @@ enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t 
 		parse_build_mark_texts(b);
 		read_debuglink(b);
 		/*
-		 * If the file has none, a debug file is searched for. Whether it can be read is
-		 * reported when it is read.
+		 * If the file has no .debug_info, the agent searches for a debug file. Whether
+		 * .debug_info can be read is reported when it is read.
 		 */
 		if (parse_build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Follows the instructions of one function from its entries: how far rsp is below the CFA, and
- * where the caller's rbp is. Each instruction gets one answer. If two paths to it disagree, a call
- * right before it does not return, or the function is given up.
+ * where the caller's rbp is. Each instruction gets one state. If two paths lead to it with
+ * different states, a call right before it does not return, or the function is given up.
  */
 #include "node/parse/code.h"
 
 #include <stdlib.h>
 
-#define TABLE_LOAD_MAX 8  /* its table is searched for in so many instructions before a jump */
-#define ATTEMPTS       64 /* for a function: each attempt finds calls that do not return */
+#define TABLE_LOAD_MAX 8	  /* so many instructions before a jump may load its table */
+#define ATTEMPTS       64	  /* for a function: each attempt finds calls that do not return */
 #define EDGES_MAX      (4u << 20) /* for a function */
 #define LOOK_EVERY     (1u << 16) /* instructions between reads of the clock: milliseconds */
 #define NOWHERE	       UINT32_MAX
@@ -45,12 +45,15 @@ struct flow {
 	struct flow_budget *budget;
 	struct code_state jump; /* the state at jumps through tables */
 	uint8_t jumps;		/* number of such states that cannot be merged, up to 2 */
-	/* for the next attempt: orphans were followed with a state that held too much */
+	/*
+	 * the next attempt starts with this `jump`, because orphans were followed with a state that
+	 * said more than is true
+	 */
 	bool keep_jump;
 	bool again, give_up, no_orphans, returns;
 };
 
-/* ---- where it goes on ---- */
+/* ---- which instructions are next ---- */
 
 /* Charges work, in instructions. */
 static void charge(struct flow *f, uint64_t n)
@@ -188,9 +191,10 @@ static void go_call(struct flow *f, uint32_t at, const struct insn *i, const str
 }
 
 /*
- * Returns whether it is a jump through a table, as compilers write it, and not a tail call. With
- * something on the stack it cannot be a tail call. With nothing on the stack, the table shows it:
- * its entries are loaded right before, relative to it, or it is the memory operand.
+ * Returns whether an indirect jump is one through a table, as compilers write it, and not a tail
+ * call. If something is on the stack, it cannot be a tail call. If nothing is on the stack, it is a
+ * table jump if an entry of the table (a distance from it) is loaded shortly before, or if the
+ * jump's memory operand is the table.
  */
 static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *i,
 			  const struct code_state *s)
@@ -249,7 +253,7 @@ static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 		if (distance >= 0 || table < (uint64_t) - (int64_t)distance)
 			break;
 		reach(f, table + (uint64_t)(int64_t)distance, s, at, false);
-		f->places[end].flags |= SEEN; /* this is no code, so no jump may lead there */
+		f->places[end].flags |= SEEN; /* an entry is no code, so no jump may lead there */
 		f->places[end].bytes = 4;
 	}
 	charge(f, (end - table) / 4);
@@ -330,7 +334,7 @@ static void run(struct flow *f)
 		charge(f, 1);
 		if (!insn_decode(f->in->code + at, f->in->n - at, &i)) {
 			p->bytes = 0;
-			f->returns = true; /* what follows is not known */
+			f->returns = true; /* what comes after these bytes is not known */
 			continue;
 		}
 		p->bytes = i.bytes;
@@ -341,13 +345,16 @@ static void run(struct flow *f)
 
 /* ---- targets of tables ---- */
 
-/* Returns whether it is padding between blocks: nop of any length, int3. */
+/* Returns whether an instruction is padding between blocks: nop of any length, int3. */
 static bool is_padding(const struct insn *i)
 {
 	return insn_is(i, 0x90) || insn_is(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
 }
 
-/* Follows code to which nothing led: indirect jumps reach it, which all have one state. */
+/*
+ * Follows code that nothing else has reached: indirect jumps must lead to it. Only if all indirect
+ * jumps have one state.
+ */
 static void follow_orphans(struct flow *f)
 {
 	const struct code_state before = f->jump;
@@ -379,8 +386,8 @@ static void follow_orphans(struct flow *f)
 
 /*
  * If a call does not return, it may be the last instruction, and the next one may belong to another
- * function. So a call is taken to return only if the stack is balanced after it: a return can be
- * reached.
+ * function. So a call counts as one that returns only if, from the instruction after it, a return
+ * can be reached with a balanced stack.
  */
 static void close_back(struct flow *f)
 {

@@ -56,8 +56,8 @@ struct parse_reply {
 };
 
 /*
- * In the child: reads a file, and writes its index to a sealed memfd. It links elfutils, so only
- * tests may call it elsewhere.
+ * In the child: reads a file, and writes its index to a sealed memfd. It links elfutils, so outside
+ * the child only tests may call it.
  */
 enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
 			       int *ret_memfd);

@@ -118,7 +118,8 @@ static bool covered(const struct cfi *c, uint64_t address)
 
 /*
  * Adds rows of FDEs. FDEs of functions that the linker removed start at 0 or elsewhere outside the
- * text, and are left out. except: its FDEs take precedence; may be NULL.
+ * machine code, and are left out. except: a function that has an FDE here is left out, too; may be
+ * NULL.
  */
 static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *except)
 {
@@ -152,9 +153,9 @@ static void add_plt_row(struct elf_build *b, uint64_t start, uint64_t end, enum 
 }
 
 /*
- * A lazy .plt as lld writes it, without an FDE. Its head is jumped to with a number pushed, and
- * pushes one more (push is 6 bytes). An entry jumps and then pushes (before byte 11), or pushes
- * right after its endbr64 (before byte 9).
+ * A lazy .plt as lld writes it, without an FDE. An entry pushes a number and jumps to the head,
+ * which pushes one more (this push has 6 bytes). An entry first jumps and then pushes (the push
+ * ends at byte 11), or it pushes right after its endbr64 (the push ends at byte 9).
  */
 static void add_lazy_plt(struct elf_build *b, const struct section *s)
 {
@@ -186,7 +187,9 @@ static void add_plts(struct elf_build *b, const struct cfi *c)
 
 /* ---- signal frames ---- */
 
-/* mov $15, %rax; syscall: this is all of musl's __restore_rt, and of any other that works. */
+/*
+ * mov $15, %rax; syscall: musl's __restore_rt is only this, and so is each other stub that works.
+ */
 static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 
 static void scan(struct elf_build *b, uint64_t start, uint64_t end, uint64_t *budget)
@@ -225,8 +228,8 @@ static void scan_gaps(struct elf_build *b, const struct cfi *c, uint64_t start, 
 }
 
 /*
- * The stub is part of libc. A file that needs another library does not have it, and its text, which
- * may be large, is not read.
+ * The stub is part of libc. A file that needs another library does not have the stub, so its
+ * machine code, which may be large, is not searched.
  */
 static bool needs_libraries(struct elf_build *b)
 {
@@ -262,7 +265,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 		if (b->segments[k].executable)
 			scan_gaps(b, c, b->segments[k].address,
 				  b->segments[k].address + b->segments[k].bytes, &budget);
-	/* Go's runtime has its own stub, which .gopclntab knows. */
+	/* Go's runtime has its own stub, which is in .gopclntab. */
 	if (!budget && !(b->header.flags & ELF_INDEX_GO))
 		b->header.flags |= ELF_INDEX_CODE_CUT;
 }

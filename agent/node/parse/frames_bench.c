@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What taking in a file costs: CPU time of the whole parse of it, and the bytes of its unwind
- * tables. Arguments: other files to take.
+ * What parsing a file costs: CPU time of the whole parse, and the bytes of the unwind tables.
+ * Arguments: other files to parse.
  */
 #include "lib/base/bench.h"
 #include "node/parse/format.h"

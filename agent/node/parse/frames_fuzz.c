@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as .eh_frame or .debug_frame (the lowest bit of the first one says which) of a file
- * whose text is everywhere. They pass through the reader, and its result through the checks of an
- * index's reader.
- * Fuzzes: node/parse/cfi.c, node/parse/cfi_program.c, node/parse/cfi_rule.c, node/parse/rows.c
+ * Any bytes as .eh_frame or .debug_frame (the lowest bit of the first byte says which) of a file in
+ * which every address is code. The reader reads them, and its result must pass the checks of an
+ * index's reader. Fuzzes: node/parse/cfi.c, node/parse/cfi_program.c, node/parse/cfi_rule.c,
+ * node/parse/rows.c
  */
 #include "node/parse/cfi.h"
 
@@ -34,7 +34,8 @@ static void check(const struct paged_rows *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	const uint64_t text_end = 1 << 24; /* page by page: small, for speed */
+	/* rows are made page by page, so this is small, for speed */
+	const uint64_t text_end = 1 << 24;
 	struct cfi_section s = {.data = data + 1, .n = n - 1, .address = 0x1000};
 	struct rows *rows = parse_rows_new();
 	struct paged_rows out;

@@ -16,7 +16,10 @@
 
 #include <cmocka.h>
 
-/* The clocks stand still, however slow the machine, but each read adds a fixed time. */
+/*
+ * The clocks of this test: they stand still, however slow the machine is, but each read adds a
+ * fixed time.
+ */
 static uint64_t cpu_ns, cpu_look_ns, mono_ns = NSEC_PER_SEC, mono_look_ns;
 
 int clock_gettime(clockid_t id, struct timespec *t)
@@ -66,7 +69,7 @@ static struct elf_index *index_of(const char *name, struct elf_tables *ret)
 	return i;
 }
 
-/* Each function is 32 bytes of nop; `at` is how far inside. */
+/* Asserts the rule at an address. Each function is 32 bytes of nop. */
 static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_rule want)
 {
 	uint16_t number = rule_at(t, address);
@@ -92,7 +95,7 @@ static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_
 
 struct known {
 	const char *name, *cfi;
-	struct pf_rule rule; /* 8 bytes inside */
+	struct pf_rule rule; /* the rule 8 bytes inside the function */
 	uint16_t special;    /* or this special rule, if not 0 */
 };
 static const struct known known[] = {
@@ -127,7 +130,7 @@ static const struct known known[] = {
 	 ".cfi_val_offset rbp,-16",
 	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN},
 	 0},
-	/* the old way to say offset: uleb 2, data alignment -8: +16 */
+	/* the old form of offset: uleb 2, data alignment -8: +16 */
 	{"fp_negative",
 	 ".cfi_escape 0x2f,6,2",
 	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_CFA, .fp_offset = 16},
@@ -188,7 +191,7 @@ static void assert_known(const struct elf_tables *t, const char *file)
 	}
 }
 
-/* A file with all known functions, behind the text `before`. */
+/* Assembles a file with all known functions, behind the source `before`. */
 static void assemble_known(const char *before, const char *name, const char *flags)
 {
 	_cleanup_buf_ struct buf source = {0};
@@ -260,7 +263,7 @@ static void one_damaged_function_does_not_cost_the_others(void **state)
 	uint64_t damaged;
 
 	(void)state;
-	assemble(source, "damaged.so", "2>/dev/null"); /* ld complains of it */
+	assemble(source, "damaged.so", "2>/dev/null"); /* ld prints a warning */
 	damaged = symbol("damaged.so", "damaged");
 	i = index_of("damaged.so", &t);
 	assert_rule(&t, symbol("damaged.so", "before") + 8,
@@ -274,8 +277,8 @@ static void one_damaged_function_does_not_cost_the_others(void **state)
 }
 
 /*
- * musl's stub for the return from a signal has no CFI. The bytes around it are no instructions
- * (0x06), so code.c makes no rows of them.
+ * musl's stub for the return from a signal has no CFI. The bytes around the stub are no
+ * instructions (0x06), so code.c makes no rows for them.
  */
 static void code_without_cfi_is_a_gap_but_for_signal_stubs(void **state)
 {
@@ -384,7 +387,7 @@ static void instructions_over_the_limit_are_told(void **state)
 	elf_index_unref(i);
 }
 
-/* As on a machine that takes a second for each of these. */
+/* As on a machine where each span between two reads of the clock takes a second. */
 static void following_ends_in_time(void **state)
 {
 	uint64_t *const clocks[] = {&cpu_look_ns, &mono_look_ns};
@@ -403,7 +406,7 @@ static void following_ends_in_time(void **state)
 	}
 }
 
-/* Whether the index of n functions of this many bytes, which are no instructions, is cut. */
+/* Whether the index is cut for n functions of this many bytes that are no instructions. */
 static bool is_cut(size_t n, size_t bytes)
 {
 	_cleanup_buf_ struct buf source = {0};
@@ -435,7 +438,7 @@ static void functions_over_the_limit_are_not_followed(void **state)
 	assert_true(is_cut(1, FLOW_BYTES_MAX + 1));
 }
 
-/* The stub behind 71 MiB is found, that behind 72 is not. */
+/* The stub behind 71 MiB of code is found, the stub behind 72 MiB is not. */
 static void signal_stubs_over_the_limit_are_told(void **state)
 {
 	static const char restore[] = BARE("restore", "mov $15,%rax\nsyscall");

@@ -183,7 +183,10 @@ const char *parse_go_file(const struct go_table *t, const struct go_function *f,
 
 /* ---- strings of the index ---- */
 
-/* Strings of the index by their place in the table: linear probing, at most half full. */
+/*
+ * A hash table: from the address of a string in .gopclntab to its offset in the index. Linear
+ * probing, at most half full.
+ */
 struct go_strings {
 	struct {
 		const char *key;
@@ -253,7 +256,8 @@ static void add_symbol(struct go_table *t, const struct go_function *f)
 	uint64_t own = own_code(t, f);
 	uint32_t line = f->start_line;
 
-	if (t->layout != GO_1_20) /* it has no start line: that of the first instruction is used */
+	/* older tables have no start line: the line of the first instruction is used */
+	if (t->layout != GO_1_20)
 		line = MAX(parse_go_value_at(t, f->line, own), 0);
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n++] = (struct symbol){
@@ -303,7 +307,10 @@ static void add_functions(struct go_table *t, struct go_inlines *inlines)
 	for (size_t i = 0; i < t->n_functions; i++) {
 		struct go_function f;
 
-		/* Takes only disjoint functions, so that the bytes of the text bound the work. */
+		/*
+		 * Takes only disjoint functions, so the work is limited by the size of the machine
+		 * code.
+		 */
 		if (t->b->symbols.n >= INDEX_SYMBOLS_MAX || t->b->strings.failed ||
 		    parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f)) {
 			t->b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;

@@ -34,7 +34,7 @@ struct go_table {
 	uint64_t text;			      /* address of runtime.text */
 	struct span code;		      /* the segment that holds text */
 	uint64_t code_address;
-	struct span inline_calls; /* from go:func.* on; empty: not known */
+	struct span inline_calls; /* from go:func.* on; empty: not found */
 	size_t n_functions;
 	struct go_strings *strings;
 };

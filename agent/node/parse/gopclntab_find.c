@@ -111,7 +111,7 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 	return true;
 }
 
-/* Each try may cost a look at all relocations. */
+/* The number of tries has a limit, because each may read all relocations. */
 static bool try_module(const struct go_table *t, uint64_t address, size_t *candidates,
 		       struct module *ret)
 {
@@ -211,7 +211,7 @@ static bool is_go(struct elf_build *b)
 	struct section s;
 	size_t n = 0;
 
-	if (b->n_texts == 0) /* without section headers, nothing else says so */
+	if (b->n_texts == 0) /* without section headers, nothing shows whether it is Go */
 		return true;
 	if (parse_build_section(b, ".go.buildinfo", &s) ||
 	    parse_build_section(b, ".note.go.buildid", &s))
@@ -281,7 +281,7 @@ static bool find_code(struct go_table *t)
 	return false;
 }
 
-/* Returns whether a place is go:func.*: all that functions have there must be inlined calls. */
+/* Returns whether s is go:func.*: then all that functions have in it are valid inlined calls. */
 static bool is_gofunc(const struct go_table *t, struct span s)
 {
 	uint64_t covered = 0;
@@ -292,7 +292,7 @@ static bool is_gofunc(const struct go_table *t, struct span s)
 
 		if (parse_go_entry(t, i) < covered || !parse_go_function(t, i, &f))
 			continue;
-		covered = f.end; /* only disjoint functions: the text bounds the work */
+		covered = f.end; /* only disjoint functions: the size of the code limits the work */
 		if (!f.has_inline_calls || !f.inline_index)
 			continue;
 		if (!parse_go_inlines_valid(t, &f, s))

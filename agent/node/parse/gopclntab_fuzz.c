@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a .gopclntab, in an ELF file around them: code, the table, a moduledata that points
- * to it. First byte: which release; second: how many functions; then, as 16-bit numbers, the sizes
- * of the parts; then the parts. The last bytes of these are also the file's relocations. If the
- * first byte is 0xff, the rest is a table as in a file.
- * Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c, node/parse/gopclntab_inlines.c,
- * node/parse/gopclntab_rows.c
+ * Any bytes as a .gopclntab, in an ELF file made around them: code, the table, and a moduledata
+ * that points to the table. The first byte of the input says which release; the second, how many
+ * functions. Then come the sizes of the parts, as 16-bit numbers, and then the parts. The last
+ * bytes of the parts are also the file's relocations. If the first byte is 0xff, the rest is a
+ * whole table as in a file. Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c,
+ * node/parse/gopclntab_inlines.c, node/parse/gopclntab_rows.c
  */
 #include "node/parse/format.h"
 
@@ -37,7 +37,10 @@ static void put64(uint8_t *at, uint64_t v)
 	memcpy(at, &v, sizeof(v));
 }
 
-/* push %rbp; mov %rsp,%rbp; mov %rsp,X: the prologues and switches that rows.c looks for. */
+/*
+ * push %rbp; mov %rsp,%rbp; mov %rsp,X: the prologues and stack switches that gopclntab_rows.c
+ * looks for.
+ */
 static void fill_code(uint8_t *code)
 {
 	static const uint8_t bytes[16] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0x62, 0x38,
@@ -47,7 +50,7 @@ static void fill_code(uint8_t *code)
 		code[i] = bytes[i % sizeof(bytes)];
 }
 
-/* -> bytes of the table */
+/* Returns the size of the table. */
 static size_t make_table(uint8_t *table, const uint8_t *data, size_t n)
 {
 	static const uint32_t magics[] = {0xfffffffa, 0xfffffff0, 0xfffffff1};
@@ -90,7 +93,7 @@ static void make_module(uint64_t *module, const uint8_t *table, size_t table_byt
 		module[slices[i]] = TABLE_ADDRESS + offset;
 	}
 	module[22] = CODE_ADDRESS;
-	module[40] = TABLE_ADDRESS; /* go:func.*: the same bytes */
+	module[40] = TABLE_ADDRESS; /* go:func.* begins at the table, too */
 	module[DYNAMIC_WORD] = DT_RELA;
 	module[DYNAMIC_WORD + 1] = TABLE_ADDRESS + (table_bytes > 240 ? table_bytes - 240 : 0);
 	module[DYNAMIC_WORD + 2] = DT_RELASZ;
@@ -140,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	fill_code(m->code);
 	bytes = make_table(m->table, data, n);
 	make_module(m->module, m->table, bytes);
-	if (data[0] & 4) /* the pointers are to come from the relocations */
+	if (data[0] & 4) /* only the relocations have the pointers */
 		memset(m->module, 0, 8 * 23);
 	make_elf(m, bytes);
 	if (fd_write_all(fd, m, offsetof(struct image, table) + bytes) < 0 ||

@@ -151,7 +151,7 @@ static bool make_room(struct go_inlines *x, uint32_t index)
 struct chain {
 	struct inline_call calls[ELF_INLINES_MAX];
 	uint32_t index[ELF_INLINES_MAX];
-	uint64_t pc[ELF_INLINES_MAX]; /* a place in the body of the call */
+	uint64_t pc[ELF_INLINES_MAX]; /* an address in the body of the inlined call */
 	size_t n;
 };
 
@@ -165,8 +165,8 @@ static bool in_chain(const struct chain *c, uint32_t index)
 
 /*
  * Collects the calls around the code at pc, innermost first, up to one that already has a node,
- * which is *ret_parent. If no instruction of a caller is left, its place is 0. The call itself may
- * lie there (package init functions): then the function is the parent.
+ * which is *ret_parent. If no instruction of a caller is left, the call's parent_pc is 0. The code
+ * at 0 may be of the same call (package init functions): then the function is the parent.
  */
 static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t *ret_parent)
 {

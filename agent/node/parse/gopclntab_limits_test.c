@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A .gopclntab of one function "f", made by hand, over the limits of its reader. It needs no
- * toolchain.
+ * A .gopclntab with a function "f", made by hand, that exceeds the limits of its reader. The test
+ * needs no Go toolchain.
  */
 #include "node/parse/gopclntab.h"
 #include "node/parse/testelf.h"
@@ -26,8 +26,8 @@
 #define CUT	      (ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT)
 
 struct made {
-	size_t n_functions; /* all but the first one have none */
-	/* inlined calls, each inside the one before: call k is at byte k of the code */
+	size_t n_functions; /* all functions except the first have no inlined calls */
+	/* inlined calls of "f", each inside the one before. Call k is at byte k of the code. */
 	uint8_t n_calls;
 	size_t n_decoys; /* pointers to the table before its moduledata */
 };
@@ -39,7 +39,10 @@ static void add_varint(struct buf *b, uint32_t value)
 	testelf_uint(b, value, 1);
 }
 
-/* Values by pc: 0 everywhere, at offset 1; then the call at each byte, and -1 behind them. */
+/*
+ * Adds two tables "value by pc". At offset 1: the value 0 for all code. Then one that has the
+ * number of the call at each byte, and -1 behind these; returns where it begins.
+ */
 static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 {
 	size_t start = b->len;
@@ -60,7 +63,7 @@ static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 	return calls;
 }
 
-/* The first function, and others that begin before it ends. */
+/* Adds the first function, and others that begin before the first one ends. */
 static void add_functions(struct buf *b, size_t n, uint32_t calls)
 {
 	_cleanup_free_ uint32_t *entries = xcalloc(2 * (n + 1), sizeof(*entries));
@@ -110,7 +113,7 @@ static void make_table(const struct made *m, struct buf *b, uint64_t offsets[N_P
 	memcpy(b->data + 32, offsets, N_PARTS * sizeof(*offsets));
 }
 
-/* Pointers to the table, its moduledata, go:func.* */
+/* Makes the data segment: pointers to the table, its moduledata, go:func.* */
 static void make_data(const struct made *m, const uint64_t offsets[N_PARTS], struct buf *b)
 {
 	uint64_t module[MODULE_WORDS] = {[0] = TABLE_ADDRESS, [22] = CODE_ADDRESS};
@@ -205,7 +208,7 @@ static void check(struct made m, size_t n_inlined, unsigned flags)
 	elf_index_unref(i);
 }
 
-/* The parts that parse_go_table_find needs. */
+/* Sets the members of b that parse_go_table_find needs. */
 static void open_build(struct elf_build *b, int fd)
 {
 	elf_version(EV_CURRENT);
@@ -257,7 +260,7 @@ static void moduledata_behind_too_many_places_is_told(void **state)
 	check(m, 0, CUT);
 }
 
-/* The outermost ones are left out. */
+/* The outermost inlined functions of a chain are left out, and the index is marked as cut. */
 static void deeper_chains_of_inlined_functions_are_told(void **state)
 {
 	struct made m = {.n_functions = 1, .n_calls = ELF_INLINES_MAX};

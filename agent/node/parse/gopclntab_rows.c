@@ -2,8 +2,8 @@
 /*
  * Makes the unwind rows of Go's functions. The exact size of the frame at each instruction comes
  * from the runtime's own table, and the place of the saved rbp from the prologue's bytes. The few
- * functions that change stacks are listed as in their source (src/runtime/asm_amd64.s,
- * sys_linux_amd64.s).
+ * functions that change stacks are in the table `specials`, by name. What it says of each was read
+ * from Go's source (src/runtime/asm_amd64.s, sys_linux_amd64.s).
  */
 #include "node/parse/gopclntab.h"
 
@@ -25,11 +25,12 @@ struct special {
 };
 
 /*
- * Functions are found by name, since 1.16 has no flags and garbled names have them. mcall and
- * morestack go to g0, clear rbp, and never return. mcall leaves the goroutine, but a goroutine
- * waits for morestack until the scheduler chooses another one. Then execute() makes that one the
- * thread's, before gogo leaves g0 for it. The code of clone after its write of rsp runs on the new
- * thread. sigtramp says "top frame", but the kernel's frame follows.
+ * Functions are found by name, because Go 1.16 has no flags. A program whose names are garbled is
+ * newer, and its flags are used. mcall and morestack switch to the stack of g0, clear rbp, and
+ * never return. After mcall, the goroutine does not wait for the code on g0. After morestack it
+ * does, until the scheduler chooses another goroutine. Then execute() makes that one the thread's
+ * goroutine, before gogo switches from g0 to it. In clone, the code after the write of rsp runs on
+ * the new thread. sigtramp has the flag "top frame", but the kernel's signal frame is above it.
  */
 static const struct special specials[] = {
 	{"_rt0_amd64", WHOLE_ROOT},
@@ -123,7 +124,10 @@ static uint64_t find_switch(const struct frame_state *s)
 	return UINT64_MAX;
 }
 
-/* push %rbp is the instruction before address, where the frame grew by 8; push %r13 is 41 55. */
+/*
+ * Whether the instruction before address, which has made the frame 8 bytes larger, is push %rbp
+ * (55). push %r13 is 41 55.
+ */
 static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t address)
 {
 	const uint8_t *code = code_at(s, address - 1, 4);
@@ -136,8 +140,8 @@ static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t ad
 }
 
 /*
- * mov %rbp,N(%rsp) is the first instruction of a frame of size bytes before Go 1.21. Returns its
- * length.
+ * Before Go 1.21, mov %rbp,N(%rsp) is the first instruction after rsp was lowered by `size` bytes.
+ * Returns its length; 0: another instruction is there.
  */
 static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t size)
 {
@@ -221,7 +225,7 @@ static void add_frames(struct frame_state *s)
 		uint64_t start = f->entry + v.start, end = f->entry + v.end;
 
 		/*
-		 * The row extends over the padding, where no code runs: so no row for a gap is
+		 * The last row also covers the padding, where no code runs. So no row for a gap is
 		 * needed.
 		 */
 		end = end >= f->end ? f->padded_end : end;

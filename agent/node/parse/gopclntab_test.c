@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares Go programs of this machine's toolchain, as the parse child reads them, with what Go's
- * own tools and binutils say of the same files. LONG=1: also those of older and newer toolchains,
- * which the go command downloads.
+ * Compares what the parse child reads in Go programs with what Go's own tools and binutils read in
+ * the same files. The programs are built with this machine's toolchain. LONG=1: also with older and
+ * newer toolchains, which the go command downloads.
  */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"
@@ -78,7 +78,10 @@ static void put(const char *folder, const char *name, const char *text)
 	assert_int_equal(file_write_atomic(file, text, strlen(text), 0644), 0);
 }
 
-/* -> the path of a program; caller frees. environment: words before the go command. */
+/*
+ * Builds a program and returns its path; the caller frees it. environment: what stands before the
+ * go command.
+ */
 static char *build(const char *name, const char *environment, const char *flags, bool cgo)
 {
 	_cleanup_free_ char *command =
@@ -186,7 +189,7 @@ static void check_names(const struct elf_index *i, const char *path)
 		n++;
 	}
 	pclose(f);
-	assert_in_range(n, 900, 100000); /* the runtime alone */
+	assert_in_range(n, 900, 100000); /* the runtime alone has so many */
 }
 
 /* ---- inlined functions: a known program ---- */
@@ -227,7 +230,8 @@ static void check_inlines(const struct elf_index *i, bool lines)
 /* ---- rows: binutils' reading of .debug_frame, which Go's linker writes by itself ---- */
 
 /*
- * The runtime's table cannot express this, and .debug_frame is wrong there: see gopclntab_rows.c.
+ * Whether the function is one that changes stacks: the runtime's table cannot express that, and
+ * .debug_frame is wrong there (gopclntab_rows.c).
  */
 static bool is_explained(const char *name)
 {
@@ -298,7 +302,7 @@ static void compare_row(struct comparison *c, uint64_t address, int cfa)
 		      (unsigned long long)(address - s.address), cfa, rule);
 }
 
-/* A row holds to the next one: both its ends are looked at. */
+/* A row of readelf holds up to the next row: compares at both ends. */
 static void check_rows(const struct elf_index *i, const char *path)
 {
 	FILE *f = open_command("readelf -wF %s 2>/dev/null", path);
@@ -389,7 +393,10 @@ static void check_special(const struct elf_index *i, bool cgo)
 	assert_int_equal(count_rule(i, "runtime.sigtramp", PF_RULE_ROOT), 0);
 }
 
-/* rbp: in its register up to the instruction that stores it, then below the return address. */
+/*
+ * The caller's rbp must be in rbp up to the instruction that stores it, and then below the return
+ * address.
+ */
 static void check_frame_pointer(const struct elf_index *i, bool pushed)
 {
 	uint64_t address = address_of(i, "main.outer"), previous = 0;
@@ -490,7 +497,10 @@ static void test_cgo(void **state)
 	check_all(&newest, "cgo-pie", "-buildmode=pie", true);
 }
 
-/* Names of sections lost, then section headers too: the table is found by its header. */
+/*
+ * Without the names of sections, and then without section headers, the table is found by its own
+ * header.
+ */
 static void test_no_sections(void **state)
 {
 	_cleanup_free_ char *path = NULL, *renamed = NULL, *bytes = NULL;
@@ -520,7 +530,7 @@ static void test_no_sections(void **state)
 	elf_index_unref(whole);
 }
 
-/* A C program is none of Go, whatever bytes it has. */
+/* A C program is not taken for a Go program, whatever bytes it has. */
 static void test_not_go(void **state)
 {
 	struct elf_index *i = read_index("/proc/self/exe");

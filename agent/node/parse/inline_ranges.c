@@ -135,8 +135,8 @@ static int compare_starts(const void *left, const void *right)
 }
 
 /*
- * Returns whether a is inside b: the deeper node is. For ranges that do not nest but overlap, it is
- * the one with the later start, then the first node.
+ * Returns whether a is inside b: its node is deeper. If both are equally deep (ranges that overlap
+ * but do not nest), the one that starts later is inside, or else the one with the first node.
  */
 static bool is_inside(const struct inlined *a, const struct inlined *b)
 {

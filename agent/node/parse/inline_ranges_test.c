@@ -26,7 +26,7 @@ static void done(struct inlines *x, struct flat_inlines *flat)
 	parse_inlines_free(x);
 }
 
-/* Names of the chain at an address, innermost first; 0 ends it. */
+/* The names of the chain at an address, innermost first; a 0 ends the list. */
 static void chain_at(const struct flat_inlines *flat, uint64_t address, uint32_t ret[8])
 {
 	size_t n = 0;
@@ -78,7 +78,7 @@ static void chains_deeper_than_are_answered_are_told(void **state)
 	(void)state;
 	assert_false(is_cut(ELF_INLINES_MAX, true));
 	assert_true(is_cut(ELF_INLINES_MAX + 1, true));
-	assert_false(is_cut(ELF_INLINES_MAX + 1, false)); /* nothing is there */
+	assert_false(is_cut(ELF_INLINES_MAX + 1, false)); /* no range has the deepest node */
 }
 
 static void the_innermost_wins(void **state)
@@ -158,7 +158,7 @@ static void nameless_and_unused_nodes_are_left_out(void **state)
 static void odd_arguments_do_no_harm(void **state)
 {
 	struct inlines *x = parse_inlines_new();
-	uint32_t node = parse_inlines_node(x, 1, 0, 0, 77); /* a parent that is not there */
+	uint32_t node = parse_inlines_node(x, 1, 0, 0, 77); /* a parent that does not exist */
 	struct flat_inlines flat;
 
 	(void)state;
@@ -183,8 +183,8 @@ static void odd_arguments_do_no_harm(void **state)
 #define SOME  24
 
 /*
- * Computes the same answer in a slow way: of the ranges around each address, the deepest, the
- * latest, the first.
+ * Computes the same answer in a slow way: from all ranges around an address it takes the deepest
+ * one, then the one with the latest start, then the first.
  */
 struct slow {
 	uint64_t start[SOME], end[SOME];
@@ -254,7 +254,7 @@ static void any_ranges_equal_the_slow_way(void **state)
 		compare_with_slow(seed);
 }
 
-/* A million nested ranges that all start at one place, and all end at another. */
+/* A million ranges nested in each other, which all begin at nearly the same address. */
 static void many_nested_ranges_end(void **state)
 {
 	struct inlines *x = parse_inlines_new();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks are symbols and texts of a file that show which runtimes it has and where their structures
- * are. The parent chooses the patterns. A hostile file may have any number of matches, so they are
- * limited.
+ * Marks are symbols and strings of a file that show which runtimes the file has and where their
+ * structures are. The parent chooses the patterns. A hostile file may have any number of matches,
+ * so their number has a limit.
  */
 #include "node/parse/build.h"
 
@@ -57,7 +57,7 @@ static void add(struct marks *x, struct mark new)
 	x->items[x->n++] = new;
 }
 
-/* Returns whether a symbol's name matches. Patterns for texts match no symbol. */
+/* Returns whether a symbol's name matches. A pattern for a string (with '"') matches no symbol. */
 static bool matches(const char *pattern, const char *name, size_t n)
 {
 	const char *star;
@@ -115,8 +115,8 @@ void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 }
 
 /*
- * A text ends at its NUL. If a '"' comes before it, it is itself such a pattern, of a program that
- * searches for the text as podflame does.
+ * Finds the places of a string, which ends at its NUL. If a '"' stands before the string, it is no
+ * mark but a pattern: the file is podflame, or searches for the same string.
  */
 static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, size_t n,
 		      uint64_t address)

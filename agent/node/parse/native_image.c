@@ -3,8 +3,8 @@
  * Finds functions of GraalVM native images: Java compiled ahead of time, mostly stripped, without
  * call frame information. Their compiler starts each function at a multiple of 16, and fills the
  * space before it with int3. So scan() reads the code one instruction after the other. After a
- * table it may be out of step for a while. So its functions are guesses, which flow.c proves
- * (flow_input.guessed).
+ * table in the code, it may decode from wrong addresses for a while. So the functions that it finds
+ * are guesses, which flow.c checks (flow_input.guessed).
  */
 #include "node/parse/code.h"
 
@@ -12,8 +12,8 @@
 #define INT3	  0xcc
 
 /*
- * Returns whether a function begins with push %rbp; mov %rsp,%rbp, in its two encodings. Then the
- * image was built to keep frame pointers.
+ * Returns whether a function begins with push %rbp; mov %rsp,%rbp, in one of two encodings, as in
+ * an image that was built with frame pointers.
  */
 static bool keeps_frame(const uint8_t *code, size_t n)
 {

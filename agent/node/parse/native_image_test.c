@@ -19,15 +19,21 @@
 #define FUNCTION ".balign 16,0xcc\n.skip 16,0xcc\n"
 
 static const char source[] = HEAP ".skip 16,0x90\n"
-	/* At inside - 1, a multiple of 16, is int3's byte, but no function follows. */
+	/*
+	 * The byte at inside - 1 is that of int3, and a multiple of 16 follows it, but no function
+	 * begins there.
+	 */
 	FUNCTION "framed: sub $0x38,%rsp\nmov %rdi,%rbp\nmovabs $0x00cc000000000000,%rcx\n"
 				  "inside: nop\ncall two_b\nafter: add $0x38,%rsp\nret\n"
-	/* Its table lies behind it. */
+	/* The jump table of this function lies behind its code. */
 	FUNCTION "switches: sub $0x18,%rsp\nlea table(%rip),%rsi\nmovslq (%rsi,%r10,4),%rbp\n"
 				  "add %rbp,%rsi\njmp *%rsi\ncase_0: nop\nadd $0x18,%rsp\nret\n"
 				  "case_1: nop\nadd $0x18,%rsp\nret\n"
 				  "table: .long case_0-table, case_1-table\n"
-	/* Nothing lies between these two; what the first one calls last does not return. */
+	/*
+	 * There are no bytes between these two functions. The first one ends with a call that does
+	 * not return.
+	 */
 	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
 				  "slow: call loops\n.balign 16,0x90\n"
 				  "two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
@@ -40,7 +46,7 @@ static const char framed_source[] =
 	     "pop %rbp\nret\n" FUNCTION "loops: push %rbp\nmov %rsp,%rbp\n1: jmp 1b\n" FUNCTION
 	     "last: push %rbp\nmov %rsp,%rbp\npop %rbp\nret\n";
 
-/* Its symbols stay in "image"; the test reads "stripped". */
+/* Builds "image", whose symbols the test looks up, and returns the index of "stripped". */
 static struct elf_index *index_of(const char *text, struct elf_tables *ret)
 {
 	_cleanup_free_ char *path = xasprintf("%s/image.S", dir);
@@ -109,7 +115,7 @@ static void functions_are_found(void **state)
 	elf_index_unref(i);
 }
 
-/* No frame pointer is guessed there. */
+/* Where nothing is proved, the rule is PF_RULE_LOST: the walk must not guess by rbp. */
 static void what_is_not_proved_is_lost(void **state)
 {
 	struct elf_tables t;
@@ -133,7 +139,7 @@ static void an_image_may_keep_frame_pointers(void **state)
 	elf_index_unref(i);
 }
 
-/* Without the section it is a file as any other. */
+/* Without the section .svm_heap, the file is read like any other. */
 static void other_files_are_not_read_so(void **state)
 {
 	struct elf_tables t;
@@ -148,7 +154,7 @@ static void other_files_are_not_read_so(void **state)
 /* ---- a file whose segments lie over one another ---- */
 
 #define STRETCH	    (1u << 20)
-#define N_FRAMED    64 /* as much as is read of a file */
+#define N_FRAMED    64 /* the most that is read of a file */
 #define N_STRETCHES (N_FRAMED + 1)
 #define ADDRESS(k)  (((k) + 1ull) * 2 * STRETCH)
 
@@ -208,8 +214,8 @@ static void put_head(struct head *h)
 }
 
 /*
- * Without the limit, 1024 segments over one part of a few MiB would take minutes. The part that is
- * read keeps frames, though most functions do not.
+ * Without the limit, 1024 segments that all map the same few MiB would take minutes. The functions
+ * that are read keep frame pointers, though most functions of the file do not.
  */
 static void no_more_is_read_than_is_followed(void **state)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compares the rows of real files with two other readers of the same bytes. Columns CFA, rbp and ra
- * of binutils' `readelf -wF` must be ours at every row. Expressions of elfutils'
- * dwarf_cfi_addrframe must have the values of our rules on made-up registers and memory.
+ * Compares the rows of real files with two other readers of the same bytes. At every row, our CFA,
+ * rbp and return address must equal the columns of binutils' `readelf -wF`. Evaluated on made-up
+ * registers and memory, our rules must give the values of the expressions of elfutils'
+ * dwarf_cfi_addrframe.
  *
- * Without arguments: a sample of files. With "-": the files named on standard input, each content
- * once; it writes a report in Markdown, and exits with status 1 if a difference has no explanation.
+ * Without arguments: a sample of files. With "-": the files named on standard input; files with the
+ * same content are compared once. Then the program writes a report in Markdown, and exits with
+ * status 1 if a difference has no explanation.
  */
 #include "lib/base/base.h"
 #include "node/parse/format.h"
@@ -29,7 +31,7 @@ struct expected {	  /* a row of readelf */
 	uint64_t at, end; /* end: of its FDE */
 	char cfa[CELL], fp[CELL], sp[CELL], ra[CELL];
 	bool debug;
-	bool after_expression; /* the CFA was one earlier in this FDE */
+	bool after_expression; /* an earlier row of this FDE has an expression as CFA */
 };
 struct fde {
 	uint64_t start, end;
@@ -138,7 +140,7 @@ static enum outcome compare(const struct file *f, const struct expected *e)
 /* ---- readelf ---- */
 
 struct columns {
-	int fp, sp, ra; /* which cell of a row, -1: none */
+	int fp, sp, ra; /* the number of the cell in a row; -1: none */
 };
 
 static struct columns read_columns(char *line)
@@ -190,10 +192,10 @@ struct reader {
 	size_t n_cies, cap_cies;
 	struct columns columns;
 	bool debug, in_cie, has_rows;
-	struct expected fde_row; /* of its CIE, at its start */
+	struct expected fde_row; /* the CIE's row, at the start of the FDE */
 };
 
-/* An FDE without instructions has no rows in readelf's output: its CIE's holds. */
+/* An FDE without instructions has no rows in readelf's output: the row of its CIE holds. */
 static void end_entry(struct reader *r)
 {
 	if (!r->in_cie && !r->has_rows && r->fde_row.end)
@@ -248,7 +250,7 @@ static void take_row(struct reader *r, char *line)
 	e.after_expression = last && !first && last->end == e.end &&
 			     (last->after_expression || streq(last->cfa, "exp"));
 	if (last && last->at == e.at && last->end == e.end && last->debug == e.debug)
-		*last = e; /* an advance by nothing */
+		*last = e; /* two rows at the same address: the second one holds */
 	else if (e.at < e.end)
 		add_row(r->f, &e);
 }
@@ -368,7 +370,7 @@ static uint64_t our_cfa(const struct machine *m, const struct pf_rule *r)
 	return m->regs[7] + r->cfa_offset + ((int)(m->regs[16] & 15) >= r->extra ? 8 : 0);
 }
 
-/* Where a register is; *ret_in_memory false: unchanged, or in a register. */
+/* Where our rule has the caller's rbp. *ret_in_memory: false if rbp is unchanged. */
 static uint64_t our_fp(const struct machine *m, const struct pf_rule *r, bool *ret_in_memory)
 {
 	*ret_in_memory = r->fp != PF_FP_SAME;
@@ -426,7 +428,7 @@ static bool elfutils_agrees(Dwarf_Frame *frame, const struct pf_rule *r, uint64_
 	return r->fp == PF_FP_UNKNOWN || elfutils_register(frame, &m, 6, fp, in_memory);
 }
 
-/* Expressions depend on their inputs, so several inputs are tried. */
+/* An expression may be right for one input by chance, so several inputs are tried. */
 static void compare_elfutils(struct file *f, const struct expected *e)
 {
 	uint16_t number = our_rule(f, e->at);
@@ -473,7 +475,7 @@ static bool executable(const struct file *f, uint64_t address)
 	return false;
 }
 
-/* Another row of readelf that holds at the same address and is what we have. */
+/* Whether another row of readelf, of an overlapping FDE, covers the address and equals ours. */
 static bool overlapped(const struct file *f, const struct expected *e)
 {
 	for (size_t k = 0; k < f->n; k++) {
@@ -545,7 +547,7 @@ static bool in_plt(const struct file *f, uint64_t address)
 	return false;
 }
 
-/* Between FDEs, if there are 16 bytes, nothing may be claimed. */
+/* If there are 16 bytes or more between two FDEs, our rows must have a gap there. */
 static void check_gaps(struct file *f)
 {
 	uint64_t end = 0;
@@ -560,7 +562,7 @@ static void check_gaps(struct file *f)
 			uint16_t number = our_rule(f, end);
 
 			f->gaps++;
-			/* a PLT without FDE may begin behind less than 16 bytes */
+			/* a PLT without FDE may begin fewer than 16 bytes further */
 			if (number != PF_RULE_GAP && number != PF_RULE_SIGNAL &&
 			    !in_plt(f, end + 15)) {
 				f->outcomes[NOT_GAP]++;
@@ -649,7 +651,7 @@ static void rows_of_known_files_equal_readelf_and_elfutils(void **state)
 	check_sample("/usr/bin/perl", 10000);
 }
 
-/* The vDSO has the text of clock_gettime, which a profile is full of. */
+/* The vDSO has the code of clock_gettime, which is in many profiles. */
 static void rows_of_the_vdso_equal_readelf_and_elfutils(void **state)
 {
 	const Elf64_Ehdr *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);

@@ -17,11 +17,11 @@ struct parser_config {
 	/* the program that is started as the child; NULL: /proc/self/exe */
 	const char *self_exe;
 	/*
-	 * What else to search for in each file; NULL ends the list, and NULL as the list means
+	 * What else to search for in each file: a list of patterns that ends with NULL; NULL:
 	 * nothing. A pattern is the name of a symbol of any kind, in which a '*' (not as the first
-	 * character) stands for any text. Or it is a '"' and a text of read-only data.
-	 * elf_index_mark has what was found. The child gets the patterns as its arguments, and
-	 * node/files keeps the pointer.
+	 * character) stands for any characters. Or it is a '"' and a string to be found in
+	 * read-only data. elf_index_mark describes what was found. The child gets the patterns as
+	 * its arguments. The list must stay valid, because node/files keeps the pointer.
 	 */
 	const char *const *marks;
 	const struct child_ops *child_ops; /* NULL: child_kernel */
@@ -29,17 +29,18 @@ struct parser_config {
 int parse_new(const struct parser_config *c, struct parser **ret);
 struct parser *parse_free(struct parser *p);
 /*
- * Parses a file. It blocks up to the timeout, so it is for a worker or `record`. main_fd is not
- * closed. -ETIMEDOUT; -EPIPE: the child died, and the next call starts another; -ENOEXEC: no x86-64
- * executable or library; -EBADMSG: the file is damaged, or the answer was refused; -E2BIG: a limit.
- * Failures are counted by reason in podflame_parse_failures_total.
+ * Parses a file. This blocks up to the timeout, so only a worker or `record` may call it. main_fd
+ * is not closed. -ETIMEDOUT: the child did not answer in time; -EPIPE: the child died, and the next
+ * call starts another; -ENOEXEC: no x86-64 executable or library; -EBADMSG: the file is damaged, or
+ * the answer was refused; -E2BIG: the file exceeds a limit. Failures are counted by reason in
+ * podflame_parse_failures_total.
  */
 int parse_elf(struct parser *p, int main_fd, struct elf_index **ret);
 /*
  * Makes the debug index of a file: symbols and inlined functions, but no tables. debug_fd: its
  * separate debug file; -1: the DWARF is in the file itself. dwo_fds: the files of elf_index_wanted,
- * in its order; -1: one is missing. In the first call for a file with split DWARF there are none,
- * and the answer says which are wanted.
+ * in its order; -1: one is missing. The first call for a file with split DWARF passes none; then
+ * the index says which are wanted.
  */
 #define PARSE_FDS_MAX 64
 struct parse_debug_files {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child that cannot be started or reached: the file fails, by name, and the next one is read. */
+/*
+ * If a child cannot be started or reached, the file fails with a reason, and the next file is read.
+ */
 #include "lib/base/fault.h"
 #include "node/parse/parse.h"
 
@@ -25,7 +27,7 @@ static int read_one(void *arg)
 	assert_true(!r == !!index);
 	assert_true(!r == !parse_reason(p)[0]);
 	elf_index_unref(index);
-	if (r) { /* the same parser, when all works again */
+	if (r) { /* after all works again, the same parser reads the file */
 		fault_disarm();
 		index = NULL;
 		assert_int_equal(parse_elf(p, self_fd, &index), 0);

@@ -102,7 +102,7 @@ static void names_functions_of_kind(const char *name, const char *flags)
 	assert_symbol(i, nm_address(in_dir(name), "beta"), "beta");
 	assert_int_equal(elf_index_symbol(i, alpha, &s), 0);
 	assert_int_equal(s.address, alpha);
-	/* The byte after a function of known size belongs to whatever is there, or to nothing. */
+	/* The byte after a function of known size belongs to another function, or to none. */
 	if (elf_index_symbol(i, alpha + s.size, &s) == 0)
 		assert_string_not_equal(s.name, "alpha");
 	assert_int_equal(elf_index_symbol(i, 0, &s), -ENOENT);
@@ -130,7 +130,10 @@ static void file_offsets_become_addresses(void **state)
 	assert_int_equal(parse_path(p, in_dir("fixed2"), &i), 0);
 	main_address = nm_address(in_dir("fixed2"), "main");
 	assert_true(main_address >= 0x400000);
-	/* ld places the text of a small fixed program at offset address - 0x400000. */
+	/*
+	 * In a small program with fixed addresses, ld places code at file offset address -
+	 * 0x400000.
+	 */
 	assert_int_equal(elf_index_address(i, main_address - 0x400000, &address), 0);
 	assert_int_equal(address, main_address);
 	assert_int_equal(elf_index_address(i, 1ULL << 40, &address), -ENOENT);
@@ -255,14 +258,15 @@ static void marks_are_found_where_they_are(void **state)
 	assert_false(find_mark(i, "plain").thread_local);
 	m = find_mark(i, "mine");
 	assert_true(m.thread_local);
-	assert_int_equal(m.address, 0); /* thread-local: offset 0 in its image */
+	/* thread-local: the address is the offset in the TLS image */
+	assert_int_equal(m.address, 0);
 	assert_int_equal(m.size, sizeof(long));
 	m = find_mark(i, "\"$Version: Thing ");
 	assert_int_equal(m.address, nm_address(in_dir("marked"), "text"));
 	assert_int_equal(m.size, strlen("$Version: Thing 5.4.6 $ and more"));
 	assert_int_equal(elf_index_find_mark(i, "missing", &m), -ENOENT);
 	assert_int_equal(elf_index_find_mark(i, "printf", &m), -ENOENT);
-	/* none twice, and no data that may change */
+	/* no mark is there twice, and none is of data that may change */
 	assert_int_equal(elf_index_n_marks(i), 6);
 	assert_false(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
 	elf_index_unref(i);
@@ -332,7 +336,7 @@ static void marks_of_a_file_have_a_limit(void **state)
 	assert_int_equal(parse_new(&c, &p), -EINVAL);
 }
 
-/* ---- choosing and flattening: known answers ---- */
+/* ---- how symbols are chosen and made disjoint: known answers ---- */
 
 static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
 {
@@ -413,7 +417,10 @@ static void truncated_files_cost_no_child(void **state)
 	parse_free(p);
 }
 
-/* Every byte of the headers set to 0xff, one at a time: offsets, counts and sizes go wild. */
+/*
+ * Sets each byte of the headers to 0xff, one after the other, so offsets, counts and sizes become
+ * wrong.
+ */
 static void wild_headers_are_survived(void **state)
 {
 	struct parser *p = new_parser(0);
@@ -525,7 +532,10 @@ static void a_child_that_does_not_end_is_not_waited_for(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* The parser's end of the socket: the only one of its kind that this program has. */
+/*
+ * Whether the parser's socket has a request that the child has not read. This program has only one
+ * such socket.
+ */
 static bool request_waits(void)
 {
 	for (int fd = 3; fd < 64; fd++) {
@@ -650,7 +660,7 @@ static void the_child_takes_all_files_of_a_request(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__
-/* Two children and the agent share it. */
+/* Two children and the agent share the pod's memory, so a child gets only a part of it. */
 static void the_child_takes_a_share_of_the_pods_memory(void **state)
 {
 	_cleanup_free_ char *path = NULL, *text = NULL;

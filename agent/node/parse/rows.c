@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns unwind rows into pages. Readers add ranges nearly in order, so runs are merged, and a file
- * of a million rows costs a few milliseconds here.
+ * Turns unwind rows into pages. Readers add ranges nearly in order, in few ascending runs. The sort
+ * merges these runs, so a file of a million rows takes a few milliseconds here.
  */
 #include "node/parse/build.h"
 
@@ -248,7 +248,10 @@ static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 	return true;
 }
 
-/* Nothing is known from here on. If a page would begin here, it is not needed. */
+/*
+ * From here on no rule is known: ends the last row with a gap. If a page would begin here, that
+ * page is not needed.
+ */
 static void end_rows(struct pager *p)
 {
 	if (last_page_is(p, p->end >> PF_PAGE_BITS))
@@ -274,7 +277,7 @@ static bool extend_row(struct pager *p, uint64_t end)
 /* Ranges come disjoint and ascending. Returns false if a limit of the file is reached. */
 static bool put_range(struct pager *p, uint64_t start, uint64_t end, uint16_t rule)
 {
-	if (rule == PF_RULE_GAP) { /* a reader said so: it is no padding */
+	if (rule == PF_RULE_GAP) { /* a reader has added this gap, so it is not padding */
 		if (p->rule != PF_RULE_GAP)
 			end_rows(p);
 		return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges in, pages out: what the unwinder finds at each address. */
+/* Adds ranges of rules, and checks in the pages which rule the unwinder finds at each address. */
 #include "node/parse/build.h"
 #include "node/parse/testrows.h"
 
@@ -189,7 +189,10 @@ static void addresses_out_of_reach_are_cut(void **state)
 	assert_int_equal(rule_at(&tables, 0x100), 4);
 }
 
-/* Random ranges, against the rule of each address found by looking at every range. */
+/*
+ * Compares the pages of random ranges with the rule of each address, found by looking at all
+ * ranges.
+ */
 static void random_ranges_hold_as_promised(void **state)
 {
 	enum { N = 60, SPAN = 3 << 16 };

@@ -28,7 +28,7 @@ struct packed {
 	uint64_t type, bytes; /* as the header says: ELFCOMPRESS_*, and the decompressed size */
 };
 
-/* ---- decompressing: 0, or the flag that says why not ---- */
+/* ---- decompressing: returns 0, or the flag that says why it failed ---- */
 
 static bool read_head(const Elf_Data *raw, bool gnu, struct packed *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compressed sections, as linkers write them and damaged ones: the bytes that come out, or the
- * reason why none do.
+ * Compressed sections as linkers write them, and damaged ones: the bytes after decompression, or
+ * the reason why there are none.
  */
 #include "node/parse/build.h"
 #include "node/parse/testelf.h"
@@ -15,11 +15,14 @@
 #define ZLIB	  1
 #define ZSTD	  2
 #define LIMIT	  (1u << 30)
-#define TEXT_SIZE 3000 /* of the text that is compressed here */
+#define TEXT_SIZE 3000 /* bytes of the text that is compressed here */
 
 static uint8_t text[TEXT_SIZE];
 
-/* Words that repeat, so that it gets smaller, and differ, so that a piece that is missing shows. */
+/*
+ * The text has words that repeat, so that compression makes it smaller, and words that differ, so
+ * that a missing piece is noticed.
+ */
 static int make_text(void **state)
 {
 	(void)state;
@@ -28,7 +31,7 @@ static int make_text(void **state)
 	return 0;
 }
 
-/* ---- what is in the section ---- */
+/* ---- the contents of the section ---- */
 
 static void add_chdr(struct buf *b, uint32_t type, uint64_t bytes)
 {
@@ -57,8 +60,7 @@ static void add_zstd(struct buf *b, const void *data, size_t n)
 }
 
 /*
- * As a stream whose length is not known in advance: without a size in the frame, but with a
- * checksum.
+ * Adds a stream as if its length were not known in advance: its frame has no size, but a checksum.
  */
 static void add_zstd_stream(struct buf *b, const void *data, size_t n)
 {
@@ -76,7 +78,7 @@ static void add_zstd_stream(struct buf *b, const void *data, size_t n)
 	buf_add(b, bytes, out.pos);
 }
 
-/* RFC 8878: a frame of one raw block that says that it needs dictionary 7. */
+/* RFC 8878: a frame with one raw block, and with a header that asks for dictionary 7. */
 static void add_zstd_dictionary(struct buf *b)
 {
 	static const uint8_t frame[] = {0x28,	    0xb5, 0x2f, 0xfd, 0x21, 7,	 4,
@@ -91,7 +93,7 @@ static void add_zstd_skippable(struct buf *b)
 	buf_add(b, "\x50\x2a\x4d\x18\4\0\0\0abcd", 12);
 }
 
-/* ---- what comes out ---- */
+/* ---- the result ---- */
 
 struct result {
 	Elf *elf;
@@ -101,7 +103,7 @@ struct result {
 	bool found;
 };
 
-/* Takes over packed. */
+/* Reads the section, and takes ownership of packed. */
 static struct result read_section(struct buf *packed, const char *name, uint64_t flags)
 {
 	const struct test_section sections[] = {
@@ -135,7 +137,7 @@ static void assert_text(struct buf *packed, const char *name, uint64_t flags, si
 	assert_int_equal(r.s.n, n);
 	assert_memory_equal(r.s.data, text, n);
 	assert_true(parse_build_section(r.b, ".debug_info", &again));
-	assert_ptr_equal(again.data, r.s.data); /* not decompressed anew */
+	assert_ptr_equal(again.data, r.s.data); /* it was decompressed only once */
 	done(&r);
 }
 
@@ -169,7 +171,7 @@ static void zlib_is_decompressed(void **state)
 	add_chdr(&b, ZLIB, TEXT_SIZE);
 	add_zlib(&b, text, TEXT_SIZE);
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
-	add_chdr(&b, ZLIB, TEXT_SIZE); /* as ld -r joins them */
+	add_chdr(&b, ZLIB, TEXT_SIZE); /* two streams, as ld -r joins them */
 	add_zlib(&b, text, 1000);
 	add_zlib(&b, text + 1000, TEXT_SIZE - 1000);
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
@@ -220,7 +222,7 @@ static void several_frames_are_one_section(void **state)
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
 }
 
-/* The highest ratio of compression: a size that can be true is not refused. */
+/* The highest ratio of compression: a size that is possible is not refused. */
 static void much_of_the_same_is_decompressed(void **state)
 {
 	const uint32_t types[] = {ZLIB, ZSTD};
@@ -258,7 +260,7 @@ static void add_any(struct buf *b, uint32_t type, const void *data, size_t n)
 		add_zstd(b, data, n);
 }
 
-/* The size can be true, but decompression gives more or less than the header says. */
+/* The size is possible, but decompression gives more or fewer bytes than the header says. */
 static void sizes_that_are_not_true_are_refused(void **state)
 {
 	const uint64_t sizes[] = {0, 1, TEXT_SIZE - 1, TEXT_SIZE + 1, 2 * TEXT_SIZE};
@@ -272,7 +274,7 @@ static void sizes_that_are_not_true_are_refused(void **state)
 			add_any(&b, type, text, TEXT_SIZE);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,
 				       ELF_INDEX_COMPRESSED_DAMAGED);
-			/* in several frames: the size of the last one is wrong */
+			/* the same with the text in several frames */
 			add_chdr(&b, type, sizes[k]);
 			add_any(&b, type, text, 1);
 			add_any(&b, type, text, TEXT_SIZE - 1);
@@ -314,7 +316,7 @@ static void unknown_kinds_are_told(void **state)
 	}
 }
 
-/* Cut anywhere, and with bytes behind its end. */
+/* A section that is cut anywhere, or that has bytes behind its end, is refused. */
 static void pieces_are_refused(void **state)
 {
 	(void)state;

@@ -10,8 +10,9 @@
 #define NOT_WRITTEN UINT32_MAX
 
 /*
- * Orders names of one place: public before local, then the plainer one ("write", a weak alias,
- * before "__write" or "__libc_write"), then strong before weak, then the shorter.
+ * Orders the names of symbols with the same range: public before local, then the plainer one
+ * ("write", a weak alias, before "__write" or "__libc_write"), then strong before weak, then the
+ * shorter.
  */
 static int compare_names(const struct symbol *a, const struct symbol *b)
 {
@@ -33,7 +34,10 @@ static int compare_names(const struct symbol *a, const struct symbol *b)
 	return strcmp(a->name, b->name);
 }
 
-/* By address; then the outer one first, one without size last, and the best name first. */
+/*
+ * By address. At the same address: the outer symbol first, a symbol without size last, and of the
+ * same range the best name first.
+ */
 static int compare_symbols(const void *left, const void *right)
 {
 	const struct symbol *a = left, *b = right;

@@ -39,7 +39,7 @@ static inline void testelf_section_(struct buf *file, struct buf *names,
 		buf_add(file, s->data, s->n);
 }
 
-/* The bytes of the file -> *ret; type: ET_DYN, ET_REL. */
+/* Puts the bytes of the file into *ret. type: ET_DYN, ET_REL. */
 static inline void testelf_make(const struct test_section *s, uint16_t type, struct buf *ret)
 {
 	Elf64_Shdr headers[TESTELF_SECTIONS_MAX + 2] = {0};
@@ -84,7 +84,7 @@ static inline int testelf_memfd(const struct test_section *s, uint16_t type)
 	return fd;
 }
 
-/* Its lowest n bytes. */
+/* Adds the lowest n bytes of value. */
 static inline void testelf_uint(struct buf *b, uint64_t value, size_t n)
 {
 	buf_add(b, &value, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a file of each kind that the parse child reads, of any size, and a signal that
- * hits the child in the middle of it: after half of the CPU time that the whole file takes. Include
- * cmocka.h first.
+ * For tests only: a file of each kind that the parse child reads, of any size, and a blow (a
+ * signal, or a truncated file) that hits the child in the middle of the file: after half of the CPU
+ * time that the whole file takes. Include cmocka.h first.
  */
 #pragma once
 
@@ -23,9 +23,9 @@
 struct test_kind {
 	const char *name;
 	const char *tool;    /* a tool that a machine may lack; NULL: none */
-	const char *section; /* what its sections' names begin with; "": the whole file */
-	int copies;	     /* of the object that a big file is linked from */
-	bool debug;	     /* read by parse_debug */
+	const char *section; /* the prefix of its sections' names; "": the whole file */
+	int copies;	     /* how often a big file has the same object */
+	bool debug;	     /* parse_debug reads the file */
 };
 
 static const struct test_kind test_kinds[] = {
@@ -42,8 +42,8 @@ static const struct test_kind test_kinds[] = {
 };
 
 /*
- * One object, linked many times, without public symbols. KIND, N: copies. It makes main, and debug
- * or dwo if the kind has one.
+ * Links one object many times, without public symbols. Its variables: KIND; N, how many copies. It
+ * makes the file main, and debug or dwo if the kind has one.
  */
 static const char test_kind_script[] =
 	"set -e; PATH=$PATH:/usr/local/go/bin; rm -f main main.xz debug dwo\n"
@@ -85,7 +85,7 @@ struct test_files {
 	int main_fd, debug_fd, dwo_fd; /* -1: the kind has none */
 };
 
-/* The last is the one that the kind is about. */
+/* The file that this kind is about: the last one that it has. */
 _test_kind_ int *test_files_subject(struct test_files *t)
 {
 	return t->dwo_fd >= 0 ? &t->dwo_fd : t->debug_fd >= 0 ? &t->debug_fd : &t->main_fd;
@@ -98,7 +98,10 @@ _test_kind_ void test_files_done(struct test_files *t)
 	closep(&t->dwo_fd);
 }
 
-/* n segments of notes, all of them the same 1 MiB, and one with a build id. */
+/*
+ * Makes a file with n segments of notes, which are all the same 1 MiB, and one segment with a build
+ * id.
+ */
 _test_kind_ void test_notes_make(const char *path, int n)
 {
 	static const Elf64_Nhdr empty = {0, 0, 1}, id = {4, 2, 3};
@@ -152,7 +155,9 @@ _test_kind_ bool test_shell(const char *command)
 	return status == 0;
 }
 
-/* copies: 1 makes the smallest file. Skips the test if a tool is missing. */
+/*
+ * Makes a file of the kind. With copies 1, it is the smallest. Skips the test if a tool is missing.
+ */
 _test_kind_ struct test_files test_kind_make(const struct test_kind *k, const char *folder,
 					     int copies)
 {
@@ -180,7 +185,7 @@ _test_kind_ struct test_files test_kind_make(const struct test_kind *k, const ch
 
 /* ---- the child ---- */
 
-/* The newest child of this program that parses; 0: none. */
+/* The newest parse child of this program; 0: none. */
 _test_kind_ pid_t test_child(void)
 {
 	DIR *d = opendir("/proc");

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: what the parse child cannot do in a build of theirs. */
+/* For tests only: whether the parse child can work in this build. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Its limits leave a sanitizer no room: then frames have no names. */
+/*
+ * With a sanitizer, the child's limits are too small, so it makes no index and frames have no
+ * names.
+ */
 static inline bool names_missing(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
