@@ -21,7 +21,7 @@ static const struct alloc_finder *const finders[] = {
 
 const char *const *alloc_marks(void)
 {
-	static const char *marks[MARKS_MAX + 1]; /* every call writes the same */
+	static const char *marks[MARKS_MAX + 1]; /* every call writes the same values */
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(finders); i++)
@@ -37,7 +37,7 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
 }
 
-/* A file may have several mappings: all its sites name the first one. */
+/* A file may have several mappings. All sites of a file have the index of the first one. */
 static size_t first_mapping(const struct mappings *maps, const struct mapping *m)
 {
 	for (size_t i = 0; i < maps->n; i++)
@@ -101,7 +101,7 @@ static int compare_sites(const void *left, const void *right)
 	return a->file_offset < b->file_offset ? -1 : a->file_offset > b->file_offset;
 }
 
-/* Drops doubles: a file that is mapped twice has each place at two addresses. */
+/* Drops sites that are there twice: if a file is mapped twice, each offset has two addresses. */
 static void sort_sites(struct alloc_sites *s)
 {
 	size_t n = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * alloc: finds where a process allocates memory: which functions of which of its files must be
- * probed, and what a hit of each means (struct pf_site). It sets no probes itself; but it reads
- * Go's own heap profile. The allocators of C, C++ and Rust are rows of allocators.c; a runtime with
- * an allocator of its own (Python, Go, HotSpot) is a file of its own. Reader's thread. All files
- * and memory of a process are hostile. docs/memory.md.
+ * probed, and what a hit of each means (struct pf_site). It does not set probes. It also reads Go's
+ * own heap profile. The allocators of C, C++ and Rust are rows of allocators.c; a runtime with an
+ * allocator of its own (Python, Go, HotSpot) has a file here. All runs on the reader's thread. All
+ * files and memory of a process are hostile. docs/memory.md.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 struct alloc_site {
 	size_t mapping;	      /* index into maps->items: a mapping of the file */
 	uint64_t file_offset; /* of the probe */
-	uint64_t address;     /* the same place in the process */
+	uint64_t address;     /* the probe's address in the process */
 	struct pf_site site;
 	char symbol[64]; /* to be shown to a user */
 };
@@ -25,27 +25,32 @@ struct alloc_site {
 struct alloc_go_heap;
 
 struct alloc_sites {
-	struct alloc_site *items; /* sorted by the mapping's file, then offset; each place once */
+	/* sorted by the mapping's file, then by offset; no offset twice */
+	struct alloc_site *items;
 	size_t n;
 	/*
-	 * Code of allocators in the process: a hit whose caller is in it is part of another call.
+	 * Code of allocators in the process: if the caller of a probed function is in it, the hit
+	 * is part of another call.
 	 */
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX + 1];
 	size_t n_inner;
-	struct alloc_go_heap *go; /* NULL: not Go, or its profile is off; then items has a probe */
-	bool own_heap;		  /* Go's or Java's heap, of which these places are a part only */
-	bool copied;		  /* no probe can be set in some functions; problem says it */
+	/* NULL: not Go, or its profile is off; then items has sites of Go */
+	struct alloc_go_heap *go;
+	/* it has Go's or Java's heap: the sites see only a part of its memory */
+	bool own_heap;
+	bool copied; /* in some functions no probe can be set; `problem` says so */
 	/*
-	 * What is not seen, and why, for a user: "libjvm.so has no .symtab: ...; ..."; "": all is.
+	 * For a user: which allocations are not seen, and why ("libjvm.so has no .symtab: ...;
+	 * ..."). "": all are seen.
 	 */
 	char problem[ALLOC_PROBLEM_BYTES];
 };
 /*
- * event_mask: 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE. 0, with n 0 and a problem: nothing can be
- * probed. -EAGAIN: the process is just starting (no libc yet); the caller tries again when its
- * mappings change.
+ * event_mask: 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE. If nothing can be probed, the function returns
+ * 0, and *ret has no items but a problem. -EAGAIN: the process is just starting (it has no libc
+ * yet); the caller tries again when the process's mappings change.
  */
 int alloc_sites_find(const struct runtime_look *look, unsigned event_mask,
 		     struct alloc_sites **ret);
@@ -71,11 +76,12 @@ struct alloc_go_record {
 };
 typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
 /*
- * Reads the whole profile, and calls fn for each of its stacks. In the first read alloc is 0 in all
- * records, since it is not known when the memory was allocated. The program changes the profile
- * while it is read: fn gets only consistent values.
- * - -E2BIG: the profile has more buckets than a limit; fn was called for a part, which is right.
- * - -EAGAIN: it changed all the time; fn was not called, the next read may succeed.
+ * Reads the whole profile, and calls fn for each of its stacks. In the first read, alloc_bytes and
+ * alloc_objects are 0 in all records, since it is not known when the memory was allocated. The
+ * program may change the profile during the read, but fn gets only consistent values.
+ * - -E2BIG: the profile has more buckets than the limit; fn was called only for a part of them,
+ * with right values.
+ * - -EAGAIN: the profile changed all the time; fn was not called. The next read may succeed.
  * - -ENODATA: the profile is off now; the caller calls alloc_sites_find() again.
  */
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg);

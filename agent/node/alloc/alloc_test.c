@@ -23,7 +23,7 @@ static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
 	return s;
 }
 
-/* Compiles this source into a program that waits. */
+/* Compiles this source and starts the program, which waits. */
 static pid_t start(const char *source, const char *flags)
 {
 	_cleanup_free_ char *command = xasprintf(
@@ -79,7 +79,7 @@ static void the_c_library_has_its_entry_points(void **state)
 	assert_int_equal(site_of(s, "calloc")->site.count_arg, 1);
 	assert_int_equal(site_of(s, "posix_memalign")->site.kind, PF_SITE_OUT);
 	assert_true(site_of(s, "realloc")->site.flags & PF_SITE_NULL_IS_ALLOC);
-	assert_null(site_of(s, "reallocarray")); /* goes on to realloc */
+	assert_null(site_of(s, "reallocarray")); /* it calls realloc */
 	assert_string_equal(s->problem, "");
 	assert_true(s->n_inner);
 	for (size_t i = 1; i < s->n; i++)
@@ -100,8 +100,8 @@ static void a_static_program_without_symbols_says_so(void **state)
 }
 
 /*
- * Builds a program that contains `text` with these flags, and returns the problem that alloc
- * reports about it.
+ * Builds a program that contains the string `text` and the code `more`, and returns the problem
+ * that alloc reports about it.
  */
 static char *problem_with(const char *text, const char *more, const char *flags)
 {
@@ -140,8 +140,9 @@ static void an_allocator_without_names_is_told(void **state)
 }
 
 /*
- * If an allocator has names, its functions are probed. A file that only names one has no allocator.
- * The mimalloc of CPython is CPython's own.
+ * No problem is reported if the allocator's functions have names, because then they are probed. Nor
+ * if a file only has a string that names an allocator, nor for the mimalloc of CPython, which is
+ * CPython's own.
  */
 static void an_allocator_with_names_is_not(void **state)
 {
@@ -157,7 +158,7 @@ static void an_allocator_with_names_is_not(void **state)
 		{jemalloc,
 		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}",
 		 "-static"},
-		/* these plain names belong to it */
+		/* jemalloc with plain names: mallocx shows that they are its own */
 		{jemalloc, "void *mallocx(unsigned long n, int f) { return 0; }", "-static"},
 		{"TBBmalloc: VERSION",
 		 "void *scalable_malloc(unsigned long n) { return 0; } "
@@ -174,7 +175,7 @@ static void an_allocator_with_names_is_not(void **state)
 	}
 }
 
-/* Rust's code calls it by these names, which are probed. */
+/* Rust's code calls the allocator by these names, which are probed. */
 static void an_allocator_behind_rusts_names_is_not(void **state)
 {
 	_cleanup_free_ char *problem =
@@ -188,7 +189,10 @@ static void an_allocator_behind_rusts_names_is_not(void **state)
 	assert_null(strstr(problem, "(snmalloc)"));
 }
 
-/* The program's own functions are not those of the allocator in it, which has an unknown prefix. */
+/*
+ * The functions with names are the program's own. The allocator that is also in the program has
+ * names with an unknown prefix.
+ */
 static void an_allocator_beside_one_with_names_is_told(void **state)
 {
 	static const char *const mores[] = {
@@ -202,11 +206,14 @@ static void an_allocator_beside_one_with_names_is_told(void **state)
 			problem_with("<jemalloc>: Error in munmap(): %s", mores[i], "-static");
 
 		assert_non_null(strstr(problem, "(jemalloc)"));
-		assert_null(strstr(problem, ";")); /* nothing else */
+		assert_null(strstr(problem, ";")); /* there is no second problem */
 	}
 }
 
-/* Its functions have names, but there is no file in which to set a probe. */
+/*
+ * The functions have names, but their code is in anonymous memory: there is no file in which to set
+ * a probe.
+ */
 static void a_program_in_anonymous_memory_is_told_once(void **state)
 {
 	static const char source[] =
@@ -232,8 +239,8 @@ static void a_program_in_anonymous_memory_is_told_once(void **state)
 }
 
 /*
- * Symbols far outside, of huge size, in data, and one that jumps to itself: sites stay in code,
- * ranges in bounds.
+ * Symbols far outside of the file, of huge size, in data, and one that jumps to itself: all sites
+ * must be in code, and all ranges inside the mapping.
  */
 static void hostile_symbols_give_no_site(void **state)
 {
@@ -287,10 +294,10 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 	(void)state;
 	alloc_add_inner(&s, 1000, 2000);
 	alloc_add_inner(&s, 5000, 6000);
-	alloc_add_inner(&s, 2010, 3000); /* padding between */
+	alloc_add_inner(&s, 2010, 3000); /* only padding is between this range and the first one */
 	assert_int_equal(s.n_inner, 2);
 	assert_int_equal(s.inner[0].end, 3000);
-	alloc_add_inner(&s, 0, 1 << 20); /* around all */
+	alloc_add_inner(&s, 0, 1 << 20); /* contains both ranges */
 	assert_int_equal(s.n_inner, 1);
 	alloc_add_inner(&s, 7, 7);
 	assert_int_equal(s.n_inner, 1);
@@ -302,7 +309,7 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
 	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
-	/* As many pieces as there is room for, and some that are inside of them or beside them. */
+	/* As many pieces as fit, and then some that are inside of these or next to them. */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
 		alloc_add_inner(&s, i << 30, (i << 30) + 100);
@@ -311,14 +318,19 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 	alloc_add_inner(&s, (3ull << 30) + 110, (3ull << 30) + 120);
 	assert_int_equal(s.n_inner, PF_MEM_INNER_MAX);
 	assert_string_equal(s.problem, "");
-	/* Of one allocator. */
+	/*
+	 * Small gaps: the pieces are taken for those of one allocator, and no problem is reported.
+	 */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i < 40; i++)
 		alloc_add_inner(&s, i * 1000, i * 1000 + 100);
 	assert_string_equal(s.problem, "");
 }
 
-/* A library that has all functions of the table but Rust's; a program that loads n of it. */
+/*
+ * Builds a library that has all functions of the table except Rust's, and starts a program that
+ * loads n copies of it.
+ */
 static pid_t start_with_libraries(unsigned n)
 {
 	_cleanup_free_ char *path = xasprintf("%s/all.s", dir), *command = NULL, *source = NULL;
@@ -369,7 +381,7 @@ static const struct {
 } codes[] = {
 	{ASM("malloc: .fill 1000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .fill 10000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), true},
-	/* A second free of the same memory counts as a free. */
+	/* If a free may be seen twice, nothing is reported. */
 	{ASM("malloc: ret\\nfree: .fill 10000,1,0x90; ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},
@@ -382,7 +394,7 @@ static const struct {
 	{ASM("malloc: call 1f; ret; 1: jmp 2f; 2: jmp 3f; 3: jmp 4f; 4: jmp 5f; 5: jmp 6f; 6: ret"
 	     "\\nfree: ret\\ncalloc: ret"),
 	 true},
-	/* The called function is followed with each call, as the walk returns behind it. */
+	/* 16 calls have 16 return addresses, which is the limit. */
 	{ASM("malloc: .rept 16; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 17; call calloc; .endr; ret\\nfree: ret\\ncalloc: ret"), true},
 };
@@ -406,7 +418,10 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 
 /* ---- hooks before CPython's allocator ---- */
 
-/* As in CPython: o, m and r are _PyObject, _PyMem and _PyMem_Raw; o has HOOKS of h before it. */
+/*
+ * As in CPython. o, m and r are _PyObject, _PyMem and _PyMem_Raw; HOOKS hooks h are called before
+ * o.
+ */
 static const char hooked[] =
 	"typedef struct { void *c, *(*m)(void *, long), *(*k)(void *, long, long);\n"
 	"void *(*r)(void *, void *, long); void (*f)(void *, void *); } A;\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry points of C's, C++'s and Rust's allocators: the symbol, what it does, and which
- * arguments are the size. native_sites.c finds out which of them call each other.
+ * The entry points of C's, C++'s and Rust's allocators: the symbol, what the function does, and
+ * which arguments give the size. native_sites.c finds out which of them call each other.
  */
 #include "node/alloc/allocators.h"
 
@@ -11,7 +11,7 @@
 			  .count_arg = (count),                                                    \
 			  .ptr_arg = (ptr)})
 #define ALLOC(size) SITE(ALLOC, size, 0, 0)
-/* C++'s operator new, under any name: it fails with an exception */
+/* C++'s operator new, under any name, fails with an exception */
 #define NEW(size)                                                                                  \
 	((struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = (size), .flags = PF_SITE_THROWS})
 #define NEW2(n, size)                                                                              \
@@ -52,7 +52,7 @@
 	X(prefix "pvalloc", ALLOC(1), f, PAGE, 1)                                                  \
 	X(prefix "cfree", FREE(1), f, ANY, 0)
 
-/* jemalloc(3). Its xallocx grows memory in place; that is not seen. */
+/* jemalloc(3). xallocx, which grows memory in place, has no row: what it adds is not seen. */
 #define JEMALLOC_ROWS(X, prefix, f)                                                                \
 	X(prefix "mallocx", ALLOC(1), f, ANY, 0)                                                   \
 	X(prefix "rallocx", REALLOC(1, 2), f, ANY, 0)                                              \
@@ -84,7 +84,7 @@
 
 /*
  * mimalloc.h. Its mi_heap_... functions call each other under conditions that a probe does not see,
- * so memory of a program's own heaps is not seen; memory of the default heap is.
+ * so they have no rows. Memory of a program's own heaps is not seen, memory of the default heap is.
  */
 #define MIMALLOC_ROWS(X)                                                                           \
 	X("mi_malloc_small", ALLOC(1), MI, ANY, 0)                                                 \

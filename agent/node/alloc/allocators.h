@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Private to alloc: the entry points of C's, C++'s and Rust's allocators, one row each. Constants.
- */
+/* Private to alloc: the table of the entry points of C's, C++'s and Rust's allocators. */
 #pragma once
 
 #include "node/alloc/alloc.h"
@@ -25,16 +23,16 @@ enum table_family {
 /* The alignment that a caller gets. */
 enum table_align {
 	TABLE_ANY,
-	TABLE_ALIGNED, /* an argument says it */
+	TABLE_ALIGNED, /* an argument gives it */
 	TABLE_PAGE,
 };
 
 struct table_row {
-	const char *name; /* a '*' in it stands for any text */
+	const char *name; /* a '*' in it stands for any characters */
 	struct pf_site site;
 	uint8_t family; /* enum table_family */
 	uint8_t align;	/* enum table_align */
-	bool wraps;	/* in some libraries it only calls another row's function */
+	bool wraps;	/* in some libraries this function only calls the function of another row */
 };
 /* NULL: none. */
 const struct table_row *alloc_table_find(const char *symbol);
@@ -45,6 +43,7 @@ extern const char *const alloc_table_marks[];
  */
 unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
 /*
- * A symbol of glibc's loader. Its malloc, until 2.34, serves itself alone while there is no libc.
+ * A symbol of glibc's loader. The loader has its own malloc until glibc 2.34, which it uses itself
+ * as long as no libc is loaded.
  */
 #define TABLE_GLIBC_LOADER "_rtld_global"

@@ -7,9 +7,10 @@
 
 #include "node/insn/insn.h"
 
-#define PAGE_BYTES   4096u
-#define PAGES	     64u    /* kept at the same time; a walk needs few, side by side */
-#define SEEN_SLOTS   16384u /* of a walk; an instruction leads to at most two others */
+#define PAGE_BYTES 4096u
+/* kept at the same time; a walk needs a few that are next to each other */
+#define PAGES	     64u
+#define SEEN_SLOTS   16384u /* addresses of one walk; an instruction leads to at most two others */
 #define INSNS_MAX    8192u  /* longest function seen, with its slow paths: 3,950, in jemalloc 5.3 */
 #define WORK_MAX     512u   /* branches to be followed later */
 #define THUNKS_MAX   4	    /* jumps in a row: PLT, alias, alias */
@@ -23,7 +24,7 @@ struct page {
 struct alloc_code {
 	const struct runtime_look *look;
 	struct page pages[PAGES];
-	/* of one walk */
+	/* the state of one walk */
 	uint64_t seen[SEEN_SLOTS];
 	unsigned n_insns;
 	struct {
@@ -56,7 +57,7 @@ struct alloc_code *alloc_code_free(struct alloc_code *c)
 /* ---- bytes ---- */
 
 /*
- * Breakpoints, also those of the agent's probes, are in memory only: the file has the code without
+ * Breakpoints, also those of the agent's probes, are only in memory. The file has the code without
  * them.
  */
 int alloc_code_bytes(const struct runtime_look *look, uint64_t address, void *to, size_t n)
@@ -181,7 +182,7 @@ static uint64_t pointed(struct alloc_code *c, const struct insn *i, uint64_t nex
 	return to;
 }
 
-/* Follows jumps that are a whole function: a PLT's, an alias. 0: the target is not known yet. */
+/* Follows functions that are only a jump: a PLT entry, an alias. 0: the target is not known yet. */
 static uint64_t behind_thunks(struct alloc_code *c, uint64_t address)
 {
 	for (unsigned n = 0;; n++) {
@@ -264,7 +265,7 @@ static void note(struct alloc_code *c, uint64_t items[CODE_WAYS_MAX], size_t *n,
 
 /* ---- the walk ---- */
 
-/* Notes an address. true: this walk sees it for the first time. */
+/* Notes an address. Returns whether this walk sees it for the first time. */
 static bool see(struct alloc_code *c, uint64_t address)
 {
 	size_t slot = address * 0x9e3779b97f4a7c15ull >> 32 & (SEEN_SLOTS - 1);
@@ -294,7 +295,10 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 	       a->dev_minor == b->dev_minor && streq(a->path, b->path);
 }
 
-/* Control goes to `to` and does not come back. Returns whether the walk follows it. */
+/*
+ * Handles a jump to `to`, from which control does not come back. Returns whether the walk follows
+ * it.
+ */
 static bool land(struct alloc_code *c, uint64_t to, unsigned depth)
 {
 	if (to != c->function && is_place(c->places, c->n_places, to)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Go programs: finds the program's own heap profile. The profile may be off (the linker turns it
- * off in programs that do not ask for it) or not be found: then runtime.mallocgc and its variants
- * are probed instead. Go's collector frees memory, so that these probes give mem-alloc only.
- * docs/memory.md. Reader's thread.
+ * off in programs that do not ask for it) or the agent may not find it. Then runtime.mallocgc and
+ * its variants are probed instead. These probes give mem-alloc only, because Go's collector frees
+ * the memory. docs/memory.md. Reader's thread.
  */
 #include "node/alloc/go.h"
 #include "node/alloc/code.h"
@@ -13,22 +13,23 @@
 
 #define NEWEST_MINOR	 27
 #define RATE_MAX	 (1ull << 40)
-#define CODE_BYTES	 512 /* of a function: the load is near its beginning */
+#define CODE_BYTES	 512 /* read of a function: the load is near its beginning */
 #define SIZE_CLASSES_MAX 67  /* internal/runtime/gc */
 #define PROLOGUE_BYTES	 24
 #define REX_W		 0x48
 #define MOV_LOAD	 0x8b
 
 static const struct go_layout {
-	unsigned minor; /* of go1.minor and later */
+	unsigned minor; /* the layout of go1.minor and later */
 	unsigned counts_bytes;
-	const char *cycle; /* the variable */
+	const char *cycle; /* the variable with the cycle */
 	unsigned cycle_shift;
 	const char *cycle_reader; /* this function begins with a load of it */
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
-	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"}, /* it no longer counts bytes */
+	/* the profile no longer counts bytes */
+	{27, 16, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
 };
 
 static const struct go_layout *layout_of(unsigned minor)
@@ -48,7 +49,9 @@ struct program {
 	char version[48];
 };
 
-/* ---- variables, by the code that loads them: stripped programs still name their functions ---- */
+/*
+ * ---- variables, found by the code that loads them: a stripped program still names functions ----
+ */
 
 static bool is_variable(const struct loaded_elf *e, uint64_t address)
 {
@@ -62,7 +65,10 @@ static bool is_variable(const struct loaded_elf *e, uint64_t address)
 	return false;
 }
 
-/* The variable that this mov N(%rip),%r of 4 or 8 bytes loads; 0: it is another instruction. */
+/*
+ * The variable that the instruction mov N(%rip),%r loads (4 bytes; wide: 8); 0: it is another
+ * instruction.
+ */
 static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint8_t *code,
 				bool wide)
 {
@@ -138,7 +144,7 @@ static int find_profile(const struct program *p, const struct go_layout *l, stru
 	return r;
 }
 
-/* 0: the program writes its profile. *ret_why: why the profile is not known. */
+/* Returns 0 if the program writes a profile. Else *ret_why says why the agent cannot read one. */
 static int find_heap(const struct program *p, struct alloc_go_heap **ret, const char **ret_why)
 {
 	const struct mapping *m = runtime_go_find(p->look, NULL);
@@ -198,7 +204,10 @@ static int add_function(const struct program *p, const char *name, struct alloc_
 	return r;
 }
 
-/* One function a size class: since 1.26 the compiler calls it instead (internal/ssagen). */
+/*
+ * Since 1.26, each size class has a function, which the compiler calls instead of mallocgc
+ * (internal/ssagen).
+ */
 static int add_variants(const struct program *p, const char *family, struct alloc_sites *s)
 {
 	int r = 0;
@@ -264,7 +273,10 @@ static int find_program(const struct program *p, unsigned event_mask, struct all
 	const char *why;
 	int r;
 
-	/* Since 1.18 arguments are in registers, and the version is where this file reads it. */
+	/*
+	 * Only since 1.18 arguments are in registers, and the version is at the address at which
+	 * this file reads it.
+	 */
 	if (!layout_of(p->minor)) {
 		alloc_add_problem(ret, "podflame knows how Go 1.18 to 1.%u allocate; this is %s",
 				  NEWEST_MINOR, *p->version ? p->version : "older");

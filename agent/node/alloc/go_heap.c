@@ -2,8 +2,9 @@
 /*
  * Reads a Go program's heap profile (runtime.mbuckets) from its memory. A bucket has a stack and a
  * size, which never change, and counts of such objects that were sampled and freed. Go adds new
- * buckets at the list's head, so each is learnt once; its counts are read each time. The program
- * changes them meanwhile, so they are read until two passes agree. Reader's thread.
+ * buckets at the list's head, so the agent learns each bucket once. It reads the counts of all
+ * buckets each time. The program may change them during the read, so they are read until two passes
+ * agree. Reader's thread.
  */
 #include "node/alloc/go.h"
 
@@ -11,16 +12,18 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define BUCKETS_MAX	 65536
-#define ADDRESSES_MAX	 (2u << 20) /* of all stacks */
-#define ALL_WORDS_MAX	 (4u << 20) /* of all programs; over it, each has a share of half of it */
-#define BUCKET_WORDS	 6	    /* next, allnext, typ, hash, size, nstk: in all versions */
-#define MEM_PROFILE	 1	    /* bucketType */
-#define STACK_MAX	 1100	    /* maxProfStackDepth, and room for inlined frames */
-#define STACK_TOLD_MAX	 PF_MAX_USER_FRAMES
-#define GO_FRAMES_MIN	 32		  /* Go does not cut shorter stacks */
-#define ROOT		 "runtime.goexit" /* the root of each goroutine; also with .abi0 */
-#define CYCLES		 4		  /* the active one, and a ring of three future ones */
+#define BUCKETS_MAX   65536
+#define ADDRESSES_MAX (2u << 20) /* of all stacks */
+/* of all programs; above it, each program may have an equal share of half of this */
+#define ALL_WORDS_MAX  (4u << 20)
+#define BUCKET_WORDS   6    /* next, allnext, typ, hash, size, nstk, in all versions */
+#define MEM_PROFILE    1    /* bucketType */
+#define STACK_MAX      1100 /* maxProfStackDepth, and room for inlined frames */
+#define STACK_TOLD_MAX PF_MAX_USER_FRAMES
+#define GO_FRAMES_MIN  32		/* Go does not cut shorter stacks */
+#define ROOT	       "runtime.goexit" /* the root of each goroutine; also with .abi0 */
+/* counts of the active cycle, and a ring of three future ones */
+#define CYCLES		 4
 #define COUNTS_BYTES_MAX 32
 #define PASSES_MAX	 5
 #define RATE_MAX	 (1ull << 40)
@@ -28,14 +31,14 @@
 #define WINDOW_BYTES	 (16u << 10)
 
 struct bucket {
-	uint64_t counts; /* their address */
+	uint64_t counts; /* address of its counts */
 	uint64_t size;	 /* of one object */
-	uint32_t first;	 /* of addresses */
+	uint32_t first;	 /* index of its first address in `addresses` */
 	uint16_t n;
 	bool truncated;
-	uint64_t told; /* objects that earlier reads have reported */
+	uint64_t told; /* allocated objects that earlier reads have reported */
 };
-/* The counts of objects that one pass saw of a bucket. */
+/* The counts of one bucket that a pass has read. */
 struct seen {
 	uint64_t allocs, frees;		  /* all */
 	uint64_t live_allocs, live_frees; /* at the last finished collection */
@@ -92,11 +95,12 @@ struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
 /*
  * Go notes one address for each function, inlined ones included; the addresses of the functions
  * around an inlined call are made up. The agent's frame stands for all functions that are inlined
- * at its address, so this function keeps the real addresses only. If two in a row are in one
- * function, and the second has fewer inlined functions around it, the second is made up.
+ * at its address, so this function keeps the real addresses only. If two addresses in a row are in
+ * the same function, and fewer inlined functions are around the second one, the second one is made
+ * up.
  *
- * *ret_truncated: the agent has cut the stack, or Go has: it keeps 32 addresses before 1.23, and
- * 128 since (GODEBUG=profstackdepth).
+ * *ret_truncated: the agent or Go has cut the stack. Go keeps 32 addresses before 1.23, and 128
+ * since (GODEBUG=profstackdepth).
  */
 static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32_t n,
 			  bool *ret_truncated)
@@ -129,7 +133,10 @@ static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 	return kept;
 }
 
-/* The hash of stkbucket(): memory that is not a bucket does not have it. */
+/*
+ * The hash that stkbucket() stores in a bucket. Memory that is not a bucket does not have the right
+ * hash.
+ */
 static uint64_t hash_of(const uint64_t *stack, size_t n, uint64_t size)
 {
 	uint64_t h = 0;
@@ -193,7 +200,7 @@ static int by_place(const void *a, const void *b)
 	return x->counts < y->counts ? -1 : x->counts > y->counts;
 }
 
-/* true: the list leads back into itself. */
+/* Returns whether a bucket was met twice: then the list leads back into itself. */
 static bool has_twice(const struct alloc_go_heap *g)
 {
 	for (size_t i = 1; i < g->n; i++)
@@ -203,8 +210,8 @@ static bool has_twice(const struct alloc_go_heap *g)
 }
 
 /*
- * Learns the buckets that are new since the last time: all of them or, on failure, none. Over a
- * limit some are left out: the first time the oldest ones, later the new ones.
+ * Learns all buckets that are new since the last call; on failure, none. If there are more than the
+ * limit, some are left out: in the first call the oldest ones, later the new ones.
  */
 static int learn_new(struct alloc_go_heap *g, struct memory *m)
 {
@@ -230,7 +237,10 @@ static int learn_new(struct alloc_go_heap *g, struct memory *m)
 
 /* ---- one pass over all counts ---- */
 
-/* The counts lie close to each other and are read in order, so that one read gets many. */
+/*
+ * The counts of many buckets are close to each other. They are read in the order of their
+ * addresses, so one read gets many.
+ */
 struct window {
 	struct memory *m;
 	uint64_t at;
@@ -246,7 +256,7 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 		w->at = at;
 		w->n = WINDOW_BYTES;
 		r = runtime_memory_read(w->m, at, w->bytes, w->n);
-		if (r == -EFAULT) { /* nothing is mapped after it */
+		if (r == -EFAULT) { /* memory behind the n bytes is not mapped */
 			w->n = n;
 			r = runtime_memory_read(w->m, at, w->bytes, n);
 		}
@@ -261,12 +271,15 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 
 struct pass {
 	uint64_t cycle;
-	struct seen *seen; /* of each bucket */
+	struct seen *seen; /* one for each bucket */
 	bool torn;	   /* the program was changing some counts */
 	bool collected;	   /* the first collection has ended */
 };
 
-/* Some versions count bytes, too: they must be the objects times their size. */
+/*
+ * Some versions also count bytes, which must be the number of objects times the size. If they are
+ * not, the program was changing the counts.
+ */
 static bool is_torn(const struct go_profile *at, const uint64_t *counts, uint64_t size)
 {
 	return at->counts_bytes > 2 * sizeof(*counts) &&
@@ -287,7 +300,10 @@ static int see(const struct alloc_go_heap *g, struct window *w, const struct buc
 		p->torn |= is_torn(&g->at, counts, b->size);
 		s.allocs += counts[0];
 		s.frees += counts[1];
-		/* A collection that has ended, but is not added to the active counts yet. */
+		/*
+		 * The active counts, and those of a collection that has ended but was not added to
+		 * them yet.
+		 */
 		if (i == 0 || i - 1 == p->cycle % (CYCLES - 1)) {
 			s.live_allocs += counts[0];
 			s.live_frees += counts[1];
@@ -390,7 +406,10 @@ static int check(const struct alloc_go_heap *g, const struct pass *p)
 	return 0;
 }
 
-/* Until the first collection ends all objects are live, as in the runtime's own profile. */
+/*
+ * The live objects. Until the first collection ends, all objects that were not freed are live, as
+ * in the runtime's own profile.
+ */
 static uint64_t live_of(const struct pass *p, const struct seen *s)
 {
 	return p->collected ? s->live_allocs - s->live_frees : s->allocs - s->frees;
@@ -407,8 +426,9 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 					    .truncated = b->truncated};
 
 		/*
-		 * Fewer than before: an earlier read came amid a change, which counted twice. Later
-		 * reads correct it.
+		 * If there are fewer allocations than an earlier read has reported, that read came
+		 * in the middle of a change and counted some twice. Nothing is reported until the
+		 * count is higher again, so the sum gets right.
 		 */
 		if (g->told_once && s->allocs > b->told)
 			scale(s->allocs - b->told, b->size, rate, &r.alloc_objects, &r.alloc_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: a Go program's heap profile that is made, damaged, changed and read in any order. The
- * input is a list of such steps, a few bytes each.
+ * A Go program's heap profile is made, damaged, changed and read, in any order. The input is a list
+ * of such steps, a few bytes each.
  *
  * Fuzzes: node/alloc/go_heap.c
  */
@@ -48,7 +48,7 @@ static void add(struct fuzz *f)
 		f->buckets[f->n++] = go_bucket(&f->image, stack, n, take(&f->in, 6));
 }
 
-/* A bucket whose depth is not damaged, so that its counts are at their place; 0: none. */
+/* A bucket whose depth is not damaged, so that its counts can be found; 0: none. */
 static uint64_t some_bucket(struct fuzz *f)
 {
 	uint64_t at = f->n ? f->buckets[take(&f->in, 1) % f->n] : 0;
@@ -86,7 +86,7 @@ static void step(struct fuzz *f)
 	}
 }
 
-/* The process changes its memory while it is read. */
+/* The process changes its memory while the agent reads it. */
 static void between_reads(struct go_image *i, size_t n_reads)
 {
 	struct fuzz *f = (struct fuzz *)i;
@@ -98,7 +98,7 @@ static void between_reads(struct go_image *i, size_t n_reads)
 
 static volatile uint64_t sum;
 
-/* The addresses are still there: it reads each. */
+/* Reads each address, because they must be valid during the call. */
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
 	(void)arg;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A heap profile in memory, as Go's runtime keeps it: what the agent reads, also amid changes, or
- * if the profile is hostile.
+ * A heap profile in memory, as Go's runtime keeps it: what the agent reads, also if the profile
+ * changes during the read, or is hostile.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,11 +17,11 @@
 static const uint64_t stack_a[] = {0x401001, 0x402002, 0x403003}, stack_b[] = {0x501001};
 static struct elf_index *index_of_nothing;
 
-/* ---- what was told ---- */
+/* ---- what was reported ---- */
 
 struct told {
 	size_t n;
-	uint64_t alloc[2], live[2], objects[2]; /* of stack_a, stack_b */
+	uint64_t alloc[2], live[2], objects[2]; /* for stack_a, stack_b */
 };
 
 static void on_record(const struct alloc_go_record *r, void *arg)
@@ -79,8 +79,8 @@ static const struct {
 } layouts[] = {{32, 0}, {32, 1}, {16, 1}}; /* 1.18; 1.19; 1.27 */
 
 /*
- * Allocations of cycle c count at its end, c + 2 in the ring; frees that its sweeping finds at c +
- * 1.
+ * What is allocated in cycle c is counted in the ring at c + 2. What the sweep of cycle c frees is
+ * counted at c + 1.
  */
 static void a_life_of_a_profile(void **state)
 {
@@ -97,10 +97,10 @@ static void a_life_of_a_profile(void **state)
 		go_set_cycle(&h.image, 4, true);
 		go_count(&h.image, a, 0, 10, 4);
 		assert_int_equal(read_heap(&h), 0);
-		assert_int_equal(h.told.alloc[0], 10 * 1024); /* new since the read before */
+		assert_int_equal(h.told.alloc[0], 10 * 1024); /* new since the last read */
 		assert_int_equal(h.told.live[0], 6 * 1024);
 		assert_int_equal(h.told.objects[0], 6);
-		/* Allocated: not live as of the last collection. */
+		/* New objects: they are allocated, but not live as of the last collection. */
 		go_count(&h.image, a, 1 + (4 + 2) % 3, 5, 0);
 		b = go_bucket(&h.image, stack_b, 1, 100);
 		go_count(&h.image, b, 1 + (4 + 2) % 3, 3, 0);
@@ -109,7 +109,10 @@ static void a_life_of_a_profile(void **state)
 		assert_int_equal(h.told.alloc[1], 300);
 		assert_int_equal(h.told.live[0], 6 * 1024);
 		assert_int_equal(h.told.live[1], 0);
-		/* Two collections later the object is live, even before the cycle is flushed. */
+		/*
+		 * Two collections later the objects are live, even before the cycle's counts are
+		 * added to the active ones.
+		 */
 		go_set_cycle(&h.image, 6, false);
 		for (unsigned flushed = 0; flushed < 2; flushed++) {
 			assert_int_equal(read_heap(&h), 0);
@@ -147,7 +150,7 @@ static void what_was_before_is_nobody_s(void **state)
 	done(&h);
 }
 
-/* No target asked for a while. */
+/* If no target asks for a while, allocations of that time are not reported. */
 static void what_was_meanwhile_is_nobody_s(void **state)
 {
 	struct heap h;
@@ -186,7 +189,7 @@ static void before_the_first_collection_all_is_live(void **state)
 	done(&h);
 }
 
-/* By hand: 1 - exp(-1) = 0.63212, 1 - exp(-1/16) = 0.060587. */
+/* The factors, computed by hand: 1 - exp(-1) = 0.63212, 1 - exp(-1/16) = 0.060587. */
 static void samples_stand_for_more(void **state)
 {
 	struct heap h;
@@ -220,7 +223,7 @@ static void off_is_told(void **state)
 	done(&h);
 }
 
-/* ---- amid changes ---- */
+/* ---- changes during a read ---- */
 
 static uint64_t changed;
 static size_t change_at;
@@ -231,7 +234,7 @@ static void flush_once(struct go_image *i, size_t n_reads)
 		go_flush(i, changed, 3);
 }
 
-/* Whichever read sees the flush, each object is live once. */
+/* Before whichever read of memory the flush comes, each object counts as live once. */
 static void a_flush_while_it_is_read(void **state)
 {
 	struct heap h;
@@ -258,7 +261,10 @@ static void sweep_once(struct go_image *i, size_t n_reads)
 		go_flush(i, swept[k], 3 + 1);
 }
 
-/* runtime.GC() ends by making past frees active: of all stacks, or of none. */
+/*
+ * At its end, runtime.GC() adds past frees to the active counts. The agent must report that for all
+ * stacks or for none.
+ */
 static void a_sweep_while_it_is_read(void **state)
 {
 	struct heap h;
@@ -269,7 +275,7 @@ static void a_sweep_while_it_is_read(void **state)
 		make(&h, 32, 1);
 		go_set_cycle(&h.image, 3, true);
 		swept[0] = bucket_a(&h, 64);
-		h.image.used += 64 << 10; /* so that they are not read at once */
+		h.image.used += 64 << 10; /* so that one read does not get both */
 		swept[1] = go_bucket(&h.image, stack_b, 1, 64);
 		for (size_t k = 0; k < 2; k++) {
 			go_count(&h.image, swept[k], 0, 2, 0);
@@ -306,7 +312,7 @@ static void no_snapshot_of_what_always_changes(void **state)
 	done(&h);
 }
 
-/* Go counts objects before their bytes: a read between the two. */
+/* Go counts objects, and then their bytes. The agent reads between the two. */
 static void half_counted(void **state)
 {
 	struct heap h;
@@ -322,7 +328,10 @@ static void half_counted(void **state)
 	done(&h);
 }
 
-/* Counted twice at first: reports too much once, and less later, so that the sum is right. */
+/*
+ * If objects were counted twice at first, the agent reports too much, and later less, so that the
+ * sum gets right.
+ */
 static void sums_come_right(void **state)
 {
 	struct heap h;
@@ -342,7 +351,7 @@ static void sums_come_right(void **state)
 	done(&h);
 }
 
-/* ---- made by an enemy ---- */
+/* ---- hostile profiles ---- */
 
 static void nothing_else_is_taken_for_a_bucket(void **state)
 {
@@ -431,8 +440,8 @@ static void so_many_and_no_more(void **state)
 }
 
 /*
- * Many programs with large profiles: together they stay within the limit, and a late one finds
- * room.
+ * Many programs with large profiles: all together stay within the limit, and there is room for one
+ * that comes late.
  */
 static void all_programs_share(void **state)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Heap profiles of real Go programs, of every form and version. What the agent reads from their
- * memory must equal what they read themselves (runtime.MemProfile), stack by stack, and what their
- * functions are known to have allocated.
+ * Heap profiles of real Go programs, of every form and version. What the agent reads from a
+ * program's memory must equal, stack by stack, what the program itself reads (runtime.MemProfile),
+ * and what its functions are known to allocate.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -181,7 +181,7 @@ static uint64_t scaled(uint64_t objects, uint64_t bytes, double rate)
 	return (uint64_t)((double)bytes / (1 - exp(-(double)bytes / (double)objects / rate)));
 }
 
-/* What the program reports of itself. */
+/* Sends a command to the program, and reads what the program reports about itself. */
 static void ask(struct child *c, const char *what, double rate, struct tallies *ret)
 {
 	static char line[65536], stack[65536];
@@ -205,7 +205,7 @@ struct seen {
 	struct runtime_look look;
 	struct alloc_sites sites;
 	struct tallies tallies;
-	uint64_t truncated_bytes; /* allocated */
+	uint64_t truncated_bytes; /* allocated, of truncated stacks */
 };
 
 static void look_at(struct seen *s, pid_t pid, int *ret)
@@ -244,7 +244,7 @@ static void forget(struct seen *s)
 	proc_mappings_unref(s->maps);
 }
 
-/* As in runtime.Frame: without the types of generic functions. */
+/* Adds a name as in runtime.Frame: without the types of generic functions. */
 static void add_name(const char *name, struct buf *b)
 {
 	const char *types = strchr(name, '['), *end = types ? strrchr(name, ']') : NULL;
@@ -300,7 +300,7 @@ static int look_again(struct seen *s)
 	return alloc_go_read(s->sites.go, s->look.memory, on_record, s);
 }
 
-/* Both ways. */
+/* Asserts that both have the same stacks, with the same live bytes. */
 static void assert_equal(struct tallies *want, struct tallies *have)
 {
 	for (size_t i = 0; i < want->n; i++)
@@ -351,7 +351,7 @@ static void check_every_object(void)
 	assert_non_null(s.sites.go);
 	assert_int_equal(s.sites.n, 0);
 	assert_int_equal(look_again(&s), 0);
-	/* allocations from before are not reported */
+	/* allocations from before the first read are not reported */
 	assert_int_equal(sum(&s.tallies, "", false), 0);
 	assert_true(sum(&s.tallies, "", true) > 1 << 20);
 	assert_int_equal(sum(&s.tallies, "main.held", true), 0);
@@ -371,7 +371,8 @@ static void check_every_object(void)
 	ask(&c, "deep", 1, &own); /* not equal: runtime.MemProfileRecord has 32 frames */
 	assert_int_equal(look_again(&s), 0);
 	assert_int_equal(sum(&s.tallies, "main.held", false), 30 * 1024);
-	assert_int_equal(s.truncated_bytes, 10 * 1024); /* Go keeps 32 or 128 of its 205 frames */
+	/* Go keeps 32 or 128 of this stack's 205 frames */
+	assert_int_equal(s.truncated_bytes, 10 * 1024);
 	tallies_done(&own);
 	forget(&s);
 	stop(&c);
@@ -394,7 +395,7 @@ static void check_samples(void)
 	ask(&c, "much", rate, &own);
 	assert_int_equal(look_again(&s), 0);
 	assert_equal(&own, &s.tallies);
-	/* 100 samples or so: a standard deviation is a tenth. */
+	/* About 100 samples: the standard deviation is a tenth of the value. */
 	assert_in_range(sum(&s.tallies, "main.held", false), 20 << 20, 90 << 20);
 	assert_in_range(sum(&s.tallies, "main.freed", false), 90 << 20, 210 << 20);
 	tallies_done(&own);
@@ -443,8 +444,8 @@ static void every_version(void **state)
 }
 
 /*
- * Eight goroutines collect garbage as fast as they can: the reported values are consistent, and add
- * up.
+ * Eight goroutines collect garbage as fast as they can. The reported values must be consistent, and
+ * their sum must be right.
  */
 static void amid_collections(void **state)
 {

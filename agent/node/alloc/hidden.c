@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allocators whose functions cannot be found: the file is stripped, or allocators.c does not have
- * their names. An allocator's messages are texts of the file, which stripping keeps. This finder
- * adds no sites, but the problem that memory is not seen. It must be the last row of ALLOC_FINDERS:
- * by then the other finders have added the sites of each file.
+ * their names. But a stripped file still has the strings of the allocator's messages. This finder
+ * adds no sites. It adds the problem that memory is not seen. It must be the last row of
+ * ALLOC_FINDERS: by then the other finders have added the sites of each file.
  */
 #include "node/alloc/internal.h"
 #include "node/alloc/allocators.h"
@@ -17,18 +17,18 @@
 
 static const struct hidden_row {
 	const char *text, *allocator;
-	unsigned families; /* of its names in allocators.c, besides C's plain ones */
-	const char *own;   /* a symbol that it has besides the plain names; NULL: none */
+	unsigned families; /* the families of its names in allocators.c, besides C's plain names */
+	const char *own;   /* a symbol that shows that the plain names are its own; NULL: none */
 	/*
-	 * A file with this symbol has the allocator for itself; another finder handles it. NULL:
-	 * none.
+	 * A file with this symbol uses the allocator only for itself, and another finder handles
+	 * it. NULL: none.
 	 */
 	const char *owner;
 } rows[] = {
 	{"\"<jemalloc>: Error in munmap(): ", "jemalloc", FAMILY(JE) | FAMILY(RJEM), "mallocx",
 	 NULL},
 	{"\"mimalloc: ", "mimalloc", FAMILY(MI), NULL, "_PyRuntime"}, /* CPython from 3.13 on */
-	/* a text of the statistics of both tcmallocs, gperftools' and Google's */
+	/* a string in the statistics of both tcmallocs, gperftools' and Google's */
 	{"\"Bytes in use by application\n", "tcmalloc", FAMILY(TC), NULL, NULL},
 	{"\"Failed to initialise snmalloc.", "snmalloc", 0, NULL, NULL},
 	{"\"Scudo ERROR: ", "Scudo", 0, NULL, NULL},
@@ -55,7 +55,10 @@ static bool has_mark(const struct elf_index *index, const char *name)
 	return elf_index_find_mark(index, name, &mark) == 0;
 }
 
-/* The file has a site at one of Rust's shims: these are sites if their allocator is not known. */
+/*
+ * Whether the file has a site at one of Rust's shims. A shim is a site if its allocator is not
+ * known.
+ */
 static bool has_rust_site(const struct runtime_look *look, const struct elf_index *index,
 			  const struct alloc_sites *s)
 {
@@ -69,8 +72,9 @@ static bool has_rust_site(const struct runtime_look *look, const struct elf_inde
 }
 
 /*
- * families: of which the file has functions. If glibc is linked in, the plain names are glibc's: a
- * linker takes only one of each.
+ * Whether the file has functions of this allocator under known names. families: the families of
+ * which the file has functions. If glibc is linked in, the plain names are glibc's, because a
+ * linker takes only one function of each name.
  */
 static bool has_names(const struct elf_index *index, const struct hidden_row *row,
 		      unsigned families)

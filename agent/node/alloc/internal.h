@@ -20,8 +20,8 @@ struct alloc_finder {
 	const char *const *marks; /* for parser_config.marks; NULL at the end */
 	/*
 	 * Adds sites, inner ranges and a problem to ret, by the functions below. -ENOENT: the
-	 * process does not have it. -EAGAIN: the process is just starting. Other errors: none of
-	 * its functions are probed; a problem may say why.
+	 * process does not allocate in this way. -EAGAIN: the process is just starting. Other
+	 * errors: none of these functions are probed; a problem may say why.
 	 */
 	int (*find)(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret);
 };
@@ -30,22 +30,26 @@ ALLOC_FINDERS(X)
 #undef X
 
 /*
- * address: where the function begins in the process. 0, and no new site: the place has one already,
- * or alloc_is_copied(). -EFAULT: the address is not in an executable mapping of a file. -E2BIG:
- * there are ALLOC_SITES_MAX already.
+ * Adds a site. address: where the function begins in the process. Returns 0 without a new site if
+ * the address has a site already, or if alloc_is_copied(). -EFAULT: the address is not in an
+ * executable mapping of a file. -E2BIG: there are ALLOC_SITES_MAX already.
  */
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret);
 /*
- * true: the code runs from a copy in anonymous memory, where no probe can be set. Adds that to ret.
+ * Returns true if the code runs from a copy in anonymous memory, where no probe can be set; then
+ * adds a problem to ret.
  */
 bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct alloc_sites *ret);
 /*
- * A hit that returns into this range is part of another call. If there are too many ranges, the two
- * closest ones become one.
+ * Adds an inner range: if a probed function returns into this range, the hit is part of another
+ * call. If there are too many ranges, the two closest ones become one.
  */
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
-/* alloc_code_ways() was cut: the agent does not know to which other sites this one leads. */
+/*
+ * Adds the problem that alloc_code_ways() was cut, so the agent does not know to which other sites
+ * this one leads.
+ */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
 /* Adds a sentence to s->problem, each one once. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)

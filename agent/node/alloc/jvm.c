@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Java's heap. HotSpot calls a function for its flight recorder, also if none runs, each time that
- * a thread gets a new TLAB (a piece of the heap for itself), and for each object outside a TLAB
- * (share/gc/shared/allocTracer.hpp of the JDK). These calls are rare. A TLAB's bytes count for the
- * object that did not fit into the previous one. docs/memory.md. Reader's thread.
+ * Java's heap. Each time that a thread gets a new TLAB (a piece of the heap for itself), and for
+ * each object outside a TLAB, HotSpot calls a function that reports to its flight recorder
+ * (share/gc/shared/allocTracer.hpp of the JDK). It does so also if no flight recorder runs. These
+ * calls are rare. A TLAB's bytes count for the object that did not fit into the previous one.
+ * docs/memory.md. Reader's thread.
  */
 #include "node/alloc/internal.h"
 
@@ -13,7 +14,9 @@
 #define IN_TLAB	    "AllocTracer::send_allocation_in_new_tlab"
 #define OUTSIDE	    "AllocTracer::send_allocation_outside_tlab"
 
-/* Beginnings of mangled names, which give the arguments. The first row that fits counts. */
+/*
+ * Prefixes of mangled names. The mangled name shows the arguments. The first row that fits counts.
+ */
 static const struct jvm_row {
 	const char *name;
 	uint8_t size_arg; /* size of the TLAB, or of the object; the class is the first argument */
@@ -22,17 +25,20 @@ static const struct jvm_row {
 	/* JDK 11 on: (Klass*, HeapWord*, size_t[, size_t], Thread*) */
 	{"_ZN11AllocTracer27send_allocation_in_new_tlabEP5Klass", 3, IN_TLAB},
 	{"_ZN11AllocTracer28send_allocation_outside_tlabEP5Klass", 3, OUTSIDE},
-	/* 8 with a flight recorder: (KlassHandle, HeapWord*, size_t[, size_t]) */
+	/* JDK 8 with a flight recorder: (KlassHandle, HeapWord*, size_t[, size_t]) */
 	{"_ZN11AllocTracer33send_allocation_in_new_tlab_eventE11KlassHandleP8HeapWord", 3,
 	 IN_TLAB "_event"},
 	{"_ZN11AllocTracer34send_allocation_outside_tlab_eventE11KlassHandleP8HeapWord", 3,
 	 OUTSIDE "_event"},
-	/* 8 to 10 without: (KlassHandle or Klass*, size_t[, size_t]) */
+	/* JDK 8 to 10 without a flight recorder: (KlassHandle or Klass*, size_t[, size_t]) */
 	{"_ZN11AllocTracer33send_allocation_in_new_tlab_eventE", 2, IN_TLAB "_event"},
 	{"_ZN11AllocTracer34send_allocation_outside_tlab_eventE", 2, OUTSIDE "_event"},
 };
 
-/* A name with a dot is a part of a function, or one whose arguments the compiler has changed. */
+/*
+ * A name with a dot is no match: it is a part of a function, or a function whose arguments the
+ * compiler has changed.
+ */
 static const struct jvm_row *row_of(const char *symbol)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rows) && !strchr(symbol, '.'); i++)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Functions in which HotSpot reports allocations, by the names of its versions: this process has
- * libraries with these names.
- * Real JDKs are node/alloc_objects_test.c's.
+ * Finds the functions in which HotSpot reports allocations, by the names that its versions use:
+ * this process loads libraries with these names. node/alloc_objects_test.c tests real JDKs.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -22,7 +21,7 @@ struct library {
 	struct alloc_sites *sites;
 };
 
-/* names: of functions, blanks between. */
+/* Builds and opens a library. names: those of its functions, with blanks between them. */
 static void open_library(struct library *l, const char *names, const char *more, const char *flags,
 			 unsigned event_mask)
 {
@@ -76,7 +75,7 @@ static void check(const char *names, unsigned size_arg)
 static void every_version(void **state)
 {
 	(void)state;
-	/* 8, and 8 with a flight recorder; 10; 11; 16 */
+	/* JDK 8, 8 with a flight recorder, 10, 11, 16 */
 	check("_ZN11AllocTracer33send_allocation_in_new_tlab_eventE11KlassHandlemm "
 	      "_ZN11AllocTracer34send_allocation_outside_tlab_eventE11KlassHandlem",
 	      2);

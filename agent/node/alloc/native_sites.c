@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * C, C++ and Rust: finds which entry points of which allocators a process has. A file has an
- * allocator if it defines an ALLOC and a FREE of it. C++'s operators count only in such files
- * (elsewhere they call malloc), Rust's shims only if they lead to no other site.
+ * allocator if it defines an ALLOC and a FREE of it. C++'s operators are sites only in such files,
+ * because elsewhere they call malloc. Rust's shims are sites only if they lead to no other site.
  *
- * Libraries are built in many ways, so the code itself says which site leads to which. A site that
- * ends in a jump to another is left out or flagged; the code of a site that calls others is
- * "inner". docs/memory.md. Reader's thread.
+ * Libraries are built in many ways, so the code is read to see which site leads to which other
+ * site. A site that ends in a jump to another is left out or gets a flag. The code of a site that
+ * calls others is "inner". docs/memory.md. Reader's thread.
  */
 #include "node/alloc/code.h"
 #include "node/alloc/internal.h"
@@ -14,9 +14,10 @@
 
 #include <stdlib.h>
 
-#define RUST_DEPTH     2	   /* __rust_alloc, a wrapper of the program, the allocator */
-#define CANDIDATES_MAX 512	   /* of a process */
-#define FUNCTION_BYTES (64u << 10) /* a larger size of a symbol is not believed */
+#define RUST_DEPTH     2   /* __rust_alloc, a wrapper of the program, the allocator */
+#define CANDIDATES_MAX 512 /* of a process */
+/* if a symbol says that it is larger, its size counts as unknown */
+#define FUNCTION_BYTES (64u << 10)
 
 struct candidate {
 	const struct table_row *row;
@@ -33,7 +34,7 @@ struct allocator_found {
 	uint64_t places[CANDIDATES_MAX];
 	size_t n_places;
 	struct alloc_code *code;
-	bool loader; /* glibc's loader is mapped; it may not have loaded anything yet */
+	bool loader; /* glibc's loader is mapped, but perhaps no library yet */
 	bool full;   /* there are more than CANDIDATES_MAX */
 };
 
@@ -44,7 +45,10 @@ static bool is_kind(const struct candidate *c, enum pf_site_kind kind)
 
 /* ---- candidates ---- */
 
-/* Makes a file's mark a candidate. false: it is no entry point, or not in this file's code. */
+/*
+ * Makes a candidate from a mark of a file. false: the mark is no entry point, or not in this file's
+ * code.
+ */
 static bool take_mark(const struct runtime_look *look, size_t mapping, const struct elf_mark *mark,
 		      struct candidate *ret)
 {
@@ -69,7 +73,7 @@ static struct candidate *candidate_at(struct allocator_found *f, uint64_t addres
 	return NULL;
 }
 
-/* A function with several names gets the one that is first in the table. */
+/* Adds a candidate. A function with several names gets the name that is first in the table. */
 static void add(struct allocator_found *f, const struct candidate *new)
 {
 	struct candidate *c = candidate_at(f, new->address);
@@ -156,10 +160,11 @@ static void set_places(struct allocator_found *f)
 /* ---- what leads to what ---- */
 
 /*
- * c ends in a jump to `to`, mostly under a condition. Then the other site sees c's allocations, and
- * c is dropped; but glibc's memalign and aligned_alloc jump to malloc only up to an alignment of
- * 16, and its realloc only if there is nothing to free. A jump of a realloc or a free to a free
- * does not matter: a second free of the same memory changes nothing.
+ * c ends in a jump to `to`, mostly under a condition. Then the site at `to` sees c's allocations,
+ * and c is dropped. But glibc's memalign and aligned_alloc jump to malloc only up to an alignment
+ * of 16, and its realloc jumps there only if it has nothing to free: these sites get a flag. A jump
+ * of a realloc or a free to a free does not matter, because a second free of the same memory
+ * changes nothing.
  */
 static void judge_jump(struct candidate *c, const struct candidate *to)
 {
@@ -178,8 +183,8 @@ static void judge_jump(struct candidate *c, const struct candidate *to)
 }
 
 /*
- * libstdc++'s operators call malloc: in a program that has a malloc linked in, they are only its
- * callers.
+ * Whether c is a C++ operator that calls an allocator of another family: so does libstdc++ in a
+ * program that has a malloc linked in. Then c is no site.
  */
 static bool is_caller(struct allocator_found *f, const struct candidate *c,
 		      const struct code_ways *w)
@@ -198,7 +203,7 @@ static void add_inner(const struct candidate *c, const struct code_ways *w, stru
 	if (is_kind(c, PF_SITE_FREE) || !w->any_call)
 		return;
 	alloc_add_inner(ret, c->address, c->address + c->bytes);
-	/* The code that it jumps to counts, too. */
+	/* Return addresses in code to which the function jumps count, too. */
 	for (size_t i = 0; i < w->n_returns; i++)
 		if (w->returns[i] - c->address >= c->bytes)
 			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);
@@ -221,7 +226,7 @@ static int judge(struct allocator_found *f, struct candidate *c, struct alloc_si
 	c->dropped |= (c->row->wraps && w.open) || is_caller(f, c, &w);
 	if (c->dropped || alloc_is_copied(f->look, c->address, ret))
 		return 0;
-	/* A free that is seen twice does not matter. */
+	/* It does not matter if a free is seen twice. */
 	if ((cut || w.cut) && !is_kind(c, PF_SITE_FREE))
 		alloc_add_not_followed(ret, c->symbol);
 	site.flags |= c->flags;
@@ -231,7 +236,10 @@ static int judge(struct allocator_found *f, struct candidate *c, struct alloc_si
 	return r;
 }
 
-/* An allocator under names that the table does not have is seen where Rust's code calls it. */
+/*
+ * If the table does not have the names of a Rust program's allocator, the shim through which Rust's
+ * code calls it becomes the site.
+ */
 static int judge_rust(struct allocator_found *f, const struct candidate *c, struct alloc_sites *ret)
 {
 	struct code_ways w;

@@ -2,10 +2,10 @@
 /*
  * CPython's allocator of objects, Objects/obmalloc.c. The C API calls it through tables of
  * functions (PyMemAllocatorEx: context, malloc, calloc, realloc, free; _PyObject, _PyMem,
- * _PyMem_Raw; since 3.12 in _PyRuntime). They say which allocator this process has: pymalloc
- * allocates up to 512 bytes, and calls malloc for more; debug hooks and tracemalloc come before it;
- * with PYTHONMALLOC=malloc there is malloc alone. The tables have no symbols: the code of the
- * exported PyObject_Malloc gives their addresses. docs/memory.md. Reader's thread.
+ * _PyMem_Raw; since 3.12 in _PyRuntime). The tables show which allocator the process uses. pymalloc
+ * allocates up to 512 bytes itself, and calls malloc for more. Debug hooks and tracemalloc may be
+ * called before it. With PYTHONMALLOC=malloc, only malloc is used. The tables have no symbols;
+ * their addresses are in the code of the exported PyObject_Malloc. docs/memory.md. Reader's thread.
  */
 #include "node/alloc/internal.h"
 #include "node/alloc/python.h"
@@ -15,9 +15,9 @@
 #include "node/insn/insn.h"
 
 #define SMALL_BYTES 512 /* SMALL_REQUEST_THRESHOLD */
-#define HOOKS_MAX   4	/* in a row */
-#define LOADS_MAX   8	/* of a function; a table that is not among these is not found */
-#define STEPS_MAX   24	/* instructions of a function, as above */
+#define HOOKS_MAX   4	/* hooks that call each other */
+#define LOADS_MAX   8	/* loads read of a function; a table behind more loads is not found */
+#define STEPS_MAX   24	/* instructions read of a function */
 #define RSI	    (6 + 1)
 #define RDX	    (2 + 1)
 
@@ -32,7 +32,10 @@ struct python {
 
 /* ---- where the tables are ---- */
 
-/* Addresses from which a function loads before it makes its call, on the path without branches. */
+/*
+ * The addresses from which a function loads before its call, on the path on which no branch is
+ * taken.
+ */
 struct loads {
 	uint64_t known[16]; /* values of registers; 0: not known */
 	uint64_t at[LOADS_MAX];
@@ -57,7 +60,7 @@ static void forget_written(struct loads *l, const struct insn *i)
 			l->known[r] = 0;
 }
 
-/* true: the path goes on with the next instruction. */
+/* Notes what the instruction loads. Returns whether the path goes on with the next instruction. */
 static bool load(struct python *p, struct loads *l, const struct insn *i, uint64_t next)
 {
 	bool calls = insn_is(i, 0xff) && ((i->reg & 7) == 2 || (i->reg & 7) == 4);
@@ -103,7 +106,7 @@ static bool is_code(const struct python *p, uint64_t address)
 	return m && m->fd >= 0;
 }
 
-/* The table through which both functions call. */
+/* Finds the table through which both functions call. */
 static int find_table(struct python *p, const char *malloc_name, const char *free_name,
 		      struct python_allocator *ret)
 {
@@ -122,9 +125,9 @@ static int find_table(struct python *p, const char *malloc_name, const char *fre
 }
 
 /*
- * Replaces hooks by the allocator that they call. A hook's context begins with that allocator
- * (Modules/_tracemalloc.c); in debug hooks a letter comes before it (debug_alloc_api_t). -ENOENT:
- * the context has another form. -E2BIG: more than HOOKS_MAX hooks.
+ * If a is a hook, replaces it by the allocator that the hook calls. A hook's context begins with
+ * that allocator (Modules/_tracemalloc.c). In a debug hook, a word with a letter is before it
+ * (debug_alloc_api_t). -ENOENT: the context has another form. -E2BIG: more than HOOKS_MAX hooks.
  */
 static int behind_hooks(struct python *p, struct python_allocator *a)
 {
@@ -153,7 +156,7 @@ static int add(struct python *p, uint64_t address, const char *name, struct pf_s
 	return alloc_add_site(p->look, address, name, site, ret);
 }
 
-/* Flags of realloc: which of its new memory the probe of malloc sees, too. */
+/* The flags of realloc, which say what of its new memory the probe of malloc also sees. */
 static uint16_t realloc_flags(struct python *p, const struct python_allocator *a,
 			      struct alloc_sites *ret)
 {
@@ -197,7 +200,10 @@ static int compare_addresses(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-/* Adds them unless they lead to a mi_malloc that is a site already: some builds have its symbol. */
+/*
+ * Adds the functions, unless they lead to a mi_malloc that is a site already: in some builds,
+ * mi_malloc has a symbol.
+ */
 static int add_mimalloc(struct python *p, const struct python_allocator *a, struct alloc_sites *ret)
 {
 	_cleanup_free_ uint64_t *places = xcalloc(ret->n + 1, sizeof(*places));
@@ -220,7 +226,7 @@ enum { MALLOC, CALLOC, REALLOC, FUNCTIONS };
 
 static const struct {
 	const char *name;
-	uint8_t size, count; /* registers of the arguments */
+	uint8_t size, count; /* registers of these arguments */
 } functions[FUNCTIONS] = {
 	[MALLOC] = {"_PyObject_Malloc", RSI, 0},
 	[CALLOC] = {"_PyObject_Calloc", RDX, RSI},
@@ -237,7 +243,10 @@ struct python_copies {
 
 _Static_assert(SMALL_BYTES < 1 << PF_SITE_FACTOR_BITS, "abi");
 
-/* A factor of the size: a constant, or 1 and the register that has the value. */
+/*
+ * One factor of the size: returns the constant; or returns 1 and gives the register that has the
+ * value.
+ */
 static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 {
 	if (v->kind == PYTHON_CONSTANT)
@@ -264,7 +273,7 @@ static void take_copy(const struct python_copy *c, void *arg)
 		return;
 	}
 	factor = factor_of(size, &site.size_arg) * factor_of(count, &site.count_arg);
-	if (!factor || factor > SMALL_BYTES) /* malloc allocates larger ones */
+	if (!factor || factor > SMALL_BYTES) /* larger objects are allocated by malloc */
 		return;
 	site.flags = (uint16_t)factor;
 	if (x->result == 0)
@@ -307,9 +316,9 @@ static void tell_copies(const struct python_copies *x, unsigned event_mask)
 }
 
 /*
- * A compiler with a profile of the program (PGO, which distributions use) replaces a call by a
- * pointer by a comparison: if it is pymalloc, a copy of its code follows, else the call. -ENOENT:
- * this program has no such copies.
+ * If a compiler has a profile of the program (PGO, which distributions use), it compares a function
+ * pointer before it calls: if the pointer is pymalloc's function, a copy of that function's code
+ * runs, else the call. -ENOENT: this program has no such copies.
  */
 static int add_copies(struct python *p, const struct python_allocator *a, unsigned event_mask,
 		      struct alloc_sites *ret)
@@ -356,7 +365,10 @@ static int find_sites(struct python *p, unsigned event_mask, struct alloc_sites 
 				  "Python objects up to %d bytes are not seen: more than %d hooks "
 				  "are before their allocator",
 				  SMALL_BYTES, HOOKS_MAX);
-	/* The program's own allocator, or malloc alone: the functions that they call are seen. */
+	/*
+	 * This is the program's own allocator, or only malloc. The functions that it calls are
+	 * sites already.
+	 */
 	if (r < 0 || object.malloc == raw.malloc)
 		return 0;
 	/* Free-threaded builds have mimalloc, with a heap for objects of any size. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to python*.c: CPython's table of functions that allocate, and copies of them in its code.
+ * Private to python*.c: CPython's table of functions that allocate, and the copies of these
+ * functions in its code.
  */
 #pragma once
 

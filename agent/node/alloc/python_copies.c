@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds copies of a function that is called by a pointer: "cmp $function,%rax; jne elsewhere", then
- * a copy of its code; elsewhere is the call by the pointer, which gives the arguments. GCC's
- * -fprofile-use (-fvpt) and Clang's indirect-call-promotion make such code. In position-independent
- * code a lea puts the function's address into a register first. Reader's thread.
+ * Finds copies of a function that is called by a pointer. The code is "cmp $function,%rax; jne
+ * elsewhere", then a copy of the function's code. The call by the pointer is at `elsewhere`; the
+ * instructions before it show the arguments. GCC's -fprofile-use (-fvpt) and Clang's
+ * indirect-call-promotion make such code. In position-independent code a lea puts the function's
+ * address into a register first. Reader's thread.
  */
 #include "node/alloc/python.h"
 
@@ -18,9 +19,10 @@
 #define STEPS_MAX   24		/* from the comparison to the call; CPython 3.11 has 10 */
 
 /*
- * A CPython has a few hundred such places, of at most 40 instructions each, and names no function
- * more than 9,000 times. A hostile file that consists of function addresses would take a CPU half a
- * minute.
+ * The limit on decoded instructions. A CPython has a few hundred such copies, for each of which at
+ * most 40 instructions are decoded, and the address of a function is at most 9,000 times in its
+ * code. Without the limit, a hostile file that consists of such addresses would take half a minute
+ * of CPU.
  */
 #define DECODED_MAX (1u << 20) /* instructions that are decoded, in all code of a file */
 
@@ -51,7 +53,7 @@ static bool is_condition(const struct insn *i)
 	       (i->map == INSN_ONE && (i->opcode & 0xf0) == 0x70);
 }
 
-/* jne, by its lowest bits; else it is je. */
+/* Whether a conditional jump is jne, by its lowest bits; else it is taken for je. */
 static bool is_not_equal(const struct insn *i)
 {
 	return (i->opcode & 15) == 5;
@@ -95,7 +97,10 @@ static void compute(struct python_value r[16], const struct insn *i)
 		r[to] = moved;
 }
 
-/* The next address if the pointer is another function; 0: none, or the call of another function. */
+/*
+ * The address of the next instruction if the pointer is another function; 0: the path ends, or
+ * calls another function.
+ */
 static uint64_t on(const struct insn *i, uint64_t next)
 {
 	if (is_condition(i))
@@ -129,7 +134,7 @@ static void follow(struct copies_scan *s, size_t function, uint64_t comparison)
 		compute(c.registers, &i);
 		at = on(&i, at + i.bytes);
 	}
-	/* The call is too far away: its arguments are not known. */
+	/* The call by the pointer is too far away, so its arguments are not known. */
 	memset(c.registers, 0, sizeof(c.registers));
 	if (at && decided)
 		s->fn(&c, s->arg);
@@ -137,7 +142,7 @@ static void follow(struct copies_scan *s, size_t function, uint64_t comparison)
 
 /* ---- comparisons ---- */
 
-/* cmp $function,%reg, whose last four bytes are at `immediate`. */
+/* Looks for cmp $function,%reg, whose last four bytes are at `immediate`. */
 static void try_immediate(struct copies_scan *s, size_t function, uint64_t immediate)
 {
 	for (unsigned back = 2; back <= 3; back++) {
@@ -153,7 +158,7 @@ static void try_immediate(struct copies_scan *s, size_t function, uint64_t immed
 	}
 }
 
-/* lea function(%rip),%reg, then soon cmp with it. */
+/* Looks for lea function(%rip),%reg, and soon after it a cmp with that register. */
 static void try_lea(struct copies_scan *s, size_t function, uint64_t lea)
 {
 	struct insn i;
@@ -191,7 +196,10 @@ static void look_at(struct copies_scan *s, const uint8_t *bytes, uint64_t addres
 	}
 }
 
-/* Reads the file, which has the same bytes, since its reads have no budget. */
+/*
+ * Reads the code from the file, which has the same bytes as memory, because reads of memory have a
+ * budget.
+ */
 static int scan_text(struct copies_scan *s, const struct mapping *m)
 {
 	_cleanup_free_ uint8_t *chunk = xmalloc(CHUNK_BYTES);

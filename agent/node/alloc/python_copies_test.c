@@ -26,7 +26,7 @@ static void found(const struct python_copy *c, void *arg)
 	f->last = *c;
 }
 
-/* A file that repeats these bytes; from byte `from` on it has others. */
+/* Searches a file that has nops up to byte `from`, and then these bytes, repeated. */
 static int look_through(const uint8_t *text, size_t n, size_t from, struct found *ret)
 {
 	static const uint64_t functions[] = {FUNCTION, FUNCTION + 64, FUNCTION + 128};
@@ -63,12 +63,12 @@ static void a_copy_is_found(void **state)
 	assert_true(f.last.address == START + BYTES - sizeof(copy));
 	assert_int_equal(f.last.registers[6].kind, PYTHON_REGISTER);
 	assert_int_equal(f.last.registers[6].value, 6);
-	/* More copies than any CPython has; each takes some instructions. */
+	/* More copies than any CPython has. For each, some instructions are decoded. */
 	assert_int_equal(look_through(copy, sizeof(copy), BYTES - 1000 * sizeof(copy), &f), 0);
 	assert_int_equal(f.n, 1000);
 }
 
-/* cmp $function,%rax; jne; that many nops; the call */
+/* cmp $function,%rax; jne; n nops; the call. With 22 nops, the call is too far away. */
 static void a_call_far_away_is_of_unknown_size(void **state)
 {
 	uint8_t text[2 * sizeof(copy) + 24];
@@ -88,8 +88,8 @@ static void a_call_far_away_is_of_unknown_size(void **state)
 }
 
 /*
- * Bytes that are the function's address at every place: the search ends after a limited number of
- * looks.
+ * Every byte of this code begins the function's address: the search must end after a limited number
+ * of decoded instructions.
  */
 static void code_made_of_addresses_is_given_up(void **state)
 {

@@ -5,15 +5,15 @@
 #include "node/alloc/go.h"
 
 #define GO_BASE	   0xc000000000ull
-#define GO_BUCKETS GO_BASE /* the variables */
+#define GO_BUCKETS GO_BASE /* runtime.mbuckets; after it the other variables */
 #define GO_RATE	   (GO_BASE + 8)
 #define GO_CYCLE   (GO_BASE + 16)
-#define GO_CYCLES  4 /* active, future[3] */
+#define GO_CYCLES  4 /* counts of a bucket: active, future[3] */
 
 struct go_image {
 	struct memory memory;
 	struct go_profile at;
-	void (*before)(struct go_image *i, size_t n_reads); /* each read */
+	void (*before)(struct go_image *i, size_t n_reads); /* called before each read */
 	size_t n_reads;
 	uint64_t used, room;
 	uint8_t *bytes;
@@ -37,7 +37,7 @@ static inline uint64_t *go_word(struct go_image *i, uint64_t address)
 	return (uint64_t *)(i->bytes + (address - GO_BASE));
 }
 
-/* counts_bytes, cycle_shift: as go_profile has them. */
+/* counts_bytes, cycle_shift: as in struct go_profile. */
 static inline void go_image_init(struct go_image *i, unsigned counts_bytes, unsigned cycle_shift,
 				 size_t room)
 {
@@ -65,7 +65,7 @@ static inline void go_set_cycle(struct go_image *i, uint32_t cycle, bool flushed
 	*go_word(i, GO_CYCLE) = i->at.cycle_shift ? cycle << 1 | flushed : cycle;
 }
 
-/* As stkbucket() does. */
+/* The hash of a bucket, as stkbucket() computes it. */
 static inline uint64_t go_hash(const uint64_t *stack, size_t n, uint64_t size)
 {
 	uint64_t h = 0;
