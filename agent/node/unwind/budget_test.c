@@ -4,7 +4,7 @@
 
 /* ---- budget ---- */
 
-/* 4 MiB hold seven files of half a MiB, less what is kept for mappings. */
+/* A budget of 4 MiB holds seven files of half a MiB; the rest is kept for mappings. */
 #define FILE_BYTES (512u << 10)
 
 static void unused_files_make_room(void **state)
@@ -22,7 +22,7 @@ static void unused_files_make_room(void **state)
 		assert_int_equal(put(u, p[i]), 0);
 		assert_null(unwind_why_not(u, index[i]));
 		assert_mapping(p[i], 0, 9973);
-		if (i) /* the first one stays, the oldest of all */
+		if (i) /* the first process, the oldest, does not end */
 			unwind_exited(u, p[i]->m.id);
 	}
 	assert_mapping(p[0], 0, 9973);
@@ -31,7 +31,7 @@ static void unused_files_make_room(void **state)
 	assert_true(s.n_evicted >= 4);
 	assert_true(kernel.n_graces <= 12);
 	assert_int_equal(s.n_files_without, 0);
-	/* what was evicted comes back */
+	/* a file that was evicted gets its table again */
 	assert_int_equal(put(u, p[1]), 0);
 	assert_mapping(p[1], 0, 9973);
 	end(u);
@@ -66,11 +66,14 @@ static void over_budget_is_told_and_tried_again(void **state)
 	assert_int_equal(counter_get(refused) - before, n_without);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_files_without, n_without);
-	/* mappings find a place all the same, and no file was taken from who uses it */
+	/* there is still room for mappings, and no file in use was evicted */
 	map(q, 0x400000, 0x1000, 0, small);
 	assert_int_equal(put(u, q), 0);
 	assert_mapping(p[0], 0, 9973);
-	/* as many end as wait: each gets its table, its process is not told of again */
+	/*
+	 * as many processes end as files have no table: each of these files gets its table, though
+	 * its process is not set again
+	 */
 	for (uint32_t i = 0; i < n_without; i++)
 		unwind_exited(u, p[i]->m.id);
 	assert_mapping(p[7], 0, 9973);
@@ -85,7 +88,7 @@ static void over_budget_is_told_and_tried_again(void **state)
 	free(q);
 }
 
-/* One pod with very many mappings does not push the others out. */
+/* One pod with very many mappings does not take the room of the others. */
 static void mappings_have_a_share(void **state)
 {
 	struct unwind *u = start(1 << 20);
@@ -117,8 +120,8 @@ static void exec(struct proc *p)
 }
 
 /*
- * The kernel's table is full: the process that changed longest ago is removed. A new exec finds a
- * place, too.
+ * If the kernel's map of processes is full, the process that changed longest ago is removed. A new
+ * exec gets room in the same way.
  */
 static void processes_make_room(void **state)
 {
@@ -147,8 +150,8 @@ static void processes_make_room(void **state)
 }
 
 /*
- * Tables of unused files are kept, as they may be used again. Even then the next processes'
- * mappings find a place.
+ * Tables of unused files are kept, because they may be used again. Even then there is room for the
+ * mappings of the next processes.
  */
 static void tables_used_again_leave_room(void **state)
 {
@@ -182,7 +185,10 @@ static void tables_used_again_leave_room(void **state)
 	free(many);
 }
 
-/* Names may be far larger than tables: a pod's files do not take the agent's memory. */
+/*
+ * An index's names may need far more memory than its tables. They have a limit too, so a pod's
+ * files cannot use up the agent's memory.
+ */
 static void indexes_have_a_limit(void **state)
 {
 	struct unwind *u = start(1 << 20);
@@ -200,7 +206,7 @@ static void indexes_have_a_limit(void **state)
 	}
 	assert_in_range(n_without, 2, 6);
 	assert_int_equal(look_up(&p[7]->m, 0x400000).what, NONE);
-	/* what nobody uses makes room */
+	/* files that no process uses make room */
 	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++)
 		unwind_exited(u, p[i]->m.id);
 	assert_int_equal(put(u, p[7]), 0);
@@ -222,7 +228,10 @@ static void refusing_kernel(void **state)
 	(void)state;
 	map(p, 0x400000, 0x60000, 0, a);
 	assert_int_equal(put(u, p), 0);
-	/* the tables of another program are worse than none */
+	/*
+	 * if the new mappings cannot be set, the process has none: the old ones would be those of
+	 * another program
+	 */
 	kernel.fail = -ENOMEM;
 	p->indexes[0] = b;
 	assert_int_equal(put(u, p), -ENOMEM);
@@ -240,12 +249,15 @@ static void refusing_kernel(void **state)
 	free(p);
 }
 
-/* ---- anything, in any order ---- */
+/* ---- random operations in any order ---- */
 
 #define N_RANDOM_FILES 24
 #define N_RANDOM_PROCS 16
 
-/* Cuts mappings anywhere, into each other's too: the files' rows hold all the same. */
+/*
+ * Gives a process random runtimes. Their ranges cut mappings anywhere, and overlap; the files' rows
+ * must be found all the same.
+ */
 static void random_runtimes(struct proc *p)
 {
 	p->runtimes = runtime_process_unref(p->runtimes);
@@ -371,7 +383,7 @@ static void extents_never_overlap(void **state)
 		if (e[i].bytes)
 			unwind_space_give(s, e[i]);
 	assert_int_equal(unwind_space_used_bytes(s), 0);
-	/* whole again */
+	/* all chunks are free again, each as a whole */
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(unwind_space_take(s, PF_CHUNK_BYTES, &e[i]), 0);
 	assert_int_equal(unwind_space_take(s, 1, &all), -ENOSPC);

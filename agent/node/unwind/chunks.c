@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file keeps account of the bytes of the chunks: one bit for each granule, set if it is taken.
- * Tables consist of many extents of a few KiB, so first fit leaves little unused. It writes nothing
- * to the kernel.
+ * This file keeps account of which bytes of the chunks are in use: it has one bit for each granule,
+ * set if the granule is taken. Tables consist of many extents of a few KiB, so taking the first run
+ * that is long enough leaves little unused. This file writes nothing to the kernel.
  */
 #include "node/unwind/internal.h"
 
@@ -10,7 +10,7 @@
 
 struct table_chunk {
 	bool made;
-	uint16_t n_used, longest; /* in granules; no free run is longer than longest */
+	uint16_t n_used, longest; /* numbers of granules; no free run is longer than `longest` */
 	uint64_t used[GRANULES / 64];
 };
 struct space {
@@ -48,8 +48,8 @@ static void mark(struct table_chunk *c, unsigned first, unsigned n, bool used)
 }
 
 /*
- * Returns the first run of n free granules. GRANULES: there is none; if all granules were looked
- * at, longest is exact now.
+ * Returns the first run of n free granules. GRANULES: there is none. If it has looked at all
+ * granules, `longest` is exact afterwards.
  */
 static unsigned find_run(struct table_chunk *c, unsigned n)
 {

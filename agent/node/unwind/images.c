@@ -10,8 +10,9 @@ struct table_image {
 	uint64_t tag;
 	const struct table_file *file; /* the file that owns the slots; NULL: no file does */
 	struct pf_image value;
-	struct image_span runtime; /* the same in each process; end 0: none was found */
-	UT_hash_handle hh;	   /* in order of use; the head was used least recently */
+	/* the code of a runtime, in any process; end 0: none was found */
+	struct image_span runtime;
+	UT_hash_handle hh; /* in the order of use; the head was used least recently */
 };
 
 static void image_free(struct unwind *u, struct table_image *i)
@@ -73,8 +74,8 @@ static void set(struct unwind *u, struct table_image *i, const struct table_file
 	i->file = f;
 	i->value = *value;
 	/*
-	 * After a failed update the kernel still has the old image, whose slots may become another
-	 * file's.
+	 * If the update failed, the kernel still has the old image. It is removed, because its
+	 * slots may become another file's.
 	 */
 	if (u->ops.set_image(u->arg, i->tag, value) < 0)
 		forget(u, i);
@@ -91,8 +92,8 @@ static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
 }
 
 /*
- * Adds one part of the file's text, cut where the slots' parts end. Returns false if there is no
- * room for all of it.
+ * Adds one part of the file's code, cut where the slots' parts end. Returns false if there is no
+ * room for all pieces.
  */
 static bool add_pieces(const struct table_file *f, const struct elf_text *t,
 		       const struct image_span *runtime, struct pf_image *v)
@@ -118,8 +119,8 @@ static bool add_pieces(const struct table_file *f, const struct elf_text *t,
 }
 
 /*
- * Makes stack walks end in the rest of the text: without rows they cannot tell how its functions
- * keep their callers.
+ * Makes stack walks end in the rest of the code, because without rows they cannot find the callers
+ * of its functions.
  */
 static void cut(struct pf_image *v)
 {

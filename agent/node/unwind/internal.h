@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-/* ---- chunks.c: which bytes of the chunks are given out ---- */
+/* ---- chunks.c: which bytes of the chunks are in use ---- */
 #define GRANULE_BYTES 256u
 struct extent {
 	uint32_t ref, bytes; /* bytes 0: no extent */
@@ -19,10 +19,13 @@ struct extent {
 struct space;
 struct space *unwind_space_new(size_t max_bytes);
 struct space *unwind_space_free(struct space *s);
-/* Takes bytes (at most PF_CHUNK_BYTES) in one chunk, first fit. -ENOSPC: no chunk has room. */
+/*
+ * Takes bytes (at most PF_CHUNK_BYTES) in the first chunk that has room for them. -ENOSPC: no chunk
+ * has room.
+ */
 int unwind_space_take(struct space *s, size_t bytes, struct extent *ret);
 void unwind_space_give(struct space *s, struct extent e);
-/* Forgets a chunk that holds nothing, and returns its number. -ENOENT: there is none. */
+/* Forgets a chunk without extents, and returns its number. -ENOENT: there is no such chunk. */
 int unwind_space_empty_chunk(struct space *s, uint32_t *ret_chunk);
 size_t unwind_space_used_bytes(const struct space *s);
 size_t unwind_space_chunk_bytes(const struct space *s);
@@ -33,7 +36,8 @@ static inline size_t space_rounded(size_t bytes)
 }
 
 /* ---- table.c: files ---- */
-#define FILE_SLOTS_MAX 16 /* 8 GiB of text; only hostile files have more or sparser text */
+/* 8 GiB of code; only hostile files have more code, or code that is more spread */
+#define FILE_SLOTS_MAX 16
 
 struct table_file {
 	struct elf_index *index;
@@ -56,7 +60,7 @@ struct unwound_process {
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
 	struct table_file **files; /* distinct; the process counts as one user of each */
 	size_t n_files, n_mappings, data_bytes;
-	uint64_t hash; /* of its mappings and runtimes as the kernel has them */
+	uint64_t hash; /* of the mappings and runtimes that the kernel has */
 	UT_hash_handle hh;
 };
 
@@ -66,24 +70,28 @@ struct unwind {
 	struct space *space;
 	size_t budget_bytes;
 	struct table_file *files;
-	struct unwound_process *processes; /* in order of their last change */
+	struct unwound_process *processes; /* in the order of their last change */
 	struct table_image *images;
-	size_t n_mappings, data_bytes; /* data_bytes: of runtimes */
+	size_t n_mappings, data_bytes; /* data_bytes: data of all runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
 	uint64_t turn;
 	/*
-	 * These are out of use, but BPF programs may still read them. They are free after the next
-	 * grace.
+	 * Extents and slots that are out of use, but that BPF programs may still read. They are
+	 * free after the next grace.
 	 */
 	struct extent *old_extents;
 	size_t n_old_extents, cap_old_extents, old_bytes;
 	uint32_t *old_slots;
 	size_t n_old_slots, cap_old_slots;
-	size_t index_bytes, unused_index_bytes; /* of all files; of files that no process uses */
-	/* stands for all files whose index is not kept because memory is short */
+	/* of all files; only of files that no process uses */
+	size_t index_bytes, unused_index_bytes;
+	/*
+	 * stands for all files whose index is not kept, because there would be too many bytes of
+	 * indexes
+	 */
 	struct table_file refused;
-	bool has_room;	     /* something became free since files without a table were last tried */
+	bool has_room; /* room became free since files without a table were last tried */
 	uint64_t n_evicted;
 };
 
@@ -91,13 +99,14 @@ struct unwind {
 struct table_file *unwind_file_use(struct unwind *u, struct elf_index *index);
 void unwind_file_leave(struct unwind *u, struct table_file *f);
 /*
- * Evicts files that no process uses and that have no table, or whose indexes are too large
+ * Evicts files that no process uses: those without a table, and others if the indexes are too large
  * together.
  */
 void unwind_files_tidy(struct unwind *u);
 void unwind_file_free(struct unwind *u, struct table_file *f);
 /*
- * Returns whether memory allows one more index in use. An index of a pod's file has up to 256 MiB.
+ * Returns whether one more index in use stays within the limit on memory. An index of a pod's file
+ * has up to 256 MiB.
  */
 bool unwind_index_fits(const struct unwind *u, const struct elf_index *index);
 /* Gives tables to the files in use that had found no room, if there is room now. */
@@ -113,8 +122,8 @@ struct image_span {
 	uint64_t start, end;
 };
 /*
- * From now on the kernel finds the file by its tag. index: the file's. runtime: where in the file
- * the code of a runtime was found; NULL: this call found none.
+ * Lets the kernel find the file by its tag from now on. index: the file's index. runtime: where in
+ * the file the code of a runtime was found; NULL: this caller has found none.
  */
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct table_file *f, const struct image_span *runtime);
@@ -128,7 +137,8 @@ void unwind_images_free(struct unwind *u);
 struct list {
 	struct pf_mapping *items;
 	size_t n, cap;
-	struct table_file **files; /* distinct neighbours; each counts one user */
+	/* no two neighbours are equal; the list counts as one user of each */
+	struct table_file **files;
 	size_t n_files, cap_files;
 	bool cut;
 };

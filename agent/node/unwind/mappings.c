@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file makes the list of a process's code as the kernel looks it up: mappings of files and
- * generated code. It cuts them where a slot's part of a large file ends, and where the code of a
- * runtime begins or ends.
+ * This file makes the list in which the kernel looks up a process's code: mappings of files, and
+ * generated code. It cuts mappings where a slot's part of a large file ends, and where the code of
+ * a runtime begins or ends.
  */
 #include "node/unwind/internal.h"
 
@@ -84,8 +84,8 @@ static void collect(const struct runtime_process *runtimes, struct pieces *ret)
 }
 
 /*
- * Returns which runtime owns the code at start, and in *ret_end how far that holds. start grows
- * from call to call.
+ * Returns which runtime owns the code at start, as in pf_mapping.runtime, and in *ret_end up to
+ * where this is so. start must grow from call to call.
  */
 static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint64_t *ret_end)
 {
@@ -114,15 +114,15 @@ struct at {
 };
 
 /*
- * Returns whether the file may have an image. It may not if it is not sure that the bytes are those
- * that were parsed: each process must compare them first.
+ * Returns whether the file may have an image. If the mapped bytes may differ from those that were
+ * parsed, it may not: for each process, they must be compared first.
  */
 static bool has_image(const struct mapping *m)
 {
 	return m->tag != PF_TAG_NONE && m->tag != PF_TAG_UNKNOWN && !mapping_is_unsure(m);
 }
 
-/* If a mapping has more text than a slot covers, several pieces are added. */
+/* If a mapping has more code than one slot covers, adds several pieces. */
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct table_file *f = use_once(u, l, a->index);
@@ -131,7 +131,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 
 	if (has_image(a->m))
 		unwind_image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
-	/* No part of the file's text is mapped here, so nothing is known of it. */
+	/* If no part of the file's code is mapped here, nothing is known of this mapping. */
 	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
 				      &address) < 0)
 		return;
@@ -140,8 +140,8 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 		uint64_t slot_end, left = a->end - start;
 		uint32_t slot = unwind_file_slot(f, start - bias, &slot_end);
 		/*
-		 * No other slot follows: this piece takes the rest, also where the addresses of a
-		 * hostile file wrap.
+		 * If no other slot follows, this piece takes the rest, even if the addresses of a
+		 * hostile file wrap around.
 		 */
 		bool last = slot_end == UINT64_MAX;
 		struct pf_mapping x = {
@@ -216,7 +216,10 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 			       .pending = pending[i],
 			       .room = room_behind(m, i)};
 
-		/* mappings overlap if they changed during the read: then the first one holds */
+		/*
+		 * if mappings changed while they were read, they may overlap: then the first one
+		 * holds
+		 */
 		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {
 			a.runtime = runtime_at(pieces, a.start, x->end, &a.end);
 			add_at(u, l, &a);

@@ -6,7 +6,7 @@
  */
 #include "node/unwind/internal.h"
 
-#define OLD_BYTES_MAX	 (1u << 20) /* if more than this is out of use, it is freed */
+#define OLD_BYTES_MAX	 (1u << 20) /* if more bytes than this are out of use, they are freed */
 #define OLD_EXTENTS_MAX	 1024
 #define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
 #define EVICT_SHARE	 16 /* 1/16 of the budget is evicted at once, with one wait for all of it */
@@ -115,9 +115,10 @@ int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 }
 
 /*
- * Returns whether a table of so many bytes fits. Part of the budget is not for tables, so that the
- * next process's mappings find a place. Tables of unused files are kept as long as possible,
- * because they may be used again: if they are in the way, they are evicted first.
+ * Returns whether a table of so many bytes fits. A part of the budget is not for tables, so that
+ * there is room for the next process's mappings. Tables of unused files are kept as long as
+ * possible, because they may be used again; if there is no room otherwise, this function evicts
+ * them.
  */
 static bool fits(struct unwind *u, size_t bytes)
 {
@@ -265,7 +266,7 @@ static void make_table(struct unwind *u, struct table_file *f)
 	}
 	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
 		r = set_slot(u, f, k, &t);
-	/* some slots may be set, so the table stays there as long as the file is used */
+	/* some slots may be set already, so the table stays as long as the file is used */
 	if (r < 0) {
 		set_none(u, f);
 		go_without(f, "kernel");
@@ -287,8 +288,8 @@ void unwind_files_retry(struct unwind *u)
 /* ---- a file ---- */
 
 /*
- * Divides the text into parts that one slot's page array covers each. Returns false if there are
- * too many parts.
+ * Divides the file's code into parts, so that the page array of one slot covers one part. Returns
+ * false if there are too many parts.
  */
 static bool lay_out(struct table_file *f, const struct elf_tables *t)
 {
@@ -341,7 +342,7 @@ static void place(struct unwind *u, struct table_file *f)
 	make_table(u, f);
 }
 
-/* The same file may come with another index of equal bytes. From then on that index is kept. */
+/* Finds a file whose index has the same bytes. The file keeps the new index from then on. */
 static struct table_file *find_equal(struct unwind *u, struct elf_index *index)
 {
 	struct table_file *f;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of unwind only: the kernel is memory here. It knows what a BPF program may still be
- * reading, and no write may go there. Look-ups as bpf/ does them; made-up indexes and processes.
+ * For tests of unwind only: here the kernel is memory. It knows which bytes a BPF program may still
+ * be reading, and asserts that no write changes these. Also look-ups as bpf/ does them, and made-up
+ * indexes and processes.
  */
 #pragma once
 
@@ -24,15 +25,16 @@ struct slot_value {
 };
 static struct kernel {
 	uint8_t *chunks[PF_CHUNKS_MAX];
-	uint8_t (*read)[GRANULES]; /* of each chunk: reachable, or was since the last grace */
+	/* for each granule of each chunk: a program can read it, or could since the last grace */
+	uint8_t (*read)[GRANULES];
 	struct pf_file files[PF_FILES_MAX];
 	struct slot_value processes[PF_PROCESSES_MAX];
-	size_t n_slots; /* the others were never set */
+	size_t n_slots; /* slots from here on were never set */
 	struct pf_image images[PF_IMAGES_MAX + 64];
-	size_t n_tags, n_images; /* the tags from there on were never set */
+	size_t n_tags, n_images; /* tags from n_tags on were never set */
 	unsigned n_graces, n_chunks;
 	size_t n_written;
-	int fail; /* of writes, and of processes: -errno */
+	int fail; /* -errno that writes and settings of processes return; 0: they work */
 } kernel;
 
 static inline void mark(uint32_t ref, size_t bytes)
@@ -237,7 +239,7 @@ static inline void end(struct unwind *u)
 enum found { NO_PROCESS, NO_MAPPING, PENDING, NONE, GAP, ROW };
 struct answer {
 	enum found what;
-	uint16_t special; /* of a row: the rule's number when it is no rule */
+	uint16_t special; /* of a row: the rule's number, if it is one of enum pf_rule_special */
 	struct pf_rule rule;
 };
 
@@ -297,7 +299,7 @@ static inline struct answer look_up(const struct mappings *m, uint64_t address)
 	return find_row(f, address - x->bias);
 }
 
-/* What the index says, without any of it. */
+/* The answer that the index gives, without unwind and the kernel. */
 static inline struct answer expected(const struct elf_index *i, uint64_t address)
 {
 	struct answer a = {GAP, 0, {0}};
@@ -328,7 +330,10 @@ struct page_spec {
 	uint32_t number, n_rows;
 };
 
-/* Rows at even distances; seed makes two files of one shape different. One segment: text. */
+/*
+ * Makes an index with rows at equal distances, and with one segment. Two files of the same shape
+ * differ by their seed.
+ */
 static inline struct elf_index *make_index_of(struct index_segment text,
 					      const struct page_spec *pages, size_t n_pages,
 					      uint32_t n_rules, unsigned seed)
@@ -376,7 +381,7 @@ static inline struct elf_index *make_index_of(struct index_segment text,
 	return i;
 }
 
-/* At file offset 0 and ELF address 0. */
+/* An index whose code is at file offset 0 and ELF address 0. */
 static inline struct elf_index *make_index(const struct page_spec *pages, size_t n_pages,
 					   uint32_t n_rules, unsigned seed)
 {
@@ -391,7 +396,7 @@ static inline struct elf_index *small_index(unsigned seed)
 	return make_index(pages, ARRAY_SIZE(pages), 20, seed);
 }
 
-/* About bytes of rows. */
+/* An index with about so many bytes of rows. */
 static inline struct elf_index *index_of(size_t bytes, unsigned seed)
 {
 	size_t n = bytes / 16384;
@@ -424,7 +429,10 @@ static inline struct proc *proc_new(uint32_t tgid)
 	return p;
 }
 
-/* index NULL: path "" is JIT code, else a file without an index. */
+/*
+ * Adds a mapping. index NULL: the mapping is JIT code if its path is "", else a file without an
+ * index.
+ */
 static inline void map(struct proc *p, uint64_t begin, uint64_t bytes, uint64_t offset,
 		       struct elf_index *index)
 {
@@ -448,7 +456,10 @@ static inline void assert_same(const struct proc *p, size_t k, uint64_t address)
 	assert_memory_equal(&a.rule, &b.rule, sizeof(a.rule));
 }
 
-/* Every row's neighbourhood would be slow: steps that hit all of them on small files. */
+/*
+ * Compares the addresses of a mapping at a distance of `step`. To look at each row would be slow;
+ * on small files, the steps hit all rows.
+ */
 static inline void assert_mapping(const struct proc *p, size_t k, uint64_t step)
 {
 	const struct mapping *m = &p->items[k];

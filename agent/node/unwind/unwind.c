@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file puts processes into the kernel: their mappings and the data of their runtimes, within
+ * This file puts the mappings of processes and the data of their runtimes into the kernel, within
  * the budget. See unwind.h.
  */
 #include "node/unwind/internal.h"
@@ -91,7 +91,7 @@ static struct unwound_process *find_process(const struct unwind *u, struct proce
 	return p;
 }
 
-/* Removes the process from the kernel, unless heir has taken its key there. */
+/* Removes the process from the kernel, unless heir has the same key there. */
 static void process_leave(struct unwind *u, struct unwound_process *p,
 			  const struct unwound_process *heir)
 {
@@ -131,7 +131,10 @@ static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 	return (u->n_mappings + n) * sizeof(struct pf_mapping) + u->data_bytes + data_bytes > share;
 }
 
-/* A runtime that is known but whose stacks are not walked takes a place, without a kind. */
+/*
+ * Writes the data of a runtime. A runtime whose stacks are not walked has no data: it gets an entry
+ * without a kind.
+ */
 static int write_data(struct unwind *u, struct unwound_process *p, const struct runtime_view *v)
 {
 	uint32_t i = p->value.n_runtimes++;
@@ -179,7 +182,7 @@ static void make_process_room(struct unwind *u, const struct unwound_process *ke
 	process_leave(u, oldest == keep ? oldest->hh.next : oldest, NULL);
 }
 
-/* Nothing has changed except the number of executable pages, if that. */
+/* Nothing has changed, except perhaps the number of executable pages: sets that number. */
 static int set_again(struct unwind *u, struct unwound_process *p, uint64_t exec_pages)
 {
 	uint64_t before = p->value.exec_pages;
@@ -220,8 +223,8 @@ static bool is_same(const struct unwound_process *old, const struct unwound_proc
 }
 
 /*
- * The old entry in the kernel stays valid until the new one is there. If that fails, the process
- * has no tables: the old ones would be another program's.
+ * The old entry in the kernel stays valid until the new one is set. If the new one cannot be set,
+ * the process has no entry: the old one might be that of another program.
  */
 static int replace(struct unwind *u, struct unwound_process *old, struct unwound_process *p,
 		   struct list *l, const struct runtime_process *runtimes)

@@ -13,12 +13,13 @@
 
 struct unwind_ops {
 	/*
-	 * Copies n bytes to a chunk, which is made at its first use. ops may delay the copy until
-	 * flush.
+	 * Copies n bytes to a chunk. The chunk is made at its first use. The copy may be delayed
+	 * until flush().
 	 */
 	int (*write)(void *arg, uint32_t chunk, uint32_t offset, const void *bytes, size_t n);
 	int (*flush)(void *arg);
-	int (*drop_chunk)(void *arg, uint32_t chunk); /* nothing refers to the chunk any more */
+	/* the caller has removed all references to the chunk */
+	int (*drop_chunk)(void *arg, uint32_t chunk);
 	/* A BPF program that sees PF_FILE_READY also sees everything that was written before. */
 	int (*set_file)(void *arg, uint32_t slot, const struct pf_file *f);
 	int (*set_process)(void *arg, const struct pf_process_key *k, const struct pf_process *p);
@@ -38,35 +39,36 @@ struct unwind *unwind_free(struct unwind *u);
 
 /*
  * Sets the executable mappings of a process (of one exec). indexes[i] is the index of the file of
- * mapping i. It is NULL if the file has none (anonymous, not readable), or has none yet
+ * mapping i. It is NULL if there is no file, if the file cannot be read, or if it has no index yet
  * (pending[i]). runtimes: the runtimes of the process that are known so far; NULL: none.
  *
- * The caller calls again when it knows more, or when mappings changed; the call replaces the
- * mappings, also those of an older exec. Files are told apart by the bytes of their index. A file's
- * table goes in as a whole. If it cannot, podflame_unwind_files_refused_total counts the reason,
- * and stacks are walked through that file by frame pointers.
+ * The caller calls again when it has more indexes, or when mappings have changed. The call replaces
+ * the mappings, also those of an older exec. Files are the same if the bytes of their indexes are
+ * equal. A file's table is put into the kernel as a whole or not at all. If it is not,
+ * podflame_unwind_files_refused_total counts the reason, and stacks are walked through that file by
+ * frame pointers.
  *
  * -ESTALE: the kernel has the mappings of a newer exec. -ENOSPC: there is no room even for the
  * mappings.
  */
 int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		   const bool *pending, const struct runtime_process *runtimes);
-/* Removes all execs of the process. Tables of its files stay until room is needed. */
+/* Removes the process, whatever its exec. Tables of its files stay until room is needed. */
 void unwind_exited(struct unwind *u, struct process_id id);
 /*
  * Why a file of a process has no table:
  * - "budget": no room; the agent tries again when there is room
- * - "too_large", "too_spread": its table is too large, or its text covers too many addresses
+ * - "too_large", "too_spread": the table is too large, or the file's code covers too many addresses
  * - "slots": no slot is free
  * - "kernel": the kernel refused the memory
- * - "memory": the indexes of all files in use are too large
- * NULL: it has one.
+ * - "memory": the indexes of all files in use are too large NULL: the file has a table.
  */
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index);
 
 struct unwind_stats {
 	size_t table_bytes, chunk_bytes, budget_bytes; /* bytes used; in the kernel; the limit */
-	size_t n_files, n_files_without; /* files with tables; without (budget, slots, limits) */
+	/* files with tables; files without (budget, slots, limits) */
+	size_t n_files, n_files_without;
 	size_t n_processes, n_mappings;
 	uint64_t n_evicted; /* files, since the start */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What unwind puts into the kernel, looked up as the kernel does, compared with the indexes
+ * Compares what unwind puts into the kernel, looked up as the kernel does, with the indexes
  * themselves.
  */
 #include "node/unwind/testunwind.h"
@@ -17,7 +17,7 @@ static void rows_are_found_as_the_index_has_them(void **state)
 
 	(void)state;
 	map(p, 0x400000, 0x60000, 0, a);
-	map(p, 0x500000, 0x20000, 0x10000, b); /* cut: the file's second page first */
+	map(p, 0x500000, 0x20000, 0x10000, b); /* cut: begins with the file's second page */
 	map(p, 0x700000, 0x1000, 0, NULL);     /* refused by the parser */
 	map(p, 0x701000, 0x1000, 0, NULL);
 	p->items[3].path = path_of_jit;
@@ -70,7 +70,7 @@ static void equal_files_are_written_once(void **state)
 	elf_index_unref(a); /* held */
 	assert_mapping(q, 0, 4099);
 	assert_mapping(r, 0, 4099);
-	/* setting the same again changes nothing */
+	/* to set the same mappings again writes nothing */
 	written = kernel.n_written;
 	q->m.exec_pages = 99;
 	kernel.fail = -ENOMEM;
@@ -78,7 +78,7 @@ static void equal_files_are_written_once(void **state)
 	kernel.fail = 0;
 	assert_int_equal(put(u, q), 0);
 	assert_int_equal(kernel.n_written, written);
-	assert_mapping(q, 0, 65521); /* looks at exec_pages */
+	assert_mapping(q, 0, 65521); /* this also compares exec_pages */
 	end(u);
 	elf_index_unref(same);
 	elf_index_unref(other);
@@ -97,8 +97,8 @@ static void pieces_of_a_mapping_are_one(void **state)
 	(void)state;
 	map(p, 0x410000, 0x1000, 0x10000, a);
 	map(p, 0x411000, 0x2000, 0x11000, a);
-	map(p, 0x413000, 0x1000, 0, a); /* next to it, from elsewhere in the file */
-	map(p, 0x413800, 0x1000, 0, a); /* overlaps: read while it changed */
+	map(p, 0x413000, 0x1000, 0, a); /* next to the last one, but of another part of the file */
+	map(p, 0x413800, 0x1000, 0, a); /* overlaps, as if it was read during a change */
 	assert_int_equal(put(u, p), 0);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_mappings, 3);
@@ -132,7 +132,7 @@ static void thousands_of_mappings(void **state)
 	assert_int_equal(counter_get(cut), 1);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_mappings, 16384);
-	/* back to few: the room comes back when it is wanted */
+	/* back to few mappings: the room is free again when it is needed */
 	p->m.n = 1;
 	assert_int_equal(put(u, p), 0);
 	assert_mapping(p, 0, 64);
@@ -144,7 +144,7 @@ static void thousands_of_mappings(void **state)
 	free(p);
 }
 
-/* 1.5 GiB of text with a hole: three slots, one mapping in pieces. */
+/* 1.5 GiB of code with a hole: three slots, and one mapping that is cut into pieces. */
 static void large_text_takes_several_slots(void **state)
 {
 	const struct page_spec pages[] = {{3, 10},     {8194, 10},  {8195, 10}, {9000, 10},
@@ -248,7 +248,7 @@ static void exec_replaces_and_never_goes_back(void **state)
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_processes, 0);
 	assert_int_equal(s.n_mappings, 0);
-	assert_int_equal(s.n_files, 2); /* until room is needed */
+	assert_int_equal(s.n_files, 2); /* they stay until room is needed */
 	end(u);
 	elf_index_unref(a);
 	elf_index_unref(b);
@@ -293,12 +293,12 @@ static void runtimes_cut_mappings(void **state)
 	runs(p, PF_RUNTIME_JVM, 0x3344, 0x702000, 0x703000, true);
 	runs(p, PF_RUNTIME_PERFMAP, 0, 0x801000, 0x802000, false);
 	assert_int_equal(put(u, p), 0);
-	assert_mapping(p, 0, 29); /* its rules are valid as before */
+	assert_mapping(p, 0, 29); /* the file's rules are valid as before */
 	assert_int_equal(runtime_at(p, 0x410000), 0);
 	assert_int_equal(runtime_at(p, 0x410001), 1);
 	assert_int_equal(runtime_at(p, 0x411fff), 1);
 	assert_int_equal(runtime_at(p, 0x412000), 0);
-	/* of generated code only what is a runtime's is told */
+	/* of generated code, only the code of a runtime is in the list */
 	assert_int_equal(look_up(&p->m, 0x701fff).what, NO_MAPPING);
 	assert_int_equal(look_up(&p->m, 0x702000).what, GAP);
 	assert_int_equal(runtime_at(p, 0x702fff), 2 | PF_MANAGED);
@@ -308,7 +308,8 @@ static void runtimes_cut_mappings(void **state)
 	assert_int_equal(v->n_runtimes, 3);
 	assert_int_equal(v->runtimes[0].kind, PF_RUNTIME_PYTHON);
 	assert_int_equal(v->runtimes[1].kind, PF_RUNTIME_JVM);
-	assert_int_equal(v->runtimes[2].kind, PF_RUNTIME_NONE); /* known, not walked */
+	/* the runtime is known, but not walked */
+	assert_int_equal(v->runtimes[2].kind, PF_RUNTIME_NONE);
 	assert_int_equal(PF_REF_BYTES(v->runtimes[1].data) % 8, 0);
 	assert_int_equal(*(const uint64_t *)at(v->runtimes[0].data), 0x1122);
 	assert_int_equal(*(const uint64_t *)at(v->runtimes[1].data), 0x3344);
@@ -323,7 +324,10 @@ static void runtimes_cut_mappings(void **state)
 	free(p);
 }
 
-/* What is made behind it is a runtime's, too, before anyone has looked again. */
+/*
+ * Code that a runtime generates behind its mapping counts as the runtime's, even before the agent
+ * has read the mappings again.
+ */
 static void generated_code_grows(void **state)
 {
 	struct unwind *u = start(0);
@@ -422,7 +426,7 @@ static void a_tag_leads_to_its_files_rows(void **state)
 	p->pending[1] = false;
 	assert_int_equal(put(u, p), 0);
 	assert_int_equal(files_image_of(21)->pieces[0].file, PF_SLOT_NONE);
-	/* It is mapped nowhere any more, and can come back. */
+	/* The file is not mapped any more, but its image stays, because it may be mapped again. */
 	unwind_exited(u, p->m.id);
 	assert_int_equal(files_image_of(20)->pieces[0].file, piece->file);
 	end(u);
@@ -431,8 +435,8 @@ static void a_tag_leads_to_its_files_rows(void **state)
 }
 
 /*
- * If a process was found to run a runtime's code, the kernel's part also knows that code in other
- * processes.
+ * If a runtime was found in one process, the image shows where the runtime's code is in all
+ * processes that map the file.
  */
 static void an_image_says_where_a_runtimes_code_is(void **state)
 {
@@ -450,7 +454,7 @@ static void an_image_says_where_a_runtimes_code_is(void **state)
 	assert_int_equal(files_image_of(20)->n_pieces, 1);
 	runs(p, PF_RUNTIME_LUA, 0x1122, 0x410001, 0x412000, false);
 	assert_int_equal(put(u, p), 0);
-	assert_int_equal(put(u, q), 0); /* where nobody has found it yet */
+	assert_int_equal(put(u, q), 0); /* in q, no runtime was found yet */
 	pieces = files_image_of(20)->pieces;
 	assert_int_equal(files_image_of(20)->n_pieces, 3);
 	for (size_t i = 0; i < 3; i++) {
@@ -469,7 +473,10 @@ static void an_image_says_where_a_runtimes_code_is(void **state)
 	free(q);
 }
 
-/* Whose table made room for another's is not found any more. */
+/*
+ * If a file's table was evicted for another one, the kernel does not find the file by its tag any
+ * more.
+ */
 static void a_tag_does_not_outlive_its_files_table(void **state)
 {
 	struct unwind *u = start(1 << 20);
@@ -498,7 +505,10 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 	free(q);
 }
 
-/* Nobody would take back what user space does not know of. */
+/*
+ * If an image cannot be updated, it is removed from the kernel: otherwise it would stay there, and
+ * nothing would remove it later.
+ */
 static void an_image_that_could_not_be_updated_is_gone(void **state)
 {
 	struct unwind *u = start(0);
@@ -542,7 +552,7 @@ static void images_have_a_limit(void **state)
 	free(p);
 }
 
-/* Text of more slots than an image has places. */
+/* A file whose code has more slots than an image has pieces. */
 static void an_image_of_many_places_is_cut(void **state)
 {
 	struct counter *cut = counter("podflame_unwind_images_cut_total", NULL, NULL);
