@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may differ from its file's at any time (mapping_is_unsure): text that a program has
+ * Code that may differ from its file at any time (mapping_is_unsure): code that a program has
  * copied into anonymous memory, and files in memory. At every drain, after the samples were taken,
- * the agent compares the pages that have their addresses with the file. A page that is equal then,
- * and was equal before, counts as equal in between; a file in memory was equal when it was copied
- * to be parsed. A program may change a page to and fro, so that the agent finds it equal by chance:
- * then the agent doubts its functions for a long time. A stack is cut at the first frame whose code
- * differs, since from there the kernel's part has walked on by the file's rows. A file in memory
- * that is not a program has no rows: a just-in-time compiler has made its code, and nothing is
- * compared.
+ * the agent compares the pages in which the samples' addresses are with the file. If a page is
+ * equal then, and was equal before, it counts as equal in between. (A file in memory was equal when
+ * it was copied to be parsed.) A program may change a page and change it back, so that the agent
+ * finds it equal only by chance. So after it was found different, the agent doubts its functions
+ * for a long time. A stack is cut at the first frame whose code differs, since from there the walk
+ * has used the file's rows. A file in memory that is not a program has no rows: a just-in-time
+ * compiler has made its code, and nothing is compared.
  *
  * Pipeline worker; stacks_compared_read() runs on the reader's thread.
  */
@@ -18,38 +18,43 @@
 #include <unistd.h>
 
 #define PAGE_BYTES	4096u
-#define DRAIN_PAGES_MAX 4096   /* of a process, between two drains */
-#define ALL_PAGES_MAX	131072 /* of all processes, older ones included */
-#define MAPS_MAX	64     /* pages of a process that have `differs` */
+#define DRAIN_PAGES_MAX 4096   /* pages of a process, between two drains */
+#define ALL_PAGES_MAX	131072 /* pages of all processes, older ones included */
+#define MAPS_MAX	64     /* at most so many pages of a process have `differs` */
 #define KEPT_ROUNDS	16     /* a page without a stack for this many rounds is forgotten */
 #define KEPT_DOUBTED	600    /* the same for a doubted page */
-#define DOUBT_ROUNDS	30     /* a page is doubted until it was equal so many times in a row */
-#define WRITTEN_ROUNDS	3      /* the same for a page with mapping.written, before its first name */
-#define AROUND_BYTES	64     /* compared before and after an address that is in no function */
-#define BREAKPOINT	0xcc
-#define SETTLE_NS	(3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
-#define PAGES_COUNTER	"podflame_code_pages_compared_total"
-#define NOT_COMPARED	"code_not_compared"
-#define DIFFERS		"code_differs_from_file"
-#define PAGE_OF(x)	((x) & ~(uint64_t)(PAGE_BYTES - 1))
-#define BIT_OF(map, i)	((map)[(i) / 8] >> (i) % 8 & 1)
+#define DOUBT_ROUNDS	30     /* a doubted page must be equal so many times in a row */
+/* so often a page with mapping.written must be equal before it has names */
+#define WRITTEN_ROUNDS 3
+/* bytes compared on each side of an address that is in no function */
+#define AROUND_BYTES   64
+#define BREAKPOINT     0xcc
+#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
+#define PAGES_COUNTER  "podflame_code_pages_compared_total"
+#define NOT_COMPARED   "code_not_compared"
+#define DIFFERS	       "code_differs_from_file"
+#define PAGE_OF(x)     ((x) & ~(uint64_t)(PAGE_BYTES - 1))
+#define BIT_OF(map, i) ((map)[(i) / 8] >> (i) % 8 & 1)
 
 enum code_state { CODE_UNKNOWN, CODE_EQUAL, CODE_DIFFERS };
 struct compared_page {
 	uint64_t address;
 	enum code_state state;
 	uint32_t asked, answered; /* rounds */
-	uint64_t parsed_ns;	  /* CLOCK_BOOTTIME: of the memory file's copy that was compared */
-	unsigned n_equal;	  /* how many times in a row it was equal to that copy */
-	bool doubted;		  /* it has differed */
-	bool comes_back;	  /* doubted: it was equal again, by the same bytes of the file */
-	uint8_t *differs; /* doubted: a bit for each byte that has differed; NULL: all have */
+	/* CLOCK_BOOTTIME: when the memory file's copy was made with which it was compared */
+	uint64_t parsed_ns;
+	unsigned n_equal; /* how many times in a row it was equal to that copy */
+	bool doubted;	  /* it has differed from the file */
+	/* doubted: it was equal again, while the file had the same bytes */
+	bool comes_back;
+	/* doubted: a bit for each byte that has differed; NULL: all bytes count as different */
+	uint8_t *differs;
 	UT_hash_handle hh;
 };
 struct compared {
 	struct compared_page *pages;
-	uint32_t round; /* counts the names_wanted */
-	/* CLOCK_MONOTONIC: until then the kernel's rows of memory files may be old. */
+	uint32_t round; /* number of the current struct names_wanted */
+	/* CLOCK_MONOTONIC: until then, the kernel may have old rows of memory files. */
 	uint64_t distrust_until_ns;
 	size_t n_maps; /* pages with `differs` */
 	size_t *n_all; /* pages of all processes */
@@ -59,7 +64,7 @@ struct compare_ask {
 	const struct mapping *m;
 	enum code_state state;
 	bool answered;
-	bool rewritten; /* the file itself */
+	bool rewritten; /* the file itself has changed */
 	uint64_t parsed_ns;
 	uint8_t *differs;
 };
@@ -162,7 +167,10 @@ static const struct mapping *unsure_mapping(struct stacks *s, const struct exec 
 	return m;
 }
 
-/* If the file's names come from a newer parse than the kernel's rows, the rows are not used. */
+/*
+ * If the file's names come from a newer parse than the kernel's rows, the rows are not trusted, and
+ * the process's mappings must be read again.
+ */
 static void distrust(struct stacks *s, struct stacks_process *p, struct exec *e,
 		     const struct mapping *m)
 {
@@ -249,7 +257,10 @@ static int look_at_file(struct compare_ask *a, struct files *files, uint64_t off
 	return 0;
 }
 
-/* -ESRCH: the process is gone; what the agent saw of its code before stays valid. */
+/*
+ * Reads a page and compares it. -ESRCH: the process is gone; then what the agent found before stays
+ * valid.
+ */
 static int read_page(struct compare_ask *a, struct files *files, struct memory *memory)
 {
 	uint8_t have[PAGE_BYTES], file[PAGE_BYTES];
@@ -288,7 +299,7 @@ void stacks_compared_read(struct names_wanted *w)
 }
 
 /*
- * A page that is equal to a newly parsed file is believed at once, unless the agent has seen it
+ * A page that is equal to a newly parsed file is trusted at once, unless the agent has seen it
  * change back before.
  */
 static void take_state(struct compared *c, struct compared_page *x, struct compare_ask *a)
@@ -339,7 +350,8 @@ void stacks_compared_wanted_done(struct names_wanted *w)
 }
 
 /*
- * A system call has written the file: the kernel has set its time, and it is parsed as another one.
+ * Whether a system call has written a memory file: then its ctime has changed, and it is parsed as
+ * another file.
  */
 static bool has_written_file(const struct mappings *before, const struct mappings *now)
 {
@@ -371,8 +383,8 @@ static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
 }
 
 /*
- * The function at the address has other bytes, as far as it lies in this page; or the bytes around
- * do.
+ * Whether the function at the address has bytes that differ, as far as it is in this page. If the
+ * address is in no function, the bytes around it count.
  */
 static bool differs_at(struct stacks *s, const struct exec *e, const struct mapping *m,
 		       const struct compared_page *x, uint64_t address)
@@ -385,8 +397,9 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 }
 
 /*
- * The page was equal before the samples were taken, too: when the file was copied. A process that
- * can write the file may have changed it any number of times since.
+ * Whether the page was also equal before the samples were taken. For a memory file, that is so if
+ * the file was copied before. But a process that can write the file may have changed it many times
+ * since.
  */
 static bool is_known_since(const struct stacks *s, const struct mapping *m,
 			   const struct compared_page *x)
@@ -411,8 +424,8 @@ static const char *doubt(struct stacks *s, const struct exec *e, const struct ma
 }
 
 /*
- * The frame was in a file that is mapped no more, and of which the agent keeps no tag: a file in
- * memory.
+ * Whether the frame was in a file that is not mapped any more and whose tag the agent does not
+ * keep: a file in memory.
  */
 static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_stack *stack, size_t i)
 {
@@ -424,8 +437,9 @@ static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_sta
 }
 
 /*
- * Another program has written the file in place. Nothing says when the code that runs here changed.
- * The process's mappings are read again; then the file counts as another one.
+ * Whether another program has written into the frame's file. It is not known when the code that
+ * runs here changed. So the process's mappings are read again; after that, the file counts as
+ * another one.
  */
 static bool is_written_over(struct stacks *s, struct stacks_process *p, const struct exec *e,
 			    const struct raw_stack *stack, size_t i)
@@ -465,7 +479,8 @@ const char *stacks_compared_doubt(struct stacks *s, struct stacks_process *p,
 		else if (is_written_over(s, p, e, stack, i))
 			reason = DIFFERS;
 		else if (e && i + 1 < stack->n && is_gone(s, e, stack, i))
-			reason = NOT_COMPARED; /* its callers were found by rows of such code */
+			/* its callers were found by the rows of a file that cannot be compared */
+			reason = NOT_COMPARED;
 		if (reason) {
 			*ret_frame = i;
 			return reason;

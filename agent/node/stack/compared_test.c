@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may differ from its file's: it has names and callers only if it was compared since.
- * This process loads a library of two functions; its text is copied into anonymous memory, or its
- * file is in memory. The test program is its own parse child (PARSE_CHILD_VERB).
+ * Code that may differ from its file: its frames are shown with names and callers only if the code
+ * was compared since. This process loads a library with two functions, whose code it copies into
+ * anonymous memory, or whose file is in memory. The test program is its own parse child
+ * (PARSE_CHILD_VERB).
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -22,8 +23,8 @@
 #include "node/stack/internal.h"
 
 #define PAGE	  4096u
-#define LATER	  (11 * NSEC_PER_SEC) /* longer than until a memory file may be parsed again */
-#define WRITTEN	  3 /* how often in a row a file that the process can write must be equal */
+#define LATER	  (11 * NSEC_PER_SEC) /* after this time, a memory file may be parsed again */
+#define WRITTEN	  3 /* so often in a row a file must be equal if the process can write it */
 #define COMPARED  "podflame_code_pages_compared_total"
 #define NOT_YET	  "[unwind: code_not_compared]"
 #define DIFFERENT "[unwind: code_differs_from_file]"
@@ -45,7 +46,7 @@ static struct files *files;
 struct library {
 	void *handle;
 	uint8_t *first, *second; /* its functions */
-	uint8_t *text;		 /* the pages with both */
+	uint8_t *text;		 /* the pages with both functions */
 	size_t text_bytes;
 };
 
@@ -71,7 +72,10 @@ static struct library load(const char *path)
 	return l;
 }
 
-/* As programs do that want huge pages; it may be written from now on. */
+/*
+ * Copies the library's code into anonymous memory at the same address, as programs do that want
+ * huge pages. The copy can be written.
+ */
 static void move_text(const struct library *l)
 {
 	_cleanup_free_ uint8_t *bytes = xmemdup(l->text, l->text_bytes);
@@ -91,7 +95,7 @@ static struct library copied(void)
 	return l;
 }
 
-/* ---- what is shown ---- */
+/* ---- the frames that are shown ---- */
 
 struct fixture {
 	struct stacks *s;
@@ -126,7 +130,7 @@ static void done(struct fixture *f)
 	stacks_free(f->s);
 }
 
-/* As those do who follow a process. */
+/* Parses the file that is mapped at the address, as the module follow does. */
 static void parse(struct fixture *f, const uint8_t *address)
 {
 	struct elf_index *index;
@@ -138,7 +142,9 @@ static void parse(struct fixture *f, const uint8_t *address)
 	proc_mappings_unref(m);
 }
 
-/* As a drain does: what the stack needs is read. */
+/*
+ * Reads what is needed for the stack, as at a drain. is_read: whether the reader's thread reads it.
+ */
 static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
 {
 	struct names_wanted **wanted;
@@ -178,7 +184,7 @@ static void assert_shown(struct fixture *f, const struct raw_stack *u, const cha
 	profile_stack_render(&head, frames, r->n, &text);
 	assert_string_equal(text.data, want);
 	buf_done(&text);
-	/* Counters and conditions say the same. */
+	/* stacks_end(), which counters and conditions use, must give the same reason. */
 	end = stacks_end(f->s, f->id, u);
 	assert_int_equal(strstr(want, "[unwind: ") != NULL, end != NULL);
 	assert_true(!end || strstr(want, end));
@@ -201,14 +207,14 @@ static void equal_code_has_names(void **state)
 	(void)state;
 	compare(&f, u, true);
 	assert_shown(&f, u, "[l] second;[l] first");
-	assert_int_equal(compared("equal"), equal + 1); /* one page has both */
+	assert_int_equal(compared("equal"), equal + 1); /* both functions are in one page */
 	done(&f);
 	dlclose(l.handle);
 }
 
 /*
- * A file in memory that is no longer mapped cannot be compared, and its rows have led to the
- * callers.
+ * A file in memory that is no longer mapped cannot be compared. The walk has found the callers by
+ * its rows, so they are not shown.
  */
 static void code_that_is_gone_was_not_compared(void **state)
 {
@@ -224,7 +230,10 @@ static void code_that_is_gone_was_not_compared(void **state)
 	dlclose(l.handle);
 }
 
-/* Nobody could look, or did not come back: what was seen before does not hold. */
+/*
+ * If the code could not be read, or the reader's thread has not answered, an earlier comparison
+ * does not count any more.
+ */
 static void code_that_was_not_compared_has_none(void **state)
 {
 	struct library l = copied();
@@ -241,7 +250,10 @@ static void code_that_was_not_compared_has_none(void **state)
 	dlclose(l.handle);
 }
 
-/* Behind it there are no callers: the kernel has found them by rules of other code. */
+/*
+ * The callers of the replaced function are not shown: the walk has found them by rules of other
+ * code.
+ */
 static void a_function_that_was_replaced_ends_the_stack(void **state)
 {
 	struct library l = copied();
@@ -261,7 +273,10 @@ static void a_function_that_was_replaced_ends_the_stack(void **state)
 	dlclose(l.handle);
 }
 
-/* It may have run either at any time since: who looks now and then finds it equal by chance. */
+/*
+ * Code that is changed and changed back may be found equal by chance, so it is doubted for many
+ * rounds.
+ */
 static void code_that_is_changed_to_and_fro(void **state)
 {
 	struct library l = copied();
@@ -302,7 +317,10 @@ static void breakpoints_are_no_other_code(void **state)
 	dlclose(l.handle);
 }
 
-/* Its last samples: nobody can look any more, and what was seen a moment ago stands. */
+/*
+ * The last samples of a process that has ended: its code cannot be read any more, so the last
+ * comparison still counts.
+ */
 static void a_process_that_has_ended(void **state)
 {
 	struct library l = copied();
@@ -332,7 +350,7 @@ static void a_process_that_has_ended(void **state)
 
 /* ---- limits ---- */
 
-/* Made up: so many pages. */
+/* Made-up mappings with very many pages. */
 static struct mappings *large(uint32_t tgid)
 {
 	struct mappings *m = xcalloc(1, sizeof(*m));
@@ -383,7 +401,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 	assert_int_equal(compared("over_limit"), before + 5);
 	want_pages(s, n_full + 1, 3);
 	assert_int_equal(compared("over_limit"), before + 8);
-	/* Those that nobody asks for any more leave their room: KEPT_ROUNDS. */
+	/* Pages that no stack needs for KEPT_ROUNDS rounds are forgotten, which makes room. */
 	for (int i = 0; i < 20; i++) {
 		struct names_wanted **wanted;
 		size_t n;
@@ -399,7 +417,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 	stacks_free(s);
 }
 
-/* Then the whole page counts as changed: none of its functions has a name. */
+/* Beyond MAPS_MAX pages, a whole page counts as changed: none of its functions has a name. */
 static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 {
 	const size_t n = 64 + 8; /* MAPS_MAX is 64 */
@@ -449,7 +467,8 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 
 struct memory_file {
 	int fd;
-	uint8_t *to; /* written through it already: the kernel notes no time of a later write */
+	/* a mapping that was written already, so the kernel sets no new time at later writes */
+	uint8_t *to;
 	size_t bytes;
 };
 
@@ -481,7 +500,7 @@ static struct library load_memory_file(const struct memory_file *x)
 	return load(path);
 }
 
-/* As if it had been written by a call: nobody has it mapped to be written. */
+/* As if the file had been written by a system call: it has no writable mapping. */
 static struct fixture make_unwritten(struct memory_file *x)
 {
 	struct fixture f;
@@ -505,7 +524,7 @@ static uint64_t rewritten(void)
 	return counter_get(counter("podflame_memory_files_rewritten_total", NULL, NULL));
 }
 
-/* Of the same length, by other bytes, at the same place: nothing else has changed. */
+/* The file is rewritten with code of the same length at the same offset; nothing else changes. */
 static void a_memory_file_that_is_rewritten(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
@@ -526,9 +545,13 @@ static void a_memory_file_that_is_rewritten(void **state)
 	put(two, x.to, x.bytes);
 	compare(&f, u, true);
 	assert_shown(&f, u, DIFFERENT);
-	assert_int_equal(rewritten(), before); /* it was parsed a moment ago */
+	/* the file was parsed a moment ago, so it is not parsed again yet */
+	assert_int_equal(rewritten(), before);
 
-	/* It is parsed anew, and the kernel's rows are: until they are there nothing is trusted. */
+	/*
+	 * The file is parsed anew, and the kernel gets new rows. Until it has them, nothing is
+	 * trusted.
+	 */
 	test_clock.later_ns += LATER;
 	compare(&f, u, true);
 	assert_int_equal(rewritten(), before + 1);
@@ -548,8 +571,8 @@ static void a_memory_file_that_is_rewritten(void **state)
 }
 
 /*
- * The mappings were read again before the agent has compared: the kernel's rows are of the old
- * code.
+ * The mappings were read again before the agent has compared the code, so the kernel still has rows
+ * of the old code.
  */
 static void a_memory_file_that_is_written(void **state)
 {
@@ -580,8 +603,8 @@ static void a_memory_file_that_is_written(void **state)
 }
 
 /*
- * The process has a page of its own, as an inline hook makes it: neither other copies nor the file
- * changed.
+ * The process has a changed page of its own, as an inline hook makes it. Other copies and the file
+ * have not changed.
  */
 static void a_process_that_changes_its_own_copy(void **state)
 {
@@ -608,7 +631,7 @@ static void a_process_that_changes_its_own_copy(void **state)
 	unload(&l, &x);
 }
 
-/* It is parsed anew each time, and what it was meanwhile stays unknown. */
+/* The file is parsed anew each time. Which code ran in between stays unknown. */
 static void a_memory_file_that_is_changed_to_and_fro(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3), *two = build("two.so", 5);
@@ -632,7 +655,7 @@ static void a_memory_file_that_is_changed_to_and_fro(void **state)
 	unload(&l, &x);
 }
 
-/* What it was before it was read nobody knows. */
+/* What a memory file contained before it was read is not known. */
 static void samples_of_before_a_memory_file_was_read(void **state)
 {
 	_cleanup_free_ char *one = build("one.so", 3);
@@ -655,8 +678,8 @@ static void samples_of_before_a_memory_file_was_read(void **state)
 }
 
 /*
- * A just-in-time compiler's code: the agent has no names and the kernel no rows that could be
- * wrong.
+ * A memory file with the code of a just-in-time compiler: the agent has no names and the kernel has
+ * no rows that could be wrong.
  */
 static void a_memory_file_that_is_no_program(void **state)
 {
@@ -677,7 +700,7 @@ static void a_memory_file_that_is_no_program(void **state)
 	assert_int_equal(files_index(files, proc_mappings_find(m, (uintptr_t)code), &index),
 			 -ENOEXEC);
 	proc_mappings_unref(m);
-	for (int i = 0; i < 3; i++) { /* the agent does not ask for it again and again */
+	for (int i = 0; i < 3; i++) { /* the agent does not ask to parse it again and again */
 		assert_shown(&f, STACK(USER(code), USER(l.first + 2)),
 			     "[l] first;[/memfd:generated]");
 		test_clock.later_ns += 60 * NSEC_PER_SEC;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of stack share with each other, their tests and fuzz targets. Pipeline worker
- * only, but for what names another thread.
+ * What the files of stack, their tests and their fuzz targets share. All runs on the pipeline
+ * worker, except where a comment names another thread.
  */
 #pragma once
 
@@ -17,19 +17,22 @@ struct exec {
 	struct mappings *maps;
 	uint64_t root;			  /* from files_root() */
 	struct runtime_process *runtimes; /* NULL: native code only */
-	struct named *named;		  /* with runtimes */
+	struct named *named;		  /* set if `runtimes` is */
 	struct compared *compared;	  /* NULL: nothing was compared yet */
 };
 struct stacks_process {
 	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
-	bool reread;				      /* its mappings must be read again */
-	uint64_t forget_ns;			      /* 0: it lives */
-	uint64_t exited_ns;			      /* with forget_ns; CLOCK_BOOTTIME */
+	/* stacks_misses() must ask for its mappings again */
+	bool reread;
+	uint64_t forget_ns;			      /* CLOCK_MONOTONIC; 0: the process lives */
+	uint64_t exited_ns;			      /* set if forget_ns is; CLOCK_BOOTTIME */
 	struct names_wanted *wanted;		      /* NULL: nothing */
-	const struct mapping *unparsed[UNPARSED_MAX]; /* noted already; only to compare pointers */
-	uint64_t unparsed_round;		      /* of `unparsed`; else there are none */
+	/* files noted already; only the pointers are compared */
+	const struct mapping *unparsed[UNPARSED_MAX];
+	/* the round of `unparsed`; in another round it has none */
+	uint64_t unparsed_round;
 	size_t n_unparsed;
 	struct stacks_process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
@@ -37,28 +40,31 @@ struct stacks_process {
 struct stacks {
 	struct files *files;
 	struct stacks_process *processes;
-	struct stacks_process *wanting; /* those with `wanted` */
+	struct stacks_process *wanting; /* the processes with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;
 	struct frame frames[STACK_MAX_FRAMES];
 	size_t n_frames;
-	/* Frames left for inlined functions: each other function has one of its own. */
+	/*
+	 * How many more frames there may be for inlined functions. Room for all other frames is
+	 * kept.
+	 */
 	size_t inlined_room;
 	struct batch *batch; /* of the stacks_resolve() that is running */
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages; /* of code_compare.c */
-	uint64_t taken_ns;	 /* of stacks_taken */
+	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
+	uint64_t taken_ns;	 /* set by stacks_taken() */
 };
 
 /* ---- processes.c ---- */
-/* NULL: not known. */
+/* Returns NULL if the process is not known. */
 struct stacks_process *stacks_process(struct stacks *s, struct process_id id);
 struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id);
 /*
- * The mapping of the frame, among those that were read. address: the one to look up. NULL: there is
- * none, or it is not the one that was there when the sample was taken.
+ * Finds the mapping of the frame among the mappings that were read. address: the address to look
+ * up. NULL: there is none, or not the one that was there when the sample was taken.
  */
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
 				     uint64_t address);
@@ -68,8 +74,9 @@ void stacks_note_unparsed(struct stacks *s, struct stacks_process *p, struct map
 			  const struct mapping *m);
 
 /*
- * Whether frame i is the one that was running: it has its own address, its callers have return
- * addresses. It is the first frame, or the second if the first is an allocated object.
+ * Whether frame i is the one that was running: its address is that of an instruction; the addresses
+ * of its callers are return addresses. It is the first frame, or the second if the first is an
+ * allocated object.
  */
 static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 {
@@ -85,19 +92,19 @@ void stacks_unwant(struct stacks *s, struct stacks_process *p);
 struct kernel_symbols;
 struct kernel_symbols *stacks_kernel_symbols_free(struct kernel_symbols *k);
 /*
- * Cuts the text in place and keeps nothing of it. If all addresses are zero, the result has no
- * symbols, and stacks_kernel_symbols_hidden() is true.
+ * Changes the text (puts NULs into it), but keeps no pointer to it. If all addresses are zero, the
+ * result has no symbols, and stacks_kernel_symbols_hidden() is true.
  */
 struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n);
 int stacks_kernel_symbols_read(const char *path, struct kernel_symbols **ret);
 /*
- * Whether the file's first lines have addresses. 0: they do. -EADDRNOTAVAIL: they are hidden.
- * -ENODATA: the file is empty.
+ * Looks whether the file's first lines have addresses. Returns 0 if they have; -EADDRNOTAVAIL: the
+ * addresses are hidden; -ENODATA: the file is empty.
  */
 int stacks_kernel_symbols_look(const char *path);
 bool stacks_kernel_symbols_hidden(const struct kernel_symbols *k);
 size_t stacks_kernel_symbols_count(const struct kernel_symbols *k);
-/* -ENOENT: before the first symbol, or in a hole. Strings are borrowed from k. */
+/* -ENOENT: the address is before the first symbol, or in a hole. The strings belong to k. */
 int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
 			       uint64_t *ret_start, const char **ret_name, const char **ret_module);
 /*
@@ -113,7 +120,10 @@ struct kernel_names *stacks_kernel_names_free(struct kernel_names *k);
 /* -ENODATA: stacks_kernel_names_problem() says why. */
 int stacks_kernel_names_refresh(struct kernel_names *k);
 const char *stacks_kernel_names_problem(const struct kernel_names *k);
-/* Fills name, module and the function's address if they are known; valid until the next call. */
+/*
+ * Fills name, module and the function's address in f, if they are known; they are valid until the
+ * next call.
+ */
 void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
 
 /* ---- runtime_names.c: names of the runtimes' frames of one process ---- */
@@ -121,20 +131,18 @@ struct named;
 struct named *stacks_named_new(void);
 struct named *stacks_named_free(struct named *n);
 /*
- * The caller of frame i: the next frame of the same runtime. NULL: there is none, or names do not
- * depend on it.
+ * The caller of frame i: the next frame of the same runtime. NULL: there is none, or the runtime's
+ * names do not depend on the caller.
  */
 const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_t i);
-/* The frame's names; NULL: not known, or not yet. Borrowed until the next call. */
+/* The frame's names; NULL: they are not known (yet). Valid until the next call. */
 const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
 				       const struct raw_frame *caller);
-/* Adds the names that a stack lacks to w, each once. */
+/* Adds to w the names that are needed for a stack, each once. */
 void stacks_named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
 void stacks_named_take(struct named *n, struct names_wanted *w);
 
-/*
- * ---- code_compare.c: whether code is still that of which its file's names and rows are ----
- */
+/* ---- code_compare.c: whether code is still the code of its file ---- */
 struct compared;
 struct compared *stacks_compared_free(struct compared *c);
 /* Adds the code that has to be compared to p->wanted; stack is of p's present program. */
@@ -143,12 +151,13 @@ void stacks_compared_want(struct stacks *s, struct stacks_process *p,
 void stacks_compared_read(struct names_wanted *w); /* reader's thread */
 void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void stacks_compared_wanted_done(struct names_wanted *w);
-/* The caller has read newer mappings. c may be NULL. */
+/* Tells c that newer mappings were read. c may be NULL. */
 void stacks_compared_mappings(struct compared *c, const struct mappings *before,
 		       const struct mappings *now);
 /*
- * NULL: the whole stack may be shown. Else the reason why not: the code of *ret_frame is not that
- * of its file, or the agent does not know. Then that frame and its callers must not be shown.
+ * Returns NULL if the whole stack may be shown. Else returns the reason why not: the code of
+ * *ret_frame is not the code of its file, or the agent does not know whether it is. Then that frame
+ * and its callers must not be shown.
  */
 const char *stacks_compared_doubt(struct stacks *s, struct stacks_process *p,
 				  const struct raw_stack *stack, size_t *ret_frame);

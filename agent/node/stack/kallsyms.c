@@ -16,29 +16,30 @@
 #define KALLSYMS_SYMBOLS_MAX (4u << 20)
 #define KALLSYMS_PIECE	     (64u << 10)
 /*
- * The last function of a module or BPF program ends somewhere before the next one begins; nothing
- * says where. It is taken to have at most so many bytes.
+ * The last function of a module or BPF program ends somewhere before the next module begins, but
+ * kallsyms does not say where. The agent assumes that it has at most so many bytes.
  */
 #define LAST_SYMBOL_MAX (64u << 10)
 
 /*
- * The code of a kernel and of its modules lies within 2 GiB, so that relative branches reach it:
- * x86-64's in its last 2 GiB (arch/x86/x86_64/mm.rst), arm64's around its image
- * (arch/arm64/mm/init.c, module_init_limits).
+ * The code of a kernel and of its modules is within 2 GiB, so that relative branches reach all of
+ * it. On x86-64, these are the last 2 GiB of the addresses (arch/x86/x86_64/mm.rst); on arm64, they
+ * are around the kernel's image (arch/arm64/mm/init.c, module_init_limits).
  */
-#define CODE_REACH  (2ull << 30)
-#define KERNEL_HALF (1ull << 63) /* upper half of the addresses; absolute symbols lie below */
+#define CODE_REACH (2ull << 30)
+/* where the upper half of the addresses begins; absolute symbols are below */
+#define KERNEL_HALF (1ull << 63)
 
-/* There are 1e5 of them: each byte here costs every agent a tenth of a megabyte. */
+/* A kernel has 1e5 symbols, so each byte here costs every agent a tenth of a megabyte. */
 struct kernel_symbol {
-	uint32_t offset;		     /* of the address, from kernel_symbols.start */
-	uint32_t name;			     /* offset into text, as module */
+	uint32_t offset;		     /* address - kernel_symbols.start */
+	uint32_t name;			     /* offset into kernel_symbols.text; module, too */
 	uint32_t module : 31, is_public : 1; /* public: "T" */
 };
 struct kernel_symbols {
 	struct buf text; /* names and modules, NUL-terminated; offset 0: "[kernel]" */
 	struct kernel_symbol *items;
-	uint64_t start; /* 2 GiB below the first one; 0: there is none */
+	uint64_t start; /* 2 GiB below the first symbol; 0: there is no symbol */
 	size_t n, cap, seen, shown;
 	uint32_t last_module, last_name;
 };
@@ -96,7 +97,10 @@ static bool parse_line(char *line, struct symbol_line *ret)
 	return true;
 }
 
-/* These symbols end the kernel's text: nothing between them and the next symbol has a name. */
+/*
+ * These symbols are at the end of the kernel's code: addresses between them and the next symbol
+ * have no name.
+ */
 static bool is_hole(const char *name)
 {
 	return streq(name, "_etext") || streq(name, "_einittext") || streq(name, "__init_end");
@@ -111,8 +115,8 @@ static uint32_t keep(struct kernel_symbols *k, const char *s)
 }
 
 /*
- * Padding stands before most functions; its name is "__pfx_" and the function's. Both share one
- * text.
+ * Before most functions is padding with a symbol of its own: "__pfx_" and the function's name. Both
+ * names share one string.
  */
 static uint32_t keep_name(struct kernel_symbols *k, const char *name)
 {
@@ -168,8 +172,8 @@ static const char *name_of(const struct kernel_symbols *k, const struct kernel_s
 }
 
 /*
- * Orders the names of one address: is_hole() last; else public ones first, then those with fewer
- * underscores, then shorter ones.
+ * Orders the names of one address: those of is_hole() last; of the others public ones first, then
+ * those with fewer underscores, then shorter ones.
  */
 static int compare_names(const struct kernel_symbols *k, const struct kernel_symbol *a,
 			 const struct kernel_symbol *b)
@@ -262,7 +266,7 @@ struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n)
 	return k;
 }
 
-/* Reads a piece at a time: the whole file has 10 MB. */
+/* Reads the file in pieces, because it has 10 MB. */
 static int read_lines(struct kernel_symbols *k, int fd)
 {
 	_cleanup_free_ char *piece = xmalloc(KALLSYMS_PIECE);
@@ -347,7 +351,7 @@ int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
 	return 0;
 }
 
-/* Ids of BPF programs only grow: each program that is loaded has a new highest one. */
+/* The ids of BPF programs only grow: each program that is loaded gets a new highest id. */
 static void find_newest_bpf(uint32_t *id)
 {
 	union bpf_attr attr = {.start_id = *id};
@@ -364,7 +368,7 @@ uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bp
 	struct stat st;
 	size_t n;
 
-	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file, from a test */
+	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file, which a test has made */
 		return hash_bytes(&st.st_mtim, sizeof(st.st_mtim), st.st_size);
 	find_newest_bpf(newest_bpf);
 	if (file_read(AT_FDCWD, "/proc/modules", 16 << 20, &modules, &n) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names of kernel functions. This file reads kallsyms when the first name is asked for, and again
- * after modules or BPF programs were loaded, but at most every 30 s: a node may load BPF programs
- * all the time.
+ * after modules or BPF programs were loaded. It reads at most every 30 s, because a node may load
+ * BPF programs all the time.
  */
 #include "node/stack/internal.h"
 
@@ -13,10 +13,12 @@
 
 struct kernel_names {
 	char *path;
-	struct kernel_symbols *symbols; /* NULL: no name was asked for, or none can be read */
+	/* NULL: no name was asked for yet, or kallsyms cannot be read */
+	struct kernel_symbols *symbols;
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
-	bool stale; /* something was loaded since; it may lie between known BPF programs */
+	/* something was loaded since the last read, perhaps between known BPF programs */
+	bool stale;
 	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
 	char problem[160];
 };

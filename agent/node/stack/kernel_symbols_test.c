@@ -32,7 +32,7 @@ static void kernel_symbols_end_at_holes(void **state)
 	assert_kernel(k, 0xffffffff810001ff, "do_idle");
 	assert_kernel(k, 0xffffffff81000200, "ksys_write");
 	assert_kernel(k, 0xffffffff810002ff, "do_syscall_64");
-	assert_kernel(k, 0xffffffff81000300, NULL); /* past the text */
+	assert_kernel(k, 0xffffffff81000300, NULL); /* behind the kernel's code */
 	assert_kernel(k, 0xffffffff82000000, NULL); /* data */
 	assert_kernel(k, 0xffffffffc0001150, "nf_last");
 	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last symbol of its module */
@@ -42,7 +42,7 @@ static void kernel_symbols_end_at_holes(void **state)
 	stacks_kernel_symbols_free(k);
 }
 
-/* arm64: its image is not at the end of the addresses, and modules lie below it. */
+/* arm64: the kernel's image is not at the end of the addresses, and modules are below it. */
 static void other_layouts_have_names(void **state)
 {
 	char text[] = "0000000000000000 A absolute\n"
@@ -63,7 +63,7 @@ static void other_layouts_have_names(void **state)
 	stacks_kernel_symbols_free(k);
 }
 
-/* Nothing is hidden from us: no privilege would help. */
+/* The addresses are not hidden, there is only no code: more privileges would not help. */
 static void addresses_without_code_are_not_hidden(void **state)
 {
 	struct fixture f = make("0000000000000000 A absolute\n0000000001000000 D data\n");
@@ -100,7 +100,7 @@ static void hidden_addresses_are_a_problem_with_a_reason(void **state)
 	assert_non_null(strstr(stacks_kernel_problem(f.s), "CAP_SYSLOG"));
 	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false,
 			"[k] [unknown] 0xffffffff81000110");
-	/* The administrator allows it: the next refresh succeeds. */
+	/* After the administrator has allowed it, the next refresh succeeds. */
 	write_kallsyms(kallsyms);
 	assert_int_equal(stacks_refresh_kernel(f.s), 0);
 	assert_string_equal(stacks_kernel_problem(f.s), "");
@@ -121,7 +121,10 @@ static void new_programs_are_not_mistaken_for_old_ones(void **state)
 	write_kallsyms(more);
 	assert_int_equal(stacks_refresh_kernel(f.s), 0);
 	assert_rendered(&f, NULL, second, false, "[k] bpf_prog_2");
-	/* Again within seconds: too dear to read, so BPF programs have no names for a while. */
+	/*
+	 * kallsyms changes again within seconds, but is not read again so soon, because that costs
+	 * too much. So BPF programs have no names for a while.
+	 */
 	write_kallsyms(most);
 	assert_int_equal(stacks_refresh_kernel(f.s), 0);
 	assert_rendered(&f, NULL, second, false, "[k] [unknown] 0xffffffffc0401010");

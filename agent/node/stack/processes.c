@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes that stack knows. For each it keeps the mappings and runtimes of the last EXECS_MAX
- * programs that it became by exec. Pipeline worker only.
+ * The processes that the module stack knows. For each process, this file keeps the mappings and
+ * runtimes of its last EXECS_MAX programs (a process gets a new program by exec). Pipeline worker
+ * only.
  */
 #include "node/stack/internal.h"
 
@@ -9,7 +10,8 @@
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
-#define NEW_NS	      (5 * NSEC_PER_SEC) /* until follow has handled all files of new mappings */
+/* until the module follow has handled all files of new mappings */
+#define NEW_NS (5 * NSEC_PER_SEC)
 
 static void exec_done(struct exec *e)
 {
@@ -37,7 +39,7 @@ void stacks_forget_all(struct stacks *s)
 		forget(s, p);
 }
 
-/* Pointers to processes are not valid afterwards. */
+/* After this call, pointers to processes are not valid any more. */
 void stacks_purge(struct stacks *s)
 {
 	uint64_t now = now_mono_ns();
@@ -68,7 +70,10 @@ struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id)
 	return NULL;
 }
 
-/* Forgets a process that has ended; if there is none, the one that is known longest. */
+/*
+ * If there are too many processes, forgets one that has ended; if none has, the one that is known
+ * for the longest time.
+ */
 static void make_room(struct stacks *s)
 {
 	struct stacks_process *p, *next;
@@ -97,8 +102,8 @@ static struct stacks_process *make_process(struct stacks *s, struct process_id i
 }
 
 /*
- * Both have a file at the same address: a program keeps some of its files there, and with ASLR
- * another program does not have them there by chance.
+ * Whether both have the same file at the same address. Mappings of one program do, because some of
+ * its files stay mapped. With ASLR, those of another program do not by chance.
  */
 static bool is_one_program(const struct mappings *a, const struct mappings *b)
 {
@@ -118,8 +123,8 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
 }
 
 /*
- * The mappings are of another process, which got the PID within the same clock tick: the start
- * times in /proc are equal.
+ * Whether the mappings are of another process that got the same PID within one clock tick, so that
+ * both have the same start time in /proc.
  */
 static bool is_anothers(const struct stacks_process *p, const struct mappings *m)
 {
@@ -165,7 +170,10 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 			break;
 	old = &p->execs[at];
 	if (old->maps && old->maps->exec_id == m->exec_id) {
-		/* Read under the old exec id while the process was becoming another program. */
+		/*
+		 * Read during an exec, with the exec id of the old program: they are the mappings
+		 * of another program.
+		 */
 		if (!is_one_program(old->maps, m))
 			return;
 		fresh.runtimes = TAKE_PTR(old->runtimes);
@@ -194,7 +202,10 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		e->named = stacks_named_new();
 }
 
-/* Also for a process that is not known yet: its mappings may have been read and come later. */
+/*
+ * Also for a process that is not known yet: its mappings may have been read already, and come
+ * later.
+ */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
 	struct stacks_process *p = make_process(s, id);
@@ -207,7 +218,10 @@ void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, u
 	stacks_purge(s);
 }
 
-/* Whether exec_id is of an earlier program of the process: its mappings cannot be read any more. */
+/*
+ * Whether exec_id is that of an earlier program of the process, whose mappings cannot be read any
+ * more.
+ */
 static bool is_past(const struct stacks_process *p, uint32_t exec_id)
 {
 	const struct mappings *newest = p ? p->execs[0].maps : NULL;
@@ -232,8 +246,8 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 }
 
 /*
- * The agent could not find out which file is mapped at the address. The kernel's part asks for it
- * again, more and more rarely.
+ * Whether the agent could not find out which file is mapped at the address. Then the BPF programs
+ * ask for a new read of the mappings, more and more rarely.
  */
 static bool is_untold(const struct exec *e, uint64_t address)
 {
@@ -243,8 +257,9 @@ static bool is_untold(const struct exec *e, uint64_t address)
 }
 
 /*
- * A frame of a runtime also misses its process's runtimes, if these were lost on their way here.
- * The function that reads mappings sends both.
+ * Whether something needed for the frame is missing. For a frame of a runtime, that is the
+ * process's runtimes, if these were lost on their way here: the function that reads mappings sends
+ * runtimes, too.
  */
 static bool misses(struct stacks *s, const struct exec *e, const struct raw_frame *f, bool leaf)
 {

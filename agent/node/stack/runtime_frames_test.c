@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames that a language's runtime names: which process is asked, how often, and what is kept. */
+/*
+ * Frames that a runtime of a language names: which process is read for them, how often, and what is
+ * kept.
+ */
 #include "node/stack/teststack.h"
 
 #include <sys/mman.h>
@@ -7,8 +10,8 @@
 /* ---- frames of a runtime's program ---- */
 
 /*
- * Words {1, n}: function "f<n>" that inlined "g"; {2, n} can never be read; {3, n}: named by its
- * caller.
+ * Names frames by their words. {1, n}: function "f<n>", into which "g" is inlined; {2, n}: cannot
+ * be read; {3, n}: the name depends on the caller.
  */
 static int fake_resolve(void *own, struct memory *m, const struct runtime_words *f,
 			const struct runtime_words *caller, struct runtime_names *ret)
@@ -67,7 +70,10 @@ static void run_fake(struct fixture *f)
 	proc_mappings_unref(m);
 }
 
-/* Reads and takes in what is wanted of the only process. Returns how many frames were asked for. */
+/*
+ * Reads what is needed for the stack, and takes the results. Returns for how many frames names were
+ * asked.
+ */
 static size_t read_wanted(struct fixture *f, const struct raw_stack *u)
 {
 	struct names_wanted **w;
@@ -105,13 +111,16 @@ static void names_of_runtimes_are_read_once(void **state)
 	assert_int_equal(inlined->kind, FRAME_PYTHON);
 	assert_null(stacks_end(f.s, f.id, u));
 	assert_false(stacks_misses(f.s, f.id, u));
-	/* Mappings of the same program again: names stay. */
+	/* The mappings of the same program come again: the names stay. */
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
 	done(&f);
 }
 
-/* Behind it is the allocator's first instruction, not a return address. */
+/*
+ * After the frame of an allocated object comes the allocator's first instruction, whose address is
+ * not a return address.
+ */
 static void what_was_allocated_comes_before_the_leaf(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -126,12 +135,15 @@ static void what_was_allocated_comes_before_the_leaf(void **state)
 	assert_rendered(&f, u, NULL, false,
 			"[unwind: runtime_pending];known_function;known_function;f7;g");
 	assert_false(stacks_misses(f.s, f.id, u));
-	/* The process does not show that the functions of its program are in it. */
+	/*
+	 * The frame of an object is no function, so the frames of the program's functions count as
+	 * missing.
+	 */
 	assert_string_equal(stacks_end(f.s, f.id, u), "runtime_pending");
 	done(&f);
 }
 
-/* Words {4, _} are another function each time. */
+/* Frames with words {4, n} are another function at each call. */
 static size_t n_resolved;
 static int changing_resolve(void *own, struct memory *m, const struct runtime_words *f,
 			    const struct runtime_words *caller, struct runtime_names *ret)
@@ -166,12 +178,16 @@ static void names_are_asked_for_again(void **state)
 	assert_rendered(&f, u, NULL, false, "f1");
 	assert_int_equal(read_wanted(&f, u), 1);
 	assert_rendered(&f, u, NULL, false, "f2");
-	assert_int_equal(read_wanted(&f, u), 1); /* freed: no name is better than that one */
+	/* the function was freed: no name is better than the old one */
+	assert_int_equal(read_wanted(&f, u), 1);
 	assert_rendered(&f, u, NULL, false, "[changing: no_name]");
 	done(&f);
 }
 
-/* As if the reader's mailbox had been full: that is no answer. */
+/*
+ * If the reader's thread has not read the names (its mailbox was full), they count as not asked
+ * for.
+ */
 static void names_that_nobody_read_are_not_known(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -205,7 +221,7 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 	done(&f);
 }
 
-/* Names go into the batch before the stack does: a full one takes none of them. */
+/* Names are added to the batch before the stack. If the batch is full, none are added. */
 static void a_full_batch_takes_no_names(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -266,7 +282,7 @@ static void what_a_runtime_cannot_tell_is_said(void **state)
 	(void)state;
 	run_fake(&f);
 	assert_int_equal(read_wanted(&f, u), 1);
-	assert_int_equal(read_wanted(&f, u), 0); /* not again for a while */
+	assert_int_equal(read_wanted(&f, u), 0); /* not asked again for a while */
 	assert_rendered(&f, u, NULL, false,
 			"known_function;[fake: no_name];known_function;[fake: no_thread_state]");
 	assert_string_equal(stacks_end(f.s, f.id, u), "no_thread_state");
@@ -301,7 +317,7 @@ static void names_of_another_exec_are_not_taken(void **state)
 	stacks_want(f.s, f.id, u);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 1);
-	w[0]->exec_id = 2; /* an answer that came too late */
+	w[0]->exec_id = 2; /* an answer for another program, which comes too late */
 	stacks_wanted_read(w[0]);
 	stacks_named(f.s, w[0]);
 	stacks_wanted_free(w[0]);
@@ -327,8 +343,8 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 }
 
 /*
- * Names have a limit in bytes, too: the ones asked for last stay, the others are counted and asked
- * for again.
+ * Names have a limit in bytes, too: the names asked for last stay, the others are evicted, counted,
+ * and asked for again later.
  */
 static void long_names_make_room_for_others(void **state)
 {
@@ -368,10 +384,10 @@ static void long_names_make_room_for_others(void **state)
 	stacks_named_free(n);
 }
 
-/* Places without names have a limit, too, and each program has its share of it. */
+/* Entries without names have a limit, too, and each program has its share of it. */
 static void places_of_many_programs_make_room(void **state)
 {
-	enum { PROGRAMS = 40, PLACES = 16384 /* that one may have */ };
+	enum { PROGRAMS = 40, PLACES = 16384 /* entries that one program may have */ };
 	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
 	uint64_t before = counter_get(evicted);
 	struct named *n[PROGRAMS];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the runtimes' frames of one exec of a process, found by the words that the kernel's part
- * sent: known names, names that were asked for, and names that could not be read. When an address
- * is used again for another function, the words nearly always differ, but not always: so a known
- * name is asked for again after a while. This file reads no memory. Pipeline worker only.
+ * The names of runtimes' frames in one exec of a process. They are found by the frame's words,
+ * which the BPF program has sent. An entry has known names, or was asked for, or could not be read.
+ * When an address is used again for another function, the words nearly always differ, but not
+ * always. So a known name is asked for again after a while. This file reads no memory. Pipeline
+ * worker only.
  */
 #include "node/stack/internal.h"
 
@@ -11,10 +12,11 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX	16384	    /* places in code, of one program of a process */
-#define NAMED_BYTES	(16u << 20) /* of these places and their names */
-#define NAMED_ALL_BYTES (64u << 20) /* of all; half as much more, so that each has its share */
-#define ASKS_MAX	4096	    /* at once */
+#define NAMED_MAX   16384	/* entries for one program of a process */
+#define NAMED_BYTES (16u << 20) /* of these entries and their names */
+/* of all programs. Above it, each may still have its share of half of it. */
+#define NAMED_ALL_BYTES (64u << 20)
+#define ASKS_MAX	4096 /* in one struct names_wanted */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
@@ -28,11 +30,11 @@ struct named_entry {
 	bool known;
 	struct runtime_names names;
 	size_t bytes;	   /* of names */
-	uint64_t again_ns; /* CLOCK_MONOTONIC: when to ask (again) */
+	uint64_t again_ns; /* CLOCK_MONOTONIC: when to ask for the names (again) */
 	UT_hash_handle hh;
 };
 struct named {
-	struct named_entry *entries; /* the ones that were asked for longest ago come first */
+	struct named_entry *entries; /* the ones asked for longest ago come first */
 	size_t bytes;
 };
 
@@ -106,7 +108,7 @@ static struct named_key key_of(const struct raw_frame *f, const struct raw_frame
 {
 	struct named_key k;
 
-	memset(&k, 0, sizeof(k)); /* padding is compared too */
+	memset(&k, 0, sizeof(k)); /* because padding is compared, too */
 	memcpy(k.words, f->words, sizeof(k.words));
 	k.runtime = f->runtime;
 	k.type = f->type;
@@ -193,7 +195,7 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 		.kind = (enum pf_runtime_kind)f->runtime,
 		.frame = {f->type, f->words[0], f->words[1]},
 		.has_caller = caller != NULL,
-		.error = -EAGAIN, /* until the reader's thread has asked */
+		.error = -EAGAIN, /* until the reader's thread has read it */
 	};
 	if (caller)
 		a->caller =
@@ -226,7 +228,10 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 	return ops && ops->names_last_ns ? ops->names_last_ns : KNOWN_NS;
 }
 
-/* Drops the entries that were asked for longest ago, but never e. */
+/*
+ * Drops entries that have names, those asked for longest ago first, but never e. Returns whether
+ * there is room then.
+ */
 static bool make_room(struct named *n, const struct named_entry *e, size_t bytes)
 {
 	struct named_entry *old, *next;

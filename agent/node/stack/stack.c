@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns raw stacks into frames: finds the process, the mapping and the function, and marks what
- * could not be found. Pipeline worker only.
+ * Turns raw stacks into frames: finds the process, the mapping and the function of each, and shows
+ * a marker for what could not be found. Pipeline worker only.
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
 
-#define MARKERS_MAX 3 /* of one stack */
+#define MARKERS_MAX 3 /* markers in one stack */
 /* 32-bit processes have a vdso of their own, whose symbols the agent does not know. */
 #define ADDRESS_32BIT (1ULL << 32)
 
@@ -56,8 +56,8 @@ const char *stacks_kernel_problem(const struct stacks *s)
 static void push(struct stacks *s, const struct frame *f)
 {
 	/*
-	 * There is room for the most that a sample can have: 512 user and 127 kernel frames, 3
-	 * markers.
+	 * Never full: there is room for the most frames that a sample can have, 512 of the process,
+	 * 127 of the kernel, and 3 markers.
 	 */
 	if (s->n_frames < STACK_MAX_FRAMES)
 		s->frames[s->n_frames++] = *f;
@@ -70,7 +70,7 @@ static void push_marker(struct stacks *s, const char *text)
 	push(s, &f);
 }
 
-/* The reason why frames of a runtime are missing; NULL: none are. */
+/* The reason why frames of a runtime are missing; NULL: none are missing. */
 static const char *trouble_of(const struct raw_stack *stack)
 {
 	for (size_t i = 0; i < stack->n; i++)
@@ -96,8 +96,8 @@ static bool has_functions(const struct raw_stack *stack)
 }
 
 /*
- * The sample was taken before the kernel's part knew of the process's runtime: the stack has native
- * frames only, and lacks those of the runtime's program.
+ * Whether the sample was taken before the BPF program knew of the process's runtime: the stack has
+ * only native frames, and lacks the frames of the runtime's program.
  */
 static bool is_too_early(struct stacks_process *p, const struct raw_stack *stack)
 {
@@ -163,7 +163,7 @@ static const char *module_name(struct stacks *s, const char *path)
 	return profile_batch_str(s->batch, text);
 }
 
-/* Root first: the function, then the functions inlined into it, the innermost last. */
+/* Pushes root first: the function, then the functions inlined into it, the innermost last. */
 static void push_names(struct stacks *s, const struct file_names *names, struct frame f)
 {
 	if (names->n == 0)
@@ -177,7 +177,7 @@ static void push_names(struct stacks *s, const struct file_names *names, struct 
 			break;
 		}
 		s->inlined_room -= n->inlined;
-		/* Strings of files_names live until its end only. */
+		/* The strings are valid only until files_names_done(), so they are interned. */
 		f.name = profile_batch_str(s->batch, n->name);
 		f.file = profile_batch_str(s->batch, n->file);
 		f.line = n->line;
@@ -194,8 +194,8 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
 }
 
 /*
- * offset: of the address, in m's file. read: m is one of the mappings that were read from the
- * process, so its file may be parsed.
+ * offset: that of the address in m's file. read: m was read from the process, so its file can be
+ * parsed.
  */
 static void push_in_file(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
@@ -214,7 +214,7 @@ static void push_in_file(struct stacks *s, struct stacks_process *p, const struc
 	files_names_done(s->files, &names);
 }
 
-/* The frame by what the process had mapped at the address when its mappings were last read. */
+/* Pushes the frame by what was mapped at the address when the process's mappings were last read. */
 static void push_by_address(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			    const struct raw_frame *raw, uint64_t address)
 {
@@ -231,7 +231,7 @@ static void push_native(struct stacks *s, struct stacks_process *p, const struct
 {
 	const struct exec *exec = stacks_process_exec(p, raw->exec_id);
 	uint64_t address =
-		raw->address - !leaf; /* a return address belongs to the call before it */
+		raw->address - !leaf; /* for a return address, the call before it counts */
 	struct mapping m;
 
 	if (!raw->tag || stacks_mapping(exec, raw, address)) {
@@ -256,7 +256,10 @@ static void push_runtime_marker(struct stacks *s, const struct raw_frame *raw)
 	push_marker(s, profile_batch_str(s->batch, text));
 }
 
-/* The function of a runtime's program, and the functions that its compiler has inlined there. */
+/*
+ * Pushes the function of a runtime's program, and the functions that its compiler has inlined
+ * there.
+ */
 static void push_runtime(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack,
 			 size_t i)
 {
@@ -331,8 +334,8 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 {
 	struct stacks_process *p;
 
-	if (profile_batch_bytes(b) >
-	    BATCH_MAX_BYTES) /* names are added before profile_batch_stack() checks */
+	/* checked here, too, because names are added to b before profile_batch_stack() checks */
+	if (profile_batch_bytes(b) > BATCH_MAX_BYTES)
 		return -E2BIG;
 	stacks_purge(s);
 	p = stacks_process(s, id);

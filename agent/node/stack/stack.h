@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stack: turns raw addresses into frames with names. It owns the kernel's symbols and the mappings
- * of each process; files owns the symbols of files. It reads no process's memory itself. Pipeline
- * worker only (record: the main thread), except for stacks_wanted_read().
+ * of each process; the module files owns the symbols of files. All runs on the pipeline worker (in
+ * record: on the main thread). Only stacks_wanted_read() runs on the reader's thread: it alone
+ * reads the memory of processes.
  */
 #pragma once
 
@@ -18,56 +19,59 @@ struct stacks;
 int stacks_new(const struct stacks_config *c, struct stacks **ret);
 struct stacks *stacks_free(struct stacks *s);
 
-/* Adds a process's mappings, or replaces older ones of the same exec id. Takes a reference. */
+/*
+ * Adds a process's mappings, or replaces older ones with the same exec id. Takes a reference to m.
+ */
 void stacks_mappings(struct stacks *s, struct mappings *m);
 /*
- * Sets the runtimes of this exec of a process; NULL: none. Takes a reference. Names that are known
- * already stay.
+ * Sets the runtimes of this exec of a process; NULL: none. Takes a reference to r. Names that are
+ * known already stay.
  */
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r);
 /*
  * The process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after hold_ns, so
  * that late samples still get names. Mappings that were read after its end are dropped: they may be
- * of another process, which got its PID within a clock tick.
+ * of another process that got the same PID within a clock tick.
  */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
 		   uint64_t hold_ns);
 /*
- * Forgets processes that ended long enough ago. The caller calls this now and then, or their files
- * stay open until there are stacks of other processes.
+ * Forgets processes that ended long enough ago. If the caller does not call this now and then, the
+ * files of such processes stay open until there are stacks of other processes.
  */
 void stacks_purge(struct stacks *s);
 /*
- * true: an address of this stack lies outside the process's known mappings, and the caller must
- * read them again. Wild addresses (from code without frame pointers) never get a mapping. So the
- * answer is true at most once a second for a process whose mappings are known.
+ * Returns true if an address of this stack is outside of the process's known mappings: then the
+ * caller must read the mappings again. Wild addresses (from code without frame pointers) never have
+ * a mapping. So for a process whose mappings are known, this returns true at most once a second.
  */
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * Adds files of this stack that have not been parsed to the next stacks_unparsed(): files of an
- * earlier program of the process, which follow does not handle any more, and files of mappings that
- * were read a moment ago, which follow has not handled yet.
+ * Adds files of this stack that have not been parsed to the next stacks_unparsed(). These are files
+ * of an earlier program of the process, which the module follow does not handle any more, and files
+ * of mappings that were read a moment ago, which follow has not handled yet.
  */
 void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * What must be read from one process. Names of runtimes' frames are in its memory, and code that
- * may differ from its file's (mapping_is_unsure) must be compared with the file at each drain. Both
- * may block, so they take four steps: stacks_want() notes what a stack lacks, stacks_wanted() hands
- * all of it out, stacks_wanted_read() reads it on the reader's thread, and stacks_named() takes the
- * results. A name that could not be read is asked for again after ten seconds, a known one after
- * runtime_ops.names_last_ns.
+ * What must be read from the memory of one process: the names of runtimes' frames, and code that
+ * may differ from its file (mapping_is_unsure), which is compared with the file at each drain. Such
+ * reads may block, so there are four steps. stacks_want() notes what is needed for a stack,
+ * stacks_wanted() returns all that was noted, stacks_wanted_read() reads it on the reader's thread,
+ * and stacks_named() takes the results. A name that could not be read is asked for again after ten
+ * seconds, a known name after runtime_ops.names_last_ns.
  */
 struct names_wanted {
 	struct process_id process;
 	uint32_t exec_id;
-	struct runtime_process *runtimes;	/* a reference; NULL: no asks */
+	struct runtime_process *runtimes; /* a reference; NULL: there are no asks */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
 	bool fresh;				/* some asks are for names that are not known yet */
-	uint64_t touch[8];			/* in pages that the kernel's part found absent */
+	/* addresses in pages that the walk did not find in memory */
+	uint64_t touch[8];
 	size_t n_touch;
 	struct compare_ask *compares; /* private: pages of code to be compared with their files */
 	size_t n_compares, cap_compares;
@@ -75,26 +79,29 @@ struct names_wanted {
 	struct files *files;			/* borrowed */
 };
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
-/* One a process. The caller frees each with stacks_wanted_free(), and the array. */
+/*
+ * Returns one for each process. The caller frees each with stacks_wanted_free(), and then the
+ * array.
+ */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
 void stacks_wanted_read(struct names_wanted *w);	/* reader's thread */
-void stacks_named(struct stacks *s, struct names_wanted *w);	/* takes the names out of w */
+void stacks_named(struct stacks *s, struct names_wanted *w); /* moves the names out of w */
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
 /*
- * Says when the earliest of the stacks was taken that stacks_end() and stacks_resolve() get from
- * now on (CLOCK_BOOTTIME). Code in a file in memory is not known for the time before the file was
- * read. Without this call, all stacks count as later than that.
+ * first_ns: when the earliest of the stacks was taken that stacks_end() and stacks_resolve() get
+ * from now on (CLOCK_BOOTTIME). Code in a file in memory is not known for the time before the file
+ * was read. Without this call, all stacks count as taken after that.
  */
 void stacks_taken(struct stacks *s, uint64_t first_ns);
 /*
- * NULL: the stack is whole; else the reason why it is not:
- * - the walk's own reason;
- * - "bad_address": the walk ended well, but at an address where the process has no code: a wrong
- *   frame pointer led there;
+ * Returns NULL if the stack is whole; else the reason why it is not:
+ * - the reason with which the walk ended;
+ * - "bad_address": the walk ended as at a root, but at an address where the process has no code: a
+ *   wrong frame pointer led there;
  * - "runtime_pending": the kernel's part did not know of the process's runtime yet, so frames of
  *   the runtime's program are missing;
- * - what a runtime's walk could not find ("no_thread_state").
+ * - the reason why a runtime's walk has not shown its frames ("no_thread_state").
  */
 const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
@@ -103,22 +110,22 @@ const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_
  * stopped early. *ret_stack: the result, interned in b. Either stack may be NULL. If lost is set,
  * or there is no frame at all, "[stack trace lost]" stands for the stack.
  *
- * A frame with a name has the start of its function as address, so that equal functions are equal
- * frames. A function that is inlined there follows the one it was inlined into, with the same
- * address. A frame without a name has its module, build_id and the ELF address to look up later (of
- * a return address: the byte before it); 0, if the file could not be read
- * (podflame_symbol_files_failed_total says why). A frame without a mapping has the raw address
- * alone. Names and paths are cleaned: valid UTF-8, no control characters.
+ * The address of a frame with a name is the start of its function, so that frames of one function
+ * are equal. An inlined function follows the function into which it was inlined, and has the same
+ * address. A frame without a name has its module, its build_id, and the ELF address for a later
+ * look-up (for a return address: the byte before it); 0 if the file could not be read
+ * (podflame_symbol_files_failed_total says why). A frame without a mapping has only the raw
+ * address. Names and paths are cleaned: valid UTF-8, no control characters.
  *
- * It may block as long as files_names() does, once a file. -E2BIG: b has BATCH_MAX_BYTES; the last
- * stack may take it over that limit.
+ * The call may block as long as files_names() does, once for each file. -E2BIG: b has more than
+ * BATCH_MAX_BYTES; the last stack before may have exceeded that limit.
  */
 int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		   const struct raw_stack *ustack, const struct raw_stack *kstack, bool lost,
 		   uint32_t *ret_stack);
 /*
- * The files for which the stacks since the last call had no names, because they have not been
- * parsed (files_config.queued): *ret_n of them, a few of each process. The caller frees them with
+ * Returns the files that the stacks since the last call needed, but that have not been parsed
+ * (files_config.queued): *ret_n files, at most a few of each process. The caller frees them with
  * stacks_unparsed_free().
  */
 struct unparsed_file {
@@ -127,9 +134,10 @@ struct unparsed_file {
 };
 struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n);
 void stacks_unparsed_free(struct unparsed_file *u, size_t n);
-/* Reads the kernel's symbols again if modules or BPF programs were loaded; cheap if none were. */
-int stacks_refresh_kernel(struct stacks *s);
 /*
- * Why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."); "": they are not.
+ * Reads the kernel's symbols again if modules or BPF programs were loaded; cheap if none was
+ * loaded.
  */
+int stacks_refresh_kernel(struct stacks *s);
+/* Why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."); "": none are. */
 const char *stacks_kernel_problem(const struct stacks *s);

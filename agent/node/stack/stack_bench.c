@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many symbols of a library of 110 MB are found in a second of CPU: cold, with the parse child
- * making its index first, and warm, with every symbol looked up before. Addresses are spread over
+ * How many symbols of a library of 110 MB are found in a second of CPU time: cold (the parse child
+ * makes the index first), and warm (each symbol was looked up before). Addresses are spread over
  * all of its code.
  */
 #include "lib/base/bench.h"
@@ -74,7 +74,7 @@ static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw
 	return from;
 }
 
-/* Of parse children that have ended. */
+/* CPU time of parse children that have ended. */
 static uint64_t children_ns(void)
 {
 	struct rusage u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of kernel names cannot be read for a moment: no name is wrong, the user is told, and
+ * The file of kernel names cannot be read once: no name may be wrong, the user gets a reason, and
  * later the names are there.
  */
 #include "lib/base/fault.h"
@@ -31,7 +31,7 @@ static void assert_names(struct kernel_names *k)
 	assert_true(b.address == SECOND);
 }
 
-/* What could not be read is read when names are next asked for. */
+/* A file that could not be read is read when names are next asked for. */
 static int from_file(void *arg)
 {
 	struct kernel_names *k = stacks_kernel_names_new(path);
@@ -51,7 +51,7 @@ static int real(void *arg)
 	int r = *stacks_kernel_names_problem(k) ? -ENODATA : 0;
 
 	(void)arg;
-	if (r) /* it says which file, and why */
+	if (r) /* the problem names the file and the reason */
 		assert_non_null(strstr(stacks_kernel_names_problem(k), "/proc/kallsyms"));
 	fault_disarm();
 	assert_int_equal(stacks_kernel_names_refresh(k), 0);

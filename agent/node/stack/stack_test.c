@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks as they are rendered: this very process's addresses, with kernel names from a
- * fixture. The test program is its own parse child (PARSE_CHILD_VERB).
+ * How stacks are shown: addresses of this process, and kernel names from a file of the test. The
+ * test program is its own parse child (PARSE_CHILD_VERB).
  */
 #include "node/stack/teststack.h"
 
@@ -18,7 +18,7 @@ static void user_and_kernel_frames_have_names(void **state)
 	const struct frame *last_call;
 
 	(void)state;
-	/* The leaf's address is taken as it is, a return address belongs to the call before it. */
+	/* The leaf's address is used as it is; for a return address, the call before it counts. */
 	assert_rendered(&f, STACK(NULL, USER(known_function), USER((uintptr_t)known_function + 4)),
 			NULL, false, "known_function;known_function");
 	last_call =
@@ -44,7 +44,7 @@ static void frames_carry_module_build_id_and_function_start(void **state)
 	assert_non_null(strstr(a->module, "stack_test"));
 	assert_non_null(a->build_id);
 	b = resolve(&f, STACK(NULL, USER((uintptr_t)known_function + 5)), NULL, false)->frames[0];
-	assert_ptr_equal(a, b); /* equal functions are one frame */
+	assert_ptr_equal(a, b); /* frames of the same function are one frame */
 	b = resolve(&f, NULL, STACK(NULL, KERNEL(0xffffffffc0001010)), false)->frames[0];
 	assert_string_equal(b->module, "nf_tables");
 	b = resolve(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false)->frames[0];
@@ -73,7 +73,7 @@ static void libraries_and_vdso(void **state)
 	done(&f);
 }
 
-/* Tags as the node gives them: any number for a file. */
+/* Gives the mappings tags: any number for a file. */
 static void add_tagged_mappings(struct fixture *f)
 {
 	struct mappings *m;
@@ -88,7 +88,7 @@ static void add_tagged_mappings(struct fixture *f)
 	proc_mappings_unref(m);
 }
 
-/* A frame whose sample says which file had this address. */
+/* A frame with the tag of the file in which the address was, and the offset. */
 static struct raw_frame in_file(const struct fixture *f, const void *address)
 {
 	struct mappings *m;
@@ -104,7 +104,10 @@ static struct raw_frame in_file(const struct fixture *f, const void *address)
 	return r;
 }
 
-/* A frame of whatever is mapped at the address when its name is asked for. */
+/*
+ * A frame has a name of the file with its tag, whatever is mapped at its address when the name is
+ * asked for.
+ */
 static void names_are_those_of_the_file_that_was_sampled(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -128,7 +131,10 @@ static void names_are_those_of_the_file_that_was_sampled(void **state)
 	done(&f);
 }
 
-/* A file that the agent could not open gives its path to no other that is mapped in its place. */
+/*
+ * The path of a file that the agent could not open is not shown for frames of another file that was
+ * mapped at the same address.
+ */
 static void a_file_without_a_tag_names_no_frame(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -142,16 +148,18 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 		m->items[i].tag = PF_TAG_UNKNOWN;
 	stacks_mappings(f.s, m);
 	proc_mappings_unref(m);
-	here.tag = 3; /* of a file that is not known */
+	here.tag = 3; /* the tag of a file that is not known */
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
-	/* Reading the mappings once more would not help: the kernel's part asks for that rarely. */
+	/*
+	 * To read the mappings once more would not help. The BPF program asks for that, but rarely.
+	 */
 	assert_false(stacks_misses(f.s, f.id, STACK(NULL, here)));
 	done(&f);
 }
 
 /*
- * Its mappings were just being changed, so it is not known whether it was the file that is there
- * now.
+ * The process was changing its mappings when the sample was taken, so it is not known whether the
+ * file that is there now was there then.
  */
 static void a_frame_whose_file_could_not_be_seen_has_no_name(void **state)
 {
@@ -175,7 +183,7 @@ static void what_is_not_known_is_said(void **state)
 	const struct frame *r;
 
 	(void)state;
-	/* It ended regularly, but at a place where the process has no code. */
+	/* The walk ended as at a root, but at an address where the process has no code. */
 	assert_rendered(&f, STACK(NULL, USER(0x1234), USER(0x5678)), NULL, false,
 			"[unwind: bad_address];[unknown start_thread?];"
 			"[unknown] 0x0000000000001234");
@@ -229,7 +237,10 @@ static void misses_ask_for_mappings_once_a_second(void **state)
 	done(&f);
 }
 
-/* Its present mappings belong to another program. */
+/*
+ * The present mappings of the process belong to another program, so reading them again would not
+ * help.
+ */
 static void a_past_program_is_not_read_again(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -242,8 +253,8 @@ static void a_past_program_is_not_read_again(void **state)
 }
 
 /*
- * Resolving does not wait for a file: the file is reported, once; a file of an earlier program is
- * reported before names are made.
+ * stacks_resolve() does not wait for a file that has not been parsed: it is reported, once. A file
+ * of an earlier program is reported even before names are made.
  */
 static void files_that_nobody_has_parsed_are_told(void **state)
 {
@@ -262,7 +273,9 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	files = queued;
 	f = make(kallsyms);
 	files = parsing;
-	/* of mappings that were just read; later those who follow have come to their files */
+	/*
+	 * reported if the mappings were just read; later, the module follow has handled their files
+	 */
 	stacks_want_files(f.s, f.id, known);
 	u = stacks_unparsed(f.s, &n);
 	assert_int_equal(n, 1);
@@ -292,7 +305,9 @@ static void files_that_nobody_has_parsed_are_told(void **state)
 	files_free(queued);
 }
 
-/* A process with very many files leaves room for others. */
+/*
+ * Of one process, only a few files are reported at once, so that there is room for other processes.
+ */
 static void a_process_tells_few_files_at_once(void **state)
 {
 	struct files_config fc = {.queued = true};
@@ -346,7 +361,10 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	done(&f);
 }
 
-/* No stacks come any more. Mappings hold their files open. */
+/*
+ * Processes that have ended are forgotten even if no stacks come any more, because mappings keep
+ * files open.
+ */
 static void ended_processes_are_forgotten_without_stacks(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -364,7 +382,10 @@ static void ended_processes_are_forgotten_without_stacks(void **state)
 	done(&f);
 }
 
-/* Its PID was given out again within a clock tick, before its mappings could be read. */
+/*
+ * The PID was used for another process within one clock tick, before the mappings of the first one
+ * could be read.
+ */
 static void what_is_read_after_the_end_is_anothers_104(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -374,14 +395,15 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 	(void)state;
 	assert_rendered(&f, u, NULL, false, "known_function");
 	stacks_exited(f.s, f.id, exited_ns, HOLD_NS);
-	assert_rendered(&f, u, NULL, false, "known_function"); /* read before */
+	/* these mappings were read before the end */
+	assert_rendered(&f, u, NULL, false, "known_function");
 	add_own_mappings(&f, 2);
 	assert_rendered(&f,
 			STACK(NULL, ((struct raw_frame){.exec_id = 2,
 							.address = (uintptr_t)known_function})),
 			NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, u, NULL, false, "known_function");
-	/* The end was reported after that. */
+	/* Here the end of the process was reported after the read. */
 	stacks_exited(f.s, f.id, 1, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
@@ -424,7 +446,10 @@ static void newer_mappings_replace_older(void **state)
 	done(&f);
 }
 
-/* An exec was under way when they were read: told as the old program's, they are the new one's. */
+/*
+ * Mappings that were read during an exec have the exec id of the old program, but are those of the
+ * new one.
+ */
 static void another_programs_mappings_do_not_replace(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -459,7 +484,7 @@ static uint64_t address_of(const struct mapping *m, const char *symbol)
 	return m->start + strtoull(line, NULL, 16);
 }
 
-/* What proc_mappings_read would say of a process that has this program at this place. */
+/* Adds the mappings that proc_mappings_read() would give for a process that runs this program. */
 static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 {
 	_cleanup_free_ char *path = xasprintf("%s/inlined", dir);
@@ -489,7 +514,7 @@ static void assert_frame(const struct frame *f, const char *name, bool inlined, 
 	assert_non_null(strstr(f->file, "inlined.c"));
 }
 
-/* The call is the last thing that wrapper does: its return address is behind it, in main. */
+/* wrapper ends with the call, so the return address is behind wrapper, in main. */
 static void inlined_functions_are_frames(void **state)
 {
 	_cleanup_free_ char *path = xasprintf("%s/inlined.c", dir);
