@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file's parse child is killed or stopped in the middle of it. Callers see one failure, which is
- * remembered and counted once, and other files are as before. The test program is its own parse
- * child.
+ * The parse child is killed or stopped in the middle of a file. Callers must see one failure, which
+ * is remembered and counted once. Other files must be read as before. The test program is its own
+ * parse child.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,9 @@
 #include "node/files/testfiles.h"
 #include "node/parse/testkinds.h"
 
-#define TIMEOUT_NS NSEC_PER_SEC /* small files are read in it on a busy machine too */
-#define TRIES	   20		/* to hit the child before it is done, on a busy machine */
+#define TIMEOUT_NS NSEC_PER_SEC /* small files are read in this time even on a busy machine */
+/* to hit the child before it has read the file, on a busy machine */
+#define TRIES 20
 
 static struct mapping file_of_test(const char *name)
 {
@@ -66,7 +67,7 @@ static struct files *make(enum test_blow blow)
 
 /* ---- main indexes ---- */
 
-/* false: the child was done before the blow came. */
+/* Returns false if the child had read the file before the blow came. */
 static bool main_fails_once(const struct mapping *m, uint64_t ns, enum test_blow blow)
 {
 	const struct outcome *o = &outcomes[blow];
@@ -125,7 +126,7 @@ static bool debug_fails_once(const struct mapping *m, uint64_t ns, enum test_blo
 	test_strike_done(striker);
 	failed = result(o->word) == failures + 1;
 	if (failed) {
-		files_debug(f, m, -1); /* not again */
+		files_debug(f, m, -1); /* the file is not tried again */
 		assert_int_equal(result(o->word), failures + 1);
 		assert_int_equal(files_index(f, m, &after), 0);
 		assert_ptr_equal(after, before);

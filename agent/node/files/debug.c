@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file finds debug indexes. An index of the file's own DWARF, of the host's debug files or of
- * debuginfod serves every process with that file. An index of a container's debug file serves only
- * the processes of that container. The thread that searches may block.
+ * This file finds debug indexes. If an index was made from the file's own DWARF, from the host's
+ * debug files or from debuginfod, it is used for every process with that file. An index of a
+ * container's debug file is used only for the processes of that container. The thread that searches
+ * may block.
  */
 #include "node/files/internal.h"
 
@@ -164,8 +165,8 @@ int files_debug_fetched(struct files *f, const struct file_key *key, const char 
 /* ---- split DWARF, dwz ---- */
 
 /*
- * dwz's file is looked up in .dwz of the directory of debug files, whatever comes before /.dwz/ in
- * the path that is written in the file. A .dwo file is looked up where the compiler put it.
+ * dwz's file is looked up in .dwz below the directory of debug files, whatever precedes /.dwz/ in
+ * the path that the debug file gives. A .dwo file is looked up where the compiler has put it.
  */
 static int open_wanted(const struct debug_search *s, const struct place *p,
 		       const struct elf_wanted *w, int *ret_fd)
@@ -217,8 +218,8 @@ static void count_dwp(const struct debug_search *s)
 }
 
 /*
- * Adds what the .dwo files and dwz's file of a place say, and replaces *index. Returns false if
- * they add nothing.
+ * Parses the file again, with the .dwo files and dwz's file of a place, and replaces *index.
+ * Returns false if they add nothing.
  */
 static bool add_wanted(const struct debug_search *s, const struct place *p, int debug_fd,
 		       struct elf_index **index)
@@ -367,7 +368,7 @@ static void find_debug(struct files *f, const struct mapping *m, struct elf_inde
 		.timeout_ns = f->debug_timeout_ns,
 	};
 	flags = elf_index_flags(s.main);
-	/* Go's own tables say as much as its DWARF. */
+	/* Go's own tables have as much as its DWARF. */
 	if (flags & ELF_INDEX_HAS_DWARF && !(flags & ELF_INDEX_GO))
 		try_own(&s, root);
 	else if (!(flags & ELF_INDEX_GO) && !try_container(&s, root))

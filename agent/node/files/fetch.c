@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file fetches one file by HTTP, within a time and a size, on a loop of its own. The calling
- * thread blocks until then.
+ * This file fetches one file by HTTP, within limits of time and size, on an event loop of its own.
+ * The calling thread blocks until the end.
  */
 #include "lib/loop/http.h"
 #include "node/files/internal.h"
@@ -108,8 +108,8 @@ static int transfer(struct fetch *x, const char *path)
 }
 
 /*
- * Every request comes through here. So a problem of the CA is logged once, and again only after it
- * was solved.
+ * Logs a problem with the CA. Called for every request, so it logs the same problem only once, and
+ * again only after the problem was solved.
  */
 static void complain(const char *what, const char *reason)
 {

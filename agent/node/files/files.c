@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file is the cache of what is known of mapped files: the index of each, or when to parse it
- * again. The first thread that asks for a file parses it, and threads that ask for the same file
- * wait for that. No thread waits for another file. See internal.h for the lock.
+ * This file is the cache of mapped files: it keeps the index of each file, or the time at which the
+ * file may be parsed again. The first thread that asks for a file parses the file, and other
+ * threads that ask for it wait until then. No thread waits for another file. See internal.h for the
+ * lock.
  */
 #include "node/files/internal.h"
 
@@ -47,7 +48,7 @@ struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, 
 	return key;
 }
 
-/* Finds an entry and moves it to the end: entries are in order of use. */
+/* Finds an entry and moves it to the end, because entries are in the order of use. */
 static struct file *find(struct files *f, const struct file_key *key, unsigned hash)
 {
 	struct file *x;
@@ -166,8 +167,8 @@ static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_
 }
 
 /*
- * If a file was rewritten before or during the parse, it is not the file that the mapping's ctime
- * names.
+ * Parses a file. Fails if the file was rewritten before or during the parse: then it is not the
+ * file with the mapping's ctime.
  */
 static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, struct elf_index **ret)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * files: what is known of the ELF files that are mapped on this node. Each file is parsed once.
- * Device, inode and change time (ctime) tell files apart, and equal indexes are shared. A pod that
- * forges a build id gets no names of another pod's file. files also finds separate debug files. Any
- * thread may call.
+ * files: what the agent knows of the ELF files that are mapped on this node. Each file is parsed
+ * once. A file is identified by device, inode and change time (ctime), and equal indexes are
+ * shared. A pod that forges a build id gets no names of another pod's file. This module also finds
+ * separate debug files. Any thread may call its functions.
  */
 #pragma once
 
@@ -14,31 +14,31 @@
 struct files_config {
 	struct parser_config parser;
 	/*
-	 * limit of indexes and names; 0: 256 MiB. Beyond it, the owner with most loses the least
-	 * recently used
+	 * limit of indexes and names in bytes; 0: 256 MiB. Beyond it, the least recently used files
+	 * of the owner that takes most are evicted.
 	 */
 	size_t cache_bytes;
 	/* debug files of the host, such as "/usr/lib/debug"; "" or NULL: none */
 	const char *host_debug_dir;
-	/* asked by build id, in the background; "" or NULL: off */
+	/* server that is asked by build id, in the background; "" or NULL: off */
 	const char *debuginfod_url;
 	/* directory for files from debuginfod; "" or NULL: they are not kept */
 	const char *debuginfod_cache;
-	/* PEM, read for each request; "" or NULL: the system's */
+	/* CA certificates (PEM), read for each request; "" or NULL: the system's */
 	const char *debuginfod_ca_file;
-	/* 0: 1 GiB; 60 s a file */
+	/* limit of debuginfod_cache, 0: 1 GiB; time for one file, 0: 60 s */
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
 	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
 	size_t debug_max_bytes;		/* limit of a debug file that is read; 0: 2 GiB */
 	/*
-	 * Other threads call files_index. Then files_names never parses, not even a file that was
-	 * evicted or is due to be tried again: the thread that names frames must not wait for a
-	 * hostile file. file_names.unparsed says which file must be parsed.
+	 * true: other threads call files_index, and files_names never parses, not even a file that
+	 * was evicted or may be tried again. So the thread that names frames does not wait for a
+	 * hostile file. If a file must be parsed, file_names.unparsed is set.
 	 */
 	bool queued;
 	/*
-	 * files_names may wait up to half a minute for the child that demangles: no other thread
-	 * waits
+	 * true: files_names may wait up to half a minute for the child that demangles, because no
+	 * other thread waits for this one
 	 */
 	bool patient;
 };
@@ -54,9 +54,10 @@ struct files *files_free(struct files *f);	/* no other thread may be in a call *
  */
 int files_index(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*
- * Announces that some thread will call files_index for this file. Until then files_names answers
- * without names, so only threads that asked for a slow file wait for it. owner: an id of the file's
- * owner, such as a cgroup. All files of an owner together have a fair share of the cache.
+ * Announces that some thread will call files_index for this file. Until that call has ended,
+ * files_names gives no names for the file, so only threads that call files_index wait for a slow
+ * file. owner: an id of the file's owner, such as a cgroup. All files of an owner together have a
+ * fair share of the cache.
  */
 void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
 /*
@@ -71,9 +72,9 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
 bool files_no_program(struct files *f, const struct mapping *m);
 /*
  * Searches for the file's debug index now: in its own DWARF, by .gnu_debuglink and build id in the
- * debug directories of the container and the host, and in .dwo files. Each file is searched for
- * once. The call blocks, so it is for a worker that no thread waits for. The answer of debuginfod
- * is added later.
+ * debug directories of the container and the host, and in .dwo files. Each file's debug index is
+ * searched for once. The call blocks, so only a worker for which no other thread waits may call.
+ * The answer of debuginfod is added later.
  */
 void files_debug(struct files *f, const struct mapping *m, int root_fd);
 /*
@@ -84,15 +85,15 @@ int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
 		      struct elf_index **ret);
 
 /*
- * Reads the bytes of the file that its index was made of. For a memory file, these are the bytes of
+ * Reads bytes of the file from which the index was made. For a memory file, these are the bytes of
  * the copy that was parsed. *ret_n: how many bytes there are, fewer than n at the end of the file.
- * -ENOENT: the file is not known; -errno. May block, as any read of a pod's file.
+ * -ENOENT: the file is not known; -errno. May block, like any read of a pod's file.
  */
 int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n,
 	       size_t *ret_n);
 /*
- * Returns when a memory file was copied to be parsed (CLOCK_BOOTTIME, or somewhat later). 0: it has
- * no index, or m is no memory file.
+ * Returns the time at which a memory file was copied to be parsed, or a little later
+ * (CLOCK_BOOTTIME). 0: the file has no index, or is no memory file.
  */
 uint64_t files_parsed_ns(struct files *f, const struct mapping *m);
 /*
@@ -101,32 +102,37 @@ uint64_t files_parsed_ns(struct files *f, const struct mapping *m);
  */
 void files_rewritten(struct files *f, const struct mapping *m);
 /*
- * Returns when files_rewritten() last had an effect (CLOCK_BOOTTIME): what was made of the index
- * before is no longer valid. 0: never.
+ * Returns the time at which files_rewritten() last had an effect (CLOCK_BOOTTIME). What was made
+ * from the file's index before that time is no longer valid. 0: never.
  */
 uint64_t files_rewritten_ns(struct files *f, const struct mapping *m);
 
 /* ---- names ---- */
 struct file_name {
-	const char *name;		/* demangled and clean; NULL: inside no symbol */
+	const char *name;		/* demangled and cleaned */
 	const char *file;		/* the source file; NULL: not known */
 	uint32_t line;			/* 0: not known */
 	bool inlined;
 };
 struct file_names {
-	/* of names; innermost first, the function itself last; 0: there is no symbol */
+	/*
+	 * number of names: the innermost inlined function first, the function itself last; 0: no
+	 * symbol has the address
+	 */
 	size_t n;
 	struct file_name names[ELF_INLINES_MAX + 1];
 	char build_id[129];		/* in hex; "": none */
-	/* of the function, or else the address asked for; 0: the file has no index */
+	/* start of the function, or else the address asked for; 0: the file has no index */
 	uint64_t address;
-	/* only if queued: files_index must be called, and no thread has announced it */
+	/*
+	 * only if queued: files_index must be called for the file, and no thread has announced that
+	 */
 	bool unparsed;
 	void *held;			/* private */
 };
 /*
- * Remembers what a tag means (mapping.tag). files remembers the tags of all processes' files, the
- * last 8 MiB of them: a frame may lie in a file that is no longer mapped.
+ * Remembers the file of a tag (mapping.tag). The module remembers the tags of all processes' files,
+ * up to 8 MiB, because a frame may be in a file that is no longer mapped.
  */
 void files_tagged(struct files *f, const struct mapping *m);
 /*
@@ -137,26 +143,26 @@ bool files_of_tag(struct files *f, uint64_t tag, struct mapping *ret);
 bool files_knows_tag(struct files *f, uint64_t tag);
 
 /*
- * Returns an id of a process's root (mappings.root_fd): a container's debug files name its own
- * processes only. 0: none.
+ * Returns an id of a process's root (mappings.root_fd). It limits the use of a container's debug
+ * files to the container's own processes. 0: none.
  */
 uint64_t files_root(int root_fd);
 /*
  * Names an address. file_offset: the address, as an offset in the file. root: files_root of its
  * process. Parses the file if needed (blocks), unless queued. Takes names from the debug index if
- * there is one; while it is being made, from the file alone. Strings are valid until
+ * there is one; while that is being made, only from the file itself. Strings are valid until
  * files_names_done(ret), which must follow each call.
  */
 void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
 /*
- * The same without names: how many bytes of the function lie before that address, and from it on.
- * -ENOENT: the address lies in no known function.
+ * The same without names: how many bytes of the function are before the address, and how many from
+ * it on. -ENOENT: the address is in no known function.
  */
 int files_function(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		   uint64_t *ret_before, uint64_t *ret_behind);
-/* Returns what file_names.unparsed would say of a mapping. Always false if not queued. */
+/* Returns what file_names.unparsed would be for a mapping. Always false if not queued. */
 bool files_unparsed(struct files *f, const struct mapping *m);
 size_t files_bytes(struct files *f);
 size_t files_count(struct files *f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent knows of files, and for how long. The test program is its own parse child. */
+/* What the agent keeps of files, and for how long. The test program is its own parse child. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -77,10 +77,11 @@ static void tags_have_a_limit(void **state)
 	for (m.tag = 100; m.tag < 107; m.tag++)
 		files_tagged(f, &m);
 	m.tag = 100;
-	files_tagged(f, &m); /* seen again, so it is not the oldest any more */
+	files_tagged(f, &m); /* tag 100 is seen again, so it is not the oldest any more */
 	assert_int_equal(counter_get(evicted), before);
 	m.tag = 107;
-	files_tagged(f, &m); /* each takes other memory, too, so the eighth does not fit */
+	/* each tag also needs some memory besides its path, so the eighth does not fit */
+	files_tagged(f, &m);
 	assert_int_equal(counter_get(evicted), before + 1);
 	assert_false(files_knows_tag(f, 101));
 	assert_true(files_of_tag(f, 100, &found));
@@ -91,7 +92,7 @@ static void tags_have_a_limit(void **state)
 	files_free(f);
 }
 
-/* As a queue does for a cgroup: parses the file. */
+/* Parses the file for an owner, as the agent's queue does for a cgroup. */
 static void parse_for(struct files *f, const struct mapping *m, uint64_t owner)
 {
 	struct elf_index *index;
@@ -114,7 +115,7 @@ static bool is_kept(struct files *f, const struct mapping *m)
 enum { N_CACHED = 6 };
 struct cached {
 	struct mapping maps[N_CACHED];
-	struct files *files; /* with room for all but one byte */
+	struct files *files; /* its cache is one byte too small for all files */
 };
 
 static struct cached cached_new(void)
@@ -153,7 +154,7 @@ static void who_has_much_pushes_out_his_own(void **state)
 	cached_done(&c);
 }
 
-/* Of many containers that are gone, each had little. */
+/* Files of many containers that are gone: each of these had only a small share. */
 static void who_is_gone_leaves_room(void **state)
 {
 	struct cached c = cached_new();
@@ -185,7 +186,8 @@ static void equal_files_share_one_index(void **state)
 	assert_int_equal(files_bytes(f), elf_index_bytes(index_a));
 	elf_index_unref(index_a);
 	files_free(f);
-	assert_true(elf_index_n_symbols(index_b) > 0); /* valid as long as the test holds it */
+	/* valid as long as the test has a reference */
+	assert_true(elf_index_n_symbols(index_b) > 0);
 	elf_index_unref(index_b);
 	close(a.fd);
 	close(b.fd);
@@ -216,7 +218,10 @@ static void failed_files_are_counted_once(void **state)
 	files_free(f);
 }
 
-/* Its bytes have changed since the mapping was read, so neither rows nor names are made of them. */
+/*
+ * The file's bytes have changed since the mapping was read, so the agent must not use their rows or
+ * names.
+ */
 static void a_file_that_was_rewritten_since_is_not_parsed(void **state)
 {
 	struct counter *replaced =
@@ -233,7 +238,8 @@ static void a_file_that_was_rewritten_since_is_not_parsed(void **state)
 		now = map_of(path);
 		close(m.fd);
 		m.fd = now.fd;
-	} while (now.ctime_ns == m.ctime_ns); /* within one tick of the clock that ctime has */
+		/* again, if both were within one tick of ctime's clock */
+	} while (now.ctime_ns == m.ctime_ns);
 	assert_int_equal(now.inode, m.inode);
 	assert_int_equal(files_index(f, &m, &index), -ESTALE);
 	assert_int_equal(counter_get(replaced), before + 1);
@@ -331,7 +337,7 @@ static void what_is_expected_is_not_waited_for(void **state)
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
-	files_expect(f, &m, 0); /* it is parsed already: nothing to wait for */
+	files_expect(f, &m, 0); /* the file is parsed already, so this has no effect */
 	files_names(f, &m, 0, m.file_offset, &names);
 	assert_string_equal(names.build_id, elf_index_build_id(index));
 	files_names_done(f, &names);
@@ -375,7 +381,8 @@ static void many_threads_parse_a_file_once(void **state)
 }
 
 /*
- * The only child of this program: the parser of main indexes. It is stopped, as by a hostile file.
+ * This program has only one child: the parser of main indexes. The test stops this child, as if a
+ * hostile file took very long.
  */
 static void others_do_not_wait_for_a_parse(void **state)
 {
@@ -395,7 +402,7 @@ static void others_do_not_wait_for_a_parse(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, ask_for_index, &asker), 0);
 	while (files_count(f) < 2)
 		sched_yield();
-	ask(f, &known); /* answered while the other one waits */
+	ask(f, &known); /* this file is answered while the other thread waits */
 	assert_int_equal(files_count(f), 2);
 	assert_int_equal(kill(atoi(child), SIGCONT), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
@@ -408,7 +415,10 @@ static void others_do_not_wait_for_a_parse(void **state)
 
 /* ---- debug files ---- */
 
-/* Searches in a container with these debug files, with an empty cache. */
+/*
+ * Searches for the debug file of a container with an empty cache. The result must be counted as
+ * `word`, and give the name.
+ */
 static void assert_search(const struct container *c, const char *word, const char *name)
 {
 	struct files *f = make(0);
@@ -418,7 +428,7 @@ static void assert_search(const struct container *c, const char *word, const cha
 	files_debug(f, &c->m, c->root_fd);
 	assert_int_equal(result(word), before + 1);
 	assert_name(f, c, name);
-	files_debug(f, &c->m, c->root_fd); /* once a file */
+	files_debug(f, &c->m, c->root_fd); /* a file is searched for only once */
 	assert_int_equal(result(word), before + 1);
 	files_free(f);
 }
@@ -464,7 +474,8 @@ static void debug_files_that_do_not_belong_are_refused(void **state)
 	assert_search(&c, "wrong_crc", "(none)");
 	run("rm %s/app/prog.debug", c.root);
 	put_by_build_id(&c, debug_dir, out);
-	assert_search(&c, "none", "(none)"); /* it leads out of the root: nothing is found */
+	/* the link leads out of the root, so nothing is found */
+	assert_search(&c, "none", "(none)");
 	put_by_build_id(&c, debug_dir, "rm");
 	put_by_build_id(&c, debug_dir, "mkfifo");
 	assert_search(&c, "not_a_file", "(none)");
@@ -492,7 +503,7 @@ static void a_containers_debug_file_names_its_own_processes(void **state)
 	put_by_build_id(&a, debug_dir, "cp prog.debug");
 	f = make(0);
 	close(b.m.fd);
-	b.m = a.m; /* one file of one image, seen from two containers */
+	b.m = a.m; /* both containers have the same file, of one container image */
 	files_debug(f, &a.m, a.root_fd);
 	files_debug(f, &b.m, b.root_fd);
 	assert_name(f, &a, "hidden_function");
@@ -520,13 +531,14 @@ static void the_hosts_debug_files_name_everyones_processes(void **state)
 	files_debug(f, &b.m, b.root_fd);
 	assert_name(f, &a, "hidden_function");
 	assert_name(f, &b, "hidden_function");
-	assert_int_equal(result("host_build_id"), before + 2); /* two copies: two files */
+	/* two copies of the program are two files */
+	assert_int_equal(result("host_build_id"), before + 2);
 	files_free(f);
 	container_done(&a);
 	container_done(&b);
 }
 
-/* inner is inlined somewhere near the start of hidden_function. */
+/* Whether files knows that inner is inlined, somewhere near the start of hidden_function. */
 static bool knows_inlined(struct files *f, const struct container *c)
 {
 	bool found = false;
@@ -592,7 +604,10 @@ static void dwo_files_come_from_the_container(void **state)
 	container_done(&a);
 }
 
-/* Names that dwz moved out of many debug files into one. */
+/*
+ * dwz moves names out of many debug files into one file. It is looked up where the debug file was
+ * found.
+ */
 static void dwz_files_come_from_where_the_debug_file_is(void **state)
 {
 	_cleanup_free_ char *debug_dir = NULL, *host = xasprintf("%s/dwz-host", dir);
@@ -633,7 +648,7 @@ static void dwz_files_come_from_where_the_debug_file_is(void **state)
 	container_done(&b);
 }
 
-/* The last one: mounts are of this process alone from here on. */
+/* The last test: from here on, this process has mounts of its own. */
 static void other_file_systems_are_not_entered(void **state)
 {
 	_cleanup_free_ char *debug_dir = NULL;
@@ -656,7 +671,7 @@ static void other_file_systems_are_not_entered(void **state)
 	container_done(&c);
 }
 
-/* A memfd with a program, n bytes long: zeros follow the program. */
+/* A memfd with a program and zeros behind it, so that it has so many bytes. */
 static struct mapping memory_file(off_t bytes)
 {
 	struct mapping m = copy_of_program("in_memory");
@@ -692,7 +707,7 @@ static void memory_files_are_kept_under_their_limit(void **state)
 	static const char failed[] = "podflame_symbol_files_failed_total";
 	struct counter *too_large = counter(failed, "reason", "memory_file_too_large");
 	struct files *f = make(1u << 30);
-	struct mapping a = memory_file(40 << 20), b = memory_file(40 << 20); /* of 64 MiB */
+	struct mapping a = memory_file(40 << 20), b = memory_file(40 << 20); /* limit: 64 MiB */
 	struct mapping large = memory_file((64 << 20) + 1);
 	uint64_t before = counter_get(too_large);
 	struct elf_index *index;
@@ -721,7 +736,7 @@ static void who_has_many_memory_files_pushes_out_his_own(void **state)
 	(void)state;
 	parse_for(f, &other, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(his); i++) {
-		his[i] = memory_file(20 << 20); /* of 64 MiB */
+		his[i] = memory_file(20 << 20); /* the limit is 64 MiB */
 		parse_for(f, &his[i], 2);
 	}
 	assert_int_equal(bytes_known(f, &other), 0); /* kept, although it was used least recently */
@@ -733,7 +748,7 @@ static void who_has_many_memory_files_pushes_out_his_own(void **state)
 	files_free(f);
 }
 
-/* The answer is what was parsed, not what the file has now. */
+/* files_code() gives the bytes that were parsed, not those that the file has now. */
 static void memory_files_have_the_bytes_that_were_parsed(void **state)
 {
 	struct files *f = make(0);
@@ -747,7 +762,10 @@ static void memory_files_have_the_bytes_that_were_parsed(void **state)
 	files_free(f);
 }
 
-/* Another process maps it as loaders do, and had it parsed first. */
+/*
+ * Another process has mapped the file as loaders do, and the file was parsed for that process
+ * first.
+ */
 static void a_memory_file_to_some_has_a_copy(void **state)
 {
 	struct files *f = make(0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file opens files that belong to another file: debug files by build id and .gnu_debuglink,
- * and .dwo files. Names come from hostile files and are looked up in the root of a hostile
- * container. So no path leads out of that root, and only regular files are opened. None is opened
- * on another file system, because FUSE could block the agent; a container that shares the host's
- * root may have several file systems.
+ * and .dwo files. The names come from hostile files and are looked up in the root of a hostile
+ * container. So no path leads out of that root, and only regular files are opened. A file on
+ * another file system is not opened, because FUSE could block the agent. Only if the process has
+ * the same root as podflame, other file systems are allowed.
  */
 #include "node/files/internal.h"
 
@@ -57,7 +57,7 @@ int files_find_open(const struct place *p, const char *path, int *ret_fd)
 	return 0;
 }
 
-/* The file may grow meanwhile, so the limits apply to what is read. */
+/* The file may grow during the read, so the limits apply to the bytes that were read. */
 static int crc_of(int fd, size_t max_bytes, uint64_t deadline_ns, uint32_t *ret_crc)
 {
 	_cleanup_free_ uint8_t *buf = xmalloc(CRC_STEP_BYTES);
@@ -121,7 +121,7 @@ int files_find_debuglink(const struct place *p, const char *path, const char *na
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		if (r != 0 && paths[i] && *name) {
 			r = open_with_crc(p, paths[i], crc, ret_fd);
-			/* A wrong file says more than a missing one. */
+			/* An error of an existing file tells more than a missing file. */
 			worst = r == -ENOENT || r == -ENOTDIR ? worst : r;
 		}
 		free(paths[i]);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file holds indexes in memory. Files with equal indexes share one, with the names that were
- * asked for as they are shown. All functions need the lock, except for files_image_hash.
+ * This file keeps indexes in memory. Files with equal indexes share one index, and share the names
+ * that were asked for, as they are shown. All functions need the lock, except files_image_hash.
  */
 #include "node/files/internal.h"
 
 #include <stdlib.h>
 
 /*
- * Limits of the names that are kept with an index. Beyond them, all are forgotten: names of a
- * hostile file are long.
+ * Limits of the names that are kept with an index, because names of a hostile file may be long. If
+ * a limit is reached, all names of the index are forgotten.
  */
 #define NAMES_MAX	65536
 #define NAMES_BYTES_MAX (16u << 20)
@@ -50,8 +50,8 @@ static void forget_names(struct files *f, struct image *i)
 }
 
 /*
- * Returns how many bytes this adds. A text that an answer holds stays valid until
- * files_names_unref.
+ * Makes the text to show. Returns how many bytes this adds. A text that a caller has stays valid
+ * until files_names_unref.
  */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {

@@ -11,15 +11,15 @@
 #include <stdatomic.h>
 #include <uthash.h>
 
-/* ---- image.c: an index with its names as they are shown; all under the lock ---- */
+/* ---- image.c: an index, and its names as they are shown; all need the lock ---- */
 struct shown {
 	const char *raw; /* points into the index */
 	char *text;
-	char *mangled;	   /* the text shown while no child could be asked; NULL: none */
-	uint64_t again_ns; /* as elf_demangler_text gave it */
+	char *mangled;	   /* the text that was shown while no child could demangle; NULL: none */
+	uint64_t again_ns; /* from elf_demangler_text */
 	UT_hash_handle hh;
 };
-struct names { /* may outlive its image: each answer with names holds a reference */
+struct names { /* may live longer than its image: each answer with names holds a reference */
 	unsigned refs;
 	struct elf_index *index;
 	struct shown *items;
@@ -37,7 +37,7 @@ struct image {	       /* files with the same bytes share one */
 uint64_t files_image_hash(const struct files *f, const struct elf_index *index);
 /* Returns the bytes of the image with its names. */
 size_t files_image_bytes(const struct image *i);
-/* Takes over the index. hash is its files_image_hash. */
+/* Takes the caller's reference to the index. hash: its files_image_hash. */
 struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t hash);
 void files_image_unref(struct files *f, struct image *i);
 /*
@@ -57,7 +57,7 @@ enum file_kind {
 };
 struct file_key {
 	uint64_t inode, ctime_ns;
-	uint64_t root; /* FILE_DEBUG: id of the root with the debug directories; 0: for all */
+	uint64_t root; /* FILE_DEBUG: id of the root with the debug directories; 0: for all roots */
 	uint32_t dev_major, dev_minor;
 	uint64_t kind; /* enum file_kind */
 };
@@ -74,10 +74,10 @@ struct file {
 	int copy_fd;	       /* the copy of a memory file that was parsed; -1: none */
 	size_t copy_bytes;
 	bool busy, expected; /* it is being parsed; files_index will be called for it */
-	bool no_program;     /* result of the last parse */
+	bool no_program;     /* whether the last parse found that it is no program or library */
 	UT_hash_handle hh;   /* in order of use; the head was used least recently */
 };
-struct slow_parser { /* parses one file at a time; the lock admits one thread */
+struct slow_parser { /* parses one file at a time, under its lock */
 	pthread_mutex_t lock;
 	struct parser_config config;
 	struct parser *parser; /* NULL: not started yet, or it could not be started */
@@ -88,7 +88,8 @@ struct files {
 	size_t cache_bytes, bytes;
 	size_t copy_bytes; /* bytes of memory files' copies */
 	struct file *by_key;
-	uint64_t seed; /* of all hash tables with pods' data: pods must not foresee the hashes */
+	/* of all hash tables with pods' data, so that pods cannot predict the hashes */
+	uint64_t seed;
 	struct image *images;
 	int vdso_fd;
 	char *self_exe; /* the program of all children; NULL: the default */
@@ -107,23 +108,23 @@ struct files {
 /* tagged.c */
 void files_forget_tags(struct files *f);
 
-/* Finds or makes an entry, and marks it as the one used last. */
+/* Finds or makes an entry, and marks it as used last. */
 struct file *files_file_get(struct files *f, const struct file_key *key);
-/* Returns NULL if there is none, else marks it as the one used last. */
+/* Finds an entry, and marks it as used last; NULL: there is none. */
 struct file *files_file_find(struct files *f, const struct file_key *key);
 /*
- * Returns the entry of a mapping's file, and parses the file if needed: then it waits without the
+ * Returns the entry of a mapping's file. Parses the file if needed, and then waits without the
  * lock. -ENOENT: the mapping has no file.
  */
 int files_file_of(struct files *f, const struct mapping *m, struct file **ret);
 /*
- * The same for names. It does not wait if files_index will be called for the file, or if files is
- * queued. -EAGAIN: the file must be parsed first.
+ * The same for names. Does not wait if files_index will be called for the file, or if
+ * files_config.queued is set. -EAGAIN: the file must be parsed first.
  */
 int files_file_for_names(struct files *f, const struct mapping *m, struct file **ret,
 			 bool *ret_unparsed);
 struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root);
-/* Counts in podflame_symbol_files_incomplete_total what a new index lacks. */
+/* Counts in podflame_symbol_files_incomplete_total what is missing in a new index. */
 void files_count_incomplete(const struct elf_index *index);
 void files_file_evict(struct files *f, struct file *x);
 /*
@@ -140,9 +141,9 @@ int files_memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
 void files_memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
 void files_memory_file_drop(struct files *f, struct file *x);
 /*
- * Gives the mapping as the file was when it was parsed. fd is a duplicate of the copy's descriptor,
- * which the caller closes. ctime_ns is when it was parsed, which tells versions of the file apart.
- * -ENOENT: the file is not known.
+ * Sets *ret to the mapping, with the file as it was when it was parsed: fd is a duplicate of the
+ * copy's descriptor, which the caller closes; ctime_ns is the time of the parse, which identifies
+ * this version of the file. -ENOENT: the file is not known.
  */
 int files_memory_file_seen(struct files *f, const struct mapping *m, struct mapping *ret);
 
@@ -157,7 +158,7 @@ int files_vdso_copy(void);
 /* ---- find.c: files beside another one. 0; -ENOENT, -ENOTDIR: no such file; -ENOTSUP: no regular
  * one; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno ---- */
 struct place {
-	int dir_fd;	       /* lookups stay below this directory; -1: there is no place */
+	int dir_fd;	       /* look-ups stay below this directory; -1: there is none */
 	const char *debug_dir; /* the debug directory's path below dir_fd; "": dir_fd itself */
 	bool beside;	       /* also look beside the file itself */
 	uint64_t resolve;      /* for openat2 */
@@ -166,15 +167,15 @@ struct place {
 };
 int files_find_open(const struct place *p, const char *path, int *ret_fd);
 int files_find_build_id(const struct place *p, const char *build_id, int *ret_fd);
-/* path: of the file that has the link. */
+/* path: that of the file that has the link. */
 int files_find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
 		   int *ret_fd);
 
 /* ---- debug.c ---- */
 void files_debug_count(const char *result); /* counts in podflame_debug_files_total */
 /*
- * Ends a search at debuginfod: parses the file that the server sent. Its build id must be the one
- * that was asked for. See debuginfod_fetched_fn.
+ * Ends a search at debuginfod: parses the file that the server sent. The file must have the build
+ * id that the agent asked for. See debuginfod_fetched_fn.
  */
 int files_debug_fetched(struct files *f, const struct file_key *key, const char *build_id,
 			int main_fd, int debug_fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file handles files in memory without a name (memfd). A process that has one mapped may
- * rewrite it without a new change time. So the agent parses a copy and keeps it as long as the
- * index. Before code that runs gets a name, the agent compares it with the copy.
+ * This file handles files in memory without a name (memfd). A process that has such a file mapped
+ * may rewrite the file without a new change time. So the agent parses a copy, and keeps the copy as
+ * long as the index. Before the agent names running code, it compares that code with the copy.
  */
 #include "node/files/internal.h"
 
@@ -23,7 +23,10 @@ static bool is_elf(int fd)
 	return pread(fd, magic, SELFMAG, 0) == SELFMAG && memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
-/* If the file shrank meanwhile, the copy is shorter, and the parser reports what is wrong. */
+/*
+ * If the file becomes shorter during the copy, the copy is shorter, and the parser reports what is
+ * wrong.
+ */
 static int copy_bytes(int from, int to, uint64_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(PIECE_BYTES);
@@ -85,7 +88,7 @@ void files_memory_file_drop(struct files *f, struct file *x)
 	x->copy_bytes = 0;
 }
 
-/* ---- for callers that use its names ---- */
+/* ---- for callers that use names of a memory file ---- */
 
 static struct file *find(struct files *f, const struct mapping *m)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file in memory that cannot be copied for a moment: there is no copy, or a whole one. */
+/* A call fails while a memory file is copied: there must be no copy, or a whole one. */
 #include "lib/base/fault.h"
 #include "node/files/internal.h"
 
@@ -21,7 +21,7 @@ static int copy(void *arg)
 	(void)arg;
 	r = files_memory_file_copy(file, &fd, &n);
 	fault_disarm();
-	if (r < 0 || fd < 0) { /* its type could not be read; the parser finds out */
+	if (r < 0 || fd < 0) { /* if its type could not be read, the file counts as no ELF file */
 		assert_true(r < 0 ? fd == -7 && n == 7 : fd == -1 && n == 0);
 		return r ? r : -EIO;
 	}

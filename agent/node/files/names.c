@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file names an address: the symbol, and the functions that are inlined there. A debug index
- * is asked first. Outside of its symbols, the file's own index is asked.
+ * This file names an address: the symbol, and the functions that are inlined there. It looks first
+ * in the debug index. If no symbol there has the address, it looks in the file's own index.
  */
 #include "node/files/internal.h"
 
@@ -74,7 +74,7 @@ static void fill(struct files *f, struct image *i, const struct elf_symbol *symb
 	ret->address = symbol->address;
 }
 
-/* Returns the image that knows the function at an address of the file x; NULL: none does. */
+/* Returns the image that has the function at an address of the file x; NULL: none has it. */
 static struct image *find_function(struct files *f, const struct mapping *m, uint64_t root,
 				   const struct file *x, uint64_t address, struct elf_symbol *ret)
 {

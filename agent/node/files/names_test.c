@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of the names of a hostile file. */
+/* What the names of a hostile file cost, and how long callers wait for names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,12 +7,15 @@
 
 #include <cmocka.h>
 
-#include "node/files/internal.h" /* the demangler, and when a name is asked again */
+#include "node/files/internal.h" /* the demangler, and when a name is demangled again */
 #include "node/files/testfiles.h"
 
 #define N_NAMES 60
 
-/* Functions whose names would take libiberty years, and one of another file that takes no time. */
+/*
+ * Makes a library. hostile: with functions whose names would take libiberty years to demangle; else
+ * with a plain name.
+ */
 static void make_library(const char *name, bool hostile)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s.s", dir, name);
@@ -111,7 +114,8 @@ static void a_name_is_asked_again_when_no_child_had_it(void **state)
 	use_demangler(f, NULL);
 	files_names(f, &m, 0, at, &after);
 	assert_string_equal(after.names[0].name, "A10::f()");
-	assert_string_equal(before.names[0].name, "_ZN3A101fEv"); /* until it is given back */
+	/* the names in `before` are valid until files_names_done() */
+	assert_string_equal(before.names[0].name, "_ZN3A101fEv");
 	files_names_done(f, &before);
 	files_names_done(f, &during);
 	files_names_done(f, &after);
@@ -119,7 +123,9 @@ static void a_name_is_asked_again_when_no_child_had_it(void **state)
 	files_free(f);
 }
 
-/* The child takes longer to start than an agent waits. */
+/*
+ * The child takes longer to start than the agent waits. A caller with `patient` must get the name.
+ */
 static void who_is_patient_gets_names_of_a_slow_child(void **state)
 {
 	_cleanup_free_ char *path = xasprintf("%s/plain.so", dir), *first = NULL;
@@ -184,12 +190,13 @@ static bool is_named(struct files *f, const struct mapping *m, bool *ret_unparse
 }
 
 /*
- * If files is queued, only files_index parses. files_names says which file is missing: at first,
- * and after the file was forgotten.
+ * If files_config.queued is set, only files_index parses. files_names says if a file must be
+ * parsed: at first, and after the file was evicted.
  */
 static void names_of_who_has_a_queue_parse_nothing(void **state)
 {
-	struct files_config c = {.cache_bytes = 4096, .queued = true}; /* less than one index */
+	/* the cache is smaller than one index */
+	struct files_config c = {.cache_bytes = 4096, .queued = true};
 	struct mapping a = map_of("/proc/self/exe"), b = map_of("/bin/sh"), none = {.path = ""};
 	struct counter *failures =
 		counter("podflame_symbol_files_failed_total", "reason", "not_elf");
@@ -220,7 +227,10 @@ static void names_of_who_has_a_queue_parse_nothing(void **state)
 	elf_index_unref(index);
 	assert_false(is_named(f, &a, &unparsed));
 	assert_true(unparsed);
-	/* A file that failed is not missing, until it may be tried again. */
+	/*
+	 * For a file that failed, files_names does not ask for a parse until the file may be tried
+	 * again.
+	 */
 	assert_int_equal(files_index(f, &text, &index), -ENOEXEC);
 	assert_false(is_named(f, &text, &unparsed));
 	assert_false(unparsed);

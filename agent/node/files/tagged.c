@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file remembers which file a tag names, also when no process maps the file any more: a frame
- * has only the tag.
+ * This file remembers which file a tag stands for, also when no process maps the file any more,
+ * because a frame has only the tag.
  */
 #include "node/files/internal.h"
 
@@ -13,7 +13,7 @@ struct tagged {
 	uint64_t tag;
 	struct mapping m;
 	size_t bytes;
-	UT_hash_handle hh; /* in order of use; the head was seen least recently */
+	UT_hash_handle hh; /* in the order of use; the head was seen least recently */
 };
 
 static void forget(struct files *f, struct tagged *t)

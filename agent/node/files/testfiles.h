@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a stripped program in a container's root, its debug file, and what is known of
- * the function that only the debug file names. Include cmocka.h first.
+ * For tests only: a stripped program in a container's root, its debug file, and a function that
+ * only the debug file names. Include cmocka.h first.
  */
 #pragma once
 
@@ -16,8 +16,7 @@
 
 #define _test_util_ static __attribute__((unused))
 
-
-/* A shell's command with its output to a descriptor; its exit status. */
+/* Runs a command in a shell, with its output to a descriptor. Returns the exit status. */
 _test_util_ int shell(const char *command, int out)
 {
 	pid_t pid = fork();
@@ -45,7 +44,7 @@ _test_util_ void run(const char *fmt, ...)
 	assert_int_equal(shell(command, STDERR_FILENO), 0);
 }
 
-/* The first line of the command's output. */
+/* Returns the first line of a command's output. */
 _test_util_ char *line_of(const char *fmt, ...) _printf_(1, 2);
 _test_util_ char *line_of(const char *fmt, ...)
 {
@@ -78,8 +77,9 @@ _test_util_ struct mapping map_of(const char *path)
 }
 
 /*
- * A container's root with /app/prog: stripped, with build id and .gnu_debuglink; prog.full and
- * prog.debug lie outside of it. The address of a function that only the debug file names.
+ * A container's root with /app/prog, which is stripped and has a build id and a .gnu_debuglink.
+ * prog.full and prog.debug are outside of the root. hidden: the address of a function that only the
+ * debug file names.
  */
 struct container {
 	char root[TESTDIR_BYTES + 16];
@@ -134,7 +134,10 @@ _test_util_ void container_done(struct container *c)
 	close(c->root_fd);
 }
 
-/* Where a file of this build id belongs, below the directory of debug files. */
+/*
+ * Puts a file where a debug file with this build id belongs, below the directory of debug files.
+ * how: the command that makes it.
+ */
 _test_util_ void put_by_build_id(const struct container *c, const char *debug_dir, const char *how)
 {
 	run("mkdir -p %s/.build-id/%.2s && cd %s && %s %s/.build-id/%.2s/%s.debug", debug_dir,

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file evicts entries when the cache has no room. It evicts the least recently used files of
- * owners that take more than a fair share. So a container with large or many files displaces its
- * own. A file belongs to the owner that had it parsed first; owners of equal indexes share their
- * cost. The file in use stays, even if it is larger than the whole cache: then all others are
- * evicted.
+ * owners that take more than a fair share. So a container with large or many files causes the
+ * eviction of its own files. A file belongs to the owner that had it parsed first. If files have
+ * equal indexes, their owners share the cost. The file in use stays, even if it is larger than the
+ * whole cache; then all others are evicted.
  */
 #include "node/files/internal.h"
 
 #include <stdlib.h>
 
 #define FILES_MAX 65536
-/* 1/16 of the limit more is evicted at once, because adding up all files is slow. */
+/* 1/16 of the limit more than needed is evicted at once, because adding up all files is slow. */
 #define SPARE 16
 /*
- * A file that was not used for so long has no owner: its owner may be gone, and must not take a
- * share from others.
+ * A file that was not used for so long counts as one without owner: its owner may not exist any
+ * more, and must not take a share from others.
  */
 #define IDLE_NS (600 * NSEC_PER_SEC)
 
@@ -24,14 +24,15 @@ struct trim_share { /* how much the files of an owner take */
 	size_t taken;
 	UT_hash_handle hh;
 };
-/* What has a limit: bytes, entries, or bytes of copies. */
+/* One of the things that have a limit: bytes, entries, bytes of copies. */
 struct room {
 	size_t (*taken_by)(const struct file *x);
 	size_t (*all)(const struct files *f);
 };
 
 /*
- * A file that could not be parsed holds no bytes. It stays, so that it is not tried again too soon.
+ * A file that could not be parsed takes no bytes. Its entry stays, so that the file is not tried
+ * again too soon.
  */
 static size_t bytes_taken_by(const struct file *x)
 {
@@ -113,8 +114,8 @@ static int by_taken(const struct trim_share *a, const struct trim_share *b)
 }
 
 /*
- * Returns how much each owner may take, so that all together take `most`. What an owner leaves
- * unused goes to the others.
+ * Returns how much each owner may take, so that all together take `most`. What an owner does not
+ * use of its share goes to the others.
  */
 static size_t fair_share(struct trimming *t, size_t most)
 {
@@ -129,7 +130,10 @@ static size_t fair_share(struct trimming *t, size_t most)
 	return SIZE_MAX;
 }
 
-/* Returns whether the file's owner has too much, and then takes the file off its share. */
+/*
+ * Returns whether the file's owner takes too much; then subtracts the file from what the owner
+ * takes.
+ */
 static bool gives_way(const struct trimming *t, const struct file *x, size_t taken, size_t fair)
 {
 	struct trim_share *s = share_of(t, owner_of(t, x));
@@ -180,8 +184,9 @@ static void trim(struct files *f, const struct room *room, size_t limit)
 	evict_down_to(&t, most, fair_share(&t, most));
 	shares_done(&t);
 	/*
-	 * If a file with a shared index is evicted, the others take its part; and one file in use
-	 * may be as large as the limit. So any file is evicted now if there is still too much.
+	 * There may still be too much: if a file with a shared index was evicted, the other files
+	 * with that index now count for its part, and one file in use may be as large as the limit.
+	 * So now any file may be evicted.
 	 */
 	evict_down_to(&t, limit, 0);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file copies the vdso to a file: every 64-bit process has the same pages, podflame too. */
+/*
+ * This file copies podflame's own vdso to a file, because all 64-bit processes have the same vdso.
+ */
 #include "node/files/internal.h"
 
 #include <elf.h>
