@@ -103,7 +103,7 @@ struct pf_filter {
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
 	uint32_t pad;
-	uint64_t off_max_us; /* a longer wait counts up to this length */
+	uint64_t off_max_us; /* of a longer wait, only this much counts */
 	/*
 	 * mem-alloc and mem-inuse: an allocation of S bytes is taken with probability min(1, S /
 	 * this) and then counts as max(S, this) bytes. With 0 or 1, each allocation is taken.
@@ -415,7 +415,7 @@ struct pf_mem_proc {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
 	/* Only the BPF programs write these: */
-	uint64_t cgroup_id; /* of its last hit */
+	uint64_t cgroup_id; /* cgroup of the process at its last hit */
 	uint64_t hits;
 	uint64_t seen_bytes; /* bytes that the taken allocations count for, in one event */
 };
@@ -427,7 +427,7 @@ struct pf_live_key {
 };
 struct pf_live {
 	struct pf_count_key key; /* event PF_EVENT_MEM_INUSE */
-	uint64_t value;		 /* bytes that it counts for */
+	uint64_t value;		 /* bytes for which the allocation counts */
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };
 /*
@@ -448,8 +448,8 @@ struct pf_pending {
 #define PF_PENDING_MAX	 4096
 #define PF_LIVE_MAX	 65536
 /*
- * Map `live_stats`, per-CPU array of one entry. An allocation that was added, was not removed and
- * is not in `live` was evicted.
+ * Map `live_stats`, per-CPU array of one entry: how many entries were added to `live` and removed
+ * from it. If an entry was added, was not removed and is not in `live`, the map has evicted it.
  */
 struct pf_live_stats {
 	uint64_t added, removed;

@@ -18,7 +18,7 @@ struct {
 	__type(value, struct pf_scratch);
 } scratch SEC(".maps");
 
-/* NULL: it is in use; the caller counts the loss. */
+/* Takes the scratch of this CPU and context. NULL: it is in use; the caller counts the loss. */
 static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 {
 	struct pf_scratch *s = bpf_map_lookup_elem(&scratch, &context);

@@ -17,15 +17,15 @@ static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 		return 0;
 	if (pf_config.v2)
 		return set->dfl_cgrp->kn->id;
-	/* The verifier knows the index: it is a constant of the frozen read-only data. */
+	/* For the verifier, the index is a constant, because the read-only data is frozen. */
 	css = (void *)set + bpf_core_field_offset(set->subsys) +
 	      pf_config.subsys_index * sizeof(void *);
 	return (*css)->cgroup->kn->id;
 }
 
 /*
- * A thread's PID as the agent sees it: the number on the level of the agent's namespace; 0: not
- * visible there.
+ * A thread's PID as the agent sees it: the number in the agent's PID namespace; 0: not visible
+ * there.
  */
 static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 {

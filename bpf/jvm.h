@@ -49,15 +49,15 @@ struct pf_jvm {
 };
 _Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
 
-/* Types of its frames. agent/node/runtime/jvm/jvm.h describes their words. */
+/* Types of HotSpot's frames. agent/node/runtime/jvm/jvm.h describes their words. */
 enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_INTERRUPTED };
 
 #ifdef PF_WALKER
 
 _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
-#define PF_JVM_HOPS	   16 /* steps in the segment map; each goes back over up to 254 segments */
-#define PF_JVM_PUSHED	   11 /* words that code may have pushed below its frame, and one more */
+#define PF_JVM_HOPS   16 /* steps in the segment map; each goes back over up to 254 segments */
+#define PF_JVM_PUSHED 11 /* 1 + the most words that code pushes below its frame */
 /* searched for a return address above a ContinuationEntry; real: 12 */
 #define PF_JVM_ENTRY_WORDS 24
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */

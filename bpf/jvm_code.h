@@ -318,8 +318,8 @@ static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 }
 
 /*
- * Code between methods has no frame. Adapters between compiled and interpreted code keep the return
- * address in rax while they move arguments, and the old rsp in r13.
+ * Code between methods has no frame. While adapters between compiled and interpreted code move
+ * arguments, they keep the return address in rax and the old rsp in r13.
  */
 PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -350,8 +350,9 @@ static __always_inline bool pf_jvm_is_called(struct pf_scratch *s, const struct 
 	if (!pf_word(s, w->sp, &top) || !pf_read(&bytes, sizeof(bytes), top - 8))
 		return false;
 	target = top + ((int64_t)bytes >> 32);
+	/* A call by libjvm may have gone to other code, which jumps to the stub. */
 	if ((bytes >> 24 & 0xff) == 0xe8 &&
-	    ((target >= c->begin && target <= w->ip) || /* libjvm calls jumps to stubs, too */
+	    ((target >= c->begin && target <= w->ip) ||
 	     (c->text != PF_JVM_STUBROUTINES && !pf_jvm_generated(d, top))))
 		return true;
 	return pf_jvm_calls_indirectly(bytes);

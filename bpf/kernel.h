@@ -2,8 +2,8 @@
 /*
  * kernel: the few members of kernel structures that the programs read, declared by hand. libbpf
  * relocates each access to the layout of the running kernel (CO-RE), so neither order nor size
- * matters here. If a kernel lacks a member, it refuses the program that needs it. Written from the
- * BTF of 6.1 and 6.18.
+ * matters here. A kernel without a member refuses the programs that need it. Written from the BTF
+ * of 6.1 and 6.18.
  */
 #pragma once
 

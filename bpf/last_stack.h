@@ -50,8 +50,8 @@ struct {
 } recall SEC(".maps");
 
 /*
- * Like struct pf_loop, it holds no state. s->n_recalled: how many words are unchanged, or could be
- * stored.
+ * The context of a bpf_loop. Like struct pf_loop, it has no state of its own. s->n_recalled: how
+ * many words are unchanged, or could be stored.
  */
 struct pf_recall_loop {
 	struct pf_scratch *s;
@@ -145,7 +145,10 @@ static __noinline int pf_recall_keep(struct pf_scratch *s, struct pf_recall *r,
 	r->tid = task->pid;
 	r->start_boottime_ns = task->start_boottime;
 	r->ip = s->leaf_ip;
-	/* the process has no tables yet; with them, the next walk may get further */
+	/*
+	 * nothing is remembered if the process has no tables yet: with them, the next walk may get
+	 * further
+	 */
 	if (!s->walk.exec_pages || !s->walk.known || n > PF_NOTES_MAX ||
 	    s->walk.end == PF_END_CHANGED || s->walk.unknown_tag)
 		return 0;

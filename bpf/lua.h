@@ -47,8 +47,8 @@ struct pf_lua {
  * instruction, and:
  */
 #define PF_LUA_PC(b)	     ((uint32_t)(b)&0xffffff)
-#define PF_LUA_STATUS(b)     ((uint16_t)((b) >> 24)) /* its own callstatus & own_mask */
-#define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* its caller's & caller_mask */
+#define PF_LUA_STATUS(b)     ((uint16_t)((b) >> 24)) /* callstatus & own_mask of this call */
+#define PF_LUA_CALLER(b)     ((uint16_t)((b) >> 40)) /* callstatus & caller_mask of its caller */
 #define PF_LUA_CALLER_IS_LUA (1ull << 56)
 #define PF_LUA_NO_PC	     0xffffff
 /* What stands for callstatus in Lua 5.1, which has none. */
@@ -309,7 +309,9 @@ static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l
 	return last || before;
 }
 
-/* The walk has reached the frame of a loop. False: it has no call to show. */
+/*
+ * The walk has reached the frame of a loop: finds its first call. False: there is no call to show.
+ */
 static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d,
 				    struct pf_runtime_walk *r)
 {

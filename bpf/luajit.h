@@ -36,7 +36,7 @@ struct pf_luajit_part {
 
 /* What agent/node/runtime/luajit/luajit.c gives the kernel about a process. */
 struct pf_luajit {
-	uint64_t vm_start, vm_end;     /* the interpreter, and what traces call there */
+	uint64_t vm_start, vm_end;     /* the interpreter, and the code that traces call */
 	uint64_t exit_start, exit_end; /* lj_vm_exit_handler, where rsp is not at a C frame */
 	uint32_t frame_bytes;	       /* CFRAME_SIZE */
 	/*

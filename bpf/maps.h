@@ -107,7 +107,7 @@ struct {
 	__type(value, struct pf_proc_state);
 } procs SEC(".maps");
 
-/* ---- unwind tables: unwind_tables.h says what lies where ---- */
+/* ---- unwind tables: unwind_tables.h describes their layout ---- */
 
 struct chunk_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -114,9 +114,13 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 		return 0;
 	if (size >= PF_MEM_SIZE_MAX || count >= PF_MEM_SIZE_MAX)
 		return PF_MEM_SIZE_MAX;
-	/* The product of two below 2^47 fits when one is below 2^17; both above is above 2^34, */
+	/*
+	 * If one factor is below 2^17, the product fits into 64 bits, because the other one is
+	 * below 2^47. If both are at least 2^17, and one is at least 2^31, the product is at least
+	 * 2^48.
+	 */
 	if (size >> 17 && count >> 17 && (size >> 31 || count >> 31))
-		return PF_MEM_SIZE_MAX; /* and with one above 2^31 above 2^47 */
+		return PF_MEM_SIZE_MAX;
 	size *= count;
 	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
 }

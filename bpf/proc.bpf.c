@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * proc: follows exec and exit of selected processes, and their cgroups. If a cgroup is made below a
- * selected one, this program selects it before its first process exists.
+ * selected one, pf_cgroup_mkdir selects the new one before it has a process.
  */
 #include "capture.h"
 

@@ -104,9 +104,10 @@ struct pf_python_walk {
 	/* The walk's position and result when the current piece began. */
 	uint64_t start, hash;
 	uint16_t n_words, n_frames;
-	uint8_t begin;	/* the next call must begin a piece */
-	uint8_t inner;	/* the native walk has not met the activation of this piece */
-	uint8_t tries;	/* other thread states that were tried for the piece of this activation */
+	uint8_t begin; /* the next call must begin a piece */
+	uint8_t inner; /* the native walk has not met the activation of this piece */
+	/* how many other thread states were tried for the piece of this activation */
+	uint8_t tries;
 	uint8_t met;	/* the walk has met an activation */
 	uint16_t looks; /* at how many thread states this walk has looked */
 	uint8_t check;	/* PF_PYTHON_CHECK_* of the current piece */

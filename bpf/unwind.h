@@ -168,7 +168,8 @@ static __always_inline int pf_by_rule(struct pf_scratch *s, const struct pf_rule
 }
 
 /*
- * rbp points to {caller's rbp, return address}. may_switch: the caller's stack may be another one.
+ * Goes to the caller by rbp, which points to {caller's rbp, return address}. may_switch: the
+ * caller's stack may be another one.
  */
 static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 {
@@ -181,7 +182,10 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	if (w->bp_lost)
 		return pf_end(w, may_switch ? PF_END_REGISTER : w->no_table);
 	pf_note_bp(s);
-	/* There is no record. If the code keeps frame pointers, this is the outermost frame. */
+	/*
+	 * rbp is 0, so there is no record. If the code keeps frame pointers, this is the outermost
+	 * frame.
+	 */
 	if (!fp)
 		return pf_end(w, unsure ? w->no_table : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))

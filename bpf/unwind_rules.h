@@ -112,7 +112,7 @@ static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vm
 	};
 }
 
-/* The kernel has found a file: uses what user space said about that file. */
+/* The kernel has found a file: uses what user space has given about that file in map `images`. */
 static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma *l,
 					  const struct pf_image *known)
 {

@@ -134,8 +134,8 @@ struct pf_file {
 #define PF_TAG_FIRST   16ull /* the tags of files begin here */
 
 /*
- * Map `images`: hash, key: a file's tag. All that a walk needs to unwind the file wherever it is
- * mapped.
+ * Map `images`: hash, key: a file's tag. An entry has all that a walk needs to unwind the file,
+ * wherever the file is mapped.
  */
 #define PF_IMAGES_MAX 8192u
 #define PF_PIECES_MAX 8

@@ -43,7 +43,7 @@ struct pf_waiting {
 	uint32_t taken;	     /* not 0: the wait was kept, so key is set */
 	uint32_t state;	     /* the state in which the thread left its CPU */
 	uint32_t pad;
-	struct pf_count_key key; /* with its cause */
+	struct pf_count_key key; /* of the wait, with its cause */
 	/*
 	 * If this equals since_ns, the wait is "whole": long_waits.c found it still going on. From
 	 * counted_ns on, a whole wait counts for itself and for waits that were not noted, whether
@@ -90,7 +90,7 @@ static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task
 	return n && *n ? bpf_map_lookup_elem(&waits, &tid) : NULL;
 }
 
-/* Begins the wait: from here on, its end is noticed. */
+/* Begins the wait. Only from here on do the programs notice its end. */
 static __always_inline void pf_wait_begins(struct pf_waiting *w, uint32_t tid)
 {
 	uint32_t *n = pf_thread_slot(tid);

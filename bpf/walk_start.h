@@ -40,7 +40,10 @@ static __always_inline bool pf_context_is_user(const struct pt_regs *regs)
 	return PF_CONTEXT_REG(regs, cs) & 3;
 }
 
-/* The registers that a tick or a uprobe has interrupted. Returns whether it is 32-bit code. */
+/*
+ * Takes the registers of the code that a tick or a uprobe has interrupted. Returns whether that is
+ * 32-bit code.
+ */
 static __always_inline bool pf_regs_of_context(struct pf_walk *w, const struct pt_regs *regs)
 {
 #define X(number, name, kernel_name) w->regs[number] = PF_CONTEXT_REG(regs, name);
@@ -86,7 +89,8 @@ static __always_inline bool pf_is_becoming(const struct pt_regs___kernel *saved,
 }
 
 /*
- * The registers that the kernel saved when the task entered it; false: the task has no user side.
+ * Takes the registers that the kernel saved when the task entered the kernel. False: the task has
+ * no user side.
  */
 static __always_inline bool pf_regs_of_task(struct pf_walk *w, struct task_struct *task,
 					    bool *ret_compat)
