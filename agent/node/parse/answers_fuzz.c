@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 #define N_FDS 64 /* so many descriptors are looked at */
 
-static bool is_good; /* the child works as it should */
+static bool is_good; /* whether the child works as it should */
 
 /* The smallest index that the index's reader accepts. */
 static int empty_index(bool sealed)

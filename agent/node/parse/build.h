@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to parse, child side: an index while it is built. Each reader of a kind of section is a
- * file that fills some of its arrays, and write.c writes them. Every reader works on bytes of a
- * hostile file. It stays within the bounds of its section and the limits of lib/symbols/format.h.
+ * Private to the child's side of parse: an index while it is built. For each kind of section there
+ * is a reader, a source file that fills some arrays of struct elf_build. write.c writes these
+ * arrays. Every reader works on bytes of a hostile file. It stays within the bounds of its section
+ * and the limits of lib/symbols/format.h.
  */
 #pragma once
 
@@ -10,10 +11,10 @@
 
 #include <gelf.h>
 
-/* ---- symbols.c: symbols as the file has them -> sorted, disjoint, named once ---- */
+/* ---- symbols.c: makes sorted, disjoint parts with one name each from a file's symbols ---- */
 struct symbol {
 	uint64_t address, end; /* end == address: the symbol has no size */
-	uint64_t limit;	       /* end of its section */
+	uint64_t limit;	       /* end of the symbol's section */
 	const char *name;
 	uint32_t name_offset; /* in the strings, once the name is written */
 	uint32_t file, line;  /* file: offset into the strings; 0: not known */
@@ -109,7 +110,7 @@ struct elf_build {
 	/* executable sections, sorted; none if there are no section headers */
 	struct range texts[TEXTS_MAX];
 	size_t n_texts;
-	size_t symbols_total; /* symbols read, of both tables */
+	size_t symbols_total; /* symbols read, from .symtab and .dynsym */
 	struct built_symbols symbols;
 	struct rows *rows;
 	struct inlines *inlines;

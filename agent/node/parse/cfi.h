@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to parse: call frame information (DWARF 5, 6.4; LSB 5, 10.6 for .eh_frame) of one
- * section. The reader follows only what becomes a row: the CFA, rbp and the return address.
+ * section. The reader follows only what is needed for a row: the CFA, rbp, rsp and the return
+ * address.
  */
 #pragma once
 

@@ -42,7 +42,7 @@ static void settle(struct run *r)
 	r->row_rule = rule;
 }
 
-/* Returns false at the end of the FDE, or if the instruction does not belong there. */
+/* Returns false at the end of the FDE, or if such an instruction is not allowed here. */
 static bool advance_to(struct run *r, uint64_t to)
 {
 	if (r->in_cie || to < r->at)

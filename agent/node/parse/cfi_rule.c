@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns a state (where the CFA, rbp and the return address are) into a rule of bpf/unwind_tables.h.
- * It evaluates expressions as far as a rule can hold them: a register or the CFA, plus a number,
- * read from memory at most once.
+ * Expressions are evaluated only as far as a rule can express them: a register or the CFA, plus a
+ * number, with at most one read of memory.
  */
 #include "node/parse/cfi.h"
 
@@ -299,8 +299,8 @@ static void fp_of(const struct cfi_where *w, struct pf_rule *rule)
 }
 
 /*
- * Returns whether the caller's rsp is the CFA. It is, unless the state says otherwise (longjmp: in
- * r8).
+ * Returns whether the caller's rsp is the CFA. This is so unless the state gives another place for
+ * rsp (longjmp: r8).
  */
 static bool sp_is_cfa(const struct cfi_where *w)
 {
@@ -308,8 +308,8 @@ static bool sp_is_cfa(const struct cfi_where *w)
 }
 
 /*
- * Returns whether the state is that of a ucontext at rsp: rsp is at 160, rip at 168 (glibc's
- * __restore_rt says so by expressions).
+ * Returns whether the state is that of a ucontext at rsp: then the caller's rsp is at offset 160,
+ * and rip at 168 (glibc's __restore_rt has expressions for these).
  */
 static bool is_ucontext(const struct cfi_state *s, const struct pf_rule *rule)
 {

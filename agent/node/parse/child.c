@@ -17,7 +17,7 @@
 #define PARSE_DATA_MIN	 (64ULL << 20)
 #define DATA_SHARE	 4 /* 1/4 of the pod's memory; chromium (300 MB) needs less than 128 MiB */
 
-/* ---- its rights ---- */
+/* ---- the child's rights ---- */
 
 /*
  * Two children share the pod's memory with the agent. If it is used up, the kernel may kill all of
@@ -67,7 +67,7 @@ static int allow_with_arguments(void *filter)
 	return r;
 }
 
-/* ---- its work ---- */
+/* ---- the child's work ---- */
 
 /* The descriptors arrive in order, but missing ones are left out. Puts each one at its index. */
 static void place_fds(const struct parse_request *request, const int *got, size_t n_got,

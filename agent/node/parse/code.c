@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes unwind rows for code that has none (musl's C functions, hand-written assembly). A function
- * is what a symbol names, or what other such code calls or jumps to. Functions are searched for in
- * rounds until no new one appears. Then they are followed once more for their rows.
+ * begins at a symbol, or where other such code calls or jumps to. The search for functions goes in
+ * rounds, until a round finds no new one. Then all functions are followed once more, for their
+ * rows.
  */
 #include "node/parse/code.h"
 
@@ -19,7 +20,7 @@
 struct code_function {
 	uint64_t start, end;
 	bool sized, guessed;
-	uint64_t seen; /* hash of its entries when it was last followed */
+	uint64_t seen; /* hash of the function's entries when it was last followed */
 };
 struct functions {
 	struct code_function *items;
@@ -192,7 +193,10 @@ static void add_sized(struct follower *w, const struct code_function *f, size_t 
 	add_piece(w, start, f->end, f->guessed);
 }
 
-/* Makes the functions of a round: those with a size, and from each other entry to the next one. */
+/*
+ * Makes the functions of a round: those with a size, and one from each other entry up to the next
+ * entry.
+ */
 static void make_functions(struct follower *w)
 {
 	struct functions swap = w->last;
@@ -354,9 +358,9 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 /* ---- rows ---- */
 
 /*
- * The rule uses rbp if it is a frame pointer, because a called function restores rbp. That it also
- * restores rsp is only assumed. It is not true of V8: ResumeGeneratorTrampoline pushes arguments,
- * which the function that it jumps to pops.
+ * The rule uses rbp if it is a frame pointer, because a called function restores rbp. A called
+ * function should also restore rsp, but this is not certain: V8's ResumeGeneratorTrampoline pushes
+ * arguments and jumps to a function, which pops them.
  */
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 {
@@ -445,8 +449,8 @@ enum parse_reason parse_build_code(struct elf_build *b)
 	if (gaps.n)
 		parse_code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
 	/*
-	 * Added after the rows, which still hold: of overlapping ranges, the one that starts later
-	 * holds.
+	 * These ranges do not replace the rows inside them: of overlapping ranges, the one that
+	 * starts later holds.
 	 */
 	for (size_t k = 0; frameless && k < n_all; k++)
 		parse_rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);

@@ -29,7 +29,7 @@ bool parse_code_merge(struct code_state *into, const struct code_state *s);
 bool parse_code_equal(const struct code_state *a, const struct code_state *b);
 void parse_code_step(struct code_state *s, const struct insn *i);
 
-/* A place that code elsewhere calls or jumps to. */
+/* An address to which code of another function calls or jumps. */
 struct code_entry {
 	uint64_t address;
 	struct code_state state;
@@ -51,7 +51,7 @@ struct flow_input {
 	 * with the stack as it was at the start.
 	 */
 	bool guessed;
-	const struct code_entry *entries; /* entries inside it */
+	const struct code_entry *entries; /* entries inside the function */
 	size_t n_entries;
 	const uint64_t *noreturn; /* functions that never return, ascending */
 	size_t n_noreturn;
@@ -63,10 +63,10 @@ struct flow_budget {
 	 * spent
 	 */
 	uint64_t insns;
-	uint64_t next_look;   /* the clock is read when fewer than this are left; 0: never */
+	uint64_t next_look; /* the clocks are read when insns is below this; 0: never */
 	/*
-	 * When the thread's CPU time or the clock (CLOCK_MONOTONIC) reaches its deadline, the
-	 * budget is spent.
+	 * When the thread's CPU time reaches the first, or CLOCK_MONOTONIC the second, the budget
+	 * is spent.
 	 */
 	uint64_t cpu_deadline_ns, deadline_ns;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Applies an instruction to the state of rsp and rbp, as far as unwinding needs it. After any other
- * write to one of them, that one is unknown.
+ * Applies an instruction to the state of rsp and rbp, for the kinds of instructions that prologues
+ * and epilogues have. If another instruction writes rsp or rbp, that register is unknown
+ * afterwards.
  */
 #include "node/parse/code.h"
 

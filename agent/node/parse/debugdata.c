@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads .gnu_debugdata: an ELF file packed with xz, whose .symtab has what .dynsym leaves out. A
- * few bytes may inflate to any size, so memory and output have limits. If it cannot be read,
- * nothing else is lost.
+ * few bytes may inflate to any size, so memory and output have limits. If the section cannot be
+ * read, only its names are missing.
  */
 #include "node/parse/build.h"
 
@@ -13,8 +13,8 @@
 #define MEMORY_MAX   (64u << 20) /* of the decoder; xz -9 needs so much */
 
 /*
- * Unpacks the whole stream into *out, which grows. Returns false if it is damaged or exceeds a
- * limit.
+ * Unpacks the whole stream into *out, which grows. Returns false if the stream is damaged or
+ * exceeds a limit.
  */
 static bool unpack_stream(lzma_stream *z, struct buf *out)
 {

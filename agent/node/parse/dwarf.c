@@ -2,8 +2,8 @@
 /*
  * Reads DWARF for inlined functions, files and lines. podflame has its own reader, because libdw
  * allocates for every DIE and is slow at look-ups by address. The reader passes over the DIEs once,
- * within a budget of CPU time. It leaves out what is damaged or too much, and marks the index as
- * cut.
+ * within a budget of CPU time. If something is damaged or exceeds a limit, the reader leaves it out
+ * and marks the index as cut.
  */
 #include "node/parse/dwarf_internal.h"
 

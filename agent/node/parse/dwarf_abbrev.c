@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: tables of abbreviations. A table is read once and kept for the units that share it. What a
- * walk needs of every DIE (its size, whether it has code) is computed here.
+ * DWARF: tables of abbreviations. A table is read once and kept for the units that share it. This
+ * file also computes what a walk needs for every DIE (its size, whether it has code).
  */
 #include "node/parse/dwarf_internal.h"
 

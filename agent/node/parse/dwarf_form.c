@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: reads values of attributes, and resolves them in their unit. */
+/*
+ * DWARF: reads values of attributes, and finds the strings, addresses and DIEs to which they refer.
+ */
 #include "node/parse/dwarf_internal.h"
 
 #define STRING_MAX (INDEX_NAME_MAX + 1) /* longer strings are cut anyway */
@@ -138,7 +140,7 @@ static void read_variable(struct cursor *c, uint16_t form, struct dw_value *v)
 	case DW_FORM_exprloc:
 		cursor_skip(c, cursor_uleb(c));
 		break;
-	default: /* unknown form: its end is not known */
+	default: /* an unknown form: it is not known where the value ends */
 		c->failed = true;
 	}
 }

@@ -42,7 +42,7 @@ static inline uint64_t cursor_uint(struct cursor *c, unsigned n_bytes)
 	return value;
 }
 
-/* Reads a version. If it does not fit, returns one that no unit has. */
+/* Reads a version. If it is larger than the type, returns a version that no unit has. */
 static inline uint8_t cursor_version(struct cursor *c)
 {
 	uint64_t version = cursor_uint(c, 2);
@@ -156,7 +156,7 @@ struct dw {
 	struct dw_map starts; /* index in functions by start */
 	uint32_t *strings;    /* open hash of the reader's strings in b->strings */
 	size_t n_strings, cap_strings;
-	size_t string_bytes_max; /* b->strings.len may grow to this */
+	size_t string_bytes_max; /* limit of b->strings.len */
 	uint64_t work, next_check, deadline_ns;
 	bool stop; /* the budget is spent */
 	bool cut;  /* something was left out */
@@ -250,7 +250,7 @@ struct text parse_dw_section_text(const struct section *s, uint64_t offset);
 
 /* ---- dwarf_unit.c ---- */
 void parse_dw_units_read(struct dw *d, struct dw_file *f);
-/* Returns the unit around an offset, with its root read. NULL: there is none. */
+/* Returns the unit that contains an offset, after its root DIE was read. NULL: there is none. */
 struct dw_unit *parse_dw_unit_at(struct dw *d, struct dw_file *f, uint64_t offset);
 bool parse_dw_unit_root(struct dw *d, struct dw_file *f, struct dw_unit *u);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DWARF: reads the file table in the header of a line program (versions 2 to 5). The program itself
- * is not run: a frame's file and line are those of its function's declaration.
+ * is not run, because a frame shows the file and line of its function's declaration.
  */
 #include "node/parse/dwarf_internal.h"
 
@@ -40,7 +40,9 @@ static bool add_file(struct dw *d, struct dw_lines *l, struct text name, uint64_
 	return true;
 }
 
-/* Versions 2 to 4: strings follow each other up to an empty one. Directory 0 is the unit's. */
+/*
+ * Versions 2 to 4: strings follow each other up to an empty one. Directory 0 is that of the unit.
+ */
 static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 {
 	add_dir(d, l, (struct text){"", 0});
@@ -143,7 +145,7 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 {
 	const struct section *s = &l->base->sections[DW_LINE];
 	struct cursor c = {.at = s->data + l->offset, .end = s->data + s->n};
-	/* A table has its own version and offset size. */
+	/* A line program has its own version and offset size. */
 	struct dw_unit u = {.offset_size = 4, .str_offsets_base = unit->str_offsets_base};
 	uint64_t bytes = cursor_uint(&c, 4), opcodes;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DWARF in other files: .dwo files of split units, and dwz's file with what many files share. The
- * first answer says which files are wanted. The second request has their descriptors.
+ * index of the first request says which files are wanted. A second request has the descriptors of
+ * these files.
  */
 #include "node/parse/dwarf_internal.h"
 
@@ -87,7 +88,7 @@ static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_u
 	return found;
 }
 
-/* Units whose DIEs are in other files: they are read there, or asked for. */
+/* Handles units whose DIEs are in .dwo files: reads these files, or notes that they are wanted. */
 static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds, bool asked)
 {
 	size_t k = 0;
@@ -157,7 +158,7 @@ static bool open_alt(struct dw *d, struct dw_file *f, int fd, const struct alt_l
 	return true;
 }
 
-/* ---- both ---- */
+/* ---- .dwo files and dwz's file ---- */
 
 void parse_dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_t n_fds,
 			  struct dw_others *others)

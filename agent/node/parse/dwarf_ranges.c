@@ -132,7 +132,7 @@ size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct 
 	if (!p->high.form || !parse_dw_value_address(f, u, &p->low, &low))
 		return 0;
 	if (!parse_dw_value_address(f, u, &p->high, &high))
-		high = low + p->high.u; /* a constant: it is the length */
+		high = low + p->high.u; /* the attribute is a constant: the length */
 	range(&w, low, high);
 	return w.n;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: finds the units of .debug_info, and reads what the root DIE of a unit says for all DIEs
- * below it.
+ * DWARF: finds the units of .debug_info, and reads the attributes of a unit's root DIE that all
+ * DIEs below it need.
  */
 #include "node/parse/dwarf_internal.h"
 
@@ -140,8 +140,8 @@ static bool read_root(struct dw *d, struct dw_file *f, const struct dw_unit *u, 
 }
 
 /*
- * Returns where the array of a version 5 section begins. If the unit does not say it, the array
- * begins after the section's header.
+ * Returns where the array of a version 5 section begins. If the unit has no attribute for that, the
+ * array begins after the section's header.
  */
 static uint64_t base_or_default(const struct dw_value *v, const struct dw_unit *u, unsigned header)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF: passes once over the DIEs of a file. Functions that have code give their ranges. Functions
- * that were inlined into them become a tree of nodes with ranges. All other DIEs are skipped.
+ * DWARF: passes once over the DIEs of a file. It collects the ranges of functions that have code.
+ * Functions that were inlined into these become a tree of nodes with ranges. All other DIEs are
+ * skipped.
  */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>
 
 #define LEVELS_MAX    512	 /* of nested DIEs */
-#define INLINED_MAX   64	 /* as ELF_INLINES_MAX: no answer has room for deeper ones */
+#define INLINED_MAX   64	 /* nested inlined functions: ELF_INLINES_MAX, as in answers */
 #define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
 #define NONE	      UINT32_MAX
 
 struct die_level {
 	uint64_t die;
 	uint32_t node;	  /* the inlined function around the DIE; NONE: the function itself */
-	uint32_t scope;	  /* number of the scope + 1, once it has one */
+	uint32_t scope;	  /* number of the DIE's scope + 1; 0: it has none yet */
 	uint16_t inlined; /* how many inlined functions are around the DIE */
 	uint16_t tag;
 	bool in_function; /* the function has code */
@@ -38,7 +39,7 @@ struct dwarf_walk {
 	size_t n_nodes, cap_nodes, n_functions, cap_functions;
 	struct at_hand { /* the current DIE */
 		uint32_t origin, node;
-		bool alive; /* its code is in the file */
+		bool alive; /* code of the DIE is in the file */
 	} now;
 };
 
@@ -339,7 +340,8 @@ void parse_dw_walk(struct dw *d, struct dw_file *f)
 
 	w->d = d;
 	walk_units(w, f);
-	if (f->alt) /* it has no code, only scopes of names; its DIEs sort after all DIEs of f */
+	/* the alt file has no code, only scopes; its DIEs are sorted after those of f */
+	if (f->alt)
 		walk_units(w, f->alt);
 	name_all(w, f);
 	parse_dw_names_done(&w->names);

@@ -69,8 +69,8 @@ static void charge(struct flow *f, uint64_t n)
 }
 
 /*
- * Called at a return where something is still on the stack. All calls on the path to it were
- * assumed to return: one of them did not.
+ * Called at a return where something is still on the stack. The function was followed as if all
+ * calls on the path to that return came back. One of them does not.
  */
 static void blame_calls(struct flow *f, uint32_t at)
 {
@@ -128,7 +128,7 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 	struct flow_place *p;
 	struct code_state before;
 
-	if (to >= f->in->n) { /* also addresses before its start */
+	if (to >= f->in->n) { /* also true for addresses before the function */
 		if (by_call)
 			return;
 		f->returns = true;
@@ -216,8 +216,8 @@ static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *
 }
 
 /*
- * Returns where the table begins that `jmp *register` goes through, if it lies in the function. The
- * code is lea n(%rip), register, and after it a load of an entry (movslq).
+ * Returns where the table of a `jmp *register` begins, if it is in the function. The code is lea
+ * n(%rip), register, and after it a load of an entry (movslq).
  */
 static uint64_t table_of(const struct flow *f, uint32_t at, const struct insn *jump)
 {

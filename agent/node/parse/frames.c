@@ -9,7 +9,7 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
-/* Limit of the search for signal stubs; a libc has 1 MB of text. */
+/* Limit of the search for signal stubs, in bytes of machine code; a libc has 1 MB. */
 #define SCAN_BYTES_MAX (72u << 20)
 
 /* ---- the sections ---- */
@@ -79,7 +79,7 @@ static bool find_debug_frame(struct elf_build *b, struct cfi_section *ret)
 
 /* ---- addresses ---- */
 
-/* Returns the end of the executable segment around an address. 0: it is in none. */
+/* Returns the end of the executable segment that contains an address. 0: none does. */
 static uint64_t executable_end(const struct elf_build *b, uint64_t address)
 {
 	for (size_t k = 0; k < b->n_segments; k++) {
@@ -274,7 +274,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 
 enum parse_reason parse_build_frames(struct elf_build *b)
 {
-	bool go = b->header.flags & ELF_INDEX_GO; /* .gopclntab says the same as .debug_frame */
+	bool go = b->header.flags & ELF_INDEX_GO; /* .gopclntab has the same as .debug_frame */
 	struct cfi eh = {0}, debug = {0};
 	struct cfi_section s;
 	bool has_eh, has_debug, lost;

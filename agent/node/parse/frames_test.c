@@ -96,7 +96,7 @@ static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_
 struct known {
 	const char *name, *cfi;
 	struct pf_rule rule; /* the rule 8 bytes inside the function */
-	uint16_t special;    /* or this special rule, if not 0 */
+	uint16_t special;    /* not 0: this special rule instead */
 };
 static const struct known known[] = {
 	{"saved",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads .gopclntab: names, rows and inlined functions of Go. Go programs have it even if they are
- * stripped, because the runtime itself unwinds with it. Every offset in it is checked. What is
- * damaged is left out, with a flag. See docs/go.md.
+ * Reads .gopclntab: names, rows and inlined functions of Go. A Go program has this table even if it
+ * is stripped, because the runtime itself needs the table for unwinding. Every offset in it is
+ * checked. What is damaged is left out, with a flag. See docs/go.md.
  */
 #include "node/parse/gopclntab.h"
 
@@ -64,7 +64,7 @@ struct go_values parse_go_values(const struct go_table *t, uint32_t offset)
 {
 	struct go_values v = {.value = -1};
 
-	if (offset && offset < t->pcs.n) { /* 0: there is no table */
+	if (offset && offset < t->pcs.n) { /* offset 0: the function has no such table */
 		v.at = t->pcs.data + offset;
 		v.stop = t->pcs.data + t->pcs.n;
 	}
@@ -130,7 +130,10 @@ static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_
 	}
 }
 
-/* The code ends where its table of stack sizes ends; the next function is aligned. */
+/*
+ * Where the code of a function ends: at the end of its table of stack sizes. Padding may follow up
+ * to the next function.
+ */
 static uint64_t code_end(const struct go_table *t, const struct go_function *f, uint64_t next)
 {
 	struct go_values v = parse_go_values(t, f->sp);
@@ -286,8 +289,8 @@ static bool in_function(const struct go_table *t, uint64_t address)
 }
 
 /*
- * .symtab says less about Go's functions: it has no file and no line, and it has labels like
- * runtime.text.
+ * Drops the symbols of .symtab for Go's functions: they have no file and no line, and some are
+ * labels like runtime.text.
  */
 static void drop_symtab(const struct go_table *t)
 {

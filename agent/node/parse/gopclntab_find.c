@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the .gopclntab of a file, also if its section has no name or the file has no sections. It
- * searches for the table's header in files that look like Go's. Only the runtime's moduledata knows
- * where the text begins (since 1.26) and where go:func.* begins. It is found by its pointers to the
- * table.
+ * searches for the table's header in files that look like Go's. Only the runtime's moduledata has
+ * the addresses of the machine code (since 1.26) and of go:func.*. moduledata is found by its
+ * pointers to the table.
  */
 #include "node/parse/gopclntab.h"
 
@@ -18,8 +18,8 @@
 #define FUNCTIONS_CHECKED 256	      /* functions whose inlined calls must fit go:func.* */
 
 /*
- * Offsets in moduledata, in words. Up to etext they are the same in all releases; gofunc moved,
- * 1.18 to 1.27.
+ * Offsets in moduledata, in words. Up to etext, they are the same in all releases. gofunc is at
+ * different offsets in 1.18 to 1.27.
  */
 enum {
 	MODULE_NAMES = 1,

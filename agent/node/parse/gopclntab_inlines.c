@@ -2,8 +2,8 @@
 /*
  * Reads inlined functions of Go. Each function has a table "inlined call by pc" and the calls
  * themselves. A call names the function and a place in the calling code: the call that is inlined
- * at that place is the parent. Go 1.16 to 1.27 agree in that. Older fields (parent, file, line of
- * the call) are not needed.
+ * at that place is the parent. This is the same in Go 1.16 to 1.27. Older fields (parent, file,
+ * line of the call) are not needed.
  */
 #include "node/parse/gopclntab.h"
 
@@ -90,7 +90,7 @@ bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *
 			continue;
 		if (v.value >= (int32_t)CALLS_MAX || !read_call(t, f, calls, v.value, &c))
 			return false;
-		/* It must be a name, not the rest of one. */
+		/* The offset must be that of a whole name, not one inside a name. */
 		if (c.name != (const char *)t->names.data && c.name[-1] != '\0')
 			return false;
 	}
@@ -191,7 +191,8 @@ static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t
 }
 
 /*
- * Returns the node of what is inlined at pc. NO_NODE: the table is damaged, or there are too many.
+ * Returns the node of the function that is inlined at pc. NO_NODE: the table is damaged, or there
+ * are too many nodes.
  */
 static uint32_t node_at(struct go_inlines *x, uint64_t pc)
 {

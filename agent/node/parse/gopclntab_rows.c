@@ -9,9 +9,9 @@
 
 /* What holds after the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
-	SWITCH_NONE,  /* there is none */
+	SWITCH_NONE,  /* there is no such write */
 	SWITCH_FRAME, /* rbp leads to the caller, on the other stack if the stack was changed */
-	SWITCH_ROOT,  /* a stack begins here, and the goroutine before does not wait for it */
+	SWITCH_ROOT,  /* a stack begins here, and no goroutine waits for it */
 	/* the scheduler's stack: the goroutine waits, and has saved its position */
 	SWITCH_GOROUTINE,
 	SWITCH_LOST,  /* neither rsp nor rbp leads to a caller */

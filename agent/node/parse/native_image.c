@@ -30,7 +30,7 @@ struct image_found {
 static void scan(const uint8_t *code, size_t n, uint64_t address, struct image_found *ret,
 		 native_image_fn *fn, void *arg)
 {
-	size_t start = n, padding = 0; /* start of the function; where int3 began after it */
+	size_t start = n, padding = 0; /* offsets: of the function; of the first int3 behind it */
 
 	for (size_t at = 0; at < n;) {
 		struct insn i;
@@ -51,7 +51,9 @@ static void scan(const uint8_t *code, size_t n, uint64_t address, struct image_f
 		at += insn_decode(code + at, n - at, &i) ? i.bytes : 1;
 		padding = at;
 	}
-	/* The end of the last one is not known: functions of a C library may follow. */
+	/*
+	 * The end of the last function is not known, because functions of a C library may follow.
+	 */
 	if (start < n && fn)
 		fn(address + start, address + start, arg);
 }

@@ -82,7 +82,7 @@ static uint16_t rule_of(const struct elf_tables *t, const char *place)
 	return rule_at(t, address);
 }
 
-/* The frame has this many bytes, including the return address. */
+/* Asserts that the frame has so many bytes, with the return address. */
 static void assert_frame(const struct elf_tables *t, const char *place, int bytes, unsigned fp)
 {
 	uint16_t number = rule_of(t, place);
@@ -151,7 +151,7 @@ static void other_files_are_not_read_so(void **state)
 	elf_index_unref(i);
 }
 
-/* ---- a file whose segments lie over one another ---- */
+/* ---- a file whose segments map the same bytes ---- */
 
 #define STRETCH	    (1u << 20)
 #define N_FRAMED    64 /* the most that is read of a file */
@@ -166,7 +166,7 @@ struct head {
 	char names[sizeof(section_names)];
 };
 
-/* Functions of this many bytes, each at a multiple of the step, with int3 between them. */
+/* Puts functions of n bytes at a distance of `step`, with int3 between them. */
 static void put_functions(uint8_t *to, const char *code, size_t n, size_t step)
 {
 	memset(to, 0xcc, STRETCH);

@@ -138,7 +138,10 @@ static enum parse_reason ask(struct parser *p, struct parse_request *request, co
 	return wait_reply(p, ret_memfd);
 }
 
-/* The child keeps to the limit unless a file has taken control of it. */
+/*
+ * Checks the size again: a child of which a hostile file has taken control does not keep to the
+ * limit.
+ */
 static int open_answer(const struct parser *p, int memfd, struct elf_index **ret)
 {
 	struct stat st;

@@ -20,7 +20,8 @@ struct rule_range {
 };
 
 struct rows {
-	struct rule_range *ranges; /* ascending in runs, in the order in which they were added */
+	/* in the order in which they were added, which is ascending in runs */
+	struct rule_range *ranges;
 	size_t n, cap;
 	size_t n_runs;
 	struct pf_rule rules[PF_RULES_MAX];
@@ -108,8 +109,8 @@ static size_t run_end(const struct rule_range *a, size_t at, size_t n)
 }
 
 /*
- * Merges [from, middle) and [middle, to), which are both ascending, into out. Of equal ones the
- * left comes first.
+ * Merges [from, middle) and [middle, to), which are both ascending, into out. If two have the same
+ * start, the one from the left run comes first.
  */
 static void merge_runs(const struct rule_range *a, size_t from, size_t middle, size_t to,
 		       struct rule_range *out)
@@ -230,8 +231,9 @@ static bool last_page_is(const struct pager *p, uint64_t number)
 }
 
 /*
- * Adds a row: the rule from start up to the end of its page. If it is a new page and start lies
- * inside it, the page begins with a gap, because nothing is known before.
+ * Adds a row: the rule from start up to the end of its page. If this row is the first of its page
+ * but does not begin where the page begins, the page begins with a gap, because nothing is known
+ * about the bytes before.
  */
 static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 {
@@ -303,7 +305,7 @@ struct open_range {
 	uint64_t end;
 	uint16_t rule;
 };
-/* Ranges that have begun and not ended. The last one holds. */
+/* Ranges that have begun and have not ended. The rule of the last one holds. */
 struct sweep {
 	struct open_range *open;
 	size_t n, cap;
@@ -327,7 +329,7 @@ static bool sweep_to(struct sweep *s, uint64_t address)
 	return true;
 }
 
-/* Of ranges with the same start, the one added first holds: so it is opened last. */
+/* Of ranges with the same start, the one that was added first holds, so it is opened last. */
 static void sweep_open(struct sweep *s, const struct rule_range *from, const struct rule_range *to)
 {
 	while (to-- > from) {

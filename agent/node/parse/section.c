@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds sections by name and decompresses them: with zlib or zstd (SHF_COMPRESSED), or in the older
- * form, .zdebug_*. libelf cannot do it all: elfutils knows zstd from 0.189 on, and Debian 12 has
- * 0.188. The size in a section's header is not trusted: it has a limit, and the decompressed bytes
- * must have that size.
+ * form, .zdebug_*. libelf cannot decompress all of these: elfutils supports zstd from 0.189 on, and
+ * Debian 12 has 0.188. The size in a section's header is not trusted: it has a limit, and the
+ * decompressed bytes must have that size.
  */
 #include "node/parse/build.h"
 
@@ -66,7 +66,7 @@ static unsigned unpack_zlib(const struct packed *p, uint8_t *to)
 	return r == Z_OK && z.avail_out == 0 ? 0 : ELF_INDEX_COMPRESSED_DAMAGED;
 }
 
-/* There may be several frames: "ld -r" and mold write several. */
+/* A section may have several frames of zstd: "ld -r" and mold write several. */
 static unsigned unpack_zstd(const struct packed *p, uint8_t *to)
 {
 	ZSTD_DCtx *d = ZSTD_createDCtx();

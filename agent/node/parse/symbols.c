@@ -64,8 +64,8 @@ static void remove_aliases(struct built_symbols *s)
 }
 
 /*
- * A symbol without size ends where the next one begins. Inside a symbol that has a size it is
- * dropped.
+ * Gives each symbol without size an end: where the next symbol begins. Drops it if it is inside a
+ * symbol that has a size.
  */
 static void bound_sizeless(struct built_symbols *s)
 {
@@ -93,7 +93,7 @@ static void bound_sizeless(struct built_symbols *s)
 
 struct sweep {
 	struct symbol *symbols;
-	uint32_t *open; /* symbols around the current place, innermost last */
+	uint32_t *open; /* symbols that contain the current address, innermost last */
 	size_t n_open, cap_open;
 	uint64_t place;
 	struct index_symbol *parts;
@@ -111,7 +111,7 @@ static void write_name(struct symbol *y, struct buf *strings)
 	y->name_offset = parse_strings_put(strings, y->name, n);
 }
 
-/* The innermost open symbol gets [place, end). */
+/* Adds the part [place, end), which belongs to the innermost open symbol. */
 static void emit(struct sweep *w, uint64_t end)
 {
 	struct symbol *y = &w->symbols[w->open[w->n_open - 1]];
