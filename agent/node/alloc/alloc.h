@@ -18,7 +18,7 @@ struct alloc_site {
 	struct pf_site site;
 	char symbol[64]; /* to be shown to a user */
 };
-#define ALLOC_SITES_MAX	    512 /* of one process */
+#define ALLOC_SITES_MAX	    512 /* sites of one process */
 #define ALLOC_PROBLEM_BYTES 512
 
 /* Go's own heap profile (runtime.mbuckets): the agent reads it instead of setting probes. */
@@ -69,7 +69,7 @@ struct alloc_go_record {
 	const uint64_t *addresses; /* return addresses, leaf first */
 	size_t n_addresses;
 	bool truncated; /* frames towards the root are missing */
-	/* Allocated between the previous read and this one. */
+	/* What was allocated between the previous read and this one. */
 	uint64_t alloc_bytes,
 		alloc_objects;
 	uint64_t inuse_bytes, inuse_objects; /* at the last finished garbage collection */
@@ -85,5 +85,5 @@ typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
  * - -ENODATA: the profile is off now; the caller calls alloc_sites_find() again.
  */
 int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg);
-/* Makes the next read like the first: its records have alloc 0. */
+/* Makes the next read like the first one: in its records, alloc_bytes and alloc_objects are 0. */
 void alloc_go_begin_anew(struct alloc_go_heap *g);

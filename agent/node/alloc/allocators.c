@@ -36,7 +36,7 @@
 #define OUT(p, size)	     SITE(OUT, size, 0, p)
 #define FREE(p)		     SITE(FREE, 0, 0, p)
 
-/* All of them: X(name, site, family, align, wraps) */
+/* The rows: X(name, site, family, align, wraps) */
 
 /* ISO C, POSIX and glibc: stdlib.h, malloc.h */
 #define C_ROWS(X, prefix, f)                                                                       \

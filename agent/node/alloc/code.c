@@ -11,7 +11,7 @@
 /* kept at the same time; a walk needs a few that are next to each other */
 #define PAGES	     64u
 #define SEEN_SLOTS   16384u /* addresses of one walk; an instruction leads to at most two others */
-#define INSNS_MAX    8192u  /* longest function seen, with its slow paths: 3,950, in jemalloc 5.3 */
+#define INSNS_MAX    8192u  /* of a walk; the longest function seen has 3,950, in jemalloc 5.3 */
 #define WORK_MAX     512u   /* branches to be followed later */
 #define THUNKS_MAX   4	    /* jumps in a row: PLT, alias, alias */
 #define JUMP_POINTER 4	    /* modrm's reg of opcode ff */
@@ -157,7 +157,10 @@ static bool is_relative(const struct insn *i)
 
 /* ---- pointers ---- */
 
-/* push $n; jmp: the second half of a PLT's entry, which looks up the function at its first call. */
+/*
+ * Whether code is push $n; jmp: the second half of a PLT entry, which looks up the function at its
+ * first call.
+ */
 static bool is_lazy(struct alloc_code *c, uint64_t address)
 {
 	struct insn i;

@@ -26,7 +26,8 @@ struct code_ways {
 	uint64_t jumps[CODE_WAYS_MAX];
 	/* places that are called by the function or by one that it calls */
 	uint64_t calls[CODE_WAYS_MAX];
-	uint64_t returns[CODE_WAYS_MAX]; /* return addresses of these calls, in its own code only */
+	/* return addresses of these calls, only those in the function itself */
+	uint64_t returns[CODE_WAYS_MAX];
 	size_t n_jumps, n_calls, n_returns;
 	bool any_call; /* the function calls a place or other code */
 	/*
@@ -38,9 +39,9 @@ struct code_ways {
 	bool cut;
 };
 /*
- * Follows the function's jumps, and its calls down to the given depth, within its file, up to
- * places: the addresses (ascending) where other functions begin. A path ends at code that cannot be
- * read or decoded.
+ * Follows the jumps of the function, and its calls down to the given depth, inside its file. Stops
+ * at places: the addresses (ascending) where other functions begin. A path ends at code that cannot
+ * be read or decoded.
  */
 void alloc_code_ways(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 		     unsigned depth, struct code_ways *ret);
@@ -51,6 +52,7 @@ void alloc_code_ways(struct alloc_code *c, uint64_t function, const uint64_t *pl
 uint64_t alloc_code_thunk(struct alloc_code *c, uint64_t function, const uint64_t *places, size_t n,
 		    bool *ret_cut);
 /*
- * Reads at most 15 bytes of an executable mapping; fewer at its end. 0: there is no such mapping.
+ * Reads at most 15 bytes of an executable mapping, and returns how many; fewer at the mapping's
+ * end. 0: there is no mapping at the address.
  */
 size_t alloc_code_read(struct alloc_code *c, uint64_t address, uint8_t ret[static 15]);

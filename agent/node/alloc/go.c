@@ -24,7 +24,7 @@ static const struct go_layout {
 	unsigned counts_bytes;
 	const char *cycle; /* the variable with the cycle */
 	unsigned cycle_shift;
-	const char *cycle_reader; /* this function begins with a load of it */
+	const char *cycle_reader; /* a function that begins with a load of that variable */
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
@@ -172,8 +172,8 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 /*
  * A Go function first checks that its stack is large enough. If it is not, or if the goroutine has
  * to stop here, runtime.morestack starts the function again: a probe at the first instruction would
- * see some calls twice. Returns the size of that check: cmp 16(%r14),%rsp; jbe. A large frame has
- * lea N(%rsp),%r12 before it, and compares %r12.
+ * see some calls twice. Returns the size of that check: cmp 16(%r14),%rsp; jbe. In a function with
+ * a large frame, lea N(%rsp),%r12 comes before the check, which then compares %r12.
  */
 static size_t prologue_bytes(const uint8_t code[PROLOGUE_BYTES])
 {
@@ -251,7 +251,7 @@ static int add_probes(const struct program *p, struct alloc_sites *s)
 	return r;
 }
 
-/* ---- both ---- */
+/* ---- the profile, or else probes ---- */
 
 static int open_program(const struct runtime_look *look, struct program *ret)
 {

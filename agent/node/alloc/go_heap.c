@@ -48,7 +48,7 @@ struct alloc_go_heap {
 	struct go_profile at;
 	struct elf_index *index;
 	uint64_t bias;
-	uint64_t head; /* the list's head, when it was last walked */
+	uint64_t head; /* the head of the list of buckets when the list was last walked */
 	bool told_once, full;
 	struct bucket *buckets; /* sorted by address */
 	size_t n, cap;

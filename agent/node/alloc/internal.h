@@ -13,7 +13,7 @@
 	X(python) /* CPython's allocator of small objects */                                       \
 	X(go)	  /* Go: its own heap profile, or its allocator */                                 \
 	X(jvm)	  /* Java's heap */                                                                \
-	X(hidden) /* allocators that none of these can find */
+	X(hidden) /* allocators that the finders above cannot find */
 
 struct alloc_finder {
 	const char *name;	  /* "python" */
@@ -51,6 +51,6 @@ void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
  * this one leads.
  */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
-/* Adds a sentence to s->problem, each one once. */
+/* Adds a sentence to s->problem, unless it is there already. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -82,7 +82,7 @@ static bool refills_itself(const struct runtime_look *look)
 	       runtime_memory_u8(look->memory, address, &on) == 0 && on;
 }
 
-/* Adds one sentence about the asked events that are not seen. */
+/* Adds one sentence about what is not seen for the events of event_mask. */
 static void tell(const struct runtime_look *look, struct alloc_sites *s, unsigned event_mask, int r)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;

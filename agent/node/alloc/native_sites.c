@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#define RUST_DEPTH     2   /* __rust_alloc, a wrapper of the program, the allocator */
+#define RUST_DEPTH     2   /* calls: __rust_alloc, a wrapper of the program, the allocator */
 #define CANDIDATES_MAX 512 /* of a process */
 /* if a symbol says that it is larger, its size counts as unknown */
 #define FUNCTION_BYTES (64u << 10)
@@ -35,7 +35,7 @@ struct allocator_found {
 	size_t n_places;
 	struct alloc_code *code;
 	bool loader; /* glibc's loader is mapped, but perhaps no library yet */
-	bool full;   /* there are more than CANDIDATES_MAX */
+	bool full;   /* there were more candidates than CANDIDATES_MAX */
 };
 
 static bool is_kind(const struct candidate *c, enum pf_site_kind kind)

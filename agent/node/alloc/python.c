@@ -280,7 +280,7 @@ static void take_copy(const struct python_copy *c, void *arg)
 		x->result = add(x->p, c->address, functions[c->function].name, site, x->sites);
 }
 
-/* Adds the functions themselves: calls that the compiler did not replace go there. */
+/* Adds the functions themselves, to which calls go that the compiler has not replaced. */
 static int add_entries(struct python_copies *x, const uint64_t *addresses)
 {
 	int r = x->result;
@@ -296,7 +296,7 @@ static int add_entries(struct python_copies *x, const uint64_t *addresses)
 	return r;
 }
 
-/* Adds one sentence for both events. */
+/* Adds one sentence about what both events do not see. */
 static void tell_copies(const struct python_copies *x, unsigned event_mask)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;
