@@ -119,7 +119,8 @@ void unwind_space_give(struct space *s, struct extent e)
 	unsigned n = e.bytes / GRANULE_BYTES;
 
 	mark(c, PF_REF_BYTES(e.ref) / GRANULE_BYTES, n, false);
-	c->longest = GRANULES - c->n_used; /* an upper bound; find_run makes it exact when needed */
+	/* an upper limit; find_run makes it exact when that is needed */
+	c->longest = GRANULES - c->n_used;
 	s->n_used -= n;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file fills the map `images`: from a file's tag to the slots that have the rules of the
- * file's parts, wherever the file is mapped. With it a stack walk continues at once through a
- * library that is mapped again, and in a process that the agent has not yet read.
+ * file's parts, wherever the file is mapped. With this map, a stack walk continues through a
+ * library that was just mapped again, and in a process whose mappings the agent has not read yet.
  */
 #include "node/unwind/internal.h"
 

@@ -58,7 +58,7 @@ struct unwound_process {
 	struct pf_process_key key;
 	struct pf_process value;
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
-	struct table_file **files; /* distinct; the process counts as one user of each */
+	struct table_file **files; /* each once; the process counts as one user of each */
 	size_t n_files, n_mappings, data_bytes;
 	uint64_t hash; /* of the mappings and runtimes that the kernel has */
 	UT_hash_handle hh;
@@ -109,7 +109,7 @@ void unwind_file_free(struct unwind *u, struct table_file *f);
  * has up to 256 MiB.
  */
 bool unwind_index_fits(const struct unwind *u, const struct elf_index *index);
-/* Gives tables to the files in use that had found no room, if there is room now. */
+/* If there is room now, gives tables to the files in use for which there was no room before. */
 void unwind_files_retry(struct unwind *u);
 /*
  * Returns the slot for an ELF address. *ret_end: where the next slot's part begins, or UINT64_MAX.
@@ -127,7 +127,7 @@ struct image_span {
  */
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct table_file *f, const struct image_span *runtime);
-/* The same for a file without an index: slot is one that no file owns. */
+/* The same for a file without an index. slot: one of those that belong to no file. */
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* Removes all images that lead to the file's slots. */
 void unwind_images_leave(struct unwind *u, const struct table_file *f);

@@ -87,8 +87,8 @@ static struct table_file *longest_unused(const struct unwind *u)
 }
 
 /*
- * Frees extents that are out of use, or else evicts files that no process uses. Returns false if
- * there are neither.
+ * Frees extents that are out of use. If there are none, evicts files that no process uses. Returns
+ * false if there are no such files, either.
  */
 static bool make_room(struct unwind *u, size_t bytes)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unwind decides which unwind tables the kernel has. It gives out chunks (bpf/unwind_tables.h),
- * puts files' tables and processes' mappings into them, and takes out unused ones when the byte
- * budget is reached. It does not know BPF: it writes through ops, to the kernel or, in tests and
- * fuzzers, to memory. One thread uses it (os worker).
+ * unwind decides which unwind tables the kernel has. It puts files' tables and processes' mappings
+ * into chunks (bpf/unwind_tables.h), and takes out unused tables when the byte budget is reached.
+ * It does not call BPF itself: it writes through ops, to the kernel or, in tests and fuzzers, to
+ * memory. One thread uses it (os worker).
  */
 #pragma once
 
@@ -70,6 +70,6 @@ struct unwind_stats {
 	/* files with tables; files without (budget, slots, limits) */
 	size_t n_files, n_files_without;
 	size_t n_processes, n_mappings;
-	uint64_t n_evicted; /* files, since the start */
+	uint64_t n_evicted; /* evicted files, since the start */
 };
 void unwind_stats(const struct unwind *u, struct unwind_stats *ret);

@@ -169,7 +169,10 @@ static void large_text_takes_several_slots(void **state)
 	free(p);
 }
 
-/* A segment at address 0 from the middle of a page on: the bytes before it lie below address 0. */
+/*
+ * A segment whose ELF address is 0 and whose file offset is in the middle of a page: the mapped
+ * bytes before it are below ELF address 0.
+ */
 static void text_around_address_0_ends(void **state)
 {
 	const struct page_spec pages[] = {{0, 10}};
