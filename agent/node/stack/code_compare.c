@@ -21,7 +21,7 @@
 #define DRAIN_PAGES_MAX 4096   /* pages of a process, between two drains */
 #define ALL_PAGES_MAX	131072 /* pages of all processes, older ones included */
 #define MAPS_MAX	64     /* at most so many pages of a process have `differs` */
-#define KEPT_ROUNDS	16     /* a page without a stack for this many rounds is forgotten */
+#define KEPT_ROUNDS	16     /* a page that no stack needs for so many rounds is forgotten */
 #define KEPT_DOUBTED	600    /* the same for a doubted page */
 #define DOUBT_ROUNDS	30     /* a doubted page must be equal so many times in a row */
 /* so often a page with mapping.written must be equal before it has names */

@@ -12,7 +12,7 @@
 #define EXECS_MAX    4	/* programs of one process whose mappings are kept */
 #define UNPARSED_MAX 16 /* files of one process in one stacks_unparsed() */
 
-/* One program that a process is or was: exec() replaces it. */
+/* One program that a process runs, or ran before an exec. */
 struct exec {
 	struct mappings *maps;
 	uint64_t root;			  /* from files_root() */

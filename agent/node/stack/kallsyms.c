@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads /proc/kallsyms into a sorted table of functions of the kernel, its modules and BPF
- * programs. kallsyms has no sizes: a function is taken to end at the next symbol or at a hole.
+ * programs. kallsyms has no sizes, so the agent assumes that a function ends at the next symbol or
+ * at a hole.
  */
 #include "node/stack/internal.h"
 

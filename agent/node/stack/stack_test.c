@@ -190,7 +190,7 @@ static void what_is_not_known_is_said(void **state)
 	r = resolve(&f, STACK(NULL, USER(jit)), NULL, false)->frames[0];
 	assert_null(r->module);
 	assert_int_equal(r->address, (uintptr_t)jit);
-	/* Another exec's mappings say nothing about these addresses. */
+	/* The mappings of another exec must not be used for these addresses. */
 	assert_rendered(&f,
 			STACK(NULL, ((struct raw_frame){.exec_id = 2,
 							.address = (uintptr_t)known_function})),
