@@ -54,8 +54,8 @@ static void count_find(int error)
 /* ---- entries ---- */
 
 /*
- * Returns whether the caller must fill the entry: no other thread is filling it, and it is time to
- * try. The entry gets the owner of the file itself.
+ * Returns whether the caller must fill the entry: no other thread is filling it, it has no index,
+ * and the time for a new try has come. The entry gets the owner of the file itself.
  */
 static bool claim(struct files *f, const struct file_key *key)
 {
@@ -315,7 +315,7 @@ static bool try_container(const struct debug_search *s, uint64_t root)
 	return found;
 }
 
-/* The host's debug packages, as the administrator has installed them. */
+/* Searches in the host's directory of debug files, which an administrator has installed. */
 static void try_host(const struct debug_search *s, struct elf_index **ret)
 {
 	const char *path = s->f->host_debug_dir;

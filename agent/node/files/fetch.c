@@ -12,7 +12,7 @@
 
 #define CA_BYTES_MAX (8u << 20)
 #define LOOK_NS                                                                                    \
-	(200 * NSEC_PER_MSEC) /* how often it checks the limits and whether the program ends */
+	(200 * NSEC_PER_MSEC) /* so often the time limit and the end of the program are checked */
 
 struct fetch {
 	const struct fetch_request *request;
@@ -141,7 +141,7 @@ static int open_tls(const char *ca_file, struct tls **ret)
 	if (r == 0)
 		r = tls_new(&c, false, ret, &err);
 	complain(ca_file && *ca_file ? ca_file : err.path, err.reason);
-	return r < 0 ? -EIO : 0; /* -ENOENT means that the server has no such file */
+	return r < 0 ? -EIO : 0; /* not -ENOENT, which means that the server has no such file */
 }
 
 int files_fetch(const struct fetch_request *r)

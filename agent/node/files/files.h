@@ -66,8 +66,8 @@ void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
  */
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*
- * Returns whether the file is known to be no program or library, so its code has neither names nor
- * rows. This holds until a later parse succeeds.
+ * Returns whether the last parse found that the file is no program or library, so that its code has
+ * neither names nor rows. The answer may change when the file is parsed again.
  */
 bool files_no_program(struct files *f, const struct mapping *m);
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of node/files. One lock guards the cache. No thread holds it while it parses,
- * opens or fetches a file: meanwhile the entry is busy, and is not evicted.
+ * The private header of node/files. One lock guards the cache. No thread holds the lock while it
+ * parses, opens or fetches a file. During that time the entry of the file is `busy`, and is not
+ * evicted.
  */
 #pragma once
 
@@ -25,7 +26,7 @@ struct names { /* may live longer than its image: each answer with names holds a
 	struct shown *items;
 	size_t bytes;
 };
-struct image {	       /* files with the same bytes share one */
+struct image {	       /* files whose indexes have the same bytes share one */
 	uint64_t hash; /* of the bytes */
 	unsigned refs;
 	struct elf_index *index;
@@ -35,13 +36,14 @@ struct image {	       /* files with the same bytes share one */
 };
 /* Reads the whole index, so the caller must not hold the lock. */
 uint64_t files_image_hash(const struct files *f, const struct elf_index *index);
-/* Returns the bytes of the image with its names. */
+/* Returns how many bytes the image takes, with its names. */
 size_t files_image_bytes(const struct image *i);
 /* Takes the caller's reference to the index. hash: its files_image_hash. */
 struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t hash);
 void files_image_unref(struct files *f, struct image *i);
 /*
- * Returns a reference for one answer: texts of files_image_shown are valid until files_names_unref.
+ * Returns a reference for one answer of files_names: texts from files_image_shown are valid until
+ * files_names_unref.
  */
 struct names *files_image_names(struct files *f, struct image *i);
 /* Returns the name demangled and clean; NULL for "". */
@@ -51,7 +53,7 @@ void files_names_unref(struct names *n);
 /* ---- files.c: the cache ---- */
 enum file_kind {
 	FILE_MAIN,
-	FILE_MEMORY, /* a FILE_MAIN that is a memory file: it has a copy */
+	FILE_MEMORY, /* like FILE_MAIN, but a memory file: its entry has a copy */
 	FILE_VDSO,
 	FILE_DEBUG,
 };
@@ -73,7 +75,8 @@ struct file {
 	uint64_t copied_ns;    /* CLOCK_BOOTTIME: time of a memory file's copy */
 	int copy_fd;	       /* the copy of a memory file that was parsed; -1: none */
 	size_t copy_bytes;
-	bool busy, expected; /* it is being parsed; files_index will be called for it */
+	/* busy: the file is being parsed; expected: files_index will be called */
+	bool busy, expected;
 	bool no_program;     /* whether the last parse found that it is no program or library */
 	UT_hash_handle hh;   /* in order of use; the head was used least recently */
 };
@@ -128,8 +131,8 @@ struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, 
 void files_count_incomplete(const struct elf_index *index);
 void files_file_evict(struct files *f, struct file *x);
 /*
- * Returns with the lock held, also on errors. Makes the parser at its first use. -errno: it cannot
- * be started.
+ * Returns with the lock held, also on errors. Makes the parser at its first use. -errno: the parser
+ * cannot be started.
  */
 int files_slow_parser_lock(struct slow_parser *p);
 
@@ -155,8 +158,11 @@ void files_trim(struct files *f);
 /* Returns a file with a copy of the vdso; -1: there is none. */
 int files_vdso_copy(void);
 
-/* ---- find.c: files beside another one. 0; -ENOENT, -ENOTDIR: no such file; -ENOTSUP: no regular
- * one; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno ---- */
+/*
+ * ---- find.c: files that belong to another file. Each function returns 0; -ENOENT, -ENOTDIR: no
+ * such file; -ENOTSUP: not a regular file; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno
+ * ----
+ */
 struct place {
 	int dir_fd;	       /* look-ups stay below this directory; -1: there is none */
 	const char *debug_dir; /* the debug directory's path below dir_fd; "": dir_fd itself */
