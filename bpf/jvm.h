@@ -20,8 +20,7 @@ struct pf_jvm_heap {
 	uint32_t pad;
 };
 
-/* bytes read of a blob's header; an nmethod's is longer than a CodeBlob's */
-#define PF_JVM_READ 384
+#define PF_JVM_READ 384 /* bytes read of a blob's header, or of the longer one of an nmethod */
 /* The value of an offset that this JDK does not have. */
 #define PF_JVM_NONE 0xffff
 
@@ -56,13 +55,11 @@ enum pf_jvm_type { PF_JVM_INTERPRETED = 1, PF_JVM_COMPILED, PF_JVM_STUB, PF_JVM_
 
 _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
-#define PF_JVM_HOPS   16 /* steps in the segment map; each goes back over up to 254 segments */
-#define PF_JVM_PUSHED 11 /* 1 + the most words that code pushes below its frame */
-/* searched for a return address above a ContinuationEntry; real: 12 */
-#define PF_JVM_ENTRY_WORDS 24
+#define PF_JVM_HOPS	   16 /* steps in the segment map; each goes back over up to 254 segments */
+#define PF_JVM_PUSHED	   11 /* 1 + the most words that code pushes below its frame */
+#define PF_JVM_ENTRY_WORDS 24 /* searched above a ContinuationEntry; real: 12 */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */
-/* bytes from call_stub on that are this stub, or stubs like it behind it */
-#define PF_JVM_CALL_STUB   448
+#define PF_JVM_CALL_STUB   448	     /* bytes of this stub, and of stubs like it behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* bytes; the arguments of a method are smaller */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
 /*

@@ -75,8 +75,7 @@ _Static_assert(sizeof(struct pf_python) == 96, "python");
 #define PF_PYTHON_HIGH(word)	((uint32_t)((word) >> 48))
 #define PF_PYTHON_UNIT_UNKNOWN	0xffffu
 #define PF_PYTHON_COUNTS	4  /* words of a code object that make the cookie */
-/* PyASCIIObject.hash of the function's name: the cookie's other part */
-#define PF_PYTHON_HASH 24
+#define PF_PYTHON_HASH		24 /* PyASCIIObject.hash of the name, for the cookie */
 
 static inline __attribute__((always_inline)) uint64_t
 pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
@@ -89,10 +88,8 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 }
 
 #ifdef PF_WALKER
-/* so many thread states and interpreters are looked at in a walk */
-#define PF_PYTHON_LOOKS_MAX 2048
-/* further thread states of one thread are tried: subinterpreters */
-#define PF_PYTHON_TRIES	    16
+#define PF_PYTHON_LOOKS_MAX 2048 /* thread states and interpreters looked at, per walk */
+#define PF_PYTHON_TRIES	    16	 /* further thread states of one thread (subinterpreters) */
 #define PF_PYTHON_STATE_BYTES 512 /* more than a thread state of 3.11 and 3.12 has */
 #define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
@@ -466,10 +463,8 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 #define PF_PYTHON_CHECK_CALLER 2 /* the next frame must end at x->start */
 /* `previous` of the piece's last frame must be the frame of the next cframe */
 #define PF_PYTHON_CHECK_ENTRY 4
-/* bytes at the loop's beginning, in which it stores its cframe */
-#define PF_PYTHON_PROLOGUE 256
-/* offset of _PyStackChunk.data: the first frame in a chunk of the frames' stack */
-#define PF_PYTHON_CHUNK_HEAD 24
+#define PF_PYTHON_PROLOGUE    256 /* bytes of the loop's beginning, which stores its cframe */
+#define PF_PYTHON_CHUNK_HEAD  24  /* offset of the first frame in a _PyStackChunk */
 
 static __always_inline void pf_python_check_begin(struct pf_scratch *s, const struct pf_python *d,
 						  struct pf_runtime_walk *r)

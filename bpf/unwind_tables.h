@@ -129,8 +129,7 @@ struct pf_file {
  */
 #define PF_TAG_NONE    0ull /* no file is mapped there */
 #define PF_TAG_VDSO    1ull
-/* it could not be found out whether a file is mapped there: equals no file's tag */
-#define PF_TAG_UNKNOWN 2ull
+#define PF_TAG_UNKNOWN 2ull  /* it is not known which file, if any; equals no file's tag */
 #define PF_TAG_FIRST   16ull /* the tags of files begin here */
 
 /*

@@ -11,8 +11,7 @@
 #define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 
-/* in the rows below: the kind of the descriptor decides, which is the first argument */
-#define PF_BY_FD  0x80
+#define PF_BY_FD  0x80 /* in the rows below: the kind of the descriptor (argument 1) decides */
 #define PF_NOT_IO 0x40 /* an uninterruptible wait in this call is not for a disk */
 
 #define PF_S_IFMT   0170000

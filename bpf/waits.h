@@ -7,8 +7,7 @@
 
 #include "maps.h"
 
-/* the most that a wait counts for, whatever off_max_us says */
-#define PF_WAIT_MAX_NS (3600ull * 1000000000)
+#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* the most for which a wait counts */
 #define PF_NOT_WAITING (~0ull)
 
 /* The clock of waits. It stops while the machine is suspended, because no thread waits then. */
