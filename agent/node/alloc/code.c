@@ -7,9 +7,8 @@
 
 #include "node/insn/insn.h"
 
-#define PAGE_BYTES 4096u
-/* kept at the same time; a walk needs a few that are next to each other */
-#define PAGES	     64u
+#define PAGE_BYTES   4096u
+#define PAGES	     64u    /* kept at a time; a walk needs few, next to each other */
 #define SEEN_SLOTS   16384u /* addresses of one walk; an instruction leads to at most two others */
 #define INSNS_MAX    8192u  /* of a walk; the longest function seen has 3,950, in jemalloc 5.3 */
 #define WORK_MAX     512u   /* branches to be followed later */

@@ -16,8 +16,7 @@
 
 #define RUST_DEPTH     2   /* calls: __rust_alloc, a wrapper of the program, the allocator */
 #define CANDIDATES_MAX 512 /* of a process */
-/* if a symbol says that it is larger, its size counts as unknown */
-#define FUNCTION_BYTES (64u << 10)
+#define FUNCTION_BYTES (64u << 10) /* a larger size of a symbol is not used */
 
 struct candidate {
 	const struct table_row *row;
