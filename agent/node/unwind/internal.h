@@ -36,8 +36,7 @@ static inline size_t space_rounded(size_t bytes)
 }
 
 /* ---- table.c: files ---- */
-/* 8 GiB of code; only hostile files have more code, or code that is more spread */
-#define FILE_SLOTS_MAX 16
+#define FILE_SLOTS_MAX 16 /* 8 GiB of code; only hostile files have more, or more spread */
 
 struct table_file {
 	struct elf_index *index;
