@@ -26,8 +26,7 @@
 #define DOUBT_ROUNDS	30     /* a doubted page must be equal so many times in a row */
 /* so often a page with mapping.written must be equal before it has names */
 #define WRITTEN_ROUNDS 3
-/* bytes compared on each side of an address that is in no function */
-#define AROUND_BYTES   64
+#define AROUND_BYTES   64 /* compared on each side of an address that is in no function */
 #define BREAKPOINT     0xcc
 #define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
 #define PAGES_COUNTER  "podflame_code_pages_compared_total"

@@ -27,9 +27,8 @@
  * it. On x86-64, these are the last 2 GiB of the addresses (arch/x86/x86_64/mm.rst); on arm64, they
  * are around the kernel's image (arch/arm64/mm/init.c, module_init_limits).
  */
-#define CODE_REACH (2ull << 30)
-/* where the upper half of the addresses begins; absolute symbols are below */
-#define KERNEL_HALF (1ull << 63)
+#define CODE_REACH  (2ull << 30)
+#define KERNEL_HALF (1ull << 63) /* upper half of the addresses; absolute symbols are below it */
 
 /* A kernel has 1e5 symbols, so each byte here costs every agent a tenth of a megabyte. */
 struct kernel_symbol {

@@ -10,8 +10,7 @@
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
-/* until the module follow has handled all files of new mappings */
-#define NEW_NS (5 * NSEC_PER_SEC)
+#define NEW_NS	      (5 * NSEC_PER_SEC) /* until follow has handled all files of new mappings */
 
 static void exec_done(struct exec *e)
 {
