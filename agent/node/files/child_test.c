@@ -15,8 +15,7 @@
 #include "node/parse/testkinds.h"
 
 #define TIMEOUT_NS NSEC_PER_SEC /* small files are read in this time even on a busy machine */
-/* to hit the child before it has read the file, on a busy machine */
-#define TRIES 20
+#define TRIES	   20		/* to hit the child before it has read the file */
 
 static struct mapping file_of_test(const char *name)
 {
