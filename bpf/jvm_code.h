@@ -307,8 +307,8 @@ PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_
 #define PF_JVM_STUBROUTINES 0x74756f5262757453 /* "StubRout" */
 
 /*
- * Judged by the first eight bytes of the blob's name: "I2C/C2I ", "MethodHa", "vtable c",
- * "VtableBl", "InlineCa"
+ * text: the first eight bytes of the blob's name. Those of an adapter are "I2C/C2I ", "MethodHa",
+ * "vtable c", "VtableBl" or "InlineCa".
  */
 static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 {

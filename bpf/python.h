@@ -88,9 +88,9 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 }
 
 #ifdef PF_WALKER
-#define PF_PYTHON_LOOKS_MAX 2048 /* thread states and interpreters looked at, per walk */
-#define PF_PYTHON_TRIES	    16	 /* further thread states of one thread (subinterpreters) */
-#define PF_PYTHON_STATE_BYTES 512 /* more than a thread state of 3.11 and 3.12 has */
+#define PF_PYTHON_LOOKS_MAX   2048 /* thread states and interpreters looked at, per walk */
+#define PF_PYTHON_TRIES	      16   /* further thread states of one thread (subinterpreters) */
+#define PF_PYTHON_STATE_BYTES 512  /* a thread state of 3.11 and 3.12 is smaller */
 #define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
 /* pf_runtime_walk.own. pf_runtime_walk.at is the next frame. */
@@ -249,8 +249,11 @@ static __always_inline bool pf_python_is_empty(struct pf_scratch *s, const struc
 }
 
 /*
- * A thread that starts another one makes that one's thread state. Up to 3.11 it has the thread_id
- * of the thread that made it until the new thread runs, and lies before the state of that thread.
+ * The thread state found has no frames. It may be that of another thread: a thread that starts
+ * another one makes the new thread's state. Up to 3.11, until the new thread runs, that state has
+ * the thread_id of the thread that made it, and comes before its maker's state in the list.
+ * Searches for another thread state of this thread. If there is none, reads x->thread again, which
+ * then stays.
  */
 static __always_inline bool pf_python_past_empty(struct pf_scratch *s, const struct pf_python *d,
 						 struct pf_runtime_walk *r)

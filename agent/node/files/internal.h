@@ -159,9 +159,9 @@ void files_trim(struct files *f);
 int files_vdso_copy(void);
 
 /*
- * ---- find.c: files that belong to another file. Each function returns 0; -ENOENT, -ENOTDIR: no
- * such file; -ENOTSUP: not a regular file; -E2BIG; -EBADMSG: wrong checksum; -ETIMEDOUT; -errno
- * ----
+ * ---- find.c: files that belong to another file ----
+ * Each function returns 0; -ENOENT, -ENOTDIR: no such file; -ENOTSUP: not a regular file; -E2BIG;
+ * -EBADMSG: wrong checksum; -ETIMEDOUT; -errno
  */
 struct place {
 	int dir_fd;	       /* look-ups stay below this directory; -1: there is none */

@@ -221,7 +221,7 @@ uint32_t parse_dw_lines_file(struct dw *d, struct dw_lines *l, const struct dw_f
 		read_lines(d, l, u);
 	}
 	if (!l->from_zero)
-		number--; /* 0: there is no file */
+		number--; /* number 0, which means no file, becomes too large */
 	if (number >= l->n_files)
 		return 0;
 	if (l->files[number] == UINT32_MAX)
