@@ -94,8 +94,7 @@ struct pf_page {
 
 /* Map `unwind_files`: an array. Mappings name a file by its index here, the slot. */
 #define PF_FILES_MAX	  8192u
-/* struct pf_page of one slot fill one chunk; a file with more code has several slots */
-#define PF_FILE_PAGES_MAX 8192u
+#define PF_FILE_PAGES_MAX 8192u /* pages of a slot; a file with more has several slots */
 enum pf_file_state {
 	PF_FILE_PENDING = 0, /* the agent is making its table */
 	PF_FILE_READY,
