@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The modules of agent/, as agent/DEPS lists them. This is the only parser of that file and of
-.ci/calls-todo, for all checks. They run in the root of the checkout.
+The modules of agent/, as agent/DEPS lists them. This is the only parser of that file, for all
+checks. They run in the root of the checkout.
 """
 import os
 import re
@@ -75,27 +75,3 @@ def is_test(path):
     these share."""
     return bool(re.search(r"_(test|fuzz|bench)\.[ch]$|(^|/)(test|bench|fault|fuzz)\w*\.[ch]$",
                           path))
-
-
-class Todo:
-    """
-    .ci/calls-todo: what still breaks the rules, in rows "KIND KEY ...: ITEM ITEM ...". It may only
-    shrink: an item that no longer occurs is an error, too.
-    """
-    PATH = ".ci/calls-todo"
-
-    def __init__(self, kind):
-        self.lines, self.seen = {}, set()
-        for number, text in rows(self.PATH):
-            left, _, items = text.partition(":")
-            words = left.split()
-            if words and words[0] == kind:
-                self.lines.update({(*words[1:], item): number for item in items.split()})
-
-    def has(self, *words):
-        self.seen.add(words)
-        return words in self.lines
-
-    def gone(self):
-        return [f"{self.PATH}:{number}: {' '.join(words)} no longer occurs: remove it here"
-                for words, number in self.lines.items() if words not in self.seen]
