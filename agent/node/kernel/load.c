@@ -66,9 +66,8 @@ struct load {
 	int result, tables_result;
 };
 
-static void load_run(struct task *t)
+static void load(struct load *l)
 {
-	struct load *l = (struct load *)t;
 	struct kernel *k = l->kernel;
 	const struct config *conf = k->config.conf;
 	struct probe_config c = {
@@ -81,12 +80,17 @@ static void load_run(struct task *t)
 			k->hosts ? MAX(conf->max_sample_hz, conf->on_cpu_hz) : conf->max_sample_hz,
 	};
 
-	work_assert_on(t->work, os);
 	l->result = probes_new(&c, &k->probes, &l->error);
 	if (l->result < 0)
 		return;
 	l->tables_result = learn_unwind_new(k->probes, k->config.table_bytes, &k->unwind);
 	kernel_support_take(&l->support, k->probes);
+}
+
+static void load_run(struct task *t)
+{
+	work_assert_on(t->work, os);
+	load((struct load *)t);
 }
 
 static void load_done(struct task *t)
@@ -195,7 +199,7 @@ int kernel_load_now(struct kernel *k, struct field_error *reterr)
 
 	loop_assert(k->config.work->loop);
 	assert_se(k->state == OFF && k->started);
-	load_run(&l->task);
+	load(l);
 	if (l->result < 0) {
 		if (reterr)
 			*reterr = l->error;
