@@ -70,7 +70,7 @@ int cli_client_url_parse(const char *text, struct url *ret, struct field_error *
 		return field_error_set(reterr, "--url", "'%.200s' %s", text, e.reason);
 	if (*u.path)
 		return field_error_set(reterr, "--url",
-				       "'%.200s': the address ends after host and port", text);
+				       "'%.200s': the address must end after host and port", text);
 	*ret = u;
 	u = (struct url){0};
 	return 0;

@@ -290,13 +290,16 @@ static void tell_unsure(struct doctor *d, const struct mappings *m, const int *e
 	static const struct {
 		const char *check, *text;
 	} says[] = {
-		[IN_COPY] = {"code in anonymous memory",
-			     "lie in anonymous memory, because the program has copied it (for huge "
-			     "pages); names and stacks come from the file where the bytes agree"},
+		[IN_COPY] =
+			{"code in anonymous memory",
+			 "lie in anonymous memory, because the program has copied it (for huge "
+			 "pages); names and stacks come from the file, but only where the code in "
+			 "memory is still equal to it"},
 		[IN_MEMORY_FILE] =
 			{"code in a file in memory",
 			 "lie in a file in memory (memfd, tmpfs), which the program may rewrite; "
-			 "names and stacks come from podflame's copy where the bytes agree"},
+			 "names and stacks come from a copy of it that podflame has read, but only "
+			 "where the code in memory is still equal to that copy"},
 	};
 
 	for (size_t i = 0; i < m->n; i++) {

@@ -21,7 +21,7 @@ static const struct tag_info table[] = {
 	{"process_id", NULL, true, true, "process id on the host"},
 	{"process_start_time", NULL, true, true, "start of the process, Unix milliseconds"},
 	{"thread", NULL, true, false, "thread name"},
-	{"cpu", NULL, true, true, "CPU of the sample, if on-cpu-profile.cpu keeps CPUs apart"},
+	{"cpu", NULL, true, true, "CPU of the sample, if on-cpu-profile.cpu is 1"},
 	{"time", NULL, true, true, "last second of the window, Unix seconds"},
 	{"profile_event_type", NULL, true, false, "on-cpu, off-cpu, mem-alloc, mem-inuse"},
 	{"profile_language_type", NULL, true, false, "always eBPF"},

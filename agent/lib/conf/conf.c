@@ -114,7 +114,7 @@ static const struct key keys[] = {
 	{OFF "on-cpu-profile.frequency", UINT, AT(on_cpu_hz), "99", 1, 1000, NULL,
 	 "`local`: samples per second on each CPU; use no multiple of 10"},
 	{OFF "on-cpu-profile.cpu", UINT, AT(on_cpu_per_cpu), "0", 0, 1, NULL,
-	 "1: `local` and `agent` keep the CPUs apart (tag `cpu`)"},
+	 "1: `local` and `agent` count the samples of each CPU separately (tag `cpu`)"},
 	{OFF "on-cpu-profile.regex", REGEX, AT(on_cpu_regex), "^podflame", 0, 0, NULL,
 	 "`local`: names of the processes to profile"},
 	{OFF "on-cpu-profile.java-symbol-file-refresh-defer-interval", DURATION,

@@ -49,7 +49,8 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	int r;
 
 	if (!host || !*host || !port || !*port) {
-		field_error_set(reterr, "KUBERNETES_SERVICE_HOST", "is not set: not in a pod");
+		field_error_set(reterr, "KUBERNETES_SERVICE_HOST",
+				"is not set, so this process does not run in a pod");
 		return -ENOENT;
 	}
 	if (str_to_u64(port, 65535, &n) < 0 || n == 0)
@@ -318,7 +319,8 @@ static int default_path(char **ret, struct field_error *reterr)
 				       "names several files; they are not "
 				       "merged here, name one");
 	if (!(env && *env) && !home)
-		return field_error_set(reterr, "KUBECONFIG", "is not set, and HOME neither");
+		return field_error_set(reterr, "KUBECONFIG",
+				       "is not set, and HOME is not set either");
 	*ret = env && *env ? xstrdup(env) : xasprintf("%s/.kube/config", home);
 	return 0;
 }

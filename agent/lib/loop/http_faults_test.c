@@ -79,7 +79,7 @@ static void accept_body(struct http_conn *c, const struct http_in *in, void *arg
 	http_accept_body(c, BODY_BYTES);
 }
 
-/* ---- who asks, until it gets an answer ---- */
+/* ---- the client: it asks again until the status is 200 ---- */
 
 static void ask(void *arg);
 

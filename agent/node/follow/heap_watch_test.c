@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-/* The timer looks at the attached probes each time. */
-static void attach_and_look_at(void)
+/* After this, each timer_fire() looks at the attached probes. */
+static void attach_while_the_clock_stands(void)
 {
 	clock_stands();
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
@@ -37,7 +37,7 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	uint64_t before = n_ended("thread_ended");
 
 	(void)state;
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	timer_fire();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(probes.n_attached, 1);
@@ -74,7 +74,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 {
 	(void)state;
 	probes.outlives = true;
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	assert_int_equal(asked_in(3), 1);
 	probes.moves++; /* as if probes of another process had been detached */
 	assert_int_equal(asked_in(3), 1);
@@ -93,7 +93,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 	static const unsigned waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
 
 	(void)state;
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	loses_its_thread();
 	for (size_t i = 0; i < ARRAY_SIZE(waits_s); i++) {
 		loses_its_thread();
@@ -123,7 +123,7 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 	HASH_DEL(follow->tracked, tracked);
 	tracked->id.tgid = probed.tgid = 1u << 30; /* of no process */
 	HASH_ADD(hh, follow->tracked, id, sizeof(tracked->id), tracked);
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	loses_its_thread();
 	assert_int_equal(probes.n_attached, 1);
 	assert_int_equal(n_ended("thread_ended"), before);
@@ -138,7 +138,7 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 	struct alloc_sites *sites = tracked->allocs.sites;
 
 	(void)state;
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	loses_its_thread();
 	loses_its_thread();
 	attach_anew();
@@ -156,7 +156,7 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 static void who_cannot_be_probed_anew_waits(void **state)
 {
 	(void)state;
-	attach_and_look_at();
+	attach_while_the_clock_stands();
 	probes.result = -EPERM;
 	follow_heap_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();

@@ -2,7 +2,7 @@
 /*
  * Decides for each container whether the probes of its memory events are attached steadily, in
  * spans or not at all. It uses the cost of trials, spans and rounds. rules.h has the rules,
- * overhead.c the accounts. This file attaches nothing. Loop thread.
+ * payers.c the accounts. This file attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"
 

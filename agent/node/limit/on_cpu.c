@@ -5,7 +5,7 @@
  * the kernel's BPF statistics are on, the agent measures the cost: the run time of on-cpu's
  * programs divided by the number of samples, plus the interrupt. The run time includes ticks in
  * containers that are not selected. So the measured cost is rather too high than too low. This file
- * owns the lowered rates. overhead.c has the other events. Loop thread.
+ * owns the lowered rates. payers.c has the other events. Loop thread.
  */
 #include "node/limit/internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rules: how much of an event a container's limit allows, given the cost until now. Pure functions:
- * no clock and no I/O. overhead.c keeps the accounts. docs/memory.md and docs/off-cpu.md explain
+ * no clock and no I/O. payers.c keeps the accounts. docs/memory.md and docs/off-cpu.md explain
  * the cost of hits.
  */
 #pragma once
@@ -45,7 +45,7 @@ struct trap_limit {
 };
 enum refusal {
 	REFUSAL_NONE,
-	REFUSAL_SNAPSHOT,  /* a part of mem-inuse is of no use */
+	REFUSAL_SNAPSHOT,  /* mem-inuse needs its probes all the time */
 	REFUSAL_DISTORTED, /* while probes are attached, the process would hardly do its own work */
 	REFUSAL_SHORT,	   /* the time that maxStall allows is too short to see anything */
 	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */

@@ -28,11 +28,11 @@ struct go_table {
 	struct span functions;		      /* functab and the _funcs after it; relocated */
 	/* the memory of functions, if it had to be relocated */
 	uint8_t *relocated;
-	uint64_t address;		      /* address of the magic number */
+	uint64_t address; /* address of the magic number */
 	/* of names, units, files, pcs and functions in whole */
 	uint64_t offsets[5];
-	uint64_t text;			      /* address of runtime.text */
-	struct span code;		      /* the segment that holds text */
+	uint64_t text;	  /* address of runtime.text */
+	struct span code; /* the segment that holds text */
 	uint64_t code_address;
 	struct span inline_calls; /* from go:func.* on; empty: not found */
 	size_t n_functions;
@@ -76,6 +76,10 @@ const char *parse_go_string(struct span s, uint64_t offset);
 /* Returns the path for a value of the file table. NULL: there is none. */
 const char *parse_go_file(const struct go_table *t, const struct go_function *f, int32_t value);
 
+/* gopclntab_header.c: reads the header at address, where s begins. False: it is none. */
+#define GO_HEADER_BYTES	 72	    /* of the longest header */
+#define GO_HEADER_X86_64 0x08010000 /* at offset 4: instructions of 1 byte, pointers of 8 bytes */
+bool parse_go_header(struct go_table *t, struct span s, uint64_t address);
 /*
  * gopclntab_find.c: finds the table. False: the file is no Go program, or its table cannot be read.
  * After true, parse_go_table_done must follow.

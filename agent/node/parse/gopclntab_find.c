@@ -9,10 +9,6 @@
 
 #include <stdlib.h>
 
-#define MAGIC_1_16	  0xfffffffa
-#define MAGIC_1_18	  0xfffffff0
-#define MAGIC_1_20	  0xfffffff1
-#define HEADER_MAX	  72
 #define RELOCATIONS_MAX	  (64u << 20) /* 1.5 GiB; if there are more, the index is marked as cut */
 #define CANDIDATES_MAX	  64	      /* places that may be moduledata */
 #define FUNCTIONS_CHECKED 256	      /* functions whose inlined calls must fit go:func.* */
@@ -152,58 +148,6 @@ static bool find_module(const struct go_table *t, struct module *ret)
 	return false;
 }
 
-/* ---- the header ---- */
-
-static bool set_layout(struct go_table *t, struct span s)
-{
-	uint32_t magic = parse_go_u32(s, 0);
-
-	/* Two zeros, instructions of 1 byte and pointers of 8 bytes: x86-64. */
-	if (s.n < HEADER_MAX || parse_go_u32(s, 4) != 0x08010000)
-		return false;
-	if (magic == MAGIC_1_16)
-		t->layout = GO_1_16;
-	else if (magic == MAGIC_1_18)
-		t->layout = GO_1_18;
-	else if (magic == MAGIC_1_20)
-		t->layout = GO_1_20;
-	else
-		return false;
-	return true;
-}
-
-static size_t function_entry_bytes(const struct go_table *t)
-{
-	return t->layout == GO_1_16 ? 16 : 8;
-}
-
-static bool read_header(struct go_table *t, struct span s, uint64_t address)
-{
-	struct span *parts[] = {&t->names, &t->units, &t->files, &t->pcs, &t->functions};
-	uint64_t first;
-
-	if (!set_layout(t, s))
-		return false;
-	t->whole = s;
-	t->address = address;
-	t->n_functions = parse_go_u64(s, 8);
-	first = t->layout == GO_1_16 ? 24 : 32;
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		t->offsets[i] = parse_go_u64(s, first + 8 * i);
-		if (t->offsets[i] < first + 40 || t->offsets[i] >= s.n)
-			return false;
-		*parts[i] = (struct span){s.data + t->offsets[i], s.n - t->offsets[i]};
-	}
-	/* The parts come in this order, so each ends where the next one begins. */
-	for (size_t i = 0; i + 1 < ARRAY_SIZE(parts); i++) {
-		if (t->offsets[i] > t->offsets[i + 1])
-			return false;
-		parts[i]->n = t->offsets[i + 1] - t->offsets[i];
-	}
-	return t->n_functions > 0 &&
-	       t->n_functions < t->functions.n / function_entry_bytes(t); /* and an end entry */
-}
-
 /* ---- where the table is ---- */
 
 static bool is_go(struct elf_build *b)
@@ -240,11 +184,11 @@ static bool search_table(struct go_table *t)
 		bytes.data = parse_build_bytes(t->b, s->address, &bytes.n);
 		if (!bytes.data || s->executable)
 			continue;
-		for (uint64_t at = -s->address & 7; at + HEADER_MAX <= bytes.n; at += 8) {
+		for (uint64_t at = -s->address & 7; at + GO_HEADER_BYTES <= bytes.n; at += 8) {
 			struct span rest = {bytes.data + at, bytes.n - at};
 
-			if (parse_go_u32(bytes, at + 4) == 0x08010000 &&
-			    read_header(t, rest, s->address + at))
+			if (parse_go_u32(bytes, at + 4) == GO_HEADER_X86_64 &&
+			    parse_go_header(t, rest, s->address + at))
 				return true;
 		}
 	}
@@ -259,7 +203,7 @@ static bool find_header(struct go_table *t)
 		struct section s;
 
 		if (parse_build_section(t->b, names[i], &s) &&
-		    read_header(t, (struct span){s.data, s.n}, s.address))
+		    parse_go_header(t, (struct span){s.data, s.n}, s.address))
 			return true;
 	}
 	return is_go(t->b) && search_table(t);

@@ -5,7 +5,7 @@
  * functions. Then come the sizes of the parts, as 16-bit numbers, and then the parts. The last
  * bytes of the parts are also the file's relocations. If the first byte is 0xff, the rest is a
  * whole table as in a file. Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c,
- * node/parse/gopclntab_inlines.c, node/parse/gopclntab_rows.c
+ * node/parse/gopclntab_header.c, node/parse/gopclntab_inlines.c, node/parse/gopclntab_rows.c
  */
 #include "node/parse/format.h"
 

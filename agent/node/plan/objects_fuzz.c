@@ -6,7 +6,7 @@
  * Mutations change values of the JSON; names and choices come from the table of fields.
  * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c,
  * node/plan/format.c, node/plan/selector.c, node/plan/settings.c, node/plan/tags.c,
- * node/plan/reason_texts.c, node/plan/json.c, node/plan/target_cache.c,
+ * node/plan/target_reasons.c, node/plan/json.c, node/plan/target_cache.c,
  * node/plan/too_many_targets.c
  */
 #include "node/plan/internal.h"

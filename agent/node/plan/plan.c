@@ -3,7 +3,7 @@
  * Builds the plan: decodes all objects once, checks for each pod and target whether the target
  * selects the pod, and merges the requests of all targets for one container. Pure.
  */
-#include "node/plan/reason_texts.h"
+#include "node/plan/target_reasons.h"
 
 #include <stdlib.h>
 

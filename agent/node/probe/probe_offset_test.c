@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* First bytes of real allocators, and how far a probe moves in them. */
+/*
+ * First bytes of functions, most of them of real allocators, and the offset at which the agent puts
+ * its probe into each: behind endbr64 and comparisons.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

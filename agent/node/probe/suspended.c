@@ -9,8 +9,9 @@
 
 /*
  * If a thread is preempted between the reads of two clocks, it reads them seconds apart, which
- * looks like a suspension. So CLOCK_MONOTONIC is read before and after CLOCK_BOOTTIME, and the
- * result is the difference that is certain for both reads.
+ * looks like a suspension. So CLOCK_MONOTONIC is read before and after CLOCK_BOOTTIME. This gives
+ * the least and the most by which CLOCK_BOOTTIME is ahead. The result is the least now minus the
+ * most at the last call: the machine was suspended at least that long.
  */
 uint64_t probes_slept_now(struct slept *s)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * uprobe: the ways in which the kernel probes functions of one process: links of many places, if it
- * has them, else one perf event for each place. To find out which it has, the agent asks for a link
- * that cannot work, so that nothing is attached.
+ * uprobe: attaches probes to functions of one process. A newer kernel attaches many places with one
+ * BPF link (uprobe_multi). An older kernel needs one perf event for each place. To find out which
+ * kernel it is, the agent asks for a link that must fail, so that nothing is attached.
  */
 #include "node/probe/memory.h"
 

@@ -48,7 +48,7 @@ struct send_job {
 	struct spool_item *found;	  /* a list of items; owned */
 	/* how many items at the head of found are stored already */
 	size_t n_delivered;
-	struct send_lost lost;		  /* set by work; job_done adds it to the sender's */
+	struct send_lost lost; /* set by work; job_done adds it to the sender's */
 	const char *reason;
 	struct buf body;
 	bool has_losses;
@@ -66,5 +66,22 @@ int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
 /* Adds lost to the sender's stats and losses. */
 void send_count_lost(struct sender *s, struct send_lost *lost);
+/* ---- queue.c ---- */
+#define SEND_MEMORY_MAX_BYTES (8u << 20)		     /* of items that have no file */
+void send_queue_add(struct sender *s, struct spool_item *i); /* behind the others; owned */
+void send_queue_unlink(struct sender *s, struct spool_item *i);
+/*
+ * Removes the item from the queue and has the worker drop it. Returns false if the mailbox is full;
+ * the item then stays.
+ */
+bool send_queue_drop(struct sender *s, struct spool_item *i, const char *reason);
+/*
+ * Drops items if there is not enough room, the oldest first. Never drops the item that is being
+ * sent or an account of losses.
+ */
+void send_queue_make_room(struct sender *s);
+
+/* send.c: sends the next item, unless one is being sent or the sender waits to try again. */
+void send_queue_next(struct sender *s);
 /* To be called only while the worker has no job of this sender. */
 void send_destroy(struct sender *s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of send. The worker send_config.os makes items of batches (spool.c). The oldest item
- * goes to the sink (sink.c), one at a time, and stays in the queue until the sink has stored it.
+ * Sends batches. The worker send_config.os makes items of batches (spool_dir.c), which wait in a
+ * queue (queue.c). The oldest item goes to the sink (sink.c), one at a time, and stays in the queue
+ * until the sink has stored it.
  * Everything runs on the loop thread, except the functions named ..._work and those that they call:
  * these run on the worker.
  */
@@ -10,78 +11,8 @@
 #include <stdlib.h>
 #include <utlist.h>
 
-#define MEMORY_MAX_BYTES (8u << 20)
-#define BACKOFF_MIN_NS	 (NSEC_PER_SEC / 2)
-#define BACKOFF_MAX_NS	 (60 * NSEC_PER_SEC)
-
-static void kick(struct sender *s);
-
-/* ---- room ---- */
-
-static void unlink_item(struct sender *s, struct spool_item *i)
-{
-	DL_DELETE(s->items, i);
-	s->n_items--;
-	*(i->path ? &s->file_bytes : &s->memory_bytes) -= i->bytes;
-}
-
-static void link_item(struct sender *s, struct spool_item *i)
-{
-	DL_APPEND(s->items, i);
-	s->n_items++;
-	*(i->path ? &s->file_bytes : &s->memory_bytes) += i->bytes;
-}
-
-static void drop_work(struct send_job *j)
-{
-	/* an account that the sink refused is not added to the next account */
-	if (j->item->loss_only)
-		send_spool_remove(j->s->spool, j->item);
-	else
-		send_spool_drop(j->s->spool, j->item, j->reason, &j->lost);
-}
-
-static void drop_then(struct send_job *j)
-{
-	kick(j->s); /* an account of losses may have to be sent now */
-}
-
-/*
- * Removes the item from the queue and has the worker drop it. Returns false if the mailbox is full;
- * the item then stays.
- */
-static bool drop_item(struct sender *s, struct spool_item *i, const char *reason)
-{
-	struct send_job *j = send_job_new(s, drop_work, drop_then);
-
-	j->item = i;
-	j->reason = reason;
-	if (send_job_post(j, i->bytes) < 0) {
-		j->item = NULL;
-		send_job_free(j);
-		return false;
-	}
-	unlink_item(s, i);
-	return true;
-}
-
-/*
- * Drops items if there is not enough room, the oldest first. Never drops the item that is being
- * sent or an account of losses.
- */
-static void make_room(struct sender *s)
-{
-	struct spool_item *i, *next;
-
-	DL_FOREACH_SAFE(s->items, i, next)
-	{
-		bool full = i->path ? s->file_bytes > s->max_bytes
-				    : s->memory_bytes > MIN(s->max_bytes, (size_t)MEMORY_MAX_BYTES);
-
-		if (full && i != s->sending && !i->loss_only && !drop_item(s, i, "spool_full"))
-			return;
-	}
-}
+#define BACKOFF_MIN_NS (NSEC_PER_SEC / 2)
+#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC)
 
 /* ---- sending ---- */
 
@@ -90,7 +21,7 @@ static void retry_fire(void *arg)
 	struct sender *s = arg;
 
 	s->waiting = false;
-	kick(s);
+	send_queue_next(s);
 }
 
 /*
@@ -127,7 +58,7 @@ static void remove_item(struct sender *s, struct spool_item *i)
 {
 	struct send_job *j;
 
-	unlink_item(s, i);
+	send_queue_unlink(s, i);
 	j = send_job_new(s, remove_work, NULL);
 	j->item = i;
 	if (send_job_post(j, 0) <
@@ -144,8 +75,8 @@ static void losses_then(struct send_job *j)
 {
 	if (!j->item)
 		return;
-	link_item(j->s, TAKE_PTR(j->item));
-	kick(j->s);
+	send_queue_add(j->s, TAKE_PTR(j->item));
+	send_queue_next(j->s);
 }
 
 static void send_losses(struct sender *s)
@@ -181,7 +112,7 @@ static void stored(struct sender *s, struct spool_item *i, const struct sink_ans
 	remove_item(s, i);
 	if (s->has_losses)
 		send_losses(s);
-	kick(s);
+	send_queue_next(s);
 }
 
 static void answered(const struct sink_answer *a, void *arg)
@@ -199,9 +130,9 @@ static void answered(const struct sink_answer *a, void *arg)
 	}
 	s->stats.n_failed++;
 	set_error(s, a->error);
-	if (a->result == SINK_REFUSED && drop_item(s, i, "hub_refused")) {
+	if (a->result == SINK_REFUSED && send_queue_drop(s, i, "hub_refused")) {
 		s->n_tries = 0;
-		kick(s);
+		send_queue_next(s);
 		return;
 	}
 	retry_later(s, a->retry_after_ns);
@@ -230,7 +161,7 @@ static void fetch_failed(struct sender *s, struct spool_item *i, int error)
 {
 	struct send_lost lost = {0};
 
-	unlink_item(s, i);
+	send_queue_unlink(s, i);
 	if (error == -EBADMSG || error == -ENOENT) {
 		send_spool_count_unreadable(i, &lost);
 		send_count_lost(s, &lost);
@@ -257,7 +188,7 @@ static void fetch_then(struct send_job *j)
 	} else if (j->r < 0) { /* the spool has counted the file as unreadable */
 		fetch_failed(s, TAKE_PTR(s->sending), j->r);
 		s->stats.n_failed++;
-		kick(s);
+		send_queue_next(s);
 	} else {
 		buf_done(&s->body);
 		s->body = j->body;
@@ -267,7 +198,7 @@ static void fetch_then(struct send_job *j)
 }
 
 /* Sends the oldest item, unless an item is being sent or the timer for the next try is set. */
-static void kick(struct sender *s)
+void send_queue_next(struct sender *s)
 {
 	struct send_job *j;
 
@@ -346,7 +277,7 @@ static void link_found(struct send_job *j)
 
 	while ((i = j->found)) {
 		DL_DELETE(j->found, i);
-		link_item(s, i);
+		send_queue_add(s, i);
 		if (!j->n_delivered)
 			continue;
 		j->n_delivered--;
@@ -367,8 +298,8 @@ static void put_then(struct send_job *j)
 	}
 	if (j->lost.n_profiles)
 		set_error(s, "a process's profile is too large to be sent");
-	make_room(s);
-	kick(s);
+	send_queue_make_room(s);
+	send_queue_next(s);
 }
 
 static void count_refused(struct sender *s, const struct batch *b)
@@ -413,7 +344,7 @@ static void scan_then(struct send_job *j)
 	DL_FOREACH_SAFE(found, i, next)
 	{
 		DL_DELETE(found, i);
-		link_item(s, i);
+		send_queue_add(s, i);
 	}
 	if (j->r < 0) {
 		_cleanup_free_ char *text = xasprintf("spool directory: %s", strerror(-j->r));
@@ -421,8 +352,8 @@ static void scan_then(struct send_job *j)
 		set_error(s, text);
 	}
 	s->ready = true;
-	make_room(s);
-	kick(s);
+	send_queue_make_room(s);
+	send_queue_next(s);
 }
 
 int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
@@ -435,7 +366,7 @@ int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	s->loop = l;
 	s->os = c->os;
 	s->type = send_sink_type_for(c);
-	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : MEMORY_MAX_BYTES;
+	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : SEND_MEMORY_MAX_BYTES;
 	s->spool = send_spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
 	r = s->type->open(l, c, &s->sink, reterr);
 	j = send_job_new(s, scan_work, scan_then);

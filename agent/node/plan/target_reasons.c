@@ -3,7 +3,7 @@
  * Writes the reasons of a target for its user. Each text describes the case and, if the user can
  * change it, how. Pure.
  */
-#include "node/plan/reason_texts.h"
+#include "node/plan/target_reasons.h"
 
 #include <stdlib.h>
 

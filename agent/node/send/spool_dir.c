@@ -20,7 +20,8 @@
 #define CORRUPT_PREFIX "corrupt-"
 #define CORRUPT_MAX    8     /* damaged files that are kept; further ones are deleted */
 #define ITEMS_MAX      65536 /* limit for files of an earlier run that become items */
-#define OWNERS_MAX     4096  /* the account has a profile for each of this many containers */
+/* the account has at most this many profiles of containers (one for each event) */
+#define OWNERS_MAX 4096
 
 struct spool {
 	char *dir;
@@ -420,7 +421,7 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 }
 
 /*
- * The account's profile for the container of p. If the account has OWNERS_MAX containers already,
+ * The account's profile for the container of p. If the account has OWNERS_MAX profiles already,
  * the profile of the node for this event.
  */
 static struct profile *account_of(struct spool *s, const struct profile *p)
