@@ -186,15 +186,19 @@ static void on_quit(int signo)
 	asked_to_listen = 1;
 }
 
+/* Like HotSpot: the socket gets its name when it listens. */
 static int listen_anew(int fd)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	char name[64];
 
 	closep(&fd);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	snprintf(a.sun_path, sizeof(a.sun_path), "/tmp/.java_pid%d", getpid());
+	snprintf(name, sizeof(name), "/tmp/.java_pid%d", getpid());
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s.tmp", name);
 	unlink(a.sun_path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0)
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 64) < 0 ||
+	    rename(a.sun_path, name) < 0)
 		_exit(1);
 	return fd;
 }
