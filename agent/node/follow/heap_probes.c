@@ -74,14 +74,15 @@ static uint64_t process_cpu_ns(uint64_t tgid)
  * recorded. clocks: opened before the probes were attached; without them the process's own clock is
  * used.
  */
-static void wait_span(struct attaching *a, const struct limit_clocks *clocks)
+static void wait_span(struct attaching *a, const struct probe_calls *calls,
+		      const struct limit_clocks *clocks)
 {
 	uint64_t start_ns = process_cpu_ns(a->p.id.tgid), exact_ns = limit_clocks_ns(clocks);
 	uint64_t from_ns = now_mono_ns();
 	struct limit_spent *x = &a->spent;
 
-	a->p.follow->calls->probes->attached_wait(a->attached, a->span.span_ns, a->span.max_hits,
-						  &x->attached_ns, &x->hits);
+	calls->attached_wait(a->attached, a->span.span_ns, a->span.max_hits, &x->attached_ns,
+			     &x->hits);
 	exact_ns = limit_clocks_ns(clocks) - exact_ns;
 	a->end = (struct span_end){process_cpu_ns(a->p.id.tgid), now_mono_ns()};
 	x->cpu_ns = a->end.cpu_ns > start_ns ? a->end.cpu_ns - start_ns : 0;
@@ -133,7 +134,7 @@ static void runtime_attach_run(struct task *task)
 		 * the process nothing.
 		 */
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
-		wait_span(a, &clocks);
+		wait_span(a, calls, &clocks);
 		a->in_place_ns += a->spent.attached_ns;
 		calls->detach_all(p, &a->attached, 1);
 		a->attached = NULL;
