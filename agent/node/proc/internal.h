@@ -82,6 +82,43 @@ bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uin
 	      uint32_t off_keep);
 void proc_caps_done(struct cap **caps);
 
+/* A cgroup of the node's pods. containers.c keeps them. */
+struct known_container {
+	uint64_t id, parent_id, seen_ns;
+	struct cgroup_ref ref;
+	bool by_event; /* the kernel has reported its creation; false: only a scan found it */
+	bool removed;
+	struct owner *owner; /* kept for a while after the end, for late samples */
+	/* when it ended to be selected; UINT64_MAX while it is selected */
+	uint64_t until_ns;
+	struct container_filter filter; /* event_mask 0: this cgroup is not in the filter */
+	UT_hash_handle hh;
+};
+
+struct containers {
+	struct plan *plan;
+	struct planned planned; /* the plan's containers and pods, by id */
+	struct known_container *known;
+	struct cap *caps;
+	struct container_filter *filter;
+	size_t n_filter, cap_filter;
+	size_t n_ended;
+	/* The lowest cgroup_ref.pods_depth of planned containers' cgroups; 0: not known yet. */
+	unsigned pods_depth;
+	bool dirty;
+	uint64_t next_ns; /* when the cgroups must be judged again; 0: now; UINT64_MAX: never */
+};
+
+/* cgroup_owner.c: what the plan says about a cgroup: its owner, and its entry in the filter. */
+struct container_verdict {
+	struct owner *owner; /* a reference; NULL: the cgroup has no owner */
+	struct container_filter filter;
+};
+/* parent: the cgroup around k; NULL: it is not known. Parents are judged before their children. */
+void proc_cgroup_judge(struct containers *p, const struct known_container *k,
+		       const struct known_container *parent, uint64_t now_ns,
+		       struct container_verdict *ret);
+
 /*
  * memory.c: parses the text of /proc/PID/status. -ENODATA: the text shows no memory, as for a
  * process that is ending.
