@@ -130,7 +130,7 @@ static int open_sender(struct node *n, struct field_error *reterr)
 		.spool_dir = conf->spool_dir,
 		.spool_max_bytes = conf->spool_max_bytes,
 		.user_agent = USER_AGENT,
-		.os = n->work->disk,
+		.disk = n->work->disk,
 		.direct = n->config.direct,
 		.direct_arg = n->config.direct_arg,
 	};

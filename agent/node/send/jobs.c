@@ -47,7 +47,7 @@ static void job_run(struct job *job)
 {
 	struct send_job *j = (struct send_job *)job;
 
-	worker_assert(j->s->os);
+	worker_assert(j->s->disk);
 	j->work(j);
 	j->has_losses = send_spool_has_losses(j->s->spool);
 }
@@ -87,7 +87,7 @@ int send_job_post(struct send_job *j, size_t n_bytes)
 
 	loop_assert(j->s->loop);
 	j->job.n_bytes = n_bytes;
-	r = worker_post(j->s->os, &j->job);
+	r = worker_post(j->s->disk, &j->job);
 	if (r == 0)
 		j->s->n_jobs++;
 	return r;

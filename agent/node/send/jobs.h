@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to send: the sender, and the jobs that the worker `os` does for it, because only that
+ * Private to send: the sender, and the jobs that the worker `disk` does for it, because only that
  * worker uses the files. In the agent this is the worker `disk`. After send_free() a sender stays
  * in memory until its last job is done. All runs on the loop thread, except send_job.work.
  */
@@ -11,7 +11,7 @@
 
 struct sender {
 	struct loop *loop;
-	struct worker *os;
+	struct worker *disk;
 	size_t max_bytes;
 	const struct sink_type *type;
 	struct sink *sink;

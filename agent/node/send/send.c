@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sends batches. The worker send_config.os makes items of batches (spool_dir.c), which wait in a
+ * Sends batches. The worker send_config.disk makes items of batches (spool_dir.c), which wait in a
  * queue (queue.c). The oldest item goes to the sink (sink.c), one at a time, and stays in the queue
  * until the sink has stored it.
  * Everything runs on the loop thread, except the functions named ..._work and those that they call:
@@ -364,7 +364,7 @@ int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
 	int r;
 
 	s->loop = l;
-	s->os = c->os;
+	s->disk = c->disk;
 	s->type = send_sink_type_for(c);
 	s->max_bytes = c->spool_max_bytes ? c->spool_max_bytes : SEND_MEMORY_MAX_BYTES;
 	s->spool = send_spool_new(s->type->remote ? c->spool_dir : "", s->type->remote);
@@ -374,7 +374,8 @@ int send_new(struct loop *l, const struct send_config *c, struct sender **ret,
 		r = send_job_post(j, 0);
 		if (r < 0)
 			field_error_set(reterr, "spool",
-					"the worker os refuses the job that reads the spool");
+					"the queue of the disk worker has no room for the job "
+					"that reads the spool");
 	}
 	if (r < 0) {
 		send_job_free(j);

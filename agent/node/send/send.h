@@ -2,7 +2,7 @@
 /*
  * send: sends batches to a sink: the hub (otlp), a function of this process (direct), or nothing
  * (null). While the hub cannot be reached, a spool on disk keeps the batches. If the spool is full,
- * the oldest batches are lost. Everything runs on the loop thread, but the worker `os` reads and
+ * the oldest batches are lost. Everything runs on the loop thread, but the worker `disk` reads and
  * writes the files.
  */
 #pragma once
@@ -11,8 +11,8 @@
 #include "lib/otlp/otlp.h"
 
 /*
- * Limit for the mailbox of send_config.os. A window may be larger than BATCH_MAX_BYTES by its last
- * stack.
+ * Limit for the mailbox of send_config.disk. A window may be larger than BATCH_MAX_BYTES by its
+ * last stack.
  */
 #define SEND_MAILBOX_BYTES (2 * BATCH_MAX_BYTES)
 struct send_config {
@@ -25,7 +25,7 @@ struct send_config {
 	 */
 	size_t spool_max_bytes;
 	const char *user_agent;
-	struct worker *os;
+	struct worker *disk;
 	/*
 	 * podflame local: this function gets each batch, instead of an HTTP request. It returns 0
 	 * if the batch is stored.

@@ -19,7 +19,7 @@ static char dir[TESTDIR_BYTES], spool[96], token[96];
 
 struct world {
 	struct loop *loop;
-	struct worker *os;
+	struct worker *disk;
 	struct http_server *hub;
 	struct sender *sender;
 	struct timer outage, look;
@@ -98,14 +98,14 @@ static int world_make(struct world *w)
 	int r = loop_new(&w->loop);
 
 	if (!r)
-		r = worker_new(w->loop, "os", 256u << 20, &w->os);
+		r = worker_new(w->loop, "disk", 256u << 20, &w->disk);
 	if (!r)
 		r = http_server_new(w->loop, &hc, &w->hub, NULL);
 	if (r)
 		return r;
 	url = xasprintf("http://127.0.0.1:%u", http_server_port(w->hub));
 	c.url = url;
-	c.os = w->os;
+	c.disk = w->disk;
 	r = send_new(w->loop, &c, &w->sender, NULL);
 	if (r)
 		assert_null(w->sender);
@@ -120,7 +120,7 @@ static void world_done(struct world *w)
 	}
 	send_free(w->sender);
 	http_server_free(w->hub);
-	worker_free(w->os);
+	worker_free(w->disk);
 	loop_free(w->loop);
 }
 

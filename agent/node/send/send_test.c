@@ -440,8 +440,8 @@ static void test_bad_urls(void **state)
 					   "http://h/a b",   "http://h/?x"};
 	struct world *w = *state;
 
-	assert_int_equal(worker_new(w->loop, "os", 1 << 20, &w->os), 0);
-	w->config.os = w->os;
+	assert_int_equal(worker_new(w->loop, "disk", 1 << 20, &w->disk), 0);
+	w->config.disk = w->disk;
 	for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
 		struct field_error err = {0};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The spool of send. It has encoded batches as files, and the account of losses, which is a batch
- * that reports dropped samples. Everything here runs on the worker send_config.os (in the agent:
- * `disk`). The loop thread gets the items from this worker and passes them back.
+ * that reports dropped samples. Everything here runs on the worker send_config.disk. The loop
+ * thread gets the items from this worker and passes them back.
  */
 #pragma once
 

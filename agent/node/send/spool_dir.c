@@ -2,7 +2,7 @@
 /*
  * The directory of the spool: a file "SEQUENCE.otlp" for each item, which spool_file.c writes, and
  * a file for the account of losses. The sequence continues after a restart, so the names sort by
- * age. Runs only on the worker send_config.os.
+ * age. Runs only on the worker send_config.disk.
  */
 #include "node/send/spool.h"
 #include "node/send/spool_file.h"

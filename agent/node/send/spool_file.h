@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The format of a file of the spool: a line with the kind, the checksum and the size of the body,
- * then the body. Runs on the worker send_config.os.
+ * then the body. Runs on the worker send_config.disk.
  */
 #pragma once
 

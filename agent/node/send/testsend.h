@@ -22,7 +22,7 @@
 
 struct world {
 	struct loop *loop;
-	struct worker *os;
+	struct worker *disk;
 	struct sender *sender;
 	struct http_server *hub;
 	struct tls *tls; /* of the hub; NULL: HTTP without TLS */
@@ -192,8 +192,8 @@ static inline void agent_start(struct world *w)
 {
 	struct field_error err = {0};
 
-	assert_int_equal(worker_new(w->loop, "os", SEND_MAILBOX_BYTES, &w->os), 0);
-	w->config.os = w->os;
+	assert_int_equal(worker_new(w->loop, "disk", SEND_MAILBOX_BYTES, &w->disk), 0);
+	w->config.disk = w->disk;
 	if (send_new(w->loop, &w->config, &w->sender, &err) < 0)
 		fail_msg("%s: %s", err.path, err.reason);
 	send_on_stored(w->sender, stored, w);
@@ -202,7 +202,7 @@ static inline void agent_start(struct world *w)
 static inline void agent_stop(struct world *w)
 {
 	w->sender = send_free(w->sender);
-	w->os = worker_free(w->os);
+	w->disk = worker_free(w->disk);
 }
 
 /* Sends a profile of one process with one sample of n, and some bytes that do not compress. */
