@@ -324,7 +324,10 @@ int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "--help";
 
-	/* aborts if memory runs out: otherwise a document could lack a part and look complete */
+	/*
+	 * If memory runs out, jansson must abort. Otherwise a JSON document could lack a part and
+	 * look complete.
+	 */
 	json_set_alloc_funcs(xmalloc, free);
 	if (streq(verb, PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);

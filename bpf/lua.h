@@ -310,7 +310,8 @@ static __always_inline bool pf_lua_turn_to(struct pf_runtime_walk *r, uint64_t l
 }
 
 /*
- * The walk has reached the frame of a loop: finds its first call. False: there is no call to show.
+ * Called when the walk has reached the native frame of a loop. Finds the innermost call that this
+ * loop runs. Returns false if there is no call to show.
  */
 static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d,
 				    struct pf_runtime_walk *r)

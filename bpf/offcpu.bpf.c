@@ -25,8 +25,8 @@ static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 }
 
 /*
- * The threshold of the random number with which the wait counts: off_note of a whole wait, else
- * off_keep. A wait stands for 2^32 / (this + 1) waits.
+ * The wait counts because its random number was at most this threshold: off_note for a whole wait,
+ * else off_keep (struct pf_filter). So it stands for 2^32 / (threshold + 1) waits.
  */
 static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
 {

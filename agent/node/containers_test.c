@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers under stress: storms, PIDs that are used again, every event for each selected
- * container, and memory that the agent keeps for ended containers. The numbers in the names of the
- * tests are those of docs/containers.md.
+ * Containers under stress: a storm (crash loops, forks and changes of cgroups at the same time),
+ * PIDs that are used again, each event only for the containers that asked for it, and nothing kept
+ * for containers that have ended. The numbers in the names of the tests are those of
+ * docs/containers.md.
  */
 #include "node/testcontainers.h"
 

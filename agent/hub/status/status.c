@@ -212,8 +212,9 @@ static void ask_about_all(struct status *s, struct status_row *t)
 }
 
 /*
- * A node has either a report that counts or a list of its pods. So each change from one to the
- * other updates both.
+ * A target's entry for a node comes from the node's report or, if the node has no agent, from the
+ * hub's list of the node's pods. If this changes, the old entry is removed before the new one is
+ * added.
  */
 static void on_agentless(const char *node, void *arg)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller: what it writes, when, and what it does with the answers. The test replaces
- * watches, requests and timers.
+ * Tests which status the hub writes to a target, when it writes, and what it does with the API
+ * server's answers. The test replaces watches, requests and timers.
  */
 #include "hub/status/status.h"
 

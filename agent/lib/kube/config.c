@@ -239,8 +239,8 @@ static int refuse_unsupported(struct config_reading *r, const json_t *o)
 		const char *field, *why;
 	} table[] = {
 		{"exec",
-		 "credential plugins are not supported; use a token, a tokenFile or a client "
-		 "certificate (kubectl create token makes one)"},
+		 "credential plugins are not supported; use a token (kubectl create token makes "
+		 "one), a tokenFile or a client certificate"},
 		{"auth-provider",
 		 "is no longer part of Kubernetes; use a token or a client certificate"},
 		{"username", "basic authentication is no longer part of Kubernetes"},

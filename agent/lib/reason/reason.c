@@ -316,10 +316,11 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "RuntimeNotNamed",
 			.weight = WEIGHT_NOTE,
 			.audience = AUDIENCE_POD_OWNER,
-			.meaning = "A process runs a runtime that the agent recognises and does "
-				   "not walk (PyPy, GraalVM native image, OpenJ9, .NET, Mono, "
-				   "Ruby, PHP, Erlang, Perl, R, Wasmtime). Profiles show its "
-				   "native frames; the message says what works.",
+			.meaning = "A process runs a runtime that the agent recognises, but from "
+				   "which it reads no names of functions (PyPy, GraalVM native "
+				   "image, OpenJ9, .NET, Mono, Ruby, PHP, Erlang, Perl, R, "
+				   "Wasmtime). Profiles show its native frames. The message says "
+				   "what works.",
 			.advice = "If the message names a flag that writes a perf map, set that "
 				  "flag.",
 		},

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define HOPS_MAX   16 /* of abstract_origin and specification; two or three in practice */
+#define HOPS_MAX   16 /* references in a row (abstract_origin, specification); in practice 2 or 3 */
 #define SCOPES_MAX 32 /* around one function */
 #define NOT_YET	   UINT32_MAX
 

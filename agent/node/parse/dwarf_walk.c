@@ -80,7 +80,11 @@ static void read_code(struct dwarf_walk *w, struct cursor *c, const struct dw_ab
 	}
 }
 
-/* Code that the linker has removed lies at 0, or at the end of the address space. */
+/*
+ * Cuts *end to the end of the executable section that holds start. Returns false if none holds it.
+ * This is so for code that the linker has removed: in DWARF it lies at 0, or at the end of the
+ * address space.
+ */
 static bool clip_to_text(const struct elf_build *b, uint64_t start, uint64_t *end)
 {
 	size_t low = 0, high = b->n_texts;

@@ -91,7 +91,7 @@ static unsigned unpack(const struct packed *p, uint8_t **ret)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	if (!p->bytes || p->bytes / (zlib ? ZLIB_RATIO : ZSTD_RATIO) > p->n)
 		return ELF_INDEX_COMPRESSED_DAMAGED;
-	to = malloc(p->bytes); /* not xmalloc, because the sandbox may refuse it */
+	to = malloc(p->bytes); /* not xmalloc, which aborts: the sandbox limits the memory */
 	if (!to)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	flag = zlib ? unpack_zlib(p, to) : unpack_zstd(p, to);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One kind of problem, and the message about it for each target. If several containers have the
- * same problem, it is reported once, with their names. If a message has no room for all, it has the
- * number of the rest. Loop thread.
+ * Collects problems of one kind, and makes the message about them for each target. If several
+ * containers have the same problem, the message has it once, with the names of up to three of them.
+ * If names or problems do not fit into the message, it says how many more there are. Loop thread.
  */
 #include "node/report/problems.h"
 
