@@ -23,7 +23,9 @@ enum pf_event {
 	PF_EVENT_OFF_CPU,
 	PF_EVENT_MEM_ALLOC,
 	PF_EVENT_MEM_INUSE,
-	_PF_EVENT_MAX, /* a power of two */
+	PF_EVENT_HBM_ALLOC,
+	PF_EVENT_HBM_INUSE,
+	_PF_EVENT_MAX = 8, /* a power of two, and at least _EVENT_MAX */
 };
 
 /*

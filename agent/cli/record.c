@@ -355,6 +355,8 @@ static const char *const nothing_of[_EVENT_MAX] = {
 	[EVENT_OFF_CPU] = "began a wait of --min-block or longer",
 	[EVENT_MEM_ALLOC] = "allocated memory that was sampled",
 	[EVENT_MEM_INUSE] = "allocated memory that is still in use",
+	[EVENT_HBM_ALLOC] = "allocated memory of a GPU",
+	[EVENT_HBM_INUSE] = "allocated memory of a GPU that is still in use",
 };
 
 /*

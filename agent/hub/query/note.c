@@ -6,6 +6,7 @@ static const char *const unseen[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = "processes did not run",
 	[EVENT_OFF_CPU] = "threads did not wait for so long",
 	[EVENT_MEM_ALLOC] = "processes allocated too little to be sampled",
+	[EVENT_HBM_ALLOC] = "processes allocated no memory of a GPU",
 };
 
 /* Writes that nothing is stored, and how to turn on an event that is off by default. */

@@ -11,6 +11,8 @@ static const struct event_info events[_EVENT_MAX] = {
 			   "static_config.ebpf.off-cpu-profile.disabled"},
 	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false, NULL},
 	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true, NULL},
+	[EVENT_HBM_ALLOC] = {"hbm-alloc", "hbmAlloc", "bytes", "hbm_alloc", false, NULL},
+	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true, NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

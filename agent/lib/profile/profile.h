@@ -13,6 +13,8 @@ enum event {
 	EVENT_OFF_CPU,
 	EVENT_MEM_ALLOC,
 	EVENT_MEM_INUSE,
+	EVENT_HBM_ALLOC,		/* memory of GPUs ("high-bandwidth memory") */
+	EVENT_HBM_INUSE,
 	_EVENT_MAX,
 };
 struct event_info {

@@ -63,7 +63,29 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n); 
  */
 int probes_file_tag(int fd, uint64_t *ret_tag);
 
-/* ---- uprobes of a process: memory events ---- */
+/* ---- uprobes of a process ---- */
+/* The uprobes of a set are found, attached, limited and detached together. */
+enum probe_set {
+	PROBES_MEMORY,	   /* allocators: mem-alloc, mem-inuse */
+	PROBES_GPU_MEMORY, /* the CUDA driver: hbm-alloc, hbm-inuse */
+	_PROBES_SET_MAX,
+};
+struct probe_set_info {
+	const char *name; /* "memory", "gpu_memory" */
+	/*
+	 * The event whose samples are what calls allocate. If its cost is above the limit, its
+	 * probes are attached in spans, and its values are estimates.
+	 */
+	enum event counted;
+	/*
+	 * The event whose value is what lives now, a snapshot. It needs its probes all the time.
+	 */
+	enum event live;
+};
+const struct probe_set_info *probes_set_info(enum probe_set s);
+unsigned probes_set_events(enum probe_set s); /* 1 << event for each event of the set */
+enum probe_set probes_set_of(enum event e);   /* _PROBES_SET_MAX: the event has no uprobes */
+
 struct pf_mem_proc; /* defined in bpf/abi.h */
 struct probe_site {
 	uint64_t file_offset, cookie; /* cookie: struct pf_site */
