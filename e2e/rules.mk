@@ -100,3 +100,5 @@ KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_code_t
 test-now: $(KERNEL_TESTS)
 test-kernels: $(BUILD)/podflame $(KERNEL_TESTS) ## other kernels, in qemu (software emulation)
 	$(Q)BUILD=$(BUILD) e2e/kernels/run.sh $(or $(K),all)
+
+include e2e/gpu/rules.mk

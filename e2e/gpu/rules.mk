@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# Stand-ins for what a machine without a GPU lacks. The CUDA driver library is there twice, since an
+# entry may have two forms: in push/ it begins with `push %rbp`, as gcc without optimization makes
+# functions; in thunk/ it compares and jumps, as in the real library.
+GPU := $(BUILD)/gpu
+GPU_DRIVER := $(GPU)/push/libcuda.so.1 $(GPU)/thunk/libcuda.so.1
+GPU_DRIVER_SRC := $(wildcard e2e/gpu/driver/*.c)
+# An entry is one function at one address, which no other entry calls. What the real library has not
+# (symbols of its own functions), this one has not.
+GPU_CFLAGS := -std=gnu17 $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-ipa-icf \
+	-fno-optimize-sibling-calls -fcf-protection=none
+$(GPU_DRIVER): $(GPU_DRIVER_SRC) $(wildcard e2e/gpu/*.h e2e/gpu/driver/*.h)
+$(GPU)/push/libcuda.so.1: e2e/gpu/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GPU_CFLAGS) -O0 -shared -Wl,-soname,libcuda.so.1 -s -o $@ \
+		$(GPU_DRIVER_SRC)
+$(GPU)/thunk/libcuda.so.1: e2e/gpu/driver/thunks.sh e2e/gpu/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$< $@ $(CC) $(GPU_CFLAGS) -O2 -fomit-frame-pointer -- $(GPU_DRIVER_SRC)
+test-now: $(GPU_DRIVER)
