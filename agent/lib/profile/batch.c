@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batches: an arena with four interning tables (strings, frames, stacks, links). The tables use
- * open addressing, and their slots point into the arena. A batch is freed as a whole.
+ * Batches: an arena with five interning tables (strings, frames, stacks, links, labels). The tables
+ * use open addressing, and their slots point into the arena. A batch is freed as a whole.
  */
 #include "lib/profile/profile.h"
 
@@ -35,7 +35,7 @@ struct interned_link {
 struct batch_arena {
 	struct batch_chunk *chunks;
 	size_t bytes;
-	struct batch_table strings, frames, stacks, links;
+	struct batch_table strings, frames, stacks, links, labels;
 	uint64_t seed;
 };
 
@@ -148,6 +148,7 @@ struct batch *profile_batch_free(struct batch *b)
 	table_done(&b->arena->frames);
 	table_done(&b->arena->stacks);
 	table_done(&b->arena->links);
+	table_done(&b->arena->labels);
 	free(b->arena);
 	free(b->profiles);
 	free(b->stacks);
@@ -321,6 +322,31 @@ int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *
 	}
 	*ret_link = found->index + 1;
 	return 0;
+}
+
+static bool labels_equal(const void *entry, const void *key, size_t n)
+{
+	return memcmp(entry, key, n) == 0;
+}
+
+const struct profile_labels *profile_batch_labels(struct batch *b, const struct profile_labels *l)
+{
+	static const struct profile_labels none;
+	struct batch_arena *a = b->arena;
+	struct profile_labels *found;
+	uint64_t hash;
+	size_t slot;
+
+	if (labels_equal(l, &none, sizeof(*l)))
+		return NULL;
+	hash = hash_bytes(l, sizeof(*l), a->seed);
+	found = table_find(a, &a->labels, hash, labels_equal, l, sizeof(*l), &slot);
+	if (found)
+		return found;
+	found = arena_alloc(a, sizeof(*found));
+	*found = *l;
+	table_put(&a->labels, slot, hash, found);
+	return found;
 }
 
 struct profile *profile_batch_profile(struct batch *b)

@@ -212,6 +212,8 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	put_label(w, "process", p->app_service);
 	put_label(w, "thread", s->thread_comm);
 	put_label(w, "wait", s->wait ? profile_wait_name(s->wait) : NULL);
+	for (enum profile_label l = 0; s->labels && l < _LABEL_MAX; l++)
+		put_label(w, profile_label_info(l)->tag, s->labels->values[l]);
 	for (size_t i = 0; i < p->tags.n; i++)
 		put_label(w, p->tags.items[i].key, p->tags.items[i].value);
 	put_message(w->out, PROFILE_SAMPLE, &w->message);

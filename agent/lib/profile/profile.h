@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/base/base.h"
+#include "lib/profile/label.h"
 
 /* ---- events ---- */
 enum event {
@@ -45,6 +46,25 @@ enum wait {
 };
 const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
 int profile_wait_from_name(const char *s, enum wait *ret);
+
+/* ---- labels of samples: label.h has their table ---- */
+enum profile_label {
+#define X(NAME, ...) LABEL_##NAME,
+	PROFILE_LABELS(X)
+#undef X
+	_LABEL_MAX,
+};
+struct label_info {
+	const char *tag, *otlp_attr, *title, *help;
+	unsigned event_mask;
+};
+const struct label_info *profile_label_info(enum profile_label l);
+/* _LABEL_MAX: no label has this tag, or this attribute. */
+enum profile_label profile_label_of_tag(const char *tag);
+enum profile_label profile_label_of_attr(const char *attr);
+#define LABEL_TEXT_BYTES 24
+/* The value of a label that the kernel reported as a number. */
+void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES]);
 
 /*
  * The greatest value of a sample: every reader of JSON reads it exactly. Sums stop at this value.
@@ -124,6 +144,11 @@ struct tags {
 	size_t n, cap;
 };
 
+/* The values of a sample's labels, each a text; NULL: the sample does not have the label. */
+struct profile_labels {
+	const char *values[_LABEL_MAX];
+};
+
 struct profile_sample {
 	uint32_t stack; /* index into the batch's stacks; STACK_NONE: no stack (Total) */
 	int64_t value;			/* in the event's unit */
@@ -135,6 +160,8 @@ struct profile_sample {
 	/* for off-cpu; samples with different causes are not added up */
 	enum wait wait;
 	uint32_t link;			/* 0: none; else 1 + index into the batch's links */
+	/* interned in the batch; samples with different labels are not added up; NULL: none */
+	const struct profile_labels *labels;
 };
 #define STACK_NONE UINT32_MAX
 
@@ -240,6 +267,11 @@ int profile_batch_stack_of(struct batch *b, const struct frame *const *root_firs
  */
 #define BATCH_MAX_LINKS 65536
 int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
+/*
+ * An interned copy for profile_sample.labels. The values must come from profile_batch_str(): only
+ * pointers are compared. NULL: l has no value.
+ */
+const struct profile_labels *profile_batch_labels(struct batch *b, const struct profile_labels *l);
 struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
 /* copies key and value; replaces the old value of the key */
 void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of the labels of samples. A label is a key and a value of a single sample; what all
+ * samples of a process share are the tags of its profile. To add a label, add a row at the end:
+ * wire, store, queries, pprof and the page use this table.
+ *
+ * X(NAME, tag, attribute, form, events, title, help)
+ *
+ *	NAME		enum profile_label has LABEL_NAME
+ *	tag		its name in queries, and its key in pprof
+ *	attribute	the name of the sample's attribute in OTLP: docs/otlp.md
+ *	form		the function of label.c that makes the value of a number
+ *	events		the events that have it: 1 << enum event for each
+ *	title		its name on the page
+ *	help		what it is
+ */
+#pragma once
+
+#define LABEL_EVENTS_GPU (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+
+#define PROFILE_LABELS(X)                                                                          \
+	X(GPU_DEVICE, "gpu_device", "podflame.gpu.device", decimal, LABEL_EVENTS_GPU, "GPU",       \
+	  "number of the GPU")                                                                     \
+	X(GPU_CONTEXT, "gpu_context", "podflame.gpu.context", handle, LABEL_EVENTS_GPU,            \
+	  "GPU context", "handle of the GPU context: 0x and hexadecimal digits")                   \
+	X(GPU_STREAM, "gpu_stream", "podflame.gpu.stream", stream, LABEL_EVENTS_GPU, "GPU stream", \
+	  "stream of the GPU: default, per-thread, or its handle")
