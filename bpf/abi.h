@@ -44,6 +44,13 @@ enum pf_wait {
 	PF_WAIT_OTHER,
 };
 
+/* A label of a sample. The numbers are those of enum profile_label in profile.h. */
+enum pf_label_key {
+	PF_LABEL_GPU_DEVICE = 0,
+	PF_LABEL_GPU_CONTEXT,
+	PF_LABEL_GPU_STREAM,
+};
+
 /* ---- settings fixed at load: read-only data of each object: unused branches cost nothing ---- */
 struct pf_config {
 	uint64_t seed;	      /* start of all hashes of stacks, names and contexts; random */
@@ -181,7 +188,8 @@ enum pf_record_type {
 	 * or in a path of kubepods
 	 */
 	PF_REC_CGROUP,
-	PF_REC_CONTEXT, /* pf_rec_context: first use of a trace context in this generation */
+	/* pf_rec_context: first use of a trace context, or of labels, in this generation */
+	PF_REC_CONTEXT,
 };
 
 struct pf_record {
@@ -274,12 +282,22 @@ enum pf_ids_form {
 	/* 32 and 16 hexadecimal digits, as the program wrote them; zeros: it gave no such id */
 	PF_IDS_HEX,
 };
+struct pf_label {
+	uint16_t key; /* enum pf_label_key */
+	uint16_t pad[3];
+	uint64_t value; /* a number; profile_label_text() makes text of it */
+};
+#define PF_SAMPLE_LABELS 3 /* so many labels a sample may have */
 struct pf_rec_context {
 	struct pf_record h;
 	uint64_t hash;
-	uint32_t form, pad;
+	uint32_t form, pad; /* form: enum pf_ids_form; 0: the sample has no trace context */
 	uint64_t trace[4], span[2];
+	/* Records of events whose samples have no labels end here: PF_CONTEXT_IDS_BYTES. */
+	uint32_t n_labels, pad2;
+	struct pf_label labels[PF_SAMPLE_LABELS];
 };
+#define PF_CONTEXT_IDS_BYTES __builtin_offsetof(struct pf_rec_context, n_labels)
 
 enum pf_proc_what {
 	PF_PROC_SEEN = 1,
@@ -509,6 +527,7 @@ _Static_assert(sizeof(struct pf_total_key) == 40, "abi");
 _Static_assert(sizeof(struct pf_record) == 8, "abi");
 _Static_assert(sizeof(struct pf_rec_stack) == 40, "abi");
 _Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
-_Static_assert(sizeof(struct pf_rec_context) == 72, "abi");
+_Static_assert(PF_CONTEXT_IDS_BYTES == 72, "abi");
+_Static_assert(sizeof(struct pf_rec_context) == 128, "abi");
 _Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_cgroup) == 32 + PF_PATH_BYTES, "abi");

@@ -190,37 +190,49 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	return hash;
 }
 
-/*
- * Sends the trace context of the request that the thread works on, unless this generation has it
- * already. Returns its hash; 0: the target does not ask for contexts, or none was found.
- */
-PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
+/* Whether s->context has a trace context now. Counts why one could not be read. */
+static __always_inline bool pf_find_context(struct pf_scratch *s)
 {
-	uint64_t hash, *slot;
-	int found;
+	int found = pf_call_context(s);
 
-	if (!s || !s->context_wanted)
-		return 0;
-	found = pf_call_context(s);
 	if (found == PF_CALL_UNREAD)
 		PF_STAT(contexts_unread);
 	else if (s->labels.cut)
 		PF_STAT(contexts_cut);
-	if (found != PF_CALL_FOUND)
-		return 0;
-	hash = pf_context_hash(s, pf_hash_start(s->key.start_boottime_ns, s->key.tgid));
+	return found == PF_CALL_FOUND;
+}
+
+/* Sends the first bytes of s->context, unless this generation has it already. Returns hash. */
+static __always_inline uint64_t pf_send_context(struct pf_scratch *s, uint64_t hash, uint64_t bytes,
+						uint32_t generation)
+{
+	uint64_t *slot;
+
 	s->context.hash = hash;
 	slot = pf_seen_slot(hash);
 	if (!slot || *slot == pf_seen_word(hash, generation))
 		return hash;
 	s->context.h = (struct pf_record){.type = PF_REC_CONTEXT, .generation = generation};
-	if (bpf_ringbuf_output(&ring, &s->context, sizeof(s->context), pf_ring_flags())) {
+	if (bpf_ringbuf_output(&ring, &s->context, bytes, pf_ring_flags())) {
 		pf_ring_full();
 		return hash;
 	}
 	PF_STAT(crossed);
 	*slot = pf_seen_word(hash, generation);
 	return hash;
+}
+
+/*
+ * Sends the trace context of the request that the thread works on, unless this generation has it
+ * already. Returns its hash; 0: the target does not ask for contexts, or none was found.
+ */
+PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
+{
+	if (!s || !s->context_wanted || !pf_find_context(s))
+		return 0;
+	return pf_send_context(
+		s, pf_context_hash(s, pf_hash_start(s->key.start_boottime_ns, s->key.tgid)),
+		PF_CONTEXT_IDS_BYTES, generation);
 }
 
 /* ---- processes ---- */

@@ -261,7 +261,7 @@ static __always_inline int pf_call_context(struct pf_scratch *s)
 	s->labels.cut = false;
 	if (!s->walk.known || !s->walk.thread_pointer)
 		return PF_CALL_NONE;
-	__builtin_memset(&s->context, 0, sizeof(s->context));
+	__builtin_memset(&s->context, 0, PF_CONTEXT_IDS_BYTES);
 	s->context_read = PF_CALL_NONE;
 	bpf_loop(PF_RUNTIMES_MAX, pf_context_step, &loop, 0);
 	return s->context_read;

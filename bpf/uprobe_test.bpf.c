@@ -2,8 +2,9 @@
 /*
  * uprobe_test: only for tests; no released binary has it. Takes a stack at each hit of a function's
  * first instruction, through the same maps as the ticks of oncpu, which may run at the same time.
+ * Each sample has its process as a label.
  */
-#include "capture.h"
+#include "labels.h"
 
 #define PF_EVENT_TEST 15
 
@@ -32,6 +33,10 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 	pf_regs_of_context(&s->walk, ctx);
 	s->key.ustack = pf_walk_user(s, task->self_exec_id, seed, true, false);
 	pf_intern_stack(s, s->key.ustack, set->generation);
+	pf_labels_begin(s);
+	pf_label(s, PF_LABEL_GPU_STREAM, 2);
+	pf_label(s, PF_LABEL_GPU_DEVICE, s->key.tgid);
+	s->key.ctx = pf_intern_labels(s, true, set->generation);
 	if (pf_count(s, 1, set->generation))
 		PF_STAT(delivered);
 	pf_scratch_put(s);

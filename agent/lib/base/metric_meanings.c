@@ -69,7 +69,7 @@ static const struct {
 	{"sample_cost_seconds", "Cost of one sample, measured or estimated."},
 	{"trap_seconds", "Cost of one hit of a memory probe on this machine."},
 	/* samples */
-	{"contexts_failed_total", "Samples whose trace context could not be read."},
+	{"contexts_failed_total", "Samples whose trace context or labels could not be read."},
 	{"cpus_reattached_total", "CPUs on which sampling had stopped, for example because they "
 				  "were offline, and has begun again."},
 	{"drain_failures_total", "Drains of the kernel's maps that failed."},

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * contexts: the trace and the span during which samples were taken, as programs publish them. If a
- * context is not a valid pair of ids, its samples have no link, and are counted.
+ * contexts: the trace and the span during which samples were taken, as programs publish them, and
+ * the labels of samples. If a context is not a valid pair of ids, its samples have no link, and are
+ * counted.
  */
 #include "node/probe/internal.h"
+
+_Static_assert((int)LABEL_GPU_DEVICE == (int)PF_LABEL_GPU_DEVICE, "abi");
+_Static_assert((int)LABEL_GPU_CONTEXT == (int)PF_LABEL_GPU_CONTEXT, "abi");
+_Static_assert((int)LABEL_GPU_STREAM == (int)PF_LABEL_GPU_STREAM, "abi");
 
 /*
  * Reads the hexadecimal digits that a program wrote as the value of a label. Zero bytes: the
@@ -22,7 +27,7 @@ static bool read_hex(const uint64_t *words, size_t n_bytes, uint8_t *ret)
 	return hex_decode(hex, n_bytes, ret, &n) == 0 && n == n_bytes;
 }
 
-/* Returns the link of a context, or a link of zeros if the context is not valid. */
+/* Returns the link of a context, or a link of zeros if it has no valid ids. */
 static struct profile_link link_of(const struct pf_rec_context *r)
 {
 	struct profile_link l = {};
@@ -37,29 +42,56 @@ static struct profile_link link_of(const struct pf_rec_context *r)
 	return l;
 }
 
-void probes_contexts_add(struct pending *g, const struct pf_rec_context *r)
+static bool is_none(const struct profile_link *l)
+{
+	static const struct profile_link none;
+
+	return memcmp(l, &none, sizeof(none)) == 0;
+}
+
+static struct raw_labels labels_of(const struct pf_rec_context *r)
+{
+	struct raw_labels labels = {};
+
+	for (uint32_t i = 0; i < MIN(r->n_labels, (uint32_t)PF_SAMPLE_LABELS); i++) {
+		const struct pf_label *l = &r->labels[i];
+
+		if (l->key >= _LABEL_MAX)
+			continue;
+		labels.mask |= 1u << l->key;
+		labels.numbers[l->key] = l->value;
+	}
+	return labels;
+}
+
+void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size_t n_bytes)
 {
 	struct drain *d = g->d;
+	struct raw_context *c;
 
 	GROW(d->contexts, d->n_contexts, g->cap_contexts);
-	d->contexts[d->n_contexts++] = (struct raw_context){r->hash, link_of(r)};
+	c = &d->contexts[d->n_contexts++];
+	*c = (struct raw_context){.hash = r->hash, .link = link_of(r)};
+	c->invalid_ids = r->form && is_none(&c->link);
+	if (n_bytes >= sizeof(*r))
+		c->labels = labels_of(r);
 }
 
 void probes_contexts_link(struct drain *d)
 {
-	static const struct profile_link none;
 	uint64_t n_lost = 0, n_invalid = 0;
 
 	for (size_t i = 0; i < d->n_samples; i++) {
 		struct raw_sample *s = &d->samples[i];
 		const struct raw_context *c = s->ctx ? sample_drain_context(d, s->ctx) : NULL;
 
-		if (c && memcmp(&c->link, &none, sizeof(none)) != 0)
-			s->link = &c->link;
-		else if (c)
-			n_invalid += s->n;
-		else if (s->ctx) /* the context's record did not fit into the ring */
-			n_lost += s->n;
+		if (!c) { /* if it has a context, the context's record did not fit into the ring */
+			n_lost += s->ctx ? s->n : 0;
+			continue;
+		}
+		s->link = is_none(&c->link) ? NULL : &c->link;
+		s->labels = c->labels.mask ? &c->labels : NULL;
+		n_invalid += c->invalid_ids ? s->n : 0;
 	}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "record_lost"), n_lost);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "invalid_ids"), n_invalid);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Records of trace contexts, as the BPF programs send them, and the samples that belong to them. */
+/*
+ * Records of trace contexts and labels, as the BPF programs send them, and the samples that belong
+ * to them.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -30,10 +33,11 @@ static void check(const struct pf_rec_context *r, const struct profile_link *wan
 	struct raw_sample s = {.ctx = r->hash, .n = 3};
 	uint64_t invalid = failed("invalid_ids");
 
-	probes_contexts_add(&g, r);
+	probes_contexts_add(&g, r, PF_CONTEXT_IDS_BYTES);
 	d.samples = &s;
 	d.n_samples = 1;
 	probes_contexts_link(&d);
+	assert_null(s.labels);
 	assert_int_equal(!s.link, !want);
 	if (want)
 		assert_memory_equal(s.link, want, sizeof(*want));
@@ -78,10 +82,89 @@ static void ids_as_bytes(void **state)
 	check(&r, NULL);
 }
 
+/* The sample of a record of n_bytes. The caller frees d->contexts. */
+static struct raw_sample sample_of(const struct pf_rec_context *r, size_t n_bytes, struct drain *d)
+{
+	struct pending g = {.d = d};
+	struct raw_sample s = {.ctx = r->hash, .n = 3};
+
+	probes_contexts_add(&g, r, n_bytes);
+	d->samples = &s;
+	d->n_samples = 1;
+	probes_contexts_link(d);
+	d->samples = NULL;
+	return s;
+}
+
+/* A sample with labels need not have a trace context. Then it lacks nothing. */
+static void labels_without_ids(void **state)
+{
+	const struct pf_rec_context r = {.hash = 4,
+					 .n_labels = 2,
+					 .labels = {{.key = PF_LABEL_GPU_STREAM, .value = 2},
+						    {.key = PF_LABEL_GPU_DEVICE, .value = 7},
+						    {.key = PF_LABEL_GPU_CONTEXT, .value = 9}}};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct drain d = {0};
+	uint64_t invalid = failed("invalid_ids");
+	struct raw_sample s = sample_of(&r, sizeof(r), &d);
+	const struct profile_labels *l = sample_labels(b, &s);
+
+	(void)state;
+	assert_null(s.link);
+	assert_int_equal(failed("invalid_ids"), invalid);
+	assert_string_equal(l->values[LABEL_GPU_DEVICE], "7");
+	assert_string_equal(l->values[LABEL_GPU_STREAM], "per-thread");
+	assert_null(l->values[LABEL_GPU_CONTEXT]); /* not counted in n_labels */
+	free(d.contexts);
+}
+
+static void labels_with_ids(void **state)
+{
+	struct pf_rec_context r = hex(4, "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+	struct drain d = {0};
+	struct raw_sample s;
+
+	(void)state;
+	r.n_labels = 1;
+	r.labels[0] = (struct pf_label){.key = PF_LABEL_GPU_DEVICE, .value = 1};
+	s = sample_of(&r, sizeof(r), &d);
+	assert_int_equal(s.link->trace_id[0], 0x0a);
+	assert_int_equal(s.labels->mask, 1u << LABEL_GPU_DEVICE);
+	free(d.contexts);
+}
+
+/* A record that has no labels ends before them: what lies behind it is not read. */
+static void labels_are_read_from_long_records_only(void **state)
+{
+	struct pf_rec_context r = {.hash = 4, .n_labels = 1};
+	struct drain d = {0};
+
+	(void)state;
+	assert_null(sample_of(&r, PF_CONTEXT_IDS_BYTES, &d).labels);
+	free(d.contexts);
+}
+
+/* More labels than there is room for, and a key that this agent does not know. */
+static void wrong_labels_are_left_out(void **state)
+{
+	struct pf_rec_context r = {.hash = 4, .n_labels = UINT32_MAX};
+	struct drain d = {0};
+	struct raw_sample s;
+
+	(void)state;
+	r.labels[0] = (struct pf_label){.key = UINT16_MAX, .value = 1};
+	r.labels[2] = (struct pf_label){.key = PF_LABEL_GPU_STREAM, .value = 3};
+	s = sample_of(&r, sizeof(r), &d);
+	assert_int_equal(s.labels->mask, 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_STREAM);
+	assert_int_equal(s.labels->numbers[LABEL_GPU_STREAM], 3);
+	free(d.contexts);
+}
+
 static void a_lost_record_is_counted(void **state)
 {
 	struct raw_sample s[3] = {{.ctx = 5, .n = 2}, {.ctx = 6, .n = 4}, {.n = 8}};
-	struct raw_context c = {5, {{1}, {2}}};
+	struct raw_context c = {.hash = 5, .link = {{1}, {2}}};
 	struct drain d = {.samples = s, .n_samples = 3, .contexts = &c, .n_contexts = 1};
 	uint64_t lost = failed("record_lost");
 
@@ -98,6 +181,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_as_text),
 		cmocka_unit_test(ids_as_bytes),
+		cmocka_unit_test(labels_without_ids),
+		cmocka_unit_test(labels_with_ids),
+		cmocka_unit_test(labels_are_read_from_long_records_only),
+		cmocka_unit_test(wrong_labels_are_left_out),
 		cmocka_unit_test(a_lost_record_is_counted),
 	};
 

@@ -206,7 +206,9 @@ static void names_and_calls_are_held_too(void **state)
 
 	(void)state;
 	add_names(d, 7, "worker");
-	d->contexts = xmemdup(&(struct raw_context){.hash = 9, .link = {.span_id = {5}}},
+	d->contexts = xmemdup(&(struct raw_context){.hash = 9,
+						    .link = {.span_id = {5}},
+						    .labels = {.mask = 1, .numbers = {6}}},
 			      sizeof(*d->contexts));
 	d->n_contexts = 1;
 	probes_cache_pass(h, d, NSEC_PER_SEC, true);
@@ -218,6 +220,7 @@ static void names_and_calls_are_held_too(void **state)
 	assert_string_equal(sample_drain_names(d, 7)->thread_comm, "worker");
 	probes_contexts_link(d);
 	assert_int_equal(d->samples[0].link->span_id[0], 5);
+	assert_int_equal(d->samples[0].labels->numbers[0], 6);
 	sample_drain_free(d);
 	probes_cache_free(h);
 }

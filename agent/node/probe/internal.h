@@ -235,9 +235,10 @@ size_t probes_cache_bytes(const struct drain_cache *h);
 void probes_cache_pass(struct drain_cache *h, struct drain *d, uint64_t now_ns, bool keep);
 
 /*
- * contexts.c: adds the context of a record; sets the links of all samples once contexts are sorted
+ * contexts.c: adds the context of a record, which may end at PF_CONTEXT_IDS_BYTES; sets the links
+ * and labels of all samples once contexts are sorted
  */
-void probes_contexts_add(struct pending *g, const struct pf_rec_context *r);
+void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size_t n_bytes);
 void probes_contexts_link(struct drain *d);
 
 /*

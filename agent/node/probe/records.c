@@ -162,7 +162,7 @@ int probes_record_take(void *arg, void *data, size_t n)
 		on_names(g, data);
 		break;
 	case PF_REC_CONTEXT:
-		probes_contexts_add(g, data);
+		probes_contexts_add(g, data, n);
 		break;
 	case PF_REC_PROC:
 		on_proc(p, data);

@@ -639,6 +639,7 @@ IN_SECTION(pf_loop) static void body_right(struct truth *t)
 
 struct mix {
 	bool left;
+	pid_t pid;
 	uint64_t hits, ticks, wrong, lost;
 };
 
@@ -657,9 +658,18 @@ static void tell_wrong(const struct mix *m, bool hit, const struct raw_sample *s
 	print_message("\n");
 }
 
+/* The labels that uprobe_test.bpf.c gives to its samples, and no trace context. */
+static bool has_labels_of(const struct raw_sample *s, pid_t pid)
+{
+	return s->labels && !s->link &&
+	       s->labels->mask == (1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_STREAM) &&
+	       s->labels->numbers[LABEL_GPU_DEVICE] == (uint64_t)pid &&
+	       s->labels->numbers[LABEL_GPU_STREAM] == 2;
+}
+
 /*
- * A hit must have pf_target and then exactly the frames of its own process. A tick must have no
- * frame of the other process.
+ * A hit must have its labels, pf_target and then exactly the frames of its own process. A tick must
+ * have no labels and no frame of the other process.
  */
 static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack, void *arg)
 {
@@ -680,7 +690,7 @@ static void tally_mix(const struct raw_sample *s, const struct raw_stack *stack,
 		own += m->left ? left : right;
 		others += m->left ? right : left;
 	}
-	wrong = others || own > want;
+	wrong = others || own > want || (hit ? !has_labels_of(s, m->pid) : s->labels != NULL);
 	if (hit && !wrong)
 		wrong = own != want || stack->frames[0].address != (uintptr_t)pf_target_fn ||
 			!IN_RANGE(stack->frames[1 + want].address, pf_loop);
@@ -746,7 +756,7 @@ static uint64_t samples_dropped(struct probes *p)
 static void uprobes_and_ticks_never_mix(void **state)
 {
 	struct child c[2] = {child_start(body_left, NULL), child_start(body_right, NULL)};
-	struct mix m[2] = {{.left = true}, {.left = false}};
+	struct mix m[2] = {{.left = true, .pid = c[0].pid}, {.left = false, .pid = c[1].pid}};
 	struct watch w[2] = {{.pid = c[0].pid, .each = tally_mix, .arg = &m[0]},
 			     {.pid = c[1].pid, .each = tally_mix, .arg = &m[1]}};
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * This file creates, sorts and frees drains, and finds their stacks, names and contexts by hash. It
- * runs no thread and reads nothing from the kernel.
+ * This file creates, sorts and frees drains, finds their stacks, names and contexts by hash, and
+ * makes text of labels. It runs no thread and reads nothing from the kernel.
  */
 #include "node/sample/sample.h"
 
@@ -112,4 +112,21 @@ const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash)
 const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash)
 {
 	return find(hash, d->contexts, d->n_contexts, sizeof(*d->contexts));
+}
+
+const struct profile_labels *sample_labels(struct batch *b, const struct raw_sample *s)
+{
+	struct profile_labels labels = {};
+
+	if (!s->labels)
+		return NULL;
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++) {
+		char text[LABEL_TEXT_BYTES];
+
+		if (!(s->labels->mask & 1u << l))
+			continue;
+		profile_label_text(l, s->labels->numbers[l], text);
+		labels.values[l] = profile_batch_str(b, text);
+	}
+	return profile_batch_labels(b, &labels);
 }

@@ -56,10 +56,20 @@ struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
 };
-/* The trace and the span during which a sample was taken: docs/trace-context.md. */
+/* The labels of a sample as numbers, which profile_label_text() makes text of. */
+struct raw_labels {
+	unsigned mask; /* 1 << enum profile_label for each label that the sample has */
+	uint64_t numbers[_LABEL_MAX];
+};
+/*
+ * The trace and the span during which a sample was taken (docs/trace-context.md), and its labels. A
+ * sample may have one of them, or both.
+ */
 struct raw_context {
 	uint64_t hash;
-	struct profile_link link;
+	struct profile_link link;  /* all zero: the sample has no valid ids */
+	bool invalid_ids;	   /* the program published ids, but they are not valid */
+	struct raw_labels labels;
 };
 struct raw_sample {
 	enum event event;
@@ -75,8 +85,9 @@ struct raw_sample {
 	uint64_t oldest_ns;
 	/* hash of the sample's struct raw_context; 0: the sample has none */
 	uint64_t ctx;
-	/* link of the context whose hash is ctx; NULL: the drain has no valid one */
+	/* link and labels of the context whose hash is ctx; NULL: the drain has no valid one */
 	const struct profile_link *link;
+	const struct raw_labels *labels;
 };
 /*
  * With probe_config.total: the sum of the samples of all threads with these names, in all
@@ -173,3 +184,5 @@ void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n);
 const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash);
 const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash);
+/* The sample's labels as texts of the batch, for profile_sample.labels. NULL: it has none. */
+const struct profile_labels *sample_labels(struct batch *b, const struct raw_sample *s);

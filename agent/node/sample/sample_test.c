@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A drain sorts its stacks, names and contexts, finds them by hash, and frees all that it owns. */
+/*
+ * A drain sorts its stacks, names and contexts, finds them by hash, and frees all that it owns;
+ * labels of samples as texts.
+ */
 #include "node/sample/sample.h"
 
 #include <setjmp.h>
@@ -123,6 +126,23 @@ static void all_that_it_owns_is_freed(void **state)
 	sample_drain_free(d);
 }
 
+/* Each number becomes the text of its label; samples with equal labels share them. */
+static void labels_become_texts(void **state)
+{
+	const struct raw_labels raw = {1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT,
+				       {3, 0x2a, 9}};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct raw_sample s = {.labels = &raw}, plain = {0};
+	const struct profile_labels *l = sample_labels(b, &s);
+
+	(void)state;
+	assert_string_equal(l->values[LABEL_GPU_DEVICE], "3");
+	assert_string_equal(l->values[LABEL_GPU_CONTEXT], "0x2a");
+	assert_null(l->values[LABEL_GPU_STREAM]);
+	assert_ptr_equal(sample_labels(b, &s), l);
+	assert_null(sample_labels(b, &plain));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,6 +151,7 @@ int main(void)
 		cmocka_unit_test(an_empty_drain_has_none),
 		cmocka_unit_test(frames_have_a_limit),
 		cmocka_unit_test(all_that_it_owns_is_freed),
+		cmocka_unit_test(labels_become_texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

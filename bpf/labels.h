@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * labels: what a sample says of itself besides its stacks, for example the GPU's stream. The labels
+ * travel in the record of the sample's trace context. Only programs of events whose samples have
+ * labels include this file: others send shorter records.
+ *
+ *	pf_labels_begin(s);
+ *	pf_label(s, PF_LABEL_GPU_DEVICE, device);
+ *	s->key.ctx = pf_intern_labels(s, true, generation);
+ */
+#pragma once
+
+#include "capture.h"
+
+/* The sample in s has no labels yet. */
+static __always_inline void pf_labels_begin(struct pf_scratch *s)
+{
+	s->context.n_labels = 0;
+}
+
+/* Adds a label. Beyond PF_SAMPLE_LABELS, the program is wrong, and the label is left out. */
+static __always_inline void pf_label(struct pf_scratch *s, enum pf_label_key key, uint64_t value)
+{
+	uint32_t n = s->context.n_labels;
+
+	if (n >= PF_SAMPLE_LABELS)
+		return;
+	s->context.labels[n] = (struct pf_label){.key = key, .value = value};
+	s->context.n_labels = n + 1;
+}
+
+static __always_inline uint64_t pf_labels_hash(const struct pf_scratch *s, uint64_t hash)
+{
+	const struct pf_rec_context *c = &s->context;
+
+	for (uint32_t i = 0; i < PF_SAMPLE_LABELS && i < c->n_labels; i++)
+		hash = pf_hash_add(pf_hash_add(hash, c->labels[i].key), c->labels[i].value);
+	return pf_hash_add(hash, c->n_labels);
+}
+
+/*
+ * Sends the sample's labels, unless this generation has them already. with_call: as in
+ * pf_intern_context(), also the trace context. Returns their hash; 0: the sample has neither.
+ */
+PF_ONCE uint64_t pf_intern_labels(struct pf_scratch *s, bool with_call, uint32_t generation)
+{
+	uint64_t seed;
+
+	if (!s)
+		return 0;
+	if (!with_call || !s->context_wanted || !pf_find_context(s)) {
+		__builtin_memset(&s->context, 0, PF_CONTEXT_IDS_BYTES);
+		if (!s->context.n_labels)
+			return 0;
+	}
+	seed = pf_hash_start(s->key.start_boottime_ns, s->key.tgid);
+	return pf_send_context(s, pf_context_hash(s, pf_labels_hash(s, seed)),
+			       sizeof(s->context), generation);
+}
