@@ -7,11 +7,14 @@
  * many addresses at once: a single program for entry and return (a session) if the kernel has that
  * (6.13). The other is for a probe of one address.
  */
-#include "memory_live.h"
-#include "memory_sample.h"
-#include "memory_site.h"
+#include "capture.h"
 
-#define PF_MEM_EVENTS (1 << PF_EVENT_MEM_ALLOC | 1 << PF_EVENT_MEM_INUSE)
+#define PF_MEM_EVENTS	 (1 << PF_EVENT_MEM_ALLOC | 1 << PF_EVENT_MEM_INUSE)
+#define PF_COUNTED_EVENT PF_EVENT_MEM_ALLOC
+#define PF_LIVE_EVENT	 PF_EVENT_MEM_INUSE
+#define PF_PROCS	 mem_procs
+#define PF_LIVE		 live
+#define PF_LIVE_STATS	 live_stats
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -28,6 +31,25 @@ struct {
 	__type(key, struct pf_pending_key);
 	__type(value, struct pf_pending);
 } pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PF_LIVE_MAX);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_live);
+} live SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_live_stats);
+} live_stats SEC(".maps");
+
+#include "memory_live.h"
+#include "memory_sample.h"
+#include "memory_site.h"
+#include "memory_task.h"
 
 struct pf_mem_cpu {
 	struct pf_mem_points alloc, inuse;
@@ -57,67 +79,7 @@ static __always_inline struct pf_mem_cpu *pf_mem_cpu_here(void)
  * SRSO), each call of a function costs as much as a look-up.
  */
 
-/* ---- the task and process of a hit ---- */
-
-struct pf_mem_who {
-	struct task_struct *task;
-	const struct pf_filter *filter;
-	struct pf_mem_proc *proc;
-	uint64_t cgroup_id;
-	uint32_t events; /* of those that the caller asks for, the wanted ones; 0: none */
-};
-
-/*
- * Adds one hit in 16 of a process to `usage`, and counts it as 16. Which one is chosen depends on
- * the number of the hit times the golden ratio. So the chosen hits are spread evenly, and no loop
- * of the program has the same rhythm.
- */
-#define PF_USAGE_EACH	16
-#define PF_GOLDEN_RATIO 0x9e3779b1u
-
-static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t hits)
-{
-	struct pf_usage *u =
-		pf_usage_of(cgroup_id, events & 1 << PF_EVENT_MEM_ALLOC ? PF_EVENT_MEM_ALLOC
-									: PF_EVENT_MEM_INUSE);
-
-	if (u)
-		u->hits += PF_USAGE_EACH * hits;
-}
-
-/*
- * Called first at every hit. The cost of the trap counts for one of the wanted events: mem-alloc if
- * it is wanted, else mem-inuse.
- */
-static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
-{
-	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
-	struct pf_process_key key = {};
-	struct pf_mem_proc *proc;
-	uint32_t number;
-
-	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
-	if (!who.filter)
-		return who;
-	key.start_boottime_ns = pf_start_of(who.task);
-	key.tgid = pf_tgid_seen(who.task);
-	key.exec_id = who.task->self_exec_id;
-	who.proc = proc = bpf_map_lookup_elem(&mem_procs, &key);
-	if (!proc)
-		return who;
-	who.events = events & who.filter->event_mask & proc->event_mask;
-	if (!who.events)
-		return who;
-	proc->cgroup_id = who.cgroup_id;
-	/*
-	 * `hits` counts each hit, because a span of time in which the agent tries the probes may
-	 * have few.
-	 */
-	number = __sync_fetch_and_add(&proc->hits, hits);
-	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
-		pf_mem_used(who.cgroup_id, who.events, hits);
-	return who;
-}
+/* ---- which hits are not taken ---- */
 
 /*
  * Whether the allocator's own code made the call, as the return address shows. Called late, because
@@ -134,27 +96,6 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 		if (caller >= proc->inner[i].start && caller < proc->inner[i].end)
 			return true;
 	return false;
-}
-
-/* ---- the costs and the variance of taken allocations ---- */
-
-/*
- * Adds a taken allocation to `usage`. Its part of the variance, (1 - p) * value^2, is value *
- * (value - size), because p = size / value. If two points are in one allocation, this is more than
- * the true variance.
- */
-static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
-				    uint64_t size)
-{
-	struct pf_usage *u = pf_usage_of(cgroup_id, event);
-
-	PF_STAT(taken);
-	if (!u)
-		return;
-	u->taken++;
-	u->value += value;
-	if (value > size)
-		u->square += value * (value - size) >> 20;
 }
 
 /* ---- entry ---- */
@@ -260,14 +201,7 @@ static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_
 			pf_live_remove(hit->old, NULL);
 		return NULL;
 	}
-	s->key = (struct pf_count_key){
-		.start_boottime_ns = pf_start_of(who->task),
-		.cgroup_id = who->cgroup_id,
-		.tgid = pf_tgid_seen(who->task),
-		.tid = pf_tid_seen(who->task),
-		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
-	};
-	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;
+	pf_mem_key_set(s, who);
 	s->value = hit->alloc | hit->inuse;
 	pf_mem_call_set(s, pf_mem_cpu_here(), ctx, hit);
 	return s;
@@ -333,21 +267,6 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	if (cpu->pending.live.value)
 		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_PENDING_FULL);
 	return false;
-}
-
-/* generation: the one in which the allocation is counted; a later one may have begun. */
-static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
-					  const struct pf_settings *set, uint32_t generation)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	uint64_t seed;
-
-	if (!s || !set)
-		return;
-	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
-	pf_find_process(s, task, set);
-	s->key.names = pf_intern_names(task, seed, generation);
-	pf_regs_of_context(&s->walk, ctx);
 }
 
 /* Returns whether the return must be probed. */

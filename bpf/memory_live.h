@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_live: the map `live`: sampled memory that is in use, by address. An entry stays from the
- * return of the allocating call until the memory is freed. The map evicts entries when it is full;
- * user space counts the evicted ones.
+ * memory_live: sampled memory that is in use, by address. An entry stays from the return of the
+ * allocating call until the memory is freed. The includer defines PF_LIVE, the map of struct
+ * pf_live, PF_LIVE_STATS, and PF_LIVE_EVENT. If the map evicts entries when it is full, user space
+ * counts the evicted ones.
  */
 #pragma once
 
 #include "capture.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, PF_LIVE_MAX);
-	__type(key, struct pf_live_key);
-	__type(value, struct pf_live);
-} live SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct pf_live_stats);
-} live_stats SEC(".maps");
 
 static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
 {
@@ -36,7 +23,7 @@ static __always_inline struct pf_live_stats *pf_live_stats_here(void)
 {
 	uint32_t zero = 0;
 
-	return bpf_map_lookup_elem(&live_stats, &zero);
+	return bpf_map_lookup_elem(&PF_LIVE_STATS, &zero);
 }
 
 /*
@@ -51,13 +38,13 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 
 	if (!l || !stats)
 		return;
-	err = bpf_map_update_elem(&live, &key, l, BPF_NOEXIST);
+	err = bpf_map_update_elem(&PF_LIVE, &key, l, BPF_NOEXIST);
 	if (err == -EEXIST) {
 		stats->removed++;
-		err = bpf_map_update_elem(&live, &key, l, BPF_ANY);
+		err = bpf_map_update_elem(&PF_LIVE, &key, l, BPF_ANY);
 	}
 	if (err) {
-		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_LIVE_EVICTED);
+		pf_drop(PF_LIVE_EVENT, PF_DROP_LIVE_EVICTED);
 		return;
 	}
 	stats->added++;
@@ -69,13 +56,13 @@ static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
 	struct pf_live_stats *stats = pf_live_stats_here();
-	struct pf_live *l = bpf_map_lookup_elem(&live, &key);
+	struct pf_live *l = bpf_map_lookup_elem(&PF_LIVE, &key);
 
 	if (!l || !stats)
 		return false;
 	if (ret_was)
 		*ret_was = *l;
-	if (bpf_map_delete_elem(&live, &key))
+	if (bpf_map_delete_elem(&PF_LIVE, &key))
 		return false;
 	stats->removed++;
 	return true;
@@ -85,5 +72,5 @@ static __always_inline bool pf_live_has(struct task_struct *task, uint64_t addre
 {
 	struct pf_live_key key = pf_live_key_of(task, address);
 
-	return address && bpf_map_lookup_elem(&live, &key);
+	return address && bpf_map_lookup_elem(&PF_LIVE, &key);
 }

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * memory_task: whose hit of a uprobe it is, and what the samples of its process need. The includer
+ * defines PF_COUNTED_EVENT and PF_LIVE_EVENT, the events of its probe set, and PF_PROCS, the map of
+ * the processes that are probed for them (struct pf_mem_proc).
+ */
+#pragma once
+
+#include "capture.h"
+
+/* ---- the task and process of a hit ---- */
+
+struct pf_mem_who {
+	struct task_struct *task;
+	const struct pf_filter *filter;
+	struct pf_mem_proc *proc;
+	uint64_t cgroup_id;
+	uint32_t events; /* of those that the caller asks for, the wanted ones; 0: none */
+};
+
+/*
+ * Adds one hit in 16 of a process to `usage`, and counts it as 16. Which one is chosen depends on
+ * the number of the hit times the golden ratio. So the chosen hits are spread evenly, and no loop
+ * of the program has the same rhythm.
+ */
+#define PF_USAGE_EACH	16
+#define PF_GOLDEN_RATIO 0x9e3779b1u
+
+static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t hits)
+{
+	struct pf_usage *u = pf_usage_of(
+		cgroup_id, events & 1 << PF_COUNTED_EVENT ? PF_COUNTED_EVENT : PF_LIVE_EVENT);
+
+	if (u)
+		u->hits += PF_USAGE_EACH * hits;
+}
+
+/*
+ * Called first at every hit. The cost of the trap counts for one of the wanted events:
+ * PF_COUNTED_EVENT if it is wanted, else PF_LIVE_EVENT.
+ */
+static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
+{
+	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
+	struct pf_process_key key = {};
+	struct pf_mem_proc *proc;
+	uint32_t number;
+
+	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
+	if (!who.filter)
+		return who;
+	key.start_boottime_ns = pf_start_of(who.task);
+	key.tgid = pf_tgid_seen(who.task);
+	key.exec_id = who.task->self_exec_id;
+	who.proc = proc = bpf_map_lookup_elem(&PF_PROCS, &key);
+	if (!proc)
+		return who;
+	who.events = events & who.filter->event_mask & proc->event_mask;
+	if (!who.events)
+		return who;
+	proc->cgroup_id = who.cgroup_id;
+	/*
+	 * `hits` counts each hit, because a span of time in which the agent tries the probes may
+	 * have few.
+	 */
+	number = __sync_fetch_and_add(&proc->hits, hits);
+	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
+		pf_mem_used(who.cgroup_id, who.events, hits);
+	return who;
+}
+
+/* ---- the costs and the variance of taken allocations ---- */
+
+/*
+ * Adds a taken allocation to `usage`. Its part of the variance, (1 - p) * value^2, is value *
+ * (value - size), because p = size / value. If two points are in one allocation, this is more than
+ * the true variance.
+ */
+static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
+				    uint64_t size)
+{
+	struct pf_usage *u = pf_usage_of(cgroup_id, event);
+
+	PF_STAT(taken);
+	if (!u)
+		return;
+	u->taken++;
+	u->value += value;
+	if (value > size)
+		u->square += value * (value - size) >> 20;
+}
+
+/* ---- before the stack is walked ---- */
+
+/* Sets the part of the key that does not depend on the stack. */
+static __always_inline void pf_mem_key_set(struct pf_scratch *s, const struct pf_mem_who *who)
+{
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = pf_start_of(who->task),
+		.cgroup_id = who->cgroup_id,
+		.tgid = pf_tgid_seen(who->task),
+		.tid = pf_tid_seen(who->task),
+		.cpu = pf_config.per_cpu ? bpf_get_smp_processor_id() : PF_CPU_ANY,
+	};
+	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;
+}
+
+/* generation: the one in which the allocation is counted; a later one may have begun. */
+static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
+					  const struct pf_settings *set, uint32_t generation)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	uint64_t seed;
+
+	if (!s || !set)
+		return;
+	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
+	pf_find_process(s, task, set);
+	s->key.names = pf_intern_names(task, seed, generation);
+	pf_regs_of_context(&s->walk, ctx);
+}
