@@ -151,7 +151,10 @@ struct pf_count_key {
 	uint64_t names;		    /* hash of a PF_REC_NAMES record */
 	uint64_t ctx;		    /* hash of a PF_REC_CONTEXT record; 0 none */
 	uint64_t ustack;	    /* hash of a PF_REC_STACK record; 0 none */
-	uint64_t kstack;
+	union {
+		uint64_t kstack;
+		uint64_t owner; /* only in map `gpu_live`: gpu_abi.h */
+	};
 	uint32_t tgid; /* agent's PID namespace; 0: not visible there */
 	uint32_t tid;
 	uint32_t cpu; /* or PF_CPU_ANY */
@@ -418,6 +421,8 @@ enum pf_site_flags {
 	 */
 	PF_SITE_THROWS = 1 << 3,
 };
+#include "gpu_abi.h" /* the kinds and flags of the CUDA driver's sites */
+
 #define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
 /* A larger allocation cannot succeed, because a process has no more addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
@@ -456,11 +461,15 @@ struct pf_live {
  */
 struct pf_pending_key {
 	uint64_t pid_tgid;
-	uint64_t sp; /* at the entry */
+	uint64_t sp; /* at the entry; in map `gpu_pending` see gpu_abi.h */
 };
 struct pf_pending {
-	struct pf_live live;  /* value 0: not taken */
-	struct pf_live old;   /* what `live` had for old_address; put back if the call fails */
+	struct pf_live live; /* value 0: not taken */
+	union {
+		/* what `live` had for old_address; put back if the call fails */
+		struct pf_live old;
+		struct pf_gpu_call gpu; /* in map `gpu_pending` */
+	};
 	uint64_t old_address; /* of the memory that a realloc frees; 0: none, or not in `live` */
 	uint64_t out;	      /* where the new address is stored; 0: it is returned */
 };
@@ -492,6 +501,9 @@ struct pf_live_stats {
 	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use; user space counts it */   \
 	X(WAITS_FULL, "waits_full", 1)	   /* too many threads of selected processes */            \
 	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
+	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a graph or a sparse array of a GPU */      \
+	X(GPU_CONTEXT, "gpu_context", 1)   /* a GPU's context may have ended, and its memory */    \
+	X(GPU_FULL, "gpu_full", 1)	   /* no room for a mapping or a context of a GPU */       \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * gpu_contexts: which context of the CUDA driver is current on a thread, of which device it is, and
+ * when it ends. A thread has a stack of contexts; the last one is current. The probes see a context
+ * only when a call makes it or makes it current. docs/gpu-memory.md.
+ */
+#pragma once
+
+#include "gpu_objects.h"
+#include "memory_site.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PF_GPU_THREADS_MAX);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_gpu_thread);
+} gpu_threads SEC(".maps");
+
+/* ---- a thread's stack of contexts ---- */
+
+/* NULL: no call of the thread has made a context current, or the map is full. */
+static __noinline struct pf_gpu_thread *pf_gpu_thread(bool make)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_live_key key = pf_live_key_of(task, task->pid);
+	struct pf_gpu_thread *t = bpf_map_lookup_elem(&gpu_threads, &key);
+	struct pf_gpu_thread none = {.start_boottime_ns = task->start_boottime};
+
+	if (t && t->start_boottime_ns == none.start_boottime_ns)
+		return t;
+	if (!make)
+		return NULL;
+	bpf_map_update_elem(&gpu_threads, &key, &none, BPF_ANY);
+	return bpf_map_lookup_elem(&gpu_threads, &key);
+}
+
+static __noinline void pf_gpu_push(uint64_t context)
+{
+	struct pf_gpu_thread *t = pf_gpu_thread(true);
+	uint32_t n;
+
+	if (!t)
+		return;
+	n = t->n;
+	/* If the stack is deeper than the maximum, its lowest contexts become unknown. */
+	t->contexts[n & (PF_GPU_CONTEXTS_MAX - 1)] = context;
+	t->n = n + 1;
+}
+
+/*
+ * Removes the current context. Below the lowest context of the stack are those that became current
+ * before the probes came: which one is current then is not known.
+ */
+static __noinline void pf_gpu_pop(void)
+{
+	struct pf_gpu_thread *t = pf_gpu_thread(false);
+	uint32_t n = t ? t->n : 0;
+
+	if (!t || !n)
+		return;
+	t->contexts[(n - 1) & (PF_GPU_CONTEXTS_MAX - 1)] = 0;
+	t->n = n - 1;
+}
+
+/* The thread's current context; 0: it is not known. */
+static __noinline uint64_t pf_gpu_current(void)
+{
+	struct pf_gpu_thread *t = pf_gpu_thread(false);
+
+	if (!t || !t->n)
+		return 0;
+	return t->contexts[(t->n - 1) & (PF_GPU_CONTEXTS_MAX - 1)];
+}
+
+/* cuCtxSetCurrent(NULL) removes the current context; another context takes its place. */
+static __noinline void pf_gpu_set_current(uint64_t context)
+{
+	pf_gpu_pop();
+	if (context)
+		pf_gpu_push(context);
+}
+
+/*
+ * What is known of the current context when a call asks for memory. If the probes have not seen
+ * which call made it, there were or are calls that they do not see: those before they were
+ * attached, and those of NVIDIA's runtime library through private tables of the driver.
+ */
+struct pf_gpu_here {
+	uint64_t context; /* 0: not known */
+	uint64_t owner;	  /* of memory that belongs to the context: pf_count_key.owner */
+	uint32_t device;
+	bool has_device;
+};
+
+static __noinline void pf_gpu_here(struct pf_gpu_here *ret)
+{
+	uint64_t context = pf_gpu_current();
+	struct pf_gpu_object *o = context ? pf_gpu_object(PF_GPU_CONTEXT, context) : NULL;
+
+	if (!ret)
+		return;
+	if (!o)
+		pf_gpu_object_remove(PF_GPU_DRIVER, 0);
+	ret->context = context;
+	ret->owner = o ? o->owner : context | PF_GPU_NO_DEVICE;
+	ret->device = o ? o->device : 0;
+	ret->has_device = o != NULL;
+}
+
+/* ---- contexts begin and end ---- */
+
+static __noinline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
+{
+	struct pf_gpu_object o = {.time_ns = time_ns};
+
+	pf_gpu_object_set(PF_GPU_ENDED, number, &o);
+}
+
+/*
+ * The memory of a context has ended. If the probes may have missed the call that made it, it may be
+ * the context of memory whose context is not known.
+ */
+static __noinline void pf_gpu_end(uint64_t context, uint64_t time_ns)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
+
+	pf_gpu_ended(context, time_ns);
+	if (!o || (!o->time_ns && !pf_gpu_object(PF_GPU_DRIVER, 0)))
+		pf_gpu_ended(0, time_ns);
+}
+
+static __noinline void pf_gpu_made(const struct pf_gpu_call *c, uint64_t time_ns)
+{
+	struct pf_gpu_object o = {.device = c ? c->size : 0, .refs = 1, .time_ns = time_ns};
+
+	if (!c)
+		return;
+	o.owner = pf_gpu_stored(c->ptr, false);
+	pf_gpu_object_set(PF_GPU_CONTEXT, o.owner, &o);
+	pf_gpu_push(o.owner);
+}
+
+static __noinline void pf_gpu_attached(uint64_t context)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
+
+	if (o)
+		o->refs++;
+}
+
+static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t time_ns)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
+
+	if (detach && o && o->refs > 1) {
+		o->refs--;
+		return;
+	}
+	pf_gpu_end(context, time_ns);
+	pf_gpu_object_remove(PF_GPU_CONTEXT, context);
+	if (pf_gpu_current() == context)
+		pf_gpu_pop();
+}
+
+/* ---- primary contexts: one per device, which ends when it was released as often as retained ----
+ */
+
+/* context: 0: not known. */
+static __noinline void pf_gpu_primary_get(uint32_t device, uint64_t context, uint64_t time_ns)
+{
+	struct pf_gpu_object *was = pf_gpu_object(PF_GPU_PRIMARY, device);
+	struct pf_gpu_object o = {.handle = context, .device = device, .refs = 1};
+
+	if (was) {
+		o.refs = was->refs + 1;
+		if (!context)
+			o.handle = was->handle;
+		else if (was->handle && was->handle != context)
+			pf_gpu_end(was->handle, time_ns);
+	}
+	pf_gpu_object_set(PF_GPU_PRIMARY, device, &o);
+	if (context)
+		pf_gpu_object_set(PF_GPU_CONTEXT, context, &o);
+}
+
+/*
+ * If the process may have retained the context more often than the probes have seen, it is not
+ * known whether the last release has ended it. Then its memory counts as in use, and this is a
+ * loss.
+ */
+static __noinline void pf_gpu_primary_put(uint32_t device, uint64_t time_ns, uint32_t events)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_PRIMARY, device);
+
+	if (o && o->refs > 0 && --o->refs > 0)
+		return;
+	if (o && pf_gpu_object(PF_GPU_DRIVER, 0))
+		pf_gpu_end(o->handle, time_ns);
+	else if (events & 1 << PF_LIVE_EVENT)
+		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_CONTEXT);
+}
+
+/*
+ * A reset ends the memory, but neither the context nor what has retained it. If it is not known
+ * which context the device has, it may be each one whose device is not known.
+ */
+static __noinline void pf_gpu_primary_reset(uint32_t device, uint64_t time_ns)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_PRIMARY, device);
+
+	if (o && o->handle) {
+		pf_gpu_end(o->handle, time_ns);
+		return;
+	}
+	pf_gpu_ended(0, time_ns);
+	pf_gpu_ended(PF_GPU_ANY, time_ns);
+}
+
+/* ---- green contexts: each retains its device's primary context, which owns its memory ---- */
+
+static __noinline void pf_gpu_green(const struct pf_gpu_call *c, uint64_t time_ns)
+{
+	struct pf_gpu_object o = {.device = c ? c->size : 0};
+
+	if (!c)
+		return;
+	pf_gpu_object_set(PF_GPU_GREEN, pf_gpu_stored(c->ptr, false), &o);
+	pf_gpu_primary_get(o.device, 0, time_ns);
+}
+
+static __noinline void pf_gpu_green_destroyed(uint64_t green, uint64_t time_ns, uint32_t events)
+{
+	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_GREEN, green);
+
+	if (o) {
+		pf_gpu_primary_put(o->device, time_ns, events);
+		pf_gpu_object_remove(PF_GPU_GREEN, green);
+	} else if (events & 1 << PF_LIVE_EVENT) {
+		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_CONTEXT);
+	}
+}
+
+static __noinline void pf_gpu_from_green(const struct pf_gpu_call *c)
+{
+	struct pf_gpu_object *green = c ? pf_gpu_object(PF_GPU_GREEN, c->count) : NULL, *primary;
+	struct pf_gpu_object o = {};
+
+	if (!c || !green)
+		return;
+	o.device = green->device;
+	primary = pf_gpu_object(PF_GPU_PRIMARY, o.device);
+	if (primary)
+		o.owner = primary->handle;
+	pf_gpu_object_set(PF_GPU_CONTEXT, pf_gpu_stored(c->ptr, false), &o);
+}
+
+/* ---- the calls ---- */
+
+/*
+ * If the first call that the probes see is cuInit, they have seen all calls until there is evidence
+ * to the contrary (pf_gpu_here): before cuInit, all others fail.
+ */
+static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t time_ns)
+{
+	struct pf_gpu_object o = {.time_ns = time_ns};
+
+	if (c && c->first)
+		pf_gpu_object_set(PF_GPU_DRIVER, 0, &o);
+}
+
+/* A call of PF_SITE_IS_GPU_CONTEXT has succeeded. since_ns: when it began. */
+static __noinline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint64_t since_ns)
+{
+	if (!c)
+		return;
+	switch (c->site.kind) {
+	case PF_SITE_GPU_INIT:
+		pf_gpu_initialized(c, since_ns);
+		break;
+	case PF_SITE_GPU_CONTEXT:
+		pf_gpu_made(c, since_ns);
+		break;
+	case PF_SITE_GPU_ATTACH:
+		pf_gpu_attached(pf_gpu_stored(c->ptr, false));
+		break;
+	case PF_SITE_GPU_DESTROY:
+		pf_gpu_destroyed(c->ptr, c->site.flags & PF_GPU_DETACH, since_ns);
+		break;
+	case PF_SITE_GPU_SET:
+		pf_gpu_set_current(c->ptr);
+		break;
+	case PF_SITE_GPU_PUSH:
+		pf_gpu_push(c->ptr);
+		break;
+	case PF_SITE_GPU_POP:
+		pf_gpu_pop();
+		break;
+	case PF_SITE_GPU_PRIMARY:
+		pf_gpu_primary_get(c->size, pf_gpu_stored(c->ptr, false), since_ns);
+		break;
+	case PF_SITE_GPU_PRIMARY_RELEASE:
+		pf_gpu_primary_put(c->size, since_ns, c->events);
+		break;
+	case PF_SITE_GPU_PRIMARY_RESET:
+		pf_gpu_primary_reset(c->size, since_ns);
+		break;
+	case PF_SITE_GPU_GREEN:
+		pf_gpu_green(c, since_ns);
+		break;
+	case PF_SITE_GPU_GREEN_DESTROY:
+		pf_gpu_green_destroyed(c->ptr, since_ns, c->events);
+		break;
+	case PF_SITE_GPU_FROM_GREEN:
+		pf_gpu_from_green(c);
+		break;
+	}
+}

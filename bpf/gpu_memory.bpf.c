@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * gpu_memory: the programs of uprobes on the CUDA driver. At the entry of a call that asks for
+ * memory they walk the stack and keep it in `gpu_pending`. When the call has succeeded, the event
+ * hbm-alloc counts the memory, and the event hbm-inuse keeps it in `gpu_live` until it is freed. A
+ * call that fails changes nothing. Each call is taken, because such calls are few. The programs
+ * exist in two forms, as those of memory.bpf.c do.
+ */
+#include "capture.h"
+
+#define PF_GPU_EVENTS	 (1 << PF_EVENT_HBM_ALLOC | 1 << PF_EVENT_HBM_INUSE)
+#define PF_COUNTED_EVENT PF_EVENT_HBM_ALLOC
+#define PF_LIVE_EVENT	 PF_EVENT_HBM_INUSE
+#define PF_PROCS	 gpu_procs
+#define PF_LIVE		 gpu_live
+#define PF_LIVE_STATS	 gpu_live_stats
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MEM_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_mem_proc);
+} gpu_procs SEC(".maps");
+
+/* Calls of the driver that have not returned. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_PENDING_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_pending_key);
+	__type(value, struct pf_pending);
+} gpu_pending SEC(".maps");
+
+/* Not an LRU map, which on a machine with many CPUs evicts entries long before it is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_LIVE_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_live);
+} gpu_live SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_live_stats);
+} gpu_live_stats SEC(".maps");
+
+#include "gpu_array.h"
+#include "gpu_contexts.h"
+#include "gpu_handles.h"
+#include "memory_task.h"
+
+/* A call whose memory the events will lack. */
+static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
+{
+	if (events & 1 << PF_EVENT_HBM_ALLOC)
+		pf_drop(PF_EVENT_HBM_ALLOC, reason);
+	if (events & 1 << PF_EVENT_HBM_INUSE)
+		pf_drop(PF_EVENT_HBM_INUSE, reason);
+}
+
+/* ---- entry: what a call asks for ---- */
+
+/* CUmemAllocationProp and CUmemPoolProps of cuda.h: two enums, then CUmemLocation {type, id}. */
+#define PF_PROPS_LOCATION     8
+#define PF_LOCATION_HOST      2 /* CU_MEM_LOCATION_TYPE_HOST, _HOST_NUMA, _HOST_NUMA_CURRENT */
+#define PF_LOCATION_HOST_LAST 4
+#define PF_STREAM_PER_THREAD  2 /* CU_STREAM_PER_THREAD */
+
+/* The device of properties; PF_GPU_HOST: they ask for memory of the host. */
+static __noinline uint32_t pf_gpu_props_device(uint64_t props)
+{
+	uint32_t location[2] = {};
+
+	if (!pf_read(location, sizeof(location), props + PF_PROPS_LOCATION))
+		return 0;
+	if (location[0] >= PF_LOCATION_HOST && location[0] <= PF_LOCATION_HOST_LAST)
+		return PF_GPU_HOST;
+	return location[1];
+}
+
+static __always_inline void pf_gpu_know(struct pf_gpu_call *c, enum pf_label_key label, bool known)
+{
+	c->known = (c->known & ~(1u << label)) | (uint32_t)known << label;
+}
+
+/* Memory of a pool belongs to no context. If the pool is given, the device is the pool's. */
+static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *c)
+{
+	struct pf_gpu_object *pool;
+
+	if (!c)
+		return;
+	c->stream = c->count;
+	if (!c->stream && c->site.flags & PF_GPU_PER_THREAD)
+		c->stream = PF_STREAM_PER_THREAD;
+	pf_gpu_know(c, PF_LABEL_GPU_STREAM, true);
+	if (!(c->site.flags & PF_GPU_OF_POOL))
+		return;
+	pool = pf_gpu_object(PF_GPU_POOL, pf_mem_arg(ctx, c->site.count_arg - 1, false));
+	c->device = pool ? pool->device : 0;
+	pf_gpu_know(c, PF_LABEL_GPU_DEVICE, pool != NULL);
+}
+
+/* The bytes that a call asks for. */
+static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
+{
+	if (!c || c->device == PF_GPU_HOST)
+		return 0;
+	if (c->site.kind == PF_SITE_GPU_ARRAY)
+		return pf_gpu_array_bytes(c->size, c->count, c->site.flags);
+	return c->size < PF_MEM_SIZE_MAX ? c->size : 0;
+}
+
+/* Sets to what the memory will belong, its labels, and how much it is. */
+static __noinline void pf_gpu_ask(struct pt_regs *ctx, struct pf_pending *p)
+{
+	struct pf_gpu_here here = {};
+
+	if (!p)
+		return;
+	pf_gpu_here(&here);
+	p->live.key.owner = here.owner;
+	p->gpu.context = here.context;
+	p->gpu.device = here.device;
+	pf_gpu_know(&p->gpu, PF_LABEL_GPU_CONTEXT, here.context != 0);
+	pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, here.has_device);
+	if (p->gpu.site.kind == PF_SITE_GPU_ASYNC) {
+		p->live.key.owner = PF_GPU_POOLED;
+		pf_gpu_ask_pool(ctx, &p->gpu);
+	} else if (p->gpu.site.kind == PF_SITE_GPU_HANDLE) {
+		p->live.key.owner = 1;
+		p->gpu.device = pf_gpu_props_device(p->gpu.count);
+		pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, true);
+	}
+	p->live.value = pf_gpu_bytes(&p->gpu);
+}
+
+/* Whether the driver's addresses and sizes have 32 bits in this call. Handles always have 64. */
+static __always_inline bool pf_gpu_is_32(struct pf_site site)
+{
+	return site.flags & PF_GPU_32 && site.kind != PF_SITE_GPU_ARRAY;
+}
+
+/* The address in gpu_live of what the call gives or ends. */
+static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t number)
+{
+	uint32_t space =
+		site.kind == PF_SITE_GPU_HANDLE || site.kind == PF_SITE_GPU_RELEASE ? PF_GPU_HANDLE
+		: site.kind == PF_SITE_GPU_ARRAY || site.flags & PF_GPU_IS_ARRAY    ? PF_GPU_ARRAY
+										 : PF_GPU_ADDRESS;
+
+	return PF_GPU_KEY(space, number);
+}
+
+/*
+ * time_ns of that entry. Another thread may get the same address before this call's return is seen;
+ * then the entry is of new memory, and has another time.
+ */
+static __noinline uint64_t pf_gpu_since(uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live *l = bpf_map_lookup_elem(&gpu_live, &key);
+
+	return l ? l->time_ns : 0;
+}
+
+static __always_inline struct pf_pending_key pf_gpu_pending_key(uint32_t kind)
+{
+	return (struct pf_pending_key){
+		.pid_tgid = bpf_get_current_pid_tgid(),
+		.sp = PF_SITE_IS_GPU_CONTEXT(kind),
+	};
+}
+
+/*
+ * Whether the call is made inside another one: some drivers' functions call each other. A stack
+ * pointer above this one is that of a call that has not returned.
+ */
+static __noinline bool pf_gpu_is_nested(uint32_t kind, uint64_t sp)
+{
+	struct pf_pending_key key = pf_gpu_pending_key(kind);
+	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
+
+	return p && p->gpu.sp > sp;
+}
+
+static __always_inline bool pf_gpu_gives(uint32_t kind)
+{
+	return kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE;
+}
+
+/* Puts the call into gpu_pending. NULL: no room, which is counted. */
+static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const struct pf_mem_who *who)
+{
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_pending_key key = pf_gpu_pending_key(site.kind);
+	struct pf_pending p = {};
+
+	if (!who)
+		return NULL;
+	p.live.key.start_boottime_ns = pf_start_of(who->task);
+	p.live.key.tgid = pf_tgid_seen(who->task);
+	p.live.time_ns = bpf_ktime_get_boot_ns();
+	p.gpu.site = site;
+	p.gpu.sp = PF_CONTEXT_REG(ctx, rsp);
+	p.gpu.ptr = pf_mem_arg(ctx, site.ptr_arg, false);
+	p.gpu.size = pf_mem_arg(ctx, site.size_arg, false);
+	p.gpu.count = pf_mem_arg(ctx, site.count_arg, false);
+	if (pf_gpu_is_32(site) && site.kind == PF_SITE_GPU_FREE)
+		p.gpu.ptr = (uint32_t)p.gpu.ptr;
+	else if (pf_gpu_is_32(site))
+		p.gpu.size = (uint32_t)p.gpu.size;
+	p.gpu.events = who->events;
+	p.gpu.first = who->proc && who->proc->hits == 1 + PF_SITE_MORE(site);
+	if (site.kind == PF_SITE_GPU_FREE || site.kind == PF_SITE_GPU_RELEASE)
+		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
+	if (!bpf_map_update_elem(&gpu_pending, &key, &p, BPF_ANY))
+		return bpf_map_lookup_elem(&gpu_pending, &key);
+	pf_gpu_lost(who->events, PF_DROP_PENDING_FULL);
+	return NULL;
+}
+
+/* The scratch for the stack of a call that asks for memory; NULL: it asks for none. */
+static __noinline struct pf_scratch *pf_gpu_begin(const struct pf_mem_who *who,
+						  struct pf_pending *p)
+{
+	struct pf_scratch *s;
+
+	if (!who || !p || !p->live.value || p->live.value == PF_GPU_BYTES_UNKNOWN)
+		return NULL;
+	s = pf_scratch_try(PF_CONTEXT_TASK);
+	if (!s) {
+		pf_gpu_lost(who->events, PF_DROP_SCRATCH_BUSY);
+		p->live.value = 0;
+		return NULL;
+	}
+	pf_mem_key_set(s, who);
+	return s;
+}
+
+static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, uint32_t generation)
+{
+	uint64_t owner;
+
+	if (!s || !p)
+		return;
+	s->key.ctx = pf_intern_context(s, generation);
+	owner = p->live.key.owner;
+	p->live.key = s->key;
+	p->live.key.owner = owner;
+}
+
+/* Returns whether the return must be probed. */
+static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, 1 + PF_SITE_MORE(site));
+	uint32_t generation;
+	struct pf_pending *p;
+	struct pf_scratch *s;
+
+	if (!set || !who.events || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
+	    pf_gpu_is_nested(site.kind, PF_CONTEXT_REG(ctx, rsp)))
+		return false;
+	p = pf_gpu_call(ctx, &who);
+	if (!p)
+		return false;
+	if (!pf_gpu_gives(site.kind))
+		return true;
+	pf_gpu_ask(ctx, p);
+	s = pf_gpu_begin(&who, p);
+	if (!s)
+		return true;
+	generation = set->generation;
+	pf_mem_before_walk(s, ctx, set, generation);
+	s->key.ustack =
+		pf_walk_user(s, who.task->self_exec_id,
+			     pf_hash_start(s->key.start_boottime_ns, who.task->tgid), true, false);
+	pf_intern_stack(s, s->key.ustack, generation);
+	pf_note_proc(s, who.task, generation);
+	pf_gpu_keep(s, p, generation);
+	pf_scratch_put(s);
+	return true;
+}
+
+/* ---- return: a call has succeeded ---- */
+
+/* The bytes that the call gave. Only now it is known how far apart the rows are. */
+static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
+{
+	uint64_t pitch;
+
+	if (!p)
+		return 0;
+	if (p->gpu.site.kind != PF_SITE_GPU_PITCH || !p->live.value)
+		return p->live.value;
+	pitch = pf_gpu_stored(p->gpu.count, p->gpu.site.flags & PF_GPU_32);
+	if (pitch >> 32 || p->gpu.size >> 31)
+		return 0;
+	return pitch * p->gpu.size;
+}
+
+static __noinline void pf_gpu_count(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
+{
+	const struct pf_settings *set = pf_settings_now();
+	uint64_t owner;
+
+	if (!p || !set)
+		return;
+	pf_mem_taken(cgroup_id, PF_EVENT_HBM_ALLOC, bytes, bytes);
+	owner = p->live.key.owner;
+	p->live.key.event = PF_EVENT_HBM_ALLOC;
+	p->live.key.kstack = 0;
+	if (pf_count_key(&p->live.key, 1, bytes, set->generation))
+		PF_STAT(delivered);
+	p->live.key.owner = owner;
+}
+
+static __noinline void pf_gpu_lives(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
+{
+	uint64_t number = p ? pf_gpu_stored(p->gpu.ptr, pf_gpu_is_32(p->gpu.site)) : 0;
+
+	if (!p)
+		return;
+	if (!number) {
+		pf_gpu_lost(1 << PF_EVENT_HBM_INUSE, PF_DROP_GPU_UNSEEN);
+		return;
+	}
+	pf_mem_taken(cgroup_id, PF_EVENT_HBM_INUSE, bytes, bytes);
+	p->live.key.event = PF_EVENT_HBM_INUSE;
+	p->live.value = bytes;
+	p->live.time_ns = bpf_ktime_get_boot_ns();
+	pf_live_add(&p->live, pf_gpu_key_of(p->gpu.site, number));
+}
+
+static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_who *who)
+{
+	uint64_t bytes = pf_gpu_given_bytes(p);
+
+	if (!p || !who || !bytes)
+		return;
+	if (bytes == PF_GPU_BYTES_UNKNOWN) {
+		pf_gpu_lost(p->gpu.events, PF_DROP_GPU_UNSEEN);
+		return;
+	}
+	if (who->proc)
+		__sync_fetch_and_add(&who->proc->seen_bytes, bytes);
+	if (p->gpu.events & 1 << PF_EVENT_HBM_ALLOC)
+		pf_gpu_count(p, who->cgroup_id, bytes);
+	if (p->gpu.events & 1 << PF_EVENT_HBM_INUSE)
+		pf_gpu_lives(p, who->cgroup_id, bytes);
+}
+
+static __noinline void pf_gpu_freed(const struct pf_gpu_call *c)
+{
+	uint64_t address = c ? pf_gpu_key_of(c->site, c->ptr) : 0;
+
+	if (c && c->since_ns && pf_gpu_since(address) == c->since_ns)
+		pf_live_remove(address, NULL);
+}
+
+static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
+{
+	struct pf_gpu_object o = {};
+
+	if (!c)
+		return;
+	o.device = c->site.flags & PF_GPU_PROPS ? pf_gpu_props_device(c->size) : c->size;
+	pf_gpu_object_set(PF_GPU_POOL, pf_gpu_stored(c->ptr, false), &o);
+}
+
+static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_mem_who *who)
+{
+	const struct pf_gpu_call *c = &p->gpu;
+
+	switch (c->site.kind) {
+	case PF_SITE_GPU_FREE:
+		pf_gpu_freed(c);
+		break;
+	case PF_SITE_GPU_RELEASE:
+		pf_gpu_handle_less(c->ptr, 1, c->since_ns);
+		break;
+	case PF_SITE_GPU_RETAIN:
+		pf_gpu_handle_more(pf_gpu_stored(c->ptr, false), 1);
+		break;
+	case PF_SITE_GPU_MAP:
+		pf_gpu_mapped(c);
+		break;
+	case PF_SITE_GPU_UNMAP:
+		pf_gpu_unmapped(c);
+		break;
+	case PF_SITE_GPU_UNSEEN:
+		pf_gpu_lost(c->site.flags & PF_GPU_IS_ARRAY ? c->events & 1 << PF_EVENT_HBM_INUSE
+							    : c->events,
+			    PF_DROP_GPU_UNSEEN);
+		break;
+	case PF_SITE_GPU_POOL:
+		pf_gpu_pool(c);
+		break;
+	default:
+		if (pf_gpu_gives(c->site.kind))
+			pf_gpu_given(p, who);
+		else
+			pf_gpu_context_changed(c, p->live.time_ns);
+	}
+}
+
+static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
+{
+	struct pf_pending_key key = pf_gpu_pending_key(pf_site_of(ctx).kind);
+	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, 1);
+	struct pf_pending *p;
+
+	if (!who.events)
+		return;
+	p = bpf_map_lookup_elem(&gpu_pending, &key);
+	/* The return has removed the address from the stack. Else it is a nested call's return. */
+	if (!p || p->gpu.sp != PF_CONTEXT_REG(ctx, rsp) - 8)
+		return;
+	p->gpu.events &= who.events;
+	if (!(uint32_t)PF_CONTEXT_REG(ctx, rax))
+		pf_gpu_succeeded(p, &who);
+	bpf_map_delete_elem(&gpu_pending, &key);
+}
+
+/* ---- programs ---- */
+
+/* As pf_mem_session. */
+SEC("uprobe")
+int pf_gpu_session(struct pt_regs *ctx)
+{
+	bool keep = true;
+
+	ctx = pf_alone_begin(ctx);
+	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
+		keep = pf_gpu_enter(ctx);
+	else
+		pf_gpu_leave(ctx);
+	pf_alone_end();
+	return !keep;
+}
+
+#define PF_GPU_PROGRAM(name, work)                                                                 \
+	SEC("uprobe")                                                                              \
+	int name(struct pt_regs *ctx)                                                              \
+	{                                                                                          \
+		ctx = pf_alone_begin(ctx);                                                         \
+		work(ctx);                                                                         \
+		pf_alone_end();                                                                    \
+		return 0;                                                                          \
+	}
+PF_GPU_PROGRAM(pf_gpu_entry, pf_gpu_enter)
+PF_GPU_PROGRAM(pf_gpu_return, pf_gpu_leave)
+PF_GPU_PROGRAM(pf_gpu_1_entry, pf_gpu_enter)
+PF_GPU_PROGRAM(pf_gpu_1_return, pf_gpu_leave)
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

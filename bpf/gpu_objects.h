@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * gpu_objects: what gpu_memory.bpf.c knows of the CUDA driver's objects in a process: struct
+ * pf_gpu_object. User space removes the objects of a process when it detaches the process.
+ */
+#pragma once
+
+#include "memory_live.h"
+
+/* Not preallocated, because most processes have few objects. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PF_GPU_OBJECTS_MAX);
+	__type(key, struct pf_live_key);
+	__type(value, struct pf_gpu_object);
+} gpu_objects SEC(".maps");
+
+static __noinline struct pf_gpu_object *pf_gpu_object(enum pf_gpu_space space, uint64_t number)
+{
+	struct pf_live_key key =
+		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+
+	return bpf_map_lookup_elem(&gpu_objects, &key);
+}
+
+static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t number,
+					 const struct pf_gpu_object *o)
+{
+	struct pf_live_key key =
+		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+
+	if (o && bpf_map_update_elem(&gpu_objects, &key, o, BPF_ANY))
+		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);
+}
+
+static __noinline void pf_gpu_object_remove(enum pf_gpu_space space, uint64_t number)
+{
+	struct pf_live_key key =
+		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+
+	bpf_map_delete_elem(&gpu_objects, &key);
+}
+
+/* Reads the value that a call has stored for its caller; 0: it cannot be read. */
+static __noinline uint64_t pf_gpu_stored(uint64_t at, bool is_32)
+{
+	uint64_t value = 0;
+
+	if (!at || !pf_read(&value, is_32 ? 4 : 8, at))
+		return 0;
+	return value;
+}
