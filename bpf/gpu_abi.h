@@ -68,7 +68,10 @@ struct pf_gpu_call {
 	struct pf_site site;
 	uint64_t sp;		   /* at the entry */
 	uint64_t ptr, size, count; /* the arguments ptr_arg, size_arg, count_arg */
-	uint64_t since_ns;	   /* GPU_FREE, GPU_RELEASE: time_ns of the memory's entry */
+	union {
+		uint64_t since_ns; /* GPU_FREE, GPU_RELEASE: time_ns of the memory's entry */
+		uint64_t ctx;	   /* a call that asks for memory: pf_count_key.ctx of hbm-alloc */
+	};
 	uint32_t events;	   /* 1 << enum pf_event: those that wanted the call */
 	uint32_t first;		   /* GPU_INIT: the probes have seen no call before it */
 	/* the labels of a call that asks for memory; known: 1 << enum pf_label_key */

@@ -51,6 +51,7 @@ struct {
 #include "gpu_array.h"
 #include "gpu_contexts.h"
 #include "gpu_handles.h"
+#include "labels.h"
 #include "memory_task.h"
 
 /* A call whose memory the events will lack. */
@@ -242,13 +243,31 @@ static __noinline struct pf_scratch *pf_gpu_begin(const struct pf_mem_who *who,
 	return s;
 }
 
+static __noinline void pf_gpu_label(struct pf_scratch *s, const struct pf_gpu_call *c)
+{
+	if (!s || !c)
+		return;
+	pf_labels_begin(s);
+	if (c->known & 1 << PF_LABEL_GPU_DEVICE)
+		pf_label(s, PF_LABEL_GPU_DEVICE, c->device);
+	if (c->known & 1 << PF_LABEL_GPU_CONTEXT)
+		pf_label(s, PF_LABEL_GPU_CONTEXT, c->context);
+	if (c->known & 1 << PF_LABEL_GPU_STREAM)
+		pf_label(s, PF_LABEL_GPU_STREAM, c->stream);
+}
+
+/* Of hbm-inuse, as of mem-inuse, the samples have no trace context. */
 static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, uint32_t generation)
 {
 	uint64_t owner;
 
 	if (!s || !p)
 		return;
-	s->key.ctx = pf_intern_context(s, generation);
+	pf_gpu_label(s, &p->gpu);
+	if (p->gpu.events & 1 << PF_EVENT_HBM_ALLOC)
+		p->gpu.ctx = pf_intern_labels(s, true, generation);
+	if (p->gpu.events & 1 << PF_EVENT_HBM_INUSE)
+		s->key.ctx = pf_intern_labels(s, false, generation);
 	owner = p->live.key.owner;
 	p->live.key = s->key;
 	p->live.key.owner = owner;
@@ -308,17 +327,17 @@ static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
 static __noinline void pf_gpu_count(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
 {
 	const struct pf_settings *set = pf_settings_now();
-	uint64_t owner;
+	struct pf_count_key key;
 
 	if (!p || !set)
 		return;
 	pf_mem_taken(cgroup_id, PF_EVENT_HBM_ALLOC, bytes, bytes);
-	owner = p->live.key.owner;
-	p->live.key.event = PF_EVENT_HBM_ALLOC;
-	p->live.key.kstack = 0;
-	if (pf_count_key(&p->live.key, 1, bytes, set->generation))
+	key = p->live.key;
+	key.event = PF_EVENT_HBM_ALLOC;
+	key.ctx = p->gpu.ctx;
+	key.kstack = 0;
+	if (pf_count_key(&key, 1, bytes, set->generation))
 		PF_STAT(delivered);
-	p->live.key.owner = owner;
 }
 
 static __noinline void pf_gpu_lives(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
