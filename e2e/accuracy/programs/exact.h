@@ -1,37 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * exact: what the programs of exact.py in C and C++ share. PROGRAM TOLD ROUNDS prints "ready",
- * waits for a line, runs each of its functions so often, writes what is known of them to TOLD,
- * prints "done" and waits for the end of its input. A line of TOLD: EVENT FUNCTION SUM [CAUSE]:
- * microseconds off the CPU, or bytes.
- */
+/* exact: what exact.c and exact.cc share besides told.h: waits, and memory of the heap. */
 #pragma once
 
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define FUNCTION(name) __attribute__((noinline)) static void name(void)
-#define WAIT_MS	       15
+#include "told.h"
+
+#define WAIT_MS 15
 
 static int pipe_fds[2], socket_fds[2], disk_fd, ask_fds[2], held_fds[2];
 static void *volatile escaped, *volatile given;
-static FILE *told;
-static unsigned rounds;
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 static uint64_t now_us(clockid_t id)
 {
@@ -87,9 +72,7 @@ static void begin(int argc, char **argv)
 	sigset_t set;
 	pthread_t t;
 
-	if (argc != 3 || !(told = fopen(argv[1], "we")))
-		fail("TOLD ROUNDS");
-	rounds = (unsigned)atoi(argv[2]);
+	open_told(argc, argv);
 	snprintf(path, sizeof(path), "%s.disk", argv[1]);
 	disk_fd = open(path, O_CREAT | O_RDWR | O_TRUNC | O_CLOEXEC, 0600);
 	if (disk_fd < 0 || pipe(pipe_fds) || pipe(ask_fds) || pipe(held_fds) ||
@@ -99,17 +82,7 @@ static void begin(int argc, char **argv)
 	sigaddset(&set, SIGUSR1);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) || pthread_create(&t, NULL, helps, NULL))
 		fail("begin");
-	if (puts("ready") < 0 || fflush(stdout) || getchar() == EOF)
-		fail("ready");
-}
-
-static void end(void)
-{
-	if (fclose(told) || puts("done") < 0 || fflush(stdout))
-		fail("done");
-	while (getchar() != EOF)
-		;
-	exit(0);
+	wait_for_order();
 }
 
 /* A function that waits: its time less its CPU time. */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * told: what the programs of exact.py share. PROGRAM TOLD ROUNDS prints "ready", waits for a line,
+ * runs each of its functions so often, writes what is known of them to TOLD, prints "done" and
+ * waits for the end of its input. A line of TOLD: EVENT FUNCTION SUM [CAUSE]: microseconds off the
+ * CPU, or bytes.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FUNCTION(name) __attribute__((noinline)) static void name(void)
+
+static FILE *told;
+static unsigned rounds;
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static void open_told(int argc, char **argv)
+{
+	if (argc != 3 || !(told = fopen(argv[1], "we")))
+		fail("TOLD ROUNDS");
+	rounds = (unsigned)atoi(argv[2]);
+}
+
+static void wait_for_order(void)
+{
+	if (puts("ready") < 0 || fflush(stdout) || getchar() == EOF)
+		fail("ready");
+}
+
+static void end(void)
+{
+	if (fclose(told) || puts("done") < 0 || fflush(stdout))
+		fail("done");
+	while (getchar() != EOF)
+		;
+	exit(0);
+}
