@@ -19,4 +19,17 @@ $(GPU)/thunk/libcuda.so.1: e2e/gpu/driver/thunks.sh e2e/gpu/rules.mk
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$< $@ $(CC) $(GPU_CFLAGS) -O2 -fomit-frame-pointer -- $(GPU_DRIVER_SRC)
-test-now: $(GPU_DRIVER)
+# the runtime library, which calls the driver through pointers that it asks for
+GPU_RUNTIME := $(GPU)/libcudart.so.12 $(GPU)/libcudart_static.a
+$(GPU_RUNTIME): e2e/gpu/cudart/cudart.c e2e/gpu/cuda_runtime.h e2e/gpu/cuda_driver.h
+$(GPU)/libcudart.so.12: e2e/gpu/cudart/cudart.map e2e/gpu/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GPU_CFLAGS) -O2 -shared -Wl,-soname,libcudart.so.12 \
+		-Wl,--version-script,$< -s -o $@ e2e/gpu/cudart/cudart.c
+$(GPU)/libcudart_static.a: e2e/gpu/rules.mk
+	$(call msg,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(GPU_CFLAGS) -O2 -c -o $@.o e2e/gpu/cudart/cudart.c && rm -f $@ && \
+		ar rcs $@ $@.o && rm $@.o
+test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME)
