@@ -124,7 +124,7 @@ static struct allocation *make(enum kind kind, CUdevice device, uint64_t key, ui
 	a->bytes = bytes;
 	a->kind = kind;
 	a->device = device;
-	a->context = ends_with_context(kind) ? context_current() : NULL;
+	a->context = ends_with_context(kind) ? context_current()->owner : NULL;
 	if (!tsearch(a, &tree, compare))
 		abort();
 	count(a);

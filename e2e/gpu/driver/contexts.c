@@ -142,6 +142,8 @@ static struct CUctx_st *make(CUdevice dev, unsigned int flags)
 	c->id = ++n_contexts;
 	c->device = dev;
 	c->flags = flags;
+	c->refs = 1;
+	c->owner = c;
 	return c;
 }
 
@@ -190,7 +192,7 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned int flags, CUdevi
 	return create(ctx, flags, dev);
 }
 
-static CUresult destroy(struct CUctx_st *c)
+static CUresult destroy(struct CUctx_st *c, bool detach)
 {
 	LOCKED;
 	CUresult r = driver_needed();
@@ -199,6 +201,8 @@ static CUresult destroy(struct CUctx_st *c)
 		return r;
 	if (!lives(c))
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (detach && --c->refs)
+		return CUDA_SUCCESS;
 	drop_all_of(c);
 	if (depth && stack[depth - 1] == c)
 		depth--;
@@ -208,27 +212,56 @@ static CUresult destroy(struct CUctx_st *c)
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
-	return destroy(ctx);
+	return destroy(ctx, false);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-	return destroy(ctx);
+	return destroy(ctx, false);
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	return destroy(ctx, true);
+}
+
+CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags)
+{
+	LOCKED;
+	CUresult r = context_needed();
+
+	if (r || flags)
+		return r ? r : CUDA_ERROR_INVALID_VALUE;
+	*ctx = context_current();
+	(*ctx)->refs++;
+	return CUDA_SUCCESS;
 }
 
 /* ---- primary contexts ---- */
+
+static struct CUctx_st *primary_get(CUdevice dev)
+{
+	if (!primaries[dev].refs++)
+		primaries[dev].context = make(dev, primaries[dev].flags);
+	return primaries[dev].context;
+}
+
+static void primary_put(CUdevice dev)
+{
+	if (--primaries[dev].refs)
+		return;
+	drop_all_of(primaries[dev].context);
+	primaries[dev].context->destroyed = true;
+}
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
 	LOCKED;
 	CUresult r = device_needed(dev);
 
-	if (r)
-		return r;
-	if (!primaries[dev].refs++)
-		primaries[dev].context = make(dev, primaries[dev].flags);
-	*ctx = primaries[dev].context;
-	return CUDA_SUCCESS;
+	if (!r)
+		*ctx = primary_get(dev);
+	return r;
 }
 
 static CUresult primary_release(CUdevice dev)
@@ -240,10 +273,7 @@ static CUresult primary_release(CUdevice dev)
 		return r;
 	if (!primaries[dev].refs)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (--primaries[dev].refs)
-		return CUDA_SUCCESS;
-	drop_all_of(primaries[dev].context);
-	primaries[dev].context->destroyed = true;
+	primary_put(dev);
 	return CUDA_SUCCESS;
 }
 
@@ -312,5 +342,51 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
 		return r;
 	*flags = primaries[dev].flags;
 	*active = primaries[dev].refs > 0;
+	return CUDA_SUCCESS;
+}
+
+/* ---- green contexts: each keeps the primary one, which owns their memory ---- */
+
+struct CUgreenCtx_st {
+	struct CUctx_st *context;
+};
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, void *resources, CUdevice dev, unsigned int flags)
+{
+	LOCKED;
+	CUresult r = device_needed(dev);
+
+	(void)resources, (void)flags;
+	if (r)
+		return r;
+	if (!(*green = calloc(1, sizeof(**green))))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	(*green)->context = make(dev, 0);
+	(*green)->context->owner = primary_get(dev);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+	LOCKED;
+	CUresult r = driver_needed();
+
+	if (r || (r = failure_ordered()))
+		return r;
+	if (!green || !lives(green->context))
+		return CUDA_ERROR_INVALID_HANDLE;
+	streams_destroy_of(green->context);
+	green->context->destroyed = true;
+	primary_put(green->context->device);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green)
+{
+	LOCKED;
+
+	if (!green || !lives(green->context))
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ctx = green->context;
 	return CUDA_SUCCESS;
 }

@@ -27,7 +27,8 @@ CUresult device_needed(CUdevice dev);
 struct CUctx_st {
 	uint64_t id;
 	CUdevice device;
-	unsigned int flags;
+	unsigned int flags, refs;
+	const struct CUctx_st *owner; /* of its memory: itself; of a green one, the primary */
 	struct CUstream_st *default_stream; /* NULL: not used yet */
 	bool destroyed; /* It stays allocated, so that a stale handle gives an error. */
 };

@@ -41,6 +41,8 @@ static const struct proc procs[] = {
 	ONE("cuCtxCreate", 12050, cuCtxCreate_v4),
 	ONE("cuCtxDestroy", 2000, cuCtxDestroy),
 	ONE("cuCtxDestroy", 4000, cuCtxDestroy_v2),
+	ONE("cuCtxAttach", 2000, cuCtxAttach),
+	ONE("cuCtxDetach", 2000, cuCtxDetach),
 	ONE("cuCtxPushCurrent", 2000, cuCtxPushCurrent),
 	ONE("cuCtxPushCurrent", 4000, cuCtxPushCurrent_v2),
 	ONE("cuCtxPopCurrent", 2000, cuCtxPopCurrent),
@@ -58,6 +60,9 @@ static const struct proc procs[] = {
 	ONE("cuDevicePrimaryCtxSetFlags", 7000, cuDevicePrimaryCtxSetFlags),
 	ONE("cuDevicePrimaryCtxSetFlags", 11000, cuDevicePrimaryCtxSetFlags_v2),
 	ONE("cuDevicePrimaryCtxGetState", 7000, cuDevicePrimaryCtxGetState),
+	ONE("cuGreenCtxCreate", 12040, cuGreenCtxCreate),
+	ONE("cuGreenCtxDestroy", 12040, cuGreenCtxDestroy),
+	ONE("cuCtxFromGreenCtx", 12040, cuCtxFromGreenCtx),
 
 	ONE("cuMemGetInfo", 3020, cuMemGetInfo_v2),
 	ONE("cuMemAlloc", 2000, cuMemAlloc),
