@@ -17,7 +17,7 @@
  * probe for each place, through another thread. When that thread ends, it does the same again:
  * probes_attached_lost().
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

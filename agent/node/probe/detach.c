@@ -3,7 +3,7 @@
  * detach: closes links of uprobes. Each close waits for RCU, and closes of several threads can wait
  * for the same RCU period. So several threads close the links of all processes that are detached.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <limits.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
  * The close of a link hangs, as it may in the kernel. Meanwhile other processes can be attached.
  * The links are sockets with SO_LINGER, not BPF links.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

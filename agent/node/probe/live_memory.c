@@ -4,7 +4,7 @@
  * stack. It removes entries that belong to no attached process: their process has ended, runs
  * another program now, or was detached.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096

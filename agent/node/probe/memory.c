@@ -5,7 +5,7 @@
  * wanted, because its map of living memory needs 12 MiB. attach.c attaches it to processes, and
  * live_memory.c reads the map.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@
  * the probe moves behind comparisons: these change neither the stack nor the arguments, so a hit
  * sees the same.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <unistd.h>
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 struct beginning {
 	const char *of;

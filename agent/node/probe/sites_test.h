@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 struct symbol {
 	const char *name;

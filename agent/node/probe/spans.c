@@ -3,7 +3,7 @@
  * spans: waits until the span ends during which a process is probed, handles urgent detaching, and
  * counts the progress of attaching.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <time.h>
 

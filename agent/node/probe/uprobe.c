@@ -4,7 +4,7 @@
  * BPF link (uprobe_multi). An older kernel needs one perf event for each place. To find out which
  * kernel it is, the agent asks for a link that must fail, so that nothing is attached.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <linux/perf_event.h>
 #include <sys/syscall.h>

@@ -3,7 +3,7 @@
  * uprobe_try: measures what this kernel's uprobes cost, and tries whether they are safe. It probes
  * functions of the agent itself.
  */
-#include "node/probe/memory.h"
+#include "node/probe/sets.h"
 
 #include <fcntl.h>
 #include <link.h>
