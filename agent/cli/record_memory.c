@@ -77,8 +77,8 @@ static void attach(struct recording *r, struct record_heap *h)
 		e = probes_attach_change(r->probes, h->attached, &f.process, f.files, f.n_files,
 					 &refused);
 	else
-		e = probes_attach(r->probes, h->id, &f.process, f.files, f.n_files, &h->attached,
-				  &refused);
+		e = probes_attach(r->probes, PROBES_MEMORY, h->id, &f.process, f.files, f.n_files,
+				  &h->attached, &refused);
 	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_probed += e == 0;

@@ -215,7 +215,7 @@ static void attach(struct scene *s)
 	}
 	proc.n_inner = (uint32_t)s->sites->n_inner;
 	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
-	assert_int_equal(probes_attach(probes,
+	assert_int_equal(probes_attach(probes, PROBES_MEMORY,
 				       (struct process_id){s->proc.start_boottime_ns, s->pid},
 				       &proc, files, n, &s->attached, &refused),
 			 0);

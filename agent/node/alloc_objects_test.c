@@ -236,7 +236,8 @@ static void attach(struct scene *s)
 		sites[i].file_offset = a->file_offset;
 		memcpy(&sites[i].cookie, &a->site, sizeof(a->site));
 	}
-	assert_int_equal(probes_attach(s->p, (struct process_id){s->proc.start_boottime_ns, s->pid},
+	assert_int_equal(probes_attach(s->p, PROBES_MEMORY,
+				       (struct process_id){s->proc.start_boottime_ns, s->pid},
 				       &proc, files, n, &s->a, &refused),
 			 0);
 	assert_int_equal(refused.n, 0);

@@ -123,8 +123,8 @@ static void runtime_attach_run(struct task *task)
 	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
-	a->result = calls->attach(p, a->p.id, &a->files.process, a->files.files, a->files.n_files,
-				  &a->attached, &a->refused);
+	a->result = calls->attach(p, PROBES_MEMORY, a->p.id, &a->files.process, a->files.files,
+				  a->files.n_files, &a->attached, &a->refused);
 	/* If a file did not answer in time, the work of the process meanwhile does not count. */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
 		a->before = (struct span_end){0};

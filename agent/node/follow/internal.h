@@ -132,9 +132,9 @@ struct tracked {
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
 struct probe_calls {
-	int (*attach)(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
-		      const struct probe_file *files, size_t n, struct attached **ret,
-		      struct probes_refused *ret_refused);
+	int (*attach)(struct probes *p, enum probe_set set, struct process_id id,
+		      const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		      struct attached **ret, struct probes_refused *ret_refused);
 	int (*attach_change)(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
 			     const struct probe_file *files, size_t n,
 			     struct probes_refused *ret_refused);

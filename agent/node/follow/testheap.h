@@ -34,11 +34,12 @@ static int note_attached(const struct pf_mem_proc *proc)
 	return probes.result;
 }
 
-static int probes_do_attach(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
-			    const struct probe_file *files, size_t n, struct attached **ret,
-			    struct probes_refused *ret_refused)
+static int probes_do_attach(struct probes *p, enum probe_set set, struct process_id id,
+			    const struct pf_mem_proc *proc, const struct probe_file *files,
+			    size_t n, struct attached **ret, struct probes_refused *ret_refused)
 {
 	(void)p;
+	(void)set;
 	(void)files;
 	(void)n;
 	(void)ret_refused;

@@ -22,68 +22,57 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ALLOC (1u << EVENT_MEM_ALLOC)
-#define INUSE (1u << EVENT_MEM_INUSE)
+static unsigned counted_event(const struct attached *a)
+{
+	return 1u << a->set->info->counted;
+}
+
+static unsigned live_event(const struct attached *a)
+{
+	return 1u << a->set->info->live;
+}
 
 /* ---- what is to be probed ---- */
 
 /* The places of one file that one program will probe. */
 struct places {
 	struct uprobe_places u;
-	enum memory_program program;
+	enum set_program program;
 	uint64_t dev, ino;
 };
 
-/*
- * Returns whether the return is probed. Only returns of C functions are probed: a C++ exception
- * cannot pass a probed return, and Go moves stacks.
- */
-static bool returns_memory(const struct pf_site *s)
-{
-	if (s->flags & PF_SITE_THROWS)
-		return false;
-	return s->kind == PF_SITE_ALLOC || s->kind == PF_SITE_REALLOC || s->kind == PF_SITE_OUT;
-}
-
 static enum uprobe_mode mode_of(const struct attached *a)
 {
-	return a->tid == a->key.tgid ? a->memory->mode : UPROBE_SINGLE;
+	return a->tid == a->key.tgid ? a->set->uprobes->mode : UPROBE_SINGLE;
 }
 
-/*
- * Returns whether the program probes this site. A session is used only if the return matters. The
- * entry of a session can skip the return for its own process. It cannot do so for other processes
- * that have the same place probed, nor for the child of a fork: for these the kernel does not ask
- * the program, and probes the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
- */
-static bool is_for(enum uprobe_mode mode, const struct pf_site *s, enum memory_program program,
-		   bool inuse)
+static bool is_for(enum uprobe_mode mode, enum site_probed probed, enum set_program program)
 {
-	bool session = mode == UPROBE_SESSION, returns = inuse && returns_memory(s);
+	bool session = mode == UPROBE_SESSION;
 
 	switch (program) {
-	case MEMORY_FREE:
-		return s->kind == PF_SITE_FREE && inuse;
-	case MEMORY_RETURN:
-		return returns && !session;
-	case MEMORY_SESSION:
-		return returns && session;
+	case PROGRAM_FREE:
+		return probed == PROBED_BY_FREE;
+	case PROGRAM_RETURN:
+		return probed == PROBED_AT_BOTH && !session;
+	case PROGRAM_SESSION:
+		return probed == PROBED_AT_BOTH && session;
 	default:
-		return s->kind != PF_SITE_FREE && !(returns && session);
+		return probed == PROBED_AT_ENTRY || (probed == PROBED_AT_BOTH && !session);
 	}
 }
 
 /* Makes the cookie of a site. It contains what a hit of the site costs. */
-static uint64_t cookie_of(struct memory_probes *m, int fd, uint64_t place, struct pf_site site)
+static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_site site)
 {
 	uint8_t code[2];
 	uint64_t cookie;
 
 	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) &&
 	    !probes_is_emulated(code)) {
-		if (!m->stepped_more)
-			m->stepped_more = probes_uprobe_stepped_more(m->mode);
-		site.flags |= (uint16_t)(m->stepped_more << PF_SITE_FACTOR_BITS);
+		if (!u->stepped_more)
+			u->stepped_more = probes_uprobe_stepped_more(u->mode);
+		site.flags |= (uint16_t)(u->stepped_more << PF_SITE_FACTOR_BITS);
 	}
 	memcpy(&cookie, &site, sizeof(cookie));
 	return cookie;
@@ -96,9 +85,9 @@ static void places_add(struct places *b, uint64_t offset, uint64_t cookie)
 }
 
 static void places_make(const struct attached *a, const struct probe_file *file,
-			enum memory_program program, bool inuse, struct places *b)
+			enum set_program program, unsigned event_mask, struct places *b)
 {
-	struct memory_probes *m = a->memory;
+	const struct probe_set_state *set = a->set;
 	enum uprobe_mode mode = mode_of(a);
 	struct stat st = {};
 
@@ -106,9 +95,9 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 	b->program = program;
 	b->dev = st.st_dev;
 	b->ino = st.st_ino;
-	b->u.prog = mode == UPROBE_SINGLE ? m->programs_of_one[program] : m->programs[program];
-	b->u.attach_type = program == MEMORY_SESSION ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI;
-	b->u.at_return = program == MEMORY_RETURN;
+	b->u.prog = mode == UPROBE_SINGLE ? set->of_one[program] : set->of_many[program];
+	b->u.attach_type = program == PROGRAM_SESSION ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI;
+	b->u.at_return = program == PROGRAM_RETURN;
 	b->u.pid = a->tid;
 	snprintf(b->u.path, sizeof(b->u.path), "/proc/self/fd/%d", file->fd);
 	b->u.offsets = xcalloc(file->n_sites + 1, sizeof(*b->u.offsets));
@@ -118,22 +107,22 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		uint64_t at;
 
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
-		if (!is_for(mode, &site, program, inuse))
+		if (!is_for(mode, set->ops->probed(&site, event_mask), program))
 			continue;
 		at = probes_emulated_place(file->fd, file->sites[i].file_offset);
-		places_add(b, at, cookie_of(m, file->fd, at, site));
+		places_add(b, at, cookie_of(set->uprobes, file->fd, at, site));
 	}
 }
 
-/* Returns the places of all files for all programs, in the order of enum memory_program. */
+/* Returns the places of all files for all programs, in the order of enum set_program. */
 static struct places *all_places(const struct attached *a, const struct probe_file *files, size_t n,
-				 bool inuse)
+				 unsigned event_mask)
 {
-	struct places *all = xcalloc(n * _MEMORY_PROGRAM_MAX + 1, sizeof(*all));
+	struct places *all = xcalloc(n * _PROGRAM_MAX + 1, sizeof(*all));
 
-	for (size_t k = 0; k < _MEMORY_PROGRAM_MAX; k++)
+	for (size_t k = 0; k < _PROGRAM_MAX; k++)
 		for (size_t i = 0; i < n; i++)
-			places_make(a, &files[i], k, inuse, &all[k * n + i]);
+			places_make(a, &files[i], k, event_mask, &all[k * n + i]);
 	return all;
 }
 
@@ -193,7 +182,7 @@ static void places_remove(struct places *b, const struct attached_link *l)
  */
 static bool is_hit(const struct attached *a, const struct attached_link *l)
 {
-	bool of_many = a->memory->mode != UPROBE_SINGLE && l->tid == a->key.tgid;
+	bool of_many = a->set->uprobes->mode != UPROBE_SINGLE && l->tid == a->key.tgid;
 
 	return of_many || proc_thread_lives(a->key.tgid, l->tid);
 }
@@ -227,7 +216,7 @@ static void keep_link(struct attached *a, const struct places *b, size_t from, s
 {
 	struct attached_link *l;
 
-	probes_memory_moves(a->memory);
+	probes_moved(a->set->uprobes);
 	GROW(a->links, a->n_links, a->cap_links);
 	l = &a->links[a->n_links++];
 	*l = (struct attached_link){
@@ -253,14 +242,15 @@ static bool is_hopeless(int r)
 	return r == -ESRCH || r == -EPERM || r == -EACCES || probes_may_pass(r);
 }
 
-static void refuse(const struct places *b, size_t from, size_t n, struct probes_refused *refused)
+static void refuse(const struct attached *a, const struct places *b, size_t from, size_t n,
+		   struct probes_refused *refused)
 {
 	refused->n += n;
 	for (size_t i = from; i < from + n; i++) {
 		struct pf_site site;
 
 		memcpy(&site, &b->u.cookies[i], sizeof(site));
-		refused->inuse |= site.kind == PF_SITE_FREE || site.kind == PF_SITE_REALLOC;
+		refused->inuse |= a->set->ops->live_needs(&site);
 	}
 }
 
@@ -283,8 +273,8 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 	bool single = mode_of(a) == UPROBE_SINGLE;
 	int r;
 
-	if (single && n_staying(a) >= a->memory->max_single) {
-		refuse(b, from, n, refused);
+	if (single && n_staying(a) >= a->set->uprobes->max_single) {
+		refuse(a, b, from, n, refused);
 		refused->too_many = true;
 		return -E2BIG;
 	}
@@ -295,13 +285,13 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 			return 0;
 		}
 		if (n == 1 || is_hopeless(r)) {
-			refuse(b, from, n, refused);
+			refuse(a, b, from, n, refused);
 			return r;
 		}
 	}
 	r = attach_range(a, b, from, n / 2, refused);
 	if (is_hopeless(r)) {
-		refuse(b, from + n / 2, n - n / 2, refused);
+		refuse(a, b, from + n / 2, n - n / 2, refused);
 		return r;
 	}
 	return attach_range(a, b, from + n / 2, n - n / 2, refused);
@@ -327,42 +317,43 @@ static int attach_all(struct attached *a, const struct places *all, size_t n,
 
 static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
-	struct memory_probes *m = a->memory;
+	struct probe_set_state *s = a->set;
 	struct pf_mem_proc v = *proc;
 	struct attached *other;
 	int r = 0;
 
 	v.cgroup_id = v.hits = v.seen_bytes = 0;
 	v.event_mask = event_mask;
-	a->inuse = event_mask & INUSE;
-	pthread_mutex_lock(&m->lock);
-	HASH_FIND(hh, m->attached, &a->key, sizeof(a->key), other);
+	a->inuse = event_mask & live_event(a);
+	pthread_mutex_lock(&s->lock);
+	HASH_FIND(hh, s->attached, &a->key, sizeof(a->key), other);
 	if (other)
 		r = -EEXIST;
 	a->since_ns = now_boot_ns();
 	if (!r)
-		r = bpf_map_update_elem(m->procs, &a->key, &v, BPF_ANY);
+		r = bpf_map_update_elem(s->procs, &a->key, &v, BPF_ANY);
 	if (!r) {
 		a->added = true;
-		HASH_ADD(hh, m->attached, key, sizeof(a->key), a);
-		m->n_links += a->n_links;
+		HASH_ADD(hh, s->attached, key, sizeof(a->key), a);
+		s->n_links += a->n_links;
 	}
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
 /*
- * Removes mem-inuse from the mask if probed returns are not safe; the node's report then has the
- * reason. -EAGAIN: another thread still tries whether they are safe. Another error that may pass:
- * what the machine lacked for that trial.
+ * Removes from the mask the events that need probed returns, if these are not safe; the node's
+ * report then has the reason. -EAGAIN: another thread still tries whether they are safe. Another
+ * error that may pass: what the machine lacked for that trial.
  */
-static int events_work(const struct memory_probes *m, unsigned *event_mask)
+static int events_work(const struct probe_set_state *s, unsigned *event_mask)
 {
-	int r = *event_mask & INUSE ? __atomic_load_n(&m->returns, __ATOMIC_ACQUIRE) : 0;
+	unsigned need = *event_mask & s->ops->need_returns;
+	int r = need ? __atomic_load_n(&s->uprobes->returns, __ATOMIC_ACQUIRE) : 0;
 
 	if (!r || probes_may_pass(r))
 		return r;
-	*event_mask &= ~INUSE;
+	*event_mask &= ~need;
 	return *event_mask ? 0 : -EOPNOTSUPP;
 }
 
@@ -373,7 +364,7 @@ static int events_work(const struct memory_probes *m, unsigned *event_mask)
 static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
 	struct pf_mem_proc was, now = *proc;
-	int r = a->added ? bpf_map_lookup_elem(a->memory->procs, &a->key, &was) : 0;
+	int r = a->added ? bpf_map_lookup_elem(a->set->procs, &a->key, &was) : 0;
 
 	if (r || !a->added)
 		return r;
@@ -381,7 +372,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
 	now.seen_bytes = was.seen_bytes;
-	return bpf_map_update_elem(a->memory->procs, &a->key, &now, BPF_EXIST);
+	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);
 }
 
 /*
@@ -391,17 +382,17 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
 		       size_t n_links_before)
 {
-	struct memory_probes *m = a->memory;
-	bool inuse = event_mask & INUSE;
+	struct probe_set_state *s = a->set;
+	bool inuse = event_mask & live_event(a);
 	int r;
 
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&s->lock);
 	if (inuse && !a->inuse)
 		a->since_ns = now_boot_ns();
 	r = proc_update(a, proc, event_mask);
 	a->inuse = inuse && (!r || a->inuse);
-	m->n_links += a->n_links - n_links_before;
-	pthread_mutex_unlock(&m->lock);
+	s->n_links += a->n_links - n_links_before;
+	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
@@ -412,13 +403,13 @@ static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsig
 static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned event_mask,
 		     size_t n_links_before)
 {
-	struct memory_probes *m = a->memory;
+	struct probe_set_state *s = a->set;
 
 	probes_links_close_from(a, n_links_before);
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&s->lock);
 	if (proc_update(a, was, was->event_mask))
-		a->inuse = a->inuse && event_mask & INUSE;
-	pthread_mutex_unlock(&m->lock);
+		a->inuse = a->inuse && event_mask & live_event(a);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /*
@@ -427,14 +418,14 @@ static void set_back(struct attached *a, const struct pf_mem_proc *was, unsigned
  */
 static bool is_anothers(const struct attached *a)
 {
-	struct memory_probes *m = a->memory;
+	struct probe_set_state *s = a->set;
 	struct attached *other;
 
 	if (a->added)
 		return false;
-	pthread_mutex_lock(&m->lock);
-	HASH_FIND(hh, m->attached, &a->key, sizeof(a->key), other);
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_lock(&s->lock);
+	HASH_FIND(hh, s->attached, &a->key, sizeof(a->key), other);
+	pthread_mutex_unlock(&s->lock);
 	return other != NULL;
 }
 
@@ -446,26 +437,27 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned event_mask,
 			unsigned both, struct probes_refused *refused)
 {
-	size_t n_all = n * _MEMORY_PROGRAM_MAX;
-	struct places *all = all_places(a, files, n, event_mask & INUSE);
+	size_t n_all = n * _PROGRAM_MAX;
+	struct places *all = all_places(a, files, n, event_mask);
 	int r = is_anothers(a) ? -EEXIST : 0;
 
 	/*
-	 * For a moment, a place may have an old link and a new one. mem-inuse has one entry for an
-	 * allocation even if two probes see it, but mem-alloc would count it twice.
+	 * For a moment, a place may have an old link and a new one. The live event has one entry
+	 * for an allocation even if two probes see it, but the counted event would count it twice.
 	 */
 	if (!r)
-		r = proc_update(a, proc, take_difference(a, all, n_all) ? both & ~ALLOC : both);
+		r = proc_update(a, proc,
+				take_difference(a, all, n_all) ? both & ~counted_event(a) : both);
 	if (!r)
 		r = attach_all(a, all, n_all, refused);
-	refused->inuse &= (event_mask & INUSE) != 0;
+	refused->inuse &= (event_mask & live_event(a)) != 0;
 	places_free(all, n_all);
 	return r;
 }
 
 /*
- * Attaches. If a free could not be probed, removes mem-inuse from *event_mask and attaches again.
- * If no event is left, nothing is probed.
+ * Attaches. If a free could not be probed, removes the live event from *event_mask and attaches
+ * again. If no event is left, nothing is probed.
  */
 static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned *event_mask,
@@ -477,8 +469,8 @@ static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 
 	if (is_hopeless(r) || !refused->inuse)
 		return r;
-	*event_mask &= ~INUSE;
-	return attach_files(a, proc, files, *event_mask ? n : 0, *event_mask, both & ~INUSE,
+	*event_mask &= ~live_event(a);
+	return attach_files(a, proc, files, *event_mask ? n : 0, *event_mask, both & ~live_event(a),
 			    &again);
 }
 
@@ -522,25 +514,25 @@ bool probes_attached_outlives(const struct attached *a)
 	return mode_of(a) != UPROBE_SINGLE;
 }
 
-int probes_attach(struct probes *p, struct process_id id, const struct pf_mem_proc *proc,
-		  const struct probe_file *files, size_t n, struct attached **ret,
-		  struct probes_refused *ret_refused)
+int probes_attach(struct probes *p, enum probe_set set, struct process_id id,
+		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
+		  struct attached **ret, struct probes_refused *ret_refused)
 {
-	struct memory_probes *m = probes_memory_of(p);
+	struct probe_set_state *s = probes_set_loaded(p, set);
 	struct probes_refused refused = {0};
 	unsigned event_mask = proc->event_mask;
 	struct attached *a;
 	int r;
 
-	if (!m)
-		return probes_memory_missing(p);
-	if (probes_memory_is_urgent(m))
+	if (!s)
+		return probes_set_missing(p, set);
+	if (probes_is_urgent(s->uprobes))
 		return -EAGAIN;
-	r = events_work(m, &event_mask);
+	r = events_work(s, &event_mask);
 	if (r)
 		return r;
 	a = xcalloc(1, sizeof(*a));
-	a->memory = m;
+	a->set = s;
 	a->thread_fd = -1;
 	a->key = (struct pf_process_key){id.start_boottime_ns, (uint32_t)id.tgid, proc->exec_id};
 	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
@@ -571,11 +563,11 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	size_t n_before = a->n_links;
 	uint32_t tid_before = a->tid;
 	struct pf_mem_proc was = {};
-	int r = probes_memory_is_urgent(a->memory) ? -EAGAIN : events_work(a->memory, &event_mask);
+	int r = probes_is_urgent(a->set->uprobes) ? -EAGAIN : events_work(a->set, &event_mask);
 
 	(void)p;
 	if (!r)
-		r = bpf_map_lookup_elem(a->memory->procs, &a->key, &was);
+		r = bpf_map_lookup_elem(a->set->procs, &a->key, &was);
 	if (r)
 		return r;
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
@@ -588,7 +580,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	}
 	keep_thread(a);
 	if (had_inuse && !a->inuse)
-		probes_live_forget(a->memory);
+		probes_live_forget(a->set);
 	if (!r)
 		*ret_refused = refused;
 	return r;

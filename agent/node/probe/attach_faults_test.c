@@ -42,9 +42,9 @@ static struct scene scene;
 static struct probed more; /* sites in another file */
 static unsigned n_links;   /* links of scene.probed for both events, if no call fails */
 
-static struct memory_probes *memory(void)
+static struct probe_set_state *memory(void)
 {
-	return probes_memory_of(scene.p);
+	return scene_set(&scene);
 }
 
 static bool is_touched(const void *function)
@@ -115,7 +115,8 @@ static int attach_and_detach(void *arg)
 	int r;
 
 	(void)arg;
-	r = probes_attach(scene.p, (struct process_id){scene.w.proc.start_boottime_ns, scene.c.pid},
+	r = probes_attach(scene.p, PROBES_MEMORY,
+			  (struct process_id){scene.w.proc.start_boottime_ns, scene.c.pid},
 			  &scene.probed.proc, &scene.probed.file, 1, &a, &refused);
 	if (r) {
 		assert_null(a);

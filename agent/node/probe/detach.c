@@ -12,7 +12,7 @@
 #define STACK_BYTES (PTHREAD_STACK_MIN + 16384)
 
 struct closing {
-	struct memory_probes *memory;
+	struct uprobes *uprobes;
 	int *fds;
 	size_t n, cap, next;
 };
@@ -24,7 +24,7 @@ static void *close_links(void *arg)
 
 	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->n) {
 		close(c->fds[i]);
-		probes_memory_moves(c->memory);
+		probes_moved(c->uprobes);
 	}
 	return NULL;
 }
@@ -66,7 +66,7 @@ static void take_going(struct attached *a, struct closing *c)
 
 void probes_links_close_going(struct attached **items, size_t n)
 {
-	struct closing c = {.memory = n ? items[0]->memory : NULL};
+	struct closing c = {.uprobes = n ? items[0]->set->uprobes : NULL};
 
 	for (size_t i = 0; i < n; i++)
 		take_going(items[i], &c);
@@ -88,41 +88,41 @@ void probes_links_close_from(struct attached *a, size_t from)
 
 /*
  * Removes a from the table of attached processes. From now on hits of its probes do not count, and
- * no thread waits for a to be detached, however long that takes. The caller holds the lock.
+ * no thread waits for a to be detached, however long that takes.
  */
-static void forget(struct memory_probes *m, struct attached *a)
+static void forget(struct attached *a)
 {
+	struct probe_set_state *s = a->set;
+
 	if (a->leaving)
-		__atomic_fetch_sub(&m->n_leaving, 1, __ATOMIC_RELAXED);
-	HASH_DEL(m->attached, a);
-	m->n_links -= a->n_links;
-	bpf_map_delete_elem(m->procs, &a->key);
+		__atomic_fetch_sub(&s->uprobes->n_leaving, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&s->lock);
+	HASH_DEL(s->attached, a);
+	s->n_links -= a->n_links;
+	bpf_map_delete_elem(s->procs, &a->key);
+	pthread_mutex_unlock(&s->lock);
 	mark_from(a, 0);
 }
 
 void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 {
-	struct memory_probes *m = probes_memory_of(p);
-	bool inuse = false;
+	bool inuse[_PROBES_SET_MAX] = {0};
 
-	if (!n)
-		return;
-	pthread_mutex_lock(&m->lock);
 	for (size_t i = 0; i < n; i++)
-		forget(m, items[i]);
-	pthread_mutex_unlock(&m->lock);
+		forget(items[i]);
 	probes_links_close_going(items, n);
 	for (size_t i = 0; i < n; i++) {
 		struct attached *a = items[i];
 
-		inuse |= a->inuse;
+		inuse[a->set - p->uprobes->sets] |= a->inuse;
 		if (a->thread_fd >= 0)
 			close(a->thread_fd);
 		free(a->links);
 		free(a);
 	}
-	if (inuse)
-		probes_live_forget(m);
+	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
+		if (inuse[i])
+			probes_live_forget(&p->uprobes->sets[i]);
 }
 
 struct attached *probes_detach(struct probes *p, struct attached *a)

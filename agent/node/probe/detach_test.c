@@ -69,25 +69,26 @@ static void *detach(void *arg)
 
 static void an_urgent_detach_that_hangs_keeps_nobody_from_being_attached(void **state)
 {
-	struct memory_probes m = {.bpf = (struct memory_bpf *)&m, .procs = -1};
+	struct uprobes *u = probes_uprobes_new(1);
+	struct probe_set_state *set = &u->sets[PROBES_MEMORY];
 	uint64_t deadline_ns = now_mono_ns() + DEADLINE_NS;
 	struct slow s = slow_new();
 	pthread_t thread;
 	bool urgent;
 
 	(void)state;
-	pthread_mutex_init(&m.lock, NULL);
-	probes.events[EVENT_MEM_ALLOC].own = &m;
+	set->procs = -1;
+	probes.uprobes = u;
 	attached = xcalloc(1, sizeof(*attached));
-	attached->memory = &m;
+	attached->set = set;
 	attached->links = xcalloc(1, sizeof(*attached->links));
-	attached->n_links = attached->cap_links = m.n_links = 1;
+	attached->n_links = attached->cap_links = set->n_links = 1;
 	attached->links[0].fd = s.fd;
-	HASH_ADD(hh, m.attached, key, sizeof(attached->key), attached);
+	HASH_ADD(hh, set->attached, key, sizeof(attached->key), attached);
 	probes_leave(attached);
-	assert_true(probes_memory_is_urgent(&m));
+	assert_true(probes_is_urgent(u));
 	assert_int_equal(pthread_create(&thread, NULL, detach, NULL), 0);
-	while ((urgent = probes_memory_is_urgent(&m)) && now_mono_ns() < deadline_ns)
+	while ((urgent = probes_is_urgent(u)) && now_mono_ns() < deadline_ns)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	assert_false(__atomic_load_n(&detached, __ATOMIC_ACQUIRE)); /* the close still hangs */
 	assert_false(urgent);
@@ -95,8 +96,8 @@ static void an_urgent_detach_that_hangs_keeps_nobody_from_being_attached(void **
 	pthread_join(thread, NULL);
 	assert_true(detached);
 	assert_null(attached);
-	assert_int_equal(m.n_links, 0);
-	pthread_mutex_destroy(&m.lock);
+	assert_int_equal(set->n_links, 0);
+	probes_uprobes_free(u);
 }
 
 int main(void)

@@ -140,7 +140,10 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 
 static void finish(struct probes *p, struct drain *d)
 {
-	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_MEM_INUSE].hz;
+	bool keep = p->events[EVENT_OFF_CPU].hz;
+
+	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
+		keep |= p->events[probes_set_info(i)->live].hz > 0;
 
 	/*
 	 * Duplicates: the kernel sends a record again if its cache has lost the hash of the record.

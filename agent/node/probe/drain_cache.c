@@ -122,7 +122,7 @@ static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint6
 
 static bool refers_later(enum event e)
 {
-	return e == EVENT_OFF_CPU || e == EVENT_MEM_ALLOC || e == EVENT_MEM_INUSE;
+	return e == EVENT_OFF_CPU || probes_set_of(e) != _PROBES_SET_MAX;
 }
 
 /*

@@ -143,6 +143,7 @@ struct probes {
 	struct core_bpf *core;
 	struct proc_bpf *proc;
 	struct event_probe events[_EVENT_MAX];
+	struct uprobes *uprobes; /* sets.h: what all probe sets share; NULL: core is not loaded */
 	struct bpf_link *links[MAX_PROGRAM_LINKS];
 	size_t n_links;
 	struct bpf_link *announce; /* NULL: this kernel cannot list processes */
@@ -247,7 +248,7 @@ void probes_contexts_link(struct drain *d);
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
 /*
- * live_memory.c: moves the count of lost samples of mem-inuse to `into`, also of those that were
+ * live_memory.c: moves the count of lost samples of live events to `into`, also of those that were
  * lost while no drain was made.
  */
 void probes_live_take_lost(struct probes *p, struct losses *into);

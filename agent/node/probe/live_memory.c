@@ -8,15 +8,14 @@
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 #define LIVE_BATCH  4096
-#define CALL_NS	    (60 * NSEC_PER_SEC) /* time awake; no call of an allocator takes as long */
 
-static struct attached *owner_of(struct memory_probes *m, const struct pf_live_key *k,
+static struct attached *owner_of(const struct probe_set_state *set, const struct pf_live_key *k,
 				 const struct pf_live *l)
 {
 	struct pf_process_key key = {k->start_boottime_ns, l->key.tgid, k->exec_id};
 	struct attached *a;
 
-	HASH_FIND(hh, m->attached, &key, sizeof(key), a);
+	HASH_FIND(hh, set->attached, &key, sizeof(key), a);
 	return a && a->inuse && !a->ended && l->time_ns >= a->since_ns ? a : NULL;
 }
 
@@ -24,7 +23,7 @@ static struct attached *owner_of(struct memory_probes *m, const struct pf_live_k
 
 typedef void live_fn(const struct pf_live_key *k, const struct pf_live *l, void *arg);
 
-static int live_each(struct memory_probes *m, live_fn *each, void *arg)
+static int live_each(struct probe_set_state *set, live_fn *each, void *arg)
 {
 	uint32_t cap = LIVE_BATCH;
 	_cleanup_free_ struct pf_live_key *keys = xcalloc(cap, sizeof(*keys));
@@ -36,7 +35,7 @@ static int live_each(struct memory_probes *m, live_fn *each, void *arg)
 	while (!r) {
 		uint32_t n = cap;
 
-		r = bpf_map_lookup_batch(m->live, first ? NULL : &token, &token, keys, values, &n,
+		r = bpf_map_lookup_batch(set->live, first ? NULL : &token, &token, keys, values, &n,
 					 NULL);
 		/* a bucket has more elements than fit into the batch */
 		if (r == -ENOSPC && cap < PF_LIVE_MAX) {
@@ -55,15 +54,15 @@ static int live_each(struct memory_probes *m, live_fn *each, void *arg)
 	return 0;
 }
 
-static void sum_stats(struct memory_probes *m, struct pf_live_stats *ret)
+static void sum_stats(struct probe_set_state *set, struct pf_live_stats *ret)
 {
-	_cleanup_free_ struct pf_live_stats *cpus = xcalloc(m->n_cpus, sizeof(*cpus));
+	_cleanup_free_ struct pf_live_stats *cpus = xcalloc(set->uprobes->n_cpus, sizeof(*cpus));
 	uint32_t zero = 0;
 
 	*ret = (struct pf_live_stats){};
-	if (bpf_map_lookup_elem(m->live_stats, &zero, cpus))
+	if (bpf_map_lookup_elem(set->live_stats, &zero, cpus))
 		return;
-	for (int i = 0; i < m->n_cpus; i++) {
+	for (int i = 0; i < set->uprobes->n_cpus; i++) {
 		ret->added += cpus[i].added;
 		ret->removed += cpus[i].removed;
 	}
@@ -77,7 +76,7 @@ struct live_row {
 	UT_hash_handle hh;
 };
 struct sorting {
-	struct memory_probes *m;
+	struct probe_set_state *set;
 	bool wants_rows;
 	struct live_row *rows;
 	struct pf_live_key *stale;
@@ -87,7 +86,7 @@ struct sorting {
 static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void *arg)
 {
 	struct sorting *s = arg;
-	struct attached *a = owner_of(s->m, k, l);
+	struct attached *a = owner_of(s->set, k, l);
 	struct live_row *row;
 
 	s->n_seen++;
@@ -116,17 +115,17 @@ static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void 
  * Each entry that was added before the walk and was not removed must have been seen by the walk.
  * The kernel has evicted the others.
  */
-static void count_evicted(struct memory_probes *m, uint64_t added, const struct sorting *s)
+static void count_evicted(struct probe_set_state *set, uint64_t added, const struct sorting *s)
 {
 	struct pf_live_stats now;
 	uint64_t accounted;
 
-	sum_stats(m, &now);
-	accounted = now.removed + m->user_removed + s->n_seen + m->evicted;
+	sum_stats(set, &now);
+	accounted = now.removed + set->user_removed + s->n_seen + set->evicted;
 	if (added <= accounted)
 		return;
-	profile_samples_lost(&m->lost, 1u << EVENT_MEM_INUSE, "live_evicted", added - accounted);
-	m->evicted += added - accounted;
+	profile_samples_lost(&set->lost, 1u << set->info->live, "live_evicted", added - accounted);
+	set->evicted += added - accounted;
 }
 
 /* Walks the map, and removes entries of no attached process. The caller holds the lock. */
@@ -135,13 +134,13 @@ static int sort_out(struct sorting *s)
 	struct pf_live_stats before;
 	int r;
 
-	sum_stats(s->m, &before);
-	r = live_each(s->m, sort_one, s);
+	sum_stats(s->set, &before);
+	r = live_each(s->set, sort_one, s);
 	if (!r)
-		count_evicted(s->m, before.added, s);
+		count_evicted(s->set, before.added, s);
 	for (size_t i = 0; i < s->n_stale; i++)
-		if (!bpf_map_delete_elem(s->m->live, &s->stale[i]))
-			s->m->user_removed++;
+		if (!bpf_map_delete_elem(s->set->live, &s->stale[i]))
+			s->set->user_removed++;
 	free(s->stale);
 	return r;
 }
@@ -150,13 +149,13 @@ static int sort_out(struct sorting *s)
  * Returns whether the call of the allocator may still return: its process is still attached, and
  * its thread may still be in the allocator.
  */
-static bool may_return(const struct memory_probes *m, const struct pf_pending *p)
+static bool may_return(const struct probe_set_state *set, const struct pf_pending *p)
 {
 	const struct pf_count_key *k = &p->live.key;
 
-	if (now_boot_ns() > MAX(p->live.time_ns, m->woke_ns) + CALL_NS)
+	if (now_boot_ns() > MAX(p->live.time_ns, set->woke_ns) + set->ops->call_ns)
 		return false;
-	for (struct attached *a = m->attached; a; a = a->hh.next)
+	for (struct attached *a = set->attached; a; a = a->hh.next)
 		if (a->key.start_boottime_ns == k->start_boottime_ns && a->key.tgid == k->tgid &&
 		    !a->ended && p->live.time_ns >= a->since_ns)
 			return true;
@@ -165,19 +164,19 @@ static bool may_return(const struct memory_probes *m, const struct pf_pending *p
 
 #define STALE_MAX 256
 
-static size_t forget_some_pending(struct memory_probes *m)
+static size_t forget_some_pending(struct probe_set_state *set)
 {
 	struct pf_pending_key stale[STALE_MAX], key, *at = NULL;
 	struct pf_pending p;
 	size_t n = 0;
 
 	for (size_t i = 0;
-	     i < PF_PENDING_MAX && n < STALE_MAX && !bpf_map_get_next_key(m->pending, at, &key);
+	     i < PF_PENDING_MAX && n < STALE_MAX && !bpf_map_get_next_key(set->pending, at, &key);
 	     i++, at = &key)
-		if (!bpf_map_lookup_elem(m->pending, &key, &p) && !may_return(m, &p))
+		if (!bpf_map_lookup_elem(set->pending, &key, &p) && !may_return(set, &p))
 			stale[n++] = key;
 	for (size_t i = 0; i < n; i++)
-		bpf_map_delete_elem(m->pending, &stale[i]);
+		bpf_map_delete_elem(set->pending, &stale[i]);
 	return n;
 }
 
@@ -185,22 +184,22 @@ static size_t forget_some_pending(struct memory_probes *m)
  * Forgets calls of allocators that will not return any more, for example because the thread was
  * killed in the call.
  */
-static void forget_pending(struct memory_probes *m)
+static void forget_pending(struct probe_set_state *set)
 {
-	if (probes_slept_now(&m->slept))
-		m->woke_ns = m->slept.boot_ns;
-	while (forget_some_pending(m) == STALE_MAX)
+	if (probes_slept_now(&set->slept))
+		set->woke_ns = set->slept.boot_ns;
+	while (forget_some_pending(set) == STALE_MAX)
 		;
 }
 
-void probes_live_forget(struct memory_probes *m)
+void probes_live_forget(struct probe_set_state *set)
 {
-	struct sorting s = {.m = m};
+	struct sorting s = {.set = set};
 
-	pthread_mutex_lock(&m->lock);
+	pthread_mutex_lock(&set->lock);
 	sort_out(&s);
-	forget_pending(m);
-	pthread_mutex_unlock(&m->lock);
+	forget_pending(set);
+	pthread_mutex_unlock(&set->lock);
 }
 
 /* ---- the snapshot ---- */
@@ -221,7 +220,7 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 		const struct pf_count_key *k = &row->key;
 
 		*probes_taking_sample(t) = (struct raw_sample){
-			.event = EVENT_MEM_INUSE,
+			.event = s->set->info->live,
 			.start_boottime_ns = k->start_boottime_ns,
 			.cgroup_id = k->cgroup_id,
 			.names = k->names,
@@ -242,15 +241,15 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
  * Adds a sample without memory: nothing of the process lives. Without this sample, the values of
  * the last snapshot would stay.
  */
-static void empty_add(struct memory_probes *m, const struct attached *a, struct taking *t,
+static void empty_add(struct probe_set_state *set, const struct attached *a, struct taking *t,
 		      uint64_t now)
 {
 	struct pf_mem_proc v;
 
-	if (bpf_map_lookup_elem(m->procs, &a->key, &v) || !v.hits)
+	if (bpf_map_lookup_elem(set->procs, &a->key, &v) || !v.hits)
 		return;
 	*probes_taking_sample(t) = (struct raw_sample){
-		.event = EVENT_MEM_INUSE,
+		.event = set->info->live,
 		.start_boottime_ns = a->key.start_boottime_ns,
 		.cgroup_id = v.cgroup_id,
 		.names = a->names,
@@ -270,54 +269,62 @@ static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 		return;
 	}
 	rows_add(s, t, now);
-	for (struct attached *a = s->m->attached; a; a = a->hh.next)
+	for (struct attached *a = s->set->attached; a; a = a->hh.next)
 		if (a->inuse && !a->ended && !a->in_snapshot)
-			empty_add(s->m, a, t, now);
+			empty_add(s->set, a, t, now);
 }
 
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t)
 {
-	struct memory_probes *m = probes_memory_of(p);
+	struct probe_set_state *set = e->own;
 	uint64_t now = now_boot_ns();
-	struct sorting s = {.m = m, .wants_rows = true};
+	struct sorting s = {.set = set, .wants_rows = true};
 	struct attached *a;
 	bool inuse = false;
 
-	(void)e;
-	if (!m)
-		return;
-	pthread_mutex_lock(&m->lock);
-	for (a = m->attached; a; a = a->hh.next) {
+	(void)p;
+	pthread_mutex_lock(&set->lock);
+	for (a = set->attached; a; a = a->hh.next) {
 		inuse |= a->inuse;
 		a->in_snapshot = false;
 	}
-	if (inuse && (m->asked || now - m->snapshot_ns >= SNAPSHOT_NS)) {
-		m->asked = false;
-		m->snapshot_ns = now;
+	if (inuse && (set->asked || now - set->snapshot_ns >= SNAPSHOT_NS)) {
+		set->asked = false;
+		set->snapshot_ns = now;
 		snapshot_take(&s, t, now);
 		rows_free(&s);
-		forget_pending(m);
+		forget_pending(set);
 	}
-	pthread_mutex_unlock(&m->lock);
+	pthread_mutex_unlock(&set->lock);
 }
 
 void probes_live_take_lost(struct probes *p, struct losses *into)
 {
-	struct memory_probes *m = probes_memory_of(p);
+	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++) {
+		struct probe_set_state *set = &p->uprobes->sets[i];
 
-	if (!m)
-		return;
-	pthread_mutex_lock(&m->lock);
-	profile_losses_move(into, &m->lost);
-	pthread_mutex_unlock(&m->lock);
+		pthread_mutex_lock(&set->lock);
+		profile_losses_move(into, &set->lost);
+		pthread_mutex_unlock(&set->lock);
+	}
 }
 
 void probes_live_ask(struct probes *p)
 {
-	struct memory_probes *m = probes_memory_of(p);
+	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
+		p->uprobes->sets[i].asked = true;
+}
 
-	if (m)
-		m->asked = true;
+static void set_ended(struct probe_set_state *set, const struct pf_rec_proc *r)
+{
+	struct attached *a;
+
+	pthread_mutex_lock(&set->lock);
+	for (a = set->attached; a; a = a->hh.next)
+		if (a->key.start_boottime_ns == r->start_boottime_ns && a->key.tgid == r->tgid &&
+		    (r->what == PF_PROC_EXIT || a->key.exec_id != r->exec_id))
+			a->ended = true;
+	pthread_mutex_unlock(&set->lock);
 }
 
 /*
@@ -326,15 +333,8 @@ void probes_live_ask(struct probes *p)
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {
-	struct memory_probes *m = probes_memory_of(p);
-	struct attached *a;
-
-	if (!m || (r->what != PF_PROC_EXIT && r->what != PF_PROC_EXEC))
+	if (r->what != PF_PROC_EXIT && r->what != PF_PROC_EXEC)
 		return;
-	pthread_mutex_lock(&m->lock);
-	for (a = m->attached; a; a = a->hh.next)
-		if (a->key.start_boottime_ns == r->start_boottime_ns && a->key.tgid == r->tgid &&
-		    (r->what == PF_PROC_EXIT || a->key.exec_id != r->exec_id))
-			a->ended = true;
-	pthread_mutex_unlock(&m->lock);
+	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
+		set_ended(&p->uprobes->sets[i], r);
 }

@@ -4,7 +4,7 @@
  * If the kernel or the agent's capabilities lack something, only the feature that needs it is
  * missing, and its state has the reason.
  */
-#include "node/probe/internal.h"
+#include "node/probe/sets.h"
 
 #include <bpf/btf.h>
 #include <unistd.h>
@@ -428,6 +428,7 @@ static int load_all(struct probes *p, const struct btf *btf, struct field_error 
 	r = core_load(p, btf, reterr);
 	if (r)
 		return r;
+	p->uprobes = probes_uprobes_new(p->n_possible_cpus);
 	r = events_load(p, reterr);
 	if (r)
 		return r;
@@ -469,6 +470,7 @@ void probes_objects_unload(struct probes *p)
 	for (size_t i = 0; i < _EVENT_MAX; i++)
 		if (p->events[i].own)
 			p->events[i].ops->unload(&p->events[i]);
+	p->uprobes = probes_uprobes_free(p->uprobes);
 	proc_bpf__destroy(p->proc);
 	core_bpf__destroy(p->core);
 	p->proc = NULL;

@@ -148,8 +148,9 @@ static struct attached *attach(struct bench *b, unsigned events)
 
 	b->probed.proc.event_mask = events;
 	b->probed.proc.exec_id = b->proc.exec_id;
-	r = probes_attach(b->p, (struct process_id){b->proc.start_boottime_ns, b->pid},
-			  &b->probed.proc, &b->probed.file, 1, &a, &refused);
+	r = probes_attach(b->p, PROBES_MEMORY,
+			  (struct process_id){b->proc.start_boottime_ns, b->pid}, &b->probed.proc,
+			  &b->probed.file, 1, &a, &refused);
 	if (r)
 		bench_die("probes_attach", r);
 	return a;
@@ -284,7 +285,7 @@ static struct bpf_prog_info program_info(int fd)
  * Returns how long a run of the program takes for an allocation that is not sampled. The kernel
  * measures it, without the trap.
  */
-static double program_ns(struct bench *b, enum memory_program program, unsigned event)
+static double program_ns(struct bench *b, enum set_program program, unsigned event)
 {
 	struct attached *a;
 	double least = 0;
@@ -292,7 +293,7 @@ static double program_ns(struct bench *b, enum memory_program program, unsigned 
 	ask_for(b->p, b->pid, event, 1 << 30);
 	a = attach(b, event);
 	for (int i = 0; i < ROUNDS * 2; i++) {
-		int fd = a->memory->programs[program];
+		int fd = a->set->of_many[program];
 		struct bpf_prog_info was = program_info(fd), is = was;
 		double ns;
 
@@ -315,12 +316,12 @@ static void programs(struct bench *b)
 
 	if (stats < 0)
 		bench_die("BPF statistics", errno);
-	bench_report("memory.program_alloc", program_ns(b, MEMORY_ENTRY, ALLOC), "ns/hit",
+	bench_report("memory.program_alloc", program_ns(b, PROGRAM_ENTRY, ALLOC), "ns/hit",
 		     "an empty program: 50");
 	bench_report("memory.program_inuse",
-		     program_ns(b, session ? MEMORY_SESSION : MEMORY_ENTRY, INUSE), "ns/hit",
+		     program_ns(b, session ? PROGRAM_SESSION : PROGRAM_ENTRY, INUSE), "ns/hit",
 		     "an empty program: 50");
-	bench_report("memory.program_free", program_ns(b, MEMORY_FREE, INUSE), "ns/hit",
+	bench_report("memory.program_free", program_ns(b, PROGRAM_FREE, INUSE), "ns/hit",
 		     "an empty program: 50");
 	close(stats);
 }

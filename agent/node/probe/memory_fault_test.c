@@ -216,12 +216,10 @@ static void who_sleeps_in_an_allocator_returns_still(void **state)
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	go(&s, 3);
-	assert_int_equal(map_count(probes_memory_of(s.p)->pending, sizeof(struct pf_pending_key)),
-			 1);
+	assert_int_equal(map_count(scene_set(&s)->pending, sizeof(struct pf_pending_key)), 1);
 	later_s = 61;
 	watch_all(s.p, &s.w);
-	assert_int_equal(map_count(probes_memory_of(s.p)->pending, sizeof(struct pf_pending_key)),
-			 0);
+	assert_int_equal(map_count(scene_set(&s)->pending, sizeof(struct pf_pending_key)), 0);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	scene_close(&s);
@@ -292,17 +290,17 @@ static void what_lives_stays_when_files_change(void **state)
 	(void)state;
 	add_site(&other, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	n_links = probes_memory_of(s.p)->n_links;
+	n_links = scene_set(&s)->n_links;
 	go(&s, 3);
 	assert_int_equal(s.w.inuse.bytes, 10000);
 	change(&s, &other, ALLOC | INUSE);
-	assert_true(probes_memory_of(s.p)->n_links > n_links);
+	assert_true(scene_set(&s)->n_links > n_links);
 	watch_all(s.p, &s.w);
 	assert_int_equal(s.w.inuse.bytes, 10000); /* the memory is still known */
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.bytes, 20000 + 500);
 	change(&s, NULL, ALLOC | INUSE);
-	assert_int_equal(probes_memory_of(s.p)->n_links, n_links);
+	assert_int_equal(scene_set(&s)->n_links, n_links);
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.bytes, 30000 - 10000 + 500);
 	assert_int_equal(s.w.alloc.bytes, 30000 + 500);
@@ -329,7 +327,7 @@ static void events_come_and_go(void **state)
 	assert_int_equal(s.w.alloc.bytes, 20000);
 	assert_int_equal(s.w.inuse.bytes, 20000);
 	change(&s, NULL, ALLOC);
-	assert_int_equal(map_count(probes_memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	assert_int_equal(map_count(scene_set(&s)->live, sizeof(struct pf_live_key)), 0);
 	go(&s, 6);
 	assert_int_equal(s.w.alloc.bytes, 30000);
 	scene_close(&s);
@@ -360,7 +358,7 @@ static void attach_refused(struct scene *s, unsigned events)
 	struct probes_refused refused = {};
 
 	s->probed.proc.event_mask = events;
-	assert_int_equal(probes_attach(s->p,
+	assert_int_equal(probes_attach(s->p, PROBES_MEMORY,
 				       (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
 				       &s->probed.proc, &s->probed.file, 1, &s->a, &refused),
 			 0);
@@ -383,18 +381,18 @@ static void who_frees_unseen_has_no_inuse(void **state)
 	assert_int_equal(s.w.inuse.bytes, 500);
 	add_site(&s.probed, pf_refused, (struct pf_site){PF_SITE_FREE, 0, 0, 1, 0, 0});
 	change_refused(&s, ALLOC | INUSE);
-	assert_int_equal(map_count(probes_memory_of(s.p)->live, sizeof(struct pf_live_key)), 0);
+	assert_int_equal(map_count(scene_set(&s)->live, sizeof(struct pf_live_key)), 0);
 	snapshots = s.w.snapshots;
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	change_refused(&s, INUSE); /* mem-inuse alone: then no site is probed */
-	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
+	assert_int_equal(scene_set(&s)->n_links, 0);
 	change_refused(&s, ALLOC);
 	go(&s, 5);
 	assert_int_equal(s.w.alloc.bytes, 1500);
 	s.a = probes_detach(s.p, s.a);
 	attach_refused(&s, INUSE);
-	assert_int_equal(probes_memory_of(s.p)->n_links, 0);
+	assert_int_equal(scene_set(&s)->n_links, 0);
 	s.a = probes_detach(s.p, s.a);
 	attach_refused(&s, ALLOC | INUSE);
 	go(&s, 6);
@@ -420,7 +418,7 @@ static void where_returns_kill_is_mem_alloc(void **state)
 	(void)state;
 	add_site(&s.probed, pool_raw, (struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0});
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	probes_memory_of(s.p)->returns = -EPERM;
+	s.p->uprobes->returns = -EPERM;
 	change(&s, NULL, ALLOC | INUSE);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 500);
@@ -430,7 +428,7 @@ static void where_returns_kill_is_mem_alloc(void **state)
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.n, 0);
-	probes_memory_of(s.p)->returns = 0;
+	s.p->uprobes->returns = 0;
 	snapshots = s.w.snapshots;
 	change(&s, NULL, ALLOC | INUSE);
 	go(&s, 5);
@@ -707,7 +705,7 @@ static void many_leave_together(void **state)
 
 /* ---- no room for calls that have not returned ---- */
 
-static void fill_pending(struct memory_probes *m, bool full)
+static void fill_pending(struct probe_set_state *set, bool full)
 {
 	struct pf_pending value = {};
 
@@ -715,9 +713,9 @@ static void fill_pending(struct memory_probes *m, bool full)
 		struct pf_pending_key key = {.pid_tgid = ~0ull, .sp = i};
 
 		if (full)
-			bpf_map_update_elem(m->pending, &key, &value, BPF_ANY);
+			bpf_map_update_elem(set->pending, &key, &value, BPF_ANY);
 		else
-			bpf_map_delete_elem(m->pending, &key);
+			bpf_map_delete_elem(set->pending, &key);
 	}
 }
 
@@ -728,12 +726,12 @@ static void what_cannot_wait_is_counted(void **state)
 
 	(void)state;
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	fill_pending(probes_memory_of(s.p), true);
+	fill_pending(scene_set(&s), true);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n, 10);
 	assert_int_equal(s.w.inuse.n, 0);
 	assert_int_equal(lost("pending_full") - before, 10);
-	fill_pending(probes_memory_of(s.p), false);
+	fill_pending(scene_set(&s), false);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.n, 10);
 	scene_close(&s);
@@ -741,9 +739,10 @@ static void what_cannot_wait_is_counted(void **state)
 
 /* ---- a probe hits while another task on this CPU is counting ---- */
 
-static void set_busy(struct memory_probes *m, uint32_t busy)
+static void set_busy(struct probe_set_state *set, uint32_t busy)
 {
-	const struct bpf_map *map = m->bpf->maps.scratch;
+	const struct memory_bpf *bpf = set->object.bpf;
+	const struct bpf_map *map = bpf->maps.scratch;
 	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;
 	unsigned n_cpus = (unsigned)libbpf_num_possible_cpus();
 	_cleanup_free_ uint8_t *scratch = xcalloc(n_cpus, each);
@@ -763,11 +762,11 @@ static void what_meets_a_busy_cpu_is_counted(void **state)
 
 	(void)state;
 	scene_open(&s, body_steps, ALLOC | INUSE, 1);
-	set_busy(probes_memory_of(s.p), 1);
+	set_busy(scene_set(&s), 1);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
 	assert_int_equal(lost("scratch_busy") - before, 20);
-	set_busy(probes_memory_of(s.p), 0);
+	set_busy(scene_set(&s), 0);
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.n, 10);
 	assert_int_equal(s.w.inuse.n, 10);

@@ -130,6 +130,7 @@ static inline void await(const struct child *c, uint32_t ready)
 struct scene {
 	struct child c;
 	struct probes *p;
+	enum probe_set set; /* PROBES_MEMORY is 0 */
 	struct memory_watch w;
 	struct probed probed;
 	struct attached *a;
@@ -144,7 +145,7 @@ static inline struct probes *open_in_mode(void)
 {
 	struct probes *p = open_probes(LISTED);
 
-	((struct memory_probes *)p->events[EVENT_MEM_ALLOC].own)->mode = mode_at_most;
+	p->uprobes->mode = mode_at_most;
 	return p;
 }
 
@@ -153,6 +154,11 @@ static inline int close_shared(void **state)
 	(void)state;
 	shared_probes = shared_probes ? probes_free(shared_probes) : NULL;
 	return 0;
+}
+
+static inline struct probe_set_state *scene_set(const struct scene *s)
+{
+	return probes_set_loaded(s->p, s->set);
 }
 
 static inline void want(struct scene *s, unsigned events, uint64_t bytes)
@@ -186,7 +192,8 @@ static inline int scene_attach(struct scene *s, unsigned events)
 
 	s->probed.proc.event_mask = events;
 	s->probed.proc.exec_id = s->w.proc.exec_id;
-	r = probes_attach(s->p, (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
+	r = probes_attach(s->p, s->set,
+			  (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
 			  &s->probed.proc, &s->probed.file, 1, &s->a, &refused);
 	if (!r)
 		assert_int_equal(refused.n, 0);
@@ -243,14 +250,14 @@ static inline unsigned map_count(int map, size_t key_bytes)
 
 static inline void scene_close(struct scene *s)
 {
-	struct memory_probes *m = probes_memory_of(s->p);
+	const struct probe_set_state *set = scene_set(s);
 
 	s->a = probes_detach(s->p, s->a);
 	assert_null(s->a);
-	assert_int_equal(map_count(m->procs, sizeof(struct pf_process_key)), 0);
-	assert_int_equal(map_count(m->live, sizeof(struct pf_live_key)), 0);
-	assert_int_equal(map_count(m->pending, sizeof(struct pf_pending_key)), 0);
-	assert_int_equal(m->n_links, 0);
+	assert_int_equal(map_count(set->procs, sizeof(struct pf_process_key)), 0);
+	assert_int_equal(map_count(set->live, sizeof(struct pf_live_key)), 0);
+	assert_int_equal(map_count(set->pending, sizeof(struct pf_pending_key)), 0);
+	assert_int_equal(set->n_links, 0);
 	assert_int_equal(s->w.others, 0);
 	if (s->p != shared_probes)
 		probes_free(s->p);

@@ -528,7 +528,7 @@ static void places_that_cannot_be_probed_are_left_out(void **state)
 	add_site(&s.probed, pf_halts, (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1});
 	add_site(&s.probed, pool_zero,
 		 (struct pf_site){.kind = PF_SITE_ALLOC, .size_arg = 1, .count_arg = 2});
-	assert_int_equal(probes_attach(s.p,
+	assert_int_equal(probes_attach(s.p, PROBES_MEMORY,
 				       (struct process_id){s.w.proc.start_boottime_ns, s.c.pid},
 				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
@@ -735,7 +735,8 @@ static void probe_another_for_a_moment(struct scene *s)
 	struct probes_refused refused;
 	struct attached *a;
 
-	assert_int_equal(probes_attach(s->p, (struct process_id){other.start_ns, other.pid},
+	assert_int_equal(probes_attach(s->p, PROBES_MEMORY,
+				       (struct process_id){other.start_ns, other.pid},
 				       &s->probed.proc, &s->probed.file, 1, &a, &refused),
 			 0);
 	probes_detach(s->p, a);
@@ -810,21 +811,19 @@ static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 {
 	struct probes_refused refused = {};
 	struct scene s = {};
-	struct memory_probes *m;
 
 	(void)state;
 	scene_begin_without_first(&s, ALLOC);
-	m = s.p->events[EVENT_MEM_ALLOC].own;
-	m->max_single = 2;
+	s.p->uprobes->max_single = 2;
 	s.probed.proc.event_mask = ALLOC;
 	s.probed.proc.exec_id = s.w.proc.exec_id;
-	assert_int_equal(probes_attach(s.p,
+	assert_int_equal(probes_attach(s.p, PROBES_MEMORY,
 				       (struct process_id){s.w.proc.start_boottime_ns, s.c.pid},
 				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
 	assert_true(refused.too_many);
 	assert_int_equal(refused.n, 3); /* of five places */
-	m->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
+	s.p->uprobes->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
 	scene_close(&s);
 	munmap(ends, 4096);
 }

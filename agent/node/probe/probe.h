@@ -95,7 +95,7 @@ struct probe_file {
 	const struct probe_site *sites;
 	size_t n_sites;
 };
-struct attached; /* the probes of one process */
+struct attached; /* the probes of one set in one process */
 /*
  * Returns whether r is an error because the machine lacks something for a moment. A later try may
  * work.
@@ -108,31 +108,32 @@ static inline bool probes_may_pass(int r)
 struct probes_refused {
 	size_t n; /* number of sites */
 	/*
-	 * a refused site frees memory, so freed memory would seem to live: no mem-inuse for the
-	 * process
+	 * a refused site frees memory, so freed memory would seem to live: the set's live event is
+	 * not attached
 	 */
 	bool inuse;
 	bool too_many; /* the process has more sites than can be probed one by one */
 };
 /*
- * Attaches probes to a process. A filter that asks for one of these events must have been set
- * before. It runs on any thread that may wait, but not on the os worker; only one thread at a time
- * may use one struct attached. It takes 0.1 to 16 ms a file, or 0.3 ms a site with classic uprobes.
- * All sites that can be probed are probed; *ret_refused describes the others.
+ * Attaches the probes of a set to a process. proc->event_mask has events of the set only; a filter
+ * that asks for one of them must have been set before. It runs on any thread that may wait, but not
+ * on the os worker; only one thread at a time may use one struct attached. It takes 0.1 to 16 ms a
+ * file, or 0.3 ms a site with classic uprobes. All sites that can be probed are probed;
+ * *ret_refused describes the others. A process may be attached in several sets at once.
  *
  * -EAGAIN: it cannot attach now: no filter has asked for these events yet, the agent still tries
  * whether probed returns are safe, or an urgent detach comes first. -EOPNOTSUPP: the events do not
- * work here. -EEXIST: the process is attached already. -ENOENT: no site could be probed. -ESRCH:
- * the process has ended. Another error that may pass: what the machine lacked when the programs
- * were loaded.
+ * work here. -EEXIST: the process is attached already in this set. -ENOENT: no site could be
+ * probed. -ESRCH: the process has ended. Another error that may pass: what the machine lacked when
+ * the programs were loaded.
  */
-int probes_attach(struct probes *p, struct process_id id,
+int probes_attach(struct probes *p, enum probe_set set, struct process_id id,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*
  * Changes the probed files, the inner code or the events of the same program; threads and errors as
  * of probes_attach(). It attaches and detaches only the difference, so the agent still knows the
- * living memory, as long as mem-inuse is asked for. After a failure, either the old or the new
+ * living memory, as long as the live event is asked for. After a failure, either the old or the new
  * probes are attached. If the kernel refuses even that, some events do not count until the next
  * change that works.
  */
@@ -141,7 +142,8 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 			 struct probes_refused *ret_refused);
 /*
  * Detaches; threads as for probes_attach(). It takes 20 to 110 ms, most of it waiting for RCU. The
- * probes stop slowing the process long before that. The agent forgets the process's living memory.
+ * probes stop slowing the process long before that. The agent forgets the living memory that the
+ * set knows of the process.
  */
 struct attached *probes_detach(struct probes *p, struct attached *a);
 /*
@@ -172,13 +174,13 @@ bool probes_attached_outlives(const struct attached *a);
 uint64_t probes_attached_hits(const struct attached *a);
 /*
  * Returns an estimate of the bytes that the process allocated while it was probed, from the samples
- * of mem-alloc, or else of mem-inuse: a sample stands for its event's sampleBytes. Any thread may
- * call this function while a is not being detached.
+ * of the set's counted event, or else of its live event. A sample of memory stands for its event's
+ * sampleBytes. Any thread may call this function while a is not being detached.
  */
 uint64_t probes_attached_bytes(const struct attached *a);
 /*
- * Announces an urgent probes_detach(a). Until that call begins, spans of other processes end early,
- * and no process is attached (-EAGAIN). Any thread may call this function while a is not being
+ * Announces an urgent probes_detach(a). Until that call begins, all other spans end early, and no
+ * process is attached in any set (-EAGAIN). Any thread may call this function while a is not being
  * detached.
  */
 void probes_leave(struct attached *a);
@@ -187,11 +189,11 @@ void probes_leave(struct attached *a);
  * attach or detach makes progress. Any thread.
  */
 uint64_t probes_moves(struct probes *p);
-/* Ends all spans at once. From then on no process is attached (-EAGAIN). Any thread. */
+/* Ends all spans of all sets. From then on no process is attached (-EAGAIN). Any thread. */
 void probes_attach_no_more(struct probes *p);
 /*
- * The next full drain will have a snapshot of living memory, even if the last one was made just
- * now.
+ * The next full drain will have a snapshot of the living memory of each set, even if the last one
+ * was made just now.
  */
 void probes_live_ask(struct probes *p);
 

@@ -385,8 +385,8 @@ static int attach_nothing(void)
 	struct probes_refused refused;
 	struct attached *a = NULL;
 
-	return probes_attach(loaded, (struct process_id){1, getpid()}, &proc, NULL, 0, &a,
-			     &refused);
+	return probes_attach(loaded, PROBES_MEMORY, (struct process_id){1, getpid()}, &proc, NULL,
+			     0, &a, &refused);
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of memory events: what memory.c, attach.c, detach.c, uprobe.c, spans.c and
- * live_memory.c share.
+ * The private header of probe sets: what sets.c, the file of each set (memory.c), attach.c,
+ * detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -27,43 +27,72 @@ enum uprobe_mode {
 #define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes up to 0.1 s to detach */
 
 /*
- * The programs are attached in this order. Those for the end of an allocation come first. So the
- * programs see the end of each allocation whose begin they saw.
+ * The programs of a set. They are attached in this order. Those for the end of an allocation come
+ * first. So the programs see the end of each allocation whose begin they saw.
  */
-enum memory_program {
-	MEMORY_FREE,
-	MEMORY_RETURN,	/* used if the kernel has no sessions */
-	MEMORY_SESSION, /* runs at the entry, and also at the return if the entry asks for that */
-	MEMORY_ENTRY,
-	_MEMORY_PROGRAM_MAX
+enum set_program {
+	PROGRAM_FREE,
+	PROGRAM_RETURN,	 /* used if the kernel has no sessions */
+	PROGRAM_SESSION, /* runs at the entry, and also at the return if the entry asks for that */
+	PROGRAM_ENTRY,
+	_PROGRAM_MAX
 };
 
-struct memory_probes {
-	struct memory_bpf *bpf; /* NULL: no set has wanted mem-alloc or mem-inuse yet */
-	int load_error;		/* result of the last try to load the object */
-	enum uprobe_mode mode;
-	size_t max_single; /* UPROBE_SINGLE_MAX_OF_ATTACH; a test sets a smaller value */
-	int programs[_MEMORY_PROGRAM_MAX]; /* descriptors; -1: the program is not loaded */
-	/* descriptors of the programs for UPROBE_SINGLE; -1: not loaded */
-	int programs_of_one[_MEMORY_PROGRAM_MAX];
-	int procs, live, pending, live_stats;
-	int n_cpus;
-	bool returns_tried;
+/* How a site is probed. */
+enum site_probed {
+	PROBED_NOT,
+	PROBED_BY_FREE,	 /* PROGRAM_FREE */
+	PROBED_AT_ENTRY, /* PROGRAM_ENTRY */
+	/* entry and return: PROGRAM_SESSION, or PROGRAM_ENTRY and PROGRAM_RETURN */
+	PROBED_AT_BOTH,
+};
+
+/* A set's BPF object, with the parts of its skeleton by what they are for. */
+struct set_object {
+	void *bpf; /* struct memory_bpf; NULL: not opened */
+	struct bpf_object_skeleton *skeleton;
+	struct bpf_object *obj;
 	/*
-	 * 0: probed returns are safe; an error that may pass: it is not known yet whether they are
+	 * The kernel allows a program for one form of probes only, so each program exists twice:
+	 * for links of many places, and for UPROBE_SINGLE. NULL: the set has no such program.
 	 */
-	int returns;
+	struct bpf_program *of_many[_PROGRAM_MAX], *of_one[_PROGRAM_MAX];
+	struct bpf_map *procs, *pending, *live, *live_stats; /* see struct pf_mem_proc and below */
+};
+
+/* What only one set knows. */
+struct set_ops {
+	/* 1 << event, for each event that does not work without probed returns */
+	unsigned need_returns;
+	/* No probed call takes as long, not counting the time in which the machine is suspended. */
+	uint64_t call_ns;
+	/* Opens the BPF object with this configuration. It is loaded later. */
+	int (*open)(const struct pf_config *config, struct set_object *ret);
+	void (*destroy)(void *bpf);
+	/* Returns how the site is probed for these events. */
+	enum site_probed (*probed)(const struct pf_site *site, unsigned event_mask);
+	/*
+	 * Returns whether the live event needs the site, because a call of it may free memory: if
+	 * the kernel refuses to probe it, freed memory would seem to live.
+	 */
+	bool (*live_needs)(const struct pf_site *site);
+};
+extern const struct set_ops probes_memory_set;
+
+struct probe_set_state {
+	const struct probe_set_info *info;
+	const struct set_ops *ops;
+	struct uprobes *uprobes;
+	struct set_object object;
+	bool loaded;	/* atomic; false: no target has wanted an event of the set yet */
+	int load_error; /* atomic: result of the last try to load the object */
+	int of_many[_PROGRAM_MAX], of_one[_PROGRAM_MAX]; /* descriptors; -1: not loaded */
+	int procs, pending, live, live_stats;
 
 	pthread_mutex_t lock;
 	/* hash table of the attached processes; its key is attached.key */
 	struct attached *attached;
 	unsigned n_links;
-	/*
-	 * atomic: calls of probes_leave() whose detach has not begun, and of
-	 * probes_attach_no_more(); above 0: no process is attached
-	 */
-	unsigned n_leaving;
-	uint64_t n_moves;     /* atomic: number of links that were made or closed so far */
 	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last snapshot */
 	struct slept slept;   /* the clocks when entries of `pending` were last checked */
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
@@ -71,16 +100,35 @@ struct memory_probes {
 	bool asked; /* the next full drain must have a snapshot */
 	uint64_t user_removed, evicted;
 	struct losses lost; /* losses that no drain has reported yet */
-	int trap_link;	    /* link of a probe of the agent itself; 0: not attached yet */
-	double trap_ns;	    /* cost of one hit; 0: not measured yet */
+};
+
+/* What all sets share. */
+struct uprobes {
+	enum uprobe_mode mode;
+	size_t max_single; /* UPROBE_SINGLE_MAX_OF_ATTACH; a test sets a smaller value */
+	int n_cpus;
+	bool returns_tried;
+	/*
+	 * 0: probed returns are safe; an error that may pass: it is not known yet whether they are
+	 */
+	int returns;
+	/*
+	 * atomic: calls of probes_leave() whose detach has not begun, and of
+	 * probes_attach_no_more(); above 0: no process is attached
+	 */
+	unsigned n_leaving;
+	uint64_t n_moves; /* atomic: number of links that were made or closed so far */
+	int trap_link;	  /* link of a probe of the agent itself; 0: not attached yet */
+	double trap_ns;	  /* cost of one hit; 0: not measured yet */
 	/* see probes_uprobe_stepped_more(); written by the attaching thread; 0: not measured yet */
 	unsigned stepped_more;
+	struct probe_set_state sets[_PROBES_SET_MAX];
 };
 
 /* A link: the probes of one file by one program. With UPROBE_SINGLE, the probe of one place. */
 struct attached_link {
 	int fd;
-	enum memory_program program;
+	enum set_program program;
 	uint64_t dev, ino; /* of the probed file */
 	uint64_t *offsets, *cookies;
 	size_t n;
@@ -89,10 +137,10 @@ struct attached_link {
 };
 struct attached {
 	struct pf_process_key key;
-	struct memory_probes *memory;
+	struct probe_set_state *set;
 	uint32_t tid;  /* thread for the links that are made now: see attach.c */
 	int thread_fd; /* proc_thread_open() of the thread tid; -1: not open */
-	bool inuse;
+	bool inuse;    /* the set's live event is attached */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
 	bool leaving;
 	bool added; /* the process's entry in the map procs is of this struct */
@@ -101,22 +149,30 @@ struct attached {
 	 * CLOCK_BOOTTIME: entries of living memory before this belong to an earlier struct attached
 	 */
 	uint64_t since_ns;
-	uint64_t names; /* hash of the names in the last sample of mem-inuse */
+	uint64_t names; /* hash of the names in the last sample of the live event */
 	bool in_snapshot;
 	struct attached_link *links;
 	size_t n_links, cap_links;
 	UT_hash_handle hh;
 };
 
-/* memory.c */
-/* NULL: the memory events do not work here, or no set wants them */
-struct memory_probes *probes_memory_of(struct probes *p);
+/* sets.c */
+struct uprobes *probes_uprobes_new(int n_cpus);
+struct uprobes *probes_uprobes_free(struct uprobes *u);
+/* NULL: the set's events do not work here, or no target wants them */
+struct probe_set_state *probes_set_loaded(struct probes *p, enum probe_set set);
 /*
- * Returns why probes_memory_of() is NULL. -EAGAIN: a set has just asked for the event, and its
+ * Returns why probes_set_loaded() is NULL. -EAGAIN: a target has just asked for the event, and its
  * object is not loaded yet. -ENOMEM and other errors that may pass: what the machine lacked when
  * the object was loaded. -EOPNOTSUPP: the event cannot work here.
  */
-int probes_memory_missing(struct probes *p);
+int probes_set_missing(struct probes *p, enum probe_set set);
+/* Members of struct probe_ops, for the events of all sets. */
+int probes_set_open(struct probes *p, struct event_probe *e);
+void probes_set_unload(struct event_probe *e);
+int probes_set_attach(struct probes *p, struct event_probe *e);
+void probes_set_detach(struct event_probe *e);
+int probes_set_check(struct probes *p, struct event_probe *e);
 
 /* uprobe.c */
 enum uprobe_mode probes_uprobe_mode(void);
@@ -167,10 +223,10 @@ bool probes_is_emulated(const uint8_t code[static 2]);
  * spans.c: returns whether a process must be detached quickly. Until that is done, no other process
  * is attached.
  */
-bool probes_memory_is_urgent(const struct memory_probes *m);
+bool probes_is_urgent(const struct uprobes *u);
 
 /* spans.c: counts a link that was made or closed */
-void probes_memory_moves(struct memory_probes *m);
+void probes_moved(struct uprobes *u);
 
 /* detach.c: the first function closes the marked links, the second those from index `from` on */
 void probes_links_close_going(struct attached **items, size_t n);
@@ -178,6 +234,6 @@ void probes_links_close_from(struct attached *a, size_t from);
 
 /* live_memory.c */
 /* Removes entries of living memory that belong to no attached process. */
-void probes_live_forget(struct memory_probes *m);
+void probes_live_forget(struct probe_set_state *s);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);

@@ -11,7 +11,7 @@ uint64_t probes_attached_hits(const struct attached *a)
 {
 	struct pf_mem_proc v = {};
 
-	bpf_map_lookup_elem(a->memory->procs, &a->key, &v);
+	bpf_map_lookup_elem(a->set->procs, &a->key, &v);
 	return v.hits;
 }
 
@@ -19,39 +19,34 @@ uint64_t probes_attached_bytes(const struct attached *a)
 {
 	struct pf_mem_proc v = {};
 
-	bpf_map_lookup_elem(a->memory->procs, &a->key, &v);
+	bpf_map_lookup_elem(a->set->procs, &a->key, &v);
 	return v.seen_bytes;
 }
 
 void probes_leave(struct attached *a)
 {
 	a->leaving = true;
-	__atomic_fetch_add(&a->memory->n_leaving, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&a->set->uprobes->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
 void probes_attach_no_more(struct probes *p)
 {
-	struct memory_probes *m = probes_memory_of(p);
-
-	if (m)
-		__atomic_fetch_add(&m->n_leaving, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&p->uprobes->n_leaving, 1, __ATOMIC_RELAXED);
 }
 
-bool probes_memory_is_urgent(const struct memory_probes *m)
+bool probes_is_urgent(const struct uprobes *u)
 {
-	return __atomic_load_n(&m->n_leaving, __ATOMIC_RELAXED) > 0;
+	return __atomic_load_n(&u->n_leaving, __ATOMIC_RELAXED) > 0;
 }
 
-void probes_memory_moves(struct memory_probes *m)
+void probes_moved(struct uprobes *u)
 {
-	__atomic_fetch_add(&m->n_moves, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&u->n_moves, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t probes_moves(struct probes *p)
 {
-	struct memory_probes *m = probes_memory_of(p);
-
-	return m ? __atomic_load_n(&m->n_moves, __ATOMIC_RELAXED) : 0;
+	return __atomic_load_n(&p->uprobes->n_moves, __ATOMIC_RELAXED);
 }
 
 static void nap_until(uint64_t mono_ns)
@@ -67,15 +62,15 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
 	uint64_t from = now_mono_ns(), end = from + max_ns, before_ns = now_boot_ns() - a->since_ns;
 	struct pf_mem_proc v = {};
 
-	while (now_mono_ns() < end && !probes_memory_is_urgent(a->memory) &&
-	       !probes_attached_lost(a) && !bpf_map_lookup_elem(a->memory->procs, &a->key, &v) &&
+	while (now_mono_ns() < end && !probes_is_urgent(a->set->uprobes) &&
+	       !probes_attached_lost(a) && !bpf_map_lookup_elem(a->set->procs, &a->key, &v) &&
 	       v.hits < max_hits)
 		nap_until(end);
 	/*
 	 * The entry is removed, so that hits during detaching do not count: the measured time ends
 	 * here.
 	 */
-	bpf_map_lookup_and_delete_elem(a->memory->procs, &a->key, &v);
+	bpf_map_lookup_and_delete_elem(a->set->procs, &a->key, &v);
 	/* uses CLOCK_MONOTONIC: while the machine is suspended, the process allocates nothing */
 	*ret_ns = before_ns + now_mono_ns() - from;
 	*ret_hits = v.hits;

@@ -99,6 +99,19 @@ enum uprobe_mode probes_uprobe_mode(void)
 	return pmu_type() >= 0 ? UPROBE_SINGLE : UPROBE_NONE;
 }
 
+const char *probes_uprobe_form(const struct probes *p)
+{
+	static const char *const forms[] = {
+		[UPROBE_NONE] = "none: not permitted, or this kernel has none",
+		[UPROBE_SINGLE] =
+			"one perf event per place (before 6.6): at most 128 places per process",
+		[UPROBE_MULTI] = "one link for many places of a file (6.6)",
+		[UPROBE_SESSION] = "one link for many places and their returns (6.13)",
+	};
+
+	return forms[p->uprobes->mode];
+}
+
 /* ---- attaching ---- */
 
 static int multi_attach(const struct uprobe_places *b, size_t from, size_t n)

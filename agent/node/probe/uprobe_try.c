@@ -132,19 +132,19 @@ uint64_t probes_call_typical_ns(void (*function)(void))
  */
 uint64_t probes_trap_ns(struct probes *p)
 {
-	struct memory_probes *m = p->events[EVENT_MEM_ALLOC].own;
+	struct uprobes *u = p->uprobes;
 
-	if (!m || m->mode == UPROBE_NONE)
+	if (u->mode == UPROBE_NONE)
 		return TRAP_NS_GUESS;
-	if (m->trap_link <= 0)
-		m->trap_link = attach_here(m->mode, pf_trap_here, getpid(), false);
-	if (m->trap_link <= 0)
+	if (u->trap_link <= 0)
+		u->trap_link = attach_here(u->mode, pf_trap_here, getpid(), false);
+	if (u->trap_link <= 0)
 		return TRAP_NS_GUESS;
-	if (!m->trap_ns)
-		m->trap_ns = (double)probes_call_typical_ns(pf_trap_here);
-	m->trap_ns = m->trap_ns * TRAP_WEIGHT +
+	if (!u->trap_ns)
+		u->trap_ns = (double)probes_call_typical_ns(pf_trap_here);
+	u->trap_ns = u->trap_ns * TRAP_WEIGHT +
 		     (double)probes_call_typical_ns(pf_trap_here) * (1 - TRAP_WEIGHT);
-	return (uint64_t)m->trap_ns;
+	return (uint64_t)u->trap_ns;
 }
 
 unsigned probes_uprobe_stepped_more(enum uprobe_mode mode)
