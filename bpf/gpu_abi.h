@@ -24,7 +24,10 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_RETAIN,  /* cuMemRetainAllocationHandle: ptr_arg: where the handle is stored */
 	PF_SITE_GPU_MAP,     /* cuMemMap: ptr_arg: address; size_arg: bytes; count_arg: handle */
 	PF_SITE_GPU_UNMAP,   /* cuMemUnmap: ptr_arg: address; size_arg: bytes */
-	/* gives or, if PF_GPU_IS_ARRAY, keeps memory in a way that podflame does not follow */
+	/*
+	 * Gives or, if PF_GPU_IS_ARRAY, keeps memory in a way that podflame does not follow.
+	 * size_arg: 0, or CUgraphNodeParams, which say whether the node gives memory
+	 */
 	PF_SITE_GPU_UNSEEN,
 	/* gives the handle of a pool; ptr_arg: where it is stored; size_arg: the device */
 	PF_SITE_GPU_POOL,

@@ -70,6 +70,8 @@ static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 #define PF_LOCATION_HOST      2 /* CU_MEM_LOCATION_TYPE_HOST, _HOST_NUMA, _HOST_NUMA_CURRENT */
 #define PF_LOCATION_HOST_LAST 4
 #define PF_STREAM_PER_THREAD  2 /* CU_STREAM_PER_THREAD */
+/* CU_GRAPH_NODE_TYPE_MEM_ALLOC: the first member of CUgraphNodeParams */
+#define PF_NODE_MEM_ALLOC 10
 
 /* The device of properties; PF_GPU_HOST: they ask for memory of the host. */
 static __noinline uint32_t pf_gpu_props_device(uint64_t props)
@@ -393,6 +395,19 @@ static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
 	pf_gpu_object_set(PF_GPU_POOL, pf_gpu_stored(c->ptr, false), &o);
 }
 
+/*
+ * A node of a graph has memory when the graph runs. A sparse array maps memory that cuMemCreate
+ * made, and which has been counted.
+ */
+static __noinline void pf_gpu_unseen(const struct pf_gpu_call *c)
+{
+	if (!c || (c->size && pf_gpu_stored(c->size, true) != PF_NODE_MEM_ALLOC))
+		return;
+	pf_gpu_lost(c->site.flags & PF_GPU_IS_ARRAY ? c->events & 1 << PF_EVENT_HBM_INUSE
+						    : c->events,
+		    PF_DROP_GPU_UNSEEN);
+}
+
 static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_mem_who *who)
 {
 	const struct pf_gpu_call *c = &p->gpu;
@@ -414,9 +429,7 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 		pf_gpu_unmapped(c);
 		break;
 	case PF_SITE_GPU_UNSEEN:
-		pf_gpu_lost(c->site.flags & PF_GPU_IS_ARRAY ? c->events & 1 << PF_EVENT_HBM_INUSE
-							    : c->events,
-			    PF_DROP_GPU_UNSEEN);
+		pf_gpu_unseen(c);
 		break;
 	case PF_SITE_GPU_POOL:
 		pf_gpu_pool(c);

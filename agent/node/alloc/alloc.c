@@ -214,7 +214,8 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 	bool starts = false;
 
 	for (size_t i = 0; i < ARRAY_SIZE(finders); i++) {
-		int r = finders[i]->find(look, event_mask, s);
+		int r = finders[i]->events & event_mask ? finders[i]->find(look, event_mask, s)
+							: -ENOENT;
 
 		starts |= r == -EAGAIN;
 		if (r < 0 && r != -EAGAIN && r != -ENOENT)
@@ -228,7 +229,7 @@ int alloc_sites_find(const struct runtime_look *look, unsigned event_mask, struc
 		alloc_sites_free(s);
 		return -EAGAIN;
 	}
-	if (!s->n && !s->go && !s->copied)
+	if (event_mask & ALLOC_MEMORY_EVENTS && !s->n && !s->go && !s->copied)
 		alloc_add_problem(s, "podflame found no function that allocates: a static program "
 				     "without symbols, or an allocator that it does not know");
 	sort_sites(s);

@@ -2,9 +2,10 @@
 /*
  * alloc: finds where a process allocates memory: which functions of which of its files must be
  * probed, and what a hit of each means (struct pf_site). It does not set probes. It also reads Go's
- * own heap profile. The allocators of C, C++ and Rust are rows of allocators.c; a runtime with an
- * allocator of its own (Python, Go, HotSpot) has a file here. All runs on the reader's thread. All
- * files and memory of a process are hostile. docs/memory.md.
+ * own heap profile. The allocators of C, C++ and Rust are rows of allocators.c, and the entries of
+ * the CUDA driver, for memory of GPUs, rows of cuda_entries.c; a runtime with an allocator of its
+ * own (Python, Go, HotSpot) has a file here. All runs on the reader's thread. All files and memory
+ * of a process are hostile. docs/memory.md, docs/gpu-memory.md.
  */
 #pragma once
 
@@ -48,9 +49,10 @@ struct alloc_sites {
 	char problem[ALLOC_PROBLEM_BYTES];
 };
 /*
- * event_mask: 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE. If nothing can be probed, the function returns
- * 0, and *ret has no items but a problem. -EAGAIN: the process is just starting (it has no libc
- * yet); the caller tries again when the process's mappings change.
+ * event_mask: 1 << event, for events of one probe set. If nothing can be probed, the function
+ * returns 0, and *ret has no items but a problem; for hbm-alloc and hbm-inuse it has none of both
+ * if the process has no CUDA driver. -EAGAIN: the process is just starting (it has no libc yet);
+ * the caller tries again when the process's mappings change.
  */
 int alloc_sites_find(const struct runtime_look *look, unsigned event_mask,
 		     struct alloc_sites **ret);

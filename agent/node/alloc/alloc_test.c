@@ -23,29 +23,9 @@ static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
 	return s;
 }
 
-/* Compiles this source and starts the program, which waits. */
 static pid_t start(const char *source, const char *flags)
 {
-	_cleanup_free_ char *command = xasprintf(
-		"cd %s && cat >p.c <<'END'\n%s\nEND\ngcc -w %s p.c -o p", dir, source, flags);
-	_cleanup_free_ char *program = xasprintf("%s/p", dir);
-	int out[2];
-	pid_t pid;
-	char c;
-
-	assert_int_equal(system(command), 0);
-	assert_int_equal(pipe(out), 0);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(out[1], 1);
-		execl(program, program, NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	assert_int_equal(read(out[0], &c, 1), 1);
-	close(out[0]);
-	return pid;
+	return alloc_program_start(dir, source, flags);
 }
 
 static void stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)

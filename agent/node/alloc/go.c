@@ -308,4 +308,5 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 static const char *const marks[] = {"runtime.mbuckets", "runtime.MemProfileRate",
 				    "runtime.mProfCycle", "runtime.mProf", NULL};
 
-const struct alloc_finder alloc_go_finder = {.name = "go", .marks = marks, .find = find};
+const struct alloc_finder alloc_go_finder = {
+	.name = "go", .events = ALLOC_MEMORY_EVENTS, .marks = marks, .find = find};

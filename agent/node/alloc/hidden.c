@@ -118,4 +118,5 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	return 0;
 }
 
-const struct alloc_finder alloc_hidden_finder = {.name = "hidden", .marks = marks, .find = find};
+const struct alloc_finder alloc_hidden_finder = {
+	.name = "hidden", .events = ALLOC_MEMORY_EVENTS, .marks = marks, .find = find};

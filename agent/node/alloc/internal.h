@@ -13,10 +13,14 @@
 	X(python) /* CPython's allocator of small objects */                                       \
 	X(go)	  /* Go: its own heap profile, or its allocator */                                 \
 	X(jvm)	  /* Java's heap */                                                                \
-	X(hidden) /* allocators that the finders above cannot find */
+	X(hidden) /* allocators that the finders above cannot find */                              \
+	X(cuda)	  /* memory of GPUs */
+
+#define ALLOC_MEMORY_EVENTS (1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE)
 
 struct alloc_finder {
 	const char *name;	  /* "python" */
+	unsigned events;	  /* 1 << enum pf_event: it is used only for these */
 	const char *const *marks; /* for parser_config.marks; NULL at the end */
 	/*
 	 * Adds sites, inner ranges and a problem to ret, by the functions below. -ENOENT: the

@@ -125,4 +125,5 @@ static const char *const marks[] = {"gHotSpotVMStructs",
 				    "_ZN11AllocTracer34send_allocation_outside_tlab_event*",
 				    NULL};
 
-const struct alloc_finder alloc_jvm_finder = {.name = "jvm", .marks = marks, .find = find};
+const struct alloc_finder alloc_jvm_finder = {
+	.name = "jvm", .events = ALLOC_MEMORY_EVENTS, .marks = marks, .find = find};

@@ -297,4 +297,4 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 }
 
 const struct alloc_finder alloc_native_finder = {
-	.name = "native", .marks = alloc_table_marks, .find = find};
+	.name = "native", .events = ALLOC_MEMORY_EVENTS, .marks = alloc_table_marks, .find = find};

@@ -404,4 +404,5 @@ static const char *const marks[] = {"PyObject_Malloc",
 				    "PyMem_RawFree",
 				    NULL};
 
-const struct alloc_finder alloc_python_finder = {.name = "python", .marks = marks, .find = find};
+const struct alloc_finder alloc_python_finder = {
+	.name = "python", .events = ALLOC_MEMORY_EVENTS, .marks = marks, .find = find};

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -54,4 +57,29 @@ static inline void alloc_process_close(struct alloc_process *p)
 	proc_mappings_unref(p->maps);
 	runtime_process_memory_close(p->memory);
 	*p = (struct alloc_process){0};
+}
+
+/* Compiles this source in dir and starts the program, which writes a byte and then waits. */
+static inline pid_t alloc_program_start(const char *dir, const char *source, const char *flags)
+{
+	_cleanup_free_ char *command = xasprintf(
+		"cd %s && cat >p.c <<'END'\n%s\nEND\ngcc -w p.c -o p %s", dir, source, flags);
+	_cleanup_free_ char *program = xasprintf("%s/p", dir);
+	int out[2];
+	pid_t pid;
+	char c;
+
+	assert_int_equal(system(command), 0);
+	assert_int_equal(pipe(out), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		execl(program, program, NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	assert_int_equal(read(out[0], &c, 1), 1);
+	close(out[0]);
+	return pid;
 }

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to alloc: the table of the CUDA driver's entries that give or free memory of devices. */
+#pragma once
+
+#include "node/alloc/alloc.h"
+
+struct cuda_entry {
+	const char *name;
+	struct pf_site site; /* kind 0: its memory is not counted */
+};
+/* NULL: none. */
+const struct cuda_entry *alloc_cuda_find(const char *symbol);
+/* Patterns that find all entries of the table, and newer ones with similar names. */
+extern const char *const alloc_cuda_marks[];

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the entries of CUDA drivers, known and unknown ones. Builds the drivers itself. */
+#include "node/alloc/testalloc.h"
+
+#include <sys/wait.h>
+
+#include "lib/base/testfolder.h"
+#include "node/alloc/cuda_entries.h"
+
+#define EVENTS	(1u << PF_EVENT_HBM_ALLOC | 1u << PF_EVENT_HBM_INUSE)
+#define ENTRIES "agent/node/alloc/testdata/cuda_entries.txt"
+
+#define WAITS "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) pause(); }\n"
+
+/* ---- testdata/cuda_entries.txt ---- */
+
+struct listed {
+	char name[64], versions[16];
+	bool counted; /* it gives or frees memory that is counted, or changes contexts */
+};
+
+static size_t read_list(struct listed *ret, size_t max)
+{
+	FILE *f = fopen(ENTRIES, "re");
+	char line[256];
+	size_t n = 0;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (*line == '#')
+			continue;
+		assert_true(n < max);
+		assert_int_equal(sscanf(line, "%63[^:]: %15[^(\n]", ret[n].name, ret[n].versions),
+				 2);
+		ret[n++].counted = !strchr(line, '(');
+	}
+	fclose(f);
+	return n;
+}
+
+static struct listed list[256];
+static size_t n_listed;
+
+static void each_entry_of_the_drivers_is_known(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < n_listed; i++) {
+		const struct cuda_entry *e = alloc_cuda_find(list[i].name);
+
+		if (list[i].counted != (e && e->site.kind != 0))
+			fail_msg("%s: the table and the list do not agree", list[i].name);
+	}
+}
+
+/* ---- processes with a driver ---- */
+
+/* Builds a library of this name from the source, and starts a program that uses it. */
+static pid_t start_with(const char *name, const char *source)
+{
+	_cleanup_free_ char *path = file_in_dir("l.c");
+	_cleanup_free_ char *command =
+		xasprintf("cd %s && gcc -w -fno-ipa-icf -shared -fPIC -Wl,-soname,%s l.c -o %s",
+			  dir, name, name);
+	_cleanup_free_ char *flags = xasprintf("-Wl,--no-as-needed -Wl,-rpath,%s ./%s", dir, name);
+	FILE *f = fopen(path, "we");
+
+	fputs(source, f);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(system(command), 0);
+	return alloc_program_start(dir, WAITS, flags);
+}
+
+static struct alloc_sites *find(struct alloc_process *p, pid_t pid, unsigned events)
+{
+	struct alloc_sites *s = NULL;
+	struct runtime_look look;
+
+	alloc_process_open(p, pid);
+	look = alloc_process_look(p);
+	assert_int_equal(alloc_sites_find(&look, events, &s), 0);
+	return s;
+}
+
+static void stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)
+{
+	alloc_sites_free(s);
+	alloc_process_close(p);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static const struct alloc_site *site_of(const struct alloc_sites *s, const char *symbol)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (streq(s->items[i].symbol, symbol))
+			return &s->items[i];
+	return NULL;
+}
+
+/* The source of a driver that has all entries of this version; "": of all versions. */
+static char *driver_of(const char *version)
+{
+	_cleanup_buf_ struct buf b = {};
+
+	buf_init(&b, 1 << 20);
+	for (size_t i = 0; i < n_listed; i++)
+		if (strstr(list[i].versions, version))
+			buf_printf(&b, "int %s() { return %zu; }\n", list[i].name, i);
+	return buf_steal(&b);
+}
+
+static void check_driver(const char *version)
+{
+	_cleanup_free_ char *source = driver_of(version);
+	struct alloc_process p;
+	pid_t pid = start_with("libcuda.so.1", source);
+	struct alloc_sites *s = find(&p, pid, EVENTS);
+	size_t n = 0;
+
+	assert_string_equal(s->problem, "");
+	for (size_t i = 0; i < n_listed; i++) {
+		bool has = list[i].counted && strstr(list[i].versions, version);
+
+		n += has;
+		if (has != (site_of(s, list[i].name) != NULL))
+			fail_msg("%s of driver %s", list[i].name, version);
+	}
+	assert_int_equal(s->n, n);
+	for (size_t i = 0; i < s->n; i++)
+		assert_non_null(strstr(p.maps->items[s->items[i].mapping].path, "/libcuda.so.1"));
+	stop(pid, &p, s);
+}
+
+static void all_entries_of_a_driver_are_sites(void **state)
+{
+	(void)state;
+	check_driver("535");
+	check_driver("550");
+	check_driver("");
+}
+
+/*
+ * The real libraries, if someone has put them there: they are not ours, and no test downloads them.
+ * Each name in them that fits a mark is in the table, and each entry of the table that the list
+ * says they have is there at an address of its own.
+ */
+static void the_real_drivers_have_these_entries(void **state)
+{
+	static const char *const versions[] = {"535", "550"};
+	const char *where = getenv("PODFLAME_CUDA_DRIVERS");
+
+	(void)state;
+	if (!where) {
+		print_message("skipped: PODFLAME_CUDA_DRIVERS names no directory with "
+			      "libcuda.so.535 and libcuda.so.550\n");
+		skip();
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		_cleanup_free_ char *command = xasprintf("cp '%s/libcuda.so.%s' '%s/libcuda.so.1'",
+							 where, versions[i], dir);
+		_cleanup_free_ char *flags = xasprintf(
+			"-Wl,--no-as-needed -Wl,-rpath,%s -Wl,--unresolved-symbols=ignore-all "
+			"./libcuda.so.1",
+			dir);
+		struct alloc_process p;
+		struct alloc_sites *s;
+		size_t n = 0;
+		pid_t pid;
+
+		assert_int_equal(system(command), 0);
+		pid = alloc_program_start(dir, WAITS, flags);
+		s = find(&p, pid, EVENTS);
+		assert_string_equal(s->problem, "");
+		for (size_t k = 0; k < n_listed; k++)
+			n += list[k].counted && strstr(list[k].versions, versions[i]);
+		assert_int_equal(s->n, n);
+		stop(pid, &p, s);
+	}
+}
+
+/* ---- what is no known driver ---- */
+
+static char *problem_of(const char *name, const char *source, size_t *ret_n)
+{
+	struct alloc_process p;
+	pid_t pid = start_with(name, source);
+	struct alloc_sites *s = find(&p, pid, EVENTS);
+	char *problem = xstrdup(s->problem);
+
+	*ret_n = s->n;
+	stop(pid, &p, s);
+	return problem;
+}
+
+#define MAIN_ENTRIES                                                                               \
+	"int cuInit() { return 1; } int cuMemAlloc_v2() { return 2; } "                            \
+	"int cuMemFree_v2() { return 3; } "
+
+static void a_file_is_a_driver_by_its_functions(void **state)
+{
+	_cleanup_free_ char *problem;
+	size_t n;
+
+	(void)state;
+	problem = problem_of("libother.so", MAIN_ENTRIES, &n);
+	assert_string_equal(problem, "");
+	assert_int_equal(n, 3);
+}
+
+static void a_newer_entry_is_told(void **state)
+{
+	_cleanup_free_ char *problem;
+	size_t n;
+
+	(void)state;
+	problem = problem_of("libcuda.so.1", MAIN_ENTRIES "int cuMemAlloc_v3() { return 4; }", &n);
+	assert_string_equal(problem, "libcuda.so.1 has a function that podflame does not know "
+				     "(cuMemAlloc_v3): what it allocates or frees is not seen");
+	assert_int_equal(n, 3);
+}
+
+static void an_unknown_driver_is_told(void **state)
+{
+	static const char text[] =
+		"libcuda.so.1 is a CUDA driver whose functions podflame does not know";
+	_cleanup_free_ char *lacks = NULL, *empty = NULL;
+	size_t n;
+
+	(void)state;
+	lacks = problem_of("libcuda.so.1",
+			   "int cuInit() { return 1; } int cuMemAlloc() { return 2; }", &n);
+	assert_string_equal(lacks, text);
+	assert_int_equal(n, 0);
+	empty = problem_of("libcuda.so.1", "int nothing() { return 1; }", &n);
+	assert_string_equal(empty, text);
+	assert_int_equal(n, 0);
+}
+
+static void a_process_without_a_driver_has_no_problem(void **state)
+{
+	_cleanup_free_ char *problem;
+	size_t n;
+
+	(void)state;
+	problem = problem_of("libother.so", "int cuInit() { return 1; }", &n);
+	assert_string_equal(problem, "");
+	assert_int_equal(n, 0);
+}
+
+/* The driver's sites are of GPU events alone, and the C library's are of memory events alone. */
+static void each_event_has_its_own_sites(void **state)
+{
+	struct alloc_process p;
+	pid_t pid = start_with("libcuda.so.1", MAIN_ENTRIES);
+	struct alloc_sites *gpu = find(&p, pid, EVENTS), *memory = NULL;
+	struct runtime_look look = alloc_process_look(&p);
+
+	(void)state;
+	assert_int_equal(alloc_sites_find(&look, 1u << PF_EVENT_MEM_ALLOC, &memory), 0);
+	assert_non_null(site_of(gpu, "cuMemAlloc_v2"));
+	assert_null(site_of(gpu, "malloc"));
+	assert_null(site_of(memory, "cuMemAlloc_v2"));
+	assert_non_null(site_of(memory, "malloc"));
+	alloc_sites_free(memory);
+	stop(pid, &p, gpu);
+}
+
+/* Symbols of data, outside of the file, and with the address of another entry. */
+static void hostile_symbols_give_no_site(void **state)
+{
+	_cleanup_free_ char *problem;
+	size_t n;
+
+	(void)state;
+	problem = problem_of(
+		"libcuda.so.1",
+		MAIN_ENTRIES
+		"int cuMemCreate = 1;\n"
+		"asm(\".globl cuMemMap,cuMemUnmap,cuMemRelease\\n\"\n"
+		"\".type cuMemMap,@function\\n.type cuMemUnmap,@function\\n\"\n"
+		"\".set cuMemMap,cuInit+0x7000000\\n.set cuMemUnmap,cuInit-0x7000000\\n\"\n"
+		"\".set cuMemRelease,cuInit\\n\");",
+		&n);
+	assert_string_equal(problem, "");
+	assert_int_equal(n, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_entry_of_the_drivers_is_known),
+		cmocka_unit_test(all_entries_of_a_driver_are_sites),
+		cmocka_unit_test(the_real_drivers_have_these_entries),
+		cmocka_unit_test(a_file_is_a_driver_by_its_functions),
+		cmocka_unit_test(a_newer_entry_is_told),
+		cmocka_unit_test(an_unknown_driver_is_told),
+		cmocka_unit_test(a_process_without_a_driver_has_no_problem),
+		cmocka_unit_test(each_event_has_its_own_sites),
+		cmocka_unit_test(hostile_symbols_give_no_site),
+	};
+
+	n_listed = read_list(list, ARRAY_SIZE(list));
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
+}
