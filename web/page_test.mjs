@@ -317,21 +317,29 @@ const tests = {
           unit: 'microseconds',
           summary: { samples: 9, throttled_us: 1_500_000, estimated: { share: 0.12, error: 3000 } },
           result: {
-            functions: ['web', 'main', '[k] futex', '[wait: lock]', '[wait: disk]'],
-            function_types: ['P', 'A', 'K', '?', '?'],
+            functions: [
+              'web',
+              'main',
+              '[k] futex',
+              '[wait: lock]',
+              '[wait: disk]',
+              '[c] cuStreamSynchronize',
+            ],
+            function_types: ['P', 'A', 'K', '?', '?', 'C'],
             node_values: {
               values: [
                 [0, -1, 0, 100_000],
                 [1, 0, 0, 100_000],
                 [2, 1, 0, 70_000],
                 [3, 2, 70_000, 70_000],
-                [4, 1, 30_000, 30_000],
+                [5, 1, 0, 30_000],
+                [4, 4, 30_000, 30_000],
               ],
             },
           },
           sources: {
             files: [],
-            values: functionsWithoutFile(5),
+            values: functionsWithoutFile(6),
             inlined_nodes: [],
             languages: { wait: [3, 4] },
           },
@@ -340,14 +348,15 @@ const tests = {
     });
     await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock', 'disk'] });
     await open(page, `${origin}/#profile_event_type=off-cpu`);
-    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 4);
+    await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 5);
     const colours = await page.$$eval('#functions tr', (all) =>
       all.map((r) => r.cells[0].style.borderLeftColor),
     );
-    assert.equal(new Set(colours).size, 4);
+    assert.equal(new Set(colours).size, 5);
     assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), [
       'program',
       'kernel',
+      'CUDA',
       'lock',
       'disk',
       'process, thread',

@@ -510,6 +510,25 @@ static void others_are_not_incomplete(void **state)
 	query_tree_free(t);
 }
 
+/* "C" is DeepFlow's letter for CUDA. A function of a CUDA library that has no name has none. */
+static void cuda_has_its_letter(void **state)
+{
+	static const struct frame named = {.kind = FRAME_CUDA, .name = "cuStreamSynchronize"},
+				  unnamed = {.kind = FRAME_CUDA, .module = "/lib/libcuda.so.1"};
+	const struct frame *const frames[] = {&main_frame, &named, &unnamed};
+	struct store_summary s = {.n_rows = 1, .n_samples = 1};
+	_cleanup_free_ char *flat = NULL;
+	struct tree *t = query_tree_new();
+
+	(void)state;
+	add_row_of(t, frames, ARRAY_SIZE(frames), WAIT_NONE, 10, -1);
+	flat = answer(t, EVENT_ON_CPU, RESULT_FLAT, &s);
+	ASSERT_HAS(flat, "\"functions\":[\"api\",\"[/lib/libcuda.so.1]\","
+			 "\"[c] cuStreamSynchronize\",\"main\",\"[t] w\"],"
+			 "\"function_types\":[\"P\",\"?\",\"C\",\"A\",\"T\"]");
+	query_tree_free(t);
+}
+
 static void bytes_are_of_objects(void **state)
 {
 	const struct frame *const c[] = {&main_frame, &new_frame};
@@ -648,6 +667,7 @@ int main(void)
 		cmocka_unit_test(inlined_names_leave_room),
 		cmocka_unit_test(waits_are_leaves),
 		cmocka_unit_test(others_are_not_incomplete),
+		cmocka_unit_test(cuda_has_its_letter),
 		cmocka_unit_test(bytes_are_of_objects),
 		cmocka_unit_test(an_empty_answer_says_how_there_is_more),
 		cmocka_unit_test(snapshots_and_estimates_say_so),

@@ -84,19 +84,18 @@ const char *otlp_frame_type_of(enum frame_kind k)
 	return frame_types[k];
 }
 
-/* Other types (go, rust, ruby, php, dotnet, v8js ...) count as application code. */
+bool otlp_frame_type_is_kind(enum frame_kind k)
+{
+	return !streq(frame_types[k], "native") && !streq(frame_types[k], "podflame");
+}
+
+/* Other types (go, rust, ruby, php, dotnet, v8js ...) count as native code. */
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 {
-	if (str_equal(type, "kernel"))
-		return FRAME_KERNEL;
-	if (str_equal(type, "jvm"))
-		return FRAME_JVM;
-	if (str_equal(type, "cpython"))
-		return FRAME_PYTHON;
-	if (str_equal(type, "lua"))
-		return FRAME_LUA;
-	return module && memmem(module, strnlen(module, PATH_MAX), ".so", 3) ? FRAME_LIBRARY
-									     : FRAME_APP;
+	for (int k = 0; k < _FRAME_KIND_MAX; k++)
+		if (str_equal(type, frame_types[k]) && otlp_frame_type_is_kind((enum frame_kind)k))
+			return (enum frame_kind)k;
+	return module ? profile_module_kind(module) : FRAME_APP;
 }
 
 /*

@@ -135,12 +135,10 @@ static Otlp__Line **make_lines(struct encoder *e, const struct frame *const *roo
 
 static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[3])
 {
-	bool derivable = f->kind == FRAME_KERNEL || f->kind == FRAME_JVM ||
-			 f->kind == FRAME_PYTHON || f->kind == FRAME_LUA;
 	size_t n = 0;
 
 	out[n++] = otlp_put_attr(e, ATTR_FRAME_TYPE, otlp_frame_type_of(f->kind), NULL);
-	if (!derivable)
+	if (!otlp_frame_type_is_kind(f->kind))
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
 	if (f->inlined) /* its caller is not in this stack */

@@ -88,6 +88,12 @@ enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
 };
 const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
 int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
+/*
+ * The kind of native frames of a file: FRAME_CUDA for CUDA's own libraries, FRAME_LIBRARY if the
+ * path contains ".so", as in DeepFlow, else FRAME_APP. What a program has linked statically belongs
+ * to the program.
+ */
+enum frame_kind profile_module_kind(const char *path);
 
 /* The strings belong to the code that made the frame; NULL: not known. */
 struct frame {

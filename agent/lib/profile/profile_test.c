@@ -43,6 +43,48 @@ static void test_forms_of_the_documents(void **state)
 	      "[unknown] 0x0000000003932388;[k] [unknown] 0xffffffff81000000");
 }
 
+static void test_the_file_of_a_frame_says_its_kind(void **state)
+{
+	static const struct {
+		enum frame_kind kind;
+		const char *path;
+	} files[] = {
+		{FRAME_APP, ""},
+		{FRAME_APP, "[vdso]"},
+		{FRAME_APP, "/usr/bin/python3.11"},
+		{FRAME_APP, "/opt/libcuda"},
+		{FRAME_LIBRARY, "/lib/x86_64-linux-gnu/libc.so.6"},
+		{FRAME_LIBRARY, "/app/plugin.so"},
+		{FRAME_LIBRARY, "/opt/app.so.d/server"},
+		{FRAME_CUDA, "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03"},
+		{FRAME_CUDA, "libcuda.so.1"},
+		{FRAME_CUDA, "/usr/lib64/libnvidia-ptxjitcompiler.so.550.163.01"},
+		{FRAME_CUDA, "/srv/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12"},
+		{FRAME_CUDA, "/srv/site-packages/torch/lib/libcudart-d0da41ae.so.11.0"},
+		{FRAME_CUDA, "/usr/local/cuda/lib64/libnvrtc-builtins.so.12.9"},
+		{FRAME_CUDA, "/usr/local/cuda/lib64/libcublas.so.12"},
+		{FRAME_CUDA, "/usr/local/cuda/lib64/libcublasLt.so.12"},
+		{FRAME_CUDA, "/usr/lib/libcudnn_engines_precompiled.so.9"},
+		{FRAME_CUDA, "/usr/lib/libcudnn.so.9"},
+		{FRAME_CUDA, "/usr/lib/libnccl.so.2.27.3"},
+		{FRAME_CUDA, "/usr/lib/libcupti.so.12"},
+		{FRAME_CUDA, "/usr/lib/libnppif.so.12"},
+		/* of the driver, but not of CUDA */
+		{FRAME_LIBRARY, "/usr/lib/libnvidia-glcore.so.535.261.03"},
+		/* a part of the name only, or of the path */
+		{FRAME_LIBRARY, "/app/libcuda_helpers.so"},
+		{FRAME_LIBRARY, "/app/libmycuda.so.1"},
+		{FRAME_LIBRARY, "/app/libcuda.so.1/libapp.so"},
+		{FRAME_LIBRARY, "/srv/torch/lib/libtorch_cuda.so"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (profile_module_kind(files[i].path) != files[i].kind)
+			fail_msg("%s is not %s", files[i].path,
+				 profile_frame_kind_name(files[i].kind));
+}
+
 static void test_total_has_three_levels(void **state)
 {
 	const struct stack_head thread = {.process_comm = "redis", .thread_comm = "bio"};
@@ -206,6 +248,7 @@ static void test_pprof(void **state)
 	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 	struct profile *p = profile_batch_profile(b);
 	const struct frame f[] = {{.kind = FRAME_APP, .name = "RegExp:a;b"},
+				  {.kind = FRAME_CUDA, .name = "cuInit"},
 				  {.kind = FRAME_KERNEL, .name = "sys"}};
 	_cleanup_buf_ struct buf out;
 	struct profile_sample *s;
@@ -216,9 +259,10 @@ static void test_pprof(void **state)
 	s = profile_add(b, p);
 	s->value = 10101;
 	s->n_samples = 1;
-	assert_int_equal(profile_batch_stack(b, f, 2, &s->stack), 0);
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
 	assert_int_equal(profile_write_pprof(b, &out), 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
+	assert_non_null(memmem(out.data, out.len, "[c] cuInit", 10));
 	assert_non_null(memmem(out.data, out.len, "RegExp:a;b", 10));
 	assert_non_null(memmem(out.data, out.len, "on-cpu", 6));
 	assert_null(memmem(out.data, out.len, "[wait", 5));
@@ -289,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms_of_the_documents),
+		cmocka_unit_test(test_the_file_of_a_frame_says_its_kind),
 		cmocka_unit_test(test_total_has_three_levels),
 		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
 		cmocka_unit_test(test_semicolon_cannot_split_a_frame),

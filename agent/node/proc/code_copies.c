@@ -268,7 +268,6 @@ static void try_segment(struct finder *f, const struct mapping *c, const struct 
 	m.dev_minor = anchor->dev_minor;
 	m.path = anchor->path; /* borrowed; add_part() copies it */
 	m.deleted = anchor->deleted;
-	m.library = anchor->library;
 	m.copy = true;
 	m.backing_fd = c->fd;
 	m.backing_offset = c->file_offset + (m.start - c->start);

@@ -146,7 +146,6 @@ static void assert_copy(const struct mappings *m, const struct image *i, size_t 
 	assert_true(mapping_is_unsure(x));
 	assert_true(m->unsure);
 	assert_string_equal(x->path, i->path);
-	assert_true(x->library);
 	assert_int_equal(x->start, (uintptr_t)start);
 	assert_int_equal(x->end, (uintptr_t)start + n);
 	assert_int_equal(x->file_offset, i->text_offset + from);

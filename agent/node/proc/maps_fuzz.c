@@ -49,7 +49,7 @@ static void read_again(const struct mapping *m)
 	check(again.start == m->start && again.end == m->end && again.inode == m->inode &&
 	      again.file_offset == m->file_offset && again.dev_major == m->dev_major &&
 	      again.dev_minor == m->dev_minor && again.writable == m->writable &&
-	      again.deleted == m->deleted && again.library == m->library);
+	      again.deleted == m->deleted);
 	check(streq(again.path, m->path));
 	free(again.path);
 }

@@ -139,7 +139,6 @@ void proc_maps_take_name(struct mapping *m, const char *name)
 		m->path[strlen(m->path) - strlen(deleted)] = '\0';
 		m->deleted = true;
 	}
-	m->library = strstr(m->path, ".so") != NULL;
 }
 
 int proc_maps_parse_line(char *line, struct mapping *ret)

@@ -29,14 +29,13 @@ static int parse(const char *text, struct mapping *ret)
 	return proc_maps_parse_line(line, ret);
 }
 
-static void assert_path(const char *text, const char *path, bool deleted, bool library)
+static void assert_path(const char *text, const char *path, bool deleted)
 {
 	struct mapping m;
 
 	assert_int_equal(parse(text, &m), 0);
 	assert_string_equal(m.path, path);
 	assert_int_equal(m.deleted, deleted);
-	assert_int_equal(m.library, library);
 	assert_int_equal(m.fd, -1);
 	free(m.path);
 }
@@ -58,15 +57,14 @@ static void lines_of_maps(void **state)
 	assert_int_equal(m.inode, 1835);
 	free(m.path);
 	assert_path("400000-401000 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n",
-		    "/usr/lib/libc.so.6", false, true);
+		    "/usr/lib/libc.so.6", false);
 	assert_path("400000-401000 r-xp 00000000 fe:00 12 /srv/my app (deleted)\n", "/srv/my app",
-		    true, false);
-	assert_path("400000-401000 r-xp 00000000 fe:00 12 /srv/a\\012b\n", "/srv/a\nb", false,
-		    false);
-	assert_path("7ffd0000-7ffd2000 r-xp 00000000 00:00 0    [vdso]\n", "[vdso]", false, false);
-	assert_path("7ffd0000-7ffd2000 rwxp 00000000 00:00 0 \n", "", false, false);
+		    true);
+	assert_path("400000-401000 r-xp 00000000 fe:00 12 /srv/a\\012b\n", "/srv/a\nb", false);
+	assert_path("7ffd0000-7ffd2000 r-xp 00000000 00:00 0    [vdso]\n", "[vdso]", false);
+	assert_path("7ffd0000-7ffd2000 rwxp 00000000 00:00 0 \n", "", false);
 	assert_path("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]",
-		    "[vsyscall]", false, false);
+		    "[vsyscall]", false);
 	assert_int_equal(parse("400000-401000 r--p 00000000 fe:00 12 /bin/x\n", &m), -ENOENT);
 }
 
@@ -139,12 +137,10 @@ static void own_process(void **state)
 	assert_int_equal(m->exec_id, 7);
 	assert_non_null(text);
 	assert_string_equal(text->path, self);
-	assert_false(text->library);
 	assert_int_equal(stat(self, &ours), 0);
 	assert_int_equal(fstat(text->fd, &theirs), 0);
 	assert_int_equal(ours.st_ino, theirs.st_ino);
 	assert_non_null(libc);
-	assert_true(libc->library);
 	assert_true(libc->fd >= 0);
 	assert_null(proc_mappings_find(m, 0));
 	assert_null(proc_mappings_find(m, 0x7fffffffffffULL << 16));

@@ -106,7 +106,7 @@ struct mapping {			/* executable mappings only */
 	uint32_t dev_major, dev_minor;
 	/* the path as the process sees it, without " (deleted)"; "[vdso]"; "": anonymous memory */
 	char *path;
-	bool deleted, library;		/* library: the path contains ".so" */
+	bool deleted;
 	bool writable;
 	/* MAP_SHARED: writes go to the file. Loaders map files privately */
 	bool shared;

@@ -206,7 +206,7 @@ static void push_in_file(struct stacks *s, struct stacks_process *p, const struc
 	files_names(s->files, m, exec ? exec->root : 0, offset, &names);
 	if (names.unparsed && read)
 		stacks_note_unparsed(s, p, exec->maps, m);
-	f.kind = m->library ? FRAME_LIBRARY : FRAME_APP;
+	f.kind = profile_module_kind(m->path);
 	f.address = names.address;
 	f.build_id = *names.build_id ? profile_batch_str(s->batch, names.build_id) : NULL;
 	f.module = module_name(s, m->path);

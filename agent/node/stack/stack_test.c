@@ -73,6 +73,26 @@ static void libraries_and_vdso(void **state)
 	done(&f);
 }
 
+/* The name of a library tells that it is one of CUDA's. */
+static void cuda_libraries_are_told_apart(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/libcudart.so.12", dir);
+	struct fixture f;
+	void *library;
+
+	(void)state;
+	run("cd %s && echo 'int cudaFree(void *p) { return p != 0; }' > cuda.c && "
+	    "gcc -O2 -fPIC -shared -o %s cuda.c",
+	    dir, path);
+	library = dlopen(path, RTLD_NOW);
+	assert_non_null(library);
+	f = make(kallsyms);
+	assert_rendered(&f, STACK(NULL, USER(dlsym(library, "cudaFree"))), NULL, false,
+			"[c] cudaFree");
+	done(&f);
+	dlclose(library);
+}
+
 /* Gives the mappings tags: any number for a file. */
 static void add_tagged_mappings(struct fixture *f)
 {
@@ -555,6 +575,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(user_and_kernel_frames_have_names),
 		cmocka_unit_test(frames_carry_module_build_id_and_function_start),
 		cmocka_unit_test(libraries_and_vdso),
+		cmocka_unit_test(cuda_libraries_are_told_apart),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
 		cmocka_unit_test(a_frame_whose_file_could_not_be_seen_has_no_name),
