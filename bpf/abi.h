@@ -14,6 +14,7 @@
 #define PF_CPU_ANY	     0xffffffffu
 #define PF_GENERATIONS	     2 /* of counts: one is filled while the other is drained */
 #define PF_KEEP_ALL	     0xffffffffu
+#define PF_CHAR_MAJORS	     512 /* CHRDEV_MAJOR_MAX, include/linux/fs.h */
 /* /proc/PID/stat shows start times in this unit (USER_HZ 100) */
 #define PF_USER_HZ_NS	     10000000ull
 
@@ -42,6 +43,7 @@ enum pf_wait {
 	PF_WAIT_SOCKET,
 	PF_WAIT_PIPE,
 	PF_WAIT_OTHER,
+	PF_WAIT_GPU, /* in the driver of a GPU */
 };
 
 /* A label of a sample. The numbers are those of enum profile_label in profile.h. */
@@ -82,6 +84,13 @@ struct pf_settings {
 	 * do not sleep. If this number has changed at its end, the walk throws its stack away.
 	 */
 	uint32_t reused;
+	/*
+	 * Which major numbers of character devices belong to the driver of GPUs: bit N % 64 of
+	 * gpu_majors[N / 64]. has_gpu: any does.
+	 */
+	uint32_t has_gpu;
+	uint32_t pad;
+	uint64_t gpu_majors[PF_CHAR_MAJORS / 64];
 };
 /* Answer of program `whoami`, run by the agent on itself: map `self`. */
 struct pf_self {
@@ -524,7 +533,7 @@ struct pf_stats {
 };
 
 _Static_assert(sizeof(struct pf_config) == 72, "abi");
-_Static_assert(sizeof(struct pf_settings) == 16, "abi");
+_Static_assert(sizeof(struct pf_settings) == 88, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");
 _Static_assert(sizeof(struct pf_unselected) == 64, "abi");

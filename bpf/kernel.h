@@ -143,6 +143,7 @@ struct super_block {
 };
 struct inode {
 	unsigned short i_mode;
+	unsigned int i_rdev; /* of a device: its major number << 20 | its minor number */
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_generation;
@@ -161,6 +162,7 @@ struct inode___old {
 };
 struct file {
 	struct inode *f_inode;
+	void *private_data; /* of an epoll descriptor: its struct eventpoll */
 };
 struct fdtable {
 	unsigned int max_fds;
@@ -168,6 +170,26 @@ struct fdtable {
 };
 struct files_struct {
 	struct fdtable *fdt;
+};
+/* What an epoll descriptor waits for: fs/eventpoll.c. */
+struct rb_node {
+	struct rb_node *rb_left, *rb_right;
+};
+struct rb_root {
+	struct rb_node *rb_node;
+};
+struct rb_root_cached {
+	struct rb_root rb_root;
+};
+struct eventpoll {
+	struct rb_root_cached rbr;
+};
+struct epoll_filefd {
+	struct file *file;
+};
+struct epitem {
+	struct rb_node rbn;
+	struct epoll_filefd ffd;
 };
 struct thread_struct {
 	unsigned long fsbase; /* x86-64: base of thread-local variables */

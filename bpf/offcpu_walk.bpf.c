@@ -99,7 +99,6 @@ static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct t
 	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 	bool compat = false;
 
-	walked_tid = task->pid;
 	if (!pf_regs_of_task(&s->walk, task, &compat)) {
 		look_found--;
 		return PF_LOOK_NONE;
@@ -127,6 +126,7 @@ static __noinline int pf_look_begin(struct task_struct *task)
 		return PF_LOOK_NONE;
 	look_generation = *(volatile const uint32_t *)&set->generation;
 	look_reused = *(volatile const uint32_t *)&set->reused;
+	walked_tid = task->pid;
 	if (w->taken) {
 		s->key = w->key;
 		return PF_LOOK_KEPT;

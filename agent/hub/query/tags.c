@@ -33,7 +33,7 @@ static const struct tag_info table[] = {
 	{"span_id", "profile_id", true, false, "as profile_id"},
 	{"wait", NULL, true, false,
 	 "off-cpu: what the thread waited for: runqueue, disk, lock, sleep, poll, socket, pipe, "
-	 "other"},
+	 "gpu, other"},
 	{"sample_id", NULL, true, false, "stack of the sample: the same in every window of a hub"},
 	{"app_instance", "app_service", true, false, "as app_service"},
 	{"gprocess", "app_service", true, false, "as app_service"},

@@ -74,6 +74,9 @@ static const struct {
 				  "were offline, and has begun again."},
 	{"drain_failures_total", "Drains of the kernel's maps that failed."},
 	{"drains_skipped_total", "Drains that were skipped or lost."},
+	{"gpu_devices_failed_total",
+	 "Times that the list of devices (/proc/devices) could not be read. It says which devices "
+	 "are GPUs, for the waits of off-cpu."},
 	{"records_dropped_total", "Records about processes, stacks and names that were lost."},
 	{"records_repeated_total", "Records that the kernel sent twice."},
 	{"samples_dropped_total", "Samples that were lost."},

@@ -35,6 +35,7 @@ static const char *const waits[_WAIT_MAX] = {
 	[WAIT_NONE] = "",	  [WAIT_RUNQUEUE] = "runqueue", [WAIT_DISK] = "disk",
 	[WAIT_LOCK] = "lock",	  [WAIT_SLEEP] = "sleep",	[WAIT_POLL] = "poll",
 	[WAIT_SOCKET] = "socket", [WAIT_PIPE] = "pipe",		[WAIT_OTHER] = "other",
+	[WAIT_GPU] = "gpu",
 };
 
 const char *profile_wait_name(enum wait w)

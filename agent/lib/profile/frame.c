@@ -70,6 +70,7 @@ static const struct frame wait_frames[_WAIT_MAX] = {
 	WAIT_FRAME(WAIT_LOCK, "lock"),	       WAIT_FRAME(WAIT_SLEEP, "sleep"),
 	WAIT_FRAME(WAIT_POLL, "poll"),	       WAIT_FRAME(WAIT_SOCKET, "socket"),
 	WAIT_FRAME(WAIT_PIPE, "pipe"),	       WAIT_FRAME(WAIT_OTHER, "other"),
+	WAIT_FRAME(WAIT_GPU, "gpu"),
 };
 
 const struct frame *profile_wait_frame(enum wait w)

@@ -32,7 +32,7 @@ const struct event_info *profile_event_info(enum event e);
 int profile_event_from_name(const char *name, enum event *ret);
 
 /* The cause of a wait, for off-cpu samples: their tag `wait`. */
-enum wait {
+enum wait {				/* stores keep these numbers: add a new cause at the end */
 	WAIT_NONE,			/* samples of other events */
 	WAIT_RUNQUEUE,			/* woken, but not running yet */
 	WAIT_DISK,			/* an uninterruptible wait */
@@ -42,6 +42,7 @@ enum wait {
 	WAIT_SOCKET,
 	WAIT_PIPE,
 	WAIT_OTHER,
+	WAIT_GPU,			/* in the driver of a GPU */
 	_WAIT_MAX,
 };
 const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */

@@ -118,6 +118,18 @@ static void test_what_was_waited_for_is_the_leaf(void **state)
 	check(&h, f, 1, "[t] worker;main");
 }
 
+/* Stores have these numbers in their tables. */
+static void test_numbers_in_stores_stay(void **state)
+{
+	(void)state;
+	assert_int_equal(FRAME_LIBRARY, 1);
+	assert_int_equal(FRAME_CUDA, 6);
+	assert_int_equal(FRAME_MARKER, 8);
+	assert_int_equal(WAIT_RUNQUEUE, 1);
+	assert_int_equal(WAIT_OTHER, 8);
+	assert_int_equal(WAIT_GPU, 9);
+}
+
 static void test_semicolon_cannot_split_a_frame(void **state)
 {
 	const struct stack_head h = {.thread_comm = "a;b"};
@@ -336,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_the_file_of_a_frame_says_its_kind),
 		cmocka_unit_test(test_total_has_three_levels),
 		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
+		cmocka_unit_test(test_numbers_in_stores_stay),
 		cmocka_unit_test(test_semicolon_cannot_split_a_frame),
 		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
 		cmocka_unit_test(test_batch_interns),

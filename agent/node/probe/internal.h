@@ -184,6 +184,11 @@ struct probes {
 int probes_objects_load(struct probes *p, struct field_error *reterr);
 void probes_objects_unload(struct probes *p);
 int probes_lend_maps(struct probes *p, struct bpf_object *to);
+/*
+ * gpu_majors.c: tells the programs which devices are GPUs. If the list of devices cannot be read,
+ * those known before stay, and the failure is counted.
+ */
+void probes_gpu_majors_read(struct probes *p);
 /* filter.c: returns whether a selected cgroup or process asks for the event */
 bool probes_event_is_wanted(const struct probes *p, enum event event);
 

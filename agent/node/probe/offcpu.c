@@ -12,7 +12,7 @@
 #define MAX_WAIT_US (3600ull * USEC_PER_SEC)
 
 _Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
-_Static_assert((int)_WAIT_MAX == (int)PF_WAIT_OTHER + 1, "abi");
+_Static_assert((int)_WAIT_MAX == (int)PF_WAIT_GPU + 1, "abi");
 
 enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 
@@ -159,8 +159,8 @@ static int attach_all(struct probes *p, struct event_probe *e)
 		[DRAIN] = o->bpf->progs.pf_waits_now,
 	};
 
-	(void)p;
 	forget_waits(o);
+	probes_gpu_majors_read(p);
 	for (int i = _LINK_MAX - 1; i >= 0; i--) {
 		o->links[i] = bpf_program__attach(programs[i]);
 		if (!o->links[i])
@@ -228,6 +228,7 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 
 	if (!e->n_links)
 		return;
+	probes_gpu_majors_read(p); /* the driver of a GPU may be loaded at any time */
 	need_long_waits(p, e);
 	if (o->long_waits)
 		probes_long_waits_look(o->long_waits);

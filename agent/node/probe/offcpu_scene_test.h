@@ -36,7 +36,7 @@ static inline void take(struct waits *w, const struct drain *d)
 			w->others += s->n;
 			continue;
 		}
-		assert_in_range(s->wait, WAIT_RUNQUEUE, WAIT_OTHER);
+		assert_in_range(s->wait, WAIT_RUNQUEUE, _WAIT_MAX - 1);
 		w->us[s->wait] += s->value;
 		w->n[s->wait] += s->n;
 		w->sum += s->value;
@@ -69,10 +69,10 @@ static inline struct listed_process listed(const struct child *c)
 				       .event_mask = 1u << EVENT_OFF_CPU};
 }
 
-static inline struct probes *watch(const struct child *c, struct event_settings settings,
-				   uint32_t off_keep)
+static inline struct probes *watch_by(struct probe_config config, const struct child *c,
+				      struct event_settings settings, uint32_t off_keep)
 {
-	struct probes *p = open_probes(LISTED);
+	struct probes *p = open_probes(config);
 	struct listed_process l = listed(c);
 	size_t n;
 	const struct support *s;
@@ -84,6 +84,20 @@ static inline struct probes *watch(const struct child *c, struct event_settings 
 	if (!s[EVENT_OFF_CPU].ok)
 		fail_msg("off-cpu: %s", s[EVENT_OFF_CPU].reason);
 	return p;
+}
+
+static inline struct probes *watch(const struct child *c, struct event_settings settings,
+				   uint32_t off_keep)
+{
+	return watch_by(LISTED, c, settings, off_keep);
+}
+
+static inline bool has_whole_waits(struct probes *p)
+{
+	size_t n;
+	const struct support *s = probes_support(p, &n);
+
+	return s[FEATURE_WHOLE_WAITS].ok;
 }
 
 /* ---- workloads: each begins when the test asks for that, and then only runs ---- */
@@ -197,6 +211,24 @@ static inline uint64_t run_delay_ns(void)
 	if (file_read(-1, "/proc/self/schedstat", 256, &text, NULL))
 		return 0;
 	return strtoull(strchr(text, ' '), NULL, 10);
+}
+
+/*
+ * The waits of this cause are not longer than the workload measured. Nearly all of the missing time
+ * was spent in run queues, waiting or preempted, as the kernel counts it. n: number of planned
+ * waits. A thread that was not yet asleep when its event came did not wait.
+ */
+static inline void check_cause(const struct waits *w, const struct known *k, enum wait cause)
+{
+	uint64_t delay_us = k->run_delay_ns / 1000;
+
+	if (w->us[cause] > k->us[cause])
+		fail_msg("%s: %lu us, but it took %lu", profile_wait_name(cause), w->us[cause],
+			 k->us[cause]);
+	if (w->us[cause] + delay_us + 1000 * k->n[cause] < k->us[cause] * 9 / 10)
+		fail_msg("%s: %lu us (and %lu in run queues), but it took %lu",
+			 profile_wait_name(cause), w->us[cause], delay_us, k->us[cause]);
+	assert_true(w->us[cause] > 0);
 }
 
 /* Waits once, until the test wakes it. */

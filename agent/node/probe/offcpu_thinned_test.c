@@ -360,14 +360,6 @@ static void check_lasting(const struct by_thread *is, const struct by_thread *sh
 	assert_int_equal(is->outermost, should->outermost);
 }
 
-static bool has_whole_waits(struct probes *p)
-{
-	size_t n;
-	const struct support *s = probes_support(p, &n);
-
-	return s[FEATURE_WHOLE_WAITS].ok;
-}
-
 /*
  * 1 wait in 50 is kept. Still, the long waits are exact, and all error is that of the short ones.
  */

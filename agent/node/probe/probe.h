@@ -18,6 +18,7 @@ struct probe_config {
 	bool per_cpu; /* samples of each CPU are counted apart */
 	unsigned max_sample_hz;
 	size_t ring_bytes, count_entries; /* 0: defaults that depend on the number of CPUs */
+	const char *devices_path; /* borrowed; NULL: /proc/devices */
 };
 struct probes;
 /*
