@@ -33,3 +33,12 @@ $(GPU)/libcudart_static.a: e2e/gpu/rules.mk
 	$(Q)$(CC) $(GPU_CFLAGS) -O2 -c -o $@.o e2e/gpu/cudart/cudart.c && rm -f $@ && \
 		ar rcs $@ $@.o && rm $@.o
 test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME)
+
+GPU_TEST := $(GPU)/standin_test
+$(GPU_TEST): e2e/gpu/standin_test.c $(wildcard e2e/gpu/*.h) $(TESTLIMIT) $(BUILD)/libpodflame.a | \
+		$(GPU_DRIVER)
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) \
+		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
+BESIDE += $(GPU_TEST)
+unit test-now: $(GPU_TEST)

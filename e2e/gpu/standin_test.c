@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether the stand-in for the CUDA driver is what tests of podflame take it for. That it counts
+ * what programs allocate, the programs compare themselves (e2e/accuracy/programs/gpu.h).
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cuda_driver.h"
+#include "standin.h"
+
+#define CUDA_12		    12000
+#define CALL(library, name) ((__typeof__(&name))entry(library, #name))
+static const char *const forms[] = {"push", "thunk"};
+
+static void *open_form(const char *form)
+{
+	char path[4096];
+	const char *build = getenv("BUILD");
+	void *library;
+
+	snprintf(path, sizeof(path), "%s/gpu/%s/libcuda.so.1", build ? build : "build", form);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		fail_msg("%s", dlerror());
+	return library;
+}
+
+static void *entry(void *library, const char *name)
+{
+	void *p = dlsym(library, name);
+
+	if (!p)
+		fail_msg("%s", dlerror());
+	return p;
+}
+
+static void *proc(void *library, const char *name, int version, uint64_t flags, int *ret_status)
+{
+	void *p = NULL;
+
+	assert_int_equal(CALL(library, cuGetProcAddress_v2)(name, &p, version, flags, ret_status),
+			 CUDA_SUCCESS);
+	return p;
+}
+
+static void test_pointers_are_exports(void **state)
+{
+	int status;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		void *lib = open_form(forms[i]);
+
+		assert_ptr_equal(proc(lib, "cuMemAlloc", CUDA_12, 0, &status),
+				 entry(lib, "cuMemAlloc_v2"));
+		assert_int_equal(status, CU_GET_PROC_ADDRESS_SUCCESS);
+		assert_ptr_equal(proc(lib, "cuMemAlloc", 2020, 0, NULL), entry(lib, "cuMemAlloc"));
+		for (uint64_t flags = 0; flags < 2; flags++)
+			assert_ptr_equal(proc(lib, "cuMemAllocAsync", CUDA_12, flags, NULL),
+					 entry(lib, "cuMemAllocAsync"));
+		assert_ptr_equal(proc(lib, "cuMemAllocAsync", CUDA_12, 2, NULL),
+				 entry(lib, "cuMemAllocAsync_ptsz"));
+		assert_ptr_equal(proc(lib, "cuMemFree", CUDA_12, 2, NULL),
+				 entry(lib, "cuMemFree_v2"));
+		assert_null(proc(lib, "cuMemAllocAsync", 11010, 0, &status));
+		assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+		assert_null(proc(lib, "cuMemAlloc_v2", CUDA_12, 0, &status));
+		assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	}
+}
+
+/* Calls fn for each export of the library whose name begins with "cu"; returns how many. */
+static size_t each_entry(void *library, void (*fn)(const char *name, const uint8_t *code))
+{
+	const struct link_map *map;
+	const char *names = NULL;
+	const ElfW(Sym) *symbols = NULL;
+	size_t n = 0;
+
+	assert_int_equal(dlinfo(library, RTLD_DI_LINKMAP, &map), 0);
+	for (const ElfW(Dyn) *d = map->l_ld; d->d_tag != DT_NULL; d++) {
+		if (d->d_tag == DT_STRTAB)
+			names = (const char *)d->d_un.d_ptr;
+		if (d->d_tag == DT_SYMTAB)
+			symbols = (const ElfW(Sym) *)d->d_un.d_ptr;
+	}
+	/* The names lie behind the symbols. */
+	for (const ElfW(Sym) *s = symbols + 1; (const char *)(s + 1) <= names; s++) {
+		if (s->st_shndx == SHN_UNDEF || strncmp(names + s->st_name, "cu", 2) != 0)
+			continue;
+		fn(names + s->st_name, (const uint8_t *)(map->l_addr + s->st_value));
+		n++;
+	}
+	return n;
+}
+
+static void begins_with_push(const char *name, const uint8_t *code)
+{
+	static const uint8_t push[] = {0x55, 0x48, 0x89, 0xe5}; /* push %rbp; mov %rsp,%rbp */
+
+	if (memcmp(code, push, sizeof(push)) != 0)
+		fail_msg("%s", name);
+}
+
+static void compares_and_jumps(const char *name, const uint8_t *code)
+{
+	static const uint8_t compare[] = {0x81, 0x3d}, jump[] = {0x74}, jump_to[] = {0xff, 0x25};
+
+	if (memcmp(code, compare, sizeof(compare)) != 0 ||
+	    memcmp(code + 10, jump, sizeof(jump)) != 0 ||
+	    memcmp(code + 12, jump_to, sizeof(jump_to)) != 0)
+		fail_msg("%s", name);
+}
+
+static void test_forms_of_entries(void **state)
+{
+	size_t n = each_entry(open_form("push"), begins_with_push);
+
+	(void)state;
+	assert_true(n > 100);
+	assert_int_equal(each_entry(open_form("thunk"), compares_and_jumps), n);
+}
+
+static void launch(void *lib, uint64_t us)
+{
+	CUmodule module;
+	CUfunction fn;
+
+	CALL(lib, standin_set_kernel_us)(us);
+	assert_int_equal(CALL(lib, cuModuleLoadData)(&module, ""), 0);
+	assert_int_equal(CALL(lib, cuModuleGetFunction)(&fn, module, "f"), 0);
+	assert_int_equal(CALL(lib, cuLaunchKernel)(fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+	CALL(lib, standin_set_kernel_us)(0);
+}
+
+static void test_waits_end_with_the_kernel(void **state)
+{
+	const unsigned int ways[] = {CU_CTX_SCHED_SPIN, CU_CTX_SCHED_BLOCKING_SYNC};
+	void *lib = open_form("thunk");
+	CUcontext context;
+
+	(void)state;
+	assert_int_equal(CALL(lib, cuInit)(0), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(CALL(lib, cuCtxCreate_v2)(&context, ways[i], 0), 0);
+		launch(lib, 20000);
+		assert_int_equal(CALL(lib, cuStreamSynchronize)(NULL), 0);
+		assert_int_equal(CALL(lib, cuStreamQuery)(NULL), 0);
+		launch(lib, 3600000000);
+		assert_int_equal(CALL(lib, cuStreamQuery)(NULL), CUDA_ERROR_NOT_READY);
+		assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
+	}
+}
+
+static void test_graph_runs_many_kernels(void **state)
+{
+	void *lib = open_form("push");
+	CUDA_KERNEL_NODE_PARAMS params = {.gridDimX = 1};
+	struct standin_counts before, after;
+	CUcontext context;
+	CUmodule module;
+	CUgraph graph;
+	CUgraphNode node;
+	CUgraphExec exec;
+
+	(void)state;
+	assert_int_equal(CALL(lib, cuInit)(0), 0);
+	assert_int_equal(CALL(lib, cuCtxCreate_v2)(&context, 0, 1), 0);
+	assert_int_equal(CALL(lib, cuModuleLoadData)(&module, ""), 0);
+	assert_int_equal(CALL(lib, cuModuleGetFunction)(&params.func, module, "f"), 0);
+	assert_int_equal(CALL(lib, cuGraphCreate)(&graph, 0), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(CALL(lib, cuGraphAddKernelNode_v2)(&node, graph, NULL, 0, &params),
+				 0);
+	assert_int_equal(CALL(lib, cuGraphInstantiateWithFlags)(&exec, graph, 0), 0);
+	CALL(lib, standin_count)(&before);
+	assert_int_equal(CALL(lib, cuGraphLaunch)(exec, NULL), 0);
+	CALL(lib, standin_count)(&after);
+	assert_int_equal(after.launches - before.launches, 1);
+	assert_int_equal(after.kernels - before.kernels, 3);
+	assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
+}
+
+static void test_child_of_a_fork_cannot_use_it(void **state)
+{
+	void *lib = open_form("push");
+	int n, status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(CALL(lib, cuInit)(0), 0);
+	assert_int_equal(CALL(lib, cuDeviceGetCount)(&n), 0);
+	assert_int_equal(n, 2);
+	child = fork();
+	if (!child)
+		_exit(CALL(lib, cuDeviceGetCount)(&n));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pointers_are_exports),
+		cmocka_unit_test(test_forms_of_entries),
+		cmocka_unit_test(test_waits_end_with_the_kernel),
+		cmocka_unit_test(test_graph_runs_many_kernels),
+		cmocka_unit_test(test_child_of_a_fork_cannot_use_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
