@@ -480,7 +480,10 @@ struct pf_pending {
 		struct pf_gpu_call gpu; /* in map `gpu_pending` */
 	};
 	uint64_t old_address; /* of the memory that a realloc frees; 0: none, or not in `live` */
-	uint64_t out;	      /* where the new address is stored; 0: it is returned */
+	union {
+		uint64_t out; /* where the new address is stored; 0: it is returned */
+		uint64_t thread_boottime_ns; /* in map `gpu_pending`: when the thread began */
+	};
 };
 #define PF_MEM_PROCS_MAX 4096
 #define PF_PENDING_MAX	 4096

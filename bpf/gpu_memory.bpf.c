@@ -185,10 +185,11 @@ static __always_inline struct pf_pending_key pf_gpu_pending_key(uint32_t kind)
  */
 static __noinline bool pf_gpu_is_nested(uint32_t kind, uint64_t sp)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct pf_pending_key key = pf_gpu_pending_key(kind);
 	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
 
-	return p && p->gpu.sp > sp;
+	return p && p->gpu.sp > sp && p->thread_boottime_ns == task->start_boottime;
 }
 
 static __always_inline bool pf_gpu_gives(uint32_t kind)
@@ -208,6 +209,7 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 	p.live.key.start_boottime_ns = pf_start_of(who->task);
 	p.live.key.tgid = pf_tgid_seen(who->task);
 	p.live.time_ns = bpf_ktime_get_boot_ns();
+	p.thread_boottime_ns = who->task->start_boottime;
 	p.gpu.site = site;
 	p.gpu.sp = PF_CONTEXT_REG(ctx, rsp);
 	p.gpu.ptr = pf_mem_arg(ctx, site.ptr_arg, false);
