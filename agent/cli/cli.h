@@ -27,6 +27,12 @@ static inline int cli_flush(void)
  */
 uint32_t cli_process_of(uint32_t pid);
 
+/*
+ * The help_filter of argp for a command with the option --event, -e: appends the names of the
+ * events to its text.
+ */
+char *cli_event_help(int key, const char *text, void *input);
+
 int cli_cmd_record(int argc, char **argv);
 int cli_cmd_query(int argc, char **argv);
 int cli_cmd_symbols(int argc, char **argv);

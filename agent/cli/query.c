@@ -21,8 +21,7 @@ static const struct argp_option option_list[] = {
 	{"from", 'f', "TIME", 0,
 	 "begin: -15m, 2026-11-21T13:00:00Z or Unix seconds (default: -15m)", 0},
 	{"to", 'T', "TIME", 0, "end: the same forms, or now (default: now)", 0},
-	/* option_help() appends the names of the events */
-	{"event", 'e', "EVENT", 0, "which event: ", 0},
+	{"event", 'e', "EVENT", 0, "which event", 0},
 	{"app-service", 'a', "NAME", 0, "name of a process (default: all)", 0},
 	{"tag-filter", 'q', "TEXT", 0, "a filter, such as pod_ns='app' AND pod LIKE 'web-*'", 0},
 	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
@@ -197,20 +196,6 @@ static int finish(const struct client *c, const struct client_answer *a,
 	return r ? 1 : 0;
 }
 
-static char *option_help(int key, const char *text, void *input)
-{
-	_cleanup_buf_ struct buf b = {0};
-
-	(void)input;
-	if (key != 'e')
-		return (char *)text;
-	buf_puts(&b, text);
-	for (int i = 0; i < _EVENT_MAX; i++)
-		buf_printf(&b, "%s%s", i ? ", " : "", profile_event_info((enum event)i)->name);
-	buf_puts(&b, " (default: on-cpu)");
-	return buf_steal(&b);
-}
-
 int cli_cmd_query(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
@@ -223,7 +208,7 @@ int cli_cmd_query(int argc, char **argv)
 		"locks: podflame query -e off-cpu --tag-filter \"wait='lock'\"\nExit status: 0 the "
 		"hub answered, 1 it did not, 2 bad usage. API and filters: docs/api.md.",
 		children,
-		option_help,
+		cli_event_help,
 		NULL};
 	struct query_options o = {.hub = {.url = CLIENT_DEFAULT_URL},
 				  .event = "on-cpu",

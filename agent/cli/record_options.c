@@ -18,8 +18,7 @@ static const struct argp_option option_list[] = {
 	{"hz", 'F', "N", 0, "on-cpu: samples per second on each CPU, 1 to 4999 (default: 99)", 0},
 	{"duration", 'd', "S", 0,
 	 "how long to record: seconds, or 500ms, 2m, 1h (default: until SIGINT)", 0},
-	{"event", 'e', "E", 0,
-	 "what to measure: on-cpu, off-cpu, mem-alloc or mem-inuse (default: on-cpu)", 0},
+	{"event", 'e', "E", 0, "what to measure", 0},
 	{"min-block", 'b', "T", 0, "off-cpu: leave out shorter waits, 1us to 1s (default: 50us)",
 	 0},
 	{"max-block", 'B', "T", 0,
@@ -77,12 +76,11 @@ static void parse_hz(struct argp_state *state, struct record_options *o, const c
 
 static void parse_event(struct argp_state *state, struct record_options *o, const char *arg)
 {
+	_cleanup_free_ char *known = profile_event_names();
 	enum event event;
 
 	if (profile_event_from_name(arg, &event))
-		argp_error(state,
-			   "--event: '%s' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse",
-			   arg);
+		argp_error(state, "--event: '%s' is not one of %s", arg, known);
 	if (o->event_given && event != o->event)
 		argp_error(state,
 			   "--event: %s and %s: a recording has one event; run a second `podflame "
@@ -223,7 +221,7 @@ void cli_record_parse(int argc, char **argv, struct record_options *ret)
 		"probes on the allocator of the process. Each call of the allocator then takes "
 		"about a microsecond more; `record` has no limit for that.",
 		NULL,
-		NULL,
+		cli_event_help,
 		NULL};
 
 	*ret = (struct record_options){.event = EVENT_ON_CPU};

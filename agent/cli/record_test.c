@@ -305,8 +305,11 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--pid: '' is not a process id", "-p", "");
 	REFUSED(2, "--duration: 'soon' is not a time", "-d", "soon");
 	REFUSED(2, "--duration: must be longer than 0", "-d", "0");
-	REFUSED(2, "--event: 'on-gpu' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse", "-e",
-		"on-gpu");
+	REFUSED(0, "what to measure: on-cpu, off-cpu", "--help");
+	REFUSED(2,
+		"--event: 'on-gpu' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, "
+		"hbm-inuse",
+		"-e", "on-gpu");
 	REFUSED(2, "--min-block: '2s' is not a time from 1 us to 1 s", "-b", "2s");
 	REFUSED(2, "--max-block: '2h' is not a time from 1000 us to 3600 s", "-B", "2h");
 	REFUSED(2, "--sample-bytes: '0' is not a number from 1 to 2147483648", "-s", "0");

@@ -35,8 +35,6 @@ static const struct request_field {
 /* Events that only DeepFlow has. They are no error, but match nothing. */
 static const char *const other_events[] = {
 	"on-gpu",
-	"hbm-alloc",
-	"hbm-inuse",
 	"rdma",
 	"cpu",
 	"itimer",
@@ -184,7 +182,7 @@ static void nothing(struct tracing_request *r)
 static int take_event(const json_t *body, struct tracing_request *r, struct field_error *reterr)
 {
 	const char *name = json_str_at(body, "profile_event_type", "");
-	_cleanup_buf_ struct buf known = {0};
+	_cleanup_free_ char *known = profile_event_names();
 
 	if (profile_event_from_name(name, &r->selection->event) == 0)
 		return 0;
@@ -195,11 +193,8 @@ static int take_event(const json_t *body, struct tracing_request *r, struct fiel
 		note(r, "profile_event_type: %s is not recorded by this version", name);
 		return 0;
 	}
-	for (int i = 0; i < _EVENT_MAX; i++)
-		buf_printf(&known, "%s%s", i ? ", " : "", profile_event_info((enum event)i)->name);
 	return field_error_set(reterr, "profile_event_type",
-			       "profile_event_type: '%.100s' is not known; known: %s", name,
-			       known.data);
+			       "profile_event_type: '%.100s' is not known; known: %s", name, known);
 }
 
 static int take_format(const json_t *body, struct tracing_request *r, struct field_error *reterr)

@@ -183,7 +183,8 @@ static const struct {
 	{"{\"profile_event_type\":\"nonsense\",\"profile_language_type\":\"eBPF\",\"time_start\":1,"
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA",
-	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse"},
+	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, "
+	 "hbm-inuse"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA", "time_end is before time_start"},

@@ -390,7 +390,11 @@ static void test_types_of_events(void **state)
 		[EVENT_OFF_CPU] = {"off_cpu", "microseconds"},
 		[EVENT_MEM_ALLOC] = {"mem_alloc", "bytes"},
 		[EVENT_MEM_INUSE] = {"mem_inuse", "bytes"},
+		[EVENT_HBM_ALLOC] = {"hbm_alloc", "bytes"},
+		[EVENT_HBM_INUSE] = {"hbm_inuse", "bytes"},
 	};
+
+	assert_int_equal(ARRAY_SIZE(want), _EVENT_MAX);
 
 	for (enum event ev = 0; ev < _EVENT_MAX; ev++) {
 		_cleanup_(profile_batch_freep) struct batch *b = small_batch();

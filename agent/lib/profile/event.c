@@ -20,6 +20,30 @@ const struct event_info *profile_event_info(enum event e)
 	return &events[e];
 }
 
+/* Appends a name to a list of names. */
+static void list_add(struct buf *list, const char *name)
+{
+	buf_printf(list, "%s%s", list->len ? ", " : "", name);
+}
+
+char *profile_event_names(void)
+{
+	struct buf list = {0};
+
+	for (int i = 0; i < _EVENT_MAX; i++)
+		list_add(&list, events[i].name);
+	return buf_steal(&list);
+}
+
+char *profile_event_fields(void)
+{
+	struct buf list = {0};
+
+	for (int i = 0; i < _EVENT_MAX; i++)
+		list_add(&list, events[i].spec_field);
+	return buf_steal(&list);
+}
+
 int profile_event_from_name(const char *name, enum event *ret)
 {
 	for (int i = 0; i < _EVENT_MAX; i++) {
@@ -52,4 +76,13 @@ int profile_wait_from_name(const char *s, enum wait *ret)
 		return 0;
 	}
 	return -ENOENT;
+}
+
+char *profile_wait_names(void)
+{
+	struct buf list = {0};
+
+	for (int i = WAIT_NONE + 1; i < _WAIT_MAX; i++)
+		list_add(&list, waits[i]);
+	return buf_steal(&list);
 }

@@ -30,6 +30,12 @@ struct event_info {
 };
 const struct event_info *profile_event_info(enum event e);
 int profile_event_from_name(const char *name, enum event *ret);
+/*
+ * For texts: the names of all events ("on-cpu, off-cpu, ..."), and their fields in a target's
+ * spec.events ("onCpu, offCpu, ..."). The caller frees them.
+ */
+char *profile_event_names(void);
+char *profile_event_fields(void);
 
 /* The cause of a wait, for off-cpu samples: their tag `wait`. */
 enum wait {				/* stores keep these numbers: add a new cause at the end */
@@ -47,6 +53,7 @@ enum wait {				/* stores keep these numbers: add a new cause at the end */
 };
 const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
 int profile_wait_from_name(const char *s, enum wait *ret);
+char *profile_wait_names(void);			/* "runqueue, disk, ..."; the caller frees it */
 
 /* ---- labels of samples: label.h has their table ---- */
 enum profile_label {

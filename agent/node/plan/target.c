@@ -59,12 +59,10 @@ static int check_selector(const json_t *sel, const char *path, struct field_erro
 
 static int no_event(struct field_error *reterr)
 {
-	_cleanup_buf_ struct buf known = {0};
+	_cleanup_free_ char *known = profile_event_fields();
 
-	for (enum event e = 0; e < _EVENT_MAX; e++)
-		buf_printf(&known, "%s%s", e ? ", " : "", profile_event_info(e)->spec_field);
 	return field_error_set(reterr, "spec.events",
-			       "names no event that this agent knows; it knows %s", known.data);
+			       "names no event that this agent knows; it knows %s", known);
 }
 
 static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
