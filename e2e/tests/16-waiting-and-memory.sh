@@ -21,7 +21,7 @@ try "minBlock above maxBlock" 'spec.events.offCpu' \
     '{"offCpu": {"minBlock": "2s", "maxBlock": "1s"}}'
 try "sampleBytes 0" 'spec.events.memAlloc.sampleBytes' '{"memAlloc": {"sampleBytes": 0}}'
 try "maxStall of an hour" 'spec.events.memAlloc' '{"memAlloc": {"maxStall": "1h"}}'
-try "no event" 'onCpu, offCpu, memAlloc and memInuse' '{}'
+try "no event" 'onCpu, offCpu, memAlloc, memInuse, hbmAlloc, hbmInuse' '{}'
 
 # First the storm's speed without podflame: pairs of malloc and free a second of its CPU time.
 CPU=250m pod waiting storm node2 /bin/storm "labels: {app: storm}"

@@ -200,6 +200,29 @@ static void test_events_of_the_schema_are_those_of_the_program(void **state)
 	}
 }
 
+static void a_target_names_an_event(const char *file)
+{
+	_cleanup_json_ json_t *spec = load_spec_schema(file);
+	const json_t *events = json_at(spec, "properties.events");
+	const json_t *rule = json_array_get(json_object_get(events, "x-kubernetes-validations"), 0);
+	_cleanup_free_ char *fields = profile_event_fields();
+	_cleanup_buf_ struct buf want = {0};
+
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		buf_printf(&want, "%shas(self.%s)", e ? " || " : "",
+			   profile_event_info(e)->spec_field);
+	assert_string_equal(json_str_at(rule, "rule", ""), want.data);
+	if (!strstr(json_str_at(rule, "message", ""), fields))
+		fail_msg("%s: the message of the rule of events does not name %s", file, fields);
+}
+
+static void test_the_schemas_require_an_event(void **state)
+{
+	(void)state;
+	a_target_names_an_event("profilingtargets.yaml");
+	a_target_names_an_event("clusterprofilingtargets.yaml");
+}
+
 /* Texts that some formats allow and others do not. */
 static const char *const words[] = {
 	"",
@@ -279,6 +302,7 @@ int main(void)
 		cmocka_unit_test(test_cluster_kind_equals_the_table),
 		cmocka_unit_test(test_namespaced_kind_equals_the_table),
 		cmocka_unit_test(test_events_of_the_schema_are_those_of_the_program),
+		cmocka_unit_test(test_the_schemas_require_an_event),
 		cmocka_unit_test(test_formats_equal_their_patterns),
 	};
 

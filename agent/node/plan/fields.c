@@ -45,6 +45,8 @@ static const struct field fields[] = {
 	F("events.memAlloc.maxStall", STRING, SHORT, .def = "\"20ms\""),
 	F("events.memInuse", OBJECT),
 	F("events.memInuse.sampleBytes", INT, .min = 1, .max = 1 << 30, .def = "524288"),
+	F("events.hbmAlloc", OBJECT),
+	F("events.hbmInuse", OBJECT),
 	F("podLabelTags", ARRAY, .max = 16),
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),
