@@ -18,37 +18,36 @@
  * Empties a hash map that no program writes any more. value_bytes: the size of a value in user
  * space. each(key, value) is called for every element.
  */
-typedef void each_fn(const void *key, const void *value, void *arg);
-
-static int map_take(int map, size_t key_bytes, size_t value_bytes, each_fn *each, void *arg)
+int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
+		    void *arg)
 {
-	size_t cap = BATCH;
+	uint32_t cap = BATCH;
 	_cleanup_free_ char *keys = xmalloc(cap * key_bytes);
 	_cleanup_free_ char *values = xmalloc(cap * value_bytes);
 	uint64_t token = 0;
-	bool first = true;
+	void *at = NULL;
 	int r;
 
-	for (;;) {
+	do {
 		uint32_t n = cap;
 
-		r = bpf_map_lookup_and_delete_batch(map, first ? NULL : &token, &token, keys,
-						    values, &n, NULL);
+		r = take ? bpf_map_lookup_and_delete_batch(map, at, &token, keys, values, &n, NULL)
+			 : bpf_map_lookup_batch(map, at, &token, keys, values, &n, NULL);
 		/* a bucket has more elements than fit into the batch */
 		if (r == -ENOSPC && cap < 1 << 20) {
 			cap *= 2;
 			keys = xrealloc(keys, cap * key_bytes);
 			values = xrealloc(values, cap * value_bytes);
+			r = 0;
 			continue;
 		}
 		if (r && r != -ENOENT)
 			return r;
 		for (uint32_t i = 0; i < n; i++)
 			each(keys + i * key_bytes, values + i * value_bytes, arg);
-		if (r == -ENOENT)
-			return 0;
-		first = false;
-	}
+		at = &token;
+	} while (!r);
+	return 0;
 }
 
 struct raw_sample *probes_taking_sample(struct taking *t)
@@ -108,15 +107,16 @@ static int take_counts(struct probes *p, uint32_t generation, struct drain *d)
 	struct bpf_map *total = odd ? p->core->maps.totals_1 : p->core->maps.totals_0;
 	int r;
 
-	r = map_take(bpf_map__fd(counts), sizeof(struct pf_count_key), sizeof(struct pf_count),
-		     take_sample, &samples);
+	r = probes_map_each(bpf_map__fd(counts), sizeof(struct pf_count_key),
+			    sizeof(struct pf_count), true, take_sample, &samples);
 	for (size_t i = 0; i < _EVENT_MAX; i++)
 		if (p->events[i].hz && p->events[i].ops->collect)
 			p->events[i].ops->collect(p, &p->events[i], &samples);
 	if (r || !p->config.total)
 		return r;
-	return map_take(bpf_map__fd(total), sizeof(struct pf_total_key),
-			sizeof(struct pf_total) * p->n_possible_cpus, take_total, &totals);
+	return probes_map_each(bpf_map__fd(total), sizeof(struct pf_total_key),
+			       sizeof(struct pf_total) * p->n_possible_cpus, true, take_total,
+			       &totals);
 }
 
 /*

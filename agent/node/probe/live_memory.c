@@ -7,7 +7,6 @@
 #include "node/probe/sets.h"
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
-#define LIVE_BATCH  4096
 
 static struct attached *owner_of(const struct probe_set_state *set, const struct pf_live_key *k,
 				 const struct pf_live *l)
@@ -17,41 +16,6 @@ static struct attached *owner_of(const struct probe_set_state *set, const struct
 
 	HASH_FIND(hh, set->attached, &key, sizeof(key), a);
 	return a && a->inuse && !a->ended && l->time_ns >= a->since_ns ? a : NULL;
-}
-
-/* ---- reading the map ---- */
-
-typedef void live_fn(const struct pf_live_key *k, const struct pf_live *l, void *arg);
-
-static int live_each(struct probe_set_state *set, live_fn *each, void *arg)
-{
-	uint32_t cap = LIVE_BATCH;
-	_cleanup_free_ struct pf_live_key *keys = xcalloc(cap, sizeof(*keys));
-	_cleanup_free_ struct pf_live *values = xcalloc(cap, sizeof(*values));
-	uint64_t token = 0;
-	bool first = true;
-	int r = 0;
-
-	while (!r) {
-		uint32_t n = cap;
-
-		r = bpf_map_lookup_batch(set->live, first ? NULL : &token, &token, keys, values, &n,
-					 NULL);
-		/* a bucket has more elements than fit into the batch */
-		if (r == -ENOSPC && cap < PF_LIVE_MAX) {
-			cap *= 2;
-			keys = xrealloc(keys, (cap) * sizeof(*keys));
-			values = xrealloc(values, (cap) * sizeof(*values));
-			r = 0;
-			continue;
-		}
-		if (r && r != -ENOENT)
-			return r;
-		for (uint32_t i = 0; i < n; i++)
-			each(&keys[i], &values[i], arg);
-		first = false;
-	}
-	return 0;
 }
 
 static void sum_stats(struct probe_set_state *set, struct pf_live_stats *ret)
@@ -83,8 +47,10 @@ struct sorting {
 	size_t n_seen, n_stale, cap_stale;
 };
 
-static void sort_one(const struct pf_live_key *k, const struct pf_live *l, void *arg)
+static void sort_one(const void *key, const void *value, void *arg)
 {
+	const struct pf_live_key *k = key;
+	const struct pf_live *l = value;
 	struct sorting *s = arg;
 	struct attached *a = owner_of(s->set, k, l);
 	struct live_row *row;
@@ -135,7 +101,8 @@ static int sort_out(struct sorting *s)
 	int r;
 
 	sum_stats(s->set, &before);
-	r = live_each(s->set, sort_one, s);
+	r = probes_map_each(s->set->live, sizeof(struct pf_live_key), sizeof(struct pf_live), false,
+			    sort_one, s);
 	if (!r)
 		count_evicted(s->set, before.added, s);
 	for (size_t i = 0; i < s->n_stale; i++)
