@@ -106,7 +106,7 @@ static void forget(struct attached *a)
 
 void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 {
-	bool inuse[_PROBES_SET_MAX] = {0};
+	bool forgets[_PROBES_SET_MAX] = {0};
 
 	for (size_t i = 0; i < n; i++)
 		forget(items[i]);
@@ -114,14 +114,14 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct attached *a = items[i];
 
-		inuse[a->set - p->uprobes->sets] |= a->inuse;
+		forgets[a->set - p->uprobes->sets] |= a->inuse || a->set->ops->ends_read;
 		if (a->thread_fd >= 0)
 			close(a->thread_fd);
 		free(a->links);
 		free(a);
 	}
 	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
-		if (inuse[i])
+		if (forgets[i])
 			probes_live_forget(&p->uprobes->sets[i]);
 }
 

@@ -1,36 +1,101 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_memory: the events hbm-alloc and hbm-inuse: what selected processes allocate on GPUs, and
- * which of that memory lives.
+ * which of that memory lives. gpu_ends.c knows which memory ends without being freed.
  */
-#include "node/probe/internal.h"
+#include "node/probe/sets.h"
+
+#include "gpu_memory.skel.h"
+
+#define INUSE (1u << EVENT_HBM_INUSE)
 
 _Static_assert((int)EVENT_HBM_ALLOC == (int)PF_EVENT_HBM_ALLOC, "abi");
 _Static_assert((int)EVENT_HBM_INUSE == (int)PF_EVENT_HBM_INUSE, "abi");
 
-static int gpu_memory_load(struct probes *p, struct event_probe *e)
+/* ---- the probe set ---- */
+
+static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *config)
 {
-	probes_feature_missing(p, (int)(e - p->events), "podflame cannot see GPU memory yet");
-	return -EOPNOTSUPP;
+	struct gpu_memory_bpf *o = gpu_memory_bpf__open();
+
+	if (!o)
+		return -errno;
+	o->rodata->pf_config = *config;
+	s->object = (struct set_object){
+		.bpf = o,
+		.skeleton = o->skeleton,
+		.obj = o->obj,
+		.of_many = {[PROGRAM_RETURN] = o->progs.pf_gpu_return,
+			    [PROGRAM_SESSION] = o->progs.pf_gpu_session,
+			    [PROGRAM_ENTRY] = o->progs.pf_gpu_entry},
+		.of_one = {[PROGRAM_RETURN] = o->progs.pf_gpu_1_return,
+			   [PROGRAM_ENTRY] = o->progs.pf_gpu_1_entry},
+		.procs = o->maps.gpu_procs,
+		.pending = o->maps.gpu_pending,
+		.live = o->maps.gpu_live,
+		.live_stats = o->maps.gpu_live_stats,
+	};
+	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects, o->maps.gpu_threads,
+					  config->pid_level == 0);
+	return 0;
 }
 
-static void gpu_memory_unload(struct event_probe *e)
+static void gpu_memory_destroy(struct probe_set_state *s)
 {
-	(void)e;
+	s->gpu_ends = probes_gpu_ends_free(s->gpu_ends);
+	gpu_memory_bpf__destroy(s->object.bpf);
 }
 
-static unsigned hbm_alloc_rate(const struct probes *p)
+/*
+ * A call counts only if it succeeds, so each return is probed. hbm-alloc needs all calls that
+ * change contexts: they give its samples their labels.
+ */
+static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned event_mask)
+{
+	switch (s->kind) {
+	case PF_SITE_GPU_FREE:
+	case PF_SITE_GPU_RELEASE:
+	case PF_SITE_GPU_RETAIN:
+	case PF_SITE_GPU_MAP:
+	case PF_SITE_GPU_UNMAP:
+		return event_mask & INUSE ? PROBED_AT_BOTH : PROBED_NOT;
+	}
+	return PROBED_AT_BOTH;
+}
+
+/* Without a call that changes contexts, it would not be known whose memory ends with a context. */
+static bool gpu_memory_live_needs(const struct pf_site *s)
+{
+	return PF_SITE_IS_GPU_CONTEXT(s->kind) || gpu_memory_probed(s, 0) == PROBED_NOT;
+}
+
+const struct set_ops probes_gpu_memory_set = {
+	.need_returns = 1u << EVENT_HBM_ALLOC | INUSE,
+	/* cuMemFree waits for the kernels that run on the device */
+	.call_ns = 600 * NSEC_PER_SEC,
+	.open = gpu_memory_open,
+	.destroy = gpu_memory_destroy,
+	.probed = gpu_memory_probed,
+	.live_needs = gpu_memory_live_needs,
+	.ends_read = probes_gpu_ends_read,
+	.has_ended = probes_gpu_has_ended,
+	.ends_done = probes_gpu_ends_done,
+};
+
+/* ---- the events ---- */
+
+static unsigned alloc_rate(const struct probes *p)
 {
 	return probes_event_is_wanted(p, EVENT_HBM_ALLOC);
 }
 
-static unsigned hbm_inuse_rate(const struct probes *p)
+static unsigned inuse_rate(const struct probes *p)
 {
 	return probes_event_is_wanted(p, EVENT_HBM_INUSE);
 }
 
-static void gpu_memory_fill(const struct event_probe *e, const struct wanted_events *w,
-			    struct pf_filter *f)
+/* The events have no settings. */
+static void no_fill(const struct event_probe *e, const struct wanted_events *w, struct pf_filter *f)
 {
 	(void)e;
 	(void)w;
@@ -38,14 +103,22 @@ static void gpu_memory_fill(const struct event_probe *e, const struct wanted_eve
 }
 
 const struct probe_ops probes_hbm_alloc_ops = {
-	.load = gpu_memory_load,
-	.unload = gpu_memory_unload,
-	.rate = hbm_alloc_rate,
-	.fill = gpu_memory_fill,
+	.load = probes_set_open,
+	.unload = probes_set_unload,
+	.rate = alloc_rate,
+	.fill = no_fill,
+	.attach = probes_set_attach,
+	.detach = probes_set_detach,
+	.check = probes_set_check,
+	.collect = probes_live_collect,
 };
 const struct probe_ops probes_hbm_inuse_ops = {
-	.load = gpu_memory_load,
-	.unload = gpu_memory_unload,
-	.rate = hbm_inuse_rate,
-	.fill = gpu_memory_fill,
+	.load = probes_set_open,
+	.unload = probes_set_unload,
+	.rate = inuse_rate,
+	.fill = no_fill,
+	.attach = probes_set_attach,
+	.detach = probes_set_detach,
+	.check = probes_set_check,
+	.collect = probes_live_collect,
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live_memory: every few seconds, in a full drain, makes a snapshot of the map of living memory, by
- * stack. It removes entries that belong to no attached process: their process has ended, runs
- * another program now, or was detached.
+ * live_memory: every few seconds, in a full drain, makes a snapshot of each set's map of living
+ * memory, by stack. It removes entries that belong to no attached process: their process has ended,
+ * runs another program now, or was detached.
  */
 #include "node/probe/sets.h"
 
@@ -47,6 +47,23 @@ struct sorting {
 	size_t n_seen, n_stale, cap_stale;
 };
 
+/* Memory with the same stack and labels is one row, whatever owns it. */
+static struct live_row *row_of(struct sorting *s, const struct pf_live *l)
+{
+	struct pf_count_key key = l->key;
+	struct live_row *row;
+
+	key.owner = 0;
+	HASH_FIND(hh, s->rows, &key, sizeof(key), row);
+	if (!row) {
+		row = xcalloc(1, sizeof(*row));
+		row->key = key;
+		row->oldest_ns = l->time_ns;
+		HASH_ADD(hh, s->rows, key, sizeof(row->key), row);
+	}
+	return row;
+}
+
 static void sort_one(const void *key, const void *value, void *arg)
 {
 	const struct pf_live_key *k = key;
@@ -56,7 +73,7 @@ static void sort_one(const void *key, const void *value, void *arg)
 	struct live_row *row;
 
 	s->n_seen++;
-	if (!a) {
+	if (!a || (s->set->ops->has_ended && s->set->ops->has_ended(s->set, k, l))) {
 		GROW(s->stale, s->n_stale, s->cap_stale);
 		s->stale[s->n_stale++] = *k;
 		return;
@@ -65,13 +82,7 @@ static void sort_one(const void *key, const void *value, void *arg)
 		return;
 	a->in_snapshot = true;
 	a->names = l->key.names;
-	HASH_FIND(hh, s->rows, &l->key, sizeof(l->key), row);
-	if (!row) {
-		row = xcalloc(1, sizeof(*row));
-		row->key = l->key;
-		row->oldest_ns = l->time_ns;
-		HASH_ADD(hh, s->rows, key, sizeof(row->key), row);
-	}
+	row = row_of(s, l);
 	row->n++;
 	row->value += l->value;
 	row->oldest_ns = MIN(row->oldest_ns, l->time_ns);
@@ -94,15 +105,23 @@ static void count_evicted(struct probe_set_state *set, uint64_t added, const str
 	set->evicted += added - accounted;
 }
 
-/* Walks the map, and removes entries of no attached process. The caller holds the lock. */
+/*
+ * Walks the map, and removes entries of no attached process, and of memory that has ended. The
+ * caller holds the lock.
+ */
 static int sort_out(struct sorting *s)
 {
+	const struct set_ops *ops = s->set->ops;
 	struct pf_live_stats before;
-	int r;
+	int r = ops->ends_read ? ops->ends_read(s->set) : 0;
 
+	if (r)
+		return r;
 	sum_stats(s->set, &before);
 	r = probes_map_each(s->set->live, sizeof(struct pf_live_key), sizeof(struct pf_live), false,
 			    sort_one, s);
+	if (!r && ops->ends_done)
+		ops->ends_done(s->set);
 	if (!r)
 		count_evicted(s->set, before.added, s);
 	for (size_t i = 0; i < s->n_stale; i++)
@@ -192,6 +211,7 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 			.cgroup_id = k->cgroup_id,
 			.names = k->names,
 			.ustack = k->ustack,
+			.ctx = k->ctx,
 			.tgid = k->tgid,
 			.tid = k->tid,
 			.cpu = k->cpu,
@@ -247,15 +267,12 @@ void probes_live_collect(struct probes *p, struct event_probe *e, struct taking 
 	uint64_t now = now_boot_ns();
 	struct sorting s = {.set = set, .wants_rows = true};
 	struct attached *a;
-	bool inuse = false;
 
 	(void)p;
 	pthread_mutex_lock(&set->lock);
-	for (a = set->attached; a; a = a->hh.next) {
-		inuse |= a->inuse;
+	for (a = set->attached; a; a = a->hh.next)
 		a->in_snapshot = false;
-	}
-	if (inuse && (set->asked || now - set->snapshot_ns >= SNAPSHOT_NS)) {
+	if (set->attached && (set->asked || now - set->snapshot_ns >= SNAPSHOT_NS)) {
 		set->asked = false;
 		set->snapshot_ns = now;
 		snapshot_take(&s, t, now);

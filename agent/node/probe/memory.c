@@ -14,14 +14,14 @@ _Static_assert((int)EVENT_MEM_INUSE == (int)PF_EVENT_MEM_INUSE, "abi");
 
 /* ---- the probe set ---- */
 
-static int memory_open(const struct pf_config *config, struct set_object *ret)
+static int memory_open(struct probe_set_state *s, const struct pf_config *config)
 {
 	struct memory_bpf *o = memory_bpf__open();
 
 	if (!o)
 		return -errno;
 	o->rodata->pf_config = *config;
-	*ret = (struct set_object){
+	s->object = (struct set_object){
 		.bpf = o,
 		.skeleton = o->skeleton,
 		.obj = o->obj,
@@ -40,9 +40,9 @@ static int memory_open(const struct pf_config *config, struct set_object *ret)
 	return 0;
 }
 
-static void memory_destroy(void *bpf)
+static void memory_destroy(struct probe_set_state *s)
 {
-	memory_bpf__destroy(bpf);
+	memory_bpf__destroy(s->object.bpf);
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_scene_test: shared by tests of memory events: a process, its probes, and what the drains
- * report of it.
+ * memory_scene_test: shared by tests of memory events, of the CPU's memory and of GPUs': a process,
+ * its probes, and what the drains report of it.
  */
 #pragma once
 
@@ -28,9 +28,13 @@ struct seen {
 };
 struct memory_watch {
 	pid_t pid;
+	enum probe_set set;
+	struct memory_watch *also; /* of another set of the same process; NULL: no such watch */
 	struct raw_proc proc;
 	bool known;
-	struct seen alloc, inuse; /* inuse: the newest snapshot */
+	/* of the set's counted event, and of its live event: the newest snapshot */
+	struct seen alloc, inuse;
+	struct raw_labels labels; /* of the newest sample */
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
@@ -67,9 +71,11 @@ static inline void watch_sample(struct memory_watch *w, const struct drain *d,
 		w->others += s->n;
 		return;
 	}
-	if (s->event == EVENT_MEM_ALLOC)
+	if (probes_set_of(s->event) == w->set)
+		w->labels = s->labels ? *s->labels : (struct raw_labels){};
+	if (s->event == probes_set_info(w->set)->counted)
 		see(w, &w->alloc, d, s);
-	if (s->event != EVENT_MEM_INUSE)
+	if (s->event != probes_set_info(w->set)->live)
 		return;
 	if (s->last_ns != w->snapshot_ns) {
 		w->inuse = (struct seen){};
@@ -91,7 +97,8 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 			w->known = true;
 		}
 	for (size_t i = 0; i < d->n_samples; i++)
-		watch_sample(w, d, &d->samples[i]);
+		for (struct memory_watch *x = w; x; x = x->also)
+			watch_sample(x, d, &d->samples[i]);
 	for (size_t i = 0; i < d->lost.n; i++)
 		if (streq(d->lost.items[i].reason, "live_evicted"))
 			w->evicted += d->lost.items[i].n;
@@ -161,15 +168,20 @@ static inline struct probe_set_state *scene_set(const struct scene *s)
 	return probes_set_loaded(s->p, s->set);
 }
 
-static inline void want(struct scene *s, unsigned events, uint64_t bytes)
+static inline int list(const struct scene *s, unsigned events, uint64_t bytes)
 {
-	struct listed_process l = {
+	const struct listed_process l = {
 		.id = {s->c.start_ns, s->c.pid},
 		.event_mask = events,
 		.settings = {.alloc_sample_bytes = bytes, .inuse_sample_bytes = bytes},
 	};
 
-	assert_int_equal(probes_list(s->p, &l, 1), 0);
+	return probes_list(s->p, &l, 1);
+}
+
+static inline void want(const struct scene *s, unsigned events, uint64_t bytes)
+{
+	assert_int_equal(list(s, events, bytes), 0);
 }
 
 /* Waits until the kernel has reported the process, so that the scene has its exact key. */
@@ -230,7 +242,7 @@ static inline void scene_open(struct scene *s, body_fn *body, unsigned events, u
 	if (!s->probed.file.n_sites)
 		probe_libc(&s->probed);
 	s->c = child_start(body, NULL);
-	s->w = (struct memory_watch){.pid = s->c.pid};
+	s->w = (struct memory_watch){.pid = s->c.pid, .set = s->set};
 	s->p = scene_probes();
 	want(s, events, bytes);
 	get_known(s);

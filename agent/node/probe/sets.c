@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sets: the probe sets (probe.h), and what their events have in common. The events of a set share
- * one BPF object. It is loaded when one of them is first wanted, because its map of living memory
- * needs 12 MiB. attach.c attaches it to processes, and live_memory.c reads the map.
+ * one BPF object. It is loaded when one of them is first wanted, because memory's map of living
+ * memory needs 12 MiB. attach.c attaches it to processes, and live_memory.c reads the map.
  */
 #include "node/probe/sets.h"
 
@@ -14,6 +14,7 @@ static const struct probe_set_info infos[_PROBES_SET_MAX] = {
 };
 static const struct set_ops *const ops[_PROBES_SET_MAX] = {
 	[PROBES_MEMORY] = &probes_memory_set,
+	[PROBES_GPU_MEMORY] = &probes_gpu_memory_set,
 };
 
 const struct probe_set_info *probes_set_info(enum probe_set s)
@@ -149,7 +150,7 @@ static void take_descriptors(struct probe_set_state *s)
 static int object_load(struct probes *p, struct probe_set_state *s)
 {
 	bool has_entries = s->ops->need_returns != probes_set_events(s - p->uprobes->sets);
-	int r = s->ops->open(&p->bpf_config, &s->object);
+	int r = s->ops->open(s, &p->bpf_config);
 
 	if (r)
 		return r;
@@ -158,8 +159,7 @@ static int object_load(struct probes *p, struct probe_set_state *s)
 	if (!r)
 		r = bpf_object__load_skeleton(s->object.skeleton);
 	if (r) {
-		s->ops->destroy(s->object.bpf);
-		s->object = (struct set_object){};
+		s->ops->destroy(s);
 	}
 	return r;
 }
@@ -185,7 +185,7 @@ void probes_set_unload(struct event_probe *e)
 	struct probe_set_state *s = e->own;
 
 	if (s->loaded)
-		s->ops->destroy(s->object.bpf);
+		s->ops->destroy(s);
 	s->loaded = false;
 	e->own = e->obj = NULL;
 }

@@ -49,7 +49,7 @@ enum site_probed {
 
 /* A set's BPF object, with the parts of its skeleton by what they are for. */
 struct set_object {
-	void *bpf; /* struct memory_bpf; NULL: not opened */
+	void *bpf; /* struct memory_bpf or gpu_memory_bpf; NULL: not opened */
 	struct bpf_object_skeleton *skeleton;
 	struct bpf_object *obj;
 	/*
@@ -61,14 +61,15 @@ struct set_object {
 };
 
 /* What only one set knows. */
+struct probe_set_state;
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
 	/* No probed call takes as long, not counting the time in which the machine is suspended. */
 	uint64_t call_ns;
-	/* Opens the BPF object with this configuration. It is loaded later. */
-	int (*open)(const struct pf_config *config, struct set_object *ret);
-	void (*destroy)(void *bpf);
+	/* Opens s->object with this configuration. It is loaded later. */
+	int (*open)(struct probe_set_state *s, const struct pf_config *config);
+	void (*destroy)(struct probe_set_state *s);
 	/* Returns how the site is probed for these events. */
 	enum site_probed (*probed)(const struct pf_site *site, unsigned event_mask);
 	/*
@@ -76,9 +77,20 @@ struct set_ops {
 	 * the kernel refuses to probe it, freed memory would seem to live.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
+	/*
+	 * What ends memory besides calls that free it; NULL: nothing does. ends_read() is called
+	 * before the map of living memory is read, and ends_done() after all of it was read. The
+	 * caller holds the lock. has_ended() counts memory that may have ended as lost, and returns
+	 * true for it.
+	 */
+	int (*ends_read)(struct probe_set_state *s);
+	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,
+			  const struct pf_live *l);
+	void (*ends_done)(struct probe_set_state *s);
 };
-extern const struct set_ops probes_memory_set;
+extern const struct set_ops probes_memory_set, probes_gpu_memory_set;
 
+struct gpu_ends; /* gpu_ends.c */
 struct probe_set_state {
 	const struct probe_set_info *info;
 	const struct set_ops *ops;
@@ -100,6 +112,7 @@ struct probe_set_state {
 	bool asked; /* the next full drain must have a snapshot */
 	uint64_t user_removed, evicted;
 	struct losses lost; /* losses that no drain has reported yet */
+	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY */
 };
 
 /* What all sets share. */
@@ -233,7 +246,20 @@ void probes_links_close_going(struct attached **items, size_t n);
 void probes_links_close_from(struct attached *a, size_t from);
 
 /* live_memory.c */
-/* Removes entries of living memory that belong to no attached process. */
+/* Removes what is known of the memory and the calls of processes that are not attached. */
 void probes_live_forget(struct probe_set_state *s);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);
+
+/*
+ * gpu_ends.c: which memory of GPUs ended with its context; members of struct set_ops. objects and
+ * threads: the maps gpu_objects and gpu_threads. root_pids: the agent is in the initial PID
+ * namespace.
+ */
+struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects, struct bpf_map *threads,
+				     bool root_pids);
+struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e);
+int probes_gpu_ends_read(struct probe_set_state *s);
+bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
+			  const struct pf_live *l);
+void probes_gpu_ends_done(struct probe_set_state *s);

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * gpu_ends: which memory of GPUs has ended because its context was destroyed or reset. The kernel
+ * puts the ends of contexts into the map gpu_objects (bpf/gpu_abi.h). This file takes them out, and
+ * compares them with each entry of living memory. It also removes what the kernel knows of
+ * processes that are not attached, and of threads that have ended.
+ */
+#include "node/probe/sets.h"
+
+struct ended_context {
+	struct pf_live_key key; /* as in gpu_objects */
+	uint64_t time_ns;
+	UT_hash_handle hh;
+};
+struct gpu_ends {
+	struct bpf_map *objects, *threads; /* gpu_objects, gpu_threads */
+	bool root_pids;
+	/* the ends that have not been compared with all living memory */
+	struct ended_context *ended;
+};
+
+struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects, struct bpf_map *threads,
+				     bool root_pids)
+{
+	struct gpu_ends *e = xcalloc(1, sizeof(*e));
+
+	e->objects = objects;
+	e->threads = threads;
+	e->root_pids = root_pids;
+	return e;
+}
+
+static void ended_clear(struct gpu_ends *e)
+{
+	struct ended_context *c, *next;
+
+	HASH_ITER (hh, e->ended, c, next) {
+		HASH_DEL(e->ended, c);
+		free(c);
+	}
+}
+
+struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e)
+{
+	if (e)
+		ended_clear(e);
+	free(e);
+	return NULL;
+}
+
+/* ---- reading the maps ---- */
+
+/* Part of struct pf_process_key, which the keys of the maps have, too. */
+struct program {
+	uint64_t start_boottime_ns, exec_id;
+};
+struct known_program {
+	struct program program;
+	UT_hash_handle hh;
+};
+struct reading {
+	struct gpu_ends *e;
+	struct known_program *attached;
+	bool of_threads, too_many; /* too_many: of the threads, those that have ended go */
+	struct pf_live_key *taken; /* keys of entries that will be deleted */
+	size_t n, n_taken, cap_taken;
+};
+
+static void attached_add(struct reading *r, const struct probe_set_state *s)
+{
+	for (const struct attached *a = s->attached; a; a = a->hh.next) {
+		struct known_program *k;
+		struct program p = {a->key.start_boottime_ns, a->key.exec_id};
+
+		HASH_FIND(hh, r->attached, &p, sizeof(p), k);
+		if (k)
+			continue;
+		k = xcalloc(1, sizeof(*k));
+		k->program = p;
+		HASH_ADD(hh, r->attached, program, sizeof(p), k);
+	}
+}
+
+static void reading_done(struct reading *r)
+{
+	struct known_program *k, *next;
+
+	HASH_ITER (hh, r->attached, k, next) {
+		HASH_DEL(r->attached, k);
+		free(k);
+	}
+	free(r->taken);
+}
+
+static bool goes(const struct reading *r, const struct pf_live_key *key)
+{
+	struct program p = {key->start_boottime_ns, key->exec_id};
+	struct known_program *k;
+
+	HASH_FIND(hh, r->attached, &p, sizeof(p), k);
+	if (!k)
+		return true;
+	if (r->of_threads)
+		return r->too_many && !proc_thread_lives(key->tgid_root, (uint32_t)key->address);
+	return key->address >> 56 == PF_GPU_ENDED;
+}
+
+static void read_one(const void *key, const void *value, void *arg)
+{
+	struct reading *r = arg;
+
+	(void)value;
+	r->n++;
+	if (!goes(r, key))
+		return;
+	GROW(r->taken, r->n_taken, r->cap_taken);
+	r->taken[r->n_taken++] = *(const struct pf_live_key *)key;
+}
+
+static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t time_ns)
+{
+	struct ended_context *c;
+
+	HASH_FIND(hh, e->ended, key, sizeof(*key), c);
+	if (!c) {
+		c = xcalloc(1, sizeof(*c));
+		c->key = *key;
+		HASH_ADD(hh, e->ended, key, sizeof(c->key), c);
+	}
+	c->time_ns = MAX(c->time_ns, time_ns);
+}
+
+/*
+ * A context may end again between reading and deleting its entry, so that each entry is read when
+ * it is deleted.
+ */
+static int read_objects(struct reading *r)
+{
+	int map = bpf_map__fd(r->e->objects);
+	int err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_object),
+				  false, read_one, r);
+	struct pf_gpu_object o;
+
+	for (size_t i = 0; i < r->n_taken; i++)
+		if (!bpf_map_lookup_and_delete_elem(map, &r->taken[i], &o) &&
+		    r->taken[i].address >> 56 == PF_GPU_ENDED)
+			keep_end(r->e, &r->taken[i], o.time_ns);
+	return err;
+}
+
+/* The kernel does not remove the entry of a thread that ends. */
+static int read_threads(struct reading *r)
+{
+	int map = bpf_map__fd(r->e->threads), err;
+
+	r->n_taken = r->n = 0;
+	r->of_threads = true;
+	err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_thread), false,
+			      read_one, r);
+	if (!err && r->e->root_pids && r->n > PF_GPU_THREADS_MAX / 2) {
+		r->n_taken = 0;
+		r->too_many = true;
+		err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_thread),
+				      false, read_one, r);
+	}
+	for (size_t i = 0; i < r->n_taken; i++)
+		bpf_map_delete_elem(map, &r->taken[i]);
+	return err;
+}
+
+int probes_gpu_ends_read(struct probe_set_state *s)
+{
+	struct reading r = {.e = s->gpu_ends};
+	int err;
+
+	attached_add(&r, s);
+	err = read_objects(&r);
+	if (!err)
+		err = read_threads(&r);
+	reading_done(&r);
+	return err;
+}
+
+/* ---- comparing ---- */
+
+/* number: see pf_gpu_ended(). Returns when it has ended; 0: it has not. */
+static uint64_t ended_ns(const struct gpu_ends *e, const struct pf_live_key *k, uint64_t number)
+{
+	struct pf_live_key key = *k;
+	struct ended_context *c;
+
+	key.address = PF_GPU_KEY(PF_GPU_ENDED, number);
+	HASH_FIND(hh, e->ended, &key, sizeof(key), c);
+	return c ? c->time_ns : 0;
+}
+
+bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
+			  const struct pf_live *l)
+{
+	const struct gpu_ends *e = s->gpu_ends;
+	uint64_t owner = l->key.owner, context = owner & PF_GPU_ANY;
+	bool may_have;
+
+	if (k->address >> 56 == PF_GPU_HANDLE || owner & PF_GPU_POOLED)
+		return false;
+	if (context && ended_ns(e, k, context) > l->time_ns)
+		return true;
+	may_have = (!context && ended_ns(e, k, 0) > l->time_ns) ||
+		   (owner & PF_GPU_NO_DEVICE && ended_ns(e, k, PF_GPU_ANY) > l->time_ns);
+	if (may_have)
+		profile_samples_lost(&s->lost, 1u << EVENT_HBM_INUSE, "gpu_context", 1);
+	return may_have;
+}
+
+void probes_gpu_ends_done(struct probe_set_state *s)
+{
+	ended_clear(s->gpu_ends);
+}
