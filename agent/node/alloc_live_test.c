@@ -5,16 +5,10 @@
  * (probe). Then it compares the bytes of each function, allocated and in use, with the program's
  * own counts. They must be equal.
  */
-#include "node/alloc/testalloc.h"
-#include "node/probe/probe.h"
+#include "node/testprobed.h"
 
-#include <fcntl.h>
 #include <glob.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define EVENTS	      (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 #define SOURCE	      "agent/node/alloc/testdata/alloc_calls.cc"
@@ -31,61 +25,14 @@ struct function {
 };
 
 struct scene {
-	const char *title;
-	pid_t pid;
-	FILE *from;
-	int to;
-	struct alloc_process process;
-	struct alloc_sites *sites;
-	struct attached *attached;
-	struct raw_proc proc;
+	struct probed_program p;
 	uint64_t snapshot_ns;
 	struct function functions[FUNCTIONS_MAX];
 	size_t n;
 	uint64_t all_allocated, all_alive; /* by all functions together */
 };
 
-static void start(struct scene *s, char *const *argv, const char *preload)
-{
-	int in[2], out[2];
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	s->pid = fork();
-	if (s->pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		setenv("LD_LIBRARY_PATH", dir, 1);
-		if (preload)
-			setenv("LD_PRELOAD", preload, 1);
-		execvp(argv[0], argv);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	s->to = in[1];
-	s->from = fdopen(out[0], "r");
-	assert_non_null(s->from);
-}
-
-static void read_line(struct scene *s, char *line, size_t n)
-{
-	if (!fgets(line, (int)n, s->from))
-		fail_msg("%s: it ended", s->title);
-	line[strcspn(line, "\n")] = '\0';
-}
-
-static void await(struct scene *s, const char *word)
-{
-	char line[256];
-
-	do
-		read_line(s, line, sizeof(line));
-	while (!streq(line, word));
-}
-
-/* ---- probes ---- */
+/* ---- what the drains report ---- */
 
 static struct function *function_of(struct scene *s, const char *name)
 {
@@ -97,40 +44,13 @@ static struct function *function_of(struct scene *s, const char *name)
 	return &s->functions[s->n++];
 }
 
-/*
- * The function of the program that allocated: the first frame in the program whose name has
- * "with_".
- */
-static struct function *caller(struct scene *s, const struct raw_stack *k)
-{
-	for (size_t i = 0; k && i < k->n; i++) {
-		const struct mapping *m =
-			proc_mappings_find(s->process.maps, k->frames[i].address - 1);
-		size_t mapping = m ? (size_t)(m - s->process.maps->items) : 0;
-		struct runtime_look look = alloc_process_look(&s->process);
-		struct elf_symbol y;
-
-		const char *name;
-
-		if (!m || !s->process.indexes[mapping] || k->frames[i].kernel ||
-		    elf_index_symbol(s->process.indexes[mapping],
-				     k->frames[i].address - 1 - runtime_bias(&look, m), &y) < 0)
-			continue;
-		name = strstr(y.name, "with_"); /* strstr, because the name may be mangled */
-		if (name) {
-			_cleanup_free_ char *own =
-				xstrndup(name, strspn(name, "abcdefghijklmnopqrstuvwxyz_"));
-
-			return function_of(s, own);
-		}
-	}
-	return function_of(s, "elsewhere");
-}
-
 static void take_sample(struct scene *s, const struct drain *d, const struct raw_sample *x)
 {
-	struct function *f = caller(s, sample_drain_stack(d, x->ustack));
+	struct function *f;
+	char name[64];
 
+	probed_caller(&s->p, sample_drain_stack(d, x->ustack), name);
+	f = function_of(s, name);
 	if (x->event == EVENT_MEM_ALLOC) {
 		f->seen_allocated += x->value;
 		s->all_allocated += x->value;
@@ -147,88 +67,28 @@ static void take_sample(struct scene *s, const struct drain *d, const struct raw
 	s->all_alive += x->value;
 }
 
-/* used by all scenes, because the kernel takes seconds to verify the programs */
-static struct probes *probes;
-
-static void drain(struct scene *s, bool full)
+static void drain(struct scene *s)
 {
 	struct drain *d = NULL;
 
-	assert_int_equal(probes_drain(probes, full, &d), 0);
-	for (size_t i = 0; i < d->n_procs; i++)
-		if ((pid_t)d->procs[i].tgid == s->pid)
-			s->proc = d->procs[i];
+	assert_int_equal(probes_drain(probes, true, &d), 0);
 	for (size_t i = 0; i < d->n_samples; i++)
-		if ((pid_t)d->samples[i].tgid == s->pid)
+		if ((pid_t)d->samples[i].tgid == s->p.pid)
 			take_sample(s, d, &d->samples[i]);
 	sample_drain_free(d);
 }
 
-static void open_probes(void)
+static void attach(struct scene *s)
 {
-	const struct probe_config c = {.use_list = true, .max_sample_hz = 99};
-	struct field_error err = {};
-
-	if (!probes && probes_new(&c, &probes, &err) < 0) {
-		print_message("skipped: no BPF here: %s\n", err.reason);
-		skip();
-	}
-}
-
-static void list(struct scene *s)
-{
-	struct listed_process l = {
-		.id.tgid = s->pid,
+	const struct listed_process how = {
 		.event_mask = EVENTS,
 		.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
 	};
 
-	assert_int_equal(proc_start_boottime(l.id.tgid, &l.id.start_boottime_ns), 0);
-	assert_int_equal(probes_list(probes, &l, 1), 0);
-	for (unsigned n = 0; !s->proc.tgid && n < 6000; n++) {
-		assert_int_equal(probes_announce(probes), 0);
-		drain(s, false);
-		usleep(10000);
-	}
-	assert_int_equal(s->proc.tgid, s->pid);
-}
-
-static void attach(struct scene *s)
-{
-	struct probe_site sites[ALLOC_SITES_MAX];
-	struct probe_file files[16] = {0};
-	struct pf_mem_proc proc = {.exec_id = s->proc.exec_id, .event_mask = EVENTS};
-	struct probes_refused refused;
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->sites->n; i++) {
-		const struct alloc_site *x = &s->sites->items[i];
-
-		sites[i].file_offset = x->file_offset;
-		memcpy(&sites[i].cookie, &x->site, sizeof(x->site));
-		if (!i || x->mapping != s->sites->items[i - 1].mapping) {
-			assert_true(n < ARRAY_SIZE(files));
-			files[n].fd = s->process.maps->items[x->mapping].fd;
-			files[n++].sites = &sites[i];
-		}
-		files[n - 1].n_sites++;
-	}
-	proc.n_inner = (uint32_t)s->sites->n_inner;
-	memcpy(proc.inner, s->sites->inner, sizeof(proc.inner));
-	assert_int_equal(probes_attach(probes, PROBES_MEMORY,
-				       (struct process_id){s->proc.start_boottime_ns, s->pid},
-				       &proc, files, n, &s->attached, &refused),
-			 0);
-	assert_int_equal(refused.n, 0);
-}
-
-static void find_sites(struct scene *s)
-{
-	struct runtime_look look;
-
-	alloc_process_open(&s->process, s->pid);
-	look = alloc_process_look(&s->process);
-	assert_int_equal(alloc_sites_find(&look, EVENTS, &s->sites), 0);
+	probed_find(&s->p, EVENTS);
+	probed_open_probes();
+	probed_select(&s->p, &how);
+	probed_attach(&s->p, PROBES_MEMORY, EVENTS);
 }
 
 /* Runs the program until it has reported its counts, and drains the samples of it. */
@@ -236,18 +96,15 @@ static void run(struct scene *s, char *const *argv, const char *preload)
 {
 	char line[256];
 
-	start(s, argv, preload);
-	await(s, "ready");
-	find_sites(s);
-	open_probes();
-	list(s);
+	probed_start(&s->p, argv, dir, preload);
+	probed_await(&s->p, "ready");
 	attach(s);
-	assert_int_equal(write(s->to, "\n", 1), 1);
+	assert_int_equal(write(s->p.to, "\n", 1), 1);
 	for (;;) {
 		char name[64];
 		uint64_t allocated, alive;
 
-		read_line(s, line, sizeof(line));
+		probed_read(&s->p, line, sizeof(line));
 		if (streq(line, "done"))
 			break;
 		assert_int_equal(sscanf(line, "%63s %lu %lu", name, &allocated, &alive), 3);
@@ -255,27 +112,8 @@ static void run(struct scene *s, char *const *argv, const char *preload)
 		function_of(s, name)->alive = alive;
 	}
 	probes_live_ask(probes);
-	drain(s, true);
-	drain(s, true);
-}
-
-static void end(struct scene *s)
-{
-	if (!s->pid)
-		return;
-	kill(s->pid, SIGKILL);
-	waitpid(s->pid, NULL, 0);
-	s->pid = 0;
-}
-
-static void close_scene(struct scene *s)
-{
-	s->attached = probes_detach(probes, s->attached);
-	end(s);
-	fclose(s->from);
-	close(s->to);
-	alloc_sites_free(s->sites);
-	alloc_process_close(&s->process);
+	drain(s);
+	drain(s);
 }
 
 /* ---- C and C++ ---- */
@@ -334,7 +172,7 @@ static bool is_exact(const struct scene *s, const struct function *f)
 	if (streq(f->name, "elsewhere") || is_indirect(f->name) ||
 	    (f->allocated == f->seen_allocated && f->alive == f->seen_alive))
 		return true;
-	print_message("%s: %s: allocated %lu, not %lu; alive %lu, not %lu\n", s->title, f->name,
+	print_message("%s: %s: allocated %lu, not %lu; alive %lu, not %lu\n", s->p.title, f->name,
 		      f->seen_allocated, f->allocated, f->seen_alive, f->alive);
 	return false;
 }
@@ -344,8 +182,8 @@ static bool is_exact(const struct scene *s, const struct function *f)
  */
 static bool has_throwing(const struct scene *s)
 {
-	for (size_t i = 0; i < s->sites->n; i++)
-		if (s->sites->items[i].site.flags & PF_SITE_THROWS)
+	for (size_t i = 0; i < s->p.sites->n; i++)
+		if (s->p.sites->items[i].site.flags & PF_SITE_THROWS)
 			return true;
 	return false;
 }
@@ -372,14 +210,14 @@ static void check(const struct scene *s)
 /* Ends the process while its probes are attached. There must be no snapshot of it after that. */
 static void check_end(struct scene *s)
 {
-	pid_t pid = s->pid;
+	pid_t pid = s->p.pid;
 	uint64_t last_ns = s->snapshot_ns;
 
-	end(s);
-	s->pid = pid; /* so that drain() finds samples of this process */
+	probed_end(&s->p);
+	s->p.pid = pid; /* so that drain() finds samples of this process */
 	probes_live_ask(probes);
-	drain(s, true);
-	s->pid = 0;
+	drain(s);
+	s->p.pid = 0;
 	assert_true(last_ns > 0);
 	assert_int_equal(s->snapshot_ns, last_ns); /* no later snapshot contains the process */
 }
@@ -398,12 +236,12 @@ static void c_counts_its_bytes(void **state)
 		print_message("skipped: it cannot be built here: %s\n", v->title);
 		skip();
 	}
-	s->title = v->title;
+	s->p.title = v->title;
 	run(s, argv, preload);
-	assert_string_equal(s->sites->problem, "");
+	assert_string_equal(s->p.sites->problem, "");
 	check(s);
 	check_end(s);
-	close_scene(s);
+	probed_close(&s->p);
 }
 
 /* An exception must not pass a return probe, because that would end the program. */
@@ -424,9 +262,9 @@ static void a_failing_new_throws(void **state)
 			print_message("skipped: it cannot be built here: %s\n", libraries[i]);
 			continue;
 		}
-		s->title = libraries[i];
+		s->p.title = libraries[i];
 		run(s, argv, NULL);
-		close_scene(s);
+		probed_close(&s->p);
 	}
 }
 
@@ -469,7 +307,7 @@ static void check_python(const char *program, const char *mode)
 	char *const argv[] = {(char *)program, "-S", "-c", PYTHON_SCRIPT, NULL};
 	const struct function *f;
 
-	s->title = program;
+	s->p.title = program;
 	if (mode)
 		setenv("PYTHONMALLOC", mode, 1);
 	else
@@ -478,12 +316,12 @@ static void check_python(const char *program, const char *mode)
 	f = function_of(s, "with_objects");
 	print_message("%s%s%s: %lu bytes, %lu seen; alive %lu, %lu seen; %zu sites; %s\n", program,
 		      mode ? " " : "", mode ? mode : "", f->allocated, s->all_allocated, f->alive,
-		      s->all_alive, s->sites->n, s->sites->problem);
+		      s->all_alive, s->p.sites->n, s->p.sites->problem);
 	assert_in_range(s->all_allocated, f->allocated,
 			(uint64_t)((double)f->allocated * (1 + PYTHON_NOISE)));
-	if (!*s->sites->problem)
+	if (!*s->p.sites->problem)
 		assert_in_range(s->all_alive, f->alive, (uint64_t)((double)f->alive * 1.2));
-	close_scene(s);
+	probed_close(&s->p);
 }
 
 static void python_objects_are_counted(void **state)
