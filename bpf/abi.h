@@ -515,7 +515,7 @@ struct pf_live_stats {
 	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
 	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a graph or a sparse array of a GPU */      \
 	X(GPU_CONTEXT, "gpu_context", 1)   /* a GPU's context may have ended, and its memory */    \
-	X(GPU_FULL, "gpu_full", 1)	   /* no room for a mapping or a context of a GPU */       \
+	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, threads of GPUs */      \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,

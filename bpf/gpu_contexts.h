@@ -31,7 +31,8 @@ static __noinline struct pf_gpu_thread *pf_gpu_thread(bool make)
 		return t;
 	if (!make)
 		return NULL;
-	bpf_map_update_elem(&gpu_threads, &key, &none, BPF_ANY);
+	if (bpf_map_update_elem(&gpu_threads, &key, &none, BPF_ANY))
+		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);
 	return bpf_map_lookup_elem(&gpu_threads, &key);
 }
 
