@@ -140,7 +140,8 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 
 static void finish(struct probes *p, struct drain *d)
 {
-	bool keep = p->events[EVENT_OFF_CPU].hz;
+	/* a call counts for hbm-alloc when it returns, which may be in a later generation */
+	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_HBM_ALLOC].hz;
 
 	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
 		keep |= p->events[probes_set_info(i)->live].hz > 0;

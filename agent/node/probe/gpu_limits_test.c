@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPU memory events beyond their limits, and in odd calls: what the kernel's maps have no room for,
+ * entries that call each other, a handle that is used again, a call that lasts. Functions of this
+ * program stand in for the CUDA driver.
+ */
+#include "node/probe/memory_scene_test.h"
+
+#include "gpu_memory.skel.h"
+
+#define HBM	       (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define PIECE	       (2ull << 20) /* PF_GPU_PIECE */
+#define UNMAPS_MAX     8192	    /* PF_GPU_UNMAPS_MAX */
+#define NO_KIND_FORMAT 0x60	    /* no enum CUarray_format */
+
+/* ---- the driver ---- */
+
+static volatile int status; /* where results go, so that the caller stays on the stack */
+static uint64_t next_address = 0x7f0000000000;
+static struct truth *truth;
+
+IN_SECTION(pf_driver) static int cu_alloc(uint64_t *ret, uint64_t bytes)
+{
+	*ret = next_address;
+	next_address += bytes;
+	return 0;
+}
+
+/* Calls the other one, as some functions of drivers do; what is inside does not count. */
+IN_SECTION(pf_driver) static int cu_alloc_managed(uint64_t *ret, uint64_t bytes)
+{
+	uint64_t inner;
+
+	return cu_alloc(&inner, bytes + 1) + cu_alloc(ret, bytes);
+}
+
+/* Returns two drains after its call. */
+IN_SECTION(pf_driver) static int cu_alloc_slow(uint64_t *ret, uint64_t bytes)
+{
+	say_and_wait(truth, 3);
+	say_and_wait(truth, 4);
+	return cu_alloc(ret, bytes);
+}
+
+IN_SECTION(pf_driver) static int cu_free(uint64_t address)
+{
+	return !address;
+}
+
+IN_SECTION(pf_driver) static int cu_set(uint64_t context)
+{
+	return context == 1;
+}
+
+static uint64_t next_handle = 100;
+static const uint32_t props[4] = {1, 0, 1, 0}; /* CUmemAllocationProp: of device 0 */
+
+IN_SECTION(pf_driver) static int cu_create(uint64_t *ret, uint64_t bytes, const void *p)
+{
+	*ret = next_handle;
+	return !bytes || !p;
+}
+
+/*
+ * Frees the memory, and returns only when another thread has got new memory with the same handle.
+ */
+IN_SECTION(pf_driver) static int cu_release_slow(uint64_t handle)
+{
+	say_and_wait(truth, 3);
+	return !handle;
+}
+
+IN_SECTION(pf_driver) static int cu_map(uint64_t address, uint64_t bytes, uint64_t handle)
+{
+	return !address || !bytes || !handle;
+}
+
+IN_SECTION(pf_driver) static int cu_unmap(uint64_t address, uint64_t bytes)
+{
+	return !address || !bytes;
+}
+
+IN_SECTION(pf_driver) static int cu_array(uint64_t *ret, const void *descriptor)
+{
+	*ret = next_address++;
+	return !descriptor;
+}
+
+static void add(struct probed *t, const void *function, uint8_t kind, uint8_t ptr, uint8_t size,
+		uint8_t count)
+{
+	add_site(t, function,
+		 (struct pf_site){
+			 .kind = kind, .ptr_arg = ptr, .size_arg = size, .count_arg = count});
+}
+
+static void gpu_open(struct scene *s, body_fn *body)
+{
+	struct probed *t = &s->probed;
+
+	s->set = PROBES_GPU_MEMORY;
+	add(t, cu_alloc, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add(t, cu_alloc_managed, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add(t, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add(t, cu_free, PF_SITE_GPU_FREE, 1, 0, 0);
+	add(t, cu_set, PF_SITE_GPU_SET, 1, 0, 0);
+	add(t, cu_create, PF_SITE_GPU_HANDLE, 1, 2, 3);
+	add(t, cu_release_slow, PF_SITE_GPU_RELEASE, 1, 0, 0);
+	add(t, cu_map, PF_SITE_GPU_MAP, 1, 2, 3);
+	add(t, cu_unmap, PF_SITE_GPU_UNMAP, 1, 2, 0);
+	add(t, cu_array, PF_SITE_GPU_ARRAY, 1, 2, 0);
+	scene_open(s, body, HBM, 1);
+}
+
+static const struct gpu_memory_bpf *programs_of(const struct scene *s)
+{
+	return scene_set(s)->object.bpf;
+}
+
+/* ---- maps that are full ---- */
+
+/* Puts n entries of nobody into a map whose keys begin with a number. */
+static void fill(int map, size_t key_bytes, size_t value_bytes, uint64_t n)
+{
+	_cleanup_free_ uint8_t *keys = xcalloc(n, key_bytes), *values = xcalloc(n, value_bytes);
+	uint32_t count = (uint32_t)n;
+
+	for (uint64_t i = 0; i < n; i++)
+		memcpy(keys + i * key_bytes, &(uint64_t){~i}, sizeof(i));
+	(void)bpf_map_update_batch(map, keys, values, &count, NULL);
+}
+
+static uint64_t at[8];
+
+IN_SECTION(pf_short) static void allocate(void)
+{
+	status = cu_alloc(&at[0], 1000);
+}
+
+IN_SECTION(pf_loop) static void body_alloc(struct truth *t)
+{
+	say_and_wait(t, 1);
+	allocate();
+	say_and_wait(t, 3);
+	status = cu_free(at[0]);
+	allocate();
+	say_and_wait(t, 4);
+}
+
+static void calls_beyond_the_table_are_counted(void **state)
+{
+	uint64_t before = lost("pending_full");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_alloc);
+	fill(scene_set(&s)->pending, sizeof(struct pf_pending_key), sizeof(struct pf_pending),
+	     PF_PENDING_MAX);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
+	assert_int_equal(lost("pending_full") - before, 2);
+	go(&s, 4); /* the drain has removed the calls of nobody */
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	scene_close(&s);
+}
+
+static void memory_beyond_the_table_is_counted(void **state)
+{
+	uint64_t before = lost("live_evicted");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_alloc);
+	fill(scene_set(&s)->live, sizeof(struct pf_live_key), sizeof(struct pf_live), PF_LIVE_MAX);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	assert_int_equal(s.w.inuse.n, 0);
+	assert_int_equal(lost("live_evicted") - before, 1);
+	go(&s, 4); /* the drain has removed the memory of nobody */
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	assert_int_equal(lost("live_evicted") - before, 1);
+	scene_close(&s);
+}
+
+IN_SECTION(pf_loop) static void body_map(struct truth *t)
+{
+	say_and_wait(t, 1);
+	status = cu_create(&at[0], PIECE, props);
+	status = cu_map(PIECE, PIECE, at[0]);
+	say_and_wait(t, 3);
+	status = cu_unmap(PIECE, (UNMAPS_MAX + 1) * PIECE);
+	say_and_wait(t, 4);
+}
+
+static void objects_beyond_the_table_are_counted(void **state)
+{
+	uint64_t before = lost("gpu_full");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_map);
+	fill(bpf_map__fd(programs_of(&s)->maps.gpu_objects), sizeof(struct pf_live_key),
+	     sizeof(struct pf_gpu_object), PF_GPU_OBJECTS_MAX);
+	go(&s, 3);
+	assert_int_equal(lost("gpu_full") - before, 1);
+	assert_int_equal(s.w.inuse.bytes, PIECE);
+	scene_close(&s);
+}
+
+static void mappings_beyond_the_limit_are_counted(void **state)
+{
+	uint64_t before = lost("gpu_unseen");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_map);
+	go(&s, 3);
+	assert_int_equal(lost("gpu_unseen"), before);
+	go(&s, 4);
+	assert_int_equal(lost("gpu_unseen") - before, 1);
+	scene_close(&s);
+}
+
+IN_SECTION(pf_loop) static void body_set(struct truth *t)
+{
+	say_and_wait(t, 1);
+	status = cu_set(0xabc000);
+	allocate();
+	say_and_wait(t, 3);
+}
+
+static void threads_beyond_the_table_have_no_context(void **state)
+{
+	uint64_t before = lost("gpu_full");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_set);
+	fill(bpf_map__fd(programs_of(&s)->maps.gpu_threads), sizeof(struct pf_live_key),
+	     sizeof(struct pf_gpu_thread), PF_GPU_THREADS_MAX);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	assert_int_equal(s.w.labels.mask, 0);
+	assert_int_equal(lost("gpu_full") - before, 1);
+	scene_close(&s);
+	s = (struct scene){};
+	gpu_open(&s, body_set);
+	go(&s, 3);
+	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_CONTEXT);
+	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xabc000);
+	scene_close(&s);
+}
+
+/* ---- odd calls ---- */
+
+IN_SECTION(pf_loop) static void body_nested(struct truth *t)
+{
+	say_and_wait(t, 1);
+	status = cu_alloc_managed(&at[0], 500);
+	say_and_wait(t, 3);
+	status = cu_free(at[0]);
+	allocate();
+	say_and_wait(t, 4);
+}
+
+static void a_call_inside_another_one_does_not_count(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_nested);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 1);
+	assert_int_equal(s.w.alloc.bytes, 500);
+	assert_int_equal(s.w.inuse.bytes, 500);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 1500);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	scene_close(&s);
+}
+
+IN_SECTION(pf_long) static void allocate_slowly(void)
+{
+	status = cu_alloc_slow(&at[0], 600);
+}
+
+IN_SECTION(pf_loop) static void body_slow(struct truth *t)
+{
+	truth = t;
+	say_and_wait(t, 1);
+	allocate_slowly();
+	say_and_wait(t, 5);
+}
+
+/* The stack crossed to the agent in a drain before the one that has the sample. */
+static void a_call_that_lasts_has_its_stack(void **state)
+{
+	static const unsigned events[] = {1u << EVENT_HBM_ALLOC, 1u << EVENT_HBM_INUSE};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		struct scene s = {.set = PROBES_GPU_MEMORY};
+
+		add(&s.probed, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
+		scene_open(&s, body_slow, events[i], 1);
+		go(&s, 3);
+		go(&s, 4);
+		go(&s, 5);
+		assert_int_equal(s.w.alloc.in_long + s.w.inuse.in_long, 600);
+		assert_int_equal(s.w.stackless, 0);
+		scene_close(&s);
+	}
+}
+
+static void *create_again(void *arg)
+{
+	while (truth->ready != 3)
+		nap(1);
+	status = cu_create(&at[1], 3 * PIECE, props);
+	truth->ready = 4;
+	return arg;
+}
+
+/* Two threads; the main one waits for the test while the other one creates. */
+IN_SECTION(pf_loop) static void body_again(struct truth *t)
+{
+	pthread_t other;
+
+	truth = t;
+	say_and_wait(t, 1);
+	status = cu_create(&at[0], PIECE, props);
+	pthread_create(&other, NULL, create_again, NULL);
+	status = cu_release_slow(at[0]);
+	pthread_join(other, NULL);
+	say_and_wait(t, 5);
+}
+
+/* The handle is used again before the release has returned: the new memory stays. */
+static void a_handle_that_is_used_again_is_new_memory(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_again);
+	go(&s, 5);
+	assert_int_equal(s.w.alloc.bytes, 4 * PIECE);
+	assert_int_equal(s.w.inuse.bytes, 3 * PIECE);
+	scene_close(&s);
+}
+
+static const struct {
+	uint64_t width, height;
+	uint32_t format, channels;
+} known = {64, 64, 0x20, 4}, unknown = {64, 64, NO_KIND_FORMAT, 4};
+
+IN_SECTION(pf_loop) static void body_format(struct truth *t)
+{
+	say_and_wait(t, 1);
+	status = cu_array(&at[0], &known);
+	status = cu_array(&at[1], &unknown);
+	say_and_wait(t, 3);
+}
+
+static void an_array_of_an_unknown_format_is_counted(void **state)
+{
+	uint64_t before = lost("gpu_unseen");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_format);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 64 * 64 * 16);
+	assert_int_equal(lost("gpu_unseen") - before, 2); /* a sample of each event */
+	scene_close(&s);
+}
+
+static int run_mode(const char *name, enum uprobe_mode mode)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(calls_beyond_the_table_are_counted),
+		cmocka_unit_test(memory_beyond_the_table_is_counted),
+		cmocka_unit_test(objects_beyond_the_table_are_counted),
+		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
+		cmocka_unit_test(threads_beyond_the_table_have_no_context),
+		cmocka_unit_test(a_call_inside_another_one_does_not_count),
+		cmocka_unit_test(a_call_that_lasts_has_its_stack),
+		cmocka_unit_test(a_handle_that_is_used_again_is_new_memory),
+		cmocka_unit_test(an_array_of_an_unknown_format_is_counted),
+	};
+
+	mode_at_most = mode;
+	share_probes = true;
+	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
+}
+
+/* The argument is a pattern of test names; without it, all tests run. */
+int main(int argc, char **argv)
+{
+	int failed;
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	failed = run_mode("sessions", UPROBE_SESSION);
+	failed += run_mode("many places at once", UPROBE_MULTI);
+	failed += run_mode("single probes", UPROBE_SINGLE);
+	return failed;
+}
