@@ -42,3 +42,5 @@ $(GPU_TEST): e2e/gpu/standin_test.c $(wildcard e2e/gpu/*.h) $(TESTLIMIT) $(BUILD
 		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 BESIDE += $(GPU_TEST)
 unit test-now: $(GPU_TEST)
+# a test in C that runs a program with the stand-in
+$(BUILD)/agent/node/gpu_live_test: | $(GPU_DRIVER)
