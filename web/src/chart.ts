@@ -21,7 +21,7 @@ export const kinds: Record<string, { label: string; hue: number; saturation: num
   'wait: pipe': { label: 'pipe', hue: 175, saturation: 55 },
   'wait: poll': { label: 'poll, epoll', hue: 235, saturation: 40 },
   'wait: sleep': { label: 'sleep', hue: 70, saturation: 35 },
-  'wait: gpu': { label: 'GPU', hue: 265, saturation: 65 },
+  'wait: gpu': { label: 'GPU', hue: 140, saturation: 65 },
   'wait: other': { label: 'other waits', hue: 0, saturation: 20 },
   process: { label: 'process, thread', hue: 210, saturation: 30 },
   unknown: { label: 'not resolved', hue: 0, saturation: 0 },
