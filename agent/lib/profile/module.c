@@ -56,10 +56,9 @@ static const char *const cuda_libraries[] = {
 /* Behind the name of a library comes ".so", or "-" and a hash or a part ("libcudart-d0da41ae"). */
 static bool has_name(const char *file, const char *name)
 {
-	size_t n = strcspn(name, "*");
-
-	return strncmp(file, name, n) == 0 &&
-	       (name[n] == '*' || file[n] == '-' || str_has_prefix(file + n, ".so"));
+	for (; *name && *name == *file; name++)
+		file++;
+	return *name == '*' || (!*name && (*file == '-' || str_has_prefix(file, ".so")));
 }
 
 enum frame_kind profile_module_kind(const char *path)
