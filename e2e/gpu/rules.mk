@@ -34,9 +34,13 @@ $(GPU)/libcudart_static.a: e2e/gpu/rules.mk
 		ar rcs $@ $@.o && rm $@.o
 test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME)
 
+$(GPU)/injected.so: e2e/gpu/injected.c e2e/gpu/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu17 $(WARN) -D_GNU_SOURCE -O2 -shared -fPIC -o $@ $<
 GPU_TEST := $(GPU)/standin_test
 $(GPU_TEST): e2e/gpu/standin_test.c $(wildcard e2e/gpu/*.h) $(TESTLIMIT) $(BUILD)/libpodflame.a | \
-		$(GPU_DRIVER)
+		$(GPU_DRIVER) $(GPU)/injected.so
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) \
 		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@

@@ -26,8 +26,8 @@ struct standin_counts {
 #pragma GCC visibility push(default)
 void standin_count(struct standin_counts *ret);
 /*
- * The next n calls of this thread that allocate or free memory fail with this error, and do
- * nothing.
+ * The next n calls of this thread that allocate or free memory, or make or end a context, fail with
+ * this error and do nothing.
  */
 void standin_fail_next(unsigned int n, int error);
 /* How long each kernel that is launched from now on occupies its stream, 0 at first. */

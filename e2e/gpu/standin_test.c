@@ -24,14 +24,22 @@
 #define CALL(library, name) ((__typeof__(&name))entry(library, #name))
 static const char *const forms[] = {"push", "thunk"};
 
+static const char *path_of(const char *file)
+{
+	static char path[4096];
+	const char *build = getenv("BUILD");
+
+	snprintf(path, sizeof(path), "%s/gpu/%s", build ? build : "build", file);
+	return path;
+}
+
 static void *open_form(const char *form)
 {
-	char path[4096];
-	const char *build = getenv("BUILD");
+	char file[64];
 	void *library;
 
-	snprintf(path, sizeof(path), "%s/gpu/%s/libcuda.so.1", build ? build : "build", form);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	snprintf(file, sizeof(file), "%s/libcuda.so.1", form);
+	library = dlopen(path_of(file), RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		fail_msg("%s", dlerror());
 	return library;
@@ -53,6 +61,19 @@ static void *proc(void *library, const char *name, int version, uint64_t flags, 
 	assert_int_equal(CALL(library, cuGetProcAddress_v2)(name, &p, version, flags, ret_status),
 			 CUDA_SUCCESS);
 	return p;
+}
+
+/* The first test that initializes this form. */
+static void test_injects_a_library(void **state)
+{
+	void *lib = open_form("thunk");
+
+	(void)state;
+	assert_int_equal(setenv("CUDA_INJECTION64_PATH", path_of("injected.so"), 1), 0);
+	assert_null(getenv("INJECTED"));
+	assert_int_equal(CALL(lib, cuInit)(0), 0);
+	assert_string_equal(getenv("INJECTED"), "yes");
+	assert_int_equal(unsetenv("CUDA_INJECTION64_PATH"), 0);
 }
 
 static void test_pointers_are_exports(void **state)
@@ -214,6 +235,7 @@ static void test_child_of_a_fork_cannot_use_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_injects_a_library),
 		cmocka_unit_test(test_pointers_are_exports),
 		cmocka_unit_test(test_forms_of_entries),
 		cmocka_unit_test(test_waits_end_with_the_kernel),
