@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lives, and the sums. Each allocation has addresses of its own, which the kernel gives and
- * takes back, so that an address is used again after a free, and copies work.
+ * What lives, and the sums. Each allocation has addresses of its own, which the kernel gives, so
+ * that copies work. Addresses and handles are not given again soon, so that it shows if the subject
+ * of a test misses a free.
  */
 #include <pthread.h>
 #include <search.h>
@@ -11,7 +12,13 @@
 #include "internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *tree; /* of struct allocation, by key */
+static void *tree;			  /* of struct allocation, by key */
+static uint64_t last_handle = 1ULL << 50; /* no address */
+#define RESTING 65536
+static struct {
+	uint64_t address, bytes;
+} resting[RESTING]; /* addresses, as a ring */
+static unsigned int n_rested;
 struct standin_counts counts;
 static uint64_t live_of[N_DEVICES];
 static __thread unsigned int failures;
@@ -120,7 +127,7 @@ static struct allocation *make(enum kind kind, CUdevice device, uint64_t key, ui
 
 	if (!a)
 		abort();
-	a->key = key ? key : (uintptr_t)a;
+	a->key = key ? key : (last_handle += 16);
 	a->bytes = bytes;
 	a->kind = kind;
 	a->device = device;
@@ -157,12 +164,27 @@ struct allocation *allocation_add_at(uint64_t address, uint64_t bytes, struct al
 	return a;
 }
 
+bool addresses_free(uint64_t address, uint64_t bytes)
+{
+	unsigned int i = n_rested % RESTING;
+	void *p = (void *)(uintptr_t)address;
+
+	if (mmap(p, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		 0) == MAP_FAILED)
+		return false;
+	if (n_rested++ >= RESTING)
+		munmap((void *)(uintptr_t)resting[i].address, resting[i].bytes);
+	resting[i].address = address;
+	resting[i].bytes = bytes;
+	return true;
+}
+
 void allocation_remove(struct allocation *a)
 {
 	tdelete(a, &tree, compare);
 	uncount(a);
 	if (has_addresses(a->kind))
-		munmap((void *)(uintptr_t)a->key, a->bytes);
+		addresses_free(a->key, a->bytes);
 	free(a);
 }
 

@@ -68,6 +68,7 @@ CUresult allocation_add(enum kind kind, CUdevice device, uint64_t bytes, int fla
 struct allocation *allocation_add_at(uint64_t address, uint64_t bytes, struct allocation *physical);
 struct allocation *allocation_find(uint64_t key); /* NULL: no such */
 void allocation_remove(struct allocation *a);
+bool addresses_free(uint64_t address, uint64_t bytes); /* false: they are none */
 void allocations_remove_of(const struct CUctx_st *context);
 uint64_t allocations_live_of(CUdevice device);
 /* CUDA_SUCCESS, or what the caller ordered with standin_fail_next(). */

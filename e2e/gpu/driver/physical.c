@@ -107,7 +107,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 
 	if (r)
 		return r;
-	if (allocation_find(ptr) || munmap((void *)(uintptr_t)ptr, bytes))
+	if (allocation_find(ptr) || !addresses_free(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
