@@ -31,7 +31,7 @@ static void forget(struct follow *f, struct tracked *t)
 	free(t->missing);
 	follow_runtimes_reset(t);
 	follow_java_reset(t);
-	follow_heap_reset(t);
+	follow_probed_reset(t);
 	free(t);
 }
 
@@ -171,7 +171,7 @@ static void settle(struct follow *f, struct tracked *t)
 			follow_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
 		fd = x->fd;
 	}
-	follow_heap_look(t, t->m);
+	follow_probed_look(t, t->m);
 	t->debugged = hash;
 	t->m = proc_mappings_unref(t->m);
 	follow_queue_start(f->debug);
@@ -316,7 +316,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	if (t->exec_id != m->exec_id) {
 		follow_runtimes_reset(t);
 		follow_java_reset(t);
-		follow_heap_reset(t);
+		follow_probed_reset(t);
 	}
 	t->exec_id = m->exec_id;
 	t->rest_ns = mappings_rest(t->rest_ns, m, now_mono_ns());
@@ -359,7 +359,7 @@ void follow_tick(struct follow *f)
 	if (!kernel_loaded(f->config.kernel))
 		return;
 	follow_java_tick(f);
-	follow_heap_tick(f);
+	follow_probed_tick(f);
 	follow_queue_tick(f->files);
 	follow_queue_tick(f->debug);
 	/* tries again what a full mailbox or a full queue refused */
@@ -376,12 +376,12 @@ bool follow_parses(const struct follow *f)
 
 void follow_detach(struct follow *f)
 {
-	follow_heap_stop(f);
+	follow_probed_stop(f);
 }
 
 bool follow_is_detached(const struct follow *f)
 {
-	return follow_heap_idle(f);
+	return follow_probed_idle(f);
 }
 
 void follow_unloaded(struct follow *f)
@@ -407,7 +407,7 @@ struct follow *follow_new_with(const struct follow_config *c, const struct follo
 				    f);
 	f->debug =
 		follow_queue_new(c->work, c->work->debug, calls->parse, c->files, true, parsed, f);
-	c->work->threads->on_stuck(c->work->probing, follow_heap_stuck, f);
+	c->work->threads->on_stuck(c->work->probing, follow_probed_stuck, f);
 	return f;
 }
 
@@ -422,7 +422,7 @@ void follow_stop(struct follow *f)
 	__atomic_store_n(&f->config.work->attach_stopped, true, __ATOMIC_RELAXED);
 	follow_queue_stop(f->files);
 	follow_queue_stop(f->debug);
-	follow_heap_close(f);
+	follow_probed_close(f);
 }
 
 struct follow *follow_free(struct follow *f)

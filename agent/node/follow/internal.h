@@ -66,7 +66,7 @@ struct java {
 	char *problem;	  /* why it is not asked any more; NULL: it is */
 };
 
-/* ---- heap.c: probes of allocators, in processes whose memory is asked for ---- */
+/* ---- probed.c: probes of a process whose memory is asked for ---- */
 struct alloc_sites;
 struct attached;
 struct probing;
@@ -74,7 +74,7 @@ struct span_end {
 	/* CPU time of the process at that moment, and the time; 0: there was none */
 	uint64_t cpu_ns, mono_ns;
 };
-struct allocs {
+struct probed {
 	bool looking, busy; /* a look for the places where it allocates; a change of its probes */
 	bool stale;			     /* the probes are for an earlier state or request */
 	bool reading_go; /* `sites` is lent to the job that reads Go's profile */
@@ -127,7 +127,7 @@ struct tracked {
 	bool go; /* it has goroutines */
 	struct runs runs;
 	struct java java;
-	struct allocs allocs;
+	struct probed probed;
 	UT_hash_handle hh;
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
@@ -215,46 +215,46 @@ void follow_java_tick(struct follow *f);
 void follow_java_reset(struct tracked *t);
 
 /* The process's files are known: looks for the places where it allocates. */
-void follow_heap_look(struct tracked *t, struct mappings *m);
+void follow_probed_look(struct tracked *t, struct mappings *m);
 /* Takes the next step: looks, attaches, detaches or reads. */
-void follow_heap_advance(struct tracked *t);
-void follow_heap_tick(struct follow *f); /* the caller calls this every second */
-void follow_heap_reset(struct tracked *t);
+void follow_probed_advance(struct tracked *t);
+void follow_probed_tick(struct follow *f); /* the caller calls this every second */
+void follow_probed_reset(struct tracked *t);
 /* Detaches all probes, before the maps that they write to are freed. */
-void follow_heap_stop(struct follow *f);
+void follow_probed_stop(struct follow *f);
 /*
  * Detaches all probes when the probes worker is about to end: spans end, and attaching that has not
  * begun is skipped.
  */
-void follow_heap_close(struct follow *f);
-bool follow_heap_idle(const struct follow *f);
+void follow_probed_close(struct follow *f);
+bool follow_probed_idle(const struct follow *f);
 /* Sets what of the process's memory is not seen, and why; why "": all is seen. */
-void follow_heap_set_problem(struct tracked *t, const char *what, const char *why);
+void follow_probed_set_problem(struct tracked *t, const char *what, const char *why);
 /* Sets what is not seen by the probes that are attached, or will be next. */
-void follow_heap_tell_not_seen(struct tracked *t);
+void follow_probed_tell_not_seen(struct tracked *t);
 
 /* ---- unseen_memory.c ---- */
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
 /* The events are not asked for any more, or the process is another program. */
 void follow_unseen_forget(struct tracked *t);
 
-/* ---- heap_probes.c ---- */
-#define HEAP_ATTACH_COUNTER "podflame_memory_attach_total"
+/* ---- probed_attach.c ---- */
+#define PROBES_COUNTER "podflame_memory_attach_total"
 struct limit_span;
 /*
  * Attaches probes at the process's sites, in place of those that are attached. span NULL: as long
  * as the process lives.
  */
-void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span);
-void follow_heap_detach(struct tracked *t); /* does nothing if nothing is attached */
-void follow_heap_detach_all(struct follow *f);
+void follow_probed_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span);
+void follow_probed_detach(struct tracked *t); /* does nothing if nothing is attached */
+void follow_probed_detach_all(struct follow *f);
 /* The on_stuck function of the probes worker. */
-void follow_heap_stuck(struct worker *w, struct job *job, void *follow);
+void follow_probed_stuck(struct worker *w, struct job *job, void *follow);
 /* After n_before tries in a row, the next one comes in 1, 2, 4 ... 60 s. */
-uint64_t follow_heap_later_ns(unsigned n_before);
-uint64_t follow_heap_moves(const struct follow *f); /* see probes_moves() */
+uint64_t follow_probed_later_ns(unsigned n_before);
+uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 
-/* ---- heap_watch.c ---- */
-/* From now on t->allocs.attached is watched, until follow_heap_unwatch(). */
-void follow_heap_watch(struct tracked *t);
-void follow_heap_unwatch(struct tracked *t);
+/* ---- probed_watch.c ---- */
+/* From now on t->probed.attached is watched, until follow_probed_unwatch(). */
+void follow_probed_watch(struct tracked *t);
+void follow_probed_unwatch(struct tracked *t);

@@ -31,12 +31,12 @@ static const char *not_attached(const struct tracked *t)
 
 static const char *not_probed(const struct tracked *t)
 {
-	return t->allocs.problem;
+	return t->probed.problem;
 }
 
 static const char *not_seen(const struct tracked *t)
 {
-	return t->allocs.unseen_text;
+	return t->probed.unseen_text;
 }
 
 static const struct {

@@ -67,7 +67,7 @@ static inline const char *testfollow_memory_problem(const struct follow *f, pid_
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t ? t->allocs.problem : NULL;
+	return t ? t->probed.problem : NULL;
 }
 
 /* The events that it is probed for as long as it lives; 0: none. */
@@ -75,7 +75,7 @@ static inline unsigned testfollow_probed_events(const struct follow *f, pid_t pi
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t && t->allocs.attached ? t->allocs.attached_mask : 0;
+	return t && t->probed.attached ? t->probed.attached_mask : 0;
 }
 
 /* It is followed, has no probes, and its next span counts as the first. */
@@ -83,13 +83,13 @@ static inline bool testfollow_has_no_span(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t && !t->allocs.attached && !t->allocs.busy && !t->allocs.span_end.cpu_ns;
+	return t && !t->probed.attached && !t->probed.busy && !t->probed.span_end.cpu_ns;
 }
 
 /* The kernel refuses its probes for the next hour, or allows them again. */
 static inline void testfollow_refuse(struct follow *f, pid_t pid, bool refuse)
 {
-	struct allocs *a = &testfollow_find(f, pid)->allocs;
+	struct probed *a = &testfollow_find(f, pid)->probed;
 
 	a->refused = refuse;
 	a->next_ns = refuse ? now_mono_ns() + 3600 * NSEC_PER_SEC : 0;
@@ -102,17 +102,17 @@ static inline bool testfollow_has_go_heap(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t && t->allocs.sites && t->allocs.sites->go;
+	return t && t->probed.sites && t->probed.sites->go;
 }
 
 /* It was read since testfollow_read_go_heap(), or ever. */
 static inline bool testfollow_go_heap_is_read(const struct follow *f, pid_t pid)
 {
-	return testfollow_has_go_heap(f, pid) && testfollow_find(f, pid)->allocs.next_go_ns;
+	return testfollow_has_go_heap(f, pid) && testfollow_find(f, pid)->probed.next_go_ns;
 }
 
 /* Its next read is due now. */
 static inline void testfollow_read_go_heap(struct follow *f, pid_t pid)
 {
-	testfollow_find(f, pid)->allocs.next_go_ns = 0;
+	testfollow_find(f, pid)->probed.next_go_ns = 0;
 }

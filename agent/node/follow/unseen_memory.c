@@ -43,7 +43,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 		proc_containers_owner(t->follow->config.containers, t->cgroup_id, &until_ns);
 
 	if (o)
-		bytes = t->allocs.attached_mask & 1u << EVENT_MEM_ALLOC
+		bytes = t->probed.attached_mask & 1u << EVENT_MEM_ALLOC
 				? o->settings.alloc_sample_bytes
 				: o->settings.inuse_sample_bytes;
 	proc_owner_unref(o);
@@ -52,7 +52,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 
 static void take(struct tracked *t, const struct memory_item *i)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 	uint64_t bytes = t->follow->calls->probes->attached_bytes(a->attached);
 
 	if (!learn_unseen(&a->unseen, &i->memory, bytes, sample_bytes(t)))
@@ -70,7 +70,7 @@ static void read_done(struct task *task)
 	for (size_t i = 0; i < r->n && !task->refused; i++) {
 		struct tracked *t = follow_find(r->follow, r->items[i].id);
 
-		if (t && t->allocs.attached && r->items[i].result == 0)
+		if (t && t->probed.attached && r->items[i].result == 0)
 			take(t, &r->items[i]);
 	}
 	free(r->items);
@@ -78,7 +78,7 @@ static void read_done(struct task *task)
 
 static bool is_due(const struct tracked *t, bool all)
 {
-	const struct allocs *a = &t->allocs;
+	const struct probed *a = &t->probed;
 
 	return a->attached && a->sites && !a->sites->own_heap && (all || !a->unseen.begun);
 }
@@ -115,6 +115,6 @@ void follow_unseen_tick(struct follow *f)
 
 void follow_unseen_forget(struct tracked *t)
 {
-	t->allocs.unseen = (struct unseen){0};
-	free(TAKE_PTR(t->allocs.unseen_text));
+	t->probed.unseen = (struct unseen){0};
+	free(TAKE_PTR(t->probed.unseen_text));
 }

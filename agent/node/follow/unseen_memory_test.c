@@ -51,8 +51,8 @@ static int set_up(void **state)
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
-	tracked->allocs.sites = &sites;
-	tracked->allocs.attached = (struct attached *)&attached;
+	tracked->probed.sites = &sites;
+	tracked->probed.attached = (struct attached *)&attached;
 	sites = (struct alloc_sites){0};
 	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
 	follow.n_attached = 1;
@@ -93,12 +93,12 @@ static void what_grows_unseen_is_told(void **state)
 	anon_bytes += 100 * MIB;
 	tick(); /* not yet */
 	assert_int_equal(n_reads, 1);
-	assert_null(tracked->allocs.unseen_text);
+	assert_null(tracked->probed.unseen_text);
 	tick_later();
 	assert_int_equal(n_reads, 2);
-	assert_non_null(strstr(tracked->allocs.unseen_text, "grew by 100 MiB"));
+	assert_non_null(strstr(tracked->probed.unseen_text, "grew by 100 MiB"));
 	follow_unseen_forget(tracked);
-	assert_null(tracked->allocs.unseen_text);
+	assert_null(tracked->probed.unseen_text);
 	tick(); /* reads at once, because it knows nothing of the process */
 	assert_int_equal(n_reads, 3);
 }
@@ -110,7 +110,7 @@ static void what_is_seen_is_not(void **state)
 	anon_bytes += 100 * MIB;
 	seen_bytes = 6 * MIB;
 	tick_later();
-	assert_null(tracked->allocs.unseen_text);
+	assert_null(tracked->probed.unseen_text);
 }
 
 static void some_are_not_looked_at(void **state)
@@ -119,7 +119,7 @@ static void some_are_not_looked_at(void **state)
 	sites.own_heap = true; /* Go's, Java's */
 	tick_later();
 	sites.own_heap = false;
-	tracked->allocs.attached = NULL; /* or in a span */
+	tracked->probed.attached = NULL; /* or in a span */
 	tick_later();
 	follow.n_attached = 0;
 	tick_later();
@@ -132,21 +132,21 @@ static void what_comes_too_late_is_left(void **state)
 	(void)state;
 	read_result = -ESRCH;
 	tick_later();
-	assert_false(tracked->allocs.unseen.begun);
+	assert_false(tracked->probed.unseen.begun);
 	read_result = 0;
 	follow_unseen_tick(&follow);
 	follow_unseen_tick(&follow); /* one at a time */
 	assert_int_equal(posted.n, 1);
-	tracked->allocs.attached = NULL;
+	tracked->probed.attached = NULL;
 	posted_run_all();
-	assert_false(tracked->allocs.unseen.begun);
-	tracked->allocs.attached = (struct attached *)&attached;
+	assert_false(tracked->probed.unseen.begun);
+	tracked->probed.attached = (struct attached *)&attached;
 	follow_unseen_tick(&follow);
 	posted.items[0]->refused = true;
 	posted_run_all();
-	assert_false(tracked->allocs.unseen.begun);
+	assert_false(tracked->probed.unseen.begun);
 	tick();
-	assert_true(tracked->allocs.unseen.begun);
+	assert_true(tracked->probed.unseen.begun);
 }
 
 int main(void)

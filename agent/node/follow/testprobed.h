@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of heap*.c only: a process in a container whose memory events may be attached steadily,
+ * For tests of probed*.c only: a process in a container whose memory events may be attached steadily,
  * and probes that are counted instead of attached. This thread stands in for the workers.
  */
 #pragma once
@@ -125,7 +125,7 @@ static inline void allow_steadily(enum event e)
 }
 
 /* A target asks for this event of the process. */
-static inline void heap_begin(const struct follow_calls *calls, enum event e)
+static inline void probed_begin(const struct follow_calls *calls, enum event e)
 {
 	struct plan *plan = testowner_plan();
 
@@ -147,7 +147,7 @@ static inline void heap_begin(const struct follow_calls *calls, enum event e)
 	memset(&probes, 0, sizeof(probes));
 }
 
-static inline void heap_end(void)
+static inline void probed_end(void)
 {
 	posted_run_all();
 	follow_unloaded(follow);
@@ -169,12 +169,12 @@ static struct mappings known_maps = {.exec_id = 5, .items = &known_library, .n =
 /* It asks for mem-alloc. Its places are known, and there is one. */
 static inline int begin_with_sites(void **state)
 {
-	struct allocs *a;
+	struct probed *a;
 
 	(void)state;
-	heap_begin(&probing_calls, EVENT_MEM_ALLOC);
+	probed_begin(&probing_calls, EVENT_MEM_ALLOC);
 	tracked->exec_id = 5;
-	a = &tracked->allocs;
+	a = &tracked->probed;
 	a->m = proc_mappings_ref(&known_maps);
 	a->sites = xcalloc(1, sizeof(*a->sites));
 	a->sites->items = xcalloc(1, sizeof(*a->sites->items));
@@ -193,22 +193,22 @@ static inline int end_with_sites(void **state)
 	assert_int_equal(follow->n_attaching, 0);
 	assert_int_equal(follow->stuck.n, 0);
 	assert_null(follow->stuck.waits);
-	heap_end();
+	probed_end();
 	assert_int_equal(known_maps.refs, 1);
 	return 0;
 }
 
 static inline void assert_told(const char *part)
 {
-	assert_non_null(tracked->allocs.problem);
-	if (!strstr(tracked->allocs.problem, part))
-		fail_msg("%s", tracked->allocs.problem);
+	assert_non_null(tracked->probed.problem);
+	if (!strstr(tracked->probed.problem, part))
+		fail_msg("%s", tracked->probed.problem);
 }
 
 /* How often attaching ended in this way. */
 static inline uint64_t n_ended(const char *result)
 {
-	return counter_get(counter(HEAP_ATTACH_COUNTER, "result", result));
+	return counter_get(counter(PROBES_COUNTER, "result", result));
 }
 
 static inline void clock_stands(void)

@@ -13,7 +13,7 @@
 
 static void look_at(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 	uint64_t now_ns = now_mono_ns(),
 		 hits = t->follow->calls->probes->attached_hits(a->attached);
 	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - a->seen_hits,
@@ -25,7 +25,7 @@ static void look_at(struct tracked *t)
 		return;
 	t->follow->calls->probes->leave(a->attached);
 	a->next_ns = now_ns + NSEC_PER_SEC;
-	follow_heap_detach(t);
+	follow_probed_detach(t);
 }
 
 /*
@@ -36,20 +36,20 @@ static void look_at(struct tracked *t)
  */
 static void take_loss(struct tracked *t, bool lately)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
-	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "thread_ended"), 1);
+	counter_add(counter(PROBES_COUNTER, "result", "thread_ended"), 1);
 	a->n_lost = lately ? a->n_lost + 1 : 1;
 	a->lost_ns = now_mono_ns();
 	a->stale = true;
 	if (lately) {
-		a->lost_ns += follow_heap_later_ns(a->n_lost - 2);
+		a->lost_ns += follow_probed_later_ns(a->n_lost - 2);
 		a->next_ns = a->lost_ns;
 		a->refused = true;
-		follow_heap_tell_not_seen(t);
-		follow_heap_detach(t);
+		follow_probed_tell_not_seen(t);
+		follow_probed_detach(t);
 	}
-	follow_heap_advance(t);
+	follow_probed_advance(t);
 }
 
 /*
@@ -58,8 +58,8 @@ static void take_loss(struct tracked *t, bool lately)
  */
 static bool is_thread_due(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
-	uint64_t now_ns = now_mono_ns(), n_moves = follow_heap_moves(t->follow);
+	struct probed *a = &t->probed;
+	uint64_t now_ns = now_mono_ns(), n_moves = follow_probed_moves(t->follow);
 
 	if (now_ns < a->thread_ns && n_moves == a->thread_moves &&
 	    t->follow->calls->probes->attached_outlives(a->attached))
@@ -71,7 +71,7 @@ static bool is_thread_due(struct tracked *t)
 
 static void look_for_thread(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 	bool lately = a->lost_ns && now_mono_ns() < a->lost_ns + LOST_OFTEN_NS;
 
 	if (a->refused || !is_thread_due(t))
@@ -82,7 +82,7 @@ static void look_for_thread(struct tracked *t)
 	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
 		a->lost_ns = 0;
 		a->n_lost = 0;
-		follow_heap_tell_not_seen(t);
+		follow_probed_tell_not_seen(t);
 	}
 }
 
@@ -92,9 +92,9 @@ static void watch(void *arg)
 	struct tracked *t, *next;
 
 	HASH_ITER (hh, f->tracked, t, next) {
-		if (t->allocs.attached)
+		if (t->probed.attached)
 			look_at(t);
-		if (t->allocs.attached)
+		if (t->probed.attached)
 			look_for_thread(t);
 	}
 	if (f->n_attached)
@@ -102,9 +102,9 @@ static void watch(void *arg)
 			  watch, f);
 }
 
-void follow_heap_watch(struct tracked *t)
+void follow_probed_watch(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	a->seen_hits = t->follow->calls->probes->attached_hits(a->attached);
 	a->seen_ns = now_mono_ns();
@@ -115,7 +115,7 @@ void follow_heap_watch(struct tracked *t)
 			  t->follow);
 }
 
-void follow_heap_unwatch(struct tracked *t)
+void follow_probed_unwatch(struct tracked *t)
 {
 	if (--t->follow->n_attached == 0)
 		timer_cancel(&t->follow->watch);

@@ -3,7 +3,7 @@
  * What the agent does with a second look for a process's places of allocation. This thread stands
  * in for the workers.
  */
-#include "node/follow/testheap.h"
+#include "node/follow/testprobed.h"
 
 #define EVENTS (1u << EVENT_MEM_INUSE)
 
@@ -29,7 +29,7 @@ static const struct follow_calls calls = {.find_sites = find_sites, .probes = &c
 static int set_up(void **state)
 {
 	(void)state;
-	heap_begin(&calls, EVENT_MEM_INUSE);
+	probed_begin(&calls, EVENT_MEM_INUSE);
 	found = (struct alloc_sites){.items = items, .n = 1};
 	return 0;
 }
@@ -37,36 +37,36 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	heap_end();
+	probed_end();
 	assert_int_equal(maps.refs, 1);
 	return 0;
 }
 
 static void look_once(void)
 {
-	follow_heap_look(tracked, &maps);
+	follow_probed_look(tracked, &maps);
 	posted_run_all();
-	assert_non_null(tracked->allocs.attached);
-	assert_int_equal(tracked->allocs.attached_mask, EVENTS);
+	assert_non_null(tracked->probed.attached);
+	assert_int_equal(tracked->probed.attached_mask, EVENTS);
 }
 
 /* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
-	const struct allocs *a = &tracked->allocs;
+	const struct probed *a = &tracked->probed;
 
 	(void)state;
 	look_once();
 	assert_int_equal(probes.n_attached, 1);
 	assert_false(a->sites->own_heap);
-	tracked->allocs.unseen_text = xstrdup("100 MiB");
+	tracked->probed.unseen_text = xstrdup("100 MiB");
 	found.own_heap = true;
 	snprintf(found.problem, sizeof(found.problem), "no Java objects");
 	look_once();
 	assert_true(a->sites->own_heap);
 	assert_string_equal(a->sites->problem, "no Java objects");
 	assert_string_equal(a->problem, "no Java objects");
-	assert_null(tracked->allocs.unseen_text); /* what seemed unseen was the JVM's */
+	assert_null(tracked->probed.unseen_text); /* what seemed unseen was the JVM's */
 	assert_int_equal(probes.n_attached, 1);
 	assert_false(a->stale);
 }
@@ -80,7 +80,7 @@ static void other_places_are_attached_anew(void **state)
 	found.n = 2;
 	look_once();
 	assert_int_equal(probes.n_attached, 2);
-	assert_int_equal(tracked->allocs.sites->n, 2);
+	assert_int_equal(tracked->probed.sites->n, 2);
 }
 
 int main(void)

@@ -2,7 +2,7 @@
 /*
  * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
  * wait for RCU, so they run on the probes worker. This file also reports jobs that do not come
- * back. heap.c decides what is attached, and heap_watch.c watches it. Loop thread, except for the
+ * back. probed.c decides what is attached, and probed_watch.c watches it. Loop thread, except for the
  * work on the probes worker.
  */
 #include "node/follow/internal.h"
@@ -53,7 +53,7 @@ struct attaching {
 	int result;
 };
 
-uint64_t follow_heap_moves(const struct follow *f)
+uint64_t follow_probed_moves(const struct follow *f)
 {
 	return f->calls->probes->moves(kernel_probes(f->config.kernel));
 }
@@ -165,12 +165,12 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 static void forget_refusal(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	a->refused = false;
 	a->n_refused = 0;
 	a->stuck = NULL;
-	follow_heap_tell_not_seen(t);
+	follow_probed_tell_not_seen(t);
 }
 
 static void came_back(struct probing *p)
@@ -182,11 +182,11 @@ static void came_back(struct probing *p)
 	 * Otherwise the problem would be reported until probes are attached again, which may be
 	 * never. A later refusal stays.
 	 */
-	if (t && t->allocs.stuck == p)
+	if (t && t->probed.stuck == p)
 		forget_refusal(t);
 	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
-	f->n_moves = follow_heap_moves(f);
+	f->n_moves = follow_probed_moves(f);
 	if (!f->config.work->closing)
 		work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing,
 				       &p->task.job);
@@ -200,11 +200,11 @@ static bool gets_on(struct follow *f)
 {
 	uint64_t before = f->n_moves;
 
-	f->n_moves = follow_heap_moves(f);
+	f->n_moves = follow_probed_moves(f);
 	return f->n_moves != before;
 }
 
-void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
+void follow_probed_stuck(struct worker *w, struct job *job, void *follow)
 {
 	struct probing *p = (struct probing *)job;
 	struct follow *f = follow;
@@ -218,13 +218,13 @@ void follow_heap_stuck(struct worker *w, struct job *job, void *follow)
 		f->config.work->threads->give_time(w);
 		return;
 	}
-	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "stuck"), 1);
+	counter_add(counter(PROBES_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (t) {
 		/* until this job has come back and another has succeeded */
-		t->allocs.refused = true;
-		t->allocs.stuck = p;
-		follow_heap_set_problem(t, "its probes are being attached or detached: ", why);
+		t->probed.refused = true;
+		t->probed.stuck = p;
+		follow_probed_set_problem(t, "its probes are being attached or detached: ", why);
 	}
 	work_left_behind(f->config.work, &f->stuck, &f->config.work->probing, job);
 }
@@ -253,7 +253,7 @@ static void detach_one(struct follow *f, struct process_id id, struct attached *
 	detach(f, id, xmemdup(&old, sizeof(old)), 1);
 }
 
-uint64_t follow_heap_later_ns(unsigned n_before)
+uint64_t follow_probed_later_ns(unsigned n_before)
 {
 	return MIN(AGAIN_NS << MIN(n_before, 10u), (uint64_t)REFUSED_NS);
 }
@@ -262,20 +262,20 @@ uint64_t follow_heap_later_ns(unsigned n_before)
  * After a refusal that may pass, the first tries come sooner. All processes of the node may be
  * refused at once.
  */
-static uint64_t again_ns(struct allocs *s, int result)
+static uint64_t again_ns(struct probed *s, int result)
 {
-	return probes_may_pass(result) ? follow_heap_later_ns(s->n_refused++) : REFUSED_NS;
+	return probes_may_pass(result) ? follow_probed_later_ns(s->n_refused++) : REFUSED_NS;
 }
 
 static void refused(struct tracked *t, int result)
 {
-	struct allocs *s = &t->allocs;
+	struct probed *s = &t->probed;
 
 	s->stuck = NULL;
 	s->next_ns = now_mono_ns() + again_ns(s, result);
 	s->refused = true;
 	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
-		follow_heap_set_problem(t,
+		follow_probed_set_problem(t,
 					"the agent cannot attach its probes: ", strerror(-result));
 }
 
@@ -294,14 +294,14 @@ static uint64_t late_ns(const struct attaching *a)
 
 static void keep_attached(struct tracked *t, struct attaching *a)
 {
-	t->allocs.attached = TAKE_PTR(a->attached);
-	learn_unseen_begin_anew(&t->allocs.unseen);
-	follow_heap_watch(t);
+	t->probed.attached = TAKE_PTR(a->attached);
+	learn_unseen_begin_anew(&t->probed.unseen);
+	follow_probed_watch(t);
 }
 
 static void take_attached(struct tracked *t, struct attaching *a)
 {
-	struct allocs *s = &t->allocs;
+	struct probed *s = &t->probed;
 
 	if (a->result < 0) {
 		refused(t, a->result);
@@ -328,7 +328,7 @@ static void take_attached(struct tracked *t, struct attaching *a)
 
 static void count_attached(const struct attaching *a)
 {
-	counter_add(counter(HEAP_ATTACH_COUNTER, "result",
+	counter_add(counter(PROBES_COUNTER, "result",
 			    a->result == 0		 ? "ok"
 			    : probes_may_pass(a->result) ? "later"
 							 : "failed"),
@@ -349,7 +349,7 @@ static void runtime_attach_done(struct task *task)
 	f->n_spans -= a->span.span_ns != 0;
 	count_attached(a);
 	if (t) {
-		t->allocs.busy = false;
+		t->probed.busy = false;
 		if (t->exec_id == a->files.process.exec_id)
 			take_attached(t, a);
 	}
@@ -358,30 +358,30 @@ static void runtime_attach_done(struct task *task)
 	proc_mappings_unref(a->m);
 	learn_site_files_done(&a->files);
 	if (t && !task->work->closing)
-		follow_heap_advance(t);
+		follow_probed_advance(t);
 }
 
 static struct attached *take_away(struct tracked *t)
 {
-	if (t->allocs.attached)
-		follow_heap_unwatch(t);
-	return TAKE_PTR(t->allocs.attached);
+	if (t->probed.attached)
+		follow_probed_unwatch(t);
+	return TAKE_PTR(t->probed.attached);
 }
 
-void follow_heap_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
+void follow_probed_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
 {
 	struct attaching *a = xcalloc(1, sizeof(*a));
 
 	a->p.task.run = runtime_attach_run;
 	a->p.task.done = runtime_attach_done;
 	a->cgroup_id = t->cgroup_id;
-	a->before = t->allocs.span_end;
-	a->m = proc_mappings_ref(t->allocs.m);
+	a->before = t->probed.span_end;
+	a->m = proc_mappings_ref(t->probed.m);
 	if (span)
 		a->span = *span;
 	a->old = take_away(t);
-	learn_site_files(t->allocs.sites, a->m, event_mask, &a->files);
-	t->allocs.busy = true;
+	learn_site_files(t->probed.sites, a->m, event_mask, &a->files);
+	t->probed.busy = true;
 	t->follow->n_spans += a->span.span_ns != 0;
 	post(t->follow, t->id, &a->p);
 }
@@ -393,13 +393,13 @@ static struct attached *end(struct tracked *t)
 
 	if (!old)
 		return NULL;
-	t->allocs.attached_mask = 0;
+	t->probed.attached_mask = 0;
 	/* until here all allocations were recorded */
-	t->allocs.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
+	t->probed.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
 	return old;
 }
 
-void follow_heap_detach(struct tracked *t)
+void follow_probed_detach(struct tracked *t)
 {
 	struct attached *old = end(t);
 
@@ -407,7 +407,7 @@ void follow_heap_detach(struct tracked *t)
 		detach_one(t->follow, t->id, old);
 }
 
-void follow_heap_detach_all(struct follow *f)
+void follow_probed_detach_all(struct follow *f)
 {
 	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
 	struct process_id id = {0};

@@ -4,7 +4,7 @@
  * files worker finds the places where it allocates, which reads its memory. Then the probes worker
  * attaches probes, which waits for RCU. The limit of the container decides whether they stay as
  * long as the process lives or for short spans. Go programs are not probed if they have a heap
- * profile of their own: the agent reads that. heap_probes.c attaches and detaches. Loop thread, but
+ * profile of their own: the agent reads that. probed_attach.c attaches and detaches. Loop thread, but
  * for the work on workers. See docs/memory.md.
  */
 #include "node/follow/internal.h"
@@ -96,25 +96,25 @@ static void look_run(struct task *task)
 							 l->event_mask, &l->sites);
 }
 
-void follow_heap_set_problem(struct tracked *t, const char *what, const char *why)
+void follow_probed_set_problem(struct tracked *t, const char *what, const char *why)
 {
-	free(TAKE_PTR(t->allocs.problem));
+	free(TAKE_PTR(t->probed.problem));
 	if (*why)
-		t->allocs.problem = xasprintf("%s%s", what, why);
+		t->probed.problem = xasprintf("%s%s", what, why);
 }
 
 static void set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
 {
-	follow_heap_set_problem(t, "",
-				learn_sites_problem(s, event_mask, &t->allocs.refused_sites));
+	follow_probed_set_problem(t, "",
+				learn_sites_problem(s, event_mask, &t->probed.refused_sites));
 }
 
-void follow_heap_tell_not_seen(struct tracked *t)
+void follow_probed_tell_not_seen(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	if (a->n_lost > 1)
-		follow_heap_set_problem(t, "",
+		follow_probed_set_problem(t, "",
 					"its first thread has ended, and so do the threads that "
 					"take its place: podflame does not see all");
 	else if (a->sites)
@@ -130,25 +130,25 @@ static void look_again(void *arg)
 	struct tracked *t = arg;
 	const struct follow_config *c = &t->follow->config;
 
-	t->allocs.looked_mask = 0; /* also if they cannot be read */
+	t->probed.looked_mask = 0; /* also if they cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
 /* Tries again later: a process usually maps its allocator within milliseconds. */
 static void later(struct tracked *t)
 {
-	bool soon = t->allocs.n_again++ < AGAIN_MAX;
+	bool soon = t->probed.n_again++ < AGAIN_MAX;
 
-	if (!soon && !t->allocs.refused)
-		follow_heap_set_problem(t, "podflame does not know where it allocates: ",
+	if (!soon && !t->probed.refused)
+		follow_probed_set_problem(t, "podflame does not know where it allocates: ",
 					"it has no allocator yet");
-	timer_set(t->follow->config.work->loop, &t->allocs.timer, soon ? AGAIN_NS : LATER_NS,
+	timer_set(t->follow->config.work->loop, &t->probed.timer, soon ? AGAIN_NS : LATER_NS,
 		  look_again, t);
 }
 
 static void take_sites(struct tracked *t, struct looking *l)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	if (l->result == -EAGAIN)
 		later(t);
@@ -156,7 +156,7 @@ static void take_sites(struct tracked *t, struct looking *l)
 		return;
 	a->n_again = 0;
 	if (l->result < 0 && !a->refused)
-		follow_heap_set_problem(
+		follow_probed_set_problem(
 			t, "podflame does not know where it allocates: ", strerror(-l->result));
 	else if (!a->refused)
 		set_not_seen(t, l->sites, l->event_mask);
@@ -185,14 +185,14 @@ static void look_done(struct task *task)
 	struct tracked *t = follow_find(l->follow, l->id);
 
 	if (t)
-		t->allocs.looking = false;
+		t->probed.looking = false;
 	if (t && !task->work->closing && l->exec_id == t->exec_id) {
 		if (!task->refused)
 			take_sites(t, l);
-		follow_heap_advance(t);
-		if (!t->allocs.looking &&
+		follow_probed_advance(t);
+		if (!t->probed.looking &&
 		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
-			t->allocs.looked_mask = 0; /* again with the next tick */
+			t->probed.looked_mask = 0; /* again with the next tick */
 	}
 	alloc_sites_free(l->sites);
 	proc_mappings_unref(l->m);
@@ -202,9 +202,9 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 {
 	struct looking *l;
 
-	if (t->allocs.looking || t->allocs.reading_go) {
+	if (t->probed.looking || t->probed.reading_go) {
 		/* That look may miss what is new, so another one follows it. */
-		t->allocs.looked_mask = 0;
+		t->probed.looked_mask = 0;
 		return;
 	}
 	l = xcalloc(1, sizeof(*l));
@@ -218,13 +218,13 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l->process.task.run = look_run;
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
-	t->allocs.looking = true;
-	t->allocs.looked_mask = event_mask; /* no second look for the same events */
+	t->probed.looking = true;
+	t->probed.looked_mask = event_mask; /* no second look for the same events */
 	work_post_process(t->follow->config.work, &l->process, 4096);
 }
 
 /* The process's files are known: looks for the places where it allocates, if that is asked for. */
-void follow_heap_look(struct tracked *t, struct mappings *m)
+void follow_probed_look(struct tracked *t, struct mappings *m)
 {
 	unsigned mask = asked_of(t);
 
@@ -261,11 +261,11 @@ static void go_done(struct task *task)
 	struct go_reading *g = (struct go_reading *)task;
 	struct tracked *t = follow_find(g->follow, g->id);
 
-	if (t && t->allocs.reading_go && t->exec_id == g->exec_id && !t->allocs.sites) {
-		t->allocs.reading_go = false;
-		t->allocs.sites = TAKE_PTR(g->sites);
+	if (t && t->probed.reading_go && t->exec_id == g->exec_id && !t->probed.sites) {
+		t->probed.reading_go = false;
+		t->probed.sites = TAKE_PTR(g->sites);
 		if (g->result == -ENODATA)
-			t->allocs.looked_mask = 0; /* its profile is off, so it needs probes */
+			t->probed.looked_mask = 0; /* its profile is off, so it needs probes */
 	}
 	alloc_sites_free(g->sites);
 	if (task->refused)
@@ -282,21 +282,21 @@ static void read_go(struct tracked *t, unsigned event_mask)
 {
 	struct go_reading *g = xcalloc(1, sizeof(*g));
 
-	if (t->allocs.go_anew)
-		alloc_go_begin_anew(t->allocs.sites->go);
-	t->allocs.go_anew = false;
+	if (t->probed.go_anew)
+		alloc_go_begin_anew(t->probed.sites->go);
+	t->probed.go_anew = false;
 	g->follow = t->follow;
 	g->id = t->id;
 	g->exec_id = t->exec_id;
-	g->sites = TAKE_PTR(t->allocs.sites);
+	g->sites = TAKE_PTR(t->probed.sites);
 	g->event_mask = event_mask;
 	g->process.tgid = (uint32_t)t->id.tgid;
 	g->process.cgroup_id = t->cgroup_id;
 	g->process.task.run = go_run;
 	g->process.task.done = go_done;
 	g->process.task.job.deadline_ns = LOOK_LIMIT_NS;
-	t->allocs.reading_go = true;
-	t->allocs.next_go_ns = now_mono_ns() + GO_READ_NS;
+	t->probed.reading_go = true;
+	t->probed.next_go_ns = now_mono_ns() + GO_READ_NS;
 	work_post_process(t->follow->config.work, &g->process, 4096);
 }
 
@@ -304,12 +304,12 @@ static void read_go(struct tracked *t, unsigned event_mask)
 
 static void span_due(void *arg)
 {
-	follow_heap_advance(arg);
+	follow_probed_advance(arg);
 }
 
 static bool may_attach(struct tracked *t)
 {
-	const struct allocs *a = &t->allocs;
+	const struct probed *a = &t->probed;
 	uint64_t now_ns = now_mono_ns();
 
 	if (a->busy || !a->sites || !a->sites->n)
@@ -317,14 +317,14 @@ static bool may_attach(struct tracked *t)
 	if (!kernel_active(t->follow->config.kernel))
 		return false; /* the programs are being unloaded */
 	if (now_ns < a->next_ns) {
-		timer_set(t->follow->config.work->loop, &t->allocs.timer, a->next_ns - now_ns,
+		timer_set(t->follow->config.work->loop, &t->probed.timer, a->next_ns - now_ns,
 			  span_due, t);
 		return false;
 	}
 	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
 		return true;
-	counter_add(counter(HEAP_ATTACH_COUNTER, "result", "too_many"), 1);
-	t->allocs.span_end = (struct span_end){0}; /* see forget_span() */
+	counter_add(counter(PROBES_COUNTER, "result", "too_many"), 1);
+	t->probed.span_end = (struct span_end){0}; /* see forget_span() */
 	return false;
 }
 
@@ -334,25 +334,25 @@ static bool may_attach(struct tracked *t)
  */
 static void probe_span(struct tracked *t, const struct wish *w)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
-	follow_heap_detach(t);
+	follow_probed_detach(t);
 	if (t->follow->n_spans >= SPANS_MAX || !may_attach(t))
 		return;
 	a->next_ns = now_mono_ns() + w->span.wait_ns;
-	follow_heap_attach(t, w->event_mask | w->span_mask, &w->span);
+	follow_probed_attach(t, w->event_mask | w->span_mask, &w->span);
 }
 
 static void probe(struct tracked *t, const struct wish *w)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	if (w->span_mask) {
 		probe_span(t, w);
 		return;
 	}
 	if (!w->event_mask || (a->sites && !a->sites->n))
-		follow_heap_detach(t);
+		follow_probed_detach(t);
 	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
 		return;
 	if (!a->refused)
@@ -360,7 +360,7 @@ static void probe(struct tracked *t, const struct wish *w)
 	if (!may_attach(t))
 		return;
 	a->stale = false;
-	follow_heap_attach(t, w->event_mask, NULL);
+	follow_probed_attach(t, w->event_mask, NULL);
 }
 
 /*
@@ -369,15 +369,15 @@ static void probe(struct tracked *t, const struct wish *w)
  */
 static void forget_problem(struct tracked *t)
 {
-	follow_heap_set_problem(t, "", "");
+	follow_probed_set_problem(t, "", "");
 	follow_unseen_forget(t);
-	t->allocs.looked_mask = 0;
+	t->probed.looked_mask = 0;
 }
 
 /*
  * The next span does not stand for a time in which spans were not allowed: it counts as the first.
  */
-static void forget_span(struct allocs *a, const struct wish *w)
+static void forget_span(struct probed *a, const struct wish *w)
 {
 	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;
 
@@ -385,9 +385,9 @@ static void forget_span(struct allocs *a, const struct wish *w)
 		a->span_end = (struct span_end){0};
 }
 
-void follow_heap_advance(struct tracked *t)
+void follow_probed_advance(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 	unsigned asked = asked_of(t);
 	struct wish w = wish_of(t, asked);
 
@@ -415,49 +415,49 @@ static bool is_asked_for(const struct follow *f)
 	return mask & MEMORY_EVENTS;
 }
 
-void follow_heap_tick(struct follow *f)
+void follow_probed_tick(struct follow *f)
 {
 	bool asked = is_asked_for(f);
 	struct tracked *t, *next;
 
-	if (!asked && !f->memory_asked && follow_heap_idle(f))
+	if (!asked && !f->memory_asked && follow_probed_idle(f))
 		return;
 	f->memory_asked = asked;
 	HASH_ITER (hh, f->tracked, t, next)
-		follow_heap_advance(t);
+		follow_probed_advance(t);
 	follow_unseen_tick(f);
 }
 
-void follow_heap_reset(struct tracked *t)
+void follow_probed_reset(struct tracked *t)
 {
-	struct allocs *a = &t->allocs;
+	struct probed *a = &t->probed;
 
 	timer_cancel(&a->timer);
-	follow_heap_detach(t);
+	follow_probed_detach(t);
 	alloc_sites_free(a->sites);
 	proc_mappings_unref(a->m);
 	free(a->problem);
 	follow_unseen_forget(t);
-	*a = (struct allocs){.looking = a->looking, .busy = a->busy};
+	*a = (struct probed){.looking = a->looking, .busy = a->busy};
 }
 
-bool follow_heap_idle(const struct follow *f)
+bool follow_probed_idle(const struct follow *f)
 {
 	return !f->n_attached && !f->n_attaching;
 }
 
-void follow_heap_stop(struct follow *f)
+void follow_probed_stop(struct follow *f)
 {
 	struct tracked *t, *next;
 
 	HASH_ITER (hh, f->tracked, t, next)
-		timer_cancel(&t->allocs.timer);
-	follow_heap_detach_all(f);
+		timer_cancel(&t->probed.timer);
+	follow_probed_detach_all(f);
 }
 
-void follow_heap_close(struct follow *f)
+void follow_probed_close(struct follow *f)
 {
-	if (!follow_heap_idle(f))
+	if (!follow_probed_idle(f))
 		probes_attach_no_more(kernel_probes(f->config.kernel));
-	follow_heap_stop(f);
+	follow_probed_stop(f);
 }
