@@ -77,8 +77,7 @@ struct span_end {
 struct probed {
 	bool looking, busy; /* a look for the places where it allocates; a change of its probes */
 	bool stale;			     /* the probes are for an earlier state or request */
-	bool reading_go; /* `sites` is lent to the job that reads Go's profile */
-	bool go_anew;			     /* mem-alloc was not asked for since the last read */
+	bool lent; /* a job of go_heap.c has `sites`, and gives them back */
 	bool refused;			     /* by the kernel; the next try is at next_ns */
 	unsigned n_refused;		     /* refusals in a row that may pass */
 	struct probes_refused refused_sites; /* the places that are not attached */
@@ -90,7 +89,7 @@ struct probed {
 	struct alloc_sites *sites;	     /* NULL: not known */
 	struct attached *attached;	     /* NULL: no probes, or those of a span */
 	unsigned attached_mask;
-	uint64_t next_ns, next_go_ns; /* the earliest time to attach, and to read Go's profile */
+	uint64_t next_ns; /* the earliest time to attach */
 	/* hits of what is attached, at the last look; the time of that look */
 	uint64_t seen_hits, seen_ns;
 	double stall_ns;
@@ -112,6 +111,12 @@ struct probed {
 	char *unseen_text;	  /* that, in words; NULL: not as far as is known */
 };
 
+/* ---- go_heap.c: the heap profile of a Go program ---- */
+struct go_heap {
+	bool anew;	  /* mem-alloc was not asked for since the last read */
+	uint64_t next_ns; /* the earliest time of the next read */
+};
+
 /* ---- follow.c ---- */
 struct tracked {
 	struct follow *follow;
@@ -128,6 +133,7 @@ struct tracked {
 	struct runs runs;
 	struct java java;
 	struct probed probed;
+	struct go_heap go_heap;
 	UT_hash_handle hh;
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
@@ -232,6 +238,13 @@ bool follow_probed_idle(const struct follow *f);
 void follow_probed_set_problem(struct tracked *t, const char *what, const char *why);
 /* Sets what is not seen by the probes that are attached, or will be next. */
 void follow_probed_tell_not_seen(struct tracked *t);
+
+/* ---- go_heap.c ---- */
+/*
+ * Reads the process's heap profile if it has one and it is time. asked: the memory events that are
+ * asked for.
+ */
+void follow_go_heap_advance(struct tracked *t, unsigned asked);
 
 /* ---- unseen_memory.c ---- */
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */

@@ -4,12 +4,11 @@
  * files worker finds the places where it allocates, which reads its memory. Then the probes worker
  * attaches probes, which waits for RCU. The limit of the container decides whether they stay as
  * long as the process lives or for short spans. Go programs are not probed if they have a heap
- * profile of their own: the agent reads that. probed_attach.c attaches and detaches. Loop thread, but
+ * profile of their own: go_heap.c reads that. probed_attach.c attaches and detaches. Loop thread, but
  * for the work on workers. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
-#include "node/learn/go_heap_drain.h"
 #include "node/learn/sites.h"
 
 #include <stdlib.h>
@@ -21,7 +20,6 @@
 #define AGAIN_NS      (200 * NSEC_PER_MSEC)
 #define AGAIN_MAX     50
 #define LATER_NS      (60 * NSEC_PER_SEC)
-#define GO_READ_NS    (10 * NSEC_PER_SEC)
 
 /* ---- which events are asked for ---- */
 
@@ -202,7 +200,7 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 {
 	struct looking *l;
 
-	if (t->probed.looking || t->probed.reading_go) {
+	if (t->probed.looking || t->probed.lent) {
 		/* That look may miss what is new, so another one follows it. */
 		t->probed.looked_mask = 0;
 		return;
@@ -230,74 +228,6 @@ void follow_probed_look(struct tracked *t, struct mappings *m)
 
 	if (mask)
 		look(t, m, mask);
-}
-
-/* ---- Go's own profile; on the files worker ---- */
-
-struct go_reading {
-	struct process_task process;
-	struct follow *follow;
-	struct process_id id;
-	uint32_t exec_id;
-	struct alloc_sites *sites; /* lent: no other job uses them meanwhile */
-	unsigned event_mask;
-	struct drain *drain;
-	int result;
-};
-
-static void go_run(struct task *task)
-{
-	struct go_reading *g = (struct go_reading *)task;
-	struct go_process who = {.id = g->id,
-				 .exec_id = g->exec_id,
-				 .cgroup_id = g->process.cgroup_id,
-				 .event_mask = g->event_mask};
-
-	g->result = learn_go_heap(g->sites->go, &who, &g->drain);
-}
-
-static void go_done(struct task *task)
-{
-	struct go_reading *g = (struct go_reading *)task;
-	struct tracked *t = follow_find(g->follow, g->id);
-
-	if (t && t->probed.reading_go && t->exec_id == g->exec_id && !t->probed.sites) {
-		t->probed.reading_go = false;
-		t->probed.sites = TAKE_PTR(g->sites);
-		if (g->result == -ENODATA)
-			t->probed.looked_mask = 0; /* its profile is off, so it needs probes */
-	}
-	alloc_sites_free(g->sites);
-	if (task->refused)
-		g->result = -ENOBUFS;
-	if (g->result < 0 && g->result != -ESRCH)
-		counter_add(counter("podflame_go_heap_reads_failed_total", "reason",
-				    strerrorname_np(-g->result)),
-			    1);
-	if (g->drain)
-		g->follow->config.ops->sampled(g->follow->config.ops_arg, g->drain);
-}
-
-static void read_go(struct tracked *t, unsigned event_mask)
-{
-	struct go_reading *g = xcalloc(1, sizeof(*g));
-
-	if (t->probed.go_anew)
-		alloc_go_begin_anew(t->probed.sites->go);
-	t->probed.go_anew = false;
-	g->follow = t->follow;
-	g->id = t->id;
-	g->exec_id = t->exec_id;
-	g->sites = TAKE_PTR(t->probed.sites);
-	g->event_mask = event_mask;
-	g->process.tgid = (uint32_t)t->id.tgid;
-	g->process.cgroup_id = t->cgroup_id;
-	g->process.task.run = go_run;
-	g->process.task.done = go_done;
-	g->process.task.job.deadline_ns = LOOK_LIMIT_NS;
-	t->probed.reading_go = true;
-	t->probed.next_go_ns = now_mono_ns() + GO_READ_NS;
-	work_post_process(t->follow->config.work, &g->process, 4096);
 }
 
 /* ---- the next step ---- */
@@ -395,13 +325,11 @@ void follow_probed_advance(struct tracked *t)
 		forget_problem(t);
 	else if (a->looked_mask != asked)
 		look(t, t->m, asked);
-	a->go_anew |= !(asked & 1u << EVENT_MEM_ALLOC);
-	if (a->looking)
-		return;
-	probe(t, &w);
-	forget_span(a, &w);
-	if (asked && a->sites && a->sites->go && now_mono_ns() >= a->next_go_ns)
-		read_go(t, asked);
+	if (!a->looking) {
+		probe(t, &w);
+		forget_span(a, &w);
+	}
+	follow_go_heap_advance(t, asked);
 }
 
 static bool is_asked_for(const struct follow *f)
@@ -439,6 +367,7 @@ void follow_probed_reset(struct tracked *t)
 	free(a->problem);
 	follow_unseen_forget(t);
 	*a = (struct probed){.looking = a->looking, .busy = a->busy};
+	t->go_heap = (struct go_heap){0};
 }
 
 bool follow_probed_idle(const struct follow *f)

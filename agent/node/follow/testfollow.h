@@ -108,11 +108,11 @@ static inline bool testfollow_has_go_heap(const struct follow *f, pid_t pid)
 /* It was read since testfollow_read_go_heap(), or ever. */
 static inline bool testfollow_go_heap_is_read(const struct follow *f, pid_t pid)
 {
-	return testfollow_has_go_heap(f, pid) && testfollow_find(f, pid)->probed.next_go_ns;
+	return testfollow_has_go_heap(f, pid) && testfollow_find(f, pid)->go_heap.next_ns;
 }
 
 /* Its next read is due now. */
 static inline void testfollow_read_go_heap(struct follow *f, pid_t pid)
 {
-	testfollow_find(f, pid)->probed.next_go_ns = 0;
+	testfollow_find(f, pid)->go_heap.next_ns = 0;
 }

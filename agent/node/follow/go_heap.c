@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the heap profiles that Go programs have of their own, while mem-alloc or mem-inuse is asked
+ * for. The files worker reads the memory of the process every few seconds; meanwhile `sites` is
+ * lent to it. probed.c finds out which programs have such a profile. Loop thread, but for the work
+ * on the files worker. See docs/memory.md.
+ */
+#include "node/follow/internal.h"
+
+#include "node/alloc/alloc.h"
+#include "node/learn/go_heap_drain.h"
+
+#include <stdlib.h>
+
+#define READ_NS	      (10 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (5 * NSEC_PER_SEC)
+
+struct go_reading {
+	struct process_task process;
+	struct follow *follow;
+	struct process_id id;
+	uint32_t exec_id;
+	struct alloc_sites *sites; /* lent: no other job uses them meanwhile */
+	unsigned event_mask;
+	struct drain *drain;
+	int result;
+};
+
+static void read_run(struct task *task)
+{
+	struct go_reading *g = (struct go_reading *)task;
+	struct go_process who = {.id = g->id,
+				 .exec_id = g->exec_id,
+				 .cgroup_id = g->process.cgroup_id,
+				 .event_mask = g->event_mask};
+
+	g->result = learn_go_heap(g->sites->go, &who, &g->drain);
+}
+
+static void give_back(struct tracked *t, struct go_reading *g)
+{
+	struct probed *a = &t->probed;
+
+	if (!a->lent || t->exec_id != g->exec_id || a->sites)
+		return;
+	a->lent = false;
+	a->sites = TAKE_PTR(g->sites);
+	if (g->result == -ENODATA)
+		a->looked_mask = 0; /* its profile is off, so it needs probes */
+}
+
+static void read_done(struct task *task)
+{
+	struct go_reading *g = (struct go_reading *)task;
+	struct tracked *t = follow_find(g->follow, g->id);
+
+	if (t)
+		give_back(t, g);
+	alloc_sites_free(g->sites);
+	if (task->refused)
+		g->result = -ENOBUFS;
+	if (g->result < 0 && g->result != -ESRCH)
+		counter_add(counter("podflame_go_heap_reads_failed_total", "reason",
+				    strerrorname_np(-g->result)),
+			    1);
+	if (g->drain)
+		g->follow->config.ops->sampled(g->follow->config.ops_arg, g->drain);
+}
+
+static void read_profile(struct tracked *t, unsigned event_mask)
+{
+	struct go_reading *g = xcalloc(1, sizeof(*g));
+
+	if (t->go_heap.anew)
+		alloc_go_begin_anew(t->probed.sites->go);
+	t->go_heap.anew = false;
+	g->follow = t->follow;
+	g->id = t->id;
+	g->exec_id = t->exec_id;
+	g->sites = TAKE_PTR(t->probed.sites);
+	g->event_mask = event_mask;
+	g->process.tgid = (uint32_t)t->id.tgid;
+	g->process.cgroup_id = t->cgroup_id;
+	g->process.task.run = read_run;
+	g->process.task.done = read_done;
+	g->process.task.job.deadline_ns = READ_LIMIT_NS;
+	t->probed.lent = true;
+	t->go_heap.next_ns = now_mono_ns() + READ_NS;
+	work_post_process(t->follow->config.work, &g->process, 4096);
+}
+
+void follow_go_heap_advance(struct tracked *t, unsigned asked)
+{
+	const struct probed *a = &t->probed;
+
+	t->go_heap.anew |= !(asked & 1u << EVENT_MEM_ALLOC);
+	if (asked && !a->looking && a->sites && a->sites->go && now_mono_ns() >= t->go_heap.next_ns)
+		read_profile(t, asked);
+}
