@@ -107,14 +107,18 @@ struct probed {
 	struct span_end span_end; /* of the last span, or when it was last attached steadily */
 	struct timer timer;	  /* the next span, or look */
 	char *problem;		  /* what of its memory is not seen; NULL: nothing */
-	struct unseen unseen;	  /* checks whether more of it is not seen */
-	char *unseen_text;	  /* that, in words; NULL: not as far as is known */
 };
 
 /* ---- go_heap.c: the heap profile of a Go program ---- */
 struct go_heap {
 	bool anew;	  /* mem-alloc was not asked for since the last read */
 	uint64_t next_ns; /* the earliest time of the next read */
+};
+
+/* ---- unseen_memory.c: whether the probes miss memory ---- */
+struct compared {
+	struct unseen unseen;
+	char *text; /* what is unseen, in words; NULL: nothing, as far as is known */
 };
 
 /* ---- follow.c ---- */
@@ -134,6 +138,7 @@ struct tracked {
 	struct java java;
 	struct probed probed;
 	struct go_heap go_heap;
+	struct compared compared;
 	UT_hash_handle hh;
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
@@ -248,6 +253,7 @@ void follow_go_heap_advance(struct tracked *t, unsigned asked);
 
 /* ---- unseen_memory.c ---- */
 void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
+void follow_unseen_begin_anew(struct tracked *t); /* new probes are attached */
 /* The events are not asked for any more, or the process is another program. */
 void follow_unseen_forget(struct tracked *t);
 

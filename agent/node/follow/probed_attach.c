@@ -295,7 +295,7 @@ static uint64_t late_ns(const struct attaching *a)
 static void keep_attached(struct tracked *t, struct attaching *a)
 {
 	t->probed.attached = TAKE_PTR(a->attached);
-	learn_unseen_begin_anew(&t->probed.unseen);
+	follow_unseen_begin_anew(t);
 	follow_probed_watch(t);
 }
 

@@ -59,14 +59,14 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	look_once();
 	assert_int_equal(probes.n_attached, 1);
 	assert_false(a->sites->own_heap);
-	tracked->probed.unseen_text = xstrdup("100 MiB");
+	tracked->compared.text = xstrdup("100 MiB");
 	found.own_heap = true;
 	snprintf(found.problem, sizeof(found.problem), "no Java objects");
 	look_once();
 	assert_true(a->sites->own_heap);
 	assert_string_equal(a->sites->problem, "no Java objects");
 	assert_string_equal(a->problem, "no Java objects");
-	assert_null(tracked->probed.unseen_text); /* what seemed unseen was the JVM's */
+	assert_null(tracked->compared.text); /* what seemed unseen was the JVM's */
 	assert_int_equal(probes.n_attached, 1);
 	assert_false(a->stale);
 }

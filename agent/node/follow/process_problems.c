@@ -36,7 +36,7 @@ static const char *not_probed(const struct tracked *t)
 
 static const char *not_seen(const struct tracked *t)
 {
-	return t->probed.unseen_text;
+	return t->compared.text;
 }
 
 static const struct {

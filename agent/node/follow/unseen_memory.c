@@ -52,13 +52,13 @@ static uint64_t sample_bytes(const struct tracked *t)
 
 static void take(struct tracked *t, const struct memory_item *i)
 {
-	struct probed *a = &t->probed;
-	uint64_t bytes = t->follow->calls->probes->attached_bytes(a->attached);
+	struct compared *c = &t->compared;
+	uint64_t bytes = t->follow->calls->probes->attached_bytes(t->probed.attached);
 
-	if (!learn_unseen(&a->unseen, &i->memory, bytes, sample_bytes(t)))
+	if (!learn_unseen(&c->unseen, &i->memory, bytes, sample_bytes(t)))
 		return;
-	free(a->unseen_text);
-	a->unseen_text = learn_unseen_text(&a->unseen);
+	free(c->text);
+	c->text = learn_unseen_text(&c->unseen);
 	counter_add(counter("podflame_memory_unseen_total", NULL, NULL), 1);
 }
 
@@ -80,7 +80,7 @@ static bool is_due(const struct tracked *t, bool all)
 {
 	const struct probed *a = &t->probed;
 
-	return a->attached && a->sites && !a->sites->own_heap && (all || !a->unseen.begun);
+	return a->attached && a->sites && !a->sites->own_heap && (all || !t->compared.unseen.begun);
 }
 
 void follow_unseen_tick(struct follow *f)
@@ -113,8 +113,13 @@ void follow_unseen_tick(struct follow *f)
 	work_post(f->config.work, f->config.work->os, &r->task, r->n * sizeof(*r->items));
 }
 
+void follow_unseen_begin_anew(struct tracked *t)
+{
+	learn_unseen_begin_anew(&t->compared.unseen);
+}
+
 void follow_unseen_forget(struct tracked *t)
 {
-	t->probed.unseen = (struct unseen){0};
-	free(TAKE_PTR(t->probed.unseen_text));
+	free(t->compared.text);
+	t->compared = (struct compared){0};
 }

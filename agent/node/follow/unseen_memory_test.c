@@ -93,12 +93,12 @@ static void what_grows_unseen_is_told(void **state)
 	anon_bytes += 100 * MIB;
 	tick(); /* not yet */
 	assert_int_equal(n_reads, 1);
-	assert_null(tracked->probed.unseen_text);
+	assert_null(tracked->compared.text);
 	tick_later();
 	assert_int_equal(n_reads, 2);
-	assert_non_null(strstr(tracked->probed.unseen_text, "grew by 100 MiB"));
+	assert_non_null(strstr(tracked->compared.text, "grew by 100 MiB"));
 	follow_unseen_forget(tracked);
-	assert_null(tracked->probed.unseen_text);
+	assert_null(tracked->compared.text);
 	tick(); /* reads at once, because it knows nothing of the process */
 	assert_int_equal(n_reads, 3);
 }
@@ -110,7 +110,7 @@ static void what_is_seen_is_not(void **state)
 	anon_bytes += 100 * MIB;
 	seen_bytes = 6 * MIB;
 	tick_later();
-	assert_null(tracked->probed.unseen_text);
+	assert_null(tracked->compared.text);
 }
 
 static void some_are_not_looked_at(void **state)
@@ -132,21 +132,21 @@ static void what_comes_too_late_is_left(void **state)
 	(void)state;
 	read_result = -ESRCH;
 	tick_later();
-	assert_false(tracked->probed.unseen.begun);
+	assert_false(tracked->compared.unseen.begun);
 	read_result = 0;
 	follow_unseen_tick(&follow);
 	follow_unseen_tick(&follow); /* one at a time */
 	assert_int_equal(posted.n, 1);
 	tracked->probed.attached = NULL;
 	posted_run_all();
-	assert_false(tracked->probed.unseen.begun);
+	assert_false(tracked->compared.unseen.begun);
 	tracked->probed.attached = (struct attached *)&attached;
 	follow_unseen_tick(&follow);
 	posted.items[0]->refused = true;
 	posted_run_all();
-	assert_false(tracked->probed.unseen.begun);
+	assert_false(tracked->compared.unseen.begun);
 	tick();
-	assert_true(tracked->probed.unseen.begun);
+	assert_true(tracked->compared.unseen.begun);
 }
 
 int main(void)
