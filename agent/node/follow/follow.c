@@ -286,6 +286,7 @@ struct tracked *follow_track(struct follow *f, struct process_id id)
 	t = xcalloc(1, sizeof(*t));
 	t->follow = f;
 	t->id = id;
+	follow_probed_begin(t);
 	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
 	return t;
 }

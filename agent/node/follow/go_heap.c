@@ -39,14 +39,14 @@ static void read_run(struct task *task)
 
 static void give_back(struct tracked *t, struct go_reading *g)
 {
-	struct probed *a = &t->probed;
+	struct probed *x = &t->probed[PROBES_MEMORY];
 
-	if (!a->lent || t->exec_id != g->exec_id || a->sites)
+	if (!x->lent || t->exec_id != g->exec_id || x->sites)
 		return;
-	a->lent = false;
-	a->sites = TAKE_PTR(g->sites);
+	x->lent = false;
+	x->sites = TAKE_PTR(g->sites);
 	if (g->result == -ENODATA)
-		a->looked_mask = 0; /* its profile is off, so it needs probes */
+		x->looked_mask = 0; /* its profile is off, so it needs probes */
 }
 
 static void read_done(struct task *task)
@@ -69,31 +69,32 @@ static void read_done(struct task *task)
 
 static void read_profile(struct tracked *t, unsigned event_mask)
 {
+	struct probed *x = &t->probed[PROBES_MEMORY];
 	struct go_reading *g = xcalloc(1, sizeof(*g));
 
 	if (t->go_heap.anew)
-		alloc_go_begin_anew(t->probed.sites->go);
+		alloc_go_begin_anew(x->sites->go);
 	t->go_heap.anew = false;
 	g->follow = t->follow;
 	g->id = t->id;
 	g->exec_id = t->exec_id;
-	g->sites = TAKE_PTR(t->probed.sites);
+	g->sites = TAKE_PTR(x->sites);
 	g->event_mask = event_mask;
 	g->process.tgid = (uint32_t)t->id.tgid;
 	g->process.cgroup_id = t->cgroup_id;
 	g->process.task.run = read_run;
 	g->process.task.done = read_done;
 	g->process.task.job.deadline_ns = READ_LIMIT_NS;
-	t->probed.lent = true;
+	x->lent = true;
 	t->go_heap.next_ns = now_mono_ns() + READ_NS;
 	work_post_process(t->follow->config.work, &g->process, 4096);
 }
 
 void follow_go_heap_advance(struct tracked *t, unsigned asked)
 {
-	const struct probed *a = &t->probed;
+	const struct probed *x = &t->probed[PROBES_MEMORY];
 
 	t->go_heap.anew |= !(asked & 1u << EVENT_MEM_ALLOC);
-	if (asked && !a->looking && a->sites && a->sites->go && now_mono_ns() >= t->go_heap.next_ns)
+	if (asked && !x->looking && x->sites && x->sites->go && now_mono_ns() >= t->go_heap.next_ns)
 		read_profile(t, asked);
 }

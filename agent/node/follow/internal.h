@@ -66,30 +66,33 @@ struct java {
 	char *problem;	  /* why it is not asked any more; NULL: it is */
 };
 
-/* ---- probed.c: probes of a process whose memory is asked for ---- */
+/* ---- probed.c: the sets of probes of a process (enum probe_set), each by itself ---- */
 struct alloc_sites;
 struct attached;
 struct probing;
+struct tracked;
 struct span_end {
 	/* CPU time of the process at that moment, and the time; 0: there was none */
 	uint64_t cpu_ns, mono_ns;
 };
 struct probed {
-	bool looking, busy; /* a look for the places where it allocates; a change of its probes */
-	bool stale;			     /* the probes are for an earlier state or request */
-	bool lent; /* a job of go_heap.c has `sites`, and gives them back */
-	bool refused;			     /* by the kernel; the next try is at next_ns */
-	unsigned n_refused;		     /* refusals in a row that may pass */
+	struct tracked *tracked; /* of this process */
+	enum probe_set set;
+	bool looking, busy;	 /* a look for the places to probe; a change of the probes */
+	bool stale;		 /* the probes are for an earlier state or request */
+	bool lent;		 /* a job of go_heap.c has `sites`, and gives them back */
+	bool refused;		 /* by the kernel; the next try is at next_ns */
+	unsigned n_refused;	 /* refusals in a row that may pass */
 	struct probes_refused refused_sites; /* the places that are not attached */
 	/* the job that does not come back, which set `refused`; NULL: none */
 	const struct probing *stuck;
-	unsigned looked_mask;		     /* the events for which `sites` was looked up */
-	unsigned n_again; /* looks in a row that found the process just starting */
-	struct mappings *m;		     /* the mappings of `sites` */
-	struct alloc_sites *sites;	     /* NULL: not known */
-	struct attached *attached;	     /* NULL: no probes, or those of a span */
+	unsigned looked_mask;	    /* the events for which `sites` was looked up */
+	unsigned n_again;	    /* looks in a row that found the process just starting */
+	struct mappings *m;	    /* the mappings of `sites` */
+	struct alloc_sites *sites;  /* NULL: not known */
+	struct attached *attached;  /* NULL: no probes, or those of a span */
 	unsigned attached_mask;
-	uint64_t next_ns; /* the earliest time to attach */
+	uint64_t next_ns;	    /* the earliest time to attach */
 	/* hits of what is attached, at the last look; the time of that look */
 	uint64_t seen_hits, seen_ns;
 	double stall_ns;
@@ -106,7 +109,7 @@ struct probed {
 	unsigned n_lost;	  /* losses in a row, each soon after the previous one */
 	struct span_end span_end; /* of the last span, or when it was last attached steadily */
 	struct timer timer;	  /* the next span, or look */
-	char *problem;		  /* what of its memory is not seen; NULL: nothing */
+	char *problem;		  /* what the probes do not see; NULL: nothing */
 };
 
 /* ---- go_heap.c: the heap profile of a Go program ---- */
@@ -136,7 +139,7 @@ struct tracked {
 	bool go; /* it has goroutines */
 	struct runs runs;
 	struct java java;
-	struct probed probed;
+	struct probed probed[_PROBES_SET_MAX];
 	struct go_heap go_heap;
 	struct compared compared;
 	UT_hash_handle hh;
@@ -190,13 +193,13 @@ struct follow {
 	struct process_id *to_forget; /* they have ended */
 	size_t n_to_forget, cap_to_forget;
 	struct process_problems *problems; /* of process_problems.c */
-	unsigned n_attaching, n_attached;     /* tasks under way; processes that have probes */
+	unsigned n_attaching, n_attached;     /* tasks under way; sets that are attached */
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
 	bool reading_memory; /* a task of unseen_memory.c is under way */
 	uint64_t unseen_ns;  /* when it looks at all processes next */
-	bool memory_asked;   /* memory events were asked for at the last tick */
+	unsigned sets_asked; /* the sets that were asked for at the last tick: 1 << set */
 	struct timer watch;  /* until the next look at what is attached */
 };
 /* follow_new() with these calls, which are borrowed. */
@@ -225,10 +228,12 @@ void follow_runtimes_reset(struct tracked *t);
 void follow_java_tick(struct follow *f);
 void follow_java_reset(struct tracked *t);
 
-/* The process's files are known: looks for the places where it allocates. */
+/* To be called for a new struct tracked. */
+void follow_probed_begin(struct tracked *t);
+/* The process's files are known: looks for the places to probe, of the sets that are asked for. */
 void follow_probed_look(struct tracked *t, struct mappings *m);
 /* Takes the next step: looks, attaches, detaches or reads. */
-void follow_probed_advance(struct tracked *t);
+void follow_probed_advance(struct probed *x);
 void follow_probed_tick(struct follow *f); /* the caller calls this every second */
 void follow_probed_reset(struct tracked *t);
 /* Detaches all probes, before the maps that they write to are freed. */
@@ -239,10 +244,10 @@ void follow_probed_stop(struct follow *f);
  */
 void follow_probed_close(struct follow *f);
 bool follow_probed_idle(const struct follow *f);
-/* Sets what of the process's memory is not seen, and why; why "": all is seen. */
-void follow_probed_set_problem(struct tracked *t, const char *what, const char *why);
+/* Sets what the probes do not see, and why; why "": they see all. */
+void follow_probed_set_problem(struct probed *x, const char *what, const char *why);
 /* Sets what is not seen by the probes that are attached, or will be next. */
-void follow_probed_tell_not_seen(struct tracked *t);
+void follow_probed_tell_not_seen(struct probed *x);
 
 /* ---- go_heap.c ---- */
 /*
@@ -261,11 +266,11 @@ void follow_unseen_forget(struct tracked *t);
 #define PROBES_COUNTER "podflame_memory_attach_total"
 struct limit_span;
 /*
- * Attaches probes at the process's sites, in place of those that are attached. span NULL: as long
+ * Attaches probes at the sites of the set, in place of those that are attached. span NULL: as long
  * as the process lives.
  */
-void follow_probed_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span);
-void follow_probed_detach(struct tracked *t); /* does nothing if nothing is attached */
+void follow_probed_attach(struct probed *x, unsigned event_mask, const struct limit_span *span);
+void follow_probed_detach(struct probed *x); /* does nothing if nothing is attached */
 void follow_probed_detach_all(struct follow *f);
 /* The on_stuck function of the probes worker. */
 void follow_probed_stuck(struct worker *w, struct job *job, void *follow);
@@ -274,6 +279,6 @@ uint64_t follow_probed_later_ns(unsigned n_before);
 uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 
 /* ---- probed_watch.c ---- */
-/* From now on t->probed.attached is watched, until follow_probed_unwatch(). */
-void follow_probed_watch(struct tracked *t);
-void follow_probed_unwatch(struct tracked *t);
+/* From now on x->attached is watched, until follow_probed_unwatch(). */
+void follow_probed_watch(struct probed *x);
+void follow_probed_unwatch(struct probed *x);

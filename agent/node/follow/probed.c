@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which processes get probes of their allocators. Once a process's files are known, the
- * files worker finds the places where it allocates, which reads its memory. Then the probes worker
+ * Decides which processes get which sets of probes (enum probe_set). Once a process's files are
+ * known, the files worker finds the places to probe, which reads its memory. Then the probes worker
  * attaches probes, which waits for RCU. The limit of the container decides whether they stay as
  * long as the process lives or for short spans. Go programs are not probed if they have a heap
- * profile of their own: go_heap.c reads that. probed_attach.c attaches and detaches. Loop thread, but
- * for the work on workers. See docs/memory.md.
+ * profile of their own: go_heap.c reads that. probed_attach.c attaches and detaches. Each set of a
+ * process goes its own way. Loop thread, but for the work on workers. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
@@ -13,9 +13,8 @@
 
 #include <stdlib.h>
 
-#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
-#define ATTACHED_MAX  1024 /* processes at once; each has a link per file */
+#define ATTACHED_MAX  1024 /* at once, of all processes; each has a link per file */
 #define SPANS_MAX     8 /* spans that wait for the worker; the rest are late and have more weight */
 #define AGAIN_NS      (200 * NSEC_PER_MSEC)
 #define AGAIN_MAX     50
@@ -39,21 +38,22 @@ static struct owner *owner_of(const struct tracked *t)
 	return o && until_ns != UINT64_MAX ? proc_owner_unref(o) : o;
 }
 
-static unsigned asked_of(const struct tracked *t)
+static unsigned asked_of(const struct probed *x)
 {
-	struct owner *o = owner_of(t);
-	unsigned mask = o ? o->event_mask & MEMORY_EVENTS : 0;
+	struct owner *o = owner_of(x->tracked);
+	unsigned mask = o ? o->event_mask & probes_set_events(x->set) : 0;
 
 	proc_owner_unref(o);
 	return mask;
 }
 
 /* Which of the events that are asked for the limit allows, and in what way. */
-static struct wish wish_of(const struct tracked *t, unsigned asked)
+static struct wish wish_of(const struct probed *x, unsigned asked)
 {
+	const struct tracked *t = x->tracked;
 	struct wish w = {0};
 
-	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++) {
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
 		if (!(asked & 1u << e))
 			continue;
 		switch (limit_mode(t->follow->config.limit, t->cgroup_id, e, &w.span)) {
@@ -69,12 +69,13 @@ static struct wish wish_of(const struct tracked *t, unsigned asked)
 	return w;
 }
 
-/* ---- finding the places where a process allocates; on the files worker ---- */
+/* ---- finding the places to probe; on the files worker ---- */
 
 struct looking {
 	struct process_task process;
 	struct follow *follow;
 	struct process_id id;
+	enum probe_set set;
 	struct mappings *m; /* NULL: the job reads them */
 	uint32_t exec_id;
 	unsigned event_mask;
@@ -94,29 +95,26 @@ static void look_run(struct task *task)
 							 l->event_mask, &l->sites);
 }
 
-void follow_probed_set_problem(struct tracked *t, const char *what, const char *why)
+void follow_probed_set_problem(struct probed *x, const char *what, const char *why)
 {
-	free(TAKE_PTR(t->probed.problem));
+	free(TAKE_PTR(x->problem));
 	if (*why)
-		t->probed.problem = xasprintf("%s%s", what, why);
+		x->problem = xasprintf("%s%s", what, why);
 }
 
-static void set_not_seen(struct tracked *t, const struct alloc_sites *s, unsigned event_mask)
+static void set_not_seen(struct probed *x, const struct alloc_sites *s, unsigned event_mask)
 {
-	follow_probed_set_problem(t, "",
-				learn_sites_problem(s, event_mask, &t->probed.refused_sites));
+	follow_probed_set_problem(x, "", learn_sites_problem(s, event_mask, &x->refused_sites));
 }
 
-void follow_probed_tell_not_seen(struct tracked *t)
+void follow_probed_tell_not_seen(struct probed *x)
 {
-	struct probed *a = &t->probed;
-
-	if (a->n_lost > 1)
-		follow_probed_set_problem(t, "",
-					"its first thread has ended, and so do the threads that "
-					"take its place: podflame does not see all");
-	else if (a->sites)
-		set_not_seen(t, a->sites, a->looked_mask);
+	if (x->n_lost > 1)
+		follow_probed_set_problem(x, "",
+					  "its first thread has ended, and so do the threads that "
+					  "take its place: podflame does not see all");
+	else if (x->sites)
+		set_not_seen(x, x->sites, x->looked_mask);
 }
 
 /*
@@ -125,89 +123,91 @@ void follow_probed_tell_not_seen(struct tracked *t)
  */
 static void look_again(void *arg)
 {
-	struct tracked *t = arg;
+	struct probed *x = arg;
+	const struct tracked *t = x->tracked;
 	const struct follow_config *c = &t->follow->config;
 
-	t->probed.looked_mask = 0; /* also if they cannot be read */
+	x->looked_mask = 0; /* also if they cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
 /* Tries again later: a process usually maps its allocator within milliseconds. */
-static void later(struct tracked *t)
+static void later(struct probed *x)
 {
-	bool soon = t->probed.n_again++ < AGAIN_MAX;
+	bool soon = x->n_again++ < AGAIN_MAX;
 
-	if (!soon && !t->probed.refused)
-		follow_probed_set_problem(t, "podflame does not know where it allocates: ",
-					"it has no allocator yet");
-	timer_set(t->follow->config.work->loop, &t->probed.timer, soon ? AGAIN_NS : LATER_NS,
-		  look_again, t);
+	if (!soon && !x->refused)
+		follow_probed_set_problem(x, "podflame does not know where it allocates: ",
+					  "it has no allocator yet");
+	timer_set(x->tracked->follow->config.work->loop, &x->timer, soon ? AGAIN_NS : LATER_NS,
+		  look_again, x);
 }
 
-static void take_sites(struct tracked *t, struct looking *l)
+static void take_sites(struct probed *x, struct looking *l)
 {
-	struct probed *a = &t->probed;
-
 	if (l->result == -EAGAIN)
-		later(t);
+		later(x);
 	if (l->result == -EAGAIN || l->result == -ESRCH)
 		return;
-	a->n_again = 0;
-	if (l->result < 0 && !a->refused)
+	x->n_again = 0;
+	if (l->result < 0 && !x->refused)
 		follow_probed_set_problem(
-			t, "podflame does not know where it allocates: ", strerror(-l->result));
-	else if (!a->refused)
-		set_not_seen(t, l->sites, l->event_mask);
+			x, "podflame does not know where it allocates: ", strerror(-l->result));
+	else if (!x->refused)
+		set_not_seen(x, l->sites, l->event_mask);
 	if (l->result < 0)
 		return;
 	if (l->sites->own_heap)
-		follow_unseen_forget(t); /* there is no comparison for these */
+		follow_unseen_forget(x->tracked); /* there is no comparison for these */
 	/*
 	 * Mappings change often, allocators seldom do. If they are the same, the probes stay, and
 	 * so does what is known to live.
 	 */
-	if (a->sites && learn_sites_equal(l->sites, l->m, a->sites, a->m)) {
-		learn_sites_take_over(a->sites, l->sites);
+	if (x->sites && learn_sites_equal(l->sites, l->m, x->sites, x->m)) {
+		learn_sites_take_over(x->sites, l->sites);
 		return;
 	}
-	alloc_sites_free(a->sites);
-	a->sites = TAKE_PTR(l->sites);
-	proc_mappings_unref(a->m);
-	a->m = proc_mappings_ref(l->m);
-	a->stale = a->attached || a->busy;
+	alloc_sites_free(x->sites);
+	x->sites = TAKE_PTR(l->sites);
+	proc_mappings_unref(x->m);
+	x->m = proc_mappings_ref(l->m);
+	x->stale = x->attached || x->busy;
 }
 
 static void look_done(struct task *task)
 {
 	struct looking *l = (struct looking *)task;
 	struct tracked *t = follow_find(l->follow, l->id);
+	struct probed *x = t ? &t->probed[l->set] : NULL;
 
-	if (t)
-		t->probed.looking = false;
-	if (t && !task->work->closing && l->exec_id == t->exec_id) {
+	if (x)
+		x->looking = false;
+	if (x && !task->work->closing && l->exec_id == t->exec_id) {
 		if (!task->refused)
-			take_sites(t, l);
-		follow_probed_advance(t);
-		if (!t->probed.looking &&
+			take_sites(x, l);
+		follow_probed_advance(x);
+		if (!x->looking &&
 		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
-			t->probed.looked_mask = 0; /* again with the next tick */
+			x->looked_mask = 0; /* again with the next tick */
 	}
 	alloc_sites_free(l->sites);
 	proc_mappings_unref(l->m);
 }
 
-static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
+static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 {
+	const struct tracked *t = x->tracked;
 	struct looking *l;
 
-	if (t->probed.looking || t->probed.lent) {
+	if (x->looking || x->lent) {
 		/* That look may miss what is new, so another one follows it. */
-		t->probed.looked_mask = 0;
+		x->looked_mask = 0;
 		return;
 	}
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
+	l->set = x->set;
 	l->m = m ? proc_mappings_ref(m) : NULL; /* the job reads them if NULL */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
@@ -216,18 +216,19 @@ static void look(struct tracked *t, struct mappings *m, unsigned event_mask)
 	l->process.task.run = look_run;
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
-	t->probed.looking = true;
-	t->probed.looked_mask = event_mask; /* no second look for the same events */
+	x->looking = true;
+	x->looked_mask = event_mask; /* no second look for the same events */
 	work_post_process(t->follow->config.work, &l->process, 4096);
 }
 
-/* The process's files are known: looks for the places where it allocates, if that is asked for. */
 void follow_probed_look(struct tracked *t, struct mappings *m)
 {
-	unsigned mask = asked_of(t);
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++) {
+		unsigned mask = asked_of(&t->probed[set]);
 
-	if (mask)
-		look(t, m, mask);
+		if (mask)
+			look(&t->probed[set], m, mask);
+	}
 }
 
 /* ---- the next step ---- */
@@ -237,24 +238,23 @@ static void span_due(void *arg)
 	follow_probed_advance(arg);
 }
 
-static bool may_attach(struct tracked *t)
+static bool may_attach(struct probed *x)
 {
-	const struct probed *a = &t->probed;
+	const struct follow *f = x->tracked->follow;
 	uint64_t now_ns = now_mono_ns();
 
-	if (a->busy || !a->sites || !a->sites->n)
+	if (x->busy || !x->sites || !x->sites->n)
 		return false;
-	if (!kernel_active(t->follow->config.kernel))
+	if (!kernel_active(f->config.kernel))
 		return false; /* the programs are being unloaded */
-	if (now_ns < a->next_ns) {
-		timer_set(t->follow->config.work->loop, &t->probed.timer, a->next_ns - now_ns,
-			  span_due, t);
+	if (now_ns < x->next_ns) {
+		timer_set(f->config.work->loop, &x->timer, x->next_ns - now_ns, span_due, x);
 		return false;
 	}
-	if (a->attached || t->follow->n_attached < ATTACHED_MAX)
+	if (x->attached || f->n_attached < ATTACHED_MAX)
 		return true;
 	counter_add(counter(PROBES_COUNTER, "result", "too_many"), 1);
-	t->probed.span_end = (struct span_end){0}; /* see forget_span() */
+	x->span_end = (struct span_end){0}; /* see forget_span() */
 	return false;
 }
 
@@ -262,111 +262,128 @@ static bool may_attach(struct tracked *t)
  * Begins a span, for events that were not tried yet or that cost too much to be attached steadily.
  * It includes the events that are attached steadily.
  */
-static void probe_span(struct tracked *t, const struct wish *w)
+static void probe_span(struct probed *x, const struct wish *w)
 {
-	struct probed *a = &t->probed;
-
-	follow_probed_detach(t);
-	if (t->follow->n_spans >= SPANS_MAX || !may_attach(t))
+	follow_probed_detach(x);
+	if (x->tracked->follow->n_spans >= SPANS_MAX || !may_attach(x))
 		return;
-	a->next_ns = now_mono_ns() + w->span.wait_ns;
-	follow_probed_attach(t, w->event_mask | w->span_mask, &w->span);
+	x->next_ns = now_mono_ns() + w->span.wait_ns;
+	follow_probed_attach(x, w->event_mask | w->span_mask, &w->span);
 }
 
-static void probe(struct tracked *t, const struct wish *w)
+static void probe(struct probed *x, const struct wish *w)
 {
-	struct probed *a = &t->probed;
-
 	if (w->span_mask) {
-		probe_span(t, w);
+		probe_span(x, w);
 		return;
 	}
-	if (!w->event_mask || (a->sites && !a->sites->n))
-		follow_probed_detach(t);
-	if (!w->event_mask || (a->attached && a->attached_mask == w->event_mask && !a->stale))
+	if (!w->event_mask || (x->sites && !x->sites->n))
+		follow_probed_detach(x);
+	if (!w->event_mask || (x->attached && x->attached_mask == w->event_mask && !x->stale))
 		return;
-	if (!a->refused)
-		a->next_ns = 0; /* it was the time of a span */
-	if (!may_attach(t))
+	if (!x->refused)
+		x->next_ns = 0; /* it was the time of a span */
+	if (!may_attach(x))
 		return;
-	a->stale = false;
-	follow_probed_attach(t, w->event_mask, NULL);
+	x->stale = false;
+	follow_probed_attach(x, w->event_mask, NULL);
 }
 
 /*
  * The events are not asked for any more, so the problem is not reported. If they are asked for
  * again, it is.
  */
-static void forget_problem(struct tracked *t)
+static void forget_problem(struct probed *x)
 {
-	follow_probed_set_problem(t, "", "");
-	follow_unseen_forget(t);
-	t->probed.looked_mask = 0;
+	follow_probed_set_problem(x, "", "");
+	if (x->set == PROBES_MEMORY)
+		follow_unseen_forget(x->tracked);
+	x->looked_mask = 0;
 }
 
 /*
  * The next span does not stand for a time in which spans were not allowed: it counts as the first.
  */
-static void forget_span(struct probed *a, const struct wish *w)
+static void forget_span(struct probed *x, const struct wish *w)
 {
-	bool wanted = (w->event_mask | w->span_mask) & 1u << EVENT_MEM_ALLOC;
+	bool wanted =
+		(w->event_mask | w->span_mask) & 1u << probes_set_info(x->set)->counted;
 
-	if ((!wanted || a->refused) && !a->attached && !a->busy)
-		a->span_end = (struct span_end){0};
+	if ((!wanted || x->refused) && !x->attached && !x->busy)
+		x->span_end = (struct span_end){0};
 }
 
-void follow_probed_advance(struct tracked *t)
+void follow_probed_advance(struct probed *x)
 {
-	struct probed *a = &t->probed;
-	unsigned asked = asked_of(t);
-	struct wish w = wish_of(t, asked);
+	unsigned asked = asked_of(x);
+	struct wish w = wish_of(x, asked);
 
 	if (!asked)
-		forget_problem(t);
-	else if (a->looked_mask != asked)
-		look(t, t->m, asked);
-	if (!a->looking) {
-		probe(t, &w);
-		forget_span(a, &w);
+		forget_problem(x);
+	else if (x->looked_mask != asked)
+		look(x, x->tracked->m, asked);
+	if (!x->looking) {
+		probe(x, &w);
+		forget_span(x, &w);
 	}
-	follow_go_heap_advance(t, asked);
+	if (x->set == PROBES_MEMORY)
+		follow_go_heap_advance(x->tracked, asked);
 }
 
-static bool is_asked_for(const struct follow *f)
+/* The sets of which a target asks for an event, as a mask. */
+static unsigned sets_asked_for(const struct follow *f)
 {
 	const struct plan *plan = proc_containers_plan(f->config.containers);
-	unsigned mask = 0;
+	unsigned events = 0, sets = 0;
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
-			mask |= plan->pods[i].containers[k].event_mask;
-	return mask & MEMORY_EVENTS;
+			events |= plan->pods[i].containers[k].event_mask;
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		if (events & probes_set_events(set))
+			sets |= 1u << set;
+	return sets;
 }
 
 void follow_probed_tick(struct follow *f)
 {
-	bool asked = is_asked_for(f);
+	unsigned asked = sets_asked_for(f), sets = asked | f->sets_asked;
 	struct tracked *t, *next;
 
-	if (!asked && !f->memory_asked && follow_probed_idle(f))
+	if (!follow_probed_idle(f))
+		sets = (1u << _PROBES_SET_MAX) - 1;
+	f->sets_asked = asked;
+	if (!sets)
 		return;
-	f->memory_asked = asked;
 	HASH_ITER (hh, f->tracked, t, next)
-		follow_probed_advance(t);
+		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+			if (sets & 1u << set)
+				follow_probed_advance(&t->probed[set]);
 	follow_unseen_tick(f);
+}
+
+void follow_probed_begin(struct tracked *t)
+{
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		t->probed[set] = (struct probed){.tracked = t, .set = set};
+}
+
+static void reset(struct probed *x)
+{
+	timer_cancel(&x->timer);
+	follow_probed_detach(x);
+	alloc_sites_free(x->sites);
+	proc_mappings_unref(x->m);
+	free(x->problem);
+	*x = (struct probed){
+		.tracked = x->tracked, .set = x->set, .looking = x->looking, .busy = x->busy};
 }
 
 void follow_probed_reset(struct tracked *t)
 {
-	struct probed *a = &t->probed;
-
-	timer_cancel(&a->timer);
-	follow_probed_detach(t);
-	alloc_sites_free(a->sites);
-	proc_mappings_unref(a->m);
-	free(a->problem);
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		reset(&t->probed[set]);
 	follow_unseen_forget(t);
-	*a = (struct probed){.looking = a->looking, .busy = a->busy};
 	t->go_heap = (struct go_heap){0};
 }
 
@@ -380,7 +397,8 @@ void follow_probed_stop(struct follow *f)
 	struct tracked *t, *next;
 
 	HASH_ITER (hh, f->tracked, t, next)
-		timer_cancel(&t->probed.timer);
+		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+			timer_cancel(&t->probed[set].timer);
 	follow_probed_detach_all(f);
 }
 

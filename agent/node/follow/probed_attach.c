@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attaches probes to one process, for a span or for as long as it lives, and detaches them. Both
- * wait for RCU, so they run on the probes worker. This file also reports jobs that do not come
- * back. probed.c decides what is attached, and probed_watch.c watches it. Loop thread, except for the
- * work on the probes worker.
+ * Attaches a set of probes to a process, for a span or for as long as it lives, and detaches it.
+ * Both wait for RCU, so they run on the probes worker. This file also reports jobs that do not come
+ * back. probed.c decides what is attached, and probed_watch.c watches it. Loop thread, except for
+ * the work on the probes worker.
  */
 #include "node/follow/internal.h"
 
@@ -26,6 +26,7 @@ struct probing {
 	struct task task;
 	struct follow *follow;
 	struct process_id id; /* one of the processes, if there are several */
+	enum probe_set set;   /* one of its sets */
 };
 struct detaching {
 	struct probing p;
@@ -52,6 +53,20 @@ struct attaching {
 	uint64_t in_place_ns;
 	int result;
 };
+
+static struct probing probing_of(const struct probed *x)
+{
+	return (struct probing){
+		.follow = x->tracked->follow, .id = x->tracked->id, .set = x->set};
+}
+
+/* NULL: the process is not followed any more. */
+static struct probed *probed_of(const struct probing *p)
+{
+	struct tracked *t = follow_find(p->follow, p->id);
+
+	return t ? &t->probed[p->set] : NULL;
+}
 
 uint64_t follow_probed_moves(const struct follow *f)
 {
@@ -104,7 +119,7 @@ static void hurry(void)
 	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of this thread alone */
 }
 
-static void runtime_attach_run(struct task *task)
+static void attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	const struct probe_calls *calls = a->p.follow->calls->probes;
@@ -123,7 +138,7 @@ static void runtime_attach_run(struct task *task)
 	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
 		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
-	a->result = calls->attach(p, PROBES_MEMORY, a->p.id, &a->files.process, a->files.files,
+	a->result = calls->attach(p, a->p.set, a->p.id, &a->files.process, a->files.files,
 				  a->files.n_files, &a->attached, &a->refused);
 	/* If a file did not answer in time, the work of the process meanwhile does not count. */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
@@ -152,10 +167,10 @@ static void detach_run(struct task *task)
 }
 
 /* The task has size 0, so it is never refused, and probes are always detached. */
-static void post(struct follow *f, struct process_id id, struct probing *p)
+static void post(struct probing *p)
 {
-	p->follow = f;
-	p->id = id;
+	struct follow *f = p->follow;
+
 	p->task.job.deadline_ns = PROBES_LIMIT_NS;
 	f->n_attaching++;
 	work_post(f->config.work, f->config.work->probing, &p->task, 0);
@@ -163,27 +178,25 @@ static void post(struct follow *f, struct process_id id, struct probing *p)
 
 /* ---- jobs that do not come back, for a file that cannot be read (NFS) or for the kernel ---- */
 
-static void forget_refusal(struct tracked *t)
+static void forget_refusal(struct probed *x)
 {
-	struct probed *a = &t->probed;
-
-	a->refused = false;
-	a->n_refused = 0;
-	a->stuck = NULL;
-	follow_probed_tell_not_seen(t);
+	x->refused = false;
+	x->n_refused = 0;
+	x->stuck = NULL;
+	follow_probed_tell_not_seen(x);
 }
 
 static void came_back(struct probing *p)
 {
 	struct follow *f = p->follow;
-	struct tracked *t = follow_find(f, p->id);
+	struct probed *x = probed_of(p);
 
 	/*
 	 * Otherwise the problem would be reported until probes are attached again, which may be
 	 * never. A later refusal stays.
 	 */
-	if (t && t->probed.stuck == p)
-		forget_refusal(t);
+	if (x && x->stuck == p)
+		forget_refusal(x);
 	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
 	f->n_moves = follow_probed_moves(f);
@@ -208,7 +221,7 @@ void follow_probed_stuck(struct worker *w, struct job *job, void *follow)
 {
 	struct probing *p = (struct probing *)job;
 	struct follow *f = follow;
-	struct tracked *t = follow_find(f, p->id);
+	struct probed *x = probed_of(p);
 	_cleanup_free_ char *why =
 		xasprintf("it takes more than %llu s: does the file system of its program or "
 			  "libraries answer?",
@@ -220,11 +233,11 @@ void follow_probed_stuck(struct worker *w, struct job *job, void *follow)
 	}
 	counter_add(counter(PROBES_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
-	if (t) {
+	if (x) {
 		/* until this job has come back and another has succeeded */
-		t->probed.refused = true;
-		t->probed.stuck = p;
-		follow_probed_set_problem(t, "its probes are being attached or detached: ", why);
+		x->refused = true;
+		x->stuck = p;
+		follow_probed_set_problem(x, "its probes are being attached or detached: ", why);
 	}
 	work_left_behind(f->config.work, &f->stuck, &f->config.work->probing, job);
 }
@@ -237,20 +250,22 @@ static void detach_done(struct task *task)
 	free(d->items);
 }
 
-static void detach(struct follow *f, struct process_id id, struct attached **items, size_t n)
+/* of: whose items these are, or one of them. Takes the array. */
+static void detach(const struct probing *of, struct attached **items, size_t n)
 {
 	struct detaching *d = xcalloc(1, sizeof(*d));
 
-	d->items = items;
-	d->n = n;
+	d->p = (struct probing){.follow = of->follow, .id = of->id, .set = of->set};
 	d->p.task.run = detach_run;
 	d->p.task.done = detach_done;
-	post(f, id, &d->p);
+	d->items = items;
+	d->n = n;
+	post(&d->p);
 }
 
-static void detach_one(struct follow *f, struct process_id id, struct attached *old)
+static void detach_one(const struct probing *of, struct attached *old)
 {
-	detach(f, id, xmemdup(&old, sizeof(old)), 1);
+	detach(of, xmemdup(&old, sizeof(old)), 1);
 }
 
 uint64_t follow_probed_later_ns(unsigned n_before)
@@ -262,21 +277,19 @@ uint64_t follow_probed_later_ns(unsigned n_before)
  * After a refusal that may pass, the first tries come sooner. All processes of the node may be
  * refused at once.
  */
-static uint64_t again_ns(struct probed *s, int result)
+static uint64_t again_ns(struct probed *x, int result)
 {
-	return probes_may_pass(result) ? follow_probed_later_ns(s->n_refused++) : REFUSED_NS;
+	return probes_may_pass(result) ? follow_probed_later_ns(x->n_refused++) : REFUSED_NS;
 }
 
-static void refused(struct tracked *t, int result)
+static void refused(struct probed *x, int result)
 {
-	struct probed *s = &t->probed;
-
-	s->stuck = NULL;
-	s->next_ns = now_mono_ns() + again_ns(s, result);
-	s->refused = true;
-	if (result != -ESRCH && (result != -EAGAIN || s->n_refused >= AGAIN_TOLD))
-		follow_probed_set_problem(t,
-					"the agent cannot attach its probes: ", strerror(-result));
+	x->stuck = NULL;
+	x->next_ns = now_mono_ns() + again_ns(x, result);
+	x->refused = true;
+	if (result != -ESRCH && (result != -EAGAIN || x->n_refused >= AGAIN_TOLD))
+		follow_probed_set_problem(
+			x, "the agent cannot attach its probes: ", strerror(-result));
 }
 
 /* ---- attached ---- */
@@ -292,38 +305,37 @@ static uint64_t late_ns(const struct attaching *a)
 	return times > 0 ? (uint64_t)(MIN(times, LATE_MAX) * (double)a->span.wait_ns) : 0;
 }
 
-static void keep_attached(struct tracked *t, struct attaching *a)
+static void keep_attached(struct probed *x, struct attaching *a)
 {
-	t->probed.attached = TAKE_PTR(a->attached);
-	follow_unseen_begin_anew(t);
-	follow_probed_watch(t);
+	x->attached = TAKE_PTR(a->attached);
+	if (x->set == PROBES_MEMORY)
+		follow_unseen_begin_anew(x->tracked);
+	follow_probed_watch(x);
 }
 
-static void take_attached(struct tracked *t, struct attaching *a)
+static void take_attached(struct probed *x, struct attaching *a)
 {
-	struct probed *s = &t->probed;
-
 	if (a->result < 0) {
-		refused(t, a->result);
-		if (a->attached && !s->attached) /* the probes could not be changed */
-			keep_attached(t, a);
-		s->stale = true;
+		refused(x, a->result);
+		if (a->attached && !x->attached) /* the probes could not be changed */
+			keep_attached(x, a);
+		x->stale = true;
 		return;
 	}
-	if (s->refused || s->refused_sites.inuse != a->refused.inuse ||
-	    s->refused_sites.too_many != a->refused.too_many) {
-		s->refused_sites = a->refused;
-		forget_refusal(t);
+	if (x->refused || x->refused_sites.inuse != a->refused.inuse ||
+	    x->refused_sites.too_many != a->refused.too_many) {
+		x->refused_sites = a->refused;
+		forget_refusal(x);
 	}
 	if (a->span.span_ns) {
-		s->span_end = a->end;
-		s->next_ns += late_ns(a);
+		x->span_end = a->end;
+		x->next_ns += late_ns(a);
 		return;
 	}
-	if (s->attached)
+	if (x->attached)
 		return; /* of two, the first stays */
-	keep_attached(t, a);
-	s->attached_mask = a->files.process.event_mask;
+	keep_attached(x, a);
+	x->attached_mask = a->files.process.event_mask;
 }
 
 static void count_attached(const struct attaching *a)
@@ -339,91 +351,94 @@ static void count_attached(const struct attaching *a)
 			    &a->spent);
 }
 
-static void runtime_attach_done(struct task *task)
+static void attach_done(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
 	struct follow *f = a->p.follow;
-	struct tracked *t = follow_find(f, a->p.id);
+	struct probed *x = probed_of(&a->p);
 
 	came_back(&a->p);
 	f->n_spans -= a->span.span_ns != 0;
 	count_attached(a);
-	if (t) {
-		t->probed.busy = false;
-		if (t->exec_id == a->files.process.exec_id)
-			take_attached(t, a);
+	if (x) {
+		x->busy = false;
+		if (x->tracked->exec_id == a->files.process.exec_id)
+			take_attached(x, a);
 	}
 	if (a->attached) /* the process was forgotten, or is another program by now */
-		detach_one(f, a->p.id, a->attached);
+		detach_one(&a->p, a->attached);
 	proc_mappings_unref(a->m);
 	learn_site_files_done(&a->files);
-	if (t && !task->work->closing)
-		follow_probed_advance(t);
+	if (x && !task->work->closing)
+		follow_probed_advance(x);
 }
 
-static struct attached *take_away(struct tracked *t)
+static struct attached *take_away(struct probed *x)
 {
-	if (t->probed.attached)
-		follow_probed_unwatch(t);
-	return TAKE_PTR(t->probed.attached);
+	if (x->attached)
+		follow_probed_unwatch(x);
+	return TAKE_PTR(x->attached);
 }
 
-void follow_probed_attach(struct tracked *t, unsigned event_mask, const struct limit_span *span)
+void follow_probed_attach(struct probed *x, unsigned event_mask, const struct limit_span *span)
 {
 	struct attaching *a = xcalloc(1, sizeof(*a));
 
-	a->p.task.run = runtime_attach_run;
-	a->p.task.done = runtime_attach_done;
-	a->cgroup_id = t->cgroup_id;
-	a->before = t->probed.span_end;
-	a->m = proc_mappings_ref(t->probed.m);
+	a->p = probing_of(x);
+	a->p.task.run = attach_run;
+	a->p.task.done = attach_done;
+	a->cgroup_id = x->tracked->cgroup_id;
+	a->before = x->span_end;
+	a->m = proc_mappings_ref(x->m);
 	if (span)
 		a->span = *span;
-	a->old = take_away(t);
-	learn_site_files(t->probed.sites, a->m, event_mask, &a->files);
-	t->probed.busy = true;
-	t->follow->n_spans += a->span.span_ns != 0;
-	post(t->follow, t->id, &a->p);
+	a->old = take_away(x);
+	learn_site_files(x->sites, a->m, event_mask, &a->files);
+	x->busy = true;
+	a->p.follow->n_spans += a->span.span_ns != 0;
+	post(&a->p);
 }
 
 /* The probes that were attached until now; NULL: none. */
-static struct attached *end(struct tracked *t)
+static struct attached *end(struct probed *x)
 {
-	struct attached *old = take_away(t);
+	struct attached *old = take_away(x);
 
 	if (!old)
 		return NULL;
-	t->probed.attached_mask = 0;
+	x->attached_mask = 0;
 	/* until here all allocations were recorded */
-	t->probed.span_end = (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
+	x->span_end = (struct span_end){process_cpu_ns(x->tracked->id.tgid), now_mono_ns()};
 	return old;
 }
 
-void follow_probed_detach(struct tracked *t)
+void follow_probed_detach(struct probed *x)
 {
-	struct attached *old = end(t);
+	struct attached *old = end(x);
+	const struct probing of = probing_of(x);
 
 	if (old)
-		detach_one(t->follow, t->id, old);
+		detach_one(&of, old);
 }
 
 void follow_probed_detach_all(struct follow *f)
 {
 	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
-	struct process_id id = {0};
+	struct probing of = {0};
 	struct tracked *t, *next;
 	size_t n = 0;
 
-	HASH_ITER (hh, f->tracked, t, next) {
-		struct attached *old = end(t);
+	HASH_ITER (hh, f->tracked, t, next)
+		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++) {
+			struct attached *old = end(&t->probed[set]);
 
-		if (!old)
-			continue;
-		id = t->id;
-		items[n++] = old;
-	}
+			if (!old)
+				continue;
+			of = probing_of(&t->probed[set]);
+			items[n++] = old;
+		}
 	if (n)
-		detach(f, id, items, n);
+		detach(&of, items, n);
 	else
 		free(items);
 }

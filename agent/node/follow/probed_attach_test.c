@@ -8,11 +8,11 @@
 /* Its probes are attached; the worker's next task detaches them. */
 static void detach(void)
 {
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_ptr_equal(tracked->probed.attached, &attached);
-	follow_probed_detach(tracked);
-	assert_null(tracked->probed.attached);
+	assert_ptr_equal(memory->attached, &attached);
+	follow_probed_detach(memory);
+	assert_null(memory->attached);
 	assert_int_equal(posted.n, 1);
 }
 
@@ -29,7 +29,7 @@ static struct task *gets_stuck(void)
 
 	follow_probed_stuck(node_work.probing, &t->job, follow);
 	assert_int_equal(n_told_stuck(), before + 1);
-	assert_true(tracked->probed.refused);
+	assert_true(memory->refused);
 	assert_told("file system");
 	return t;
 }
@@ -49,7 +49,7 @@ static void what_comes_back_is_told_no_more(void **state)
 	t = gets_stuck();
 	assert_int_equal(follow->stuck.n, 1);
 	comes_back(t);
-	assert_false(tracked->probed.refused);
+	assert_false(memory->refused);
 	assert_told(KNOWN);
 	assert_int_equal(probes.n_detached, 1);
 }
@@ -63,11 +63,11 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	detach();
 	t = gets_stuck();
 	probes.result = -EPERM;
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_told("the agent cannot attach its probes");
 	comes_back(t);
-	assert_true(tracked->probed.refused);
+	assert_true(memory->refused);
 	assert_told("the agent cannot attach its probes");
 }
 
@@ -79,16 +79,16 @@ static void of_two_that_are_stuck_the_later_is_told(void **state)
 	(void)state;
 	detach();
 	first = gets_stuck();
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	later = gets_stuck();
 	assert_int_equal(follow->stuck.n, 2);
 	comes_back(first);
-	assert_true(tracked->probed.refused);
+	assert_true(memory->refused);
 	assert_told("file system");
 	comes_back(later);
-	assert_false(tracked->probed.refused);
+	assert_false(memory->refused);
 	assert_told(KNOWN);
-	assert_ptr_equal(tracked->probed.attached, &attached);
+	assert_ptr_equal(memory->attached, &attached);
 }
 
 static void another_program_is_not_told_of_the_one_before(void **state)
@@ -96,13 +96,13 @@ static void another_program_is_not_told_of_the_one_before(void **state)
 	struct task *t;
 
 	(void)state;
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	t = gets_stuck();
 	tracked->exec_id = 6;
-	tracked->probed.sites = alloc_sites_free(tracked->probed.sites); /* not known yet */
+	memory->sites = alloc_sites_free(memory->sites); /* not known yet */
 	comes_back(t);
-	assert_false(tracked->probed.refused);
-	assert_null(tracked->probed.attached);
+	assert_false(memory->refused);
+	assert_null(memory->attached);
 	assert_int_equal(posted.n, 1); /* it is detached */
 	posted_run();
 	assert_int_equal(probes.n_detached, 1);
@@ -122,7 +122,7 @@ static void who_gets_on_is_not_stuck(void **state)
 		follow_probed_stuck(node_work.probing, &posted.items[0]->job, follow);
 		assert_int_equal(workers.n_given_time, i);
 		assert_int_equal(n_told_stuck(), before);
-		assert_false(tracked->probed.refused);
+		assert_false(memory->refused);
 	}
 	t = gets_stuck();
 	assert_int_equal(workers.n_given_time, 3);
@@ -156,11 +156,11 @@ static uint64_t seconds_until_next(int result, const char *counted_as)
 	uint64_t before = n_ended(counted_as);
 
 	probes.result = result;
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_int_equal(n_ended(counted_as), before + 1);
-	assert_int_equal(tracked->probed.refused, result < 0);
-	return result < 0 ? (tracked->probed.next_ns - now_mono_ns()) / NSEC_PER_SEC : 0;
+	assert_int_equal(memory->refused, result < 0);
+	return result < 0 ? (memory->next_ns - now_mono_ns()) / NSEC_PER_SEC : 0;
 }
 
 /*
@@ -181,14 +181,14 @@ static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 	(void)state;
 	clock_stands();
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		follow_probed_set_problem(tracked, "", KNOWN);
+		follow_probed_set_problem(memory, "", KNOWN);
 		for (size_t k = 0; k < ARRAY_SIZE(waits_s); k++) {
 			assert_int_equal(seconds_until_next(rows[i].result, "later"), waits_s[k]);
 			assert_told(k >= rows[i].told_from ? rows[i].text : KNOWN);
 		}
 		assert_int_equal(seconds_until_next(0, "ok"), 0);
-		assert_string_equal(tracked->probed.problem, KNOWN);
-		follow_probed_detach(tracked);
+		assert_string_equal(memory->problem, KNOWN);
+		follow_probed_detach(memory);
 		posted_run();
 	}
 }

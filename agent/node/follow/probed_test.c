@@ -46,29 +46,29 @@ static void look_once(void)
 {
 	follow_probed_look(tracked, &maps);
 	posted_run_all();
-	assert_non_null(tracked->probed.attached);
-	assert_int_equal(tracked->probed.attached_mask, EVENTS);
+	assert_non_null(memory->attached);
+	assert_int_equal(memory->attached_mask, EVENTS);
 }
 
 /* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
-	const struct probed *a = &tracked->probed;
+	const struct probed *x = memory;
 
 	(void)state;
 	look_once();
 	assert_int_equal(probes.n_attached, 1);
-	assert_false(a->sites->own_heap);
+	assert_false(x->sites->own_heap);
 	tracked->compared.text = xstrdup("100 MiB");
 	found.own_heap = true;
 	snprintf(found.problem, sizeof(found.problem), "no Java objects");
 	look_once();
-	assert_true(a->sites->own_heap);
-	assert_string_equal(a->sites->problem, "no Java objects");
-	assert_string_equal(a->problem, "no Java objects");
+	assert_true(x->sites->own_heap);
+	assert_string_equal(x->sites->problem, "no Java objects");
+	assert_string_equal(x->problem, "no Java objects");
 	assert_null(tracked->compared.text); /* what seemed unseen was the JVM's */
 	assert_int_equal(probes.n_attached, 1);
-	assert_false(a->stale);
+	assert_false(x->stale);
 }
 
 static void other_places_are_attached_anew(void **state)
@@ -80,7 +80,7 @@ static void other_places_are_attached_anew(void **state)
 	found.n = 2;
 	look_once();
 	assert_int_equal(probes.n_attached, 2);
-	assert_int_equal(tracked->probed.sites->n, 2);
+	assert_int_equal(memory->sites->n, 2);
 }
 
 int main(void)

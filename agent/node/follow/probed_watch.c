@@ -7,25 +7,29 @@
 #include "node/follow/internal.h"
 
 #define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
-#define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per process; a look takes 1.3 us, or 4 us */
+#define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per set of a process; a look takes 1.3 us, or 4 us */
 #define THREAD_NS     NSEC_PER_SEC /* between looks at the thread of probes that outlive it */
 #define LOST_OFTEN_NS (60 * NSEC_PER_SEC)
 
-static void look_at(struct tracked *t)
+static const struct probe_calls *calls_of(const struct probed *x)
 {
-	struct probed *a = &t->probed;
-	uint64_t now_ns = now_mono_ns(),
-		 hits = t->follow->calls->probes->attached_hits(a->attached);
-	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - a->seen_hits,
-				     now_ns - a->seen_ns, &a->stall_ns);
+	return x->tracked->follow->calls->probes;
+}
 
-	a->seen_hits = hits;
-	a->seen_ns = now_ns;
+static void look_at(struct probed *x)
+{
+	const struct tracked *t = x->tracked;
+	uint64_t now_ns = now_mono_ns(), hits = calls_of(x)->attached_hits(x->attached);
+	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, hits - x->seen_hits,
+				     now_ns - x->seen_ns, &x->stall_ns);
+
+	x->seen_hits = hits;
+	x->seen_ns = now_ns;
 	if (!stalled)
 		return;
-	t->follow->calls->probes->leave(a->attached);
-	a->next_ns = now_ns + NSEC_PER_SEC;
-	follow_probed_detach(t);
+	calls_of(x)->leave(x->attached);
+	x->next_ns = now_ns + NSEC_PER_SEC;
+	follow_probed_detach(x);
 }
 
 /*
@@ -34,56 +38,60 @@ static void look_at(struct tracked *t)
  * anew would keep the worker from other processes: then the process has no probes for 1, 2, 4 ...
  * 60 s.
  */
-static void take_loss(struct tracked *t, bool lately)
+static void take_loss(struct probed *x, bool lately)
 {
-	struct probed *a = &t->probed;
-
 	counter_add(counter(PROBES_COUNTER, "result", "thread_ended"), 1);
-	a->n_lost = lately ? a->n_lost + 1 : 1;
-	a->lost_ns = now_mono_ns();
-	a->stale = true;
+	x->n_lost = lately ? x->n_lost + 1 : 1;
+	x->lost_ns = now_mono_ns();
+	x->stale = true;
 	if (lately) {
-		a->lost_ns += follow_probed_later_ns(a->n_lost - 2);
-		a->next_ns = a->lost_ns;
-		a->refused = true;
-		follow_probed_tell_not_seen(t);
-		follow_probed_detach(t);
+		x->lost_ns += follow_probed_later_ns(x->n_lost - 2);
+		x->next_ns = x->lost_ns;
+		x->refused = true;
+		follow_probed_tell_not_seen(x);
+		follow_probed_detach(x);
 	}
-	follow_probed_advance(t);
+	follow_probed_advance(x);
 }
 
 /*
  * Most probes outlive their thread until other probes are detached. As long as none are, the thread
  * is checked only now and then.
  */
-static bool is_thread_due(struct tracked *t)
+static bool is_thread_due(struct probed *x)
 {
-	struct probed *a = &t->probed;
-	uint64_t now_ns = now_mono_ns(), n_moves = follow_probed_moves(t->follow);
+	uint64_t now_ns = now_mono_ns(), n_moves = follow_probed_moves(x->tracked->follow);
 
-	if (now_ns < a->thread_ns && n_moves == a->thread_moves &&
-	    t->follow->calls->probes->attached_outlives(a->attached))
+	if (now_ns < x->thread_ns && n_moves == x->thread_moves &&
+	    calls_of(x)->attached_outlives(x->attached))
 		return false;
-	a->thread_ns = now_ns + THREAD_NS;
-	a->thread_moves = n_moves;
+	x->thread_ns = now_ns + THREAD_NS;
+	x->thread_moves = n_moves;
 	return true;
 }
 
-static void look_for_thread(struct tracked *t)
+static void look_for_thread(struct probed *x)
 {
-	struct probed *a = &t->probed;
-	bool lately = a->lost_ns && now_mono_ns() < a->lost_ns + LOST_OFTEN_NS;
+	bool lately = x->lost_ns && now_mono_ns() < x->lost_ns + LOST_OFTEN_NS;
 
-	if (a->refused || !is_thread_due(t))
+	if (x->refused || !is_thread_due(x))
 		return;
-	if (t->follow->calls->probes->attached_lost(a->attached)) {
-		if (!proc_has_ended((uint32_t)t->id.tgid))
-			take_loss(t, lately);
-	} else if (a->lost_ns && !lately && a->sites) { /* NULL while Go's heap profile is read */
-		a->lost_ns = 0;
-		a->n_lost = 0;
-		follow_probed_tell_not_seen(t);
+	if (calls_of(x)->attached_lost(x->attached)) {
+		if (!proc_has_ended((uint32_t)x->tracked->id.tgid))
+			take_loss(x, lately);
+	} else if (x->lost_ns && !lately && x->sites) { /* NULL while they are lent */
+		x->lost_ns = 0;
+		x->n_lost = 0;
+		follow_probed_tell_not_seen(x);
 	}
+}
+
+static void watch_one(struct probed *x)
+{
+	if (x->attached)
+		look_at(x);
+	if (x->attached)
+		look_for_thread(x);
 }
 
 static void watch(void *arg)
@@ -91,32 +99,30 @@ static void watch(void *arg)
 	struct follow *f = arg;
 	struct tracked *t, *next;
 
-	HASH_ITER (hh, f->tracked, t, next) {
-		if (t->probed.attached)
-			look_at(t);
-		if (t->probed.attached)
-			look_for_thread(t);
-	}
+	HASH_ITER (hh, f->tracked, t, next)
+		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+			watch_one(&t->probed[set]);
 	if (f->n_attached)
 		timer_set(f->config.work->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS,
 			  watch, f);
 }
 
-void follow_probed_watch(struct tracked *t)
+void follow_probed_watch(struct probed *x)
 {
-	struct probed *a = &t->probed;
+	struct follow *f = x->tracked->follow;
 
-	a->seen_hits = t->follow->calls->probes->attached_hits(a->attached);
-	a->seen_ns = now_mono_ns();
-	a->stall_ns = 0;
-	a->thread_ns = 0;
-	if (t->follow->n_attached++ == 0)
-		timer_set(t->follow->config.work->loop, &t->follow->watch, WATCH_NS, watch,
-			  t->follow);
+	x->seen_hits = calls_of(x)->attached_hits(x->attached);
+	x->seen_ns = now_mono_ns();
+	x->stall_ns = 0;
+	x->thread_ns = 0;
+	if (f->n_attached++ == 0)
+		timer_set(f->config.work->loop, &f->watch, WATCH_NS, watch, f);
 }
 
-void follow_probed_unwatch(struct tracked *t)
+void follow_probed_unwatch(struct probed *x)
 {
-	if (--t->follow->n_attached == 0)
-		timer_cancel(&t->follow->watch);
+	struct follow *f = x->tracked->follow;
+
+	if (--f->n_attached == 0)
+		timer_cancel(&f->watch);
 }

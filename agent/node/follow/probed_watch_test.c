@@ -10,7 +10,7 @@
 static void attach_while_the_clock_stands(void)
 {
 	clock_stands();
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 }
 
@@ -25,11 +25,11 @@ static void loses_its_thread(void)
 /* It was detached, and its time comes. */
 static void attach_anew(void)
 {
-	assert_null(tracked->probed.attached);
-	test_clock.stands_ns = tracked->probed.next_ns;
+	assert_null(memory->attached);
+	test_clock.stands_ns = memory->next_ns;
 	timer_fire();
 	posted_run();
-	assert_ptr_equal(tracked->probed.attached, &attached);
+	assert_ptr_equal(memory->attached, &attached);
 }
 
 static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
@@ -46,10 +46,10 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	probes.lost = false;
 	assert_int_equal(posted.n, 1); /* at once */
 	assert_int_equal(n_ended("thread_ended"), before + 1);
-	assert_null(tracked->probed.problem);
+	assert_null(memory->problem);
 	posted_run();
 	assert_int_equal(probes.n_attached, 2);
-	assert_ptr_equal(tracked->probed.attached, &attached);
+	assert_ptr_equal(memory->attached, &attached);
 	/* The next thread ended soon after that: the probes missed something in between. */
 	loses_its_thread();
 	assert_told("take its place");
@@ -80,7 +80,7 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	assert_int_equal(asked_in(3), 1);
 	test_clock.stands_ns += NSEC_PER_SEC;
 	assert_int_equal(asked_in(3), 1);
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
 	assert_int_equal(asked_in(3), 1);
 	probes.outlives = false;
@@ -97,21 +97,21 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 	loses_its_thread();
 	for (size_t i = 0; i < ARRAY_SIZE(waits_s); i++) {
 		loses_its_thread();
-		assert_null(tracked->probed.attached);
+		assert_null(memory->attached);
 		assert_int_equal(probes.n_detached, i + 1);
-		assert_int_equal(tracked->probed.next_ns - test_clock.stands_ns,
+		assert_int_equal(memory->next_ns - test_clock.stands_ns,
 				 waits_s[i] * NSEC_PER_SEC);
-		assert_true(tracked->probed.refused); /* until then */
+		assert_true(memory->refused); /* until then */
 		assert_told("take its place");
 		attach_anew();
-		assert_false(tracked->probed.refused);
+		assert_false(memory->refused);
 		assert_told("take its place");
 	}
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
 	loses_its_thread(); /* the first one again */
-	assert_non_null(tracked->probed.attached);
+	assert_non_null(memory->attached);
 	assert_told(KNOWN);
 }
 
@@ -135,7 +135,7 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
  */
 static void sites_may_be_lent_while_it_is_looked_at(void **state)
 {
-	struct alloc_sites *sites = tracked->probed.sites;
+	struct alloc_sites *sites = memory->sites;
 
 	(void)state;
 	attach_while_the_clock_stands();
@@ -143,11 +143,11 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 	loses_its_thread();
 	attach_anew();
 	assert_told("take its place");
-	tracked->probed.sites = NULL;
+	memory->sites = NULL;
 	test_clock.stands_ns += 62 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told("take its place");
-	tracked->probed.sites = sites;
+	memory->sites = sites;
 	timer_fire();
 	assert_told(KNOWN);
 }
@@ -158,9 +158,9 @@ static void who_cannot_be_probed_anew_waits(void **state)
 	(void)state;
 	attach_while_the_clock_stands();
 	probes.result = -EPERM;
-	follow_probed_attach(tracked, 1u << EVENT_MEM_ALLOC, NULL);
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_ptr_equal(tracked->probed.attached, &attached);
+	assert_ptr_equal(memory->attached, &attached);
 	assert_told("not permitted");
 	probes.lost = true;
 	timer_fire();

@@ -31,7 +31,7 @@ static const char *not_attached(const struct tracked *t)
 
 static const char *not_probed(const struct tracked *t)
 {
-	return t->probed.problem;
+	return t->probed[PROBES_MEMORY].problem;
 }
 
 static const char *not_seen(const struct tracked *t)

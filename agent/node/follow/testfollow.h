@@ -41,7 +41,7 @@ static inline void testfollow_fill(struct follow *f, unsigned n)
 
 static inline bool testfollow_memory_is_asked_for(const struct follow *f)
 {
-	return f->memory_asked;
+	return f->sets_asked & 1u << PROBES_MEMORY;
 }
 
 /* How many processes have probes as long as they live. */
@@ -67,7 +67,7 @@ static inline const char *testfollow_memory_problem(const struct follow *f, pid_
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t ? t->probed.problem : NULL;
+	return t ? t->probed[PROBES_MEMORY].problem : NULL;
 }
 
 /* The events that it is probed for as long as it lives; 0: none. */
@@ -75,21 +75,22 @@ static inline unsigned testfollow_probed_events(const struct follow *f, pid_t pi
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t && t->probed.attached ? t->probed.attached_mask : 0;
+	return t && t->probed[PROBES_MEMORY].attached ? t->probed[PROBES_MEMORY].attached_mask : 0;
 }
 
 /* It is followed, has no probes, and its next span counts as the first. */
 static inline bool testfollow_has_no_span(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
+	const struct probed *x = t ? &t->probed[PROBES_MEMORY] : NULL;
 
-	return t && !t->probed.attached && !t->probed.busy && !t->probed.span_end.cpu_ns;
+	return x && !x->attached && !x->busy && !x->span_end.cpu_ns;
 }
 
 /* The kernel refuses its probes for the next hour, or allows them again. */
 static inline void testfollow_refuse(struct follow *f, pid_t pid, bool refuse)
 {
-	struct probed *a = &testfollow_find(f, pid)->probed;
+	struct probed *a = &testfollow_find(f, pid)->probed[PROBES_MEMORY];
 
 	a->refused = refuse;
 	a->next_ns = refuse ? now_mono_ns() + 3600 * NSEC_PER_SEC : 0;
@@ -102,7 +103,7 @@ static inline bool testfollow_has_go_heap(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
 
-	return t && t->probed.sites && t->probed.sites->go;
+	return t && t->probed[PROBES_MEMORY].sites && t->probed[PROBES_MEMORY].sites->go;
 }
 
 /* It was read since testfollow_read_go_heap(), or ever. */

@@ -111,6 +111,7 @@ static struct kernel *kernel;
 static struct limit *limit;
 static struct follow *follow;
 static struct tracked *tracked;
+static struct probed *memory; /* its set PROBES_MEMORY */
 
 /* The limit has tried the event in a span, which cost nearly nothing. */
 static inline void allow_steadily(enum event e)
@@ -144,6 +145,7 @@ static inline void probed_begin(const struct follow_calls *calls, enum event e)
 	probed = (struct process_id){1000, (uint64_t)getpid()};
 	tracked = follow_track(follow, probed);
 	tracked->cgroup_id = TEST_CGROUP;
+	memory = &tracked->probed[PROBES_MEMORY];
 	memset(&probes, 0, sizeof(probes));
 }
 
@@ -169,18 +171,15 @@ static struct mappings known_maps = {.exec_id = 5, .items = &known_library, .n =
 /* It asks for mem-alloc. Its places are known, and there is one. */
 static inline int begin_with_sites(void **state)
 {
-	struct probed *a;
-
 	(void)state;
 	probed_begin(&probing_calls, EVENT_MEM_ALLOC);
 	tracked->exec_id = 5;
-	a = &tracked->probed;
-	a->m = proc_mappings_ref(&known_maps);
-	a->sites = xcalloc(1, sizeof(*a->sites));
-	a->sites->items = xcalloc(1, sizeof(*a->sites->items));
-	a->sites->n = 1;
-	snprintf(a->sites->problem, sizeof(a->sites->problem), KNOWN);
-	a->looked_mask = 1u << EVENT_MEM_ALLOC;
+	memory->m = proc_mappings_ref(&known_maps);
+	memory->sites = xcalloc(1, sizeof(*memory->sites));
+	memory->sites->items = xcalloc(1, sizeof(*memory->sites->items));
+	memory->sites->n = 1;
+	snprintf(memory->sites->problem, sizeof(memory->sites->problem), KNOWN);
+	memory->looked_mask = 1u << EVENT_MEM_ALLOC;
 	workers.n_given_time = workers.n_replaced = 0;
 	workers.replace_result = 0;
 	return 0;
@@ -200,9 +199,9 @@ static inline int end_with_sites(void **state)
 
 static inline void assert_told(const char *part)
 {
-	assert_non_null(tracked->probed.problem);
-	if (!strstr(tracked->probed.problem, part))
-		fail_msg("%s", tracked->probed.problem);
+	assert_non_null(memory->problem);
+	if (!strstr(memory->problem, part))
+		fail_msg("%s", memory->problem);
 }
 
 /* How often attaching ended in this way. */

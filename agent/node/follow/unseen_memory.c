@@ -43,7 +43,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 		proc_containers_owner(t->follow->config.containers, t->cgroup_id, &until_ns);
 
 	if (o)
-		bytes = t->probed.attached_mask & 1u << EVENT_MEM_ALLOC
+		bytes = t->probed[PROBES_MEMORY].attached_mask & 1u << EVENT_MEM_ALLOC
 				? o->settings.alloc_sample_bytes
 				: o->settings.inuse_sample_bytes;
 	proc_owner_unref(o);
@@ -53,7 +53,7 @@ static uint64_t sample_bytes(const struct tracked *t)
 static void take(struct tracked *t, const struct memory_item *i)
 {
 	struct compared *c = &t->compared;
-	uint64_t bytes = t->follow->calls->probes->attached_bytes(t->probed.attached);
+	uint64_t bytes = t->follow->calls->probes->attached_bytes(t->probed[PROBES_MEMORY].attached);
 
 	if (!learn_unseen(&c->unseen, &i->memory, bytes, sample_bytes(t)))
 		return;
@@ -70,7 +70,7 @@ static void read_done(struct task *task)
 	for (size_t i = 0; i < r->n && !task->refused; i++) {
 		struct tracked *t = follow_find(r->follow, r->items[i].id);
 
-		if (t && t->probed.attached && r->items[i].result == 0)
+		if (t && t->probed[PROBES_MEMORY].attached && r->items[i].result == 0)
 			take(t, &r->items[i]);
 	}
 	free(r->items);
@@ -78,9 +78,9 @@ static void read_done(struct task *task)
 
 static bool is_due(const struct tracked *t, bool all)
 {
-	const struct probed *a = &t->probed;
+	const struct probed *x = &t->probed[PROBES_MEMORY];
 
-	return a->attached && a->sites && !a->sites->own_heap && (all || !t->compared.unseen.begun);
+	return x->attached && x->sites && !x->sites->own_heap && (all || !t->compared.unseen.begun);
 }
 
 void follow_unseen_tick(struct follow *f)

@@ -51,8 +51,8 @@ static int set_up(void **state)
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
-	tracked->probed.sites = &sites;
-	tracked->probed.attached = (struct attached *)&attached;
+	tracked->probed[PROBES_MEMORY].sites = &sites;
+	tracked->probed[PROBES_MEMORY].attached = (struct attached *)&attached;
 	sites = (struct alloc_sites){0};
 	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
 	follow.n_attached = 1;
@@ -119,7 +119,7 @@ static void some_are_not_looked_at(void **state)
 	sites.own_heap = true; /* Go's, Java's */
 	tick_later();
 	sites.own_heap = false;
-	tracked->probed.attached = NULL; /* or in a span */
+	tracked->probed[PROBES_MEMORY].attached = NULL; /* or in a span */
 	tick_later();
 	follow.n_attached = 0;
 	tick_later();
@@ -137,10 +137,10 @@ static void what_comes_too_late_is_left(void **state)
 	follow_unseen_tick(&follow);
 	follow_unseen_tick(&follow); /* one at a time */
 	assert_int_equal(posted.n, 1);
-	tracked->probed.attached = NULL;
+	tracked->probed[PROBES_MEMORY].attached = NULL;
 	posted_run_all();
 	assert_false(tracked->compared.unseen.begun);
-	tracked->probed.attached = (struct attached *)&attached;
+	tracked->probed[PROBES_MEMORY].attached = (struct attached *)&attached;
 	follow_unseen_tick(&follow);
 	posted.items[0]->refused = true;
 	posted_run_all();
