@@ -72,10 +72,10 @@ struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id);
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id);
 double limit_percent(const struct payer *p);
 /*
- * memory_mode.c: decides again about events that are attached steadily. elapsed_ns and cpu_ns: the
+ * trap_mode.c: decides again about events that are attached steadily. elapsed_ns and cpu_ns: the
  * length of the last round, and the CPU time of the container in it.
  */
-void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns,
+void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns,
 			   uint64_t cpu_ns);
 /*
  * The cost of a hit. If a hit is taken, its stack is walked, which costs more. The kernel counts

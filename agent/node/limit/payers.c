@@ -2,7 +2,7 @@
 /*
  * Keeps the accounts of off-cpu and memory: for each cgroup, its hits, and the CPU time that it
  * used, which the os worker reads in rounds. This file owns the payers. rules.h has the rules that
- * use the accounts, and memory_mode.c applies them to the memory events. Loop thread.
+ * use the accounts, and trap_mode.c applies them to the memory events. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -168,7 +168,7 @@ static void end_round(struct limit *o, struct payer *p, const struct cpu_reading
 		p->of[e].round = x->round[e];
 	if (!first) {
 		watch_switches(o, p, cpu_ns);
-		limit_watch_memory(o, p, elapsed_ns, cpu_ns);
+		limit_watch_traps(o, p, elapsed_ns, cpu_ns);
 	}
 	for (enum event e = 0; e < _EVENT_MAX; e++)
 		p->of[e].round = (struct probe_usage){0};

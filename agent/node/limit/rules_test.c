@@ -342,7 +342,7 @@ static struct limit_spent next_span(struct told_by *b)
 	return x;
 }
 
-/* Plans the next span as memory_mode.c does. */
+/* Plans the next span as trap_mode.c does. */
 static void plan_next(struct told_by *b, const struct limit_spent *x)
 {
 	struct trap_limit l = LIMIT;

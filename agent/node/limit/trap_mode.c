@@ -189,7 +189,7 @@ static bool is_steady(const struct account *a)
 	return a->tried && a->mode == LIMIT_STEADY;
 }
 
-void limit_watch_memory(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns)
+void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns)
 {
 	struct account *alloc = &p->of[EVENT_MEM_ALLOC], *inuse = &p->of[EVENT_MEM_INUSE];
 	struct traps recent = {(double)elapsed_ns, (double)(alloc->round.hits + inuse->round.hits),
