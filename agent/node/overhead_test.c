@@ -75,7 +75,7 @@ static enum limit_mode mode_after(struct fixture *f, const struct limit_spent *c
 
 	p->of[EVENT_MEM_INUSE] = (struct account){.last = p->of[EVENT_MEM_INUSE].last};
 	for (size_t i = 0; i < n; i++)
-		limit_spent(f->node->limit, p->cgroup_id, INUSE, trials[i]);
+		limit_spent(f->node->limit, p->cgroup_id, PROBES_MEMORY, INUSE, trials[i]);
 	return p->of[EVENT_MEM_INUSE].tried ? p->of[EVENT_MEM_INUSE].mode : LIMIT_SPANS;
 }
 

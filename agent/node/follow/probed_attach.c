@@ -347,8 +347,8 @@ static void count_attached(const struct attaching *a)
 		    1);
 	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
 	if (a->result == 0 && a->span.span_ns)
-		limit_spent(a->p.follow->config.limit, a->cgroup_id, a->files.process.event_mask,
-			    &a->spent);
+		limit_spent(a->p.follow->config.limit, a->cgroup_id, a->p.set,
+			    a->files.process.event_mask, &a->spent);
 }
 
 static void attach_done(struct task *task)

@@ -121,7 +121,7 @@ static inline void allow_steadily(enum event e)
 	struct limit_span span;
 
 	assert_int_equal(limit_mode(limit, TEST_CGROUP, e, &span), LIMIT_SPANS);
-	limit_spent(limit, TEST_CGROUP, 1u << e, &calm);
+	limit_spent(limit, TEST_CGROUP, probes_set_of(e), 1u << e, &calm);
 	assert_int_equal(limit_mode(limit, TEST_CGROUP, e, &span), LIMIT_STEADY);
 }
 

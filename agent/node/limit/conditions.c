@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What targets ask for, of memory and off-cpu events, and the text of their conditions for events
+ * What targets ask for, of uprobes and off-cpu, and the text of their conditions for events
  * that are refused (OverBudget) or estimated (Estimated). Loop thread.
  */
 #include "node/limit/internal.h"
@@ -45,9 +45,9 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 
 	if (e == EVENT_OFF_CPU && p->off.keep != UINT32_MAX)
 		x.ppm = (uint32_t)MAX(((double)p->off.keep + 1) / 4294967296.0 * 1e6, 1.0);
-	if (e != EVENT_MEM_ALLOC || !a->tried || a->mode != LIMIT_SPANS)
+	if (!a->tried || a->mode != LIMIT_SPANS)
 		return x;
-	planned.load = limit_load(&a->cost, limit_hit_ns(o, p));
+	planned.load = limit_load(&a->cost, limit_hit_ns(o, p, probes_set_of(e)));
 	planned.duty = (double)a->span.span_ns / (double)MAX(a->span.wait_ns, 1u);
 	planned.a_window = (double)o->config.window_ns / (double)MAX(a->span.wait_ns, 1u);
 	x = limit_span_estimate(&a->spans, &planned, a->n_spans_drained);
@@ -78,7 +78,7 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 {
 	const struct account *a = &p->of[e];
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
-	uint64_t hit_ns = limit_hit_ns(o, p);
+	uint64_t hit_ns = limit_hit_ns(o, p, probes_set_of(e));
 
 	return xasprintf("its probes are hit %.0f times a second, at %llu ns each: %.3g %% of its "
 			 "CPU time, and overheadPercent allows %.3g; %s",

@@ -17,13 +17,13 @@ struct account {
 	 */
 	struct probe_usage last, drain, round;
 	enum limit_mode mode;
-	/* memory: trial spans have shown the cost of the event, so `mode` is decided */
+	/* uprobes: trial spans have shown the cost of the event, so `mode` is decided */
 	bool tried;
 	/* until `tried`: spans that do not count, because the process hardly ran in them */
 	unsigned n_idle;
 	unsigned n_trials;	   /* until `tried`: all other spans */
 	struct traps trials;	   /* the cost of these spans together */
-	struct traps cost;	   /* memory: the cost from which the mode was decided */
+	struct traps cost;	   /* uprobes: the cost from which the mode was decided */
 	struct limit_span span; /* wait_ns: the whole period */
 	struct spans spans;
 	/* spans since the last drain; spans in the drain before */
@@ -41,8 +41,8 @@ struct payer { /* a cgroup, and what its events have cost */
 	struct owner *owner;
 	struct account of[_EVENT_MAX];
 	struct off_shares off;
-	/* of memory events that are attached steadily: their cost over the last ten seconds */
-	struct traps lately;
+	/* of events that are attached steadily: their cost over the last ten seconds */
+	struct traps lately[_PROBES_SET_MAX];
 	double cpus;		    /* how many CPUs the cgroup used recently; 0: not known */
 	/*
 	 * the CPU time at the last reading, and the time of this reading (CLOCK_MONOTONIC); 0: not
@@ -60,8 +60,6 @@ struct limit {
 	bool reading; /* the os worker is reading CPU times */
 	struct problem_list refused, estimated;
 };
-
-#define MEMORY_EVENTS (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE)
 
 /*
  * Return the payer of the cgroup. limit_payer returns NULL if it does not exist yet.
@@ -82,7 +80,7 @@ void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns,
  * how many of the hits are taken. Before its first count, hits count as taken only if sampleBytes
  * is 1.
  */
-uint64_t limit_hit_ns(const struct limit *o, const struct payer *p);
+uint64_t limit_hit_ns(const struct limit *o, const struct payer *p, enum probe_set set);
 /* conditions.c: see limit_estimate(). */
 struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, enum event e);
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * limit: enforces limits.overheadPercent of a target. On-cpu: if a container's rate would cost more
- * than its limit, the container is sampled at a lower rate (RateLowered). Off-cpu and memory: the
+ * than its limit, the container is sampled at a lower rate (RateLowered). Off-cpu and uprobes: the
  * agent divides the cost of the container's hits by the CPU time that the container used. Then it
- * records the whole event, a part of it (off-cpu: a share of the switches, mem-alloc: short spans;
+ * records the whole event, a part of it (off-cpu: a share of the switches, uprobes: short spans;
  * Estimated), or nothing (OverBudget). Runs on the loop thread. See docs/memory.md and
  * docs/off-cpu.md.
  */
@@ -40,8 +40,8 @@ void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_
 enum limit_mode {
 	LIMIT_STEADY,
 	/*
-	 * mem-alloc: its probes are attached for the spans in ret_span. For the first decision,
-	 * both memory events use spans, which measure their cost.
+	 * The counted event of a set: its probes are attached for the spans in ret_span. For the
+	 * first decision, both events of the set use spans, which measure their cost.
 	 */
 	LIMIT_SPANS,
 	LIMIT_REFUSED, /* not attached (OverBudget) */
@@ -62,21 +62,26 @@ struct limit_spent { /* what a span of one process has used */
 	uint64_t before_ns, cpu_before_ns;
 	bool first;			   /* there was no span before */
 };
-/* To be called when a span has ended. event_mask: the events whose probes were attached. */
-void limit_spent(struct limit *l, uint64_t cgroup_id, unsigned event_mask,
-		    const struct limit_spent *x);
 /*
- * For a process whose probes are attached steadily: hits and elapsed_ns since the last call.
- * *stall_ns belongs to the process; the caller sets it to 0 at first. Returns true if the probes
+ * To be called when a span has ended. event_mask: the events of the set whose probes were attached.
+ */
+void limit_spent(struct limit *l, uint64_t cgroup_id, enum probe_set set, unsigned event_mask,
+		    const struct limit_spent *x);
+struct limit_hits { /* of one process and set, since the last call */
+	uint64_t n, elapsed_ns;
+};
+/*
+ * For a process that has the probes of a set steadily. *stall_ns belongs to the process and the
+ * set; the caller sets it to 0 at first. Returns true if the probes
  * stall the process too long. The modes have changed then, and the caller must detach the probes
  * now.
  */
-bool limit_stalled(struct limit *l, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
-		      double *stall_ns);
+bool limit_stalled(struct limit *l, uint64_t cgroup_id, enum probe_set set,
+		   const struct limit_hits *x, double *stall_ns);
 /*
  * How exact the values of an event are. ppm: the share of all hits from which the values come (0:
  * all). error_ppm: one standard error of the sum, in ppm of the sum. The caller multiplies values
- * of mem-alloc by 1e6 / ppm. Values of off-cpu are multiplied already.
+ * of the counted event of a set by 1e6 / ppm. Values of off-cpu are multiplied already.
  */
 struct estimate {
 	uint32_t ppm, error_ppm;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the accounts of off-cpu and memory: for each cgroup, its hits, and the CPU time that it
+ * Keeps the accounts of off-cpu and uprobes: for each cgroup, its hits, and the CPU time that it
  * used, which the os worker reads in rounds. This file owns the payers. rules.h has the rules that
- * use the accounts, and trap_mode.c applies them to the memory events. Loop thread.
+ * use the accounts, and trap_mode.c applies them to the sets of uprobes. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -69,19 +69,20 @@ static void forget(struct limit *o, struct payer *p)
 }
 
 /*
- * If there is a limit, off-cpu gets one half of it and memory the other. The two memory events use
- * the same traps, so they share their half.
+ * If there is a limit, off-cpu and each set of uprobes get an equal part of it, if a target asks
+ * for them. So all together stay within it. The events of a set use the same traps, so they share
+ * their part.
  */
 double limit_percent(const struct payer *p)
 {
 	double percent = p->owner->overhead_percent;
+	unsigned asked = p->owner->event_mask, n_parts = (asked & 1u << EVENT_OFF_CPU) != 0;
 
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		n_parts += (asked & probes_set_events(set)) != 0;
 	if (percent <= 0)
 		percent = LIMIT_DEFAULT_PERCENT;
-	if (percent < 100 && p->owner->event_mask & MEMORY_EVENTS &&
-	    p->owner->event_mask & 1u << EVENT_OFF_CPU)
-		percent /= 2;
-	return percent;
+	return percent < 100 ? percent / MAX(n_parts, 1u) : percent;
 }
 
 /* ---- off-cpu ---- */

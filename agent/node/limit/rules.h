@@ -35,7 +35,7 @@ struct off_shares {
 struct off_shares limit_off_shares(struct off_shares now, const struct switches *s,
 				      double percent);
 
-/* ---- memory ---- */
+/* ---- uprobes ---- */
 struct traps { /* sums for the time in which probes were attached */
 	double attached_ns, hits, cpu_ns;
 };
@@ -45,7 +45,7 @@ struct trap_limit {
 };
 enum refusal {
 	REFUSAL_NONE,
-	REFUSAL_SNAPSHOT,  /* mem-inuse needs its probes all the time */
+	REFUSAL_SNAPSHOT,  /* a live event needs its probes all the time */
 	REFUSAL_DISTORTED, /* while probes are attached, the process would hardly do its own work */
 	REFUSAL_SHORT,	   /* the time that maxStall allows is too short to see anything */
 	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */
@@ -76,14 +76,14 @@ bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
 		     const struct trap_limit *l);
 /*
- * The spans of mem-alloc after a stall, until they have measured its cost. Each span may stall the
- * process for as long as maxStall again. All spans together stay within the limit.
+ * The spans of a counted event after a stall, until they have measured its cost. Each span may
+ * stall the process for as long as maxStall again. All spans together stay within the limit.
  */
 struct limit_span limit_after_stall(const struct trap_limit *l);
 
 /* ---- estimates ---- */
 /*
- * Sums over the spans of mem-alloc. Recent spans have a greater weight.
+ * Sums over the spans of a counted event. Recent spans have a greater weight.
  *
  * Spans begin at random times. So a span stands for the time since the span before, divided by its
  * own time. Whatever the process does, this has no bias, except that traps slow the process down.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For how many hits the spans of mem-alloc stand, and how exact that is. Pure functions: no clock
+ * For how many hits the spans of an event stand, and how exact that is. Pure functions: no clock
  * and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
@@ -17,7 +17,7 @@
 static double work(double cpu_ns, double traps_ns)
 {
 	/*
-	 * The process allocated memory, so it did some work, even if traps took almost all of its
+	 * The process hit probes, so it did some work, even if traps took almost all of its
 	 * CPU time.
 	 */
 	return fmax(cpu_ns - traps_ns, cpu_ns * (1 - LIMIT_LOAD_MAX) / 2);

@@ -13,7 +13,7 @@ static inline struct payer *testpayers_one(const struct limit *o)
 	return o->payers;
 }
 
-/* What a memory event of that cgroup has cost; NULL: spans have not shown it yet. */
+/* What an event of a set has cost that cgroup; NULL: spans have not shown it yet. */
 static inline const struct account *testpayers_tried(const struct limit *o, enum event e)
 {
 	const struct payer *p = testpayers_one(o);

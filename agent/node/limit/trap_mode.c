@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides for each container whether the probes of its memory events are attached steadily, in
- * spans or not at all. It uses the cost of trials, spans and rounds. rules.h has the rules,
- * payers.c the accounts. This file attaches nothing. Loop thread.
+ * Decides for each container whether the probes of a set are attached steadily, in spans or not at
+ * all: for each event of each set by itself. It uses the cost of trials, spans and rounds. rules.h
+ * has the rules, payers.c the accounts. This file attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -11,7 +11,7 @@
 #define LATELY_NS     (10 * NSEC_PER_SEC)
 #define RETRY_NS      (600 * NSEC_PER_SEC)
 #define TRY_AGAIN_NS  NSEC_PER_SEC	   /* time to the next trial, if a trial was not possible */
-#define STALL_NS      (20 * NSEC_PER_MSEC) /* used for mem-inuse, which has no maxStall */
+#define STALL_NS      (20 * NSEC_PER_MSEC) /* used for events without maxStall */
 #define SPANS_WEIGHT  0.8		   /* weight of the old cost when a span has ended */
 #define SETTLED_SPANS 3			   /* number of spans after which LIMIT_STEADY is allowed */
 /* number of trials after which the event may be refused */
@@ -20,28 +20,61 @@
 #define IDLE_CPU_NS NSEC_PER_MSEC
 #define IDLE_SPANS  4 /* but at most this many trials are left out */
 
-uint64_t limit_hit_ns(const struct limit *o, const struct payer *p)
-{
-	const struct probe_usage *a = &p->of[EVENT_MEM_ALLOC].last,
-				 *u = &p->of[EVENT_MEM_INUSE].last;
-	const struct event_settings *s = &p->owner->settings;
-	uint64_t hits = a->hits + u->hits;
-	double taken = hits ? (double)(a->taken + u->taken) / (double)hits
-			    : s->alloc_sample_bytes == 1 || s->inuse_sample_bytes == 1;
+/* ---- the accounts of a set ---- */
 
-	return o->trap_ns + (uint64_t)(fmin(taken, 1) * LIMIT_WALK_NS);
+static struct account *counted_of(struct payer *p, enum probe_set set)
+{
+	return &p->of[probes_set_info(set)->counted];
 }
 
-static struct trap_limit trap_limit(const struct limit *o, const struct payer *p)
+/* NULL: the set has no live event. */
+static struct account *live_of(struct payer *p, enum probe_set set)
+{
+	enum event e = probes_set_info(set)->live;
+
+	return e < _EVENT_MAX ? &p->of[e] : NULL;
+}
+
+static bool is_steady(const struct account *a)
+{
+	return a && a->tried && a->mode == LIMIT_STEADY;
+}
+
+/* Whether each hit is taken, if nothing has been counted yet. */
+static bool takes_each(const struct payer *p)
+{
+	const struct event_settings *s = &p->owner->settings;
+
+	return s->alloc_sample_bytes == 1 || s->inuse_sample_bytes == 1;
+}
+
+uint64_t limit_hit_ns(const struct limit *o, const struct payer *p, enum probe_set set)
+{
+	uint64_t hits = 0, taken = 0;
+	double share;
+
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (probes_set_events(set) & 1u << e) {
+			hits += p->of[e].last.hits;
+			taken += p->of[e].last.taken;
+		}
+	share = hits ? (double)taken / (double)hits : takes_each(p);
+	return o->trap_ns + (uint64_t)(fmin(share, 1) * LIMIT_WALK_NS);
+}
+
+static struct trap_limit trap_limit(const struct limit *o, const struct payer *p,
+				    enum probe_set set)
 {
 	uint32_t stall_us = p->owner->settings.max_stall_us;
 
 	return (struct trap_limit){
 		.percent = limit_percent(p),
 		.max_stall_ns = stall_us ? stall_us * 1000ull : STALL_NS,
-		.trap_ns = limit_hit_ns(o, p),
+		.trap_ns = limit_hit_ns(o, p, set),
 	};
 }
+
+/* ---- decisions ---- */
 
 static bool may_retry(const struct limit *o, const struct payer *p, const struct account *a)
 {
@@ -61,7 +94,7 @@ static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_
 			1);
 	}
 	if (mode == LIMIT_STEADY && (a->mode != mode || !a->tried))
-		p->lately = (struct traps){0};
+		p->lately[probes_set_of(e)] = (struct traps){0};
 	if (mode != LIMIT_SPANS)
 		a->spans = (struct spans){0};
 	a->tried = true;
@@ -77,7 +110,7 @@ static void traps_add(struct traps *sum, const struct traps *t, double weight)
 
 static void decide(struct limit *o, struct payer *p, enum event e, const struct traps *cost)
 {
-	struct trap_limit l = trap_limit(o, p);
+	struct trap_limit l = trap_limit(o, p, probes_set_of(e));
 	struct account *a = &p->of[e];
 	enum limit_mode mode;
 
@@ -108,18 +141,18 @@ static void decide_trial(struct limit *o, struct payer *p, enum event e, const s
 enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 			   struct limit_span *ret_span)
 {
+	enum probe_set set = probes_set_of(e);
 	struct payer *p = limit_payer_get(o, cgroup_id);
 	struct account *a = p ? &p->of[e] : NULL;
-	const struct account *inuse = p ? &p->of[EVENT_MEM_INUSE] : NULL;
 	struct trap_limit l;
 
 	if (!p)
 		return LIMIT_REFUSED;
-	l = trap_limit(o, p);
+	l = trap_limit(o, p, set);
 	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
-	/* If a container may have both events, it may also have only mem-alloc. */
-	if (!a->tried && e == EVENT_MEM_ALLOC && inuse->tried && inuse->mode == LIMIT_STEADY)
+	/* If a container may have both events of a set, it may also have only the counted one. */
+	if (!a->tried && a == counted_of(p, set) && is_steady(live_of(p, set)))
 		set_mode(o, p, e, LIMIT_STEADY);
 	if (!a->tried) {
 		*ret_span = limit_trial(&l);
@@ -133,112 +166,122 @@ enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 	return a->mode;
 }
 
-static void spent_alloc(struct limit *o, struct payer *p, const struct limit_spent *x,
-			const struct traps *t)
+/* ---- the cost of spans ---- */
+
+static void spent_counted(struct limit *o, struct payer *p, enum probe_set set,
+			  const struct limit_spent *x, const struct traps *t)
 {
-	struct account *a = &p->of[EVENT_MEM_ALLOC];
+	enum event e = probes_set_info(set)->counted;
+	struct account *a = &p->of[e];
 	struct traps cost = a->cost;
 
 	a->n_spans++;
-	limit_span_add(&a->spans, x, limit_hit_ns(o, p));
+	limit_span_add(&a->spans, x, limit_hit_ns(o, p, set));
 	if (!a->tried) {
-		decide_trial(o, p, EVENT_MEM_ALLOC, t);
+		decide_trial(o, p, e, t);
 		return;
 	}
 	traps_add(&cost, t, SPANS_WEIGHT);
-	decide(o, p, EVENT_MEM_ALLOC, &cost);
+	decide(o, p, e, &cost);
 }
 
 /* Whether the process did almost nothing in a trial: it slept, or other processes had the CPU. */
 static bool was_idle(struct payer *p, unsigned event_mask, const struct limit_spent *x)
 {
-	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
+	for (enum event e = 0; e < _EVENT_MAX; e++)
 		if (event_mask & 1u << e && !p->of[e].tried && x->cpu_ns < IDLE_CPU_NS &&
 		    p->of[e].n_idle++ < IDLE_SPANS)
 			return true;
 	return false;
 }
 
-void limit_spent(struct limit *o, uint64_t cgroup_id, unsigned event_mask,
+void limit_spent(struct limit *o, uint64_t cgroup_id, enum probe_set set, unsigned event_mask,
 		 const struct limit_spent *x)
 {
+	const struct probe_set_info *info = probes_set_info(set);
 	struct payer *p = limit_payer(o, cgroup_id);
 	struct traps t = {(double)x->attached_ns, (double)x->hits, (double)x->cpu_ns};
-	const struct account *inuse;
 
 	counter_add(counter("podflame_memory_spans_total", NULL, NULL), 1);
 	counter_add(counter("podflame_memory_spans_ns_total", NULL, NULL), x->attached_ns);
 	if (!p || was_idle(p, event_mask, x))
 		return;
-	inuse = &p->of[EVENT_MEM_INUSE];
-	if (event_mask & 1u << EVENT_MEM_INUSE)
-		decide_trial(o, p, EVENT_MEM_INUSE, &t);
-	if (event_mask == 1u << EVENT_MEM_ALLOC)
-		spent_alloc(o, p, x, &t);
-	else if (event_mask == MEMORY_EVENTS && inuse->mode == LIMIT_STEADY)
-		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_STEADY);
+	if (event_mask != 1u << info->counted)
+		decide_trial(o, p, info->live, &t);
+	if (event_mask == 1u << info->counted)
+		spent_counted(o, p, set, x, &t);
+	else if (event_mask & 1u << info->counted && live_of(p, set)->mode == LIMIT_STEADY)
+		set_mode(o, p, info->counted, LIMIT_STEADY);
 	/*
-	 * Else there is another trial: of both events, or, if both cost too much, of mem-alloc
-	 * alone.
+	 * Else there is another trial: of both events, or, if both cost too much, of the counted
+	 * one alone.
 	 */
 	limit_tell(o);
 }
 
-static bool is_steady(const struct account *a)
+/* ---- the cost of what is attached steadily ---- */
+
+static void watch_set(struct limit *o, struct payer *p, enum probe_set set,
+		      const struct traps *round)
 {
-	return a->tried && a->mode == LIMIT_STEADY;
+	const struct probe_set_info *info = probes_set_info(set);
+	struct account *counted = counted_of(p, set), *live = live_of(p, set);
+	struct trap_limit l = trap_limit(o, p, set);
+	struct traps recent = *round, *lately = &p->lately[set];
+
+	if (!is_steady(counted) && !is_steady(live))
+		return;
+	recent.hits = (double)(counted->round.hits + (live ? live->round.hits : 0));
+	traps_add(lately, &recent, exp(-round->attached_ns / LATELY_NS));
+	p->cpus = lately->cpu_ns / fmax(lately->attached_ns, 1);
+	if (!limit_exceeded(&recent, lately, &l))
+		return;
+	if (limit_load(&recent, l.trap_ns) < limit_load(lately, l.trap_ns))
+		recent = *lately;
+	if (is_steady(live)) {
+		/*
+		 * Without the live event, only the entries of functions are probed. The cost of
+		 * that is not known, so the counted event starts with trials.
+		 */
+		if (is_steady(counted))
+			*counted = (struct account){.last = counted->last};
+		decide(o, p, info->live, &recent);
+	} else {
+		decide(o, p, info->counted, &recent);
+	}
 }
 
 void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns)
 {
-	struct account *alloc = &p->of[EVENT_MEM_ALLOC], *inuse = &p->of[EVENT_MEM_INUSE];
-	struct traps recent = {(double)elapsed_ns, (double)(alloc->round.hits + inuse->round.hits),
-			       (double)cpu_ns};
-	double weight = exp(-(double)elapsed_ns / LATELY_NS);
-	struct trap_limit l = trap_limit(o, p);
+	struct traps round = {.attached_ns = (double)elapsed_ns, .cpu_ns = (double)cpu_ns};
 
-	if (!is_steady(alloc) && !is_steady(inuse))
-		return;
-	traps_add(&p->lately, &recent, weight);
-	p->cpus = p->lately.cpu_ns / fmax(p->lately.attached_ns, 1);
-	if (!limit_exceeded(&recent, &p->lately, &l))
-		return;
-	if (limit_load(&recent, l.trap_ns) < limit_load(&p->lately, l.trap_ns))
-		recent = p->lately;
-	if (is_steady(inuse)) {
-		/*
-		 * Without mem-inuse, only the entries of functions are probed. The cost of that is
-		 * not known, so mem-alloc starts with trials.
-		 */
-		if (is_steady(alloc))
-			*alloc = (struct account){.last = alloc->last};
-		decide(o, p, EVENT_MEM_INUSE, &recent);
-	} else {
-		decide(o, p, EVENT_MEM_ALLOC, &recent);
-	}
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		watch_set(o, p, set, &round);
 }
 
-bool limit_stalled(struct limit *o, uint64_t cgroup_id, uint64_t hits, uint64_t elapsed_ns,
-		   double *stall_ns)
+bool limit_stalled(struct limit *o, uint64_t cgroup_id, enum probe_set set,
+		   const struct limit_hits *x, double *stall_ns)
 {
+	const struct probe_set_info *info = probes_set_info(set);
 	struct payer *p = limit_payer(o, cgroup_id);
-	struct account *alloc = p ? &p->of[EVENT_MEM_ALLOC] : NULL;
-	struct traps t = {(double)elapsed_ns, (double)hits, (double)elapsed_ns};
+	struct traps t = {(double)x->elapsed_ns, (double)x->n, (double)x->elapsed_ns};
+	struct account *counted;
 	struct trap_limit l;
 
 	if (!p)
 		return false;
-	l = trap_limit(o, p);
-	if (!limit_stalls(stall_ns, hits, elapsed_ns, p->cpus, &l))
+	l = trap_limit(o, p, set);
+	if (!limit_stalls(stall_ns, x->n, x->elapsed_ns, p->cpus, &l))
 		return false;
 	t.cpu_ns *= fmax(p->cpus, 1);
 	counter_add(counter("podflame_memory_stalls_total", NULL, NULL), 1);
-	if (is_steady(&p->of[EVENT_MEM_INUSE]))
-		decide(o, p, EVENT_MEM_INUSE, &t);
-	if (is_steady(alloc)) {
-		alloc->cost = (struct traps){0};
-		alloc->span = limit_after_stall(&l);
-		set_mode(o, p, EVENT_MEM_ALLOC, LIMIT_SPANS);
+	if (is_steady(live_of(p, set)))
+		decide(o, p, info->live, &t);
+	counted = counted_of(p, set);
+	if (is_steady(counted)) {
+		counted->cost = (struct traps){0};
+		counted->span = limit_after_stall(&l);
+		set_mode(o, p, info->counted, LIMIT_SPANS);
 	}
 	limit_tell(o);
 	return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules of mem-alloc and mem-inuse: which mode a container's cost allows, and when its probes
+ * The rules of events that have uprobes: which mode a container's cost allows, and when its probes
  * stall it for too long. Pure functions: no clock and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
@@ -49,7 +49,7 @@ static double span_of(const struct traps *t, const struct trap_limit *l)
 
 static enum refusal refusal_of(enum event e, double load, double span_ns, double duty)
 {
-	if (e != EVENT_MEM_ALLOC)
+	if (profile_event_info(e)->snapshot)
 		return REFUSAL_SNAPSHOT;
 	if (load > LIMIT_LOAD_MAX)
 		return REFUSAL_DISTORTED;
