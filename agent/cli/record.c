@@ -223,7 +223,8 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	uint32_t stack;
 
 	r->n_samples += s->n;
-	stacks_taken(r->stacks, s->event == EVENT_MEM_INUSE ? s->oldest_ns : s->first_ns);
+	stacks_taken(r->stacks,
+		     profile_event_info(s->event)->snapshot ? s->oldest_ns : s->first_ns);
 	cli_record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
 	    cli_record_add(r, s, sample_drain_names(d, s->names), stack))

@@ -330,24 +330,9 @@ void follow_probed_advance(struct probed *x)
 		follow_go_heap_advance(x->tracked, asked);
 }
 
-/* The sets of which a target asks for an event, as a mask. */
-static unsigned sets_asked_for(const struct follow *f)
-{
-	const struct plan *plan = proc_containers_plan(f->config.containers);
-	unsigned events = 0, sets = 0;
-
-	for (size_t i = 0; plan && i < plan->n_pods; i++)
-		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
-			events |= plan->pods[i].containers[k].event_mask;
-	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
-		if (events & probes_set_events(set))
-			sets |= 1u << set;
-	return sets;
-}
-
 void follow_probed_tick(struct follow *f)
 {
-	unsigned asked = sets_asked_for(f), sets = asked | f->sets_asked;
+	unsigned asked = kernel_probe_sets(f->config.kernel), sets = asked | f->sets_asked;
 	struct tracked *t, *next;
 
 	if (!follow_probed_idle(f))

@@ -104,26 +104,28 @@ static void drain_done(struct task *t)
 	kernel_sync(k);
 }
 
-static bool wants_memory(const struct kernel *kernel)
+unsigned kernel_probe_sets(const struct kernel *kernel)
 {
 	const struct plan *plan = proc_containers_plan(kernel->config.containers);
+	unsigned events = 0, sets = 0;
 
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
-			if (plan->pods[i].containers[k].event_mask &
-			    (1u << EVENT_MEM_ALLOC | 1u << EVENT_MEM_INUSE))
-				return true;
-	return false;
+			events |= plan->pods[i].containers[k].event_mask;
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		if (events & probes_set_events(set))
+			sets |= 1u << set;
+	return sets;
 }
 
 /*
- * A process that was forked and has not called exec gets probes of allocators only after it was
- * reported, and has no sample before that would report it. So from time to time this asks the
- * kernel to report all selected processes.
+ * A process that was forked and has not called exec gets uprobes only after it was reported, and
+ * has no sample before that would report it. So from time to time this asks the kernel to report
+ * all selected processes.
  */
 static void find_processes(struct kernel *k, struct draining *d)
 {
-	d->traps = d->full && wants_memory(k);
+	d->traps = d->full && kernel_probe_sets(k);
 	d->announce = d->traps && now_boot_ns() >= k->announced_ns + ANNOUNCE_NS;
 	if (d->announce)
 		k->announced_ns = now_boot_ns();

@@ -84,6 +84,8 @@ bool kernel_on(const struct kernel *k);
  * and the report then contain the reason.
  */
 bool kernel_refused(const struct kernel *k);
+/* The sets of uprobes that the plan asks for, of any container: 1 << enum probe_set. */
+unsigned kernel_probe_sets(const struct kernel *k);
 /* Whether the kernel has done or refused everything that the plan asks for. */
 bool kernel_settled(const struct kernel *k);
 /*

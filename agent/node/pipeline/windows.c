@@ -115,13 +115,13 @@ static void count_end(struct windows *p, const struct accepted *a, const struct 
 	a->taken->n_finished += reason ? 0 : s->n;
 }
 
-/* The value of a sample of mem-alloc, multiplied because only a share of the time was measured. */
+/* The value of a sample from uprobes, multiplied if only a share of the time was measured. */
 static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
 {
 	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
 	__uint128_t value = s->value;
 
-	if (s->event != EVENT_MEM_ALLOC || !ppm || ppm >= ALL_PPM)
+	if (probes_set_of(s->event) == _PROBES_SET_MAX || !ppm || ppm >= ALL_PPM)
 		return s->value;
 	value = value * ALL_PPM / ppm;
 	return value > (uint64_t)PROFILE_MAX_VALUE ? (uint64_t)PROFILE_MAX_VALUE : (uint64_t)value;
@@ -153,7 +153,7 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	uint32_t stack = STACK_NONE;
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
-	stacks_taken(p->stacks, s.event == EVENT_MEM_INUSE ? s.oldest_ns : s.first_ns);
+	stacks_taken(p->stacks, profile_event_info(s.event)->snapshot ? s.oldest_ns : s.first_ns);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
 				   lost, &stack);
