@@ -140,7 +140,7 @@ void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 	learn_tags(r->files, m);
 	stacks_mappings(r->stacks, m);
 	cli_record_give_tables(r, m);
-	cli_record_heap_look(r, m);
+	cli_record_probed_look(r, m);
 	proc_mappings_unref(m);
 }
 
@@ -168,7 +168,7 @@ static void take_procs(struct recording *r, const struct drain *d)
 			continue;
 		}
 		cli_record_forget(r, process_id_of(p));
-		cli_record_heap_forget(r, process_id_of(p));
+		cli_record_probed_forget(r, process_id_of(p));
 	}
 }
 
@@ -294,7 +294,7 @@ static int take(struct recording *r, bool full)
 	cli_record_look_again(r);
 	cli_record_samples(r, d);
 	if (full)
-		cli_record_heaps_tick(r);
+		cli_record_probes_tick(r);
 	return 0;
 }
 
@@ -328,7 +328,7 @@ static int run(struct recording *r, int signal_fd)
 	while (!e) {
 		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
-		uint64_t watch_ns = cli_record_heaps_watch(r), now = now_mono_ns();
+		uint64_t watch_ns = cli_record_probes_watch(r), now = now_mono_ns();
 		uint64_t until = MIN(MIN(drain_ns, end_ns), watch_ns);
 
 		if (now >= end_ns || all_ended(r))
@@ -345,7 +345,7 @@ static int run(struct recording *r, int signal_fd)
 			e = take(r, false);
 		}
 	}
-	cli_record_heaps_read(r);
+	cli_record_probes_read(r);
 	return e ? e : take(r, true);
 }
 
@@ -389,7 +389,7 @@ static void summary(const struct recording *r, bool written)
 		fprintf(stderr, "podflame record: no process %s in that time\n",
 			nothing_of[r->options->event]);
 	cli_record_print_stacks(r);
-	cli_record_heaps_print(r);
+	cli_record_probes_print(r);
 	if (r->n_unmapped)
 		fprintf(stderr,
 			"podflame record: the mappings of %u processes could not be read: they "
@@ -456,7 +456,7 @@ static int record(struct recording *r, int signal_fd)
 		fprintf(stderr, "podflame record: cannot begin sampling: %s\n", strerror(-e));
 		return e;
 	}
-	e = cli_record_heaps_check(r);
+	e = cli_record_probes_check(r);
 	if (e)
 		return e;
 	r->start_ns = now_wall_ns();
@@ -477,7 +477,7 @@ static int record(struct recording *r, int signal_fd)
 static void recording_done(struct recording *r)
 {
 	cli_record_debug_free(r->debug);
-	cli_record_heaps_free(r);
+	cli_record_probes_free(r);
 	cli_record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);

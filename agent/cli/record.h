@@ -31,7 +31,7 @@ struct watched_pid {
 
 struct record_process; /* which runtimes it has: record_tables.c */
 struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
-struct record_heap;    /* where it allocates: record_heap.h */
+struct record_probed;    /* where it allocates: record_probed.h */
 struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
 
 struct recording {
@@ -55,8 +55,8 @@ struct recording {
 	struct record_debug *debug;
 	struct record_process *processes;
 	size_t n_processes, cap_processes;
-	struct record_heap *heaps;
-	size_t n_heaps, cap_heaps, n_refused_sites, n_probed;
+	struct record_probed *probed;
+	size_t n_probed, cap_probed, n_refused_sites, n_attached;
 	uint64_t next_go_ns, next_announce_ns;
 	char *missing;	  /* a file without unwind tables, and the reason */
 	char *not_walked; /* a runtime that is not unwound, and the reason */
@@ -119,20 +119,20 @@ void cli_record_count_end(struct recording *r, const struct raw_sample *s,
 			  const struct raw_stack *u);
 void cli_record_print_stacks(const struct recording *r);
 
-/* record_memory.c: these functions do nothing if the event is not a memory event */
+/* record_probes.c: these functions do nothing if the event is not a memory event */
 /* called when the process's files are known */
-void cli_record_heap_look(struct recording *r, struct mappings *m);
-void cli_record_heap_forget(struct recording *r, struct process_id id);
+void cli_record_probed_look(struct recording *r, struct mappings *m);
+void cli_record_probed_forget(struct recording *r, struct process_id id);
 /* Whether the sample is the first one of a new snapshot of its process. */
-bool cli_record_heap_newer(struct recording *r, const struct raw_sample *s);
-void cli_record_heaps_tick(struct recording *r);
-uint64_t cli_record_heaps_watch(struct recording *r); /* returns the time of the next call */
+bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s);
+void cli_record_probes_tick(struct recording *r);
+uint64_t cli_record_probes_watch(struct recording *r); /* returns the time of the next call */
 /* reads the memory in use, before the last drain */
-void cli_record_heaps_read(struct recording *r);
+void cli_record_probes_read(struct recording *r);
 /* Prints which memory the profile lacks, and why. -EOPNOTSUPP: it lacks all memory. */
-int cli_record_heaps_check(const struct recording *r);
-void cli_record_heaps_print(const struct recording *r); /* prints the cost of the probes */
-void cli_record_heaps_free(struct recording *r);
+int cli_record_probes_check(const struct recording *r);
+void cli_record_probes_print(const struct recording *r); /* prints the cost of the probes */
+void cli_record_probes_free(struct recording *r);
 
 /* record_output.c */
 /* -E2BIG: the batch is full. */

@@ -82,7 +82,7 @@ static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 {
 	struct record_row *row, *next;
 
-	if (!cli_record_heap_newer(r, s))
+	if (!cli_record_probed_newer(r, s))
 		return;
 	HASH_ITER (hh, r->rows, row, next) {
 		if (!is_of(row, s))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What record says of memory that its probes did not see. */
-#include "cli/record_heap.h"
+#include "cli/record_probed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static struct alloc_sites *found(bool jvm)
 }
 
 /* The text that is printed at the end. */
-static char *printed(const struct record_heap *h)
+static char *printed(const struct record_probed *x)
 {
 	int saved = dup(2);
 	FILE *f = tmpfile();
@@ -33,7 +33,7 @@ static char *printed(const struct record_heap *h)
 
 	assert_non_null(f);
 	assert_true(dup2(fileno(f), 2) == 2);
-	cli_record_heaps_print_lack(h, 1);
+	cli_record_probes_print_lack(x, 1);
 	assert_true(dup2(saved, 2) == 2);
 	close(saved);
 	rewind(f);
@@ -42,13 +42,13 @@ static char *printed(const struct record_heap *h)
 	return xstrdup(text);
 }
 
-/* As record_memory.c does each second. Its probes see nothing. */
-static void look_at_memory(struct record_heap *h, uint64_t anon_bytes)
+/* As record_probes.c does each second. Its probes see nothing. */
+static void look_at_memory(struct record_probed *x, uint64_t anon_bytes)
 {
 	const struct proc_memory now = {anon_bytes, anon_bytes, 1};
 
-	if (cli_record_heap_is_compared(h))
-		learn_unseen(&h->unseen, &now, 0, 1);
+	if (cli_record_probed_is_compared(x))
+		learn_unseen(&x->unseen, &now, 0, 1);
 }
 
 /* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
@@ -56,24 +56,24 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	struct mapping library = {.inode = 1, .fd = -1};
 	struct mappings maps = {.items = &library, .n = 1, .id = {1000, 8}, .refs = 1};
-	struct record_heap h = {.id = maps.id};
+	struct record_probed x = {.id = maps.id};
 	_cleanup_free_ char *before = NULL, *after = NULL;
 
 	(void)state;
-	assert_true(cli_record_heap_sites(&h, EVENT_MEM_INUSE, found(false), &maps));
-	look_at_memory(&h, 0);
-	look_at_memory(&h, 100 * MIB);
-	before = printed(&h);
+	assert_true(cli_record_probed_sites(&x, EVENT_MEM_INUSE, found(false), &maps));
+	look_at_memory(&x, 0);
+	look_at_memory(&x, 100 * MIB);
+	before = printed(&x);
 	assert_non_null(strstr(before, "its memory grew by 100 MiB"));
 	/* it has the same places */
-	assert_false(cli_record_heap_sites(&h, EVENT_MEM_INUSE, found(true), &maps));
-	look_at_memory(&h, 200 * MIB);
-	look_at_memory(&h, 300 * MIB);
-	after = printed(&h);
+	assert_false(cli_record_probed_sites(&x, EVENT_MEM_INUSE, found(true), &maps));
+	look_at_memory(&x, 200 * MIB);
+	look_at_memory(&x, 300 * MIB);
+	after = printed(&x);
 	assert_null(strstr(after, "its memory grew"));
 	assert_non_null(strstr(after, "the profile lacks a part of its memory: no Java objects"));
-	cli_record_heap_reset(&h);
-	free(h.problem);
+	cli_record_probed_reset(&x);
+	free(x.problem);
 }
 
 int main(void)

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record: what is known of one process's memory, and which part of it the profile lacks. It reads
+ * no process and attaches no probes: record_probes.c does.
+ */
+#include "cli/record_probed.h"
+
+#include <stdlib.h>
+
+#define LACKS_SHOWN 8 /* processes */
+
+bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
+			   struct mappings *m)
+{
+	const char *why = learn_sites_problem(s, 1u << event, NULL);
+
+	if (s->own_heap)
+		x->unseen = (struct unseen){0}; /* a heap of its own is not compared */
+	if (x->sites && learn_sites_equal(s, m, x->sites, x->m)) {
+		if (*why && !x->problem)
+			x->problem = xstrdup(why);
+		learn_sites_take_over(x->sites, s);
+		alloc_sites_free(s);
+		return false;
+	}
+	alloc_sites_free(x->sites);
+	x->sites = s;
+	proc_mappings_unref(x->m);
+	x->m = proc_mappings_ref(m);
+	free(x->problem);
+	x->problem = *why ? xstrdup(why) : NULL;
+	return true;
+}
+
+void cli_record_probed_reset(struct record_probed *x)
+{
+	x->sites = alloc_sites_free(x->sites);
+	x->m = proc_mappings_unref(x->m);
+	x->again = false;
+}
+
+bool cli_record_probed_is_compared(const struct record_probed *x)
+{
+	return x->sites && !x->sites->own_heap;
+}
+
+void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
+{
+	size_t n_lacks = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct record_probed *x = &probed[i];
+		_cleanup_free_ char *grown = learn_unseen_text(&x->unseen);
+		const char *problem = x->problem && !x->again ? x->problem : NULL;
+
+		if ((!problem && !grown) || n_lacks++ >= LACKS_SHOWN)
+			continue;
+		fprintf(stderr,
+			"podflame record: process %u: the profile lacks a part of its memory: "
+			"%s%s%s\n",
+			(unsigned)x->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
+			grown ? grown : "");
+	}
+	if (n_lacks > LACKS_SHOWN)
+		fprintf(stderr,
+			"podflame record: the profile lacks a part of the memory of %zu more "
+			"processes\n",
+			n_lacks - LACKS_SHOWN);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record --event mem-alloc, mem-inuse: probes the allocators of the recorded processes as soon as
+ * their files are known. Reads Go's own heap profile, if a process has one.
+ */
+#include "cli/record.h"
+#include "cli/record_probed.h"
+#include "node/learn/go_heap_drain.h"
+
+#include <stdlib.h>
+
+#define GO_READ_NS  (5 * NSEC_PER_SEC)
+#define ANNOUNCE_NS (5 * NSEC_PER_SEC)
+#define WATCH_NS    (20 * NSEC_PER_MSEC)
+
+static bool is_memory(const struct recording *r)
+{
+	return r->options->event == EVENT_MEM_ALLOC || r->options->event == EVENT_MEM_INUSE;
+}
+
+static struct record_probed *find(struct recording *r, struct process_id id)
+{
+	for (size_t i = 0; i < r->n_probed; i++)
+		if (process_id_equal(r->probed[i].id, id))
+			return &r->probed[i];
+	return NULL;
+}
+
+static void take_away(struct recording *r, struct record_probed *x)
+{
+	x->attached = probes_detach(r->probes, x->attached);
+	cli_record_probed_reset(x);
+}
+
+static struct record_probed *get(struct recording *r, const struct mappings *m)
+{
+	struct record_probed *x = find(r, m->id);
+
+	if (x && x->exec_id != m->exec_id) {
+		take_away(r, x);
+		free(TAKE_PTR(x->problem));
+		learn_unseen_begin_anew(&x->unseen);
+	}
+	if (!x) {
+		GROW(r->probed, r->n_probed, r->cap_probed);
+		x = &r->probed[r->n_probed++];
+		*x = (struct record_probed){.id = m->id};
+	}
+	x->exec_id = m->exec_id;
+	return x;
+}
+
+/* Compares the growth of its memory with what its probes saw. */
+static void look_at_memory(const struct recording *r, struct record_probed *x)
+{
+	struct proc_memory now;
+
+	if (x->attached && cli_record_probed_is_compared(x) && proc_memory(x->id, &now) == 0)
+		learn_unseen(&x->unseen, &now, probes_attached_bytes(x->attached),
+			     r->options->settings.alloc_sample_bytes);
+}
+
+/* Attaches probes at its sites, in place of those that are attached. */
+static void attach(struct recording *r, struct record_probed *x)
+{
+	struct site_files f;
+	struct probes_refused refused = {0};
+	int e;
+
+	if (!x->sites->n) {
+		x->attached = probes_detach(r->probes, x->attached);
+		learn_unseen_begin_anew(&x->unseen); /* the new probes count from 0 */
+		return;
+	}
+	learn_site_files(x->sites, x->m, 1u << r->options->event, &f);
+	if (x->attached)
+		e = probes_attach_change(r->probes, x->attached, &f.process, f.files, f.n_files,
+					 &refused);
+	else
+		e = probes_attach(r->probes, PROBES_MEMORY, x->id, &f.process, f.files, f.n_files,
+				  &x->attached, &refused);
+	learn_site_files_done(&f);
+	r->n_refused_sites += refused.n;
+	r->n_attached += e == 0;
+	look_at_memory(r, x);
+	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many))
+		return;
+	free(x->problem);
+	x->problem = e ? xasprintf("cannot attach probes: %s", strerror(-e))
+		       : xstrdup(learn_sites_problem(x->sites, 1u << r->options->event, &refused));
+}
+
+void cli_record_probed_look(struct recording *r, struct mappings *m)
+{
+	struct alloc_sites *s = NULL;
+	struct record_probed *x;
+	int e;
+
+	if (!is_memory(r))
+		return;
+	x = get(r, m);
+	e = learn_alloc_sites(r->files, m, 1u << r->options->event, &s);
+	x->again = e == -EAGAIN;
+	if (e == 0) {
+		if (cli_record_probed_sites(x, r->options->event, s, m))
+			attach(r, x);
+	} else if (!x->sites && e != -ESRCH) {
+		free(x->problem);
+		x->problem = xasprintf("cannot find its allocators: %s",
+				       x->again ? "it has just started" : strerror(-e));
+	}
+}
+
+static void read_go(struct recording *r, struct record_probed *x)
+{
+	struct go_process who = {
+		.id = x->id, .exec_id = x->exec_id, .event_mask = 1u << r->options->event};
+	struct drain *d = NULL;
+
+	if (x->sites && x->sites->go)
+		(void)learn_go_heap(x->sites->go, &who, &d);
+	if (d)
+		cli_record_samples(r, d);
+}
+
+void cli_record_probes_read(struct recording *r)
+{
+	if (!is_memory(r))
+		return;
+	for (size_t i = 0; i < r->n_probed; i++) {
+		look_at_memory(r, &r->probed[i]);
+		read_go(r, &r->probed[i]);
+	}
+	r->next_go_ns = now_mono_ns() + GO_READ_NS;
+	probes_live_ask(r->probes);
+}
+
+/* If the thread by which a process is probed has ended, probes the process by another thread. */
+uint64_t cli_record_probes_watch(struct recording *r)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < r->n_probed; i++) {
+		struct record_probed *x = &r->probed[i];
+
+		any |= x->attached != NULL;
+		if (x->attached && probes_attached_lost(x->attached))
+			attach(r, x);
+	}
+	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
+}
+
+void cli_record_probes_tick(struct recording *r)
+{
+	if (!is_memory(r))
+		return;
+	if (now_mono_ns() >= r->next_go_ns)
+		cli_record_probes_read(r);
+	for (size_t i = 0; i < r->n_probed; i++) {
+		look_at_memory(r, &r->probed[i]);
+		if (r->probed[i].again)
+			cli_record_read_mappings(r, r->probed[i].id, r->probed[i].exec_id, 0);
+	}
+	if (now_mono_ns() < r->next_announce_ns)
+		return;
+	/* podflame hears of a fork without exec only if the kernel lists the processes again. */
+	(void)probes_announce(r->probes);
+	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
+}
+
+void cli_record_probed_forget(struct recording *r, struct process_id id)
+{
+	struct record_probed *x = find(r, id);
+
+	if (x)
+		take_away(r, x);
+}
+
+bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s)
+{
+	struct record_probed *x = find(r, process_id_of(s));
+	bool newer = x && x->snapshot_ns != s->last_ns;
+
+	if (x)
+		x->snapshot_ns = s->last_ns;
+	return newer;
+}
+
+void cli_record_probes_free(struct recording *r)
+{
+	for (size_t i = 0; i < r->n_probed; i++) {
+		take_away(r, &r->probed[i]);
+		free(r->probed[i].problem);
+	}
+	free(r->probed);
+	r->probed = NULL;
+	r->n_probed = 0;
+}
+
+int cli_record_probes_check(const struct recording *r)
+{
+	size_t n_seen = 0, n_unseen = 0;
+
+	for (size_t i = 0; i < r->n_probed; i++) {
+		const struct record_probed *x = &r->probed[i];
+
+		n_seen += x->again || x->attached || (x->sites && x->sites->go);
+		n_unseen += x->problem && !x->again && !x->attached;
+		if (x->problem && !x->again)
+			fprintf(stderr, "podflame record: process %u: %s\n", (unsigned)x->id.tgid,
+				x->problem);
+	}
+	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
+}
+
+void cli_record_probes_print(const struct recording *r)
+{
+	uint64_t hits = 0, trap_ns;
+	struct probe_usage *u = NULL;
+	size_t n = 0;
+
+	if (is_memory(r) && r->n_pids && !r->n_probed)
+		fprintf(stderr, "podflame record: the process has no memory to profile: it has "
+				"ended or is a kernel thread\n");
+	cli_record_probes_print_lack(r->probed, r->n_probed);
+	if (!is_memory(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		hits += u[i].event == r->options->event ? u[i].hits : 0;
+	free(u);
+	trap_ns = probes_trap_ns(r->probes);
+	fprintf(stderr,
+		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
+		" ns each: the recorded processes paid %" PRIu64 " ms of CPU time\n",
+		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
+	if (r->n_refused_sites)
+		fprintf(stderr, "podflame record: the kernel refused to probe %zu places\n",
+			r->n_refused_sites);
+}
