@@ -12,13 +12,13 @@
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			   struct mappings *m)
 {
-	const char *why = learn_sites_problem(s, 1u << event, NULL);
+	_cleanup_free_ char *why = learn_sites_problem(s, 1u << event, NULL);
 
 	if (s->own_heap)
 		x->unseen = (struct unseen){0}; /* a heap of its own is not compared */
 	if (x->sites && learn_sites_equal(s, m, x->sites, x->m)) {
-		if (*why && !x->problem)
-			x->problem = xstrdup(why);
+		if (!x->problem)
+			x->problem = TAKE_PTR(why);
 		learn_sites_take_over(x->sites, s);
 		alloc_sites_free(s);
 		return false;
@@ -28,7 +28,7 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
 	proc_mappings_unref(x->m);
 	x->m = proc_mappings_ref(m);
 	free(x->problem);
-	x->problem = *why ? xstrdup(why) : NULL;
+	x->problem = TAKE_PTR(why);
 	return true;
 }
 

@@ -87,7 +87,7 @@ static void attach(struct recording *r, struct record_probed *x)
 		return;
 	free(x->problem);
 	x->problem = e ? xasprintf("cannot attach probes: %s", strerror(-e))
-		       : xstrdup(learn_sites_problem(x->sites, 1u << r->options->event, &refused));
+		       : learn_sites_problem(x->sites, 1u << r->options->event, &refused);
 }
 
 void cli_record_probed_look(struct recording *r, struct mappings *m)

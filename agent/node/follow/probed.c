@@ -104,7 +104,9 @@ void follow_probed_set_problem(struct probed *x, const char *what, const char *w
 
 static void set_not_seen(struct probed *x, const struct alloc_sites *s, unsigned event_mask)
 {
-	follow_probed_set_problem(x, "", learn_sites_problem(s, event_mask, &x->refused_sites));
+	_cleanup_free_ char *why = learn_sites_problem(s, event_mask, &x->refused_sites);
+
+	follow_probed_set_problem(x, "", why ? why : "");
 }
 
 void follow_probed_tell_not_seen(struct probed *x)

@@ -92,22 +92,35 @@ static bool throws(const struct pf_site *s)
 	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
 }
 
-/* The last case is about exceptions: they cannot pass a return probe, see probe/attach.c. */
-const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
-				const struct probes_refused *refused)
+/* The event of these whose value is what lives now; _EVENT_MAX: there is none. */
+static enum event live_of(unsigned event_mask)
 {
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (event_mask & 1u << e && profile_event_info(e)->snapshot)
+			return e;
+	return _EVENT_MAX;
+}
+
+/* The last case is about exceptions: they cannot pass a return probe, see probe/attach.c. */
+char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
+			  const struct probes_refused *refused)
+{
+	enum event live = live_of(event_mask);
+
 	if (refused && refused->too_many)
-		return "not all is seen: it allocates in too many places for probes with one place "
-		       "each, "
-		       "which podflame needs on an old kernel or if its first thread has ended";
-	if (refused && refused->inuse && event_mask & 1u << EVENT_MEM_INUSE)
-		return "mem-inuse is not seen: the kernel refuses a probe where memory is freed, "
-		       "so all of it would count as in use";
-	if (*s->problem || !(event_mask & 1u << EVENT_MEM_INUSE))
-		return s->problem;
-	for (size_t i = 0; i < s->n; i++)
+		return xstrdup("not all is seen: it allocates in too many places for probes with "
+			       "one place each, which podflame needs on an old kernel or if its "
+			       "first thread has ended");
+	if (refused && refused->inuse && live < _EVENT_MAX)
+		return xasprintf("%s is not seen: the kernel refuses a probe where memory is "
+				 "freed, so all of it would count as in use",
+				 profile_event_info(live)->name);
+	if (*s->problem)
+		return xstrdup(s->problem);
+	for (size_t i = 0; i < s->n && live == EVENT_MEM_INUSE; i++)
 		if (throws(&s->items[i].site))
-			return "mem-inuse does not see what the allocator's own operator new "
-			       "returns: its exceptions cannot pass a probe of its return";
-	return "";
+			return xstrdup("mem-inuse does not see what the allocator's own operator "
+				       "new returns: its exceptions cannot pass a probe of its "
+				       "return");
+	return NULL;
 }

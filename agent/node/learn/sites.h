@@ -27,9 +27,10 @@ bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
  */
 void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
- * Returns text for the user: which part of these events the probes do not see. This is a problem
- * that alloc reported, or places that cannot be probed. Returns "" if the probes see everything.
- * refused: the result of attaching; NULL: nothing is attached yet.
+ * Returns text for the user: which part of these events, which are of one set, the probes do not
+ * see. This is a problem that alloc reported, or places that cannot be probed. Returns a new
+ * string, or NULL if the probes see everything. refused: the result of attaching; NULL: nothing is
+ * attached yet.
  */
-const char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
+char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			  const struct probes_refused *refused);
