@@ -45,7 +45,8 @@ static char *printed(const struct record_probed *x)
 /* As record_probes.c does each second. Its probes see nothing. */
 static void look_at_memory(struct record_probed *x, uint64_t anon_bytes)
 {
-	const struct proc_memory now = {anon_bytes, anon_bytes, 1};
+	const struct proc_memory now = {
+		.anon_bytes = anon_bytes, .data_bytes = anon_bytes, .n_threads = 1};
 
 	if (cli_record_probed_is_compared(x))
 		learn_unseen(&x->unseen, &now, 0, 1);

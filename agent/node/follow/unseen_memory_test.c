@@ -31,7 +31,8 @@ static int read_memory(struct process_id id, struct proc_memory *ret)
 	assert_int_equal(id.tgid, 8);
 	assert_int_equal(id.start_boottime_ns, 1000);
 	n_reads++;
-	*ret = (struct proc_memory){anon_bytes, anon_bytes, 1};
+	*ret = (struct proc_memory){
+		.anon_bytes = anon_bytes, .data_bytes = anon_bytes, .n_threads = 1};
 	return read_result;
 }
 

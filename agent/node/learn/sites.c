@@ -83,6 +83,16 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
 }
 
+/* If there is nothing to probe and no problem, there is nothing of what the set is for. */
+const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
+{
+	static const char *const needed[_PROBES_SET_MAX] = {
+		[PROBES_GPU_MEMORY] = "a CUDA driver (libcuda.so.1)",
+	};
+
+	return s->n || *s->problem ? NULL : needed[set];
+}
+
 /*
  * Whether an exception may leave the function. In a PF_SITE_INSIDE, flags is a factor that uses the
  * same bits.

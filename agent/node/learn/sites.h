@@ -27,6 +27,12 @@ bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
  */
 void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
+ * Returns what a process must have loaded so that this set can probe it, and has not: "a CUDA
+ * driver (libcuda.so.1)". Returns NULL if nothing is missing. s: the places of this set in the
+ * process.
+ */
+const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s);
+/*
  * Returns text for the user: which part of these events, which are of one set, the probes do not
  * see. This is a problem that alloc reported, or places that cannot be probed. Returns a new
  * string, or NULL if the probes see everything. refused: the result of attaching; NULL: nothing is

@@ -48,6 +48,20 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	assert_problem(&s, ALLOC, &many, "too many places");
 }
 
+static void what_a_set_needs_is_missing_if_there_is_nothing_to_probe(void **state)
+{
+	struct alloc_site item = {.file_offset = 64};
+	struct alloc_sites none = {0}, one = {.items = &item, .n = 1},
+			   unknown = {.problem = "none of its functions is known"};
+
+	(void)state;
+	assert_string_equal(learn_sites_lack(PROBES_GPU_MEMORY, &none),
+			    "a CUDA driver (libcuda.so.1)");
+	assert_null(learn_sites_lack(PROBES_GPU_MEMORY, &one));
+	assert_null(learn_sites_lack(PROBES_GPU_MEMORY, &unknown));
+	assert_null(learn_sites_lack(PROBES_MEMORY, &none));
+}
+
 static void the_same_places_are_equal(void **state)
 {
 	struct mapping files[2] = {{.inode = 1}, {.inode = 2}};
@@ -84,6 +98,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_throws_is_told_for_mem_inuse),
+		cmocka_unit_test(what_a_set_needs_is_missing_if_there_is_nothing_to_probe),
 		cmocka_unit_test(the_same_places_are_equal),
 		cmocka_unit_test(what_is_known_since_is_taken_over),
 	};

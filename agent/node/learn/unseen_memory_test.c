@@ -56,8 +56,9 @@ static void what_is_not_seen_is_told(void **state)
 
 		for (size_t k = 0; k < LOOKS_MAX && s->looks[k].threads; k++) {
 			const struct look *l = &s->looks[k];
-			const struct proc_memory m = {(uint64_t)l->anon * MIB,
-						      (uint64_t)l->data * MIB, l->threads};
+			const struct proc_memory m = {.anon_bytes = (uint64_t)l->anon * MIB,
+						      .data_bytes = (uint64_t)l->data * MIB,
+						      .n_threads = l->threads};
 			uint64_t before = u.told_bytes;
 			bool more = learn_unseen(&u, &m, (uint64_t)l->seen * MIB, EACH);
 
@@ -72,7 +73,7 @@ static void what_is_not_seen_is_told(void **state)
 /* With one sample per 4 MiB, the probes may by chance take no sample of 64 MiB. */
 static void few_samples_are_no_proof(void **state)
 {
-	struct proc_memory m = {0, 0, 1};
+	struct proc_memory m = {.n_threads = 1};
 	struct unseen u = {0};
 
 	(void)state;
@@ -87,7 +88,7 @@ static void few_samples_are_no_proof(void **state)
 /* New probes count from 0 again. What was reported before stays. */
 static void attached_anew(void **state)
 {
-	struct proc_memory m = {0, 0, 1};
+	struct proc_memory m = {.n_threads = 1};
 	_cleanup_free_ char *text = NULL;
 	struct unseen u = {0};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the private memory of a process from /proc/PID/status, which the kernel writes from its
+ * Reads how much memory a process has from /proc/PID/status, which the kernel writes from its
  * counters (proc_pid_status(5)). os worker.
  */
 #include "node/proc/internal.h"
@@ -26,7 +26,7 @@ static bool field(const char *text, const char *name, uint64_t *ret)
 
 int proc_memory_parse(const char *text, struct proc_memory *ret)
 {
-	uint64_t anon, data, threads, swapped = 0;
+	uint64_t anon, data, threads, swapped = 0, libraries = 0;
 
 	/*
 	 * The text begins with the process's name, but newlines in it are escaped, so each of these
@@ -36,9 +36,11 @@ int proc_memory_parse(const char *text, struct proc_memory *ret)
 	    !field(text, "\nThreads:", &threads))
 		return -ENODATA;
 	(void)field(text, "\nVmSwap:", &swapped);
+	(void)field(text, "\nVmLib:", &libraries);
 	*ret = (struct proc_memory){
 		.anon_bytes = (anon + swapped) << 10,
 		.data_bytes = data << 10,
+		.library_bytes = libraries << 10,
 		.n_threads = (unsigned)threads,
 	};
 	return 0;

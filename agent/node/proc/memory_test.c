@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How much private memory a process has: known amounts, other kinds of memory, a process whose
+ * How much memory a process has: known amounts, other kinds of memory, a process whose
  * first thread has ended, unusual texts.
  */
 #include "node/proc/internal.h"
@@ -43,6 +43,9 @@ static void *serve(void *arg)
 			touch(MAP_PRIVATE);
 		else if (c == 's')
 			touch(MAP_SHARED);
+		else if (c == 'c')
+			(void)mmap(NULL, BYTES, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0);
 		if (write(out[1], &c, 1) != 1)
 			break;
 	}
@@ -92,7 +95,7 @@ static void grows(bool in_thread)
 {
 	pid_t pid = start(in_thread);
 	struct proc_memory before = after(pid, '-'), shared = after(pid, 's');
-	struct proc_memory private = after(pid, 'p');
+	struct proc_memory private = after(pid, 'p'), code = after(pid, 'c');
 
 	assert_true(before.n_threads >= 1 && before.n_threads <= 2);
 	assert_true(shared.anon_bytes < before.anon_bytes + SLACK);
@@ -101,6 +104,8 @@ static void grows(bool in_thread)
 			shared.anon_bytes + BYTES + SLACK);
 	assert_in_range(private.data_bytes, shared.data_bytes + BYTES,
 			shared.data_bytes + BYTES + SLACK);
+	assert_int_equal(private.library_bytes, before.library_bytes);
+	assert_int_equal(code.library_bytes, private.library_bytes + BYTES);
 	stop(pid);
 }
 
@@ -139,13 +144,14 @@ static void not_a_process_with_memory(void **state)
 static void texts(void **state)
 {
 	static const char whole[] = "Name:\tRssAnon:\t9 kB\nVmData:\t  12 kB\nRssAnon:\t 7 kB\n"
-				    "VmSwap:\t 3 kB\nThreads:\t5\n";
+				    "VmLib:\t 2 kB\nVmSwap:\t 3 kB\nThreads:\t5\n";
 	struct proc_memory m = {0};
 
 	(void)state;
 	assert_int_equal(proc_memory_parse(whole, &m), 0);
 	assert_int_equal(m.anon_bytes, 10 << 10);
 	assert_int_equal(m.data_bytes, 12 << 10);
+	assert_int_equal(m.library_bytes, 2 << 10);
 	assert_int_equal(m.n_threads, 5);
 	assert_int_equal(proc_memory_parse("", &m), -ENODATA);
 	assert_int_equal(proc_memory_parse("Name:\tx\nThreads:\t1\n", &m), -ENODATA);

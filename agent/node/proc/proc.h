@@ -269,13 +269,15 @@ bool proc_opened_thread_lives(int fd);
  */
 bool proc_has_ended(uint32_t tgid);
 
-/* How much private memory a process has, and of which kind. To read it takes about 30 us. */
+/* How much memory of which kind a process has. To read it takes about 30 us. */
 struct proc_memory {
 	/* used memory without a file, including swapped-out memory */
 	uint64_t anon_bytes;
 	/* reserved addresses for such memory, without the first thread's stack */
 	uint64_t data_bytes;
 	unsigned n_threads;
+	/* addresses of code outside of the program's own file: libraries, and what a JIT makes */
+	uint64_t library_bytes;
 };
 /*
  * -ESRCH: the process has ended, or the PID now belongs to another one. -ENODATA: it has no memory,
