@@ -11,7 +11,7 @@
 #define LATELY_NS     (10 * NSEC_PER_SEC)
 #define RETRY_NS      (600 * NSEC_PER_SEC)
 #define TRY_AGAIN_NS  NSEC_PER_SEC	   /* time to the next trial, if a trial was not possible */
-#define STALL_NS      (20 * NSEC_PER_MSEC) /* used for events without maxStall */
+#define STALL_NS      (20 * NSEC_PER_MSEC) /* used for mem-inuse, which has no maxStall */
 #define SPANS_WEIGHT  0.8		   /* weight of the old cost when a span has ended */
 #define SETTLED_SPANS 3			   /* number of spans after which LIMIT_STEADY is allowed */
 /* number of trials after which the event may be refused */
@@ -21,6 +21,26 @@
 #define IDLE_SPANS  4 /* but at most this many trials are left out */
 
 /* ---- the accounts of a set ---- */
+
+/* What is known of a set before anything was measured. */
+static const struct {
+	/*
+	 * Its probes are attached without a trial, because the first calls matter most: a program
+	 * may allocate the memory of a GPU once, when it starts, and with many calls. So such a set
+	 * may pay its part of the limit in bursts: the agent judges it by ten seconds. Both events
+	 * have the same probes, so the cost of one is the cost of the other.
+	 */
+	bool begins_steadily;
+	/*
+	 * The share of the hits that are taken. 0: sampleBytes decides. The entry of a function and
+	 * its return are two hits.
+	 */
+	double taken;
+	uint64_t max_stall_ns; /* 0: maxStall */
+} known[_PROBES_SET_MAX] = {
+	/* A call of a driver takes longer than a trap, so a longer stall is no large part of it. */
+	[PROBES_GPU_MEMORY] = {true, .taken = 0.5, .max_stall_ns = 100 * NSEC_PER_MSEC},
+};
 
 static struct account *counted_of(struct payer *p, enum probe_set set)
 {
@@ -40,11 +60,12 @@ static bool is_steady(const struct account *a)
 	return a && a->tried && a->mode == LIMIT_STEADY;
 }
 
-/* Whether each hit is taken, if nothing has been counted yet. */
-static bool takes_each(const struct payer *p)
+static double taken_at_first(const struct payer *p, enum probe_set set)
 {
 	const struct event_settings *s = &p->owner->settings;
 
+	if (known[set].taken > 0)
+		return known[set].taken;
 	return s->alloc_sample_bytes == 1 || s->inuse_sample_bytes == 1;
 }
 
@@ -58,18 +79,25 @@ uint64_t limit_hit_ns(const struct limit *o, const struct payer *p, enum probe_s
 			hits += p->of[e].last.hits;
 			taken += p->of[e].last.taken;
 		}
-	share = hits ? (double)taken / (double)hits : takes_each(p);
+	share = hits ? (double)taken / (double)hits : taken_at_first(p, set);
 	return o->trap_ns + (uint64_t)(fmin(share, 1) * LIMIT_WALK_NS);
+}
+
+static uint64_t max_stall_ns(const struct payer *p, enum probe_set set)
+{
+	uint32_t stall_us = p->owner->settings.max_stall_us;
+
+	if (known[set].max_stall_ns)
+		return known[set].max_stall_ns;
+	return stall_us ? stall_us * 1000ull : STALL_NS;
 }
 
 static struct trap_limit trap_limit(const struct limit *o, const struct payer *p,
 				    enum probe_set set)
 {
-	uint32_t stall_us = p->owner->settings.max_stall_us;
-
 	return (struct trap_limit){
 		.percent = limit_percent(p),
-		.max_stall_ns = stall_us ? stall_us * 1000ull : STALL_NS,
+		.max_stall_ns = max_stall_ns(p, set),
 		.trap_ns = limit_hit_ns(o, p, set),
 	};
 }
@@ -152,7 +180,8 @@ enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
 	/* If a container may have both events of a set, it may also have only the counted one. */
-	if (!a->tried && a == counted_of(p, set) && is_steady(live_of(p, set)))
+	if (!a->tried &&
+	    (known[set].begins_steadily || (a == counted_of(p, set) && is_steady(live_of(p, set)))))
 		set_mode(o, p, e, LIMIT_STEADY);
 	if (!a->tried) {
 		*ret_span = limit_trial(&l);
@@ -234,21 +263,26 @@ static void watch_set(struct limit *o, struct payer *p, enum probe_set set,
 	recent.hits = (double)(counted->round.hits + (live ? live->round.hits : 0));
 	traps_add(lately, &recent, exp(-round->attached_ns / LATELY_NS));
 	p->cpus = lately->cpu_ns / fmax(lately->attached_ns, 1);
+	if (known[set].begins_steadily) {
+		if (lately->attached_ns < LATELY_NS / 2.0)
+			return;
+		recent = *lately;
+	}
 	if (!limit_exceeded(&recent, lately, &l))
 		return;
 	if (limit_load(&recent, l.trap_ns) < limit_load(lately, l.trap_ns))
 		recent = *lately;
 	if (is_steady(live)) {
 		/*
-		 * Without the live event, only the entries of functions are probed. The cost of
-		 * that is not known, so the counted event starts with trials.
+		 * Without mem-inuse, only the entries of functions are probed. The cost of that is
+		 * not known, so mem-alloc starts with trials.
 		 */
-		if (is_steady(counted))
+		if (is_steady(counted) && !known[set].begins_steadily)
 			*counted = (struct account){.last = counted->last};
 		decide(o, p, info->live, &recent);
-	} else {
-		decide(o, p, info->counted, &recent);
 	}
+	if (is_steady(counted))
+		decide(o, p, info->counted, &recent);
 }
 
 void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns)
