@@ -10,7 +10,7 @@ static void detach(void)
 {
 	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_ptr_equal(memory->attached, &attached);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	follow_probed_detach(memory);
 	assert_null(memory->attached);
 	assert_int_equal(posted.n, 1);
@@ -88,7 +88,7 @@ static void of_two_that_are_stuck_the_later_is_told(void **state)
 	comes_back(later);
 	assert_false(memory->refused);
 	assert_told(KNOWN);
-	assert_ptr_equal(memory->attached, &attached);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 }
 
 static void another_program_is_not_told_of_the_one_before(void **state)

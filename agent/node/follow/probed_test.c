@@ -29,7 +29,7 @@ static const struct follow_calls calls = {.find_sites = find_sites, .probes = &c
 static int set_up(void **state)
 {
 	(void)state;
-	probed_begin(&calls, EVENT_MEM_INUSE);
+	probed_begin(&calls, EVENTS, NULL);
 	found = (struct alloc_sites){.items = items, .n = 1};
 	return 0;
 }

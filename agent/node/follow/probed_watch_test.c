@@ -29,7 +29,7 @@ static void attach_anew(void)
 	test_clock.stands_ns = memory->next_ns;
 	timer_fire();
 	posted_run();
-	assert_ptr_equal(memory->attached, &attached);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 }
 
 static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
@@ -49,7 +49,7 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	assert_null(memory->problem);
 	posted_run();
 	assert_int_equal(probes.n_attached, 2);
-	assert_ptr_equal(memory->attached, &attached);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	/* The next thread ended soon after that: the probes missed something in between. */
 	loses_its_thread();
 	assert_told("take its place");
@@ -99,8 +99,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 		loses_its_thread();
 		assert_null(memory->attached);
 		assert_int_equal(probes.n_detached, i + 1);
-		assert_int_equal(memory->next_ns - test_clock.stands_ns,
-				 waits_s[i] * NSEC_PER_SEC);
+		assert_int_equal(memory->next_ns - test_clock.stands_ns, waits_s[i] * NSEC_PER_SEC);
 		assert_true(memory->refused); /* until then */
 		assert_told("take its place");
 		attach_anew();
@@ -160,7 +159,7 @@ static void who_cannot_be_probed_anew_waits(void **state)
 	probes.result = -EPERM;
 	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_ptr_equal(memory->attached, &attached);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	assert_told("not permitted");
 	probes.lost = true;
 	timer_fire();

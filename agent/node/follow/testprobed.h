@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of probed*.c only: a process in a container whose memory events may be attached steadily,
- * and probes that are counted instead of attached. This thread stands in for the workers.
+ * For tests of probed*.c only: a process in a container whose uprobes may be attached steadily, and
+ * probes that are counted instead of attached. This thread stands in for the workers.
  */
 #pragma once
 
@@ -18,19 +18,50 @@
 
 /* ---- probes ---- */
 
-static char attached; /* stands for a struct attached */
+static char attached[_PROBES_SET_MAX]; /* each stands for a struct attached */
 static struct process_id probed; /* the process of the test */
+struct set_probes { /* of one set */
+	uint64_t hits;
+	unsigned n_attached, n_detached;
+};
 static struct {
 	int result; /* of the next attaching */
 	bool lost, outlives;
 	uint64_t moves;
-	unsigned n_attached, n_detached, n_asked_for_thread, event_mask;
+	unsigned n_attached, n_detached, n_asked_for_thread;
+	struct set_probes of[_PROBES_SET_MAX];
 } probes;
 
-static int note_attached(const struct pf_mem_proc *proc)
+static inline struct attached *attached_of(enum probe_set set)
 {
+	return (struct attached *)&attached[set];
+}
+
+static inline struct set_probes *probes_of(const struct attached *a)
+{
+	size_t set = (size_t)((const char *)a - attached);
+
+	assert_true(set < ARRAY_SIZE(attached));
+	return &probes.of[set];
+}
+
+/* The set that has these events. */
+static inline enum probe_set set_of_events(unsigned event_mask)
+{
+	enum probe_set set = 0;
+
+	while (set < _PROBES_SET_MAX && !(event_mask & probes_set_events(set)))
+		set++;
+	assert_true(set < _PROBES_SET_MAX);
+	assert_int_equal(event_mask & ~probes_set_events(set), 0);
+	return set;
+}
+
+static int note_attached(const struct pf_mem_proc *proc, const struct attached *a)
+{
+	assert_ptr_equal(a, attached_of(set_of_events(proc->event_mask)));
 	probes.n_attached++;
-	probes.event_mask = proc->event_mask;
+	probes_of(a)->n_attached++;
 	return probes.result;
 }
 
@@ -39,14 +70,13 @@ static int probes_do_attach(struct probes *p, enum probe_set set, struct process
 			    size_t n, struct attached **ret, struct probes_refused *ret_refused)
 {
 	(void)p;
-	(void)set;
 	(void)files;
 	(void)n;
 	(void)ret_refused;
 	assert_true(process_id_equal(id, probed));
 	if (probes.result == 0)
-		*ret = (struct attached *)&attached;
-	return note_attached(proc);
+		*ret = attached_of(set);
+	return note_attached(proc, attached_of(set));
 }
 
 static int probes_do_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
@@ -57,35 +87,38 @@ static int probes_do_change(struct probes *p, struct attached *a, const struct p
 	(void)files;
 	(void)n;
 	(void)ret_refused;
-	assert_ptr_equal(a, &attached);
-	return note_attached(proc);
+	return note_attached(proc, a);
 }
 
 static void probes_do_detach(struct probes *p, struct attached **items, size_t n)
 {
 	(void)p;
 	for (size_t i = 0; i < n; i++)
-		assert_ptr_equal(items[i], &attached);
+		probes_of(items[i])->n_detached++;
 	probes.n_detached += (unsigned)n;
 }
 
 static bool probes_do_lose(const struct attached *a)
 {
-	assert_ptr_equal(a, &attached);
+	(void)probes_of(a);
 	probes.n_asked_for_thread++;
 	return probes.lost;
 }
 
 static bool probes_do_outlive(const struct attached *a)
 {
-	assert_ptr_equal(a, &attached);
+	(void)probes_of(a);
 	return probes.outlives;
 }
 
-static uint64_t probes_no_hits(const struct attached *a)
+static uint64_t probes_n_hits(const struct attached *a)
 {
-	assert_ptr_equal(a, &attached);
-	return 0;
+	return probes_of(a)->hits;
+}
+
+static void probes_do_leave(struct attached *a)
+{
+	(void)probes_of(a);
 }
 
 static uint64_t probes_n_moves(struct probes *p)
@@ -100,7 +133,8 @@ static const struct probe_calls counted_probes = {
 	.detach_all = probes_do_detach,
 	.attached_lost = probes_do_lose,
 	.attached_outlives = probes_do_outlive,
-	.attached_hits = probes_no_hits,
+	.attached_hits = probes_n_hits,
+	.leave = probes_do_leave,
 	.moves = probes_n_moves,
 };
 
@@ -111,7 +145,7 @@ static struct kernel *kernel;
 static struct limit *limit;
 static struct follow *follow;
 static struct tracked *tracked;
-static struct probed *memory; /* its set PROBES_MEMORY */
+static struct probed *memory, *gpu; /* its sets PROBES_MEMORY and PROBES_GPU_MEMORY */
 
 /* The limit has tried the event in a span, which cost nearly nothing. */
 static inline void allow_steadily(enum event e)
@@ -125,20 +159,24 @@ static inline void allow_steadily(enum event e)
 	assert_int_equal(limit_mode(limit, TEST_CGROUP, e, &span), LIMIT_STEADY);
 }
 
-/* A target asks for this event of the process. */
-static inline void probed_begin(const struct follow_calls *calls, enum event e)
+/* A target asks for these events of the process; of memory only for one. report may be NULL. */
+static inline void probed_begin(const struct follow_calls *calls, unsigned event_mask,
+				struct report *report)
 {
 	struct plan *plan = testowner_plan();
 
 	testwork(&node_work);
-	plan->pods->containers->event_mask = 1u << e;
+	plan->pods->containers->event_mask = event_mask;
 	testowner_apply(node_work.containers, plan);
 	kernel = testkernel_new(&node_work, NULL);
 	limit = limit_new(&(struct limit_config){.work = &node_work,
 						 .containers = node_work.containers});
-	allow_steadily(e);
+	for (enum event e = EVENT_MEM_ALLOC; e <= EVENT_MEM_INUSE; e++)
+		if (event_mask & 1u << e)
+			allow_steadily(e);
 	follow = follow_new_with(&(struct follow_config){.work = &node_work,
 							 .containers = node_work.containers,
+							 .report = report,
 							 .limit = limit,
 							 .kernel = kernel},
 				 calls);
@@ -146,6 +184,7 @@ static inline void probed_begin(const struct follow_calls *calls, enum event e)
 	tracked = follow_track(follow, probed);
 	tracked->cgroup_id = TEST_CGROUP;
 	memory = &tracked->probed[PROBES_MEMORY];
+	gpu = &tracked->probed[PROBES_GPU_MEMORY];
 	memset(&probes, 0, sizeof(probes));
 }
 
@@ -168,18 +207,24 @@ static const struct follow_calls probing_calls = {.probes = &counted_probes};
 static struct mapping known_library = {.inode = 1, .fd = -1};
 static struct mappings known_maps = {.exec_id = 5, .items = &known_library, .n = 1, .refs = 1};
 
-/* It asks for mem-alloc. Its places are known, and there is one. */
+/* The places of the set are known, and there is one. */
+static inline void know_a_place(struct probed *x, unsigned looked_mask)
+{
+	x->m = proc_mappings_ref(&known_maps);
+	x->sites = xcalloc(1, sizeof(*x->sites));
+	x->sites->items = xcalloc(1, sizeof(*x->sites->items));
+	x->sites->n = 1;
+	snprintf(x->sites->problem, sizeof(x->sites->problem), KNOWN);
+	x->looked_mask = looked_mask;
+}
+
+/* A target asks for mem-alloc. */
 static inline int begin_with_sites(void **state)
 {
 	(void)state;
-	probed_begin(&probing_calls, EVENT_MEM_ALLOC);
+	probed_begin(&probing_calls, 1u << EVENT_MEM_ALLOC, NULL);
 	tracked->exec_id = 5;
-	memory->m = proc_mappings_ref(&known_maps);
-	memory->sites = xcalloc(1, sizeof(*memory->sites));
-	memory->sites->items = xcalloc(1, sizeof(*memory->sites->items));
-	memory->sites->n = 1;
-	snprintf(memory->sites->problem, sizeof(memory->sites->problem), KNOWN);
-	memory->looked_mask = 1u << EVENT_MEM_ALLOC;
+	know_a_place(memory, 1u << EVENT_MEM_ALLOC);
 	workers.n_given_time = workers.n_replaced = 0;
 	workers.replace_result = 0;
 	return 0;

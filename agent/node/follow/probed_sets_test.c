@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process that has several sets of probes: what happens to one leaves the other as it is. This
+ * thread stands in for the workers.
+ */
+#include "node/follow/testprobed.h"
+
+#define MEM (1u << EVENT_MEM_ALLOC)
+#define HBM (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+
+static void wait_for_no_time(const struct attached *a, uint64_t max_ns, uint64_t max_hits,
+			     uint64_t *ret_ns, uint64_t *ret_hits)
+{
+	(void)max_hits;
+	(void)probes_of(a);
+	*ret_ns = max_ns;
+	*ret_hits = 5;
+}
+
+static struct probe_calls with_spans;
+static const struct follow_calls calls = {.probes = &with_spans};
+
+/* Both sets are asked for, their places are known, and they are attached steadily. */
+static int begin_attached(void **state)
+{
+	(void)state;
+	with_spans = counted_probes;
+	with_spans.attached_wait = wait_for_no_time;
+	probed_begin(&calls, MEM | HBM, NULL);
+	clock_stands();
+	tracked->exec_id = 5;
+	know_a_place(memory, MEM);
+	know_a_place(gpu, HBM);
+	follow_probed_advance(memory);
+	follow_probed_advance(gpu);
+	posted_run_all();
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+	assert_int_equal(memory->attached_mask, MEM);
+	assert_int_equal(gpu->attached_mask, HBM);
+	assert_int_equal(follow->n_attached, 2);
+	return 0;
+}
+
+/* How often the set was attached and detached. */
+static void assert_counts(enum probe_set set, unsigned n_attached, unsigned n_detached)
+{
+	assert_int_equal(probes.of[set].n_attached, n_attached);
+	assert_int_equal(probes.of[set].n_detached, n_detached);
+}
+
+/* Within 10 ms its probes are hit so often that the process hardly does anything else. */
+static void a_storm_at(enum probe_set set)
+{
+	test_clock.stands_ns += 10 * NSEC_PER_MSEC;
+	probes.of[set].hits += 100000;
+	timer_fire();
+	posted_run_all();
+}
+
+static void a_storm_detaches_its_own_set(void **state)
+{
+	(void)state;
+	a_storm_at(PROBES_GPU_MEMORY);
+	assert_null(gpu->attached);
+	assert_counts(PROBES_GPU_MEMORY, 1, 1);
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
+	assert_counts(PROBES_MEMORY, 1, 0);
+	assert_int_equal(follow->n_attached, 1);
+	/* From then on hbm-alloc is taken in spans, and mem-alloc all the time. */
+	test_clock.stands_ns += 10 * NSEC_PER_SEC;
+	follow_probed_advance(memory);
+	follow_probed_advance(gpu);
+	posted_run_all();
+	assert_null(gpu->attached);
+	assert_counts(PROBES_GPU_MEMORY, 2, 2);
+	assert_counts(PROBES_MEMORY, 1, 0);
+}
+
+/* mem-alloc is taken in spans from then on. hbm-inuse must see each call. */
+static void spans_of_memory_leave_gpu_memory_attached(void **state)
+{
+	(void)state;
+	a_storm_at(PROBES_MEMORY);
+	assert_null(memory->attached);
+	for (unsigned i = 1; i <= 3; i++) {
+		test_clock.stands_ns += 10 * NSEC_PER_SEC;
+		follow_probed_advance(memory);
+		follow_probed_advance(gpu);
+		posted_run_all();
+		assert_null(memory->attached);
+		assert_counts(PROBES_MEMORY, 1 + i, 1 + i);
+	}
+	assert_int_equal(memory->span_end.mono_ns, test_clock.stands_ns);
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+	assert_counts(PROBES_GPU_MEMORY, 1, 0);
+	assert_int_equal(gpu->span_end.mono_ns, 0);
+}
+
+static void what_is_refused_to_one_is_not_to_the_other(void **state)
+{
+	(void)state;
+	follow_probed_detach(gpu);
+	posted_run_all();
+	probes.result = -EPERM;
+	follow_probed_advance(gpu);
+	posted_run_all();
+	assert_true(gpu->refused);
+	assert_non_null(strstr(gpu->problem, "not permitted"));
+	assert_false(memory->refused);
+	assert_null(memory->problem);
+}
+
+static void who_is_not_asked_for_any_more_is_detached_alone(void **state)
+{
+	struct plan *plan = testowner_plan();
+
+	(void)state;
+	plan->pods->containers->event_mask = MEM;
+	testowner_apply(node_work.containers, plan);
+	follow_probed_advance(memory);
+	follow_probed_advance(gpu);
+	posted_run_all();
+	assert_null(gpu->attached);
+	assert_null(gpu->problem);
+	assert_counts(PROBES_GPU_MEMORY, 1, 1);
+	assert_counts(PROBES_MEMORY, 1, 0);
+	assert_null(memory->problem);
+}
+
+static void before_the_programs_go_all_are_detached(void **state)
+{
+	(void)state;
+	follow_detach(follow);
+	assert_int_equal(posted.n, 1); /* all at once, since it waits for RCU */
+	posted_run_all();
+	assert_counts(PROBES_MEMORY, 1, 1);
+	assert_counts(PROBES_GPU_MEMORY, 1, 1);
+	assert_true(follow_is_detached(follow));
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, begin_attached, clock_goes_on)
+	const struct CMUnitTest tests[] = {
+		T(a_storm_detaches_its_own_set),
+		T(spans_of_memory_leave_gpu_memory_attached),
+		T(what_is_refused_to_one_is_not_to_the_other),
+		T(who_is_not_asked_for_any_more_is_detached_alone),
+		T(before_the_programs_go_all_are_detached),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
