@@ -200,7 +200,7 @@ static const struct group *blocking(const struct status_sum *s)
 static const struct group *refused_event(const struct status_sum *s)
 {
 	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
-					      REASON_MEMORY_NOT_SEEN};
+					      REASON_MEMORY_NOT_SEEN, REASON_GPU_MEMORY_NOT_SEEN};
 
 	for (size_t i = 0; i < s->n_groups; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(reasons); k++)

@@ -248,7 +248,8 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.meaning = "All of an event would cost a container more than "
 				   "`limits.overheadPercent`. The agent takes a part, chosen at "
 				   "random, that stands for the rest: of off-cpu some of the "
-				   "waits, of mem-alloc short spans of time (\"2 % duty\"). "
+				   "waits, of mem-alloc and hbm-alloc short spans of time (\"2 % "
+				   "duty\"). "
 				   "Profiles give the share and the error.",
 			.advice = "Raise the limit, if the error is too large.",
 		},
@@ -273,6 +274,18 @@ static const struct reason_info reasons[_REASON_MAX] = {
 				   "by 64 MiB or more, and the probes saw less than 5 % of that. "
 				   "The message says which.",
 			.advice = "docs/memory.md",
+		},
+	[REASON_GPU_MEMORY_NOT_SEEN] =
+		{
+			.name = "GpuMemoryNotSeen",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning = "Not all GPU memory of a container is in its profiles. Either "
+				   "no process of the container has loaded a CUDA driver "
+				   "(`libcuda.so.1`). Or the agent does not know, or could not "
+				   "probe, the driver's functions that allocate. The message says "
+				   "which.",
+			.advice = "`podflame doctor --pid` on the node",
 		},
 	[REASON_PROCESS_UNREADABLE] =
 		{

@@ -432,6 +432,7 @@ struct follow *follow_free(struct follow *f)
 		return NULL;
 	loop_assert(f->config.work->loop);
 	follow_unloaded(f);
+	timer_cancel(&f->young);
 	follow_queue_free(f->files);
 	follow_queue_free(f->debug);
 	runtime_java_requests_unref(f->java_requests);

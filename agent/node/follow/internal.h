@@ -93,6 +93,8 @@ struct probed {
 	struct attached *attached;  /* NULL: no probes, or those of a span */
 	unsigned attached_mask;
 	uint64_t next_ns;	    /* the earliest time to attach */
+	/* since when it is known to lack what the set is for; 0: it has it, or that is not known */
+	uint64_t lacks_ns;
 	/* hits of what is attached, at the last look; the time of that look */
 	uint64_t seen_hits, seen_ns;
 	double stall_ns;
@@ -142,6 +144,7 @@ struct tracked {
 	struct probed probed[_PROBES_SET_MAX];
 	struct go_heap go_heap;
 	struct compared compared;
+	uint64_t library_bytes; /* of lacking.c: at its last reading */
 	UT_hash_handle hh;
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
@@ -197,8 +200,10 @@ struct follow {
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
-	bool reading_memory; /* a task of unseen_memory.c is under way */
-	uint64_t unseen_ns;  /* when it looks at all processes next */
+	bool reading_memory; /* a task of memory_reads.c is under way */
+	uint64_t compare_ns; /* when it reads next for all that unseen_memory.c compares */
+	uint64_t young_ns;   /* of lacking.c: when the last process was found to lack something */
+	struct timer young;  /* until the next reading of such processes */
 	unsigned sets_asked; /* the sets that were asked for at the last tick: 1 << set */
 	struct timer watch;  /* until the next look at what is attached */
 };
@@ -232,6 +237,11 @@ void follow_java_reset(struct tracked *t);
 void follow_probed_begin(struct tracked *t);
 /* The process's files are known: looks for the places to probe, of the sets that are asked for. */
 void follow_probed_look(struct tracked *t, struct mappings *m);
+/*
+ * Reads its mappings again, as if a sample had come. A process that is not probed yet does not
+ * report that it has started its runtime, or loaded a library.
+ */
+void follow_probed_look_again(struct probed *x);
 /* Takes the next step: looks, attaches, detaches or reads. */
 void follow_probed_advance(struct probed *x);
 void follow_probed_tick(struct follow *f); /* the caller calls this every second */
@@ -256,8 +266,26 @@ void follow_probed_tell_not_seen(struct probed *x);
  */
 void follow_go_heap_advance(struct tracked *t, unsigned asked);
 
+/* ---- memory_reads.c ---- */
+void follow_memory_tick(struct follow *f); /* the caller calls this every second */
+/* Reads those that lack something only since this time (CLOCK_MONOTONIC). */
+void follow_memory_read_young(struct follow *f, uint64_t since_ns);
+
+/* ---- lacking.c ---- */
+/* A look has found these places. */
+void follow_lacking_look(struct probed *x, const struct alloc_sites *s);
+/* Since when it lacks something (CLOCK_MONOTONIC); 0: it lacks nothing, as far as is known. */
+uint64_t follow_lacking_since_ns(const struct tracked *t);
+/* Its memory was read. */
+void follow_lacking_read(struct tracked *t, const struct proc_memory *now);
+/* Adds the containers of which no process has what the set is for. */
+void follow_lacking_tell(const struct follow *f, enum probe_set set, struct problem_list *now);
+
 /* ---- unseen_memory.c ---- */
-void follow_unseen_tick(struct follow *f); /* the caller calls this every second */
+/* all: also if a comparison has begun. */
+bool follow_unseen_is_due(const struct tracked *t, bool all);
+/* Its memory was read. */
+void follow_unseen_compare(struct tracked *t, const struct proc_memory *now);
 void follow_unseen_begin_anew(struct tracked *t); /* new probes are attached */
 /* The events are not asked for any more, or the process is another program. */
 void follow_unseen_forget(struct tracked *t);

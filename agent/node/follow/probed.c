@@ -119,18 +119,18 @@ void follow_probed_tell_not_seen(struct probed *x)
 		set_not_seen(x, x->sites, x->looked_mask);
 }
 
-/*
- * A process that is not probed yet does not report that it has started its runtime. So its mappings
- * are read again, as if a sample had come.
- */
-static void look_again(void *arg)
+void follow_probed_look_again(struct probed *x)
 {
-	struct probed *x = arg;
 	const struct tracked *t = x->tracked;
 	const struct follow_config *c = &t->follow->config;
 
 	x->looked_mask = 0; /* also if they cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
+}
+
+static void look_again(void *arg)
+{
+	follow_probed_look_again(arg);
 }
 
 /* Tries again later: a process usually maps its allocator within milliseconds. */
@@ -159,6 +159,7 @@ static void take_sites(struct probed *x, struct looking *l)
 		set_not_seen(x, l->sites, l->event_mask);
 	if (l->result < 0)
 		return;
+	follow_lacking_look(x, l->sites);
 	if (l->sites->own_heap)
 		follow_unseen_forget(x->tracked); /* there is no comparison for these */
 	/*
@@ -301,6 +302,7 @@ static void forget_problem(struct probed *x)
 	if (x->set == PROBES_MEMORY)
 		follow_unseen_forget(x->tracked);
 	x->looked_mask = 0;
+	x->lacks_ns = 0;
 }
 
 /*
@@ -308,8 +310,7 @@ static void forget_problem(struct probed *x)
  */
 static void forget_span(struct probed *x, const struct wish *w)
 {
-	bool wanted =
-		(w->event_mask | w->span_mask) & 1u << probes_set_info(x->set)->counted;
+	bool wanted = (w->event_mask | w->span_mask) & 1u << probes_set_info(x->set)->counted;
 
 	if ((!wanted || x->refused) && !x->attached && !x->busy)
 		x->span_end = (struct span_end){0};
@@ -346,7 +347,7 @@ void follow_probed_tick(struct follow *f)
 		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
 			if (sets & 1u << set)
 				follow_probed_advance(&t->probed[set]);
-	follow_unseen_tick(f);
+	follow_memory_tick(f);
 }
 
 void follow_probed_begin(struct tracked *t)
@@ -372,6 +373,7 @@ void follow_probed_reset(struct tracked *t)
 		reset(&t->probed[set]);
 	follow_unseen_forget(t);
 	t->go_heap = (struct go_heap){0};
+	t->library_bytes = 0;
 }
 
 bool follow_probed_idle(const struct follow *f)
@@ -386,6 +388,7 @@ void follow_probed_stop(struct follow *f)
 	HASH_ITER (hh, f->tracked, t, next)
 		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
 			timer_cancel(&t->probed[set].timer);
+	timer_cancel(&f->young);
 	follow_probed_detach_all(f);
 }
 

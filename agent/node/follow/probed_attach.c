@@ -56,8 +56,7 @@ struct attaching {
 
 static struct probing probing_of(const struct probed *x)
 {
-	return (struct probing){
-		.follow = x->tracked->follow, .id = x->tracked->id, .set = x->set};
+	return (struct probing){.follow = x->tracked->follow, .id = x->tracked->id, .set = x->set};
 }
 
 /* NULL: the process is not followed any more. */

@@ -21,8 +21,8 @@ static void look_at(struct probed *x)
 	const struct tracked *t = x->tracked;
 	uint64_t now_ns = now_mono_ns(), hits = calls_of(x)->attached_hits(x->attached);
 	struct limit_hits since = {hits - x->seen_hits, now_ns - x->seen_ns};
-	bool stalled = limit_stalled(t->follow->config.limit, t->cgroup_id, x->set, &since,
-				     &x->stall_ns);
+	bool stalled =
+		limit_stalled(t->follow->config.limit, t->cgroup_id, x->set, &since, &x->stall_ns);
 
 	x->seen_hits = hits;
 	x->seen_ns = now_ns;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 typedef const char *problem_of(const struct tracked *t); /* NULL: no problem */
+/* Adds the containers that have the problem. */
+typedef void containers_with(const struct follow *f, struct problem_list *now);
 
 static const char *no_tables(const struct tracked *t)
 {
@@ -34,20 +36,32 @@ static const char *not_probed(const struct tracked *t)
 	return t->probed[PROBES_MEMORY].problem;
 }
 
+static const char *gpu_not_probed(const struct tracked *t)
+{
+	return t->probed[PROBES_GPU_MEMORY].problem;
+}
+
 static const char *not_seen(const struct tracked *t)
 {
 	return t->compared.text;
 }
 
+static void without_driver(const struct follow *f, struct problem_list *now)
+{
+	follow_lacking_tell(f, PROBES_GPU_MEMORY, now);
+}
+
 static const struct {
 	enum reason reason;
 	problem_of *texts[2];
+	containers_with *containers; /* NULL: it is a problem of processes only */
 } kinds[] = {
-	{REASON_UNWIND_TABLES_MISSING, {no_tables}},
-	{REASON_RUNTIME_NOT_WALKED, {not_walked}},
-	{REASON_RUNTIME_NOT_NAMED, {not_named}},
-	{REASON_JAVA_ATTACH_FAILED, {not_attached}},
-	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}},
+	{REASON_UNWIND_TABLES_MISSING, {no_tables}, NULL},
+	{REASON_RUNTIME_NOT_WALKED, {not_walked}, NULL},
+	{REASON_RUNTIME_NOT_NAMED, {not_named}, NULL},
+	{REASON_JAVA_ATTACH_FAILED, {not_attached}, NULL},
+	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}, NULL},
+	{REASON_GPU_MEMORY_NOT_SEEN, {gpu_not_probed}, without_driver},
 };
 
 struct process_problems {
@@ -108,6 +122,8 @@ void follow_problems_tell(struct follow *f)
 
 		for (size_t k = 0; k < ARRAY_SIZE(kinds[i].texts) && kinds[i].texts[k]; k++)
 			collect(f, &now, kinds[i].texts[k]);
+		if (kinds[i].containers)
+			kinds[i].containers(f, &now);
 		report_problems_tell(&f->problems->last[i], &now, f->config.report,
 				     kinds[i].reason);
 	}

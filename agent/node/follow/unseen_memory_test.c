@@ -52,12 +52,13 @@ static int set_up(void **state)
 	tracked = xcalloc(1, sizeof(*tracked));
 	tracked->follow = &follow;
 	tracked->id = (struct process_id){1000, 8};
+	follow_probed_begin(tracked);
 	tracked->probed[PROBES_MEMORY].sites = &sites;
 	tracked->probed[PROBES_MEMORY].attached = (struct attached *)&attached;
 	sites = (struct alloc_sites){0};
 	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
 	follow.n_attached = 1;
-	follow.unseen_ns = 0;
+	follow.compare_ns = 0;
 	seen_bytes = n_reads = 0;
 	read_result = 0;
 	anon_bytes = 10 * MIB;
@@ -76,14 +77,14 @@ static int tear_down(void **state)
 
 static void tick(void)
 {
-	follow_unseen_tick(&follow);
+	follow_memory_tick(&follow);
 	posted_run_all();
 }
 
 /* Makes the next look due. */
 static void tick_later(void)
 {
-	follow.unseen_ns = 0;
+	follow.compare_ns = 0;
 	tick();
 }
 
@@ -135,14 +136,14 @@ static void what_comes_too_late_is_left(void **state)
 	tick_later();
 	assert_false(tracked->compared.unseen.begun);
 	read_result = 0;
-	follow_unseen_tick(&follow);
-	follow_unseen_tick(&follow); /* one at a time */
+	follow_memory_tick(&follow);
+	follow_memory_tick(&follow); /* one at a time */
 	assert_int_equal(posted.n, 1);
 	tracked->probed[PROBES_MEMORY].attached = NULL;
 	posted_run_all();
 	assert_false(tracked->compared.unseen.begun);
 	tracked->probed[PROBES_MEMORY].attached = (struct attached *)&attached;
-	follow_unseen_tick(&follow);
+	follow_memory_tick(&follow);
 	posted.items[0]->refused = true;
 	posted_run_all();
 	assert_false(tracked->compared.unseen.begun);
