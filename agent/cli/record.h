@@ -119,7 +119,7 @@ void cli_record_count_end(struct recording *r, const struct raw_sample *s,
 			  const struct raw_stack *u);
 void cli_record_print_stacks(const struct recording *r);
 
-/* record_probes.c: these functions do nothing if the event is not a memory event */
+/* record_probes.c: these functions do nothing if the event has no uprobes */
 /* called when the process's files are known */
 void cli_record_probed_look(struct recording *r, struct mappings *m);
 void cli_record_probed_forget(struct recording *r, struct process_id id);

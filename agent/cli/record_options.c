@@ -115,7 +115,7 @@ static void parse_sample_bytes(struct argp_state *state, struct record_options *
 
 static void check_settings(struct argp_state *state, const struct record_options *o)
 {
-	bool memory = o->event == EVENT_MEM_ALLOC || o->event == EVENT_MEM_INUSE;
+	bool memory = probes_set_of(o->event) == PROBES_MEMORY;
 	const struct event_settings *s = &o->settings;
 
 	if (o->event != EVENT_ON_CPU && o->hz)
@@ -216,10 +216,11 @@ void cli_record_parse(int argc, char **argv, struct record_options *ret)
 		"also in cgroups that are made later.\n\n"
 		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number. The number is "
 		"in samples for on-cpu, in microseconds for off-cpu, in allocated bytes for "
-		"mem-alloc, and for mem-inuse in bytes that are still allocated at the end. A "
-		".pb.gz file has the samples and the unit of the event.\n\nThe memory events put "
-		"probes on the allocator of the process. Each call of the allocator then takes "
-		"about a microsecond more; `record` has no limit for that.",
+		"mem-alloc and hbm-alloc, and for mem-inuse and hbm-inuse in bytes that are still "
+		"allocated at the end. A .pb.gz file has the samples and the unit of the "
+		"event.\n\nThe memory events (mem-...) put probes on the allocator of the process, "
+		"and those of GPU memory (hbm-...) on its CUDA driver. Each call of these then "
+		"takes about a microsecond more; `record` has no limit for that.",
 		NULL,
 		cli_event_help,
 		NULL};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: what is known of one process's memory, and which part of it the profile lacks. It reads
- * no process and attaches no probes: record_probes.c does.
+ * record: what is known of one process's uprobes, and what the profile lacks of it. It reads no
+ * process and attaches no probes: record_probes.c does.
  */
 #include "cli/record_probed.h"
 
@@ -10,7 +10,7 @@
 #define LACKS_SHOWN 8 /* processes */
 
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
-			   struct mappings *m)
+			     struct mappings *m)
 {
 	_cleanup_free_ char *why = learn_sites_problem(s, 1u << event, NULL);
 
@@ -44,10 +44,21 @@ bool cli_record_probed_is_compared(const struct record_probed *x)
 	return x->sites && !x->sites->own_heap;
 }
 
+const char *cli_record_probes_all_lack(const struct record_probed *probed, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!probed[i].lacks)
+			return NULL;
+	return n ? probed[0].lacks : NULL;
+}
+
 void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
 {
+	const char *lacks = cli_record_probes_all_lack(probed, n);
 	size_t n_lacks = 0;
 
+	if (lacks)
+		fprintf(stderr, "podflame record: no process had %s loaded\n", lacks);
 	for (size_t i = 0; i < n; i++) {
 		const struct record_probed *x = &probed[i];
 		_cleanup_free_ char *grown = learn_unseen_text(&x->unseen);

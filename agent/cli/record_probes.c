@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record --event mem-alloc, mem-inuse: probes the allocators of the recorded processes as soon as
- * their files are known. Reads Go's own heap profile, if a process has one.
+ * record, with an event that has uprobes (enum probe_set): attaches them to the recorded processes
+ * as soon as their files are known. For memory it reads Go's own heap profile, if a process has
+ * one.
  */
 #include "cli/record.h"
 #include "cli/record_probed.h"
@@ -13,9 +14,14 @@
 #define ANNOUNCE_NS (5 * NSEC_PER_SEC)
 #define WATCH_NS    (20 * NSEC_PER_MSEC)
 
-static bool is_memory(const struct recording *r)
+static enum probe_set set_of(const struct recording *r)
 {
-	return r->options->event == EVENT_MEM_ALLOC || r->options->event == EVENT_MEM_INUSE;
+	return probes_set_of(r->options->event);
+}
+
+static bool has_probes(const struct recording *r)
+{
+	return set_of(r) < _PROBES_SET_MAX;
 }
 
 static struct record_probed *find(struct recording *r, struct process_id id)
@@ -55,7 +61,8 @@ static void look_at_memory(const struct recording *r, struct record_probed *x)
 {
 	struct proc_memory now;
 
-	if (x->attached && cli_record_probed_is_compared(x) && proc_memory(x->id, &now) == 0)
+	if (set_of(r) == PROBES_MEMORY && x->attached && cli_record_probed_is_compared(x) &&
+	    proc_memory(x->id, &now) == 0)
 		learn_unseen(&x->unseen, &now, probes_attached_bytes(x->attached),
 			     r->options->settings.alloc_sample_bytes);
 }
@@ -77,7 +84,7 @@ static void attach(struct recording *r, struct record_probed *x)
 		e = probes_attach_change(r->probes, x->attached, &f.process, f.files, f.n_files,
 					 &refused);
 	else
-		e = probes_attach(r->probes, PROBES_MEMORY, x->id, &f.process, f.files, f.n_files,
+		e = probes_attach(r->probes, set_of(r), x->id, &f.process, f.files, f.n_files,
 				  &x->attached, &refused);
 	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
@@ -96,17 +103,18 @@ void cli_record_probed_look(struct recording *r, struct mappings *m)
 	struct record_probed *x;
 	int e;
 
-	if (!is_memory(r))
+	if (!has_probes(r))
 		return;
 	x = get(r, m);
 	e = learn_alloc_sites(r->files, m, 1u << r->options->event, &s);
 	x->again = e == -EAGAIN;
 	if (e == 0) {
+		x->lacks = learn_sites_lack(set_of(r), s);
 		if (cli_record_probed_sites(x, r->options->event, s, m))
 			attach(r, x);
 	} else if (!x->sites && e != -ESRCH) {
 		free(x->problem);
-		x->problem = xasprintf("cannot find its allocators: %s",
+		x->problem = xasprintf("cannot find where it allocates: %s",
 				       x->again ? "it has just started" : strerror(-e));
 	}
 }
@@ -125,7 +133,7 @@ static void read_go(struct recording *r, struct record_probed *x)
 
 void cli_record_probes_read(struct recording *r)
 {
-	if (!is_memory(r))
+	if (!has_probes(r))
 		return;
 	for (size_t i = 0; i < r->n_probed; i++) {
 		look_at_memory(r, &r->probed[i]);
@@ -152,13 +160,13 @@ uint64_t cli_record_probes_watch(struct recording *r)
 
 void cli_record_probes_tick(struct recording *r)
 {
-	if (!is_memory(r))
+	if (!has_probes(r))
 		return;
 	if (now_mono_ns() >= r->next_go_ns)
 		cli_record_probes_read(r);
 	for (size_t i = 0; i < r->n_probed; i++) {
 		look_at_memory(r, &r->probed[i]);
-		if (r->probed[i].again)
+		if (r->probed[i].again || (r->probed[i].lacks && r->probed[i].sites))
 			cli_record_read_mappings(r, r->probed[i].id, r->probed[i].exec_id, 0);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
@@ -199,17 +207,20 @@ void cli_record_probes_free(struct recording *r)
 
 int cli_record_probes_check(const struct recording *r)
 {
+	const char *lacks = cli_record_probes_all_lack(r->probed, r->n_probed);
 	size_t n_seen = 0, n_unseen = 0;
 
 	for (size_t i = 0; i < r->n_probed; i++) {
 		const struct record_probed *x = &r->probed[i];
 
-		n_seen += x->again || x->attached || (x->sites && x->sites->go);
+		n_seen += x->again || x->lacks || x->attached || (x->sites && x->sites->go);
 		n_unseen += x->problem && !x->again && !x->attached;
 		if (x->problem && !x->again)
 			fprintf(stderr, "podflame record: process %u: %s\n", (unsigned)x->id.tgid,
 				x->problem);
 	}
+	if (lacks)
+		fprintf(stderr, "podflame record: no process has %s loaded yet\n", lacks);
 	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
 }
 
@@ -219,11 +230,11 @@ void cli_record_probes_print(const struct recording *r)
 	struct probe_usage *u = NULL;
 	size_t n = 0;
 
-	if (is_memory(r) && r->n_pids && !r->n_probed)
+	if (has_probes(r) && r->n_pids && !r->n_probed)
 		fprintf(stderr, "podflame record: the process has no memory to profile: it has "
 				"ended or is a kernel thread\n");
 	cli_record_probes_print_lack(r->probed, r->n_probed);
-	if (!is_memory(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
+	if (!has_probes(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
 		hits += u[i].event == r->options->event ? u[i].hits : 0;
