@@ -6,6 +6,7 @@
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"
 #include "node/learn/learn.h"
+#include "node/learn/sites.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -26,12 +27,12 @@ static void tell_off_cpu(struct doctor *d, bool go)
 	json_object_set_new(c, "goroutines", json_boolean(go));
 }
 
-/* ---- memory: the allocators of the process ---- */
+/* ---- memory: the functions of the process that allocate ---- */
 
-/* Probes of free() are only for mem-inuse. */
+/* Probes where memory is freed are only for the live event. */
 static bool is_shown(const struct alloc_site *s, enum event e)
 {
-	return e == EVENT_MEM_INUSE || s->site.kind != PF_SITE_FREE;
+	return profile_event_info(e)->snapshot || s->site.kind != PF_SITE_FREE;
 }
 
 static bool has_text(const json_t *list, const char *text)
@@ -128,37 +129,57 @@ static int find_sites(struct files *files, const struct mappings *m, enum event 
 	return r;
 }
 
-static void tell_memory(struct doctor *d, struct files *files, const struct mappings *m,
-			enum event e)
+static json_t *tell_event(struct doctor *d, enum event e, bool ok, const char *text)
 {
-	_cleanup_free_ char *check = xasprintf("process %s", profile_event_info(e)->name),
-			    *text = NULL;
-	struct alloc_sites *s = NULL;
-	int r = find_sites(files, m, e, &s);
-	json_t *list, *c;
+	const char *name = profile_event_info(e)->name;
+	_cleanup_free_ char *check = xasprintf("process %s", name);
+	json_t *c = cli_doctor_tell(d, check, ok, text);
 
-	if (r < 0) {
-		text = xasprintf("cannot find its allocators: %s",
-				 r == -EAGAIN ? "it has just started" : strerror(-r));
-		c = cli_doctor_tell(d, check, false, text);
-		json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
-		return;
-	}
-	list = files_of(s, m, e);
-	text = sites_text(d, s, list);
-	/* The check is good even if only a part is probed: often more is not possible. */
-	c = cli_doctor_tell(d, check, s->n || s->go, text);
-	json_object_set_new(c, "event", json_string(profile_event_info(e)->name));
+	json_object_set_new(c, "event", json_string(name));
+	return c;
+}
+
+static void tell_sites(struct doctor *d, const struct alloc_sites *s, const struct mappings *m,
+		       enum event e)
+{
+	const char *lacks = learn_sites_lack(probes_set_of(e), s);
+	json_t *list = files_of(s, m, e), *c;
+	_cleanup_free_ char *text =
+		lacks ? xasprintf("the process has not loaded %s", lacks) : sites_text(d, s, list);
+
+	/*
+	 * The check is good even if only a part is probed: often more is not possible. A process
+	 * that lacks what the event is for has nothing that podflame could miss.
+	 */
+	c = tell_event(d, e, s->n || s->go || lacks, text);
 	json_object_set_new(c, "files", list);
 	json_object_set_new(c, "goHeapProfile", json_boolean(s->go != NULL));
 	json_object_set_new(c, "hitNs", json_integer((json_int_t)d->hit_ns));
+	json_object_set_new(c, "lacks", json_string(lacks ? lacks : ""));
 	json_object_set_new(c, "notSeen", json_string(s->problem));
+}
+
+static void tell_memory(struct doctor *d, struct files *files, const struct mappings *m,
+			enum event e)
+{
+	_cleanup_free_ char *text = NULL;
+	struct alloc_sites *s = NULL;
+	int r = find_sites(files, m, e, &s);
+
+	if (r < 0) {
+		text = xasprintf("cannot find where it allocates: %s",
+				 r == -EAGAIN ? "it has just started" : strerror(-r));
+		tell_event(d, e, false, text);
+		return;
+	}
+	tell_sites(d, s, m, e);
 	alloc_sites_free(s);
 }
 
 void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go)
 {
 	tell_off_cpu(d, go);
-	tell_memory(d, files, m, EVENT_MEM_ALLOC);
-	tell_memory(d, files, m, EVENT_MEM_INUSE);
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (probes_set_of(e) < _PROBES_SET_MAX)
+			tell_memory(d, files, m, e);
 }

@@ -313,6 +313,47 @@ static void test_python(void **state)
 	assert_true(names_symbol(c, "free"));
 	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "free"));
 	assert_true(json_int_at(c, "hitNs", 0) > 50);
+	/* most processes have none, so this is nothing bad */
+	expect(&a, "process hbm-alloc", true,
+	       "the process has not loaded a CUDA driver (libcuda.so.1)");
+	stop(pid, &a);
+}
+
+/* Starts a program that is linked to a libcuda.so.1 of this source. */
+static struct answer ask_with_driver(const char *source, pid_t *ret_pid)
+{
+	write_program("cuda.c", source);
+	write_program("gpu.c", "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) "
+			       "pause(); }\n");
+	*ret_pid = start_in_shell("gcc -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 "
+				  "cuda.c && gcc -o gpu gpu.c -Wl,--no-as-needed ./libcuda.so.1 "
+				  "-Wl,-rpath,. && exec ./gpu");
+	return ask(*ret_pid, 0);
+}
+
+static void test_cuda_driver(void **state)
+{
+	static const char *const checks[] = {"process hbm-alloc", "process hbm-inuse"};
+	struct answer a;
+	const json_t *c;
+	pid_t pid;
+
+	(void)state;
+	a = ask_with_driver("int cuInit(unsigned f) { return f != 0; }\n"
+			    "int cuMemAlloc_v2(void *p, long n) { return !p || !n; }\n"
+			    "int cuMemFree_v2(long p) { return p == 0; }\n",
+			    &pid);
+	for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
+		expect(&a, checks[i], true, "libcuda.so.1 (");
+		c = check_of(&a, checks[i]);
+		assert_true(names_symbol(c, "cuMemAlloc_v2") && names_symbol(c, "cuMemFree_v2"));
+		assert_false(names_symbol(c, "malloc"));
+	}
+	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "cuMemAlloc_v2"));
+	stop(pid, &a);
+	a = ask_with_driver("int other(void) { return 1; }\n", &pid);
+	expect(&a, "process hbm-alloc", false,
+	       "libcuda.so.1 is a CUDA driver whose functions podflame does not know");
 	stop(pid, &a);
 }
 
@@ -504,6 +545,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_kernel_thread),
 		cmocka_unit_test(test_no_permission),
 		cmocka_unit_test(test_python),
+		cmocka_unit_test(test_cuda_driver),
 		cmocka_unit_test(test_node),
 		cmocka_unit_test(test_java),
 		cmocka_unit_test(test_stripped_go),
