@@ -186,7 +186,7 @@ static bool child_seen(struct fixture *f)
 static bool no_room(struct fixture *f)
 {
 	(void)f;
-	return counter_get(counter("podflame_memory_attach_total", "result", "too_many")) > 0;
+	return counter_get(counter("podflame_probes_attach_total", "result", "too_many")) > 0;
 }
 
 static void who_has_no_room_waits_for_it(void **state)

@@ -135,7 +135,7 @@ static bool is_attached(struct fixture *f)
 
 static uint64_t stalls(void)
 {
-	return counter_get(counter("podflame_memory_stalls_total", NULL, NULL));
+	return counter_get(counter("podflame_probes_stalls_total", NULL, NULL));
 }
 
 static uint64_t stalls_before;

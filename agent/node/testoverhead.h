@@ -329,7 +329,7 @@ static inline bool is_steady(const struct fixture *f, enum event e)
 
 static inline unsigned spans_ended(void)
 {
-	return (unsigned)counter_get(counter("podflame_memory_spans_total", NULL, NULL));
+	return (unsigned)counter_get(counter("podflame_probes_spans_total", NULL, NULL));
 }
 
 __attribute__((unused)) static unsigned spans_due; /* not all tests that include this use it */

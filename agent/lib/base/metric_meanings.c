@@ -174,13 +174,14 @@ static const struct {
 	{"go_heap_reads_failed_total", "Heap profiles of Go programs that could not be read."},
 	{"memory_unseen_total", "Times that the memory of a probed process grew by 64 MiB, or that "
 				"this growth doubled, while the probes saw less than 5 % of it."},
-	{"memory_attach_total", "Processes whose allocators were probed, by result."},
-	{"memory_sites_refused_total", "Places of allocators that the kernel refused to probe."},
-	{"memory_spans_coarse_total", "Spans whose cost is known only roughly."},
-	{"memory_spans_seconds_total", "Time that probes of allocators were attached for a span."},
-	{"memory_spans_total", "Spans of time in which the agent took mem-alloc."},
-	{"memory_stalls_total",
-	 "Spans that ended early because they would have delayed the process too long."},
+	{"probes_attach_total", "Sets of uprobes that were attached to a process, by result."},
+	{"probes_sites_refused_total", "Places that the kernel refused to probe."},
+	{"probes_spans_coarse_total", "Spans whose cost is known only roughly."},
+	{"probes_spans_seconds_total", "Time that uprobes were attached for a span."},
+	{"probes_spans_total", "Spans of time in which the agent took mem-alloc or hbm-alloc."},
+	{"probes_stalls_total",
+	 "Times that the agent detached uprobes because they delayed a process "
+	 "for too long."},
 	/* windows on their way */
 	{"links_dropped_total", "Trace contexts of samples that were dropped."},
 	{"profiles_dropped_total", "Profiles that were lost."},

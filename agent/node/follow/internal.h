@@ -291,7 +291,7 @@ void follow_unseen_begin_anew(struct tracked *t); /* new probes are attached */
 void follow_unseen_forget(struct tracked *t);
 
 /* ---- probed_attach.c ---- */
-#define PROBES_COUNTER "podflame_memory_attach_total"
+#define PROBES_COUNTER "podflame_probes_attach_total"
 struct limit_span;
 /*
  * Attaches probes at the sites of the set, in place of those that are attached. span NULL: as long

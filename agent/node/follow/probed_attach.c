@@ -135,7 +135,7 @@ static void attach_run(struct task *task)
 		return;
 	}
 	if (a->span.span_ns && limit_clocks_open(tgid, &clocks))
-		counter_add(counter("podflame_memory_spans_coarse_total", NULL, NULL), 1);
+		counter_add(counter("podflame_probes_spans_coarse_total", NULL, NULL), 1);
 	start_ns = now_mono_ns();
 	a->result = calls->attach(p, a->p.set, a->p.id, &a->files.process, a->files.files,
 				  a->files.n_files, &a->attached, &a->refused);
@@ -344,7 +344,7 @@ static void count_attached(const struct attaching *a)
 			    : probes_may_pass(a->result) ? "later"
 							 : "failed"),
 		    1);
-	counter_add(counter("podflame_memory_sites_refused_total", NULL, NULL), a->refused.n);
+	counter_add(counter("podflame_probes_sites_refused_total", NULL, NULL), a->refused.n);
 	if (a->result == 0 && a->span.span_ns)
 		limit_spent(a->p.follow->config.limit, a->cgroup_id, a->p.set,
 			    a->files.process.event_mask, &a->spent);

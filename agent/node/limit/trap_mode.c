@@ -231,8 +231,8 @@ void limit_spent(struct limit *o, uint64_t cgroup_id, enum probe_set set, unsign
 	struct payer *p = limit_payer(o, cgroup_id);
 	struct traps t = {(double)x->attached_ns, (double)x->hits, (double)x->cpu_ns};
 
-	counter_add(counter("podflame_memory_spans_total", NULL, NULL), 1);
-	counter_add(counter("podflame_memory_spans_ns_total", NULL, NULL), x->attached_ns);
+	counter_add(counter("podflame_probes_spans_total", NULL, NULL), 1);
+	counter_add(counter("podflame_probes_spans_ns_total", NULL, NULL), x->attached_ns);
 	if (!p || was_idle(p, event_mask, x))
 		return;
 	if (event_mask != 1u << info->counted)
@@ -308,7 +308,7 @@ bool limit_stalled(struct limit *o, uint64_t cgroup_id, enum probe_set set,
 	if (!limit_stalls(stall_ns, x->n, x->elapsed_ns, p->cpus, &l))
 		return false;
 	t.cpu_ns *= fmax(p->cpus, 1);
-	counter_add(counter("podflame_memory_stalls_total", NULL, NULL), 1);
+	counter_add(counter("podflame_probes_stalls_total", NULL, NULL), 1);
 	if (is_steady(live_of(p, set)))
 		decide(o, p, info->live, &t);
 	counted = counted_of(p, set);
