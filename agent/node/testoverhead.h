@@ -30,12 +30,14 @@
 #define LIMIT_NS (90 * NSEC_PER_SEC)
 #define ALLOC	 (1u << EVENT_MEM_ALLOC)
 #define INUSE	 (1u << EVENT_MEM_INUSE)
+#define HBM	 (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
 
 /* ---- processes: they write what they do to memory that the test can read ---- */
 
 struct truth {
 	uint64_t bytes, leaked;
-	uint64_t go, slow_ns; /* used by bursts() */
+	uint64_t go;	  /* the test sets it: what else the process shall do */
+	uint64_t slow_ns; /* used by bursts() */
 };
 /* an allocation with a probe takes longer than this; one without takes a tenth of it */
 #define SLOW_NS 500
@@ -121,7 +123,7 @@ static pid_t start(const char *cgroup, void (*body)(void))
 
 static struct {
 	pthread_mutex_t lock;
-	uint64_t alloc_bytes, inuse_bytes, on_cpu_us;
+	uint64_t alloc_bytes, inuse_bytes, on_cpu_us, hbm_alloc_bytes, hbm_inuse_bytes;
 	uint32_t ppm;
 	double variance;
 	unsigned n_inuse;
@@ -138,6 +140,10 @@ static inline void note(const struct batch *b, const struct profile *p)
 		sum += (uint64_t)p->samples[i].value;
 	if (p->event == EVENT_ON_CPU)
 		arrived.on_cpu_us += sum;
+	if (p->event == EVENT_HBM_ALLOC)
+		arrived.hbm_alloc_bytes += sum;
+	if (p->event == EVENT_HBM_INUSE)
+		arrived.hbm_inuse_bytes = sum;
 	if (p->event == EVENT_MEM_ALLOC) {
 		arrived.alloc_bytes += sum;
 		arrived.ppm = p->estimate_ppm;
@@ -185,6 +191,7 @@ static inline int setup(void **state)
 	f->conf.window_ns = NSEC_PER_SEC;
 	assert_int_equal(loop_new(&f->loop), 0);
 	arrived.alloc_bytes = arrived.inuse_bytes = arrived.on_cpu_us = 0;
+	arrived.hbm_alloc_bytes = arrived.hbm_inuse_bytes = 0;
 	arrived.variance = 0;
 	arrived.ppm = arrived.n_inuse = 0;
 	*truth = (struct truth){0};

@@ -74,8 +74,20 @@ static inline const char *testfollow_memory_problem(const struct follow *f, pid_
 static inline unsigned testfollow_probed_events(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
+	unsigned mask = 0;
 
-	return t && t->probed[PROBES_MEMORY].attached ? t->probed[PROBES_MEMORY].attached_mask : 0;
+	for (enum probe_set set = 0; t && set < _PROBES_SET_MAX; set++)
+		if (t->probed[set].attached)
+			mask |= t->probed[set].attached_mask;
+	return mask;
+}
+
+/* It is known to have no CUDA driver. */
+static inline bool testfollow_lacks_driver(const struct follow *f, pid_t pid)
+{
+	const struct tracked *t = testfollow_find(f, pid);
+
+	return t && t->probed[PROBES_GPU_MEMORY].lacks_ns;
 }
 
 /* It is followed, has no probes, and its next span counts as the first. */

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPU memory of processes with a small CUDA driver, which the test builds: that all of it is seen
+ * once the probes are attached, also if the driver is loaded late, and that a process which
+ * allocates other memory all the time keeps these probes.
+ */
+#include "node/testoverhead.h"
+
+#include <dlfcn.h>
+
+#define MIB	(1u << 20)
+#define N_CALLS 100
+
+static char driver[96]; /* its path */
+
+static const char source[] =
+	"static unsigned long long next = 1ull << 40;\n"
+	"int cuInit(unsigned flags) { return flags ? 1 : 0; }\n"
+	"int cuMemAlloc_v2(unsigned long long *p, unsigned long n)\n"
+	"{ if (!n) return 1; *p = __atomic_fetch_add(&next, n, 5); return 0; }\n"
+	"int cuMemFree_v2(unsigned long long p) { return p ? 0 : 1; }\n";
+
+static void build_driver(const char *dir)
+{
+	_cleanup_free_ char *path = xasprintf("%s/driver.c", dir), *command = NULL;
+
+	snprintf(driver, sizeof(driver), "%s/libcuda.so.1", dir);
+	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
+	command = xasprintf("gcc -O1 -shared -fPIC -o %s %s", driver, path);
+	assert_int_equal(system(command), 0);
+	unlink(path);
+}
+
+/* ---- the processes ---- */
+
+static int (*gpu_allocate)(unsigned long long *p, unsigned long n);
+static int (*gpu_free)(unsigned long long p);
+
+static void load_driver(void)
+{
+	void *h = dlopen(driver, RTLD_NOW);
+
+	if (!h)
+		_exit(3);
+	gpu_allocate = (int (*)(unsigned long long *, unsigned long))dlsym(h, "cuMemAlloc_v2");
+	gpu_free = (int (*)(unsigned long long))dlsym(h, "cuMemFree_v2");
+}
+
+static void wait_for_go(uint64_t go)
+{
+	while (__atomic_load_n(&truth->go, __ATOMIC_RELAXED) < go)
+		usleep(1000);
+}
+
+/* Allocates N_CALLS MiB and frees each second one. Two calls fail: they count nothing. */
+static void use_gpu(void)
+{
+	unsigned long long p[N_CALLS];
+
+	(void)gpu_allocate(p, 0);
+	for (size_t i = 0; i < N_CALLS; i++)
+		(void)gpu_allocate(&p[i], MIB);
+	for (size_t i = 0; i < N_CALLS; i += 2)
+		(void)gpu_free(p[i]);
+	(void)gpu_free(0);
+}
+
+static void early(void)
+{
+	load_driver();
+	wait_for_go(1);
+	use_gpu();
+	sleeps();
+}
+
+static void late(void)
+{
+	wait_for_go(1);
+	load_driver();
+	wait_for_go(2);
+	use_gpu();
+	sleeps();
+}
+
+static void *storm(void *arg)
+{
+	for (;;)
+		allocate(64);
+	return arg;
+}
+
+static void with_a_storm(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, storm, NULL))
+		_exit(3);
+	early();
+}
+
+/* ---- tests ---- */
+
+static int gpu_setup(void **state)
+{
+	setup(state);
+	build_driver(((struct fixture *)*state)->dir);
+	return 0;
+}
+
+static int gpu_teardown(void **state)
+{
+	unlink(driver);
+	return teardown(state);
+}
+
+static bool gpu_is_attached(struct fixture *f)
+{
+	return testfollow_probed_events(f->node->follow, f->pid) == HBM;
+}
+
+static bool lacks_driver(struct fixture *f)
+{
+	return testfollow_lacks_driver(f->node->follow, f->pid);
+}
+
+static bool all_arrived(struct fixture *f)
+{
+	(void)f;
+	return arrived.hbm_alloc_bytes >= N_CALLS * MIB &&
+	       arrived.hbm_inuse_bytes == N_CALLS / 2 * MIB;
+}
+
+static void assert_exact(struct fixture *f)
+{
+	run_until(f, all_arrived, "100 MiB allocated on the GPU, 50 MiB alive");
+	assert_int_equal(arrived.hbm_alloc_bytes, N_CALLS * MIB);
+}
+
+static void all_of_it_is_seen(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, early, HBM, 524288);
+	run_until(f, gpu_is_attached, "probes of the driver");
+	truth->go = 1;
+	assert_exact(f);
+}
+
+static void a_driver_that_is_loaded_late_is_seen(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, late, HBM, 524288);
+	run_until(f, lacks_driver, "a process without a driver");
+	truth->go = 1;
+	run_until(f, gpu_is_attached, "probes of the driver");
+	truth->go = 2;
+	assert_exact(f);
+}
+
+static bool memory_is_decided(struct fixture *f)
+{
+	const struct account *a = account(f, EVENT_MEM_ALLOC);
+
+	return a && a->mode != LIMIT_STEADY && gpu_is_attached(f);
+}
+
+/* What mem-alloc costs is over its limit. */
+static void a_storm_of_malloc_leaves_the_probes_of_the_driver(void **state)
+{
+	struct fixture *f = *state;
+
+	begin(f, with_a_storm, ALLOC | HBM, 524288);
+	run_until(f, memory_is_decided, "a decision about mem-alloc");
+	truth->go = 1;
+	assert_exact(f);
+	assert_true(is_steady(f, EVENT_HBM_ALLOC) && is_steady(f, EVENT_HBM_INUSE));
+	assert_false(is_steady(f, EVENT_MEM_ALLOC));
+}
+
+int main(int argc, char **argv)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, gpu_setup, gpu_teardown)
+	const struct CMUnitTest tests[] = {
+		T(all_of_it_is_seen),
+		T(a_driver_that_is_loaded_late_is_seen),
+		T(a_storm_of_malloc_leaves_the_probes_of_the_driver),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(truth != MAP_FAILED);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
