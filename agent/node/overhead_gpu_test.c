@@ -4,47 +4,14 @@
  * once the probes are attached, also if the driver is loaded late, and that a process which
  * allocates other memory all the time keeps these probes.
  */
+#include "node/alloc/testcuda.h"
 #include "node/testoverhead.h"
 
-#include <dlfcn.h>
-
-#define MIB	(1u << 20)
-#define N_CALLS 100
-
-static char driver[96]; /* its path */
-
-static const char source[] =
-	"static unsigned long long next = 1ull << 40;\n"
-	"int cuInit(unsigned flags) { return flags ? 1 : 0; }\n"
-	"int cuMemAlloc_v2(unsigned long long *p, unsigned long n)\n"
-	"{ if (!n) return 1; *p = __atomic_fetch_add(&next, n, 5); return 0; }\n"
-	"int cuMemFree_v2(unsigned long long p) { return p ? 0 : 1; }\n";
-
-static void build_driver(const char *dir)
-{
-	_cleanup_free_ char *path = xasprintf("%s/driver.c", dir), *command = NULL;
-
-	snprintf(driver, sizeof(driver), "%s/libcuda.so.1", dir);
-	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
-	command = xasprintf("gcc -O1 -shared -fPIC -o %s %s", driver, path);
-	assert_int_equal(system(command), 0);
-	unlink(path);
-}
+#define ALL_BYTES ((uint64_t)TESTCUDA_CALLS * TESTCUDA_MIB)
 
 /* ---- the processes ---- */
 
-static int (*gpu_allocate)(unsigned long long *p, unsigned long n);
-static int (*gpu_free)(unsigned long long p);
-
-static void load_driver(void)
-{
-	void *h = dlopen(driver, RTLD_NOW);
-
-	if (!h)
-		_exit(3);
-	gpu_allocate = (int (*)(unsigned long long *, unsigned long))dlsym(h, "cuMemAlloc_v2");
-	gpu_free = (int (*)(unsigned long long))dlsym(h, "cuMemFree_v2");
-}
+static char driver_dir[64];
 
 static void wait_for_go(uint64_t go)
 {
@@ -52,33 +19,23 @@ static void wait_for_go(uint64_t go)
 		usleep(1000);
 }
 
-/* Allocates N_CALLS MiB and frees each second one. Two calls fail: they count nothing. */
-static void use_gpu(void)
-{
-	unsigned long long p[N_CALLS];
-
-	(void)gpu_allocate(p, 0);
-	for (size_t i = 0; i < N_CALLS; i++)
-		(void)gpu_allocate(&p[i], MIB);
-	for (size_t i = 0; i < N_CALLS; i += 2)
-		(void)gpu_free(p[i]);
-	(void)gpu_free(0);
-}
-
 static void early(void)
 {
-	load_driver();
+	const struct testcuda cuda = testcuda_load(driver_dir);
+
 	wait_for_go(1);
-	use_gpu();
+	testcuda_use(&cuda);
 	sleeps();
 }
 
 static void late(void)
 {
+	struct testcuda cuda;
+
 	wait_for_go(1);
-	load_driver();
+	cuda = testcuda_load(driver_dir);
 	wait_for_go(2);
-	use_gpu();
+	testcuda_use(&cuda);
 	sleeps();
 }
 
@@ -103,13 +60,15 @@ static void with_a_storm(void)
 static int gpu_setup(void **state)
 {
 	setup(state);
-	build_driver(((struct fixture *)*state)->dir);
-	return 0;
+	snprintf(driver_dir, sizeof(driver_dir), "%s", ((struct fixture *)*state)->dir);
+	return testcuda_build(driver_dir) ? 0 : -1;
 }
 
 static int gpu_teardown(void **state)
 {
-	unlink(driver);
+	_cleanup_free_ char *path = xasprintf("%s/" TESTCUDA_NAME, driver_dir);
+
+	unlink(path);
 	return teardown(state);
 }
 
@@ -126,14 +85,13 @@ static bool lacks_driver(struct fixture *f)
 static bool all_arrived(struct fixture *f)
 {
 	(void)f;
-	return arrived.hbm_alloc_bytes >= N_CALLS * MIB &&
-	       arrived.hbm_inuse_bytes == N_CALLS / 2 * MIB;
+	return arrived.hbm_alloc_bytes >= ALL_BYTES && arrived.hbm_inuse_bytes == ALL_BYTES / 2;
 }
 
 static void assert_exact(struct fixture *f)
 {
 	run_until(f, all_arrived, "100 MiB allocated on the GPU, 50 MiB alive");
-	assert_int_equal(arrived.hbm_alloc_bytes, N_CALLS * MIB);
+	assert_int_equal(arrived.hbm_alloc_bytes, ALL_BYTES);
 }
 
 static void all_of_it_is_seen(void **state)

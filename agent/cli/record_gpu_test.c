@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * podflame record of GPU memory: exact numbers of bytes, and processes without a CUDA driver. The
+ * test builds a small driver.
+ */
+#include "cli/testrun.h"
+#include "node/alloc/testcuda.h"
+#include "node/parse/parse.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { BEGIN, DONE };		 /* indexes */
+static volatile uint64_t *steps; /* steps that this process and the workload have reached */
+
+static void say(int what)
+{
+	__atomic_store_n(&steps[what], 1, __ATOMIC_RELEASE);
+}
+
+static void wait_for(int what)
+{
+	uint64_t deadline_ns = now_mono_ns() + 300 * NSEC_PER_SEC;
+
+	while (!__atomic_load_n(&steps[what], __ATOMIC_ACQUIRE)) {
+		if (now_mono_ns() > deadline_ns)
+			fail_msg("nothing was said for five minutes");
+		usleep(1000);
+	}
+}
+
+static void stay(void)
+{
+	say(DONE);
+	for (;;)
+		pause();
+}
+
+static void uses_gpu(void)
+{
+	const struct testcuda cuda = testcuda_load(dir);
+
+	wait_for(BEGIN);
+	testcuda_use(&cuda);
+	stay();
+}
+
+static void has_no_driver(void)
+{
+	wait_for(BEGIN);
+	stay();
+}
+
+/* Records until the process has done its work. The caller frees the text that was printed. */
+static char *record(void (*body)(void), const char *event, const char *out)
+{
+	_cleanup_free_ char *pid_text = NULL;
+	struct run r;
+	char *text;
+	pid_t pid;
+
+	steps[BEGIN] = steps[DONE] = 0;
+	pid = body_start("pf-work", body);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-e", event, "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	say(BEGIN);
+	wait_for(DONE);
+	kill(r.pid, SIGINT);
+	if (run_end(&r))
+		fail_msg("%s", r.text.data);
+	text = xstrdup(r.text.data);
+	run_free(&r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return text;
+}
+
+static void bytes_of_the_gpu_are_exact(void **state)
+{
+	static const struct {
+		const char *event;
+		uint64_t bytes;
+	} rows[] = {{"hbm-alloc", (uint64_t)TESTCUDA_CALLS * TESTCUDA_MIB},
+		    {"hbm-inuse", (uint64_t)TESTCUDA_CALLS / 2 * TESTCUDA_MIB}};
+	_cleanup_free_ char *out = file_in_dir("gpu.folded");
+
+	(void)state;
+	NEED_BPF();
+	assert_true(testcuda_build(dir));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		_cleanup_free_ char *text = record(uses_gpu, rows[i].event, out);
+
+		assert_int_equal(folded_sum(out, "testcuda_use"), rows[i].bytes);
+		assert_non_null(strstr(text, " MiB, of 1 process\n"));
+		assert_null(strstr(text, "CUDA driver"));
+	}
+}
+
+static void without_a_driver_it_says_so(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("gpu.folded"), *text = NULL;
+
+	(void)state;
+	NEED_BPF();
+	text = record(has_no_driver, "hbm-alloc", out);
+	assert_non_null(strstr(text, "no process has a CUDA driver (libcuda.so.1) loaded yet\n"));
+	assert_non_null(strstr(text, "no process had a CUDA driver (libcuda.so.1) loaded\n"));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_of_the_gpu_are_exact),
+		cmocka_unit_test(without_a_driver_it_says_so),
+	};
+
+	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
+		return parse_child_main(argc, argv);
+	steps = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(steps != MAP_FAILED);
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
+}
