@@ -18,6 +18,7 @@ struct row_key {
 	const char *app_service, *thread_comm; /* interned, so pointers are compared */
 	uint32_t stack, main_thread;
 	uint32_t wait, pad; /* pad is 0, because all bytes of a key are compared */
+	const struct profile_labels *labels;
 };
 struct record_row {
 	struct row_key key;
@@ -118,6 +119,7 @@ int cli_record_add(struct recording *r, const struct raw_sample *s, const struct
 		.stack = stack,
 		.main_thread = s->tid == s->tgid,
 		.wait = s->wait,
+		.labels = sample_labels(r->batch, s),
 	};
 	struct record_row *row;
 	struct profile *p;
@@ -139,6 +141,7 @@ int cli_record_add(struct recording *r, const struct raw_sample *s, const struct
 		to->thread_comm = thread;
 		to->main_thread = key.main_thread;
 		to->wait = s->wait;
+		to->labels = key.labels;
 		to->cpu = -1;
 		row = add_row(r, &key, p, p->n_samples - 1);
 	}

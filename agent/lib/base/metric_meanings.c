@@ -183,6 +183,7 @@ static const struct {
 	 "Times that the agent detached uprobes because they delayed a process "
 	 "for too long."},
 	/* windows on their way */
+	{"labels_dropped_total", "Labels of samples that were dropped."},
 	{"links_dropped_total", "Trace contexts of samples that were dropped."},
 	{"profiles_dropped_total", "Profiles that were lost."},
 	{"send_dropped_profiles_total",

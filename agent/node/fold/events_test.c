@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events besides on-CPU in windows: waits, snapshots, estimates, throttled time. The test sets the
- * clock.
+ * Events besides on-CPU in windows: waits, snapshots, estimates, throttled time; and the labels of
+ * samples. The test sets the clock.
  */
 #include "node/fold/fold.h"
 
@@ -65,7 +65,8 @@ struct added {
 	const char *function;
 };
 
-static void add(struct fold *f, const struct fold_process *p, const struct added *a)
+static void add_labelled(struct fold *f, const struct fold_process *p, const struct added *a,
+			 const struct raw_labels *labels)
 {
 	struct raw_sample s = {.event = a->event,
 			       .wait = a->wait,
@@ -76,13 +77,19 @@ static void add(struct fold *f, const struct fold_process *p, const struct added
 			       .n = a->n,
 			       .value = a->value,
 			       .first_ns = a->at_ns,
-			       .last_ns = a->at_ns};
+			       .last_ns = a->at_ns,
+			       .labels = labels};
 	struct frame frame = {.kind = FRAME_APP, .name = a->function};
 	uint32_t stack = STACK_NONE;
 
 	if (a->function)
 		assert_int_equal(profile_batch_stack(fold_batch(f), &frame, 1, &stack), 0);
 	fold_add(f, p, &s, NULL, stack);
+}
+
+static void add(struct fold *f, const struct fold_process *p, const struct added *a)
+{
+	add_labelled(f, p, a, NULL);
 }
 
 static const struct profile *find(const struct batch *b, enum event e, uint32_t tgid)
@@ -361,6 +368,95 @@ static void test_a_loss_is_of_each_event(void **state)
 	fold_free(f);
 }
 
+/* ---- labels ---- */
+
+static struct raw_labels stream_of(uint64_t device, uint64_t stream)
+{
+	struct raw_labels l = {.mask = 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_STREAM};
+
+	l.numbers[LABEL_GPU_DEVICE] = device;
+	l.numbers[LABEL_GPU_STREAM] = stream;
+	return l;
+}
+
+static void add_allocation(struct fold *f, enum event event, uint64_t at_ns,
+			   const struct raw_labels *l)
+{
+	struct fold_process p = process(NULL, 42);
+
+	add_labelled(f, &p, &(struct added){event, WAIT_NONE, 1, 100, at_ns, "f"}, l);
+}
+
+/* The values of the samples with this stream; NULL: of those without labels. */
+static int64_t value_of(const struct profile *p, const char *stream)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < p->n_samples; i++) {
+		const struct profile_labels *l = p->samples[i].labels;
+
+		if (str_equal(l ? l->values[LABEL_GPU_STREAM] : NULL, stream))
+			sum += p->samples[i].value;
+	}
+	return sum;
+}
+
+static void test_samples_of_other_labels_are_kept_apart(void **state)
+{
+	const enum event events[] = {EVENT_HBM_ALLOC, EVENT_HBM_INUSE};
+	const struct raw_labels own = stream_of(0, 0x30), none = stream_of(0, 0),
+				second = stream_of(1, 0x30);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		struct fold *f = fold_at(1000 * S);
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
+		const struct profile *p;
+
+		add_allocation(f, events[i], 1001 * S, &own);
+		add_allocation(f, events[i], 1001 * S, &none);
+		add_allocation(f, events[i], 1001 * S, &own);
+		add_allocation(f, events[i], 1001 * S, &second);
+		add_allocation(f, events[i], 1001 * S, NULL);
+		b = flush(f, 1010 * S);
+		p = find(b, events[i], 42);
+		assert_int_equal(p->n_samples, 4);
+		assert_int_equal(value_of(p, "0x30"), 300);
+		assert_int_equal(p->samples[0].value, 200);
+		assert_string_equal(p->samples[0].labels->values[LABEL_GPU_DEVICE], "0");
+		assert_int_equal(value_of(p, "default"), 100);
+		assert_int_equal(value_of(p, NULL), 100);
+		fold_free(f);
+	}
+}
+
+/* If the window is full, samples lose their labels, which is counted, and are not lost. */
+static void test_a_full_window_takes_samples_without_their_labels(void **state)
+{
+	struct counter *c = counter("podflame_labels_dropped_total", "reason", "window_full");
+	uint64_t before = counter_get(c), n_dropped;
+	struct fold *f = fold_at(1000 * S);
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+	uint64_t n = 0;
+
+	(void)state;
+	add_allocation(f, EVENT_HBM_ALLOC, 1001 * S, NULL);
+	while (n < 1000000 && counter_get(c) < before + 10) {
+		const struct raw_labels l = stream_of(0, 3 + n++);
+
+		add_allocation(f, EVENT_HBM_ALLOC, 1001 * S, &l);
+	}
+	n_dropped = counter_get(c) - before;
+	assert_int_equal(n_dropped, 10);
+	b = flush(f, 1010 * S);
+	p = find(b, EVENT_HBM_ALLOC, 42);
+	assert_int_equal(p->n_losses, 0);
+	assert_int_equal(p->n_samples, 1 + n - n_dropped);
+	assert_int_equal(value_of(p, NULL), 100 * (1 + (int64_t)n_dropped));
+	fold_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +470,8 @@ int main(void)
 		cmocka_unit_test(test_errors_are_shared_out),
 		cmocka_unit_test(test_throttled_time_is_a_containers),
 		cmocka_unit_test(test_a_loss_is_of_each_event),
+		cmocka_unit_test(test_samples_of_other_labels_are_kept_apart),
+		cmocka_unit_test(test_a_full_window_takes_samples_without_their_labels),
 	};
 
 	return cmocka_run_group_tests_name("fold/events", tests, NULL, NULL);

@@ -214,6 +214,7 @@ static struct profile_sample sample_of(struct fold *f, const struct raw_sample *
 		.cpu = f->per_cpu && s->cpu != UINT32_MAX ? (int32_t)s->cpu : -1,
 		.wait = s->event == EVENT_OFF_CPU ? s->wait : WAIT_NONE,
 		.link = link_of(f, s),
+		.labels = sample_labels(f->batch, s),
 	};
 
 	if (!sample.thread_comm && sample.main_thread)
@@ -250,6 +251,26 @@ static void note_thinning(struct profile *p, const struct owner *o)
 		p->estimate_ppm = ppm;
 }
 
+/*
+ * Without its link, and then without its labels, the window may have a sample to which this one can
+ * be added.
+ */
+static bool put_without(struct fold *f, struct profile_entry *e, struct profile_sample *sample)
+{
+	if (sample->link) {
+		count_links("window_full", sample->n_samples);
+		sample->link = 0;
+		if (fold_put_sample(f, e, sample))
+			return true;
+	}
+	if (!sample->labels)
+		return false;
+	counter_add(counter("podflame_labels_dropped_total", "reason", "window_full"),
+		    sample->n_samples);
+	sample->labels = NULL;
+	return fold_put_sample(f, e, sample);
+}
+
 bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s,
 	      const struct raw_names *names, uint32_t stack)
 {
@@ -274,15 +295,8 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 	sample.stack = stack;
 	note_period(e->profile, s->value, s->n);
 	note_thinning(e->profile, p->owner);
-	if (fold_put_sample(f, e, &sample))
+	if (fold_put_sample(f, e, &sample) || put_without(f, e, &sample))
 		return true;
-	/* without the link, the window may have a sample to which this one can be added */
-	if (sample.link) {
-		count_links("window_full", s->n);
-		sample.link = 0;
-		if (fold_put_sample(f, e, &sample))
-			return true;
-	}
 	fold_lose(f, p->owner, 1u << s->event, "window_full", s->n, 0);
 	return false;
 }

@@ -30,6 +30,7 @@ struct sample_key {
 	uint32_t main_thread;
 	uint32_t link;
 	uint32_t wait, pad;
+	const struct profile_labels *labels;
 };
 struct sample_entry {
 	UT_hash_handle hh;

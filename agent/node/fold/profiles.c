@@ -113,6 +113,7 @@ bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profi
 	key.main_thread = s->main_thread;
 	key.link = s->link;
 	key.wait = s->wait;
+	key.labels = s->labels;
 	HASH_FIND(hh, e->samples, &key, sizeof(key), found);
 	if (!found) {
 		if (fold_is_full(f, FOLD_ENTRY_BYTES))
