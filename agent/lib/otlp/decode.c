@@ -217,11 +217,14 @@ struct sample_attrs {
 	bool main_thread;
 	int32_t cpu;
 	int64_t count; /* -1: the sample has no such attribute */
+	struct profile_labels labels;
 };
 
 static void sample_attr(struct sample_attrs *s, const struct attr *a)
 {
-	if (a->text && streq(a->key, ATTR_THREAD))
+	if (a->label != _LABEL_MAX)
+		s->labels.values[a->label] = a->text;
+	else if (a->text && streq(a->key, ATTR_THREAD))
 		s->thread = a->text;
 	else if (a->text && streq(a->key, ATTR_PROCESS))
 		s->process_comm = a->text;
@@ -243,6 +246,12 @@ static void sample_attr(struct sample_attrs *s, const struct attr *a)
 		s->pid = (uint32_t)a->number;
 }
 
+static int too_long(struct otlp_reading *rd, const char *path, const char *attr)
+{
+	return otlp_decode_wrong(rd->d, -E2BIG, path, "%s is longer than %d bytes", attr,
+				 MAX_TAG_BYTES);
+}
+
 static int check_sample_attrs(struct otlp_reading *rd, const struct sample_attrs *s,
 			      const char *path)
 {
@@ -251,8 +260,10 @@ static int check_sample_attrs(struct otlp_reading *rd, const struct sample_attrs
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		if (texts[i] && strlen(texts[i]) > MAX_TAG_BYTES)
-			return otlp_decode_wrong(rd->d, -E2BIG, path, "%s is longer than %d bytes",
-						 keys[i], MAX_TAG_BYTES);
+			return too_long(rd, path, keys[i]);
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		if (s->labels.values[l] && strlen(s->labels.values[l]) > MAX_TAG_BYTES)
+			return too_long(rd, path, profile_label_info(l)->otlp_attr);
 	if (s->count > PROFILE_MAX_VALUE)
 		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is too large", ATTR_COUNT);
 	return 0;
@@ -407,6 +418,7 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 	out->cpu = s.cpu;
 	out->wait = sample_wait(rd, &s);
 	out->link = link;
+	out->labels = profile_batch_labels(b, &s.labels);
 	return 0;
 }
 

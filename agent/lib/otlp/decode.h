@@ -9,7 +9,8 @@
 
 #include <openssl/sha.h>
 
-#define MAX_TAG_BYTES 4096 /* limit of a tag's value, and of the names of a thread and a process */
+/* limit of the values of tags and labels, and of the names of a thread and a process */
+#define MAX_TAG_BYTES 4096
 
 /*
  * A checked attribute. It has a text, or is_number, or is_bool; an attribute of another type has
@@ -19,6 +20,7 @@ struct attr {
 	const char *key, *text;
 	int64_t number;
 	bool is_number, is_bool;
+	enum profile_label label; /* in the attribute table: whose value it is; _LABEL_MAX: none */
 };
 
 struct decoder {

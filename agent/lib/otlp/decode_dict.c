@@ -88,6 +88,12 @@ static int check_strings(struct decoder *d)
 			      : 0;
 }
 
+/* A label is a text. An attribute of another type, and an empty one, are no label. */
+static enum profile_label label_of(const struct attr *a)
+{
+	return a->text && *a->text ? profile_label_of_attr(a->key) : _LABEL_MAX;
+}
+
 static int check_attrs(struct decoder *d)
 {
 	size_t n = d->dict->n_attribute_table;
@@ -105,6 +111,8 @@ static int check_attrs(struct decoder *d)
 		r = otlp_decode_string(d, row->key_strindex, path, &d->attrs[i].key);
 		if (r >= 0)
 			r = otlp_decode_value(d, row->value, path, &d->attrs[i]);
+		if (r >= 0)
+			d->attrs[i].label = label_of(&d->attrs[i]);
 	}
 	return r;
 }

@@ -120,11 +120,23 @@ static bool count_derivable(const struct profile *p, const struct profile_sample
 	       (uint64_t)total_ns % p->period_ns == 0;
 }
 
+/* Returns how many attributes it has put into out. */
+static size_t put_labels(struct encoder *e, const struct profile_labels *labels, int32_t *out)
+{
+	size_t n = 0;
+
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		if (labels->values[l])
+			out[n++] = otlp_put_attr(e, profile_label_info(l)->otlp_attr,
+						 labels->values[l], NULL);
+	return n;
+}
+
 static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 				 const struct profile_sample *s)
 {
 	Otlp__Sample *out = NEW(e, Sample, sample);
-	int32_t *attrs = otlp_pool_alloc(&e->pool, 6 * sizeof(*attrs));
+	int32_t *attrs = otlp_pool_alloc(&e->pool, (6 + _LABEL_MAX) * sizeof(*attrs));
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
@@ -139,6 +151,8 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 		attrs[n++] = otlp_put_attr(e, ATTR_CPU, NULL, &(int64_t){s->cpu});
 	if (s->wait)
 		attrs[n++] = otlp_put_attr(e, ATTR_WAIT, profile_wait_name(s->wait), NULL);
+	if (s->labels)
+		n += put_labels(e, s->labels, attrs + n);
 	if (!count_derivable(p, s))
 		attrs[n++] = otlp_put_attr(e, ATTR_COUNT, NULL, &(int64_t){(int64_t)s->n_samples});
 	out->attribute_indices = attrs;

@@ -114,6 +114,13 @@ static void stacks_equal(const struct batch *ab, uint32_t a, const struct batch 
 	}
 }
 
+static void labels_equal(const struct profile_labels *a, const struct profile_labels *b)
+{
+	assert_int_equal(!a, !b);
+	for (enum profile_label l = 0; a && l < _LABEL_MAX; l++)
+		text_equal(a->values[l], b->values[l]);
+}
+
 static void samples_equal(const struct batch *ab, const struct profile *a, const struct batch *bb,
 			  const struct profile *b)
 {
@@ -128,6 +135,7 @@ static void samples_equal(const struct batch *ab, const struct profile *a, const
 		assert_int_equal(s->wait, t->wait);
 		text_equal(s->process_comm, t->process_comm);
 		text_equal(s->thread_comm, t->thread_comm);
+		labels_equal(s->labels, t->labels);
 		stacks_equal(ab, s->stack, bb, t->stack);
 		assert_int_equal(!s->link, !t->link);
 		if (s->link)
@@ -212,6 +220,16 @@ static struct frame random_frame(void)
 			      .file = pick(names, ARRAY_SIZE(names))};
 }
 
+static const struct profile_labels *random_labels(struct batch *b)
+{
+	static const char *const values[] = {NULL, "0", "7", "default"};
+	struct profile_labels labels;
+
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		labels.values[l] = profile_batch_str(b, pick(values, ARRAY_SIZE(values)));
+	return profile_batch_labels(b, &labels);
+}
+
 static void random_profile(struct batch *b)
 {
 	static const char *const comms[] = {NULL, "a", "worker-1", "\xe4\xb8\xad"};
@@ -256,6 +274,8 @@ static void random_profile(struct batch *b)
 
 			assert_int_equal(profile_batch_link(b, &l, &s->link), 0);
 		}
+		if (random_below(2))
+			s->labels = random_labels(b);
 	}
 	if (random_below(2))
 		profile_lose(b, p, "ring_full", random_below(3), random_below(3));
