@@ -229,6 +229,13 @@ struct writing {
 	struct buf samples;	    /* of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
+/*
+ * Runs get (SELECT). If it finds no row, runs put (INSERT). bind sets the parameters, which are the
+ * same for both.
+ */
+typedef void bind_fn(sqlite3_stmt *st, const void *arg);
+int store_words_get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
+		     bind_fn *bind, const void *arg, int64_t *ret_id);
 /* *ret_id: 0 if text is NULL */
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id);
 /* The row of the sample's stack and head. time_s becomes last_s of the row. */
@@ -237,6 +244,14 @@ int store_words_stack(struct writing *w, const struct profile_sample *sample, in
 /* The row of a process with its tags. */
 int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
 void store_words_done(struct writing *w);
+
+/* ---- sqlite_tagsets.c: sets of tags, inside the writer's transaction ---- */
+
+/* Adds the tags as bytes. They are sorted by key, so equal sets have equal bytes. */
+void store_tags_text(const struct tags *tags, struct buf *out);
+/* The row of a set. text: store_tags_text() of it. */
+int store_words_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
+		int64_t *ret_id);
 
 /* Stacks in the file: frame ids as LEB128 varints, root first. */
 void store_varint_put(struct buf *b, uint64_t v);

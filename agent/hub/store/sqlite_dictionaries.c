@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writer's use of the file's dictionaries (strings, frames, stacks, tag sets, series): finds or
- * adds an entry and returns its row id. Each entry is looked up once per batch.
+ * The writer's use of the file's dictionaries (strings, frames, stacks, series; tag sets are in
+ * sqlite_tagsets.c): finds or adds an entry and returns its row id. Each entry is looked up once
+ * per batch.
  */
 #include "hub/store/sqlite.h"
 
@@ -68,14 +69,8 @@ static struct known_word *known_word(struct known *k, const void *pointer)
 	return w;
 }
 
-/*
- * Runs get (SELECT). If it finds no row, runs put (INSERT). bind sets the parameters, which are the
- * same for both.
- */
-typedef void bind_fn(sqlite3_stmt *st, const void *arg);
-
-static int get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
-		      bind_fn *bind, const void *arg, int64_t *ret_id)
+int store_words_get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
+			   bind_fn *bind, const void *arg, int64_t *ret_id)
 {
 	sqlite3_stmt *st = w->s->st[get];
 	int rc, r;
@@ -107,7 +102,8 @@ int store_words_string(struct writing *w, const char *text, int64_t *ret_id)
 	int r;
 
 	if (word && !word->id) {
-		r = get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text, &word->id);
+		r = store_words_get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text,
+					   &word->id);
 		if (r)
 			return r;
 	}
@@ -146,7 +142,7 @@ static int put_frame(struct writing *w, const struct frame *f, int64_t *ret_id)
 	if (!r)
 		r = store_words_string(w, f->file, &row.file);
 	if (!r)
-		r = get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, ret_id);
+		r = store_words_get_or_put(w, ST_FRAME_GET, ST_FRAME_PUT, bind_frame, &row, ret_id);
 	return r;
 }
 
@@ -349,49 +345,6 @@ int store_words_stack(struct writing *w, const struct profile_sample *sample, in
 	return stack_touch(w, e->id, time_s);
 }
 
-static void bind_blob(sqlite3_stmt *st, const void *arg)
-{
-	const struct buf *b = arg;
-
-	sqlite3_bind_blob(st, 1, b->data ? b->data : "", (int)b->len, SQLITE_STATIC);
-}
-
-static int put_tags(struct writing *w, int64_t tagset, const struct tags *tags)
-{
-	sqlite3_stmt *st = w->s->st[ST_TAG_PUT];
-	int64_t key, value;
-	int r = 0;
-
-	for (size_t i = 0; !r && i < tags->n; i++) {
-		r = store_words_string(w, tags->items[i].key, &key);
-		if (!r)
-			r = store_words_string(w, tags->items[i].value, &value);
-		if (r)
-			return r;
-		sqlite3_bind_int64(st, 1, tagset);
-		sqlite3_bind_int64(st, 2, key);
-		sqlite3_bind_int64(st, 3, value);
-		r = store_sq_run(st);
-	}
-	return r;
-}
-
-/* text: all tags encoded as one blob */
-static int put_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
-		      int64_t *ret_id)
-{
-	sqlite3_int64 before = sqlite3_total_changes64(w->s->writer);
-	int64_t id = 0;
-	int r = get_or_put(w, ST_TAGSET_GET, ST_TAGSET_PUT, bind_blob, text, &id);
-
-	if (!r && sqlite3_total_changes64(w->s->writer) != before)
-		r = put_tags(w, id, tags);
-	if (r)
-		return r;
-	*ret_id = id;
-	return 0;
-}
-
 struct series_row {
 	int64_t tagset, app, pid, start_ms, first_s, last_s;
 };
@@ -411,24 +364,22 @@ static void bind_series(sqlite3_stmt *st, const void *arg)
 static int look_up_series(struct writing *w, const struct profile *p, const struct buf *tags,
 			  struct series_row *row, int64_t *ret_id)
 {
-	int r = put_tagset(w, &p->tags, tags, &row->tagset);
+	int r = store_words_tagset(w, &p->tags, tags, &row->tagset);
 
 	if (!r)
 		r = store_words_string(w, p->app_service ? p->app_service : "", &row->app);
-	return r ? r : get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row, ret_id);
+	return r ? r
+		 : store_words_get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row,
+					  ret_id);
 }
 
-/* Tags are sorted by key, so equal sets have equal bytes. */
 static struct seen_key series_key(struct writing *w, const struct profile *p,
 				  const struct series_row *row, struct buf *tags)
 {
 	const int64_t numbers[] = {row->pid, row->start_ms};
 	struct buf *b = &w->scratch;
 
-	for (size_t i = 0; i < p->tags.n; i++) {
-		buf_add(tags, p->tags.items[i].key, strlen(p->tags.items[i].key) + 1);
-		buf_add(tags, p->tags.items[i].value, strlen(p->tags.items[i].value) + 1);
-	}
+	store_tags_text(&p->tags, tags);
 	buf_reset(b);
 	buf_add(b, numbers, sizeof(numbers));
 	key_text(b, p->app_service ? p->app_service : "");
