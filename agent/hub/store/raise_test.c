@@ -112,9 +112,10 @@ static void assert_whole(struct store *s)
 	assert_int_equal(read_until(s, T0 + 699).value, SECOND_SUM);
 }
 
-static void assert_version_4(const char *dir)
+static void assert_raised(const char *dir)
 {
-	assert_int_equal(number(dir, "PRAGMA user_version"), 4);
+	assert_int_equal(number(dir, "PRAGMA user_version"), SCHEMA_VERSION);
+	assert_int_equal(number(dir, "SELECT COUNT(*) FROM stacks WHERE labels=0"), 2);
 	assert_int_equal(number(dir, "SELECT COUNT(*) FROM sqlite_schema WHERE name IN "
 				     "('before', 'samples')"),
 			 0);
@@ -141,7 +142,7 @@ static void raised(void **state)
 	if (!getenv("SQLITE_TMPDIR"))
 		assert_string_equal(sqlite3_temp_directory, dir);
 	store_close(s);
-	assert_version_4(dir);
+	assert_raised(dir);
 	s = open_at(dir, 0, 0);
 	assert_whole(s);
 	store_close(s);
@@ -174,7 +175,19 @@ static void ended_in_between(void **state)
 	s = open_at(dir, 0, 0);
 	assert_whole(s);
 	store_close(s);
-	assert_version_4(dir);
+	assert_raised(dir);
+}
+
+/* The stack is one that two_services() has, too. */
+static struct batch *one_allocation(const char *device)
+{
+	struct batch *b = profile_batch_new();
+	struct profile_labels l = {.values = {[LABEL_GPU_DEVICE] = profile_batch_str(b, device)}};
+	struct profile *p = add_profile(b, "labelled", "api", 10, "app", T0);
+
+	add_sample(b, p, "worker", false, "write", 100);
+	p->samples[0].labels = profile_batch_labels(b, &l);
+	return b;
 }
 
 /* Files of older versions are converted with their profiles, and take new ones. */
@@ -185,7 +198,8 @@ static void older_files(void **state)
 	 * undo[n] turns a file of version n + 1 into one of version n. Before version 4, the
 	 * samples of two profiles of the same process and second were added up.
 	 */
-	static const char *const undo[] = {
+	static const char *const undo[SCHEMA_VERSION] = {
+		[4] = "ALTER TABLE stacks DROP COLUMN labels; PRAGMA user_version=4",
 		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
 		      " value INT NOT NULL, n INT NOT NULL,"
 		      " PRIMARY KEY(event, series, time, stack, cpu)) WITHOUT ROWID;"
@@ -203,7 +217,7 @@ static void older_files(void **state)
 		[1] = "DROP TABLE links; PRAGMA user_version=1;",
 	};
 
-	for (int version = 1; version <= 3; version++) {
+	for (int version = 1; version < SCHEMA_VERSION; version++) {
 		_cleanup_free_ char *dir = xasprintf("%s/%d", (const char *)*state, version);
 		struct store *s = open_at(dir, 0, 0);
 		struct batch *b = profile_batch_new();
@@ -214,7 +228,7 @@ static void older_files(void **state)
 				   "worker", false, "function", i ? 1000 : 3000);
 		write_batch(s, b, 2);
 		store_close(s);
-		for (int to = 3; to >= version; to--)
+		for (int to = SCHEMA_VERSION - 1; to >= version; to--)
 			sql(dir, undo[to]);
 		s = open_at(dir, 0, 0);
 		assert_int_equal(value_where(s, NULL), 4240);
@@ -224,6 +238,9 @@ static void older_files(void **state)
 		write_snapshot(s, "api", 10, T0, some);
 		write_snapshot(s, "api", 10, T0 + 10, some);
 		assert_int_equal(live_until(s, T0 + 90, 1), 100);
+		write_batch(s, one_allocation("0"), 1);
+		assert_int_equal(value_where(s, leaf(PRED_EQ, "gpu_device", "0")), 100);
+		assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "gpu_device", NULL)), 4240);
 		store_close(s);
 	}
 }

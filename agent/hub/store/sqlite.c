@@ -29,9 +29,9 @@ static const char *const statements[_ST_MAX] = {
 			 "inlined) VALUES(?,?,?,?,?,?,?,?)",
 	[ST_STACK_GET] =
 		"SELECT id, last_s FROM stacks WHERE hash=? AND process=? AND thread=? AND "
-		"main=? AND frames=? AND wait=?",
-	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, wait, last_s) "
-			 "VALUES(?,?,?,?,?,?,?)",
+		"main=? AND frames=? AND wait=? AND labels=?",
+	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, wait, labels, "
+			 "last_s) VALUES(?,?,?,?,?,?,?,?)",
 	[ST_STACK_TOUCH] = "UPDATE stacks SET last_s=?2 WHERE id=?1",
 	[ST_TAGSET_GET] = "SELECT id FROM tagsets WHERE text=?",
 	[ST_TAGSET_PUT] = "INSERT INTO tagsets(text) VALUES(?)",

@@ -123,7 +123,7 @@ int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
 /* ---- sqlite_schema.c ---- */
 
-#define SCHEMA_VERSION 4
+#define SCHEMA_VERSION 5
 int store_schema_make(sqlite3 *db); /* makes the schema in an empty file */
 /* Converts a file of an older version, slice by slice, and raises *version. */
 int store_schema_raise(sqlite3 *db, int64_t *version);
@@ -252,6 +252,8 @@ void store_tags_text(const struct tags *tags, struct buf *out);
 /* The row of a set. text: store_tags_text() of it. */
 int store_words_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
 		int64_t *ret_id);
+/* The row of a sample's labels, which is a set of tags, too. *ret_id: 0 if labels is NULL */
+int store_words_labels(struct writing *w, const struct profile_labels *labels, int64_t *ret_id);
 
 /* Stacks in the file: frame ids as LEB128 varints, root first. */
 void store_varint_put(struct buf *b, uint64_t v);

@@ -249,11 +249,13 @@ static struct seen_key stack_key(struct writing *w, const struct profile_sample 
 	buf_add(b, numbers, sizeof(numbers));
 	key_text(b, sample->process_comm);
 	key_text(b, sample->thread_comm);
+	for (enum profile_label l = 0; sample->labels && l < _LABEL_MAX; l++)
+		key_text(b, sample->labels->values[l]);
 	return store_seen_key(w->s, b->data, b->len);
 }
 
 struct stack_row {
-	int64_t hash, process, thread, time_s;
+	int64_t hash, process, thread, labels, time_s;
 	bool main;
 	enum wait wait;
 	const struct buf *frames;
@@ -270,8 +272,9 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_blob(st, 5, row->frames->data ? row->frames->data : "", (int)row->frames->len,
 			  SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->wait);
-	/* ST_STACK_GET has only six parameters; SQLite refuses the seventh, which does no harm */
-	sqlite3_bind_int64(st, 7, row->time_s);
+	sqlite3_bind_int64(st, 7, row->labels);
+	/* ST_STACK_GET has only seven parameters; SQLite refuses the eighth, which does no harm */
+	sqlite3_bind_int64(st, 8, row->time_s);
 }
 
 static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
@@ -318,12 +321,15 @@ static int look_up_stack(struct writing *w, const struct profile_sample *sample,
 	if (!r)
 		r = store_words_string(w, sample->thread_comm, &row.thread);
 	if (!r)
+		r = store_words_labels(w, sample->labels, &row.labels);
+	if (!r)
 		r = encode_frames(w, sample->stack, &row.frames);
 	if (r)
 		return r;
 	row.hash = (int64_t)hash_bytes(row.frames->data, row.frames->len,
 				       w->s->seed ^ (uint64_t)row.process * 31 ^
-					       (uint64_t)row.thread * 1000003);
+					       (uint64_t)row.thread * 1000003 ^
+					       (uint64_t)row.labels * 0x9e3779b97f4a7c15ULL);
 	return find_stack(w, &row, e);
 }
 

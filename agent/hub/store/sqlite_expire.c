@@ -88,7 +88,8 @@ static int sweep_dictionaries(sqlite3 *db)
 {
 	_cleanup_(store_id_set_done) struct id_set frames = {0}, strings = {0};
 	int64_t last_frame = 0, last_string = 0;
-	int r = store_sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series);"
+	int r = store_sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series "
+				  "UNION SELECT labels FROM stacks WHERE labels>0);"
 				  "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
 
 	if (!r)

@@ -30,6 +30,9 @@
 	"CREATE INDEX estimates_time ON estimates(time);"
 #define STACKS_WAIT "wait INT NOT NULL DEFAULT 0"
 
+/* Since version 5: the labels of a stack's samples, a row of tagsets; 0: they have none. */
+#define STACKS_LABELS "labels INT NOT NULL DEFAULT 0"
+
 /*
  * Since version 4: a profile row holds all its samples in a blob, and the sum of their values.
  * Until version 3, each sample was a row of `samples`.
@@ -53,7 +56,7 @@ static const char schema[] =
 	 */
 	"CREATE TABLE stacks(id INTEGER PRIMARY KEY, hash INT NOT NULL, last_s INT NOT NULL,"
 	" process INT NOT NULL, thread INT NOT NULL, main INT NOT NULL, frames BLOB NOT "
-	"NULL, " STACKS_WAIT ");"
+	"NULL, " STACKS_WAIT ", " STACKS_LABELS ");"
 	"CREATE INDEX stacks_hash ON stacks(hash);"
 	"CREATE INDEX stacks_last ON stacks(last_s);"
 	"CREATE TABLE tagsets(id INTEGER PRIMARY KEY, text BLOB NOT NULL UNIQUE);"
@@ -148,6 +151,8 @@ int store_schema_raise(sqlite3 *db, int64_t *version)
 		[1] = "BEGIN IMMEDIATE;" LINKS_SCHEMA "PRAGMA user_version=2; COMMIT",
 		[2] = "BEGIN IMMEDIATE;" EVENTS_SCHEMA "ALTER TABLE stacks ADD COLUMN " STACKS_WAIT
 		      "; PRAGMA user_version=3; COMMIT",
+		[4] = "BEGIN IMMEDIATE; ALTER TABLE stacks ADD COLUMN " STACKS_LABELS
+		      "; PRAGMA user_version=5; COMMIT",
 	};
 	int r = 0;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer's use of the file's sets of tags. Each set is stored once. */
+/*
+ * The writer's use of the file's sets of tags. Each set is stored once. A series has the tags of
+ * its profiles, a stack the labels of its samples.
+ */
 #include "hub/store/sqlite.h"
 
 void store_tags_text(const struct tags *tags, struct buf *out)
@@ -50,4 +53,22 @@ int store_words_tagset(struct writing *w, const struct tags *tags, const struct 
 		return r;
 	*ret_id = id;
 	return 0;
+}
+
+int store_words_labels(struct writing *w, const struct profile_labels *labels, int64_t *ret_id)
+{
+	struct tag items[_LABEL_MAX];
+	struct tags tags = {.items = items};
+	_cleanup_buf_ struct buf text = {0};
+
+	if (!labels) {
+		*ret_id = 0;
+		return 0;
+	}
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		if (labels->values[l])
+			items[tags.n++] =
+				(struct tag){profile_label_info(l)->tag, labels->values[l]};
+	store_tags_text(&tags, &text);
+	return store_words_tagset(w, &tags, &text, ret_id);
 }

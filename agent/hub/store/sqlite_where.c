@@ -37,7 +37,7 @@ void store_where_str(struct where *w, const char *value)
 	where_bound(w, (struct bound){.s = value});
 }
 
-/* Tags that are columns. All others are rows of `tags`. */
+/* Tags that are columns. All others are rows of `tags`: tags of series, and labels of samples. */
 static const struct {
 	const char *tag, *sql;
 	bool of_sample;
@@ -76,6 +76,22 @@ static bool where_constant(struct where *w, const char *tag)
 	return value != NULL;
 }
 
+static bool is_label(const char *tag)
+{
+	return profile_label_of_tag(tag) != _LABEL_MAX;
+}
+
+/* set: the SQL expression for a row of tagsets */
+static void put_tag_of(struct where *w, const char *set, const char *tag)
+{
+	store_where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
+			    " WHERE t.tagset=");
+	store_where_text(w, set);
+	store_where_text(w, " AND t.key=(SELECT id FROM strings WHERE s=");
+	store_where_str(w, tag);
+	store_where_text(w, "))");
+}
+
 void store_where_tag(struct where *w, const char *tag)
 {
 	if (where_constant(w, tag))
@@ -91,10 +107,15 @@ void store_where_tag(struct where *w, const char *tag)
 			store_where_text(w, columns[i].sql);
 		return;
 	}
-	store_where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
-			    " WHERE t.tagset=se.tagset AND t.key=(SELECT id FROM strings WHERE s=");
-	store_where_str(w, tag);
-	store_where_text(w, "))");
+	if (!is_label(tag)) {
+		put_tag_of(w, "se.tagset", tag);
+		return;
+	}
+	w->needs_samples = true;
+	if (w->series_only)
+		store_where_text(w, "NULL");
+	else
+		put_tag_of(w, "(SELECT x.labels FROM stacks x WHERE x.id=sa.stack)", tag);
 }
 
 static bool is_column(const char *tag)
@@ -110,7 +131,7 @@ static bool is_sample_tag(const char *tag)
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
 		if (streq(columns[i].tag, tag))
 			return columns[i].of_sample;
-	return false;
+	return is_label(tag);
 }
 
 static void put_value(struct where *w, const struct predicate *p, size_t i)

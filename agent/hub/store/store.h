@@ -63,7 +63,10 @@ struct selection *store_selection_free(struct selection *s);
  */
 struct store_row {
 	const char *app_service;
-	/* stacks that waited for different things (head.wait) are different rows */
+	/*
+	 * stacks that waited for different things (head.wait) are different rows, and so are stacks
+	 * with different labels
+	 */
 	struct stack_head head;
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;

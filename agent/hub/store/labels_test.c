@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Labels of samples in the store: filters, values, what is kept apart, and what is deleted. */
+#include "hub/store/teststore.h"
+
+/* NULL: the sample does not have the label. */
+static void label(struct batch *b, struct profile_sample *s, const char *device, const char *stream)
+{
+	struct profile_labels l = {.values = {[LABEL_GPU_DEVICE] = profile_batch_str(b, device),
+					      [LABEL_GPU_STREAM] = profile_batch_str(b, stream)}};
+
+	s->labels = profile_batch_labels(b, &l);
+}
+
+/* One stack six times: with four sets of labels, one of them twice, and without; and another. */
+static struct batch *allocations(const char *id, int64_t end_s)
+{
+	struct batch *b = profile_batch_new();
+	struct profile *p = add_profile(b, id, "train", 10, "ml", end_s);
+
+	for (int i = 0; i < 6; i++)
+		add_sample(b, p, "worker", false, "cuMemAlloc", 10 << i);
+	label(b, &p->samples[0], "0", "default");
+	label(b, &p->samples[1], "1", "default");
+	label(b, &p->samples[2], "1", NULL);
+	label(b, &p->samples[3], "1", "default");
+	label(b, &p->samples[4], "9", "0x7f0000001000");
+	add_sample(b, p, "worker", false, "read", 1000);
+	return b;
+}
+
+#define LABELLED     310
+#define NOT_LABELLED 1320
+#define SERVICES     240 /* two_services() */
+
+static void samples_are_found_by_their_labels(void **state)
+{
+	struct store *s = *state;
+	struct predicate *both;
+	_cleanup_(got_done) struct got g = {0};
+
+	write_batch(s, allocations("a", T0), 1);
+	write_batch(s, two_services(), 3);
+	assert_int_equal(value_where(s, NULL), LABELLED + NOT_LABELLED + SERVICES);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "gpu_device", "0")), 10);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "gpu_device", "1")), 20 + 40 + 80);
+	assert_int_equal(value_where(s, leaf(PRED_EQ, "gpu_device", "01")), 0);
+	assert_int_equal(value_where(s, leaf(PRED_LIKE, "gpu_stream", "0x7f%")), 160);
+	assert_int_equal(value_where(s, leaf(PRED_REGEXP, "gpu_device", "^[19]$")), 300);
+	/* samples without the label match these */
+	assert_int_equal(value_where(s, leaf(PRED_NE, "gpu_device", "1")),
+			 10 + 160 + NOT_LABELLED + SERVICES);
+	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "gpu_stream", NULL)),
+			 40 + NOT_LABELLED + SERVICES);
+	assert_int_equal(value_where(s, leaf(PRED_NOT_NULL, "gpu_context", NULL)), 0);
+	both = join(PRED_AND, leaf(PRED_EQ, "gpu_device", "1"),
+		    leaf(PRED_EQ, "gpu_stream", "default"));
+	read_where(s, join(PRED_AND, both, leaf(PRED_EQ, "pod_ns", "ml")), &g);
+	assert_int_equal(g.sum, 20 + 80);
+	assert_int_equal(g.n, 1); /* equal labels are one row */
+}
+
+static void labels_have_values(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct values v = {0};
+
+	write_batch(s, allocations("a", T0), 1);
+	assert_int_equal(store_values(s, &sel, "gpu_device", 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "9=16 1=14 0=1 ");
+	v.text[0] = '\0';
+	sel.where = leaf(PRED_EQ, "gpu_device", "1");
+	assert_int_equal(store_values(s, &sel, "gpu_stream", 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "default=10 ");
+	store_predicate_free(sel.where);
+}
+
+/* A trace's samples have their labels, too. */
+static void labels_and_traces(void **state)
+{
+	const struct profile_link link = {.trace_id = {[15] = 1}};
+	struct store *s = *state;
+	struct batch *b = allocations("a", T0);
+
+	assert_int_equal(profile_batch_link(b, &link, &b->profiles[0]->samples[1].link), 0);
+	assert_int_equal(profile_batch_link(b, &link, &b->profiles[0]->samples[4].link), 0);
+	write_batch(s, b, 1);
+	assert_int_equal(
+		value_where(s, join(PRED_AND,
+				    leaf(PRED_EQ, "trace_id", "00000000000000000000000000000001"),
+				    leaf(PRED_EQ, "gpu_device", "9"))),
+		160);
+}
+
+static int64_t count(const char *dir, const char *what)
+{
+	_cleanup_free_ char *path = xasprintf("%s/profiles.sqlite", dir);
+	_cleanup_free_ char *text = xasprintf("SELECT COUNT%s", what);
+	sqlite3 *db = NULL;
+	int64_t n = -1;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(store_sq_int(db, text, &n), 0);
+	sqlite3_close(db);
+	return n;
+}
+
+static void a_stack_is_stored_once_for_equal_labels(void **state)
+{
+	const char *dir = *state;
+
+	for (int i = 0; i < 3; i++) {
+		_cleanup_free_ char *id = xasprintf("%d", i);
+		struct store *s = open_at(dir, 0, 0); /* with an empty cache of rows */
+
+		write_batch(s, allocations(id, T0 + i), 1);
+		store_close(s);
+	}
+	assert_int_equal(count(dir, "(*) FROM stacks"), 6);
+	assert_int_equal(count(dir, "(DISTINCT hash) FROM stacks"), 6);
+	assert_int_equal(count(dir, "(DISTINCT labels) FROM stacks"), 5);
+	assert_int_equal(count(dir, "(*) FROM tagsets"), 1 + 4);
+}
+
+/* No profile refers to labels, so they live as long as a stack that has them. */
+static void labels_are_deleted_with_their_stacks(void **state)
+{
+	const char *dir = *state;
+	struct store *s = open_at(dir, 3600 * NSEC_PER_SEC, 0);
+
+	write_batch(s, allocations("a", T0), 1);
+	write_batch(s, allocations("b", T0 + 5400), 1);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 5400) * NSEC_PER_SEC), 0);
+	assert_int_equal(count(dir, "(*) FROM profiles"), 1);
+	assert_int_equal(count(dir, "(*) FROM stacks WHERE labels IN (SELECT id FROM tagsets)"), 4);
+	assert_int_equal(count(dir, "(*) FROM tags WHERE key="
+				    "(SELECT id FROM strings WHERE s='gpu_device')"),
+			 4);
+	assert_int_equal(store_expire(s, (uint64_t)(T0 + 5 * 3600) * NSEC_PER_SEC), 0);
+	assert_int_equal(count(dir, "(*) FROM tagsets"), 0);
+	assert_int_equal(count(dir, "(*) FROM strings WHERE s IN ('gpu_device', '0x7f0000001000')"),
+			 0);
+	store_close(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		IN_MEMORY(samples_are_found_by_their_labels),
+		IN_MEMORY(labels_have_values),
+		IN_MEMORY(labels_and_traces),
+		ON_DISK(a_stack_is_stored_once_for_equal_labels),
+		ON_DISK(labels_are_deleted_with_their_stacks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
