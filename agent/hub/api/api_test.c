@@ -233,6 +233,14 @@ static void choices(void **state)
 	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"nope\"}"), 400);
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
+	/* the page offers the tags of single events, by these members */
+	assert_non_null(strstr(f->body, "{\"name\":\"gpu_device\",\"stored\":true,"
+					"\"type\":\"string\",\"same_as\":\"\","
+					"\"help\":\"number of the GPU\","
+					"\"events\":[\"hbm-alloc\",\"hbm-inuse\"],"
+					"\"title\":\"GPU\"}"));
+	assert_null(strstr(f->body, "\"name\":\"pod\",\"stored\":true,\"type\":\"string\","
+				    "\"same_as\":\"\",\"help\":\"pod\",\"events\""));
 }
 
 /* The error for an unreadable store is the same for every user. */

@@ -234,11 +234,17 @@ static void tags(void **state)
 	assert_false(query_tag_lookup("pod_ns_id")->stored);
 	assert_true(query_tag_lookup("process_id")->numeric);
 	assert_true(query_tag_lookup("container_id")->stored);
+	assert_true(query_tag_lookup("gpu_device")->stored);
+	assert_false(query_tag_lookup("gpu_device")->numeric); /* its values are text */
+	assert_int_equal(query_tag_lookup("wait")->event_mask, 1u << EVENT_OFF_CPU);
+	assert_int_equal(query_tag_lookup("pod")->event_mask, 0);
+	assert_string_equal(query_tag_lookup("span_id")->canonical, "profile_id");
 	assert_null(query_tag_lookup("k8s.label."));
 	assert_null(query_tag_lookup("Pod_ns"));
 	assert_null(query_tag_lookup(""));
 	assert_string_equal(query_tag_suggest("namespaces_pod") ?: "none", "none");
 	assert_string_equal(query_tag_suggest("pod_name"), "pod_node");
+	assert_string_equal(query_tag_suggest("gpu_devices"), "gpu_device");
 }
 
 int main(void)

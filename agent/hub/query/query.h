@@ -98,6 +98,12 @@ struct tag_info {
 	bool stored;
 	bool numeric;
 	const char *help;
+	/*
+	 * of a tag that only some events have: 1 << enum event for each, and the tag's name on the
+	 * page, which offers such a tag as a choice. 0, NULL: not of single events
+	 */
+	unsigned event_mask;
+	const char *title;
 };
 /* also for k8s.label.X; NULL: unknown */
 const struct tag_info *query_tag_lookup(const char *name);

@@ -6,47 +6,66 @@
  */
 #include "hub/query/query.h"
 
-static const struct tag_info table[] = {
-	{"pod_cluster", NULL, true, false, "cluster (clusterName of the install)"},
-	{"pod_ns", NULL, true, false, "namespace"},
-	{"pod_node", NULL, true, false, "node"},
-	{"pod_group", NULL, true, false, "workload that owns the pod"},
-	{"pod_group_type", NULL, true, false, "kind of the workload: Deployment, StatefulSet, ..."},
-	{"pod", NULL, true, false, "pod"},
-	{"container", NULL, true, false, "container name"},
-	{"container_id", NULL, true, false, "container id"},
-	{"image", NULL, true, false, "container image"},
-	{"container_pid", NULL, true, true, "process id inside the container"},
-	{"app_service", NULL, true, false, "process name (comm)"},
-	{"process_id", NULL, true, true, "process id on the host"},
-	{"process_start_time", NULL, true, true, "start of the process, Unix milliseconds"},
-	{"thread", NULL, true, false, "thread name"},
-	{"cpu", NULL, true, true, "CPU of the sample, if on-cpu-profile.cpu is 1"},
-	{"time", NULL, true, true, "last second of the window, Unix seconds"},
-	{"profile_event_type", NULL, true, false, "on-cpu, off-cpu, mem-alloc, mem-inuse"},
-	{"profile_language_type", NULL, true, false, "always eBPF"},
-	{"profile_value_unit", NULL, true, false, "microseconds or bytes"},
-	{"k8s.label.", NULL, true, false,
-	 "k8s.label.X: label X of the pod, if the target keeps it"},
-	{"trace_id", NULL, true, false, "trace of the call, 32 hexadecimal digits"},
-	{"profile_id", NULL, true, false, "span of the call, 16 hexadecimal digits"},
-	{"span_id", "profile_id", true, false, "as profile_id"},
-	{"wait", NULL, true, false,
-	 "off-cpu: what the thread waited for: runqueue, disk, lock, sleep, poll, socket, pipe, "
-	 "gpu, other"},
-	{"sample_id", NULL, true, false, "stack of the sample: the same in every window of a hub"},
-	{"app_instance", "app_service", true, false, "as app_service"},
-	{"gprocess", "app_service", true, false, "as app_service"},
-	{"comm", "app_service", true, false, "as app_service"},
-	{"auto_instance", "pod", true, false, "as pod"},
-	{"auto_service", "pod_group", true, false, "as pod_group"},
-	{"agent", "pod_node", true, false, "as pod_node: a node has one agent"},
-	{"vtap", "pod_node", true, false, "as pod_node"},
-	{"pod_node_hostname", "pod_node", true, false, "as pod_node"},
-#define NOT_STORED(name)                                                                           \
+#define TEXT(tag, what)                                                                            \
 	{                                                                                          \
-		name, NULL, false, false, "known to DeepFlow, not stored here"                     \
+		.name = tag, .stored = true, .help = what                                          \
 	}
+#define NUMBER(tag, what)                                                                          \
+	{                                                                                          \
+		.name = tag, .stored = true, .numeric = true, .help = what                         \
+	}
+/* what: the same tag's other name, which is the one in the store */
+#define ALIAS(tag, what)                                                                           \
+	{                                                                                          \
+		.name = tag, .canonical = what, .stored = true, .help = "as " what                 \
+	}
+#define OF_EVENTS(tag, events, shown, what)                                                        \
+	{                                                                                          \
+		.name = tag, .stored = true, .help = what, .event_mask = events, .title = shown    \
+	}
+#define NOT_STORED(tag)                                                                            \
+	{                                                                                          \
+		.name = tag, .help = "known to DeepFlow, not stored here"                          \
+	}
+static const struct tag_info table[] = {
+	TEXT("pod_cluster", "cluster (clusterName of the install)"),
+	TEXT("pod_ns", "namespace"),
+	TEXT("pod_node", "node"),
+	TEXT("pod_group", "workload that owns the pod"),
+	TEXT("pod_group_type", "kind of the workload: Deployment, StatefulSet, ..."),
+	TEXT("pod", "pod"),
+	TEXT("container", "container name"),
+	TEXT("container_id", "container id"),
+	TEXT("image", "container image"),
+	NUMBER("container_pid", "process id inside the container"),
+	TEXT("app_service", "process name (comm)"),
+	NUMBER("process_id", "process id on the host"),
+	NUMBER("process_start_time", "start of the process, Unix milliseconds"),
+	TEXT("thread", "thread name"),
+	NUMBER("cpu", "CPU of the sample, if on-cpu-profile.cpu is 1"),
+	NUMBER("time", "last second of the window, Unix seconds"),
+	TEXT("profile_event_type", "on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, hbm-inuse"),
+	TEXT("profile_language_type", "always eBPF"),
+	TEXT("profile_value_unit", "microseconds or bytes"),
+	TEXT("k8s.label.", "k8s.label.X: label X of the pod, if the target keeps it"),
+	TEXT("trace_id", "trace of the call, 32 hexadecimal digits"),
+	TEXT("profile_id", "span of the call, 16 hexadecimal digits"),
+	ALIAS("span_id", "profile_id"),
+	OF_EVENTS("wait", 1u << EVENT_OFF_CPU, "Waits for",
+		  "off-cpu: what the thread waited for: runqueue, disk, lock, sleep, poll, socket, "
+		  "pipe, gpu, other"),
+#define X(NAME, tag, attribute, form, events, title, help) OF_EVENTS(tag, events, title, help),
+	PROFILE_LABELS(X)
+#undef X
+		TEXT("sample_id", "stack of the sample: the same in every window of a hub"),
+	ALIAS("app_instance", "app_service"),
+	ALIAS("gprocess", "app_service"),
+	ALIAS("comm", "app_service"),
+	ALIAS("auto_instance", "pod"),
+	ALIAS("auto_service", "pod_group"),
+	ALIAS("agent", "pod_node"),
+	ALIAS("vtap", "pod_node"),
+	ALIAS("pod_node_hostname", "pod_node"),
 	NOT_STORED("_id"),
 	NOT_STORED("region"),
 	NOT_STORED("az"),
@@ -84,8 +103,8 @@ static const struct tag_info table[] = {
 };
 
 /* For region_id, pod_ns_id and so on: DeepFlow's numbers of resources. */
-static const struct tag_info number = {"_id", NULL, false, false,
-				       "a number of DeepFlow's; podflame keeps names, not numbers"};
+static const struct tag_info number = {
+	.name = "_id", .help = "a number of DeepFlow's; podflame keeps names, not numbers"};
 
 static bool is_map(const struct tag_info *t)
 {
