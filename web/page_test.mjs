@@ -792,6 +792,31 @@ const tests = {
     assert.equal((await texts()).at(-1), 'pod-499');
     await page.unroute('**/v1/profile/values');
   },
+  async 'tags of single events are choices of these events only'(page, origin) {
+    const filters = [];
+    await choicesAre(page, { gpu_device: ['0', '1'], gpu_stream: ['default'], wait: ['lock'] });
+    await page.route('**/v1/profile/ProfileTracing', (r) => {
+      filters.push(r.request().postDataJSON().tag_filter);
+      return r.fulfill({ json: replyOf({ f: 1 }, { unit: 'bytes' }) });
+    });
+    const shown = () => page.$$eval('#choices label', (all) =>
+      all.filter((l) => !l.hidden).map((l) => l.firstChild.textContent));
+    await open(page, `${origin}/#profile_event_type=hbm-alloc&gpu_stream=default`);
+    await until(async () => (await page.$$('#choice-gpu_device option')).length === 3);
+    assert.deepEqual(
+      (await shown()).slice(-5),
+      ['GPU', 'GPU context', 'GPU stream', 'Event', 'Time'],
+    );
+    assert.equal(await page.inputValue('#choice-gpu_stream'), 'default');
+    await page.selectOption('#choice-gpu_device', '1');
+    await until(() => filters.at(-1) === "gpu_device='1' AND gpu_stream='default'");
+    await open(page, `${origin}/#profile_event_type=off-cpu&gpu_device=1&wait=lock`);
+    await until(() => filters.at(-1) === "wait='lock'");
+    assert.deepEqual((await shown()).slice(-3), ['Waits for', 'Event', 'Time']);
+    await page.unroute('**/v1/profile/*');
+    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
   async 'a click on a row finds that function, no other'(page, origin) {
     await answersAre(page, () =>
       replyOf({ read: 3000, read_all: 5000, Read: 2000 }, { process: 'read' }),

@@ -16,6 +16,13 @@ export interface Choice {
   samples: number;
 }
 
+/** A tag that only some events have. */
+export interface TagOfEvents {
+  name: string;
+  title: string;
+  events: string[];
+}
+
 export interface Selection {
   profile_event_type: string;
   app_service: string;
@@ -112,6 +119,12 @@ export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
     profile_language_type: 'eBPF',
     result_format: 'flat',
   });
+
+export async function tagsOfEvents(signal: AbortSignal): Promise<TagOfEvents[]> {
+  const reply = await call<{ result: Partial<TagOfEvents>[] | null }>('/v1/profile/tags', signal);
+
+  return (reply.result ?? []).filter((t): t is TagOfEvents => t.events !== undefined);
+}
 
 /** The values of a tag with the most samples, at most so many. */
 export async function values(

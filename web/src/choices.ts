@@ -6,19 +6,18 @@ import * as api from './api';
 interface Dimension {
   tag: string;
   label: string;
-  event?: string; // only this one has it
+  events?: string[]; // only these have it
   rare?: boolean; // shown where there is something to choose
 }
 
-/** Workload comes first, because a person on call knows it. */
-const dimensions: Dimension[] = [
+/** Of all events. Workload comes first, because a person on call knows it. */
+const common: Dimension[] = [
   { tag: 'pod_group', label: 'Workload' },
   { tag: 'pod_cluster', label: 'Cluster' },
   { tag: 'pod_ns', label: 'Namespace' },
   { tag: 'pod', label: 'Pod' },
   { tag: 'app_service', label: 'Process' },
   { tag: 'pod_node', label: 'Node' },
-  { tag: 'wait', label: 'Waits for', event: 'off-cpu' },
   { tag: 'trace_id', label: 'Trace', rare: true },
 ];
 
@@ -45,11 +44,12 @@ const utc = (s: number): string => `${new Date(s * 1000).toISOString().slice(0, 
 
 export class Choices {
   private state = new URLSearchParams(location.hash.slice(1));
+  private dimensions = common;
 
   constructor(private readonly changed: () => void) {
     const bar = element('choices');
 
-    for (const d of dimensions) bar.append(this.control(d.label, this.picker(d.tag)));
+    for (const d of common) bar.append(this.control(d.label, this.picker(d.tag)));
     bar.append(this.control('Event', this.picker('profile_event_type')));
     bar.append(this.control('Time', this.rangePicker()));
     for (const id of ['from', 'to', 'grown_from', 'grown_to']) {
@@ -68,9 +68,21 @@ export class Choices {
     this.showState();
   }
 
+  /** Adds the choices of tags that only some events have. */
+  offer(tags: api.TagOfEvents[]): void {
+    const added = tags.map((t) => ({ tag: t.name, label: t.title, events: t.events }));
+    const last = element('choice-trace_id').parentElement!;
+
+    for (const d of added) last.before(this.control(d.label, this.picker(d.tag)));
+    this.dimensions = [...common, ...added];
+    this.showState();
+  }
+
   /** Chooses what the address says, before the other values are known. */
   private showState(): void {
-    for (const { tag, rare } of [...dimensions, { tag: 'profile_event_type', rare: false }]) {
+    const event = { tag: 'profile_event_type', rare: false };
+
+    for (const { tag, rare } of [...this.dimensions, event]) {
       const picker = element<HTMLSelectElement>(`choice-${tag}`);
       const chosen = this.chosen(tag);
 
@@ -120,7 +132,7 @@ export class Choices {
 
   /** Fills every choice with the values that the data has for the other choices. */
   async refresh(signal: AbortSignal): Promise<void> {
-    const all = [...this.dimensions().map((d) => d.tag), 'profile_event_type'];
+    const all = [...this.ofEvent().map((d) => d.tag), 'profile_event_type'];
     const times = this.growth();
     const s = {
       ...this.selection(),
@@ -179,12 +191,12 @@ export class Choices {
     return Number.isNaN(t) ? otherwise : Math.floor(t / 1000);
   }
 
-  private dimensions(): Dimension[] {
-    return dimensions.filter((d) => !d.event || d.event === this.event());
+  private ofEvent(): Dimension[] {
+    return this.dimensions.filter((d) => !d.events || d.events.includes(this.event()));
   }
 
   private filter(except: string | null): string {
-    return this.dimensions()
+    return this.ofEvent()
       .filter((d) => d.tag !== 'app_service' && d.tag !== except && this.state.get(d.tag))
       .map((d) => `${d.tag}='${this.state.get(d.tag)!.replace(/[\\']/g, '\\$&')}'`)
       .join(' AND ');
@@ -215,8 +227,9 @@ export class Choices {
     element('growth-times').hidden = !times;
     if (custom) this.showTimes(['from', 'to'], this.interval());
     if (times) this.showTimes(['grown_from', 'grown_to'], times);
-    for (const d of dimensions) {
-      if (d.event) element(`choice-${d.tag}`).parentElement!.hidden = d.event !== this.event();
+    for (const d of this.dimensions) {
+      if (d.events)
+        element(`choice-${d.tag}`).parentElement!.hidden = !d.events.includes(this.event());
     }
   }
 
@@ -260,7 +273,7 @@ export class Choices {
     const text = (all: Iterable<HTMLOptionElement>): string =>
       [...all].map((o) => o.text).join('\n');
 
-    if (dimensions.find((d) => d.tag === tag)?.rare)
+    if (this.dimensions.find((d) => d.tag === tag)?.rare)
       picker.parentElement!.hidden = !chosen && options.length === 0;
     if (chosen && !options.some((o) => o.value === chosen))
       options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));

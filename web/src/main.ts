@@ -38,6 +38,7 @@ const choices = new Choices(() => {
   void load();
 });
 let about: api.Info | null = null;
+let offered = false; // the choices of tags that only some events have
 let graph: Node | null = null;
 let rows: FunctionRow[] = [];
 let unit = 'microseconds';
@@ -80,6 +81,8 @@ async function introduce(signal: AbortSignal): Promise<void> {
     element('token-hint').textContent = about.token_hint;
   }
   if (about.auth_required && !api.hasToken()) throw new api.SignInError('');
+  if (!offered) choices.offer(await api.tagsOfEvents(signal));
+  offered = true;
 }
 
 async function ask(signal: AbortSignal): Promise<View> {
