@@ -210,65 +210,6 @@ static int read_profile_attrs(struct otlp_reading *rd)
 
 /* ---- samples ---- */
 
-/* The attributes of one sample. Process, exe and container choose the profile that gets it. */
-struct sample_attrs {
-	const char *thread, *process_comm, *exe, *container, *wait;
-	uint32_t pid;
-	bool main_thread;
-	int32_t cpu;
-	int64_t count; /* -1: the sample has no such attribute */
-	struct profile_labels labels;
-};
-
-static void sample_attr(struct sample_attrs *s, const struct attr *a)
-{
-	if (a->label != _LABEL_MAX)
-		s->labels.values[a->label] = a->text;
-	else if (a->text && streq(a->key, ATTR_THREAD))
-		s->thread = a->text;
-	else if (a->text && streq(a->key, ATTR_PROCESS))
-		s->process_comm = a->text;
-	else if (a->text && streq(a->key, ATTR_EXE))
-		s->exe = a->text;
-	else if (a->text && streq(a->key, ATTR_CONTAINER))
-		s->container = a->text;
-	else if (a->text && streq(a->key, ATTR_WAIT))
-		s->wait = a->text;
-	else if (a->is_bool && streq(a->key, ATTR_MAIN_THREAD))
-		s->main_thread = a->number;
-	else if (a->is_number && a->number >= 0 && streq(a->key, ATTR_COUNT))
-		s->count = a->number;
-	else if (a->is_number && a->number >= 0 && a->number <= INT32_MAX &&
-		 streq(a->key, ATTR_CPU))
-		s->cpu = (int32_t)a->number;
-	else if (a->is_number && a->number > 0 && a->number <= UINT32_MAX &&
-		 streq(a->key, ATTR_PID))
-		s->pid = (uint32_t)a->number;
-}
-
-static int too_long(struct otlp_reading *rd, const char *path, const char *attr)
-{
-	return otlp_decode_wrong(rd->d, -E2BIG, path, "%s is longer than %d bytes", attr,
-				 MAX_TAG_BYTES);
-}
-
-static int check_sample_attrs(struct otlp_reading *rd, const struct sample_attrs *s,
-			      const char *path)
-{
-	const char *const keys[] = {ATTR_THREAD, ATTR_PROCESS, ATTR_EXE, ATTR_CONTAINER};
-	const char *const texts[] = {s->thread, s->process_comm, s->exe, s->container};
-
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (texts[i] && strlen(texts[i]) > MAX_TAG_BYTES)
-			return too_long(rd, path, keys[i]);
-	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
-		if (s->labels.values[l] && strlen(s->labels.values[l]) > MAX_TAG_BYTES)
-			return too_long(rd, path, profile_label_info(l)->otlp_attr);
-	if (s->count > PROFILE_MAX_VALUE)
-		return otlp_decode_wrong(rd->d, -EBADMSG, path, "%s is too large", ATTR_COUNT);
-	return 0;
-}
-
 /* NULL: a limit is reached. */
 static struct profile *new_profile(struct otlp_reading *rd)
 {
@@ -303,7 +244,7 @@ static struct profile *unsplit_profile(struct otlp_reading *rd)
  * Returns the profile of the sample's process. OpenTelemetry's eBPF profiler names the process in
  * each sample.
  */
-static struct profile *profile_of(struct otlp_reading *rd, const struct sample_attrs *s)
+static struct profile *profile_of(struct otlp_reading *rd, const struct decode_sample *s)
 {
 	char key[2 * MAX_TAG_BYTES + 16], hex[33];
 	struct profile *p;
@@ -349,7 +290,7 @@ static bool sample_value(const struct otlp_reading *rd, const Otlp__Sample *in, 
 	return true;
 }
 
-static uint64_t sample_count(const struct otlp_reading *rd, const struct sample_attrs *a,
+static uint64_t sample_count(const struct otlp_reading *rd, const struct decode_sample *a,
 			     const Otlp__Sample *in, int64_t value)
 {
 	uint64_t period_ns = rd->base.period_ns;
@@ -365,7 +306,7 @@ static uint64_t sample_count(const struct otlp_reading *rd, const struct sample_
 }
 
 /* If this version does not know the cause of the wait, counts it, and returns "other". */
-static enum wait sample_wait(const struct otlp_reading *rd, const struct sample_attrs *a)
+static enum wait sample_wait(const struct otlp_reading *rd, const struct decode_sample *a)
 {
 	enum wait wait = WAIT_NONE;
 
@@ -378,25 +319,16 @@ static enum wait sample_wait(const struct otlp_reading *rd, const struct sample_
 
 static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const char *path)
 {
-	struct sample_attrs s = {.cpu = -1, .count = -1};
 	struct batch *b = rd->d->batch;
 	uint32_t stack = STACK_NONE, link = 0;
 	struct profile_sample *out;
-	const struct attr *a;
+	struct decode_sample s;
 	struct profile *p;
 	int64_t value;
-	int r;
+	int r = otlp_decode_sample(rd->d, in, path, &s);
 
-	for (size_t i = 0; i < in->n_attribute_indices; i++) {
-		r = otlp_decode_attr(rd->d, in->attribute_indices[i], path, &a);
-		if (r < 0)
-			return r;
-		sample_attr(&s, a);
-	}
-	r = check_sample_attrs(rd, &s, path);
-	if (r < 0)
-		return r;
-	r = otlp_decode_stack(rd->d, in->stack_index, path, &stack);
+	if (r >= 0)
+		r = otlp_decode_stack(rd->d, in->stack_index, path, &stack);
 	if (r >= 0)
 		r = otlp_decode_link(rd->d, in->link_index, path, &link);
 	if (r < 0)

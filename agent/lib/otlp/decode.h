@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding: messages (decode.c), their dictionary (decode_dict.c) and resources
- * (decode_resource.c).
+ * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c)
+ * and the attributes of samples (decode_sample.c).
  */
 #pragma once
 
@@ -54,6 +54,16 @@ struct decode_resource {
 	unsigned owner_rank;
 };
 
+/* The attributes of one sample. Process, exe and container choose the profile that gets it. */
+struct decode_sample {
+	const char *thread, *process_comm, *exe, *container, *wait;
+	uint32_t pid;
+	bool main_thread;
+	int32_t cpu;
+	int64_t count; /* -1: the sample has no such attribute; so is cpu */
+	struct profile_labels labels;
+};
+
 /* Records the error and returns it. */
 int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char *fmt, ...)
 	_printf_(4, 5);
@@ -71,6 +81,8 @@ int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32
  * counted.
  */
 int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
+int otlp_decode_sample(struct decoder *d, const Otlp__Sample *in, const char *path,
+		       struct decode_sample *ret);
 /* The caller has zeroed *ret. */
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
 			 struct decode_resource *ret);
