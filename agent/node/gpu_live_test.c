@@ -2,7 +2,7 @@
 /*
  * hbm-alloc and hbm-inuse of a program that calls the stand-in CUDA driver (e2e/gpu), from the
  * search for the driver's entries to the drains: which function of the program allocated how many
- * bytes, and which of them live. The program is alloc/testdata/gpu_calls.c, and runs one step of it
+ * bytes, and which of them live. The program is e2e/gpu/memory_steps.c, and runs one step of it
  * after another.
  */
 #include "node/testprobed.h"
@@ -12,7 +12,7 @@
 #define ALLOC  (1u << EVENT_HBM_ALLOC)
 #define INUSE  (1u << EVENT_HBM_INUSE)
 #define MIB    (1ull << 20)
-#define SOURCE "agent/node/alloc/testdata/gpu_calls.c"
+#define SOURCE "e2e/gpu/memory_steps.c"
 
 /* ---- what the drains report ---- */
 
