@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that wait, allocate and leak a known amount, and print to the microsecond and byte what
-each of their functions had (programs/exact.h). `podflame record` records off-cpu, mem-alloc and
-mem-inuse at once, beside other tools that look at the same process (oracles.py)."""
+each of their functions had (programs/told.h). `podflame record` records off-cpu, mem-alloc and
+mem-inuse at once, beside other tools that look at the same process (oracles.py), or hbm-alloc and
+hbm-inuse of programs that use the stand-in for a GPU's driver (e2e/gpu)."""
 import glob
 import os
 import re
@@ -14,6 +15,8 @@ import oracles
 import programs
 
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
+GPU_EVENTS = ("hbm-alloc", "hbm-inuse")
+GPU = os.path.join(known.BUILD, "gpu")
 SOURCES = os.path.join(known.HERE, "programs")
 
 
@@ -72,6 +75,33 @@ def java(major):
                   [oracles.async_profiler], EVENTS[:2], 0.05, more=3 << 20, causes=0.9, noise=TLAB)
 
 
+# The entries of the driver have one of two forms: e2e/gpu/rules.mk.
+def gpu(name, language, form, build, run="{out}", **more):
+    return Target(name, language, build, f"env LD_LIBRARY_PATH={GPU}/{form}:{GPU} {run}",
+                  events=GPU_EVENTS, **more)
+
+
+def gpu_c(name, form, compiler, **more):
+    return gpu(f"CUDA driver, {name}", "C", form,
+               f"{compiler} -g -fno-optimize-sibling-calls -o {{out}} {{src}}/gpu.c "
+               f"-L{GPU}/{form} -l:libcuda.so.1 -lpthread", needs=[compiler.split()[0]], **more)
+
+
+def gpu_cxx(name, form, compiler, runtime, then="true", **more):
+    return gpu(f"CUDA runtime, {name}", "C++", form,
+               f"{compiler} -g -std=c++17 -fno-optimize-sibling-calls -o {{out}} {{src}}/gpu.cc "
+               f"-L{GPU} -L{GPU}/{form} -l:{runtime} -l:libcuda.so.1 -lpthread && {then}",
+               needs=[compiler.split()[0]], **more)
+
+
+def gpu_python(name, form, command, **more):
+    return gpu(f"CUDA driver, {name}", "Python", form, "true", f"{command} {{src}}/gpu.py",
+               prefix="__main__.", needs=[command], **more)
+
+
+# As a program of nvcc is installed: the runtime is in it, and its symbols are in a debug file.
+STRIPPED = ("cd {dir} && objcopy --only-keep-debug program program.debug && strip program && "
+            "objcopy --add-gnu-debuglink=program.debug program")
 LUA_CLOCK = "the clock that Lua can read has hundredths of a second"
 TARGETS = [
     c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer",
@@ -100,6 +130,15 @@ TARGETS = [
     *(java(major) for major in (11, 17, 21, 25)),
     *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"],
              events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
+    gpu_c("gcc -O2", "thunk", "gcc -O2", sample=True),
+    gpu_c("gcc -O2, entries with frame pointers", "push", "gcc -O2"),
+    gpu_c("gcc -O1, frame pointers", "thunk", "gcc -O1 -fno-omit-frame-pointer"),
+    gpu_cxx("g++ -O2", "thunk", "g++ -O2", "libcudart.so.12", sample=True),
+    gpu_cxx("clang++ -O2", "push", "clang++ -O2", "libcudart.so.12"),
+    gpu_cxx("g++ -O2, static, stripped", "thunk", "g++ -O2", "libcudart_static.a", STRIPPED),
+    gpu_python("CPython, Debian's", "thunk", "/usr/bin/python3", sample=True),
+    *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
+      for minor in range(8, 14)),
 ]
 
 
@@ -175,7 +214,8 @@ class Recording(known.Recording):
 
     def __init__(self, event, run):
         self.event = event
-        each = ["-b", "1us"] if event == "off-cpu" else ["-s", "1"]
+        each = {"off-cpu": ["-b", "1us"], "mem-alloc": ["-s", "1"],
+                "mem-inuse": ["-s", "1"]}.get(event, [])
         super().__init__(["-e", event, *each, "--pid", str(run.pid)],
                          f"{run.folder}/{event}.folded")
 
@@ -219,7 +259,14 @@ def compare(t, told, seen, theirs):
                     (value == 0 or (event, t.prefix + name) in sums):
                 r["oracles"][oracle] = sums.get((event, t.prefix + name), 0)
         rows.append(r)
-    return rows
+    return rows + [whole(event, rows, seen[event]) for event in GPU_EVENTS if event in seen]
+
+
+def whole(event, rows, seen):
+    """Nothing is allocated beside what the functions of the program have."""
+    return {"event": event, "name": "(the program)",
+            "told": sum(r["told"] for r in rows if r["event"] == event),
+            "seen": sum(n for _, n in seen), "oracles": {}}
 
 
 def preempted(run, seen):
@@ -264,7 +311,7 @@ def once(t, rounds, sample):
     try:
         seen, theirs, skips = watch(t, run, rounds)
         rows = compare(t, run.known(), seen, theirs)
-        us = preempted(run, seen)
+        us = preempted(run, seen) if "off-cpu" in seen else 0
     finally:
         run.end()
     return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips,
@@ -280,9 +327,11 @@ def test(t, rounds, sample):
 def told_in_short(r):
     """For each event: how many functions, and the largest error."""
     text = []
-    for event in EVENTS:
+    for event in EVENTS + GPU_EVENTS:
         errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])
                   if x["event"] == event]
         if errors:
             text.append(f"{event} {len(errors)} functions, {100 * max(errors):.2f} % off at most")
-    return "; ".join(text + [f"preempted for {r.get('preempted_us', 0) / 1000:.0f} ms"])
+    if r.get("preempted_us"):
+        text.append(f"preempted for {r['preempted_us'] / 1000:.0f} ms")
+    return "; ".join(text)

@@ -147,7 +147,7 @@ def read_folded(path):
     with open(path, encoding="utf-8") as f:
         for line in f:
             stack, n = line.rstrip("\n").rsplit(" ", 1)
-            frames = [x.removeprefix("[l] ") for x in stack.split(";")[2:]
+            frames = [re.sub(r"^\[[cl]\] ", "", x) for x in stack.split(";")[2:]
                       if not x.startswith("[k] ")]
             rows.append((frames, int(n)))
     return rows

@@ -237,8 +237,12 @@ time of the function less the thread's CPU time. *Largest error*: that of one of
 tool that records the same process at the same time, and the largest difference between it and
 podflame for one function. Unless a row says otherwise, bytes must be equal. Waits of a function may
 differ by 3 % and 60 ms, and may lack the time that others had the CPU meanwhile (`preempted_us`:
-the time that its threads waited for a CPU, less what was seen as `runqueue`). `accuracy.json` has
-each function.
+the time that its threads waited for a CPU, less what was seen as `runqueue`).
+
+The programs named *CUDA* ([`gpu.*`](../e2e/accuracy/programs)) allocate and free memory of a GPU in
+each way that the driver has, also with calls that fail. A stand-in for the driver and one for the
+runtime ([`e2e/gpu`](../e2e/gpu)) count the same bytes. One more function is the program: it has all
+bytes that podflame saw. `accuracy.json` has each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
@@ -266,10 +270,8 @@ def beside_cell(event, rows, who):
 
 
 def exact_rows(r):
-    for event in ("off-cpu", "mem-alloc", "mem-inuse"):
+    for event in dict.fromkeys(x["event"] for x in r["rows"]):
         rows = [x for x in r["rows"] if x["event"] == event]
-        if not rows:
-            continue
         cause = min((x["causes"] for x in rows if x.get("causes") and x["told"] > 50000), default=0)
         beside = "; ".join(beside_cell(event, rows, who)
                            for who in sorted({who for x in rows for who in x["oracles"]}))

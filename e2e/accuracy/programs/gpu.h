@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu: what the programs in C and C++ share that allocate memory of a GPU. */
+#pragma once
+
+#include "../../gpu/standin.h"
+#include "told.h"
+
+/* Ends the program if a call of CUDA does not give the wanted number. */
+#define GIVES(wanted, call)                                                                       \
+	do {                                                                                      \
+		int gave = (call);                                                                \
+		if (gave != (wanted)) {                                                           \
+			fprintf(stderr, "%s:%d: %d: %s\n", __FILE__, __LINE__, gave, #call);      \
+			exit(1);                                                                  \
+		}                                                                                 \
+	} while (0)
+#define WORKS(call) GIVES(0, call)
+
+static uint64_t all_bytes, all_kept;
+
+/* A function that allocates so much each time, and keeps so much of it. */
+static void allocates(const char *name, void (*f)(void), uint64_t bytes, uint64_t kept)
+{
+	for (unsigned i = 0; i < rounds; i++)
+		f();
+	fprintf(told, "hbm-alloc %s %llu\nhbm-inuse %s %llu\n", name,
+		(unsigned long long)bytes * rounds, name, (unsigned long long)kept * rounds);
+	all_bytes += bytes * rounds;
+	all_kept += kept * rounds;
+}
+
+/* Ends the program if the driver has counted something else. */
+static void compare_with_driver(void)
+{
+	struct standin_counts c;
+
+	standin_count(&c);
+	GIVES(1, c.alloc_bytes == all_bytes);
+	GIVES(1, c.live_bytes == all_kept);
+}
