@@ -17,6 +17,8 @@ import programs
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
 GPU_EVENTS = ("hbm-alloc", "hbm-inuse")
 GPU = os.path.join(known.BUILD, "gpu")
+NVIDIA = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                      "podflame/nvidia")
 SOURCES = os.path.join(known.HERE, "programs")
 
 
@@ -37,6 +39,7 @@ class Target:
     # this part of a wait must have the cause that its function is for, or be runqueue
     causes: float = 0.95
     root: str = ""                  # the program runs in this root
+    hits: bool = False              # nothing is counted, but record says that its probes were hit
     sample: bool = False
 
 
@@ -99,6 +102,21 @@ def gpu_python(name, form, command, **more):
                prefix="__main__.", needs=[command], **more)
 
 
+# NVIDIA's own libraries, as `.ci/deps long` unpacks them; the drivers by their Debian suites.
+DRIVERS = {"bookworm": 535, "trixie": 550}
+RUNTIME = f"{NVIDIA}/cudart-12/lib"
+
+
+def gpu_none(suite, name, runtime):
+    """Nothing is counted, and nothing breaks, where calls fail for want of a GPU."""
+    return Target(f"no GPU, driver {DRIVERS[suite]}{name}", "C",
+                  f"gcc -O2 -g -o {{out}} {{src}}/gpu_none.c -L{RUNTIME} -l:{runtime} "
+                  f"-L{GPU}/thunk -l:libcuda.so.1 -lpthread -ldl -lrt",
+                  f"env LD_LIBRARY_PATH={NVIDIA}/{suite}:{RUNTIME} {{out}}", events=GPU_EVENTS,
+                  hits=True,
+                  needs=["gcc", f"{NVIDIA}/{suite}/libcuda.so.1", f"{RUNTIME}/{runtime}"])
+
+
 # As a program of nvcc is installed: the runtime is in it, and its symbols are in a debug file.
 STRIPPED = ("cd {dir} && objcopy --only-keep-debug program program.debug && strip program && "
             "objcopy --add-gnu-debuglink=program.debug program")
@@ -139,6 +157,8 @@ TARGETS = [
     gpu_python("CPython, Debian's", "thunk", "/usr/bin/python3", sample=True),
     *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
       for minor in range(8, 14)),
+    *(gpu_none(suite, name, runtime) for suite in DRIVERS
+      for name, runtime in (("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))),
 ]
 
 
@@ -234,7 +254,8 @@ def watch(t, run, rounds):
             recordings.append(Recording(event, run))
         run.work(rounds)
         for r in recordings:
-            r.stop()
+            if "probes were hit" not in r.stop() and t.hits:
+                raise RuntimeError(f"{r.event}: no probe was hit")
         seen = {r.event: known.read_folded(r.output) for r in recordings}
         return seen, {name: end() for name, end in watching.items()}, skips
     finally:

@@ -27,10 +27,11 @@ class Skip(Exception):
     """This machine lacks something that a program needs."""
 
 
-def need(commands):
-    for command in commands:
-        if not shutil.which(command):
-            raise Skip(f"no {command} on this machine")
+def need(things):
+    """Commands or files."""
+    for thing in things:
+        if not shutil.which(thing) and not os.path.exists(thing):
+            raise Skip(f"no {thing} on this machine")
 
 
 # ---- build ----
