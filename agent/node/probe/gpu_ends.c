@@ -131,20 +131,26 @@ static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t
 }
 
 /*
- * A context may end again between reading and deleting its entry, so that each entry is read when
- * it is deleted.
+ * A context may end again after the walk has seen its entry, so the entry is read once more when it
+ * is deleted.
  */
+static int take_object(struct gpu_ends *e, const struct pf_live_key *key)
+{
+	struct pf_gpu_object o;
+	int r = bpf_map_lookup_and_delete_elem(bpf_map__fd(e->objects), key, &o);
+
+	if (!r && key->address >> 56 == PF_GPU_ENDED)
+		keep_end(e, key, o.time_ns);
+	return r == -ENOENT ? 0 : r;
+}
+
 static int read_objects(struct reading *r)
 {
-	int map = bpf_map__fd(r->e->objects);
-	int err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_object),
-				  false, read_one, r);
-	struct pf_gpu_object o;
+	int err = probes_map_each(bpf_map__fd(r->e->objects), sizeof(struct pf_live_key),
+				  sizeof(struct pf_gpu_object), false, read_one, r);
 
-	for (size_t i = 0; i < r->n_taken; i++)
-		if (!bpf_map_lookup_and_delete_elem(map, &r->taken[i], &o) &&
-		    r->taken[i].address >> 56 == PF_GPU_ENDED)
-			keep_end(r->e, &r->taken[i], o.time_ns);
+	for (size_t i = 0; i < r->n_taken && !err; i++)
+		err = take_object(r->e, &r->taken[i]);
 	return err;
 }
 

@@ -105,6 +105,21 @@ static void count_evicted(struct probe_set_state *set, uint64_t added, const str
 	set->evicted += added - accounted;
 }
 
+/* Returns whether no entry is left. */
+static bool stale_remove(struct sorting *s)
+{
+	bool left = false;
+
+	for (size_t i = 0; i < s->n_stale; i++) {
+		int r = bpf_map_delete_elem(s->set->live, &s->stale[i]);
+
+		s->set->user_removed += !r;
+		left |= r && r != -ENOENT;
+	}
+	free(s->stale);
+	return !left;
+}
+
 /*
  * Walks the map, and removes entries of no attached process, and of memory that has ended. The
  * caller holds the lock.
@@ -120,14 +135,10 @@ static int sort_out(struct sorting *s)
 	sum_stats(s->set, &before);
 	r = probes_map_each(s->set->live, sizeof(struct pf_live_key), sizeof(struct pf_live), false,
 			    sort_one, s);
-	if (!r && ops->ends_done)
-		ops->ends_done(s->set);
 	if (!r)
 		count_evicted(s->set, before.added, s);
-	for (size_t i = 0; i < s->n_stale; i++)
-		if (!bpf_map_delete_elem(s->set->live, &s->stale[i]))
-			s->set->user_removed++;
-	free(s->stale);
+	if (stale_remove(s) && !r && ops->ends_done)
+		ops->ends_done(s->set);
 	return r;
 }
 
