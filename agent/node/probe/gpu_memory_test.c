@@ -1,122 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * GPU memory events of real processes. Functions of this program stand in for the CUDA driver: they
- * have the arguments and results of its functions. Which functions a real driver has is the matter
- * of node/alloc. The tests run once for each way to attach uprobes that this kernel has.
+ * GPU memory events of real processes: exact bytes by function, which memory lives, memory that
+ * ends with its context, and both probe sets in one process. The tests run once for each way to
+ * attach uprobes that this kernel has.
  */
-#include "node/probe/memory_scene_test.h"
-
-#include "gpu_memory.skel.h"
-
-#define HBM_ALLOC (1u << EVENT_HBM_ALLOC)
-#define HBM_INUSE (1u << EVENT_HBM_INUSE)
-
-/* ---- the driver ---- */
-
-#define HBM_BYTES     100000 /* a larger allocation fails */
-#define SUCCESS	      0
-#define INVALID_VALUE 1
-#define OUT_OF_MEMORY 2
-
-static volatile int status; /* of a call; where it is stored, the caller stays on the stack */
-static uint64_t next_address = 0x7f0000000000, next_context = 0xc0ffee00;
-static volatile bool fails; /* the next call fails */
-
-static int result(void)
-{
-	int r = fails ? INVALID_VALUE : SUCCESS;
-
-	fails = false;
-	return r;
-}
-
-IN_SECTION(pf_driver) static int cu_init(unsigned flags)
-{
-	return flags ? INVALID_VALUE : result();
-}
-
-IN_SECTION(pf_driver) static int cu_mem_alloc(uint64_t *ret, size_t bytes)
-{
-	if (bytes > HBM_BYTES)
-		return OUT_OF_MEMORY;
-	*ret = next_address;
-	next_address += bytes;
-	return result();
-}
-
-IN_SECTION(pf_driver) static int cu_mem_free(uint64_t address)
-{
-	return address ? result() : INVALID_VALUE;
-}
-
-IN_SECTION(pf_driver) static int cu_ctx_create(uint64_t *ret, unsigned flags, int device)
-{
-	if (flags || device < 0)
-		return INVALID_VALUE;
-	*ret = next_context;
-	next_context += 0x100;
-	return result();
-}
-
-IN_SECTION(pf_driver) static int cu_ctx_destroy(uint64_t context)
-{
-	return context ? result() : INVALID_VALUE;
-}
-
-IN_SECTION(pf_driver) static int cu_ctx_set_current(uint64_t context)
-{
-	__asm__ volatile("" : : "r"(context) : "memory");
-	return result();
-}
-
-static void add_driver(struct probed *t)
-{
-	add_site(t, cu_init, (struct pf_site){.kind = PF_SITE_GPU_INIT});
-	add_site(t, cu_mem_alloc,
-		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC, .ptr_arg = 1, .size_arg = 2});
-	add_site(t, cu_mem_free, (struct pf_site){.kind = PF_SITE_GPU_FREE, .ptr_arg = 1});
-	add_site(t, cu_ctx_create,
-		 (struct pf_site){.kind = PF_SITE_GPU_CONTEXT, .ptr_arg = 1, .size_arg = 3});
-	add_site(t, cu_ctx_destroy, (struct pf_site){.kind = PF_SITE_GPU_DESTROY, .ptr_arg = 1});
-	add_site(t, cu_ctx_set_current, (struct pf_site){.kind = PF_SITE_GPU_SET, .ptr_arg = 1});
-}
-
-static const struct gpu_memory_bpf *programs_of(const struct scene *s)
-{
-	return scene_set(s)->object.bpf;
-}
-
-static unsigned n_objects(const struct scene *s)
-{
-	return map_count(bpf_map__fd(programs_of(s)->maps.gpu_objects), sizeof(struct pf_live_key));
-}
-
-static unsigned n_threads(const struct scene *s)
-{
-	return map_count(bpf_map__fd(programs_of(s)->maps.gpu_threads), sizeof(struct pf_live_key));
-}
-
-static unsigned n_pending(const struct scene *s)
-{
-	return map_count(scene_set(s)->pending, sizeof(struct pf_pending_key));
-}
-
-static void gpu_open(struct scene *s, body_fn *body, unsigned events)
-{
-	s->set = PROBES_GPU_MEMORY;
-	if (!s->probed.file.n_sites)
-		add_driver(&s->probed);
-	scene_open(s, body, events, 1);
-}
-
-/* After a process is detached, nothing of it stays in the kernel. */
-static void gpu_close(struct scene *s)
-{
-	s->a = probes_detach(s->p, s->a);
-	assert_int_equal(n_objects(s), 0);
-	assert_int_equal(n_threads(s), 0);
-	scene_close(s);
-}
+#include "node/probe/gpu_scene_test.h"
 
 /* ---- exact bytes by function, and what lives ---- */
 
@@ -214,8 +102,12 @@ static uint64_t contexts[2];
 
 IN_SECTION(pf_short) static void allocate_on_first(void)
 {
+	const uint32_t properties[4] = {1, 0, 1, 0};
+
 	status = cu_ctx_create(&contexts[0], 0, 3);
 	status = cu_mem_alloc(&at[0], 1000);
+	status = cu_mem_alloc_async(&at[4], 40, 0);
+	status = cu_mem_create(&at[5], 6, properties);
 }
 
 IN_SECTION(pf_long) static void allocate_on_second(void)
@@ -259,18 +151,19 @@ static void memory_ends_with_its_context(void **state)
 	(void)state;
 	gpu_open(&s, body_contexts, HBM_ALLOC | HBM_INUSE);
 	go(&s, 3);
-	assert_int_equal(s.w.inuse.in_short, 1000);
+	assert_int_equal(s.w.inuse.in_short, 1046);
 	assert_int_equal(s.w.inuse.in_long, 500);
 	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 500);
-	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT);
-	assert_int_equal(s.w.labels.numbers[LABEL_GPU_DEVICE], 5);
-	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xc0ffef00);
+	assert_int_equal(s.w.inuse.in_short, 46); /* of a pool, and of a handle */
+	assert_int_equal(s.w.inuse.in_long, 500);
+	assert_int_equal(s.w.inuse.labels.mask, 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT);
+	assert_int_equal(s.w.inuse.labels.numbers[LABEL_GPU_DEVICE], 5);
+	assert_int_equal(s.w.inuse.labels.numbers[LABEL_GPU_CONTEXT], 0xc0ffef00);
 	go(&s, 5);
-	assert_int_equal(s.w.inuse.bytes, 507);
+	assert_int_equal(s.w.inuse.bytes, 46 + 500 + 7);
 	assert_int_equal(lost("gpu_context"), before);
 	go(&s, 6);
-	assert_int_equal(s.w.inuse.bytes, 520);
+	assert_int_equal(s.w.inuse.bytes, 46 + 500 + 20);
 	assert_int_equal(lost("gpu_context") - before, 1);
 	gpu_close(&s);
 }
@@ -323,7 +216,7 @@ static void threads_that_have_ended_leave_room(void **state)
 	watch_all(s.p, &s.w);
 	assert_int_equal(n_threads(&s), n);
 	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 500);
+	assert_int_equal(s.w.inuse.bytes, 46 + 500);
 	gpu_close(&s);
 }
 
