@@ -76,7 +76,9 @@ offcpu_test waits_have*
 offcpu_test limits_hold*
 memory_test bytes_are*
 memory_test it_is_one*
-memory_test places_that*"
+memory_test places_that*
+gpu_memory_test bytes_are*
+gpu_memory_test memory_ends*"
 PROBE=agent/node/probe
 
 add() { # FILE PATH: copies the file into the initramfs

@@ -63,7 +63,7 @@ static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned even
 	return PROBED_AT_BOTH;
 }
 
-/* Without a call that changes contexts, it would not be known whose memory ends with a context. */
+/* Contexts, too: their memory ends with them, and the current one decides whose memory it is. */
 static bool gpu_memory_live_needs(const struct pf_site *s)
 {
 	return PF_SITE_IS_GPU_CONTEXT(s->kind) || gpu_memory_probed(s, 0) == PROBED_NOT;

@@ -60,8 +60,8 @@ struct set_object {
 	struct bpf_map *procs, *pending, *live, *live_stats; /* see struct pf_mem_proc and below */
 };
 
-/* What only one set knows. */
 struct probe_set_state;
+/* What only one set knows. */
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
@@ -73,15 +73,15 @@ struct set_ops {
 	/* Returns how the site is probed for these events. */
 	enum site_probed (*probed)(const struct pf_site *site, unsigned event_mask);
 	/*
-	 * Returns whether the live event needs the site, because a call of it may free memory: if
-	 * the kernel refuses to probe it, freed memory would seem to live.
+	 * Returns whether the live event is wrong if the kernel refuses to probe the site: freed
+	 * memory would seem to live.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
 	/*
 	 * What ends memory besides calls that free it; NULL: nothing does. ends_read() is called
-	 * before the map of living memory is read, and ends_done() after all of it was read. The
-	 * caller holds the lock. has_ended() counts memory that may have ended as lost, and returns
-	 * true for it.
+	 * before the map of living memory is read, and ends_done() once all entries were read and
+	 * those that have ended were removed. has_ended() counts memory that may have ended as
+	 * lost, and returns true for it. The caller holds the lock.
 	 */
 	int (*ends_read)(struct probe_set_state *s);
 	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,
@@ -111,8 +111,8 @@ struct probe_set_state {
 	uint64_t woke_ns;
 	bool asked; /* the next full drain must have a snapshot */
 	uint64_t user_removed, evicted;
-	struct losses lost; /* losses that no drain has reported yet */
-	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY */
+	struct losses lost;	   /* losses that no drain has reported yet */
+	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY, or not loaded */
 };
 
 /* What all sets share. */
