@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which calls are in the sample, at rates that the test makes up. */
+#include "sampling.h"
+#include "clock.h"
+
+#include "lib/base/testprogram.h"
+
+#include <math.h>
+
+static uint64_t time_ns;
+
+static uint64_t the_time(void)
+{
+	return time_ns;
+}
+
+/* A second of calls, each `step` ids after the one before. Returns how many were told. */
+static unsigned second(uint32_t *id, unsigned n_calls, unsigned step)
+{
+	unsigned n_told = 0;
+	uint8_t level;
+
+	for (unsigned i = 0; i < n_calls; i++) {
+		time_ns += NSEC_PER_SEC / n_calls;
+		*id += step;
+		if (sampling_call(*id, the_time, &level)) {
+			n_told++;
+			sampling_spend(SAMPLING_CALL_UNITS);
+		}
+	}
+	sampling_adjust(time_ns);
+	return n_told;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	time_ns = 1000 * NSEC_PER_SEC;
+	sampling_begin(time_ns);
+	return 0;
+}
+
+static void few_calls_are_all_told(void **state)
+{
+	uint32_t id = 0;
+
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(second(&id, 900, 1), 900);
+	assert_int_equal(sampling_level(), 0);
+	(void)state;
+}
+
+static void a_storm_costs_what_is_allowed(void **state)
+{
+	uint32_t id = 0;
+	unsigned n_told = 0;
+
+	assert_in_range(second(&id, 100000, 1), 1, 4000);
+	for (int i = 0; i < 60; i++)
+		n_told += second(&id, 100000, 1);
+	assert_in_range(n_told, 60 * 300, 60 * 1300);
+	assert_in_range(sampling_level(), 6, 9);
+	(void)state;
+}
+
+static void after_a_storm_all_are_told_again(void **state)
+{
+	uint32_t id = 0;
+
+	for (int i = 0; i < 5; i++)
+		second(&id, 100000, 1);
+	for (int i = 0; i < 10; i++)
+		second(&id, 500, 1);
+	assert_int_equal(second(&id, 500, 1), 500);
+	(void)state;
+}
+
+static void a_short_burst_is_told(void **state)
+{
+	uint32_t id = 0;
+
+	for (int i = 0; i < 20; i++) { /* 200 calls at once, and then nothing for a second */
+		unsigned n_told = 0;
+		uint8_t level;
+
+		for (int call = 0; call < 200; call++)
+			n_told += sampling_call(++id, the_time, &level);
+		sampling_spend(n_told * SAMPLING_CALL_UNITS);
+		assert_int_equal(n_told, 200);
+		time_ns += NSEC_PER_SEC;
+		sampling_adjust(time_ns);
+	}
+	(void)state;
+}
+
+/* Whatever the distance of their ids, calls are told with the probability of their level. */
+static void no_pattern_of_ids_is_preferred(void **state)
+{
+	for (unsigned step = 1; step <= 130; step = step * 2 + step % 2) {
+		double expected = 0, variance = 0, p;
+		unsigned n_told = 0;
+		uint32_t id = 0;
+		uint8_t level;
+
+		begin(state);
+		for (int i = 0; i < 10; i++)
+			second(&id, 50000, step);
+		for (int i = 0; i < 200000; i++) {
+			id += step;
+			n_told += sampling_call(id, the_time, &level);
+			p = 1.0 / (1U << level);
+			expected += p;
+			variance += p * (1 - p);
+		}
+		assert_true(fabs(n_told - expected) <= 4 * sqrt(variance));
+	}
+}
+
+static void work_is_told_if_its_call_was(void **state)
+{
+	enum { N = 300000 };
+	static bool told[N];
+	static uint8_t levels[N];
+	uint8_t level;
+
+	for (uint32_t id = 0; id < N; id++) {
+		time_ns += 10000;
+		told[id] = sampling_call(id, the_time, &levels[id]);
+		sampling_spend(told[id] * SAMPLING_CALL_UNITS);
+	}
+	assert_true(sampling_level() > 0);
+	for (uint32_t id = 0; id < N; id++) {
+		assert_int_equal(sampling_work(id, &level), told[id] ? SAMPLED_YES : SAMPLED_NO);
+		if (told[id])
+			assert_int_equal(level, levels[id]);
+	}
+	(void)state;
+}
+
+static void work_of_calls_that_are_not_known_is_unseen(void **state)
+{
+	const uint32_t kept = SAMPLING_BLOCK * SAMPLING_N_BLOCKS;
+	uint8_t level;
+
+	assert_int_equal(sampling_work(5, &level), SAMPLED_UNSEEN);
+	assert_true(sampling_call(5, the_time, &level));
+	assert_int_equal(sampling_work(5, &level), SAMPLED_YES);
+	assert_true(sampling_call(5 + kept, the_time, &level));
+	assert_int_equal(sampling_work(5, &level), SAMPLED_UNSEEN);
+	assert_int_equal(sampling_work(5 + kept, &level), SAMPLED_YES);
+	assert_false(sampling_call(6, the_time, &level)); /* a thread that is very late */
+	assert_int_equal(sampling_work(5 + kept, &level), SAMPLED_YES);
+	(void)state;
+}
+
+static void ids_may_wrap(void **state)
+{
+	uint32_t id = UINT32_MAX - 1000;
+
+	assert_int_equal(second(&id, 900, 1), 900);
+	assert_int_equal(second(&id, 900, 1), 900);
+	assert_true(id < 1000);
+	(void)state;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup(name, begin)
+		T(few_calls_are_all_told),
+		T(a_storm_costs_what_is_allowed),
+		T(after_a_storm_all_are_told_again),
+		T(a_short_burst_is_told),
+		T(no_pattern_of_ids_is_preferred),
+		T(work_is_told_if_its_call_was),
+		T(work_of_calls_that_are_not_known_is_unseen),
+		T(ids_may_wrap),
+#undef T
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
