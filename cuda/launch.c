@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.h"
+#include "clock.h"
+#include "process.h"
+#include "probes.h"
+#include "sampling.h"
+#include "work.h"
+
+enum removal { REMOVAL_NONE, REMOVAL_ORDERED, REMOVAL_RUNNING, REMOVAL_DONE };
+static struct {
+	enum removal state; /* the thread that moves it from ORDERED on has the rest */
+	const struct cupti *cupti;
+	void *subscriber;
+} removal;
+
+#define N_LAST_TOLD 1024
+static uint32_t last_told[N_LAST_TOLD];
+
+int launch_enable(const struct cupti *cupti, void *subscriber)
+{
+	const struct cupti_calls *calls;
+	bool some = false;
+	int err, first_err = CUPTI_OK;
+
+	for (size_t i = 0; i < N_LAST_TOLD; i++)
+		__atomic_store_n(&last_told[i], 0, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < cupti_n_calls; i++) {
+		calls = &cupti_calls[i];
+		for (uint32_t id = calls->first; id <= calls->last; id++) {
+			err = cupti->EnableCallback(1, subscriber, calls->domain, id);
+			some |= err == CUPTI_OK;
+			if (first_err == CUPTI_OK)
+				first_err = err;
+		}
+	}
+	return some ? CUPTI_OK : first_err;
+}
+
+static uint32_t kind_of(int domain, uint32_t id)
+{
+	const struct cupti_calls *calls = cupti_calls;
+
+	while (calls < cupti_calls + cupti_n_calls - 1 &&
+	       (calls->domain != domain || id < calls->first || id > calls->last))
+		calls++;
+	return calls->kind;
+}
+
+/*
+ * A call of the runtime that calls the driver comes twice, with one id. The last calls that were
+ * told are kept by id, so that the second one is not told. (Were it told, nothing would be wrong.)
+ */
+static bool is_told_already(uint32_t correlation)
+{
+	return __atomic_exchange_n(&last_told[correlation % N_LAST_TOLD], correlation,
+				   __ATOMIC_RELAXED) == correlation;
+}
+
+static void tell(int domain, uint32_t id, const struct cupti_call *call, uint8_t level)
+{
+	uint64_t begin_ns = now_ns();
+
+	probe_launch(call->correlation, level, kind_of(domain, id), call->function, call->symbol,
+		     call->context_number);
+	WORK_COUNT(n_launches, 1);
+	WORK_COUNT(own_ns, now_ns() - begin_ns);
+	sampling_spend(SAMPLING_CALL_UNITS);
+}
+
+static bool move(enum removal from, enum removal to)
+{
+	return __atomic_compare_exchange_n(&removal.state, &from, to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
+static void remove_cupti(void)
+{
+	if (!move(REMOVAL_ORDERED, REMOVAL_RUNNING))
+		return;
+	removal.cupti->Unsubscribe(removal.subscriber);
+	removal.cupti->Finalize();
+	__atomic_store_n(&removal.state, REMOVAL_DONE, __ATOMIC_RELEASE);
+}
+
+void launch_callback(void *user, int domain, uint32_t id, const void *data)
+{
+	const struct cupti_call *call = data;
+	uint8_t level;
+
+	(void)user;
+	if ((domain != CUPTI_DRIVER && domain != CUPTI_RUNTIME) || process_is_forked())
+		return;
+	if (call->site == CUPTI_EXIT) {
+		if (__atomic_load_n(&removal.state, __ATOMIC_RELAXED) == REMOVAL_ORDERED)
+			remove_cupti();
+		return;
+	}
+	if (sampling_call(call->correlation, now_ns, &level) &&
+	    usdt_wanted(&probe_launch_semaphore) && !is_told_already(call->correlation))
+		tell(domain, id, call, level);
+}
+
+void launch_remove_cupti(const struct cupti *cupti, void *subscriber)
+{
+	removal.cupti = cupti;
+	removal.subscriber = subscriber;
+	__atomic_store_n(&removal.state, REMOVAL_ORDERED, __ATOMIC_RELEASE);
+}
+
+bool launch_is_removed(void)
+{
+	return move(REMOVAL_DONE, REMOVAL_NONE);
+}
+
+bool launch_keep_cupti(void)
+{
+	return move(REMOVAL_ORDERED, REMOVAL_NONE);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What libpodflame-cuda.so says to a profiler. The library lies in the process that uses CUDA. It
+ * has three USDT probes of the provider "podflame_cuda", each with a semaphore. A BPF program at a
+ * probe finds all that it needs in the probe's arguments; it reads structures from the memory of
+ * the process. docs/gpu.md describes the library.
+ *
+ *	launch(u32 correlation, u32 level, u32 kind, const char *function, const char *kernel,
+ *	       u32 context)
+ *		A thread calls a function that gives work to a device, and the library has taken
+ *		the call into its sample. The probe fires when the call begins, on the thread that
+ *		calls: its stack is the one that asked for the work. All work of the call carries
+ *		this correlation id and is told later. One call may have no work (it failed, or a
+ *		graph was recorded), one piece (a kernel) or many (a graph).
+ *		kind: enum podflame_cuda_kind. function: the function of CUDA, a constant string.
+ *		kernel: its mangled name, or NULL; valid while the probe is hit. context: CUPTI's
+ *		number of the calling thread's context.
+ *	work(const struct podflame_cuda_work *work, u32 n, u32 size)
+ *		n pieces of work (1 to PODFLAME_CUDA_WORK_MAX) have ended; `size` is the size of
+ *		each. All belong to calls of the sample. A piece never comes before its launch.
+ *	status(const struct podflame_cuda_status *status, u32 size)
+ *		Twice a second while any of the three semaphores is not 0, and when the state
+ *		changes. All counts begin when the process loads the library and never go back.
+ *
+ * CUPTI runs while the semaphore of `launch` or of `work` is not 0; `status` alone does not start
+ * it. A structure may get fields at its end: a reader takes the smaller of `size` and its own.
+ *
+ * Shares and their error: a call is in the sample with the probability p = 2^-level, which does not
+ * depend on the call. So a sum over work, with each duration d times w = 2^level, estimates the sum
+ * over all work without bias. Its variance is estimated by the sum of w * (w - 1) * d * d, where d
+ * adds up all work of one launch. The exact total, of all work, is in `status`.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define PODFLAME_CUDA_WORK_MAX 32
+
+enum podflame_cuda_kind {
+	PODFLAME_CUDA_KERNEL,
+	PODFLAME_CUDA_COPY,
+	PODFLAME_CUDA_SET,
+	PODFLAME_CUDA_GRAPH,		/* of a launch only: its work has the kinds above */
+};
+#define PODFLAME_CUDA_WORK_KINDS 3
+
+struct podflame_cuda_work {
+	uint64_t start_ns, end_ns;	/* on the device, by CUPTI's clock (its default one) */
+	uint64_t name;			/* of a kernel: the address of its mangled name; else 0 */
+	uint64_t n_bytes;		/* of a copy or a set; else 0 */
+	uint64_t graph_node;		/* 0: not of a graph */
+	uint32_t graph;			/* 0: not of a graph, or not a kernel */
+	uint32_t correlation;
+	uint32_t device, context, stream; /* CUPTI's numbers */
+	uint8_t kind;			/* enum podflame_cuda_kind */
+	uint8_t copy_kind;		/* of a copy: CUpti_ActivityMemcpyKind; else 0 */
+	uint8_t level;			/* that of its launch */
+	uint8_t unused;
+};
+
+enum podflame_cuda_state {
+	PODFLAME_CUDA_IDLE,		/* nobody asks; CUPTI is not in use */
+	PODFLAME_CUDA_RUNNING,
+	PODFLAME_CUDA_STOPPING,		/* the next call of CUDA removes CUPTI from the process */
+	PODFLAME_CUDA_NO_CUPTI,		/* no libcupti was found, or it lacks a function */
+	PODFLAME_CUDA_TOO_OLD,		/* CUPTI of CUDA 10 or older */
+	PODFLAME_CUDA_REFUSED,		/* another profiler has CUPTI: `code` is 39 */
+	PODFLAME_CUDA_FAILED,		/* `code` says why */
+};
+
+struct podflame_cuda_sum {
+	uint64_t n, ns;
+};
+
+struct podflame_cuda_status {
+	uint32_t state;			/* enum podflame_cuda_state */
+	uint32_t code;			/* the CUptiResult of the call that failed last; 0: none */
+	uint32_t cupti_version;		/* CUPTI_API_VERSION; 0: not known yet */
+	uint32_t level;			/* of calls from now on */
+	uint32_t n_sessions;		/* how often CUPTI was started */
+	uint32_t n_not_removed;		/* sessions after which CUPTI stayed: see docs/gpu.md */
+	uint32_t n_displaced;		/* sessions that ended with another profiler on CUPTI */
+	uint32_t unused;
+	/* by enum podflame_cuda_kind; both are exact */
+	struct podflame_cuda_sum all[PODFLAME_CUDA_WORK_KINDS]; /* what CUPTI has reported */
+	struct podflame_cuda_sum told[PODFLAME_CUDA_WORK_KINDS]; /* of that: told by `work` */
+	uint64_t n_launches;		/* told by `launch` */
+	/* work that is missing in both sums: */
+	uint64_t n_dropped;		/* CUPTI had no room for its record */
+	uint64_t n_untimed;		/* CUPTI has no times of it */
+	uint64_t n_unread;		/* buffers with a record that CUPTI could not read */
+	/* other counts: */
+	uint64_t n_unseen;		/* pieces of `all` whose call the library did not see */
+	uint64_t n_refused_buffers;	/* CUPTI asked for a buffer when all were in use */
+	uint64_t own_ns;		/* time that the library has used in this process */
+};

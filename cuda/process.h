@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* process: facts of the process and its threads that several files ask for. */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+extern bool process_forked;
+extern pthread_t process_watcher;
+
+/*
+ * Whether this is a child that was forked from the process that loaded the library. CUDA does not
+ * work in it, and the watcher's thread is not there: the library does nothing.
+ */
+static inline bool process_is_forked(void)
+{
+	return __atomic_load_n(&process_forked, __ATOMIC_RELAXED);
+}
+
+/* Whether the calling thread is the library's own, whose whole CPU time is counted. */
+static inline bool process_is_watcher(void)
+{
+	return pthread_equal(pthread_self(), __atomic_load_n(&process_watcher, __ATOMIC_RELAXED));
+}

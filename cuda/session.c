@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+#include "clock.h"
+#include "cupti.h"
+#include "launch.h"
+#include "probes.h"
+#include "sampling.h"
+#include "work.h"
+
+/* How long the library waits before it tries again what failed: another profiler may have left. */
+#define RETRY_NS (60 * NSEC_PER_SEC)
+
+/*
+ * Device memory that CUPTI may use for times, for each context: at most DEVICE_BUFFERS of these.
+ * Its own limit is 250 of 3.2 MB.
+ */
+#define DEVICE_BUFFER_BYTES (1024 * 1024)
+#define DEVICE_BUFFERS	    16
+
+static const int activities[] = {CUPTI_CONCURRENT_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY2,
+				 CUPTI_MEMSET};
+#define N_ACTIVITIES (sizeof(activities) / sizeof(activities[0]))
+
+static enum podflame_cuda_state state;
+static const struct cupti *cupti;
+static void *subscriber;
+static uint64_t retry_ns;
+static uint64_t watcher_cpu_ns;
+
+static void set_state(enum podflame_cuda_state new_state, int code)
+{
+	state = new_state;
+	__atomic_store_n(&work_counts.state, new_state, __ATOMIC_RELAXED);
+	__atomic_store_n(&work_counts.code, (uint32_t)code, __ATOMIC_RELAXED);
+}
+
+static void tell_status(void)
+{
+	struct podflame_cuda_status status;
+
+	if (!usdt_wanted(&probe_status_semaphore))
+		return;
+	work_counts_get(&status);
+	status.level = sampling_level();
+	status.own_ns += watcher_cpu_ns;
+	probe_status(&status, sizeof(status));
+}
+
+/* ---- start ---- */
+
+static void limit_device_memory(void)
+{
+	size_t bytes = DEVICE_BUFFER_BYTES, n = DEVICE_BUFFERS, size = sizeof(size_t);
+
+	/* a version that does not know it keeps its own limit */
+	cupti->ActivitySetAttribute(CUPTI_DEVICE_BUFFER_SIZE, &size, &bytes);
+	cupti->ActivitySetAttribute(CUPTI_DEVICE_BUFFER_POOL_LIMIT, &size, &n);
+}
+
+static void disable_activities(size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		cupti->ActivityDisable(activities[i]);
+}
+
+/* All or none. Returns a CUptiResult. */
+static int enable_activities(void)
+{
+	int err;
+
+	for (size_t i = 0; i < N_ACTIVITIES; i++) {
+		err = cupti->ActivityEnable(activities[i]);
+		if (err != CUPTI_OK) {
+			disable_activities(i);
+			return err;
+		}
+	}
+	return CUPTI_OK;
+}
+
+/* Turns on what is reported. Returns a CUptiResult. */
+static int enable_all(void)
+{
+	int err = launch_enable(cupti, subscriber);
+
+	limit_device_memory();
+	if (err == CUPTI_OK)
+		err = cupti->ActivityRegisterCallbacks(work_buffer_requested,
+						       work_buffer_completed);
+	return err == CUPTI_OK ? enable_activities() : err;
+}
+
+static void fail(enum podflame_cuda_state why, int code, uint64_t now)
+{
+	set_state(why, code);
+	retry_ns = now + RETRY_NS;
+}
+
+/* Whether there is a CUPTI that the library can use. */
+static bool find_cupti(uint64_t now)
+{
+	uint32_t version = 0;
+	int err;
+
+	cupti = cupti_open();
+	if (!cupti) {
+		fail(PODFLAME_CUDA_NO_CUPTI, 0, now);
+		return false;
+	}
+	err = cupti->GetVersion(&version);
+	__atomic_store_n(&work_counts.cupti_version, version, __ATOMIC_RELAXED);
+	if (err == CUPTI_OK && version >= CUPTI_OF_CUDA_11)
+		return true;
+	fail(PODFLAME_CUDA_TOO_OLD, err, now);
+	return false;
+}
+
+/* Subscribes and turns everything on. Returns a CUptiResult; after an error nothing is left on. */
+static int begin(uint64_t now)
+{
+	int err;
+
+	sampling_begin(now);
+	err = cupti->Subscribe(&subscriber, launch_callback, NULL);
+	if (err != CUPTI_OK)
+		return err;
+	err = work_begin(cupti) == 0 ? enable_all() : CUPTI_OUT_OF_MEMORY;
+	if (err != CUPTI_OK) {
+		cupti->Unsubscribe(subscriber);
+		work_end();
+	}
+	return err;
+}
+
+static void start(uint64_t now)
+{
+	int err;
+
+	if (!find_cupti(now))
+		return;
+	err = begin(now);
+	if (err == CUPTI_OTHER_SUBSCRIBER) {
+		fail(PODFLAME_CUDA_REFUSED, err, now);
+	} else if (err != CUPTI_OK) {
+		fail(PODFLAME_CUDA_FAILED, err, now);
+	} else {
+		WORK_COUNT(n_sessions, 1);
+		set_state(PODFLAME_CUDA_RUNNING, CUPTI_OK);
+	}
+}
+
+/* ---- stop ---- */
+
+/*
+ * Another profiler has registered its callbacks for buffers, and CUPTI has only one pair. It may be
+ * at work: the library leaves, and turns off nothing.
+ */
+static void leave_to_other(uint64_t now)
+{
+	cupti->Unsubscribe(subscriber);
+	work_end();
+	WORK_COUNT(n_displaced, 1);
+	fail(PODFLAME_CUDA_REFUSED, CUPTI_OTHER_SUBSCRIBER, now);
+}
+
+/*
+ * Before CUDA 12.6, cuptiFinalize() can crash programs that have CUDA graphs (release notes of CUDA
+ * 12.4 Update 1; PyTorch pull request 150957). Such a CUPTI stays in the process, unsubscribed.
+ */
+static bool is_removable(void)
+{
+	return work_counts.cupti_version >= CUPTI_OF_CUDA_12_6;
+}
+
+static void stop(uint64_t now)
+{
+	uint64_t mark = work_mark();
+
+	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
+	if (work_is_kept_since(mark)) {
+		leave_to_other(now);
+		return;
+	}
+	disable_activities(N_ACTIVITIES);
+	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
+	work_end();
+	if (is_removable()) {
+		launch_remove_cupti(cupti, subscriber);
+		set_state(PODFLAME_CUDA_STOPPING, CUPTI_OK);
+	} else {
+		cupti->Unsubscribe(subscriber);
+		WORK_COUNT(n_not_removed, 1);
+		set_state(PODFLAME_CUDA_IDLE, CUPTI_OK);
+	}
+}
+
+/* No call of CUDA has removed CUPTI yet, and it is wanted again: begins anew. */
+static void restart(uint64_t now)
+{
+	if (!launch_keep_cupti())
+		return;
+	cupti->Unsubscribe(subscriber);
+	start(now);
+}
+
+/* ---- */
+
+static void step(uint64_t now)
+{
+	bool wanted = usdt_wanted(&probe_launch_semaphore) || usdt_wanted(&probe_work_semaphore);
+
+	if (state == PODFLAME_CUDA_STOPPING && launch_is_removed())
+		set_state(PODFLAME_CUDA_IDLE, CUPTI_OK);
+	if (state == PODFLAME_CUDA_RUNNING && wanted)
+		cupti->ActivityFlushAll(0);
+	else if (state == PODFLAME_CUDA_RUNNING)
+		stop(now);
+	else if (state == PODFLAME_CUDA_STOPPING && wanted)
+		restart(now);
+	else if (wanted && now >= retry_ns)
+		start(now);
+}
+
+void session_step(uint64_t now)
+{
+	step(now);
+	if (state == PODFLAME_CUDA_RUNNING)
+		sampling_adjust(now);
+	watcher_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	tell_status();
+}
+
+bool session_is_running(void)
+{
+	return state == PODFLAME_CUDA_RUNNING;
+}
+
+void session_at_exit(void)
+{
+	if (session_is_running())
+		cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
+	tell_status();
+}

@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a profiler learns from the probes, with the stand-ins of standin.h: each duration, name and
+ * count is known. The test does the steps of the library's thread itself.
+ */
+#include "session.h"
+#include "clock.h"
+#include "probes.h"
+#include "sampling.h"
+#include "standin.h"
+#include "testprobes.h"
+#include "work.h"
+
+#include "lib/base/testprogram.h"
+
+#include <math.h>
+
+enum {
+	cudaLaunchKernel = 211,
+	cuLaunchKernel = 307,
+	cudaMemcpyAsync = 41,
+	cuMemcpyAsync = 306,
+	cudaGraphLaunch = 311,
+	cuGraphLaunch = 514,
+	cuMemsetD8Async_ptsz = 428,
+	cuMemcpyPeerAsync = 319
+};
+
+/*
+ * The session sees a clock that is ahead by this. Tests of sampling come first, while it is 0: the
+ * callbacks see the clock itself.
+ */
+static uint64_t ahead_ns;
+
+static void step(void)
+{
+	session_step(now_ns() + ahead_ns);
+}
+
+static void attach(uint16_t *semaphore, uint16_t n)
+{
+	__atomic_store_n(semaphore, n, __ATOMIC_RELAXED);
+}
+
+static void attach_all(uint16_t n)
+{
+	attach(&probe_launch_semaphore, n);
+	attach(&probe_work_semaphore, n);
+	attach(&probe_status_semaphore, n);
+}
+
+static struct podflame_cuda_status status(void)
+{
+	step();
+	return seen.status;
+}
+
+/* One kernel by the runtime. */
+static uint32_t launch(const char *kernel, uint64_t ns)
+{
+	struct standin_work work = {STANDIN_KERNEL, kernel, .ns = ns, .context = 1, .stream = 7};
+
+	return standin_run(&(struct standin_call){.runtime = true,
+						  .runtime_id = cudaLaunchKernel,
+						  .driver_id = cuLaunchKernel,
+						  .function = "cudaLaunchKernel",
+						  .kernel = kernel,
+						  .context = 1,
+						  .work = &work,
+						  .n_work = 1});
+}
+
+/* All detach, and the call of CUDA that removes CUPTI. */
+static void end_session(void)
+{
+	attach_all(0);
+	step();
+	launch("after", 1);
+	step();
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	end_session();
+	if (work_counts.state > PODFLAME_CUDA_STOPPING) /* it waits to try again */
+		ahead_ns += 61 * NSEC_PER_SEC;
+	seen_forget();
+	memset(&work_counts, 0, sizeof(work_counts));
+	standin_cupti_begin();
+	attach_all(1);
+	return 0;
+}
+
+static const struct podflame_cuda_work *work_of(uint32_t correlation)
+{
+	for (size_t i = 0; i < seen.n_work; i++)
+		if (seen.work[i].correlation == correlation)
+			return &seen.work[i];
+	fail_msg("no work of call %u", correlation);
+	return NULL;
+}
+
+/* ---- what is told ---- */
+
+static void a_kernel_has_its_launch_name_and_time(void **unused)
+{
+	const struct podflame_cuda_work *w;
+	uint32_t correlation;
+
+	step();
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	correlation = launch("_Z5saxpyifPfS_", 12345);
+	assert_int_equal(seen.n_launches, 1); /* once, though runtime and driver report it */
+	assert_int_equal(seen.launches[0].correlation, correlation);
+	assert_int_equal(seen.launches[0].level, 0);
+	assert_int_equal(seen.launches[0].kind, PODFLAME_CUDA_KERNEL);
+	assert_int_equal(seen.launches[0].context, 1);
+	assert_int_equal(seen.launches[0].thread, gettid());
+	assert_string_equal(seen.launches[0].function, "cudaLaunchKernel");
+	assert_string_equal(seen.launches[0].kernel, "_Z5saxpyifPfS_");
+	step();
+	assert_int_equal(seen.n_work, 1);
+	w = work_of(correlation);
+	assert_int_equal(w->end_ns - w->start_ns, 12345);
+	assert_string_equal((const char *)(uintptr_t)w->name, "_Z5saxpyifPfS_");
+	assert_int_equal(w->kind, PODFLAME_CUDA_KERNEL);
+	assert_int_equal(w->context, 1);
+	assert_int_equal(w->stream, 7);
+	assert_int_equal(w->level, 0);
+	(void)unused;
+}
+
+static void a_call_of_the_driver_alone_is_told(void **unused)
+{
+	struct standin_work work = {STANDIN_KERNEL, "k", .ns = 5};
+	uint32_t correlation;
+
+	step();
+	correlation = standin_run(&(struct standin_call){.driver_id = cuLaunchKernel,
+							 .function = "cuLaunchKernel",
+							 .kernel = "k",
+							 .work = &work,
+							 .n_work = 1});
+	step();
+	assert_int_equal(seen.n_launches, 1);
+	assert_string_equal(seen.launches[0].function, "cuLaunchKernel");
+	assert_int_equal(work_of(correlation)->end_ns - work_of(correlation)->start_ns, 5);
+	(void)unused;
+}
+
+static void copies_and_sets_have_bytes_device_and_stream(void **unused)
+{
+	static const struct standin_work works[] = {
+		{STANDIN_COPY, NULL, .ns = 10, .n_bytes = 4096, .device = 0, .stream = 1},
+		{STANDIN_PEER_COPY, NULL, .ns = 20, .n_bytes = 1ULL << 33, .device = 3,
+		 .stream = 2},
+		{STANDIN_SET, NULL, .ns = 30, .n_bytes = 100, .device = 1, .stream = 3},
+	};
+	static const struct {
+		uint32_t id, kind, copy_kind;
+	} want[] = {{cuMemcpyAsync, PODFLAME_CUDA_COPY, 1},
+		    {cuMemcpyPeerAsync, PODFLAME_CUDA_COPY, 10},
+		    {cuMemsetD8Async_ptsz, PODFLAME_CUDA_SET, 0}};
+
+	step();
+	for (int i = 0; i < 3; i++)
+		standin_run(&(struct standin_call){
+			.driver_id = want[i].id, .function = "f", .work = &works[i], .n_work = 1});
+	step();
+	assert_int_equal(seen.n_launches, 3);
+	for (int i = 0; i < 3; i++) {
+		const struct podflame_cuda_work *w = work_of(seen.launches[i].correlation);
+
+		assert_int_equal(seen.launches[i].kind, want[i].kind);
+		assert_string_equal(seen.launches[i].kernel, "");
+		assert_int_equal(w->kind, want[i].kind);
+		assert_int_equal(w->copy_kind, want[i].copy_kind);
+		assert_int_equal(w->n_bytes, works[i].n_bytes);
+		assert_int_equal(w->device, works[i].device);
+		assert_int_equal(w->stream, works[i].stream);
+		assert_int_equal(w->end_ns - w->start_ns, works[i].ns);
+		assert_int_equal(w->name, 0);
+	}
+	(void)unused;
+}
+
+static void a_graph_has_one_launch_and_much_work(void **unused)
+{
+	struct standin_work works[200];
+	struct standin_call call = {.runtime = true,
+				    .runtime_id = cudaGraphLaunch,
+				    .driver_id = cuGraphLaunch,
+				    .function = "cudaGraphLaunch",
+				    .work = works,
+				    .n_work = ARRAY_SIZE(works)};
+	uint64_t sum = 0;
+	uint32_t correlation;
+
+	for (size_t i = 0; i < ARRAY_SIZE(works); i++)
+		works[i] = (struct standin_work){i % 4 ? STANDIN_KERNEL : STANDIN_COPY, "node",
+						 .ns = 1000 + i, .graph_node = 50 + i, .graph = 9};
+	step();
+	correlation = standin_run(&call);
+	step();
+	assert_int_equal(seen.n_launches, 1);
+	assert_int_equal(seen.launches[0].kind, PODFLAME_CUDA_GRAPH);
+	assert_int_equal(seen.n_work, 200);
+	for (size_t i = 0; i < 200; i++) {
+		assert_int_equal(seen.work[i].correlation, correlation);
+		assert_int_equal(seen.work[i].graph_node, 50 + i);
+		assert_int_equal(seen.work[i].graph, i % 4 ? 9 : 0);
+		sum += seen.work[i].end_ns - seen.work[i].start_ns;
+	}
+	assert_int_equal(sum, 200 * 1000 + 199 * 200 / 2);
+	assert_int_equal(seen.n_batches, 7); /* 32 pieces each */
+	(void)unused;
+}
+
+static void only_work_that_somebody_asks_for_is_told(void **unused)
+{
+	attach(&probe_work_semaphore, 0);
+	step();
+	launch("k", 100);
+	step();
+	assert_int_equal(seen.n_launches, 1);
+	assert_int_equal(seen.n_work, 0);
+	assert_int_equal(status().all[PODFLAME_CUDA_KERNEL].ns, 100);
+	assert_int_equal(status().told[PODFLAME_CUDA_KERNEL].ns, 0);
+	(void)unused;
+}
+
+/* ---- sampling ---- */
+
+/* Sums of d and w * (w - 1) * d * d over the work of kernel `name` that was told. */
+static void estimate(const char *name, double *ret_ns, double *ret_variance)
+{
+	*ret_ns = *ret_variance = 0;
+	for (size_t i = 0; i < seen.n_work; i++) {
+		const struct podflame_cuda_work *s = &seen.work[i];
+		double d = (double)(s->end_ns - s->start_ns), w = (double)(1U << s->level);
+
+		if (strcmp((const char *)(uintptr_t)s->name, name) != 0)
+			continue;
+		*ret_ns += w * d;
+		*ret_variance += w * (w - 1) * d * d;
+	}
+}
+
+static const char *const storm_names[] = {"often", "seldom", "rare"};
+
+/* A session with 20,000 kernels as fast as they come. Adds their times, by name, to `truth`. */
+static void storm(uint64_t truth[3])
+{
+	static uint64_t seed = 88172645463325252ULL;
+	unsigned name;
+	uint64_t d;
+
+	attach_all(1);
+	step();
+	for (int i = 0; i < 20000; i++) {
+		seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17; /* xorshift */
+		name = seed % 10 < 6 ? 0 : seed % 10 < 9 ? 1 : 2;
+		d = 1000 + seed / 10 % 5000;
+		launch(storm_names[name], d);
+		truth[name] += d;
+	}
+	step();
+	end_session();
+}
+
+static void a_storm_is_sampled_without_bias_and_its_total_is_exact(void **unused)
+{
+	uint64_t truth[3] = {0};
+	struct podflame_cuda_status s;
+	double ns, variance;
+
+	for (int i = 0; i < 20; i++)
+		storm(truth);
+	attach_all(1);
+	s = status();
+	assert_int_equal(s.all[PODFLAME_CUDA_KERNEL].n, 400000);
+	assert_int_equal(s.all[PODFLAME_CUDA_KERNEL].ns, truth[0] + truth[1] + truth[2]);
+	assert_int_equal(s.told[PODFLAME_CUDA_KERNEL].n, seen.n_work);
+	assert_int_equal(s.n_launches, seen.n_launches);
+	assert_int_equal(seen.n_work, seen.n_launches);
+	assert_int_equal(s.n_dropped + s.n_unseen + s.n_untimed, 0);
+	assert_in_range(seen.n_launches, 4000, 100000);
+	for (int i = 0; i < 3; i++) {
+		estimate(storm_names[i], &ns, &variance);
+		print_message("%s: %.4f of the truth, %.2f sigma\n", storm_names[i],
+			      ns / (double)truth[i], (ns - (double)truth[i]) / sqrt(variance));
+		assert_true(fabs(ns - (double)truth[i]) <= 4 * sqrt(variance));
+	}
+	(void)unused;
+}
+
+static void of_a_graph_all_or_nothing_is_told(void **unused)
+{
+	struct standin_work works[500];
+	struct standin_call call = {.driver_id = cuGraphLaunch,
+				    .function = "cuGraphLaunch",
+				    .work = works,
+				    .n_work = ARRAY_SIZE(works)};
+
+	for (size_t i = 0; i < ARRAY_SIZE(works); i++)
+		works[i] = (struct standin_work){STANDIN_KERNEL, "node", .ns = 10};
+	step();
+	for (int i = 0; i < 2000; i++)
+		standin_run(&call);
+	step();
+	assert_int_equal(seen.n_work, seen.n_launches * 500);
+	assert_in_range(seen.n_launches, 5, 500); /* its work costs the most of it */
+	(void)unused;
+}
+
+/* ---- losses ---- */
+
+static void work_without_room_is_counted(void **unused)
+{
+	struct podflame_cuda_status s;
+	const unsigned n = 60000;
+
+	standin_cupti.keeps_buffers = true;
+	step();
+	for (unsigned i = 0; i < n; i++)
+		launch("k", 10);
+	s = status();
+	assert_in_range(standin_cupti.n_dropped, 1, n - 1);
+	assert_int_equal(s.n_dropped, standin_cupti.n_dropped);
+	assert_int_equal(s.all[PODFLAME_CUDA_KERNEL].n + s.n_dropped, n);
+	assert_true(s.n_refused_buffers > 0);
+	assert_int_equal(s.all[PODFLAME_CUDA_KERNEL].n, WORK_N_BUFFERS * (WORK_BUFFER_BYTES / 208));
+	(void)unused;
+}
+
+static void work_without_times_or_call_is_counted(void **unused)
+{
+	struct standin_work works[] = {{STANDIN_KERNEL, "k", .has_no_time = true},
+				       {STANDIN_KERNEL, "k", .ns = 40}};
+	struct podflame_cuda_status s;
+
+	step();
+	for (int i = 0; i < SAMPLING_BLOCK * 2; i++) /* a call that the library does not ask for */
+		standin_run(&(struct standin_call){.driver_id = 1, .work = works, .n_work = 2});
+	s = status();
+	assert_int_equal(s.n_untimed, SAMPLING_BLOCK * 2);
+	assert_int_equal(s.all[PODFLAME_CUDA_KERNEL].n, SAMPLING_BLOCK * 2);
+	assert_int_equal(s.n_unseen, SAMPLING_BLOCK * 2);
+	assert_int_equal(seen.n_work, 0);
+	(void)unused;
+}
+
+static void a_buffer_that_cannot_be_read_is_counted(void **unused)
+{
+	step();
+	launch("k", 10);
+	standin_cupti.breaks_record = true;
+	assert_int_equal(status().n_unread, 1);
+	launch("k", 10);
+	assert_int_equal(status().all[PODFLAME_CUDA_KERNEL].n, 1);
+	(void)unused;
+}
+
+/* ---- start and stop ---- */
+
+static void cupti_is_left_alone_before_and_after(void **unused)
+{
+	unsigned n_calls;
+
+	attach_all(0);
+	attach(&probe_status_semaphore, 1); /* it asks for the status alone */
+	step();
+	launch("k", 1);
+	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
+	assert_int_equal(standin_cupti.n_calls, 0);
+
+	attach(&probe_launch_semaphore, 1);
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	assert_int_equal(standin_cupti.n_enabled, 4);
+	launch("k", 1);
+
+	attach(&probe_launch_semaphore, 0);
+	assert_int_equal(status().state, PODFLAME_CUDA_STOPPING);
+	assert_int_equal(standin_cupti.n_enabled, 0);
+	assert_int_equal(standin_cupti.n_finalized, 0);
+	launch("k", 1); /* at the end of this call it is safe */
+	assert_int_equal(standin_cupti.n_finalized, 1);
+	assert_false(standin_cupti.has_subscriber);
+	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
+	n_calls = standin_cupti.n_calls;
+	for (int i = 0; i < 1000; i++)
+		launch("k", 1);
+	assert_int_equal(status().n_sessions, 1);
+	assert_int_equal(standin_cupti.n_calls, n_calls);
+	(void)unused;
+}
+
+static void work_of_the_last_moment_is_told(void **unused)
+{
+	step();
+	for (int i = 0; i < 3; i++)
+		launch("k", 10);
+	attach(&probe_launch_semaphore, 0);
+	step();
+	assert_int_equal(seen.n_work, 3);
+	attach(&probe_work_semaphore, 0);
+	(void)unused;
+}
+
+static void it_starts_again(void **unused)
+{
+	for (unsigned i = 1; i <= 3; i++) {
+		attach_all(1);
+		step();
+		launch("k", 10);
+		assert_int_equal(status().n_sessions, i);
+		assert_int_equal(seen.n_work, i);
+		end_session();
+	}
+	assert_int_equal(standin_cupti.n_finalized, 3);
+	(void)unused;
+}
+
+static void it_goes_on_if_it_is_wanted_before_the_next_call(void **unused)
+{
+	step();
+	attach(&probe_launch_semaphore, 0);
+	attach(&probe_work_semaphore, 0);
+	assert_int_equal(status().state, PODFLAME_CUDA_STOPPING);
+	attach(&probe_launch_semaphore, 1);
+	attach(&probe_work_semaphore, 1);
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	launch("k", 10);
+	step();
+	assert_int_equal(seen.n_work, 1);
+	assert_int_equal(standin_cupti.n_finalized, 0);
+	(void)unused;
+}
+
+static void an_old_cupti_stays_and_that_is_told(void **unused)
+{
+	standin_cupti.version = 18; /* 11.8 */
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	launch("k", 10);
+	attach_all(0);
+	attach(&probe_status_semaphore, 1);
+	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
+	assert_int_equal(status().n_not_removed, 1);
+	launch("k", 10);
+	assert_int_equal(standin_cupti.n_finalized, 0);
+	assert_int_equal(standin_cupti.n_enabled, 0);
+	assert_false(standin_cupti.has_subscriber);
+	(void)unused;
+}
+
+static void a_cupti_that_is_too_old_is_not_used(void **unused)
+{
+	standin_cupti.version = 12; /* 10.2 */
+	assert_int_equal(status().state, PODFLAME_CUDA_TOO_OLD);
+	assert_int_equal(standin_cupti.n_subscribed, 0);
+	(void)unused;
+}
+
+/* ---- other profilers ---- */
+
+static void another_subscriber_is_told_and_left_alone(void **unused)
+{
+	unsigned n_calls;
+
+	standin_cupti.has_subscriber = true;
+	assert_int_equal(status().state, PODFLAME_CUDA_REFUSED);
+	assert_int_equal(seen.status.code, 39);
+	n_calls = standin_cupti.n_calls;
+	for (int i = 0; i < 100; i++)
+		step();
+	assert_int_equal(standin_cupti.n_calls, n_calls);
+	assert_int_equal(standin_cupti.n_enabled, 0);
+
+	standin_cupti.has_subscriber = false; /* it has left */
+	ahead_ns += 61 * NSEC_PER_SEC;
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	assert_int_equal(seen.status.code, 0);
+	(void)unused;
+}
+
+static void a_profiler_that_took_the_buffers_is_not_disturbed(void **unused)
+{
+	step();
+	launch("k", 10);
+	standin_other_profiler();
+	for (int i = 0; i < 3000; i++) /* it gets our buffer, and frees it */
+		launch("k", 10);
+	attach_all(0);
+	attach(&probe_status_semaphore, 1);
+	assert_int_equal(status().n_displaced, 1);
+	assert_int_equal(standin_cupti.n_foreign_buffers, 1);
+	assert_int_equal(standin_cupti.n_enabled, 4);
+	assert_int_equal(standin_cupti.n_finalized, 0);
+	assert_false(standin_cupti.has_subscriber);
+	(void)unused;
+}
+
+static void a_failure_leaves_nothing_on(void **unused)
+{
+	standin_cupti.fails_enable = 27; /* not supported */
+	assert_int_equal(status().state, PODFLAME_CUDA_FAILED);
+	assert_int_equal(seen.status.code, 27);
+	assert_int_equal(standin_cupti.n_enabled, 0);
+	assert_false(standin_cupti.has_subscriber);
+	(void)unused;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup(name, begin)
+		T(a_kernel_has_its_launch_name_and_time),
+		T(a_call_of_the_driver_alone_is_told),
+		T(copies_and_sets_have_bytes_device_and_stream),
+		T(a_graph_has_one_launch_and_much_work),
+		T(only_work_that_somebody_asks_for_is_told),
+		T(a_storm_is_sampled_without_bias_and_its_total_is_exact),
+		T(of_a_graph_all_or_nothing_is_told),
+		T(work_without_room_is_counted),
+		T(work_without_times_or_call_is_counted),
+		T(a_buffer_that_cannot_be_read_is_counted),
+		T(cupti_is_left_alone_before_and_after),
+		T(work_of_the_last_moment_is_told),
+		T(it_starts_again),
+		T(it_goes_on_if_it_is_wanted_before_the_next_call),
+		T(an_old_cupti_stays_and_that_is_told),
+		T(a_cupti_that_is_too_old_is_not_used),
+		T(another_subscriber_is_told_and_left_alone),
+		T(a_profiler_that_took_the_buffers_is_not_disturbed),
+		T(a_failure_leaves_nothing_on),
+#undef T
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	seen_begin(probe_launch, probe_work, probe_status);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

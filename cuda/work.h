@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * work: the buffers that CUPTI fills with records of finished work, what the records say, and the
+ * counts of podflame_cuda_status.
+ *
+ * A session has WORK_N_BUFFERS buffers, made before it and freed after it, so CUPTI's requests
+ * allocate nothing. If all are in use CUPTI gets none, and counts the records that it drops. They
+ * are of malloc(), because a profiler that registers its own callbacks later gets the buffers that
+ * CUPTI has then, and profilers free() what they get.
+ */
+#pragma once
+
+#include "cupti.h"
+#include "podflame_cuda.h"
+
+#define WORK_N_BUFFERS	  64
+#define WORK_BUFFER_BYTES (64 * 1024)
+
+/* The counts, and what other files have to count. Any thread. */
+extern struct podflame_cuda_status work_counts;
+#define WORK_COUNT(field, n) __atomic_fetch_add(&work_counts.field, (n), __ATOMIC_RELAXED)
+/* Copies the counts. Those of running callbacks may be in it or not, each by itself. */
+void work_counts_get(struct podflame_cuda_status *ret);
+
+/* Before a session: the buffers, and how records are read. Returns 0, or -ENOMEM. */
+int work_begin(const struct cupti *cupti);
+/* After it. A buffer that CUPTI has not given back is left to whoever has it. */
+void work_end(void);
+
+/* CUPTI's callbacks. Any thread, several at once. */
+void work_buffer_requested(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_max_records);
+void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
+			   size_t valid_size);
+
+/*
+ * Whether CUPTI still has a buffer that it had at the mark. After a forced flush it has none,
+ * unless another profiler has put its callbacks in the place of ours.
+ */
+uint64_t work_mark(void);
+bool work_is_kept_since(uint64_t mark);
