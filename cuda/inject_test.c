@@ -409,6 +409,19 @@ static void its_thread_takes_no_signal_of_the_program(void **state)
 
 /* ---- in a process of its own ---- */
 
+/* What a program does that knows nothing of the library. */
+static int initialize_cuda(void)
+{
+	void *driver = dlopen(getenv("DRIVER"), RTLD_NOW);
+	int (*cuInit)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
+
+	if (!cuInit || cuInit(0) != 0)
+		return 1;
+	while (watcher() == 0)
+		pause_ms(1);
+	return 0;
+}
+
 static pid_t run_self(char *role, int *ret_to, int *ret_from)
 {
 	char *argv[] = {"inject_test", role, NULL};
@@ -433,6 +446,25 @@ static void say_work(void)
 {
 	if (seen.n_work == 3)
 		(void)!write(STDOUT_FILENO, "3", 1);
+}
+
+static void the_driver_loads_it_at_cuinit(void **state)
+{
+	_cleanup_free_ char *driver =
+		xasprintf("%.*s../gpu/push/libcuda.so.1",
+			  (int)(strrchr(library, '/') + 1 - library), library);
+	int to, from, status;
+	pid_t child;
+
+	setenv("CUDA_INJECTION64_PATH", library, 1);
+	setenv("DRIVER", driver, 1);
+	child = run_self("--cuinit", &to, &from);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	unsetenv("CUDA_INJECTION64_PATH");
+	close(to);
+	close(from);
+	(void)state;
 }
 
 /* Launches three kernels and exits before the library's thread can flush. */
@@ -550,11 +582,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(in_a_forked_child_nothing_runs),
 		cmocka_unit_test(it_stays_after_dlclose),
 		cmocka_unit_test(its_thread_takes_no_signal_of_the_program),
+		cmocka_unit_test(the_driver_loads_it_at_cuinit),
 		cmocka_unit_test(work_before_the_exit_is_told),
 		cmocka_unit_test(a_uprobe_of_the_kernel_starts_and_ends_it),
 	};
 
 	find_library();
+	if (argc > 1 && streq(argv[1], "--cuinit"))
+		return initialize_cuda();
 	if (argc > 1 && streq(argv[1], "--exit"))
 		return exit_at_once();
 	if (argc > 1 && streq(argv[1], "--run"))

@@ -31,7 +31,8 @@ $(BUILD)/cuda/objects.a: $(CUDA_OBJ)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(BUILD)/cuda/%_test: $(BUILD)/cuda/%_test.o $(BUILD)/cuda/objects.a $(TESTLIMIT) \
-		$(BUILD)/libpodflame.a $(CUDA_LIB) $(STANDIN)/libcupti.so.12
+		$(BUILD)/libpodflame.a $(CUDA_LIB) $(STANDIN)/libcupti.so.12 \
+		$(BUILD)/gpu/push/libcuda.so.1
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(BUILD)/cuda/objects.a $(TESTLIMIT) \
 		$(BUILD)/libpodflame.a -Wl,--as-needed $(STANDIN)/libcudart.so.12 \
