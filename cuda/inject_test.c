@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gelf.h>
+#include <glob.h>
 #include <libelf.h>
 #include <linux/perf_event.h>
 #include <link.h>
@@ -409,19 +410,6 @@ static void its_thread_takes_no_signal_of_the_program(void **state)
 
 /* ---- in a process of its own ---- */
 
-/* What a program does that knows nothing of the library. */
-static int initialize_cuda(void)
-{
-	void *driver = dlopen(getenv("DRIVER"), RTLD_NOW);
-	int (*cuInit)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
-
-	if (!cuInit || cuInit(0) != 0)
-		return 1;
-	while (watcher() == 0)
-		pause_ms(1);
-	return 0;
-}
-
 static pid_t run_self(char *role, int *ret_to, int *ret_from)
 {
 	char *argv[] = {"inject_test", role, NULL};
@@ -442,17 +430,22 @@ static pid_t run_self(char *role, int *ret_to, int *ret_from)
 	return pid;
 }
 
-static void say_work(void)
+/* What a program does that knows nothing of the library. Without a device cuInit() fails. */
+static int initialize_cuda(void)
 {
-	if (seen.n_work == 3)
-		(void)!write(STDOUT_FILENO, "3", 1);
+	void *driver = dlopen(getenv("DRIVER"), RTLD_NOW);
+	int (*cuInit)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
+
+	if (!cuInit)
+		return 1;
+	cuInit(0);
+	while (watcher() == 0)
+		pause_ms(1);
+	return 0;
 }
 
-static void the_driver_loads_it_at_cuinit(void **state)
+static void is_loaded_by(const char *driver)
 {
-	_cleanup_free_ char *driver =
-		xasprintf("%.*s../gpu/push/libcuda.so.1",
-			  (int)(strrchr(library, '/') + 1 - library), library);
 	int to, from, status;
 	pid_t child;
 
@@ -464,7 +457,42 @@ static void the_driver_loads_it_at_cuinit(void **state)
 	unsetenv("CUDA_INJECTION64_PATH");
 	close(to);
 	close(from);
+}
+
+static void the_driver_loads_it_at_cuinit(void **state)
+{
+	int n = (int)(strrchr(library, '/') + 1 - library);
+	_cleanup_free_ char *driver = xasprintf("%.*s../gpu/push/libcuda.so.1", n, library);
+
+	is_loaded_by(driver);
 	(void)state;
+}
+
+/* NVIDIA's own, if `.ci/deps long` has put them there. */
+static void nvidias_drivers_load_it(void **state)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	_cleanup_free_ char *pattern = xasprintf("%s%s/podflame/nvidia/*/libcuda.so.1",
+						 cache	? cache
+						 : home ? home
+							: "",
+						 cache ? "" : "/.cache");
+	glob_t found;
+
+	if (glob(pattern, 0, NULL, &found) != 0) {
+		print_message("skipped: no driver of NVIDIA's here\n");
+		skip();
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		is_loaded_by(found.gl_pathv[i]);
+	globfree(&found);
+	(void)state;
+}
+
+static void say_work(void)
+{
+	if (seen.n_work == 3)
+		(void)!write(STDOUT_FILENO, "3", 1);
 }
 
 /* Launches three kernels and exits before the library's thread can flush. */
@@ -583,6 +611,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(it_stays_after_dlclose),
 		cmocka_unit_test(its_thread_takes_no_signal_of_the_program),
 		cmocka_unit_test(the_driver_loads_it_at_cuinit),
+		cmocka_unit_test(nvidias_drivers_load_it),
 		cmocka_unit_test(work_before_the_exit_is_told),
 		cmocka_unit_test(a_uprobe_of_the_kernel_starts_and_ends_it),
 	};

@@ -109,10 +109,11 @@ static bool find_cupti(uint64_t now)
 	}
 	err = cupti->GetVersion(&version);
 	__atomic_store_n(&work_counts.cupti_version, version, __ATOMIC_RELAXED);
-	if (err == CUPTI_OK && version >= CUPTI_OF_CUDA_11)
-		return true;
-	fail(PODFLAME_CUDA_TOO_OLD, err, now);
-	return false;
+	if (err != CUPTI_OK)
+		fail(PODFLAME_CUDA_FAILED, err, now);
+	else if (version < CUPTI_OF_CUDA_11)
+		fail(PODFLAME_CUDA_TOO_OLD, CUPTI_OK, now);
+	return err == CUPTI_OK && version >= CUPTI_OF_CUDA_11;
 }
 
 /* Subscribes and turns everything on. Returns a CUptiResult; after an error nothing is left on. */

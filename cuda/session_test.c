@@ -462,6 +462,15 @@ static void a_cupti_that_is_too_old_is_not_used(void **unused)
 	(void)unused;
 }
 
+static void a_cupti_without_a_driver_is_a_failure(void **unused)
+{
+	standin_cupti.version = 0; /* as 13.5 does */
+	assert_int_equal(status().state, PODFLAME_CUDA_FAILED);
+	assert_int_equal(seen.status.code, 999);
+	assert_int_equal(standin_cupti.n_subscribed, 0);
+	(void)unused;
+}
+
 /* ---- other profilers ---- */
 
 static void another_subscriber_is_told_and_left_alone(void **unused)
@@ -531,6 +540,7 @@ int main(int argc, char **argv)
 		T(it_goes_on_if_it_is_wanted_before_the_next_call),
 		T(an_old_cupti_stays_and_that_is_told),
 		T(a_cupti_that_is_too_old_is_not_used),
+		T(a_cupti_without_a_driver_is_a_failure),
 		T(another_subscriber_is_told_and_left_alone),
 		T(a_profiler_that_took_the_buffers_is_not_disturbed),
 		T(a_failure_leaves_nothing_on),

@@ -48,7 +48,7 @@ void standin_hook(const struct standin_hooks *hooks);
 
 struct standin_cupti {
 	/* what the test sets */
-	uint32_t version;		/* CUPTI_API_VERSION */
+	uint32_t version;		/* CUPTI_API_VERSION; 0: cuptiGetVersion fails */
 	bool has_subscriber;		/* another profiler is there, or ours */
 	bool keeps_buffers;		/* full buffers are given back by a flush only */
 	bool breaks_record;		/* the next buffer ends with a record that cannot be read */

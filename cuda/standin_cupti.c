@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, INVALID_PARAMETER = 1, NO_MORE = 12, INVALID_KIND = 21, OTHER_SUBSCRIBER = 39 };
+enum {
+	OK = 0,
+	INVALID_PARAMETER = 1,
+	NO_MORE = 12,
+	INVALID_KIND = 21,
+	OTHER_SUBSCRIBER = 39,
+	UNKNOWN = 999
+};
 enum { MEMCPY = 1, MEMSET = 2, CONCURRENT_KERNEL = 10, MEMCPY2 = 22, N_KINDS = 64, BROKEN = 63 };
 #define N_IDS  1024
 #define N_FULL 128
@@ -302,6 +309,8 @@ int cuptiFinalize(void);
 int cuptiGetVersion(uint32_t *version)
 {
 	count();
+	if (standin_cupti.version == 0)
+		return UNKNOWN;
 	*version = standin_cupti.version;
 	return OK;
 }
