@@ -175,7 +175,7 @@ static bool is_removable(void)
 
 static void stop(uint64_t now)
 {
-	uint64_t mark = work_mark();
+	uint32_t mark = work_mark();
 
 	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
 	if (work_is_kept_since(mark)) {

@@ -9,12 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `given` is the number of the request that gave it to CUPTI; 0: CUPTI does not have it. */
-static struct {
-	uint8_t *data;
-	uint64_t given;
-} buffers[WORK_N_BUFFERS];
-static uint64_t n_requests;
+/* Those that CUPTI does not have; NULL: none in this place. */
+static uint8_t *buffers[WORK_N_BUFFERS];
+static uint32_t n_given, n_returned; /* in this session */
 static const struct cupti *cupti;
 
 struct podflame_cuda_status work_counts;
@@ -32,70 +29,78 @@ void work_counts_get(struct podflame_cuda_status *ret)
 
 /* ---- buffers ---- */
 
+static bool put(size_t place, uint8_t *buffer)
+{
+	uint8_t *none = NULL;
+
+	return __atomic_compare_exchange_n(&buffers[place], &none, buffer, false, __ATOMIC_RELEASE,
+					   __ATOMIC_RELAXED);
+}
+
+static uint8_t *take(size_t place)
+{
+	return __atomic_exchange_n(&buffers[place], NULL, __ATOMIC_ACQUIRE);
+}
+
 int work_begin(const struct cupti *functions)
 {
+	uint8_t *buffer;
+
 	cupti = functions;
+	__atomic_store_n(&n_given, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&n_returned, 0, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++) {
-		buffers[i].data = malloc(WORK_BUFFER_BYTES);
-		if (!buffers[i].data) {
+		buffer = malloc(WORK_BUFFER_BYTES);
+		if (!buffer) {
 			work_end();
 			return -ENOMEM;
 		}
+		if (!put(i, buffer)) /* one that came back late is there */
+			free(buffer);
 	}
 	return 0;
 }
 
 void work_end(void)
 {
-	for (size_t i = 0; i < WORK_N_BUFFERS; i++) {
-		if (__atomic_exchange_n(&buffers[i].given, 0, __ATOMIC_ACQUIRE) == 0)
-			free(buffers[i].data);
-		buffers[i].data = NULL;
-	}
+	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
+		free(take(i));
 }
 
 void work_buffer_requested(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_max_records)
 {
-	uint64_t number = __atomic_add_fetch(&n_requests, 1, __ATOMIC_RELAXED), free_one;
+	uint8_t *buffer = NULL;
 
-	*ret_buffer = NULL;
-	*ret_size = 0;
+	for (size_t i = 0; i < WORK_N_BUFFERS && !buffer; i++)
+		buffer = take(i);
+	if (buffer)
+		__atomic_fetch_add(&n_given, 1, __ATOMIC_RELAXED);
+	else
+		WORK_COUNT(n_refused_buffers, 1);
+	*ret_buffer = buffer;
+	*ret_size = buffer ? WORK_BUFFER_BYTES : 0;
 	*ret_max_records = 0; /* no limit */
-	for (size_t i = 0; i < WORK_N_BUFFERS; i++) {
-		free_one = 0;
-		if (buffers[i].data &&
-		    __atomic_compare_exchange_n(&buffers[i].given, &free_one, number, false,
-						__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-			*ret_buffer = buffers[i].data;
-			*ret_size = WORK_BUFFER_BYTES;
-			return;
-		}
-	}
-	WORK_COUNT(n_refused_buffers, 1);
 }
 
-static void take_back(const uint8_t *buffer)
+/* A buffer of another size is of another profiler, which CUPTI had from it before the session. */
+static void take_back(uint8_t *buffer, size_t size)
 {
+	if (!buffer || size != WORK_BUFFER_BYTES)
+		return;
+	__atomic_fetch_add(&n_returned, 1, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
-		if (buffers[i].data == buffer)
-			__atomic_store_n(&buffers[i].given, 0, __ATOMIC_RELEASE);
+		if (put(i, buffer))
+			return;
 }
 
-uint64_t work_mark(void)
+uint32_t work_mark(void)
 {
-	return __atomic_load_n(&n_requests, __ATOMIC_RELAXED);
+	return __atomic_load_n(&n_given, __ATOMIC_RELAXED);
 }
 
-bool work_is_kept_since(uint64_t mark)
+bool work_is_kept_since(uint32_t mark)
 {
-	uint64_t given;
-
-	for (size_t i = 0; i < WORK_N_BUFFERS; i++) {
-		given = __atomic_load_n(&buffers[i].given, __ATOMIC_RELAXED);
-		if (given != 0 && given <= mark)
-			return true;
-	}
-	return false;
+	return __atomic_load_n(&n_returned, __ATOMIC_RELAXED) < mark;
 }
 
 /* ---- records ---- */
@@ -216,14 +221,13 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 	struct reader r = {0};
 	size_t n_dropped;
 
-	(void)size;
 	if (buffer && valid_size > 0) {
 		read_buffer(&r, buffer, valid_size);
 		add_counts(&r);
 	}
 	if (cupti->ActivityGetNumDroppedRecords(context, stream, &n_dropped) == CUPTI_OK)
 		WORK_COUNT(n_dropped, n_dropped);
-	take_back(buffer);
+	take_back(buffer, size);
 	if (!process_is_watcher())
 		WORK_COUNT(own_ns, now_ns() - begin_ns);
 }

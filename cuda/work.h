@@ -24,7 +24,7 @@ void work_counts_get(struct podflame_cuda_status *ret);
 
 /* Before a session: the buffers, and how records are read. Returns 0, or -ENOMEM. */
 int work_begin(const struct cupti *cupti);
-/* After it. A buffer that CUPTI has not given back is left to whoever has it. */
+/* After it. A buffer that CUPTI has not given back stays where it is. */
 void work_end(void);
 
 /* CUPTI's callbacks. Any thread, several at once. */
@@ -36,5 +36,5 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
  * Whether CUPTI still has a buffer that it had at the mark. After a forced flush it has none,
  * unless another profiler has put its callbacks in the place of ours.
  */
-uint64_t work_mark(void);
-bool work_is_kept_since(uint64_t mark);
+uint32_t work_mark(void);
+bool work_is_kept_since(uint32_t mark);
