@@ -20,9 +20,10 @@ workloads: $(WORKLOADS) $(LANGUAGES)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
-$(LANGUAGES): $(wildcard e2e/workloads/languages/*) e2e/cluster/mkimage.sh
+$(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/*) e2e/cluster/mkimage.sh \
+		$(BUILD)/gpu/thunk/libcuda.so.1
 	$(call msg,IMAGE,$@)
-	$(Q)e2e/workloads/languages/build.sh $@
+	$(Q)e2e/workloads/languages/build.sh $@ $(BUILD)/gpu
 
 # Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
 STACKOF := $(BUILD)/accuracy/stackof

@@ -5,9 +5,8 @@
 # how long and for what they wait, what they allocate, and what of it is live. A neighbour is left
 # alone, the cost of a storm of allocations keeps to its limit, and nothing stays attached.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/measured.sh"
 namespace waiting
-# shellcheck disable=SC2046
-links() { held_by link_id $(pids_of agent) | wc -l; }
 
 try() { # WHAT FIELD EVENTS
     if target waiting bad "{\"podSelector\": {}, \"events\": $3}" 2>"$W/err"; then
@@ -82,23 +81,8 @@ shown_name() { # POD FUNCTION: the name as its language writes it
     *) echo "$2" ;;
     esac
 }
-fetch() { # POD EVENT FROM TO [FILTER]: the answer goes to $W/POD-EVENT.json
-    EVENT=$2 profile "pod_ns='waiting' AND pod='$1'${5:-}" "$3" "$4" >"$W/$1-$2.json"
-}
 value_in() { # POD EVENT FUNCTION: the function's value in that answer
     value_of "$(shown_name "$1" "$3")" <"$W/$1-$2.json" | cut -d. -f1
-}
-fetch_logs() { # POD...: fetches what the programs printed, for true_value()
-    local pod
-    for pod; do k -n waiting logs "$pod" >"$W/$pod.log"; done
-}
-# true_value POD FUNCTION FROM TO: microseconds or bytes of the function, which the program measured
-true_value() {
-    awk -v s="$3" -v e="$4" -v n="$2=" '$1 == "known" && $2 >= s && $2 <= e {
-        for (i = 3; i <= NF; i++) if (index($i, n) == 1) v = substr($i, length(n) + 1)
-        if (!k++) {first = v; t0 = $2}
-        last = v; t1 = $2}
-        END {printf("%.0f\n", t1 > t0 ? (last - first) * (e - s) / (t1 - t0) : 0)}' "$W/$1.log"
 }
 # First the names, then the measurement: the agent learns the names of a process in its first
 # seconds.

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# build.sh OUT.tar: packs the image localhost/podflame-languages:1. It has a JVM (jlink's, of
+# build.sh OUT.tar GPU: packs the image localhost/podflame-languages:1. It has a JVM (jlink's, of
 # Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships them (stripped, without frame
-# pointers), and a program with known shares for each but Perl.
+# pointers), and a program with known shares for each but Perl. From the folder GPU it has the
+# stand-in for the CUDA driver, with programs in C and Python that use it.
 set -euo pipefail
-out=$(realpath -m "$1")
+out=$(realpath -m "$1") gpu=$(realpath "$2")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -17,7 +18,10 @@ libraries() { # FILE...: copies the libraries that they need to the same paths
 program() { install -D -m 755 "$(readlink -f "$1")" "$root/bin/$2"; libraries "$1"; }
 
 program /usr/bin/python3.11 python3
-dpkg -L libpython3.11-minimal | grep '^/usr/lib/python3.11/' | while read -r f; do
+{
+    dpkg -L libpython3.11-minimal | grep '^/usr/lib/python3.11/'
+    dpkg -L libpython3.11-stdlib | grep '^/usr/lib/python3.11/.*ctypes'
+} | while read -r f; do
     [ -d "$f" ] || install -D -m 644 "$f" "$root$f"
 done
 program /usr/bin/lua5.4 lua
@@ -28,7 +32,11 @@ jdk=$(dirname "$(dirname "$(readlink -f /usr/lib/jvm/java-17-openjdk-amd64/bin/j
     --output "$root/jre"
 libraries "$root/jre/bin/java" "$root"/jre/lib/*.so "$root/jre/lib/server/libjvm.so"
 "$jdk/bin/javac" -g -d "$root/app" "$here"/*.java
-install -m 644 "$here"/*.lua "$here"/*.py "$root/app/"
+install -m 644 "$here"/*.lua "$here"/*.py "$here"/../gpu/*.py "$root/app/"
+libraries "$root"/usr/lib/python3.11/lib-dynload/_ctypes.*
+install -D -m 755 "$gpu/thunk/libcuda.so.1" "$root/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/gpu" \
+    "$here/../gpu/gpu.c" "$gpu/thunk/libcuda.so.1"
 mkdir -p "$root"/{proc,sys,dev,etc,tmp}
 chmod 1777 "$root/tmp"
 "$here/../../cluster/mkimage.sh" localhost/podflame-languages:1 "$root" "$out" /bin/lua
