@@ -280,14 +280,15 @@ def compare(t, told, seen, theirs):
                     (value == 0 or (event, t.prefix + name) in sums):
                 r["oracles"][oracle] = sums.get((event, t.prefix + name), 0)
         rows.append(r)
-    return rows + [whole(event, rows, seen[event]) for event in GPU_EVENTS if event in seen]
+    return rows
 
 
-def whole(event, rows, seen):
-    """Nothing is allocated beside what the functions of the program have."""
-    return {"event": event, "name": "(the program)",
-            "told": sum(r["told"] for r in rows if r["event"] == event),
-            "seen": sum(n for _, n in seen), "oracles": {}}
+def unexplained(rows, seen):
+    """Memory of a GPU that belongs to none of the functions: there must be none."""
+    for event in set(GPU_EVENTS) & set(seen):
+        n = sum(n for _, n in seen[event]) - sum(r["seen"] for r in rows if r["event"] == event)
+        if n:
+            yield f"{event}: {n} bytes of none of the functions"
 
 
 def preempted(run, seen):
@@ -336,7 +337,8 @@ def once(t, rounds, sample):
     finally:
         run.end()
     return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips,
-            "preempted_us": us, "wrong": verdict(t, rows, theirs, sample, us)}
+            "preempted_us": us,
+            "wrong": [*verdict(t, rows, theirs, sample, us), *unexplained(rows, seen)]}
 
 
 def test(t, rounds, sample):

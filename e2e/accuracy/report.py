@@ -240,9 +240,10 @@ differ by 3 % and 60 ms, and may lack the time that others had the CPU meanwhile
 the time that its threads waited for a CPU, less what was seen as `runqueue`).
 
 The programs named *CUDA* ([`gpu.*`](../e2e/accuracy/programs)) allocate and free memory of a GPU in
-each way that the driver has, also with calls that fail. A stand-in for the driver and one for the
-runtime ([`e2e/gpu`](../e2e/gpu)) count the same bytes. One more function is the program: it has all
-bytes that podflame saw. `accuracy.json` has each function.
+each way that the driver has, also with calls that fail; a stand-in for the driver
+([`e2e/gpu`](../e2e/gpu)) counts the same bytes. podflame may see no bytes besides. Those named *no
+GPU* call NVIDIA's own libraries, with the same errors whether podflame looks or not.
+`accuracy.json` has each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
