@@ -25,7 +25,6 @@
 struct seen {
 	uint64_t n, bytes;
 	uint64_t in_short, in_long, in_loop; /* bytes that each of these functions allocated */
-	struct raw_labels labels;	     /* of the newest sample in in_long */
 };
 struct memory_watch {
 	pid_t pid;
@@ -35,16 +34,12 @@ struct memory_watch {
 	bool known;
 	/* of the set's counted event, and of its live event: the newest snapshot */
 	struct seen alloc, inuse;
+	struct raw_labels labels; /* of the newest sample */
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
 	uint64_t evicted; /* allocations that the kernel evicted, as the drains report */
 };
-
-static inline struct raw_labels labels_of(const struct raw_sample *s)
-{
-	return s->labels ? *s->labels : (struct raw_labels){};
-}
 
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
 		       const struct raw_sample *s)
@@ -60,7 +55,7 @@ static inline void see(struct memory_watch *w, struct seen *t, const struct drai
 		if (IN_RANGE(a, pf_short))
 			t->in_short += s->value;
 		else if (IN_RANGE(a, pf_long))
-			t->in_long += s->value, t->labels = labels_of(s);
+			t->in_long += s->value;
 		else if (IN_RANGE(a, pf_loop))
 			t->in_loop += s->value;
 		else
@@ -76,6 +71,8 @@ static inline void watch_sample(struct memory_watch *w, const struct drain *d,
 		w->others += s->n;
 		return;
 	}
+	if (probes_set_of(s->event) == w->set)
+		w->labels = s->labels ? *s->labels : (struct raw_labels){};
 	if (s->event == probes_set_info(w->set)->counted)
 		see(w, &w->alloc, d, s);
 	if (s->event != probes_set_info(w->set)->live)
