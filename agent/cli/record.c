@@ -351,15 +351,6 @@ static int run(struct recording *r, int signal_fd)
 
 /* ---- the whole recording ---- */
 
-static const char *const nothing_of[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = "used the CPU",
-	[EVENT_OFF_CPU] = "began a wait of --min-block or longer",
-	[EVENT_MEM_ALLOC] = "allocated memory that was sampled",
-	[EVENT_MEM_INUSE] = "allocated memory that is still in use",
-	[EVENT_HBM_ALLOC] = "allocated memory of a GPU",
-	[EVENT_HBM_INUSE] = "allocated memory of a GPU that is still in use",
-};
-
 /*
  * The sum of the values in the file, as text. For on-cpu there is none, because the number of
  * samples shows the same.
@@ -387,7 +378,7 @@ static void summary(const struct recording *r, bool written)
 		r->batch->n_profiles, r->batch->n_profiles == 1 ? "" : "es");
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: no process %s in that time\n",
-			nothing_of[r->options->event]);
+			profile_event_info(r->options->event)->done);
 	cli_record_print_stacks(r);
 	cli_record_probes_print(r);
 	if (r->n_unmapped)

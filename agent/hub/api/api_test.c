@@ -239,6 +239,8 @@ static void choices(void **state)
 					"\"help\":\"number of the GPU\","
 					"\"events\":[\"hbm-alloc\",\"hbm-inuse\"],"
 					"\"title\":\"GPU\"}"));
+	assert_non_null(strstr(f->body, "\"help\":\"event: on-cpu, off-cpu, "));
+	assert_non_null(strstr(f->body, "waited for: runqueue, disk, lock, "));
 	assert_null(strstr(f->body, "\"name\":\"pod\",\"stored\":true,\"type\":\"string\","
 				    "\"same_as\":\"\",\"help\":\"pod\",\"events\""));
 }

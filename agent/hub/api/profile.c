@@ -196,9 +196,10 @@ void api_handle_values(struct call *c)
 
 static json_t *tag_json(const struct tag_info *t)
 {
+	_cleanup_free_ char *help = query_tag_help(t);
 	json_t *j = json_pack("{s:s, s:b, s:s, s:s, s:s}", "name", t->name, "stored", t->stored,
 			      "type", t->numeric ? "int" : "string", "same_as",
-			      t->canonical ? t->canonical : "", "help", t->help);
+			      t->canonical ? t->canonical : "", "help", help);
 	json_t *events = t->event_mask ? json_array() : NULL;
 
 	for (enum event e = 0; t->event_mask && e < _EVENT_MAX; e++)

@@ -2,13 +2,6 @@
 /* Notes on an answer: what the reader must know, above all if the answer is empty. */
 #include "hub/query/tree.h"
 
-static const char *const unseen[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = "processes did not run",
-	[EVENT_OFF_CPU] = "threads did not wait for so long",
-	[EVENT_MEM_ALLOC] = "processes allocated too little to be sampled",
-	[EVENT_HBM_ALLOC] = "processes allocated no memory of a GPU",
-};
-
 /* Writes that nothing is stored, and how to turn on an event that is off by default. */
 static void nothing_stored(const struct event_info *e, bool asked_for,
 			   char ret[static REPLY_NOTE_BYTES])
@@ -42,7 +35,7 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 		snprintf(ret, REPLY_NOTE_BYTES, "nothing that was seen allocated is still in use");
 	else
 		snprintf(ret, REPLY_NOTE_BYTES,
-			 "profiles of this selection were stored, but without samples: its %s or "
-			 "every sample was lost",
-			 unseen[event]);
+			 "profiles of this selection were stored, but without samples: no process "
+			 "%s, or every sample was lost",
+			 e->done);
 }

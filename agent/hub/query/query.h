@@ -104,10 +104,13 @@ struct tag_info {
 	 */
 	unsigned event_mask;
 	const char *title;
+	char *(*values)(void);		/* all values that it can have, as text; NULL: too many */
 };
 /* also for k8s.label.X; NULL: unknown */
 const struct tag_info *query_tag_lookup(const char *name);
 const struct tag_info *query_tag_table(size_t *ret_n);
+/* its help and, if it has few values, all of them; the caller frees the text */
+char *query_tag_help(const struct tag_info *t);
 /* the tag's name in the store */
 const char *query_tag_canonical(const struct tag_info *t, const char *name);
 /* the most similar known name; NULL: no name is similar */

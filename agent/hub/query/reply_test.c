@@ -588,7 +588,7 @@ static void snapshots_and_estimates_say_so(void **state)
 	struct store_summary some = {
 		.n_rows = 1, .n_samples = 1, .estimate_ppm = 120000, .estimate_error = 345};
 	struct store_summary none = {.n_profiles = 1};
-	_cleanup_free_ char *full = NULL, *empty = NULL;
+	_cleanup_free_ char *full = NULL, *empty = NULL, *alloc = NULL;
 	struct tree *t = query_tree_new(), *nothing = query_tree_new();
 
 	(void)state;
@@ -599,6 +599,8 @@ static void snapshots_and_estimates_say_so(void **state)
 	empty = answer(nothing, EVENT_MEM_INUSE, RESULT_LIST, &none);
 	ASSERT_HAS(empty, "\"result\":null");
 	ASSERT_HAS(empty, "\"notes\":[\"nothing that was seen allocated is still in use\"]");
+	alloc = answer(nothing, EVENT_HBM_ALLOC, RESULT_LIST, &none);
+	ASSERT_HAS(alloc, "without samples: no process allocated memory of a GPU, or every");
 	query_tree_free(t);
 	query_tree_free(nothing);
 }

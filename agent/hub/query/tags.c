@@ -44,16 +44,22 @@ static const struct tag_info table[] = {
 	TEXT("thread", "thread name"),
 	NUMBER("cpu", "CPU of the sample, if on-cpu-profile.cpu is 1"),
 	NUMBER("time", "last second of the window, Unix seconds"),
-	TEXT("profile_event_type", "on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, hbm-inuse"),
+	{.name = "profile_event_type",
+	 .stored = true,
+	 .help = "event",
+	 .values = profile_event_names},
 	TEXT("profile_language_type", "always eBPF"),
 	TEXT("profile_value_unit", "microseconds or bytes"),
 	TEXT("k8s.label.", "k8s.label.X: label X of the pod, if the target keeps it"),
 	TEXT("trace_id", "trace of the call, 32 hexadecimal digits"),
 	TEXT("profile_id", "span of the call, 16 hexadecimal digits"),
 	ALIAS("span_id", "profile_id"),
-	OF_EVENTS("wait", 1u << EVENT_OFF_CPU, "Waits for",
-		  "off-cpu: what the thread waited for: runqueue, disk, lock, sleep, poll, socket, "
-		  "pipe, gpu, other"),
+	{.name = "wait",
+	 .stored = true,
+	 .help = "off-cpu: what the thread waited for",
+	 .event_mask = 1u << EVENT_OFF_CPU,
+	 .title = "Waits for",
+	 .values = profile_wait_names},
 #define X(NAME, tag, attribute, form, events, title, help) OF_EVENTS(tag, events, title, help),
 	PROFILE_LABELS(X)
 #undef X
@@ -131,6 +137,13 @@ const struct tag_info *query_tag_lookup(const char *name)
 	if (!t && str_has_suffix(name, "_id") && find(name, n - 3))
 		return &number;
 	return t;
+}
+
+char *query_tag_help(const struct tag_info *t)
+{
+	_cleanup_free_ char *values = t->values ? t->values() : NULL;
+
+	return values ? xasprintf("%s: %s", t->help, values) : xstrdup(t->help);
 }
 
 const char *query_tag_canonical(const struct tag_info *t, const char *name)

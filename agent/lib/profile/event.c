@@ -6,13 +6,18 @@
 #include "lib/profile/profile.h"
 
 static const struct event_info events[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, NULL},
+	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, "used the CPU", NULL},
 	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false,
+			   "began a wait as long as minBlock",
 			   "static_config.ebpf.off-cpu-profile.disabled"},
-	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false, NULL},
-	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true, NULL},
-	[EVENT_HBM_ALLOC] = {"hbm-alloc", "hbmAlloc", "bytes", "hbm_alloc", false, NULL},
-	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true, NULL},
+	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false,
+			     "allocated memory that was sampled", NULL},
+	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true,
+			     "allocated memory that is still in use", NULL},
+	[EVENT_HBM_ALLOC] = {"hbm-alloc", "hbmAlloc", "bytes", "hbm_alloc", false,
+			     "allocated memory of a GPU", NULL},
+	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true,
+			     "allocated memory of a GPU that is still in use", NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

@@ -25,6 +25,7 @@ struct event_info {
 	const char *otlp_sample_type;	/* the string of the type in sample_type */
 	/* the newest profile replaces older ones; values of several profiles are not added up */
 	bool snapshot;
+	const char *done;		/* what a process did that makes a sample: "used the CPU" */
 	/* the key in a configuration: if it is false, `podflame local` records this event, too */
 	const char *local_key;
 };

@@ -118,6 +118,25 @@ static void test_what_was_waited_for_is_the_leaf(void **state)
 	check(&h, f, 1, "[t] worker;main");
 }
 
+static void test_each_event_has_a_row(void **state)
+{
+	_cleanup_free_ char *names = profile_event_names(), *fields = profile_event_fields();
+
+	(void)state;
+	assert_true(str_has_prefix(names, "on-cpu, off-cpu, mem-alloc, "));
+	assert_true(str_has_prefix(fields, "onCpu, offCpu, memAlloc, "));
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		const struct event_info *i = profile_event_info(e);
+		enum event back;
+
+		assert_true(i->name && i->spec_field && i->unit && i->otlp_sample_type && i->done);
+		assert_int_equal(profile_event_from_name(i->name, &back), 0);
+		assert_int_equal(back, e);
+		assert_non_null(strstr(names, i->name));
+		assert_non_null(strstr(fields, i->spec_field));
+	}
+}
+
 /* Stores have these numbers in their tables. */
 static void test_numbers_in_stores_stay(void **state)
 {
@@ -348,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_the_file_of_a_frame_says_its_kind),
 		cmocka_unit_test(test_total_has_three_levels),
 		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
+		cmocka_unit_test(test_each_event_has_a_row),
 		cmocka_unit_test(test_numbers_in_stores_stay),
 		cmocka_unit_test(test_semicolon_cannot_split_a_frame),
 		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
