@@ -40,7 +40,7 @@ static inline void wire_make(struct wire *w, const struct store_config *stored,
 	hc.arg = w->ingest;
 	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
 	sc.url = url = xasprintf("http://127.0.0.1:%u", http_server_port(w->server));
-	sc.os = w->disk;
+	sc.disk = w->disk;
 	assert_int_equal(send_new(w->loop, &sc, &w->sender, NULL), 0);
 }
 
