@@ -13,14 +13,15 @@
  *		this correlation id and is told later. One call may have no work (it failed, or a
  *		graph was recorded), one piece (a kernel) or many (a graph).
  *		kind: enum podflame_cuda_kind. function: the function of CUDA, a constant string.
- *		kernel: its mangled name, or NULL; valid while the probe is hit. context: CUPTI's
- *		number of the calling thread's context.
+ *		kernel: its mangled name, or NULL. context: CUPTI's number of the calling thread's
+ *		context. Names may be read while a thread is at the probe.
  *	work(const struct podflame_cuda_work *work, u32 n, u32 size)
  *		n pieces of work (1 to PODFLAME_CUDA_WORK_MAX) have ended; `size` is the size of
- *		each. All belong to calls of the sample. A piece never comes before its launch.
+ *		each. All belong to calls of the sample. A piece never comes before its launch; a
+ *		profiler that attaches to `work` before `launch` may miss a launch.
  *	status(const struct podflame_cuda_status *status, u32 size)
- *		Twice a second while any of the three semaphores is not 0, and when the state
- *		changes. All counts begin when the process loads the library and never go back.
+ *		Twice a second, also while CUPTI does not run. All counts begin when the process
+ *		loads the library, and never go back.
  *
  * CUPTI runs while the semaphore of `launch` or of `work` is not 0; `status` alone does not start
  * it. A structure may get fields at its end: a reader takes the smaller of `size` and its own.
@@ -46,7 +47,7 @@ enum podflame_cuda_kind {
 
 struct podflame_cuda_work {
 	uint64_t start_ns, end_ns;	/* on the device, by CUPTI's clock (its default one) */
-	uint64_t name;			/* of a kernel: the address of its mangled name; else 0 */
+	uint64_t name;			/* of a kernel: where its mangled name is; else 0 */
 	uint64_t n_bytes;		/* of a copy or a set; else 0 */
 	uint64_t graph_node;		/* 0: not of a graph */
 	uint32_t graph;			/* 0: not of a graph, or not a kernel */

@@ -6,7 +6,8 @@
  * A session has WORK_N_BUFFERS buffers, made before it and freed after it, so CUPTI's requests
  * allocate nothing. If all are in use CUPTI gets none, and counts the records that it drops. They
  * are of malloc(), because a profiler that registers its own callbacks later gets the buffers that
- * CUPTI has then, and profilers free() what they get.
+ * CUPTI has then, and profilers free() what they get. They are small: while a device is busy, CUPTI
+ * gives back a buffer only when it is full, so a record waits for the 300 after it.
  */
 #pragma once
 
