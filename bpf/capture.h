@@ -380,7 +380,7 @@ static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, 
 	uint32_t slot = generation % PF_GENERATIONS;
 	void *map = bpf_map_lookup_elem(&counts, &slot);
 	struct pf_count *c, first;
-	long err;
+	int err;
 
 	if (!map || !key)
 		return false;
@@ -415,7 +415,7 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 	struct pf_total_key key = {.main_thread = task->pid == task->tgid};
 	struct pf_total one = {.n = 1, .value = set->node_period_us};
 	struct pf_total *t;
-	long err;
+	int err;
 
 	bpf_probe_read_kernel_str(key.leader_comm, PF_COMM_BYTES, pf_leader(task)->comm);
 	bpf_probe_read_kernel_str(key.thread_comm, PF_COMM_BYTES, task->comm);

@@ -30,8 +30,13 @@ typedef _Bool bool;
 /* task_struct.flags, include/linux/sched.h */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
-#define EEXIST	   17
-#define E2BIG	   7
+/*
+ * Errors of updates of maps. Before 6.4, the kernel's function returns an int, and the upper half of
+ * the program's result is 0 ("bpf: return long from bpf_map_ops funcs"). So the result must be put
+ * into an int before it is compared.
+ */
+#define EEXIST 17
+#define E2BIG  7
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

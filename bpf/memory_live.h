@@ -34,7 +34,7 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
 	struct pf_live_stats *stats = pf_live_stats_here();
-	long err;
+	int err;
 
 	if (!l || !stats)
 		return;
