@@ -19,7 +19,6 @@
  */
 #include "node/probe/sets.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 static unsigned counted_event(const struct attached *a)
@@ -30,184 +29,6 @@ static unsigned counted_event(const struct attached *a)
 static unsigned live_event(const struct attached *a)
 {
 	return 1u << a->set->info->live;
-}
-
-/* ---- what is to be probed ---- */
-
-/* The places of one file that one program will probe. */
-struct places {
-	struct uprobe_places u;
-	enum set_program program;
-	uint64_t dev, ino;
-};
-
-static enum uprobe_mode mode_of(const struct attached *a)
-{
-	return a->tid == a->key.tgid ? a->set->uprobes->mode : UPROBE_SINGLE;
-}
-
-static bool is_for(enum uprobe_mode mode, enum site_probed probed, enum set_program program)
-{
-	bool session = mode == UPROBE_SESSION;
-
-	switch (program) {
-	case PROGRAM_FREE:
-		return probed == PROBED_BY_FREE;
-	case PROGRAM_RETURN:
-		return probed == PROBED_AT_BOTH && !session;
-	case PROGRAM_SESSION:
-		return probed == PROBED_AT_BOTH && session;
-	default:
-		return probed == PROBED_AT_ENTRY || (probed == PROBED_AT_BOTH && !session);
-	}
-}
-
-/* Makes the cookie of a site. It contains what a hit of the site costs. */
-static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_site site)
-{
-	uint8_t code[2];
-	uint64_t cookie;
-
-	if (pread(fd, code, sizeof(code), (off_t)place) == sizeof(code) &&
-	    !probes_is_emulated(code)) {
-		if (!u->stepped_more)
-			u->stepped_more = probes_uprobe_stepped_more(u->mode);
-		site.flags |= (uint16_t)(u->stepped_more << PF_SITE_FACTOR_BITS);
-	}
-	memcpy(&cookie, &site, sizeof(cookie));
-	return cookie;
-}
-
-static void places_add(struct places *b, uint64_t offset, uint64_t cookie)
-{
-	b->u.offsets[b->u.n] = offset;
-	b->u.cookies[b->u.n++] = cookie;
-}
-
-static void places_make(const struct attached *a, const struct probe_file *file,
-			enum set_program program, unsigned event_mask, struct places *b)
-{
-	const struct probe_set_state *set = a->set;
-	enum uprobe_mode mode = mode_of(a);
-	struct stat st = {};
-
-	fstat(file->fd, &st);
-	b->program = program;
-	b->dev = st.st_dev;
-	b->ino = st.st_ino;
-	b->u.prog = mode == UPROBE_SINGLE ? set->of_one[program] : set->of_many[program];
-	b->u.attach_type = program == PROGRAM_SESSION ? ATTACH_UPROBE_SESSION : ATTACH_UPROBE_MULTI;
-	b->u.at_return = program == PROGRAM_RETURN;
-	b->u.pid = a->tid;
-	snprintf(b->u.path, sizeof(b->u.path), "/proc/self/fd/%d", file->fd);
-	b->u.offsets = xcalloc(file->n_sites + 1, sizeof(*b->u.offsets));
-	b->u.cookies = xcalloc(file->n_sites + 1, sizeof(*b->u.cookies));
-	for (size_t i = 0; i < file->n_sites; i++) {
-		struct pf_site site;
-		uint64_t at;
-
-		memcpy(&site, &file->sites[i].cookie, sizeof(site));
-		if (!is_for(mode, set->ops->probed(&site, event_mask), program))
-			continue;
-		at = probes_emulated_place(file->fd, file->sites[i].file_offset);
-		places_add(b, at, cookie_of(set->uprobes, file->fd, at, site));
-	}
-}
-
-/* Returns the places of all files for all programs, in the order of enum set_program. */
-static struct places *all_places(const struct attached *a, const struct probe_file *files, size_t n,
-				 unsigned event_mask)
-{
-	struct places *all = xcalloc(n * _PROGRAM_MAX + 1, sizeof(*all));
-
-	for (size_t k = 0; k < _PROGRAM_MAX; k++)
-		for (size_t i = 0; i < n; i++)
-			places_make(a, &files[i], k, event_mask, &all[k * n + i]);
-	return all;
-}
-
-static void places_free(struct places *all, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free(all[i].u.offsets);
-		free(all[i].u.cookies);
-	}
-	free(all);
-}
-
-/* ---- the difference to what is attached ---- */
-
-static size_t find_place(const uint64_t *offsets, const uint64_t *cookies, size_t n,
-			 uint64_t offset, uint64_t cookie)
-{
-	for (size_t i = 0; i < n; i++)
-		if (offsets[i] == offset && cookies[i] == cookie)
-			return i;
-	return SIZE_MAX;
-}
-
-static bool is_of(const struct places *b, const struct attached_link *l)
-{
-	return b->program == l->program && b->dev == l->dev && b->ino == l->ino &&
-	       b->u.pid == l->tid;
-}
-
-/* Returns whether all places of the link are still wanted, so that it stays. */
-static bool is_wanted(const struct attached_link *l, const struct places *b)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (find_place(b->u.offsets, b->u.cookies, b->u.n, l->offsets[i], l->cookies[i]) ==
-		    SIZE_MAX)
-			return false;
-	return true;
-}
-
-static void places_remove(struct places *b, const struct attached_link *l)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		size_t at = find_place(b->u.offsets, b->u.cookies, b->u.n, l->offsets[i],
-				       l->cookies[i]);
-
-		if (at == SIZE_MAX)
-			continue;
-		b->u.n--;
-		b->u.offsets[at] = b->u.offsets[b->u.n];
-		b->u.cookies[at] = b->u.cookies[b->u.n];
-	}
-}
-
-/*
- * Returns whether probes of the link can still be hit. A link of one place ends with its thread. A
- * link of many places works on after the first thread has ended.
- */
-static bool is_hit(const struct attached *a, const struct attached_link *l)
-{
-	bool of_many = a->set->uprobes->mode != UPROBE_SINGLE && l->tid == a->key.tgid;
-
-	return of_many || proc_thread_lives(a->key.tgid, l->tid);
-}
-
-/*
- * Removes from `all` the places that are attached already, and marks the links that must be closed.
- * Returns whether a marked link may still be hit.
- */
-static bool take_difference(struct attached *a, struct places *all, size_t n)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < a->n_links; i++) {
-		struct attached_link *l = &a->links[i];
-
-		l->goes = true;
-		for (size_t k = 0; k < n && l->goes; k++) {
-			if (!is_of(&all[k], l) || !is_wanted(l, &all[k]))
-				continue;
-			l->goes = false;
-			places_remove(&all[k], l);
-		}
-		any |= l->goes && is_hit(a, l);
-	}
-	return any;
 }
 
 /* ---- attaching ---- */
@@ -270,7 +91,7 @@ static size_t n_staying(const struct attached *a)
 static int attach_range(struct attached *a, const struct places *b, size_t from, size_t n,
 			struct probes_refused *refused)
 {
-	bool single = mode_of(a) == UPROBE_SINGLE;
+	bool single = probes_mode_of(a) == UPROBE_SINGLE;
 	int r;
 
 	if (single && n_staying(a) >= a->set->uprobes->max_single) {
@@ -279,7 +100,7 @@ static int attach_range(struct attached *a, const struct places *b, size_t from,
 		return -E2BIG;
 	}
 	if (!single || n == 1) {
-		r = probes_uprobe_attach(mode_of(a), &b->u, from, n);
+		r = probes_uprobe_attach(probes_mode_of(a), &b->u, from, n);
 		if (r >= 0) {
 			keep_link(a, b, from, n, r);
 			return 0;
@@ -438,7 +259,7 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 			unsigned both, struct probes_refused *refused)
 {
 	size_t n_all = n * _PROGRAM_MAX;
-	struct places *all = all_places(a, files, n, event_mask);
+	struct places *all = probes_places_all(a, files, n, event_mask);
 	int r = is_anothers(a) ? -EEXIST : 0;
 
 	/*
@@ -447,11 +268,12 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	 */
 	if (!r)
 		r = proc_update(a, proc,
-				take_difference(a, all, n_all) ? both & ~counted_event(a) : both);
+				probes_places_difference(a, all, n_all) ? both & ~counted_event(a)
+									: both);
 	if (!r)
 		r = attach_all(a, all, n_all, refused);
 	refused->inuse &= (event_mask & live_event(a)) != 0;
-	places_free(all, n_all);
+	probes_places_free(all, n_all);
 	return r;
 }
 
@@ -511,7 +333,7 @@ bool probes_attached_lost(const struct attached *a)
 
 bool probes_attached_outlives(const struct attached *a)
 {
-	return mode_of(a) != UPROBE_SINGLE;
+	return probes_mode_of(a) != UPROBE_SINGLE;
 }
 
 int probes_attach(struct probes *p, enum probe_set set, struct process_id id,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of probe sets: what sets.c, the file of each set (memory.c), attach.c,
- * detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
+ * The private header of probe sets: what sets.c, the file of each set (memory.c), places.c,
+ * attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -207,6 +207,28 @@ int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, s
 /* Attaches a program that does nothing, and returns its link or -errno. */
 int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset,
 				 uint32_t pid, bool at_return);
+
+/* places.c */
+/* The places of one file that one program will probe. */
+struct places {
+	struct uprobe_places u;
+	enum set_program program;
+	uint64_t dev, ino;
+};
+/* Returns how the links that are made now are attached: see attach.c. */
+enum uprobe_mode probes_mode_of(const struct attached *a);
+/*
+ * Returns the places of all n files for all programs, _PROGRAM_MAX * n, in the order of enum
+ * set_program.
+ */
+struct places *probes_places_all(const struct attached *a, const struct probe_file *files, size_t n,
+				 unsigned event_mask);
+void probes_places_free(struct places *all, size_t n);
+/*
+ * Removes from `all` the places that are attached already, and marks the links that must be closed.
+ * Returns whether a marked link may still be hit.
+ */
+bool probes_places_difference(struct attached *a, struct places *all, size_t n);
 
 /*
  * uprobe_try.c: tries a probed return in a child. -EPERM: a probed return kills a process that has
