@@ -139,42 +139,46 @@ static void all_entries_of_a_driver_are_sites(void **state)
 	check_driver("");
 }
 
-/*
- * The real libraries, if someone has put them there: they are not ours, and no test downloads them.
- * Each name in them that fits a mark is in the table, and each entry of the table that the list
- * says they have is there at an address of its own.
- */
+static void check_real_driver(const char *library, const char *version)
+{
+	_cleanup_free_ char *command = xasprintf("cp -L '%s' '%s/libcuda.so.1'", library, dir);
+	_cleanup_free_ char *flags = xasprintf("-Wl,--no-as-needed -Wl,-rpath,%s "
+					       "-Wl,--unresolved-symbols=ignore-all ./libcuda.so.1",
+					       dir);
+	struct alloc_process p;
+	struct alloc_sites *s;
+	size_t n = 0;
+	pid_t pid;
+
+	assert_int_equal(system(command), 0);
+	pid = alloc_program_start(dir, WAITS, flags);
+	s = find(&p, pid, EVENTS);
+	assert_string_equal(s->problem, ""); /* the table lacks no entry of it */
+	for (size_t i = 0; i < n_listed; i++)
+		n += list[i].counted && strstr(list[i].versions, version);
+	assert_int_equal(s->n, n); /* each at an address of its own */
+	stop(pid, &p, s);
+}
+
+/* NVIDIA's own libraries, if `.ci/deps long` has got them. */
 static void the_real_drivers_have_these_entries(void **state)
 {
-	static const char *const versions[] = {"535", "550"};
-	const char *where = getenv("PODFLAME_CUDA_DRIVERS");
+	static const struct {
+		const char *suite, *version;
+	} drivers[] = {{"bookworm", "535"}, {"trixie", "550"}};
+	_cleanup_free_ char *home = xasprintf("%s/.cache", getenv("HOME") ?: "");
+	const char *cache = getenv("XDG_CACHE_HOME") ?: home;
 
 	(void)state;
-	if (!where) {
-		print_message("skipped: PODFLAME_CUDA_DRIVERS names no directory with "
-			      "libcuda.so.535 and libcuda.so.550\n");
-		skip();
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
-		_cleanup_free_ char *command = xasprintf("cp '%s/libcuda.so.%s' '%s/libcuda.so.1'",
-							 where, versions[i], dir);
-		_cleanup_free_ char *flags = xasprintf(
-			"-Wl,--no-as-needed -Wl,-rpath,%s -Wl,--unresolved-symbols=ignore-all "
-			"./libcuda.so.1",
-			dir);
-		struct alloc_process p;
-		struct alloc_sites *s;
-		size_t n = 0;
-		pid_t pid;
+	for (size_t i = 0; i < ARRAY_SIZE(drivers); i++) {
+		_cleanup_free_ char *library =
+			xasprintf("%s/podflame/nvidia/%s/libcuda.so.1", cache, drivers[i].suite);
 
-		assert_int_equal(system(command), 0);
-		pid = alloc_program_start(dir, WAITS, flags);
-		s = find(&p, pid, EVENTS);
-		assert_string_equal(s->problem, "");
-		for (size_t k = 0; k < n_listed; k++)
-			n += list[k].counted && strstr(list[k].versions, versions[i]);
-		assert_int_equal(s->n, n);
-		stop(pid, &p, s);
+		if (access(library, R_OK) < 0) {
+			print_message("skipped: there is no %s\n", library);
+			skip();
+		}
+		check_real_driver(library, drivers[i].version);
 	}
 }
 
