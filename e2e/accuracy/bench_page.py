@@ -80,6 +80,8 @@ PAGE = [
             ("an empty program at malloc", "memory.floor_alloc")),
         Row("mem-inuse: a malloc and free", "memory.inuse",
             ("empty ones at malloc and free", "memory.floor_inuse")),
+        Row("hbm-alloc: a call that allocates and one that frees", "gpu_memory.alloc"),
+        Row("hbm-inuse: the same", "gpu_memory.inuse"),
     ]),
     ("The agent",
      "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 "

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What memory events cost the process: the CPU time of a malloc and free, measured in pairs of
- * windows, with and without probes. It prints one JSON object a line, and needs root.
+ * What memory events cost the process: the CPU time of a malloc and free, and of a call that
+ * allocates memory of a GPU and one that frees it, with and without probes. It prints one JSON
+ * object a line, and needs root.
  */
 #include "lib/base/bench.h"
 #include "node/probe/sites_test.h"
@@ -28,7 +29,9 @@ static volatile struct shared {
 	uint64_t batches, least_ns;
 } * shared;
 
-static __attribute__((noinline)) uint64_t batch_ns(void)
+typedef uint64_t batch_fn(void); /* returns how long BATCH pairs took, in ns */
+
+static __attribute__((noinline)) uint64_t malloc_batch(void)
 {
 	static void *volatile p;
 	uint64_t start = now_mono_ns();
@@ -40,7 +43,40 @@ static __attribute__((noinline)) uint64_t batch_ns(void)
 	return now_mono_ns() - start;
 }
 
-static pid_t start(void)
+/* Stand in for the CUDA driver's cuMemAlloc() and cuMemFree(). */
+__attribute__((noinline)) static int gpu_alloc(uint64_t *ret, size_t bytes)
+{
+	static uint64_t next = 0x7f0000000000;
+
+	*ret = next;
+	next += bytes;
+	return 0;
+}
+
+__attribute__((noinline)) static int gpu_free(uint64_t address)
+{
+	return !address;
+}
+
+static __attribute__((noinline)) uint64_t gpu_batch(void)
+{
+	uint64_t start = now_mono_ns(), address;
+
+	for (int i = 0; i < BATCH; i++)
+		if (gpu_alloc(&address, 1 << 20) || gpu_free(address))
+			abort();
+	return now_mono_ns() - start;
+}
+
+static void probe_gpu(struct probed *t)
+{
+	*t = (struct probed){};
+	add_site(t, gpu_alloc,
+		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC, .ptr_arg = 1, .size_arg = 2});
+	add_site(t, gpu_free, (struct pf_site){.kind = PF_SITE_GPU_FREE, .ptr_arg = 1});
+}
+
+static pid_t start(batch_fn *batch)
 {
 	pid_t pid = fork();
 
@@ -50,7 +86,7 @@ static pid_t start(void)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;) {
-		uint64_t ns = batch_ns();
+		uint64_t ns = batch();
 
 		if (ns < shared->least_ns)
 			shared->least_ns = ns;
@@ -133,8 +169,12 @@ static struct raw_proc known(struct probes *p, pid_t pid)
 
 /* ---- the probes of podflame ---- */
 
+struct row;
 struct bench {
 	struct probes *p;
+	enum probe_set set;
+	struct row *rows;
+	size_t n_rows;
 	pid_t pid;
 	struct raw_proc proc;
 	struct probed probed;
@@ -148,9 +188,8 @@ static struct attached *attach(struct bench *b, unsigned events)
 
 	b->probed.proc.event_mask = events;
 	b->probed.proc.exec_id = b->proc.exec_id;
-	r = probes_attach(b->p, PROBES_MEMORY,
-			  (struct process_id){b->proc.start_boottime_ns, b->pid}, &b->probed.proc,
-			  &b->probed.file, 1, &a, &refused);
+	r = probes_attach(b->p, b->set, (struct process_id){b->proc.start_boottime_ns, b->pid},
+			  &b->probed.proc, &b->probed.file, 1, &a, &refused);
 	if (r)
 		bench_die("probes_attach", r);
 	return a;
@@ -186,6 +225,14 @@ static struct row rows[] = {
 	{"memory.inuse", "goal 3500, bcc memleak 15000", OURS, INUSE, MEAN, 0},
 	{"memory.inuse_each", "each stack is walked, bcc memleak 15000", OURS, INUSE, 1, 0},
 	{"memory.both", "", OURS, ALLOC | INUSE, MEAN, 0},
+};
+
+static struct row gpu_rows[] = {
+	{"gpu_memory.bare", "no probes", NOTHING, 0, 0, 0},
+	{"gpu_memory.alloc", "entry and return, each stack is walked", OURS, 1u << EVENT_HBM_ALLOC,
+	 0, 0},
+	{"gpu_memory.inuse", "the same, and the free", OURS, 1u << EVENT_HBM_INUSE, 0, 0},
+	{"gpu_memory.both", "", OURS, 1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE, 0, 0},
 };
 
 static int empty(struct bench *b, const char *function, bool emulated, bool at_return)
@@ -235,8 +282,8 @@ static double measure_ours(struct bench *b, const struct row *r)
 
 static void round_of(struct bench *b)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct row *r = &rows[i];
+	for (size_t i = 0; i < b->n_rows; i++) {
+		struct row *r = &b->rows[i];
 		double ns = r->form == OURS ? measure_ours(b, r) : measure_empty(b, r->form);
 
 		if (!r->ns || ns < r->ns)
@@ -343,25 +390,53 @@ static void times(struct bench *b)
 	bench_rounds("memory.detach", detach_ms, TIMES, "ms", "", "20 to 70 a link");
 }
 
+/* Starts a program of these batches, which has the sites of b->probed. */
+static void open_program(struct bench *b, batch_fn *batch)
+{
+	b->pid = start(batch);
+	ask_for(b->p, b->pid, probes_set_events(b->set), 1);
+	b->proc = known(b->p, b->pid);
+}
+
+static void close_program(struct bench *b)
+{
+	kill(b->pid, SIGKILL);
+	waitpid(b->pid, NULL, 0);
+}
+
+static void bench_gpu(struct probes *p)
+{
+	struct bench b = {
+		.p = p, .set = PROBES_GPU_MEMORY, .rows = gpu_rows, .n_rows = ARRAY_SIZE(gpu_rows)};
+
+	probe_gpu(&b.probed);
+	open_program(&b, gpu_batch);
+	for (int i = 0; i < ROUNDS; i++)
+		round_of(&b);
+	for (size_t i = 0; i < ARRAY_SIZE(gpu_rows); i++)
+		bench_report(gpu_rows[i].name, gpu_rows[i].ns, "ns/alloc+free",
+			     gpu_rows[i].compared_with);
+	close_program(&b);
+}
+
 int main(void)
 {
-	struct bench b = {.p = open_probes()};
+	struct bench b = {
+		.p = open_probes(), .set = PROBES_MEMORY, .rows = rows, .n_rows = ARRAY_SIZE(rows)};
 
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
 		bench_die("mmap", errno);
-	b.pid = start();
 	probe_libc(&b.probed);
-	ask_for(b.p, b.pid, ALLOC, 1);
-	b.proc = known(b.p, b.pid);
+	open_program(&b, malloc_batch);
 	bench_report("memory.trap", probes_trap_ns(b.p), "ns", "an empty program");
 	for (int i = 0; i < ROUNDS; i++)
 		round_of(&b);
 	report_rows();
 	programs(&b);
 	times(&b);
-	kill(b.pid, SIGKILL);
-	waitpid(b.pid, NULL, 0);
+	close_program(&b);
+	bench_gpu(b.p);
 	probes_free(b.p);
 	return 0;
 }
