@@ -164,7 +164,9 @@ static uint8_t take_prefixes(struct insn_reader *r, struct insn *i)
 	}
 }
 
-/* VEX and EVEX contain the bits of REX inverted. */
+/*
+ * Reads a VEX, EVEX or XOP prefix and the opcode. These prefixes contain the bits of REX inverted.
+ */
 static void take_vex(struct insn_reader *r, struct insn *i, uint8_t escape)
 {
 	uint8_t a = take(r), b = escape == 0xc5 ? a : take(r);
@@ -292,7 +294,7 @@ static void take_immediate(struct insn_reader *r, struct insn *i, char what)
 	case 'o':
 		n = i->address32 ? 4 : 8;
 		break;
-	case 'J': /* with prefix 66, some processors read 16 bits, so it is refused */
+	case 'J': /* with prefix 66, some processors read 16 bits, so the jump is refused */
 		r->bad |= z == 2;
 		n = 4;
 		break;

@@ -15,13 +15,15 @@
 enum insn_map { INSN_ONE, INSN_0F, INSN_0F38, INSN_0F3A, INSN_VEX };
 struct insn {
 	uint8_t bytes;
-	/* enum insn_map; INSN_VEX: an instruction with VEX or EVEX, whatever its map */
+	/* map of the opcode (enum insn_map); INSN_VEX for any instruction with VEX or EVEX */
 	uint8_t map;
 	uint8_t opcode;
 	uint8_t rex;
 	bool operand16, lock_or_rep; /* operand16: prefix 66; lock_or_rep: prefix f0, f2 or f3 */
 	bool address32;		     /* prefix 67 */
-	/* prefix 3e; on an indirect jump: the compiler made the table of targets */
+	/*
+	 * prefix 3e; on an indirect jump, it means that the compiler made the table of the targets
+	 */
 	bool notrack;
 	/* prefix fs or gs: the base of that segment is added to the address */
 	bool segment;

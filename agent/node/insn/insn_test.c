@@ -17,9 +17,9 @@
 #define LIBRARIES "/usr/lib/x86_64-linux-gnu/"
 
 /*
- * Bytes that objdump cannot decode (tables between functions), and two cases in which objdump
- * differs: it shows fwait and the next instruction as one, and it knows a jump of 16 bits, on which
- * processors disagree.
+ * Returns whether the test skips this line of objdump: bytes that objdump cannot decode (tables
+ * between functions), and two cases in which objdump differs from the decoder. It shows fwait and
+ * the next instruction as one, and it knows a jump of 16 bits, on which processors disagree.
  */
 static bool is_data(const char *text)
 {
@@ -145,7 +145,7 @@ static void what_is_cut_is_no_instruction(void **state)
 	assert_false(insn_decode(longest, 14, &i));
 	for (size_t n = 0; n < sizeof(call); n++)
 		assert_false(insn_decode(call, n, &i));
-	/* push es: it does not exist in 64-bit mode */
+	/* push es, which does not exist in 64-bit mode */
 	assert_false(insn_decode((const uint8_t[]){0x06}, 1, &i));
 }
 
