@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables within their budget, a kernel that refuses them, and random operations in any order. */
+/*
+ * Tests tables within their budget, a kernel that refuses them, and random operations in any order.
+ */
 #include "node/unwind/testunwind.h"
 
 /* ---- budget ---- */
@@ -88,7 +90,7 @@ static void over_budget_is_told_and_tried_again(void **state)
 	free(q);
 }
 
-/* One pod with very many mappings does not take the room of the others. */
+/* One pod with very many mappings does not take the room of other pods. */
 static void mappings_have_a_share(void **state)
 {
 	struct unwind *u = start(1 << 20);

@@ -10,7 +10,7 @@
 
 struct table_chunk {
 	bool made;
-	uint16_t n_used, longest; /* numbers of granules; no free run is longer than `longest` */
+	uint16_t n_used, longest; /* in granules; no free run is longer than `longest` */
 	uint64_t used[GRANULES / 64];
 };
 struct space {
@@ -48,8 +48,8 @@ static void mark(struct table_chunk *c, unsigned first, unsigned n, bool used)
 }
 
 /*
- * Returns the first run of n free granules. GRANULES: there is none. If it has looked at all
- * granules, `longest` is exact afterwards.
+ * Returns the number of the first granule of the first run of n free granules. GRANULES: there is
+ * no such run. A search that has looked at all granules sets `longest` to its exact value.
  */
 static unsigned find_run(struct table_chunk *c, unsigned n)
 {
@@ -119,7 +119,7 @@ void unwind_space_give(struct space *s, struct extent e)
 	unsigned n = e.bytes / GRANULE_BYTES;
 
 	mark(c, PF_REF_BYTES(e.ref) / GRANULE_BYTES, n, false);
-	/* an upper limit; find_run makes it exact when that is needed */
+	/* an upper limit; find_run computes the exact value when it needs it */
 	c->longest = GRANULES - c->n_used;
 	s->n_used -= n;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file fills the map `images`: from a file's tag to the slots that have the rules of the
- * file's parts, wherever the file is mapped. With this map, a stack walk continues through a
- * library that was just mapped again, and in a process whose mappings the agent has not read yet.
+ * This file fills the kernel's map `images`. The map leads from a file's tag to the slots with the
+ * rules of the file's parts, wherever the file is mapped. With this map, a stack walk continues
+ * through a library that was just mapped again, and in a process whose mappings the agent has not
+ * read yet.
  */
 #include "node/unwind/internal.h"
 
@@ -10,7 +11,9 @@ struct table_image {
 	uint64_t tag;
 	const struct table_file *file; /* the file that owns the slots; NULL: no file does */
 	struct pf_image value;
-	/* the code of a runtime, in any process; end 0: none was found */
+	/*
+	 * where in the file the code of a runtime is, found in any process; end 0: none was found
+	 */
 	struct image_span runtime;
 	UT_hash_handle hh; /* in the order of use; the head was used least recently */
 };
@@ -62,8 +65,8 @@ static struct table_image *image_get(struct unwind *u, uint64_t tag)
 }
 
 /*
- * If the kernel has no room, stacks end in the file with a marker. The agent tries again with the
- * next process that has the file.
+ * Writes a file's image to the kernel. If the kernel has no room for it, stack walks end in this
+ * file with a marker. The agent tries again with the next process that maps the file.
  */
 static void set(struct unwind *u, struct table_image *i, const struct table_file *f,
 		struct pf_image *value)
@@ -74,14 +77,17 @@ static void set(struct unwind *u, struct table_image *i, const struct table_file
 	i->file = f;
 	i->value = *value;
 	/*
-	 * If the update failed, the kernel still has the old image. It is removed, because its
-	 * slots may become another file's.
+	 * If the update failed, the kernel still has the old image. That image is removed, because
+	 * its slots may be given to another file.
 	 */
 	if (u->ops.set_image(u->arg, i->tag, value) < 0)
 		forget(u, i);
 }
 
-/* Ends the piece where the runtime's code begins or ends, if that is sooner. */
+/*
+ * Sets whether the piece is the runtime's code. Ends the piece where the runtime's code begins or
+ * ends, if the piece would continue after that address.
+ */
 static void mark_runtime(const struct image_span *runtime, struct pf_piece *p)
 {
 	p->runtime = p->start >= runtime->start && p->start < runtime->end;
@@ -119,8 +125,8 @@ static bool add_pieces(const struct table_file *f, const struct elf_text *t,
 }
 
 /*
- * Makes stack walks end in the rest of the code, because without rows they cannot find the callers
- * of its functions.
+ * Makes the last piece cover the rest of the code, without rows. Stack walks end there, because
+ * they cannot find callers without rows.
  */
 static void cut(struct pf_image *v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of unwind: extents in chunks, files with their tables, and struct unwind. One
- * thread uses all of it (os worker).
+ * The private header of unwind: extents in chunks, files with their tables, and struct unwind. Only
+ * one thread uses them (the os worker).
  */
 #pragma once
 
@@ -20,8 +20,8 @@ struct space;
 struct space *unwind_space_new(size_t max_bytes);
 struct space *unwind_space_free(struct space *s);
 /*
- * Takes bytes (at most PF_CHUNK_BYTES) in the first chunk that has room for them. -ENOSPC: no chunk
- * has room.
+ * Reserves `bytes` bytes (at most PF_CHUNK_BYTES) in the first chunk that has room for them.
+ * -ENOSPC: no chunk has room.
  */
 int unwind_space_take(struct space *s, size_t bytes, struct extent *ret);
 void unwind_space_give(struct space *s, struct extent e);
@@ -29,14 +29,14 @@ void unwind_space_give(struct space *s, struct extent e);
 int unwind_space_empty_chunk(struct space *s, uint32_t *ret_chunk);
 size_t unwind_space_used_bytes(const struct space *s);
 size_t unwind_space_chunk_bytes(const struct space *s);
-/* Returns how much room an extent of so many bytes takes. */
+/* Returns how many bytes an extent of this size takes: a multiple of GRANULE_BYTES. */
 static inline size_t space_rounded(size_t bytes)
 {
 	return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
 }
 
 /* ---- table.c: files ---- */
-#define FILE_SLOTS_MAX 16 /* 8 GiB of code; only hostile files have more, or more spread */
+#define FILE_SLOTS_MAX 16 /* 8 GiB of code; only hostile files have more, or wider gaps in it */
 
 struct table_file {
 	struct elf_index *index;
@@ -44,12 +44,12 @@ struct table_file {
 		uint32_t number, first_page;
 	} slots[FILE_SLOTS_MAX];
 	size_t n_slots;
-	struct extent *extents; /* extents of its table; NULL: it has no table */
+	struct extent *extents; /* extents of the file's table; NULL: the file has no table */
 	size_t n_extents, cap_extents;
 	size_t need_bytes;
-	const char *without; /* why it has no table; NULL: it has one */
-	size_t n_users;	     /* how many processes use it */
-	uint64_t used;	     /* value of unwind.turn at its last use */
+	const char *without; /* why the file has no table; NULL: it has one */
+	size_t n_users;	     /* how many processes use the file */
+	uint64_t used;	     /* value of unwind.turn when the file was last used */
 	UT_hash_handle hh;   /* the key is index, as a pointer */
 };
 
@@ -57,9 +57,9 @@ struct unwound_process {
 	struct pf_process_key key;
 	struct pf_process value;
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
-	struct table_file **files; /* each once; the process counts as one user of each */
+	struct table_file **files; /* of its mappings; the process is a user of each */
 	size_t n_files, n_mappings, data_bytes;
-	uint64_t hash; /* of the mappings and runtimes that the kernel has */
+	uint64_t hash; /* hash of the mappings and runtimes that the kernel has */
 	UT_hash_handle hh;
 };
 
@@ -83,14 +83,14 @@ struct unwind {
 	size_t n_old_extents, cap_old_extents, old_bytes;
 	uint32_t *old_slots;
 	size_t n_old_slots, cap_old_slots;
-	/* of all files; only of files that no process uses */
+	/* bytes of the indexes of all files; of those files that no process uses */
 	size_t index_bytes, unused_index_bytes;
 	/*
-	 * stands for all files whose index is not kept, because there would be too many bytes of
-	 * indexes
+	 * stands for all files whose index is not kept, because all indexes together would have too
+	 * many bytes
 	 */
 	struct table_file refused;
-	bool has_room; /* room became free since files without a table were last tried */
+	bool has_room; /* room became free since the agent last tried to make missing tables */
 	uint64_t n_evicted;
 };
 
@@ -122,11 +122,11 @@ struct image_span {
 };
 /*
  * Lets the kernel find the file by its tag from now on. index: the file's index. runtime: where in
- * the file the code of a runtime was found; NULL: this caller has found none.
+ * the file the code of a runtime was found; NULL: the caller has found no such code.
  */
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
 		   const struct table_file *f, const struct image_span *runtime);
-/* The same for a file without an index. slot: one of those that belong to no file. */
+/* Does the same for a file without an index. slot: one of the slots that belong to no file. */
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* Removes all images that lead to the file's slots. */
 void unwind_images_leave(struct unwind *u, const struct table_file *f);
@@ -136,7 +136,10 @@ void unwind_images_free(struct unwind *u);
 struct list {
 	struct pf_mapping *items;
 	size_t n, cap;
-	/* no two neighbours are equal; the list counts as one user of each */
+	/*
+	 * files of the mappings; no two neighbours are equal; the list counts as a user of each
+	 * item
+	 */
 	struct table_file **files;
 	size_t n_files, cap_files;
 	bool cut;
@@ -147,7 +150,8 @@ void unwind_list_leave(struct unwind *u, struct list *l);
 
 /* ---- room: table.c ---- */
 /*
- * Takes bytes in one chunk. If needed, it waits for a grace, and evicts files that no process uses.
+ * Reserves `bytes` bytes in one chunk. If needed, evicts files that no process uses, and waits for
+ * a grace.
  */
 int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret);
 void unwind_room_leave(struct unwind *u, struct extent e);

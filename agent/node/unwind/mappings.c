@@ -84,8 +84,8 @@ static void collect(const struct runtime_process *runtimes, struct pieces *ret)
 }
 
 /*
- * Returns which runtime owns the code at start, as in pf_mapping.runtime, and in *ret_end up to
- * where this is so. start must grow from call to call.
+ * Returns which runtime owns the code at start, as in pf_mapping.runtime. *ret_end: up to where the
+ * answer is valid. start must grow from call to call.
  */
 static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint64_t *ret_end)
 {
@@ -114,15 +114,15 @@ struct at {
 };
 
 /*
- * Returns whether the file may have an image. If the mapped bytes may differ from those that were
- * parsed, it may not: for each process, they must be compared first.
+ * Returns whether the file may have an image. A file may not if the mapped bytes may differ from
+ * the parsed ones: then the bytes of each process must be compared first.
  */
 static bool has_image(const struct mapping *m)
 {
 	return m->tag != PF_TAG_NONE && m->tag != PF_TAG_UNKNOWN && !mapping_is_unsure(m);
 }
 
-/* If a mapping has more code than one slot covers, adds several pieces. */
+/* Adds a mapping of a file: several pieces if it has more code than one slot covers. */
 static void add_file(struct unwind *u, struct list *l, const struct at *a)
 {
 	struct table_file *f = use_once(u, l, a->index);
@@ -217,8 +217,7 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 			       .room = room_behind(m, i)};
 
 		/*
-		 * if mappings changed while they were read, they may overlap: then the first one
-		 * holds
+		 * mappings that changed while they were read may overlap; then the first one counts
 		 */
 		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {
 			a.runtime = runtime_at(pieces, a.start, x->end, &a.end);

@@ -11,7 +11,7 @@
 #define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
 #define EVICT_SHARE	 16 /* 1/16 of the budget is evicted at once, with one wait for all of it */
 #define MAPPINGS_RESERVE 8  /* 1/8 of the budget is kept for mappings */
-#define INDEXES_SHARE	 3  /* indexes of all files take at most 3 budgets, unused ones 1 */
+#define INDEXES_SHARE	 3  /* all indexes together take at most 3 budgets, unused ones 1 */
 #define REFUSED		 "podflame_unwind_files_refused_total"
 
 /* ---- room ---- */
@@ -69,7 +69,7 @@ static void evict(struct unwind *u, struct table_file *f)
 	unwind_file_free(u, f);
 }
 
-/* An index also has symbols, so it may be much larger than its table. */
+/* An index also has symbols, so an index may be much larger than its table. */
 bool unwind_index_fits(const struct unwind *u, const struct elf_index *index)
 {
 	return u->index_bytes - u->unused_index_bytes + elf_index_bytes(index) <=
@@ -115,10 +115,9 @@ int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 }
 
 /*
- * Returns whether a table of so many bytes fits. A part of the budget is not for tables, so that
- * there is room for the next process's mappings. Tables of unused files are kept as long as
- * possible, because they may be used again; if there is no room otherwise, this function evicts
- * them.
+ * Returns whether a table of this size fits. A part of the budget is not for tables, so that there
+ * is room for the next process's mappings. Tables of unused files are kept as long as possible,
+ * because they may be used again; if there is no room otherwise, this function evicts them.
  */
 static bool fits(struct unwind *u, size_t bytes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests of unwind only: here the kernel is memory. It knows which bytes a BPF program may still
- * be reading, and asserts that no write changes these. Also look-ups as bpf/ does them, and made-up
- * indexes and processes.
+ * be reading, and asserts that no write changes these bytes. The header also has look-ups as bpf/
+ * does them, and made-up indexes and processes.
  */
 #pragma once
 
@@ -25,7 +25,10 @@ struct slot_value {
 };
 static struct kernel {
 	uint8_t *chunks[PF_CHUNKS_MAX];
-	/* for each granule of each chunk: a program can read it, or could since the last grace */
+	/*
+	 * for each granule of each chunk: whether a program can read it, or could since the last
+	 * grace
+	 */
 	uint8_t (*read)[GRANULES];
 	struct pf_file files[PF_FILES_MAX];
 	struct slot_value processes[PF_PROCESSES_MAX];
@@ -34,7 +37,7 @@ static struct kernel {
 	size_t n_tags, n_images; /* tags from n_tags on were never set */
 	unsigned n_graces, n_chunks;
 	size_t n_written;
-	int fail; /* -errno that writes and settings of processes return; 0: they work */
+	int fail; /* -errno that write, set_process and set_image return; 0: they work */
 } kernel;
 
 static inline void mark(uint32_t ref, size_t bytes)
@@ -239,7 +242,7 @@ static inline void end(struct unwind *u)
 enum found { NO_PROCESS, NO_MAPPING, PENDING, NONE, GAP, ROW };
 struct answer {
 	enum found what;
-	uint16_t special; /* of a row: the rule's number, if it is one of enum pf_rule_special */
+	uint16_t special; /* the number of a row's rule, if it is one of enum pf_rule_special */
 	struct pf_rule rule;
 };
 
@@ -299,7 +302,7 @@ static inline struct answer look_up(const struct mappings *m, uint64_t address)
 	return find_row(f, address - x->bias);
 }
 
-/* The answer that the index gives, without unwind and the kernel. */
+/* Returns the answer that the index itself gives, without unwind and the kernel. */
 static inline struct answer expected(const struct elf_index *i, uint64_t address)
 {
 	struct answer a = {GAP, 0, {0}};
@@ -381,7 +384,7 @@ static inline struct elf_index *make_index_of(struct index_segment text,
 	return i;
 }
 
-/* An index whose code is at file offset 0 and ELF address 0. */
+/* Makes an index whose code is at file offset 0 and ELF address 0. */
 static inline struct elf_index *make_index(const struct page_spec *pages, size_t n_pages,
 					   uint32_t n_rules, unsigned seed)
 {
@@ -396,7 +399,7 @@ static inline struct elf_index *small_index(unsigned seed)
 	return make_index(pages, ARRAY_SIZE(pages), 20, seed);
 }
 
-/* An index with about so many bytes of rows. */
+/* Makes an index with about this many bytes of rows. */
 static inline struct elf_index *index_of(size_t bytes, unsigned seed)
 {
 	size_t n = bytes / 16384;
@@ -457,8 +460,8 @@ static inline void assert_same(const struct proc *p, size_t k, uint64_t address)
 }
 
 /*
- * Compares the addresses of a mapping at a distance of `step`. To look at each row would be slow;
- * on small files, the steps hit all rows.
+ * Compares the answers for every step-th address of a mapping with those of its index. To look at
+ * each row would be slow; on small files, the steps hit all rows.
  */
 static inline void assert_mapping(const struct proc *p, size_t k, uint64_t step)
 {

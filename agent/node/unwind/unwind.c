@@ -7,9 +7,9 @@
 
 #define DEFAULT_BUDGET	  (64u << 20)
 #define MIN_BUDGET	  (1u << 20)
-#define SMALL_MAPPINGS	  512 /* mappings that every process may have */
-#define MAPPINGS_SHARE	  4   /* all mappings together get at most 1/4 of the budget, */
-#define SMALL_SHARE	  2   /* or 1/2 if the process has few */
+#define SMALL_MAPPINGS	  512 /* a process with more mappings counts as large */
+#define MAPPINGS_SHARE	  4   /* large process: all mappings get at most 1/4 of the budget */
+#define SMALL_SHARE	  2   /* small process: all mappings get at most 1/2 of the budget */
 #define REFUSED		  "podflame_unwind_processes_refused_total"
 #define PROCESS_KEY_BYTES offsetof(struct pf_process_key, exec_id)
 
@@ -91,7 +91,10 @@ static struct unwound_process *find_process(const struct unwind *u, struct proce
 	return p;
 }
 
-/* Removes the process from the kernel, unless heir has the same key there. */
+/*
+ * Removes the process. heir: the process's new entry; NULL: none. If heir has the same key, the
+ * kernel's entry stays, because it is heir's.
+ */
 static void process_leave(struct unwind *u, struct unwound_process *p,
 			  const struct unwound_process *heir)
 {
@@ -123,7 +126,10 @@ static int write_part(struct unwind *u, struct unwound_process *p, const struct 
 			    n * sizeof(*items));
 }
 
-/* A pod with many processes of thousands of mappings must not take all the memory. */
+/*
+ * Returns whether n more mappings and this much more data would exceed the share of the budget for
+ * them. So a pod with many processes of thousands of mappings does not take all the memory.
+ */
 static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
 {
 	size_t share = u->budget_bytes / (n > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
@@ -182,7 +188,7 @@ static void make_process_room(struct unwind *u, const struct unwound_process *ke
 	process_leave(u, oldest == keep ? oldest->hh.next : oldest, NULL);
 }
 
-/* Nothing has changed, except perhaps the number of executable pages: sets that number. */
+/* Sets the number of executable pages, which is all that may have changed. */
 static int set_again(struct unwind *u, struct unwound_process *p, uint64_t exec_pages)
 {
 	uint64_t before = p->value.exec_pages;
@@ -223,8 +229,9 @@ static bool is_same(const struct unwound_process *old, const struct unwound_proc
 }
 
 /*
- * The old entry in the kernel stays valid until the new one is set. If the new one cannot be set,
- * the process has no entry: the old one might be that of another program.
+ * Replaces the process's entry. The old entry in the kernel stays valid until the new one is set.
+ * If the new one cannot be set, the process gets no entry: the old one might be that of another
+ * program.
  */
 static int replace(struct unwind *u, struct unwound_process *old, struct unwound_process *p,
 		   struct list *l, const struct runtime_process *runtimes)

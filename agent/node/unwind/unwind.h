@@ -3,7 +3,7 @@
  * unwind decides which unwind tables the kernel has. It puts files' tables and processes' mappings
  * into chunks (bpf/unwind_tables.h), and takes out unused tables when the byte budget is reached.
  * It does not call BPF itself: it writes through ops, to the kernel or, in tests and fuzzers, to
- * memory. One thread uses it (os worker).
+ * memory. Only one thread uses the module (the os worker).
  */
 #pragma once
 
@@ -27,7 +27,7 @@ struct unwind_ops {
 	int (*set_image)(void *arg, uint64_t tag, const struct pf_image *i);
 	int (*remove_image)(void *arg, uint64_t tag);
 	/*
-	 * Returns after all BPF programs have ended that may still see what was replaced before
+	 * Waits until all BPF programs have ended that may still see what was replaced before
 	 * (RCU).
 	 */
 	int (*grace)(void *arg);
@@ -43,8 +43,8 @@ struct unwind *unwind_free(struct unwind *u);
  * (pending[i]). runtimes: the runtimes of the process that are known so far; NULL: none.
  *
  * The caller calls again when it has more indexes, or when mappings have changed. The call replaces
- * the mappings, also those of an older exec. Files are the same if the bytes of their indexes are
- * equal. A file's table is put into the kernel as a whole or not at all. If it is not,
+ * the mappings, also those of an older exec. Two files count as one if the bytes of their indexes
+ * are equal. A file's table is put into the kernel as a whole or not at all. If it is not,
  * podflame_unwind_files_refused_total counts the reason, and stacks are walked through that file by
  * frame pointers.
  *
@@ -56,18 +56,18 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 /* Removes the process, whatever its exec. Tables of its files stay until room is needed. */
 void unwind_exited(struct unwind *u, struct process_id id);
 /*
- * Why a file of a process has no table:
+ * Returns why a file of a process has no table. NULL: it has one.
  * - "budget": no room; the agent tries again when there is room
  * - "too_large", "too_spread": the table is too large, or the file's code covers too many addresses
  * - "slots": no slot is free
  * - "kernel": the kernel refused the memory
- * - "memory": the indexes of all files in use are too large NULL: the file has a table.
+ * - "memory": the indexes of all files in use are too large
  */
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index);
 
 struct unwind_stats {
 	size_t table_bytes, chunk_bytes, budget_bytes; /* bytes used; in the kernel; the limit */
-	/* files with tables; files without (budget, slots, limits) */
+	/* files with a table; files without a table (because of budget, slots or limits) */
 	size_t n_files, n_files_without;
 	size_t n_processes, n_mappings;
 	uint64_t n_evicted; /* evicted files, since the start */

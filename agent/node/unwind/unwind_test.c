@@ -98,7 +98,7 @@ static void pieces_of_a_mapping_are_one(void **state)
 	map(p, 0x410000, 0x1000, 0x10000, a);
 	map(p, 0x411000, 0x2000, 0x11000, a);
 	map(p, 0x413000, 0x1000, 0, a); /* next to the last one, but of another part of the file */
-	map(p, 0x413800, 0x1000, 0, a); /* overlaps, as if it was read during a change */
+	map(p, 0x413800, 0x1000, 0, a); /* overlaps, like mappings read during a change */
 	assert_int_equal(put(u, p), 0);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_mappings, 3);
@@ -132,7 +132,7 @@ static void thousands_of_mappings(void **state)
 	assert_int_equal(counter_get(cut), 1);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_mappings, 16384);
-	/* back to few mappings: the room is free again when it is needed */
+	/* back to few mappings: their room is free again when it is needed */
 	p->m.n = 1;
 	assert_int_equal(put(u, p), 0);
 	assert_mapping(p, 0, 64);
@@ -170,8 +170,8 @@ static void large_text_takes_several_slots(void **state)
 }
 
 /*
- * A segment whose ELF address is 0 and whose file offset is in the middle of a page: the mapped
- * bytes before it are below ELF address 0.
+ * The segment's ELF address is 0, and its file offset is in the middle of a page: the mapped bytes
+ * before it are below ELF address 0.
  */
 static void text_around_address_0_ends(void **state)
 {
@@ -251,7 +251,7 @@ static void exec_replaces_and_never_goes_back(void **state)
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_processes, 0);
 	assert_int_equal(s.n_mappings, 0);
-	assert_int_equal(s.n_files, 2); /* they stay until room is needed */
+	assert_int_equal(s.n_files, 2); /* the files stay until their room is needed */
 	end(u);
 	elf_index_unref(a);
 	elf_index_unref(b);
@@ -301,7 +301,7 @@ static void runtimes_cut_mappings(void **state)
 	assert_int_equal(runtime_at(p, 0x410001), 1);
 	assert_int_equal(runtime_at(p, 0x411fff), 1);
 	assert_int_equal(runtime_at(p, 0x412000), 0);
-	/* of generated code, only the code of a runtime is in the list */
+	/* the list has generated code only of a runtime */
 	assert_int_equal(look_up(&p->m, 0x701fff).what, NO_MAPPING);
 	assert_int_equal(look_up(&p->m, 0x702000).what, GAP);
 	assert_int_equal(runtime_at(p, 0x702fff), 2 | PF_MANAGED);
@@ -509,8 +509,8 @@ static void a_tag_does_not_outlive_its_files_table(void **state)
 }
 
 /*
- * If an image cannot be updated, it is removed from the kernel: otherwise it would stay there, and
- * nothing would remove it later.
+ * If an image cannot be updated, it is removed from the kernel: otherwise the old image would stay
+ * in the kernel, and nothing would remove it later.
  */
 static void an_image_that_could_not_be_updated_is_gone(void **state)
 {
@@ -555,7 +555,7 @@ static void images_have_a_limit(void **state)
 	free(p);
 }
 
-/* A file whose code has more slots than an image has pieces. */
+/* The file's code needs more slots than an image has pieces. */
 static void an_image_of_many_places_is_cut(void **state)
 {
 	struct counter *cut = counter("podflame_unwind_images_cut_total", NULL, NULL);
