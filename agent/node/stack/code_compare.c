@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may differ from its file at any time (mapping_is_unsure): code that a program has
- * copied into anonymous memory, and files in memory. At every drain, after the samples were taken,
- * the agent compares the pages in which the samples' addresses are with the file. If a page is
- * equal then, and was equal before, it counts as equal in between. (A file in memory was equal when
- * it was copied to be parsed.) A program may change a page and change it back, so that the agent
- * finds it equal only by chance. So after it was found different, the agent doubts its functions
- * for a long time. A stack is cut at the first frame whose code differs, since from there the walk
- * has used the file's rows. A file in memory that is not a program has no rows: a just-in-time
- * compiler has made its code, and nothing is compared.
+ * This file handles code that may differ from its file at any time (mapping_is_unsure): code that a
+ * program has copied into anonymous memory, and files in memory. At every drain, after the samples
+ * were taken, the agent compares the pages in which the samples' addresses are with the file. If a
+ * page is equal then, and was equal before, it counts as equal in between. (A file in memory was
+ * equal when it was copied to be parsed.) A program may change a page and change it back, so that
+ * the agent finds it equal only by chance. So after the agent has found a page different, it doubts
+ * the page's functions for a long time. A stack is cut at the first frame whose code differs, since
+ * from there the walk has used the file's rows. A file in memory that is not a program has no rows:
+ * a just-in-time compiler has made its code, and nothing is compared.
  *
- * Pipeline worker; stacks_compared_read() runs on the reader's thread.
+ * Runs on the pipeline worker; only stacks_compared_read() runs on the reader's thread.
  */
 #include "node/stack/internal.h"
 
@@ -18,17 +18,17 @@
 #include <unistd.h>
 
 #define PAGE_BYTES	4096u
-#define DRAIN_PAGES_MAX 4096   /* pages of a process, between two drains */
-#define ALL_PAGES_MAX	131072 /* pages of all processes, older ones included */
+#define DRAIN_PAGES_MAX 4096   /* pages of a process that are compared between two drains */
+#define ALL_PAGES_MAX	131072 /* pages of all processes that are kept */
 #define MAPS_MAX	64     /* at most so many pages of a process have `differs` */
 #define KEPT_ROUNDS	16     /* a page that no stack needs for so many rounds is forgotten */
-#define KEPT_DOUBTED	600    /* the same for a doubted page */
+#define KEPT_DOUBTED	600    /* the same number for a doubted page */
 #define DOUBT_ROUNDS	30     /* a doubted page must be equal so many times in a row */
-/* so often a page with mapping.written must be equal before it has names */
+/* a page with mapping.written must be equal so many times in a row before it has names */
 #define WRITTEN_ROUNDS 3
-#define AROUND_BYTES   64 /* compared on each side of an address that is in no function */
+#define AROUND_BYTES   64 /* bytes compared on each side of an address that is in no function */
 #define BREAKPOINT     0xcc
-#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
+#define SETTLE_NS      (3 * NSEC_PER_SEC) /* then the kernel has the rows of a new file */
 #define PAGES_COUNTER  "podflame_code_pages_compared_total"
 #define NOT_COMPARED   "code_not_compared"
 #define DIFFERS	       "code_differs_from_file"
@@ -39,12 +39,14 @@ enum code_state { CODE_UNKNOWN, CODE_EQUAL, CODE_DIFFERS };
 struct compared_page {
 	uint64_t address;
 	enum code_state state;
-	uint32_t asked, answered; /* rounds */
-	/* CLOCK_BOOTTIME: when the memory file's copy was made with which it was compared */
+	uint32_t asked, answered; /* rounds: of the last request, of the last answer */
+	/*
+	 * CLOCK_BOOTTIME: when the copy of the memory file was made to which the page was compared
+	 */
 	uint64_t parsed_ns;
-	unsigned n_equal; /* how many times in a row it was equal to that copy */
-	bool doubted;	  /* it has differed from the file */
-	/* doubted: it was equal again, while the file had the same bytes */
+	unsigned n_equal; /* how many times in a row the page was equal to that copy */
+	bool doubted;	  /* the page has differed from the file */
+	/* doubted: the page was equal again, while the file had the same bytes */
 	bool comes_back;
 	/* doubted: a bit for each byte that has differed; NULL: all bytes count as different */
 	uint8_t *differs;
@@ -55,8 +57,8 @@ struct compared {
 	uint32_t round; /* number of the current struct names_wanted */
 	/* CLOCK_MONOTONIC: until then, the kernel may have old rows of memory files. */
 	uint64_t distrust_until_ns;
-	size_t n_maps; /* pages with `differs` */
-	size_t *n_all; /* pages of all processes */
+	size_t n_maps; /* number of pages with `differs` */
+	size_t *n_all; /* points to the number of pages of all processes */
 };
 struct compare_ask {
 	uint64_t address;
@@ -167,8 +169,8 @@ static const struct mapping *unsure_mapping(struct stacks *s, const struct exec 
 }
 
 /*
- * If the file's names come from a newer parse than the kernel's rows, the rows are not trusted, and
- * the process's mappings must be read again.
+ * Checks whether the names of m's file come from a newer parse than the kernel's rows. Then the
+ * rows are not trusted, and the process's mappings must be read again.
  */
 static void distrust(struct stacks *s, struct stacks_process *p, struct exec *e,
 		     const struct mapping *m)
@@ -225,7 +227,10 @@ void stacks_compared_want(struct stacks *s, struct stacks_process *p, const stru
 
 /* ---- the reading ---- */
 
-/* A breakpoint of a debugger or a probe does not count as a difference. */
+/*
+ * Compares n bytes of memory with those of the file. A breakpoint of a debugger or a probe does not
+ * count as a difference.
+ */
 static void compare(struct compare_ask *a, const uint8_t *memory, const uint8_t *file, size_t n)
 {
 	a->state = CODE_EQUAL;
@@ -298,8 +303,8 @@ void stacks_compared_read(struct names_wanted *w)
 }
 
 /*
- * A page that is equal to a newly parsed file is trusted at once, unless the agent has seen it
- * change back before.
+ * Notes the result for a page. A page that is equal to a newly parsed file is trusted at once,
+ * unless the agent has seen it change back before.
  */
 static void take_state(struct compared *c, struct compared_page *x, struct compare_ask *a)
 {
@@ -349,8 +354,8 @@ void stacks_compared_wanted_done(struct names_wanted *w)
 }
 
 /*
- * Whether a system call has written a memory file: then its ctime has changed, and it is parsed as
- * another file.
+ * Returns whether a system call has written a memory file: then its ctime has changed, and it is
+ * parsed as another file.
  */
 static bool has_written_file(const struct mappings *before, const struct mappings *now)
 {
@@ -382,8 +387,8 @@ static bool has_differing(const uint8_t *differs, uint64_t from, uint64_t to)
 }
 
 /*
- * Whether the function at the address has bytes that differ, as far as it is in this page. If the
- * address is in no function, the bytes around it count.
+ * Returns whether the function at the address has bytes that differ, as far as the function is in
+ * this page. If the address is in no function, the bytes around it count.
  */
 static bool differs_at(struct stacks *s, const struct exec *e, const struct mapping *m,
 		       const struct compared_page *x, uint64_t address)
@@ -396,9 +401,9 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 }
 
 /*
- * Whether the page was also equal before the samples were taken. For a memory file, that is so if
- * the file was copied before. But a process that can write the file may have changed it many times
- * since.
+ * Returns whether the page was also equal before the samples were taken. A page of a memory file
+ * was, if the agent copied the file before that. If the process can write the file, it may have
+ * changed the file many times since, so the page must have been equal several times in a row.
  */
 static bool is_known_since(const struct stacks *s, const struct mapping *m,
 			   const struct compared_page *x)
@@ -423,8 +428,8 @@ static const char *doubt(struct stacks *s, const struct exec *e, const struct ma
 }
 
 /*
- * Whether the frame was in a file that is not mapped any more and whose tag the agent does not
- * keep: a file in memory.
+ * Returns whether the frame was in a file in memory that is not mapped any more. The agent does not
+ * keep the tag of such a file.
  */
 static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_stack *stack, size_t i)
 {
@@ -436,9 +441,9 @@ static bool is_gone(struct stacks *s, const struct exec *e, const struct raw_sta
 }
 
 /*
- * Whether another program has written into the frame's file. It is not known when the code that
- * runs here changed. So the process's mappings are read again; after that, the file counts as
- * another one.
+ * Returns whether another program has written into the frame's file. The agent does not know when
+ * the code that runs here changed. So it reads the process's mappings again; after that, the file
+ * counts as another one.
  */
 static bool is_written_over(struct stacks *s, struct stacks_process *p, const struct exec *e,
 			    const struct raw_stack *stack, size_t i)
@@ -478,7 +483,10 @@ const char *stacks_compared_doubt(struct stacks *s, struct stacks_process *p,
 		else if (is_written_over(s, p, e, stack, i))
 			reason = DIFFERS;
 		else if (e && i + 1 < stack->n && is_gone(s, e, stack, i))
-			/* its callers were found by the rows of a file that cannot be compared */
+			/*
+			 * the walk has found the callers by the rows of a file that cannot be
+			 * compared
+			 */
 			reason = NOT_COMPARED;
 		if (reason) {
 			*ret_frame = i;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that may differ from its file: its frames are shown with names and callers only if the code
- * was compared since. This process loads a library with two functions, whose code it copies into
- * anonymous memory, or whose file is in memory. The test program is its own parse child
- * (PARSE_CHILD_VERB).
+ * Tests frames of code that may differ from its file: they are shown with names and callers only if
+ * the code was compared after the sample was taken. This process loads a library with two
+ * functions, whose code it copies into anonymous memory, or whose file is in memory. The test
+ * program is its own parse child (PARSE_CHILD_VERB).
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@
 
 #define PAGE	  4096u
 #define LATER	  (11 * NSEC_PER_SEC) /* after this time, a memory file may be parsed again */
-#define WRITTEN	  3 /* so often in a row a file must be equal if the process can write it */
+#define WRITTEN	  3 /* a file that the process can write must be equal so often in a row */
 #define COMPARED  "podflame_code_pages_compared_total"
 #define NOT_YET	  "[unwind: code_not_compared]"
 #define DIFFERENT "[unwind: code_differs_from_file]"
@@ -45,7 +45,7 @@ static struct files *files;
 
 struct library {
 	void *handle;
-	uint8_t *first, *second; /* its functions */
+	uint8_t *first, *second; /* functions of the library */
 	uint8_t *text;		 /* the pages with both functions */
 	size_t text_bytes;
 };
@@ -143,7 +143,8 @@ static void parse(struct fixture *f, const uint8_t *address)
 }
 
 /*
- * Reads what is needed for the stack, as at a drain. is_read: whether the reader's thread reads it.
+ * Compares the code of the stack's frames, as at a drain. is_read: whether the reader's thread
+ * reads that code.
  */
 static void compare(struct fixture *f, const struct raw_stack *u, bool is_read)
 {
@@ -214,7 +215,7 @@ static void equal_code_has_names(void **state)
 
 /*
  * A file in memory that is no longer mapped cannot be compared. The walk has found the callers by
- * its rows, so they are not shown.
+ * the file's rows, so they are not shown.
  */
 static void code_that_is_gone_was_not_compared(void **state)
 {
@@ -318,7 +319,7 @@ static void breakpoints_are_no_other_code(void **state)
 }
 
 /*
- * The last samples of a process that has ended: its code cannot be read any more, so the last
+ * Tests the last samples of a process that has ended: its code cannot be read any more, so the last
  * comparison still counts.
  */
 static void a_process_that_has_ended(void **state)
@@ -467,7 +468,9 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 
 struct memory_file {
 	int fd;
-	/* a mapping that was written already, so the kernel sets no new time at later writes */
+	/*
+	 * a mapping that was written already, so that later writes do not change the file's times
+	 */
 	uint8_t *to;
 	size_t bytes;
 };
@@ -500,7 +503,7 @@ static struct library load_memory_file(const struct memory_file *x)
 	return load(path);
 }
 
-/* As if the file had been written by a system call: it has no writable mapping. */
+/* Makes a fixture as if a system call had written the file: the file has no writable mapping. */
 static struct fixture make_unwritten(struct memory_file *x)
 {
 	struct fixture f;
@@ -586,7 +589,10 @@ static void a_memory_file_that_is_written(void **state)
 	parse(&f, l.first);
 	compare_often(&f, u);
 	assert_shown(&f, u, "second;first");
-	/* The clock of inodes ticks every few milliseconds. */
+	/*
+	 * The clock of file times ticks only every few milliseconds, so one write may not change
+	 * the ctime.
+	 */
 	for (int i = 0; i < 1000 && !stacks_end(f.s, f.id, u); i++) {
 		put(two, x.to, x.bytes);
 		assert_int_equal(pwrite(x.fd, x.to, x.bytes, 0), x.bytes);

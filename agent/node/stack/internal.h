@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of stack, their tests and their fuzz targets share. All runs on the pipeline
- * worker, except where a comment names another thread.
+ * What the files of stack, their tests and their fuzz targets share. All functions run on the
+ * pipeline worker, except where a comment names another thread.
  */
 #pragma once
 
@@ -10,12 +10,12 @@
 #include <uthash.h>
 
 #define EXECS_MAX    4	/* programs of one process whose mappings are kept */
-#define UNPARSED_MAX 16 /* files of one process in one stacks_unparsed() */
+#define UNPARSED_MAX 16 /* limit for files of one process in one call of stacks_unparsed() */
 
 /* One program that a process runs, or ran before an exec. */
 struct exec {
 	struct mappings *maps;
-	uint64_t root;			  /* from files_root() */
+	uint64_t root;			  /* the root that files_root() returned */
 	struct runtime_process *runtimes; /* NULL: native code only */
 	struct named *named;		  /* set if `runtimes` is */
 	struct compared *compared;	  /* NULL: nothing was compared yet */
@@ -24,14 +24,14 @@ struct stacks_process {
 	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
-	/* stacks_misses() must ask for its mappings again */
+	/* stacks_misses() must ask for the process's mappings again */
 	bool reread;
 	uint64_t forget_ns;			      /* CLOCK_MONOTONIC; 0: the process lives */
 	uint64_t exited_ns;			      /* set if forget_ns is; CLOCK_BOOTTIME */
-	struct names_wanted *wanted;		      /* NULL: nothing */
+	struct names_wanted *wanted;		      /* reads to be done; NULL: none */
 	/* files noted already; only the pointers are compared */
 	const struct mapping *unparsed[UNPARSED_MAX];
-	/* the round of `unparsed`; in another round it has none */
+	/* the round to which `unparsed` belongs; in another round, no file is noted */
 	uint64_t unparsed_round;
 	size_t n_unparsed;
 	struct stacks_process *prev_wanting, *next_wanting;
@@ -46,11 +46,11 @@ struct stacks {
 	struct frame frames[STACK_MAX_FRAMES];
 	size_t n_frames;
 	/*
-	 * How many more frames there may be for inlined functions. Room for all other frames is
+	 * How many more frames of inlined functions there may be. Room for all other frames is
 	 * kept.
 	 */
 	size_t inlined_room;
-	struct batch *batch; /* of the stacks_resolve() that is running */
+	struct batch *batch; /* of the stacks_resolve() call that is running */
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
@@ -64,7 +64,7 @@ struct stacks_process *stacks_process(struct stacks *s, struct process_id id);
 struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id);
 /*
  * Finds the mapping of the frame among the mappings that were read. address: the address to look
- * up. NULL: there is none, or not the one that was there when the sample was taken.
+ * up. NULL: there is no mapping, or not the one of the time when the sample was taken.
  */
 const struct mapping *stacks_mapping(const struct exec *e, const struct raw_frame *f,
 				     uint64_t address);
@@ -74,9 +74,9 @@ void stacks_note_unparsed(struct stacks *s, struct stacks_process *p, struct map
 			  const struct mapping *m);
 
 /*
- * Whether frame i is the one that was running: its address is that of an instruction; the addresses
- * of its callers are return addresses. It is the first frame, or the second if the first is an
- * allocated object.
+ * Returns whether frame i is the one that was running. Its address is that of an instruction; the
+ * addresses of its callers are return addresses. It is the first frame, or the second if the first
+ * is an allocated object.
  */
 static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 {
@@ -92,24 +92,27 @@ void stacks_unwant(struct stacks *s, struct stacks_process *p);
 struct kernel_symbols;
 struct kernel_symbols *stacks_kernel_symbols_free(struct kernel_symbols *k);
 /*
- * Changes the text (puts NULs into it), but keeps no pointer to it. If all addresses are zero, the
- * result has no symbols, and stacks_kernel_symbols_hidden() is true.
+ * Parses kallsyms. Changes the text (puts NULs into it), but keeps no pointer to it. If all
+ * addresses are zero, the result has no symbols, and stacks_kernel_symbols_hidden() is true.
  */
 struct kernel_symbols *stacks_kernel_symbols_parse(char *text, size_t n);
 int stacks_kernel_symbols_read(const char *path, struct kernel_symbols **ret);
 /*
- * Looks whether the file's first lines have addresses. Returns 0 if they have; -EADDRNOTAVAIL: the
+ * Checks whether the file's first lines have addresses. Returns 0 if they have; -EADDRNOTAVAIL: the
  * addresses are hidden; -ENODATA: the file is empty.
  */
 int stacks_kernel_symbols_look(const char *path);
 bool stacks_kernel_symbols_hidden(const struct kernel_symbols *k);
 size_t stacks_kernel_symbols_count(const struct kernel_symbols *k);
-/* -ENOENT: the address is before the first symbol, or in a hole. The strings belong to k. */
+/*
+ * Finds the symbol of an address. -ENOENT: the address is before the first symbol, or in a hole.
+ * The strings belong to k.
+ */
 int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
 			       uint64_t *ret_start, const char **ret_name, const char **ret_module);
 /*
- * A number that changes when modules or BPF programs are loaded. The caller keeps *newest_bpf
- * between calls; it is 0 at first.
+ * Returns a number that changes when modules or BPF programs are loaded. The caller keeps
+ * *newest_bpf between calls; it is 0 at first.
  */
 uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bpf);
 
@@ -117,12 +120,12 @@ uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bp
 struct kernel_names;
 struct kernel_names *stacks_kernel_names_new(const char *path); /* NULL: /proc/kallsyms */
 struct kernel_names *stacks_kernel_names_free(struct kernel_names *k);
-/* -ENODATA: stacks_kernel_names_problem() says why. */
+/* Reads kallsyms again if needed. -ENODATA: stacks_kernel_names_problem() returns the reason. */
 int stacks_kernel_names_refresh(struct kernel_names *k);
 const char *stacks_kernel_names_problem(const struct kernel_names *k);
 /*
- * Fills name, module and the function's address in f, if they are known; they are valid until the
- * next call.
+ * Sets name, module and the function's address in f, if they are known. The strings are valid until
+ * the next call.
  */
 void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
 
@@ -131,11 +134,14 @@ struct named;
 struct named *stacks_named_new(void);
 struct named *stacks_named_free(struct named *n);
 /*
- * The caller of frame i: the next frame of the same runtime. NULL: there is none, or the runtime's
- * names do not depend on the caller.
+ * Returns the caller of frame i: the next frame of the same runtime. NULL: there is none, or the
+ * runtime's names do not depend on the caller.
  */
 const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_t i);
-/* The frame's names; NULL: they are not known (yet). Valid until the next call. */
+/*
+ * Returns the frame's names. NULL: they are not known (yet). The result is valid until the next
+ * call.
+ */
 const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
 				       const struct raw_frame *caller);
 /* Adds to w the names that are needed for a stack, each once. */
@@ -151,7 +157,7 @@ void stacks_compared_want(struct stacks *s, struct stacks_process *p,
 void stacks_compared_read(struct names_wanted *w); /* reader's thread */
 void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void stacks_compared_wanted_done(struct names_wanted *w);
-/* Tells c that newer mappings were read. c may be NULL. */
+/* Notes in c that newer mappings were read. c may be NULL. */
 void stacks_compared_mappings(struct compared *c, const struct mappings *before,
 		       const struct mappings *now);
 /*

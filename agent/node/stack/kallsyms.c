@@ -18,7 +18,7 @@
 #define KALLSYMS_PIECE	     (64u << 10)
 /*
  * The last function of a module or BPF program ends somewhere before the next module begins, but
- * kallsyms does not say where. The agent assumes that it has at most so many bytes.
+ * kallsyms does not say where. The agent assumes that it has at most this many bytes.
  */
 #define LAST_SYMBOL_MAX (64u << 10)
 
@@ -33,7 +33,7 @@
 /* A kernel has 1e5 symbols, so each byte here costs every agent a tenth of a megabyte. */
 struct kernel_symbol {
 	uint32_t offset;		     /* address - kernel_symbols.start */
-	uint32_t name;			     /* offset into kernel_symbols.text; module, too */
+	uint32_t name;			     /* offset into kernel_symbols.text; so is module */
 	uint32_t module : 31, is_public : 1; /* public: "T" */
 };
 struct kernel_symbols {
@@ -70,7 +70,9 @@ struct symbol_line {
 	const char *name, *module;
 };
 
-/* "ffffffff81000000 T _stext" or "ffffffffc0201000 t f\t[module]"; cuts line in place. */
+/*
+ * Parses "ffffffff81000000 T _stext" or "ffffffffc0201000 t f\t[module]". Puts NULs into the line.
+ */
 static bool parse_line(char *line, struct symbol_line *ret)
 {
 	char *p, *name_end;
@@ -98,8 +100,8 @@ static bool parse_line(char *line, struct symbol_line *ret)
 }
 
 /*
- * These symbols are at the end of the kernel's code: addresses between them and the next symbol
- * have no name.
+ * Returns whether the symbol is at the end of the kernel's code: addresses between it and the next
+ * symbol have no name.
  */
 static bool is_hole(const char *name)
 {
@@ -115,8 +117,8 @@ static uint32_t keep(struct kernel_symbols *k, const char *s)
 }
 
 /*
- * Before most functions is padding with a symbol of its own: "__pfx_" and the function's name. Both
- * names share one string.
+ * Keeps a name, and returns its offset in k->text. Before most functions is padding with a symbol
+ * of its own: "__pfx_" and the function's name. Both names share one string.
  */
 static uint32_t keep_name(struct kernel_symbols *k, const char *name)
 {
@@ -172,8 +174,8 @@ static const char *name_of(const struct kernel_symbols *k, const struct kernel_s
 }
 
 /*
- * Orders the names of one address: those of is_hole() last; of the others public ones first, then
- * those with fewer underscores, then shorter ones.
+ * Orders the names of one address: those of is_hole() last. Among the rest, public ones come first,
+ * then those with fewer underscores, then shorter ones.
  */
 static int compare_names(const struct kernel_symbols *k, const struct kernel_symbol *a,
 			 const struct kernel_symbol *b)
@@ -242,8 +244,8 @@ static struct kernel_symbols *new_symbols(void)
 }
 
 /*
- * Adds the lines that end in the text (the kernel ends every line). Returns how many bytes they
- * have.
+ * Adds the complete lines of the text (the kernel ends every line). Returns how many bytes these
+ * lines have.
  */
 static size_t add_lines(struct kernel_symbols *k, char *text, size_t n)
 {
@@ -351,7 +353,10 @@ int stacks_kernel_symbols_find(const struct kernel_symbols *k, uint64_t address,
 	return 0;
 }
 
-/* The ids of BPF programs only grow: each program that is loaded gets a new highest id. */
+/*
+ * Finds the newest BPF program, starting at *id. Ids only grow: each program that is loaded gets a
+ * new highest id.
+ */
 static void find_newest_bpf(uint32_t *id)
 {
 	union bpf_attr attr = {.start_id = *id};
@@ -368,7 +373,7 @@ uint64_t stacks_kernel_symbols_fingerprint(const char *path, uint32_t *newest_bp
 	struct stat st;
 	size_t n;
 
-	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file, which a test has made */
+	if (stat(path, &st) == 0 && st.st_size > 0) /* an ordinary file: a test has made it */
 		return hash_bytes(&st.st_mtim, sizeof(st.st_mtim), st.st_size);
 	find_newest_bpf(newest_bpf);
 	if (file_read(AT_FDCWD, "/proc/modules", 16 << 20, &modules, &n) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as /proc/kallsyms, in memory and, if they are whole lines, as a file: both must give
- * the same symbols. Also any bytes as a text for elf_text_clean(). Fuzzes: node/stack/kallsyms.c,
- * lib/symbols/text.c
+ * Reads any bytes as /proc/kallsyms: in memory and, if they are whole lines, as a file. Both must
+ * give the same symbols. Also reads any bytes as a text for elf_text_clean(). Fuzzes:
+ * node/stack/kallsyms.c, lib/symbols/text.c
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"

@@ -17,7 +17,7 @@ struct kernel_names {
 	struct kernel_symbols *symbols;
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
-	/* something was loaded since the last read, perhaps between known BPF programs */
+	/* whether something was loaded since the last read, perhaps between known BPF programs */
 	bool stale;
 	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
 	char problem[160];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of kernel addresses, from a /proc/kallsyms that the test has written, and from this
- * machine's.
+ * Tests names of kernel addresses: with a /proc/kallsyms that the test has written, and with that
+ * of this machine.
  */
 #include "node/stack/teststack.h"
 
@@ -63,7 +63,7 @@ static void other_layouts_have_names(void **state)
 	stacks_kernel_symbols_free(k);
 }
 
-/* The addresses are not hidden, there is only no code: more privileges would not help. */
+/* The addresses are not hidden, but no symbol is code: more privileges would not help. */
 static void addresses_without_code_are_not_hidden(void **state)
 {
 	struct fixture f = make("0000000000000000 A absolute\n0000000001000000 D data\n");
@@ -100,7 +100,9 @@ static void hidden_addresses_are_a_problem_with_a_reason(void **state)
 	assert_non_null(strstr(stacks_kernel_problem(f.s), "CAP_SYSLOG"));
 	assert_rendered(&f, NULL, STACK(NULL, KERNEL(0xffffffff81000110)), false,
 			"[k] [unknown] 0xffffffff81000110");
-	/* After the administrator has allowed it, the next refresh succeeds. */
+	/*
+	 * After the administrator has allowed the addresses to be read, the next refresh succeeds.
+	 */
 	write_kallsyms(kallsyms);
 	assert_int_equal(stacks_refresh_kernel(f.s), 0);
 	assert_string_equal(stacks_kernel_problem(f.s), "");

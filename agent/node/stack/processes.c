@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The processes that the module stack knows. For each process, this file keeps the mappings and
- * runtimes of its last EXECS_MAX programs (a process gets a new program by exec). Pipeline worker
- * only.
+ * runtimes of its last EXECS_MAX programs (a process gets a new program by exec). Runs on the
+ * pipeline worker only.
  */
 #include "node/stack/internal.h"
 
@@ -10,7 +10,7 @@
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
-#define NEW_NS	      (5 * NSEC_PER_SEC) /* until follow has handled all files of new mappings */
+#define NEW_NS	      (5 * NSEC_PER_SEC) /* then follow has handled all files of new mappings */
 
 static void exec_done(struct exec *e)
 {
@@ -70,8 +70,8 @@ struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id)
 }
 
 /*
- * If there are too many processes, forgets one that has ended; if none has, the one that is known
- * for the longest time.
+ * If there are too many processes, forgets one that has ended. If none has, forgets the one that
+ * the agent has known for the longest time.
  */
 static void make_room(struct stacks *s)
 {
@@ -101,8 +101,9 @@ static struct stacks_process *make_process(struct stacks *s, struct process_id i
 }
 
 /*
- * Whether both have the same file at the same address. Mappings of one program do, because some of
- * its files stay mapped. With ASLR, those of another program do not by chance.
+ * Returns whether two lists of mappings are of one program: they have the same file at the same
+ * address. Some files of a program always stay mapped. With ASLR, another program does not have the
+ * same file at the same address by chance.
  */
 static bool is_one_program(const struct mappings *a, const struct mappings *b)
 {
@@ -122,8 +123,9 @@ static bool is_one_program(const struct mappings *a, const struct mappings *b)
 }
 
 /*
- * Whether the mappings are of another process that got the same PID within one clock tick, so that
- * both have the same start time in /proc.
+ * Returns whether the mappings were read after the process had ended. Then they are of another
+ * process that got the same PID within one clock tick, so that both have the same start time in
+ * /proc.
  */
 static bool is_anothers(const struct stacks_process *p, const struct mappings *m)
 {
@@ -170,8 +172,8 @@ void stacks_mappings(struct stacks *s, struct mappings *m)
 	old = &p->execs[at];
 	if (old->maps && old->maps->exec_id == m->exec_id) {
 		/*
-		 * Read during an exec, with the exec id of the old program: they are the mappings
-		 * of another program.
+		 * These mappings were read during an exec. They have the exec id of the old
+		 * program, but are those of another program.
 		 */
 		if (!is_one_program(old->maps, m))
 			return;
@@ -202,8 +204,8 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 }
 
 /*
- * Also for a process that is not known yet: its mappings may have been read already, and come
- * later.
+ * A process that is not known yet gets an entry, too: its mappings may have been read already and
+ * arrive later.
  */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
 {
@@ -218,8 +220,8 @@ void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, u
 }
 
 /*
- * Whether exec_id is that of an earlier program of the process, whose mappings cannot be read any
- * more.
+ * Returns whether exec_id is that of an earlier program of the process, whose mappings cannot be
+ * read any more.
  */
 static bool is_past(const struct stacks_process *p, uint32_t exec_id)
 {
@@ -245,8 +247,8 @@ const struct mapping *stacks_mapping(const struct exec *e, const struct raw_fram
 }
 
 /*
- * Whether the agent could not find out which file is mapped at the address. Then the BPF programs
- * ask for a new read of the mappings, more and more rarely.
+ * Returns whether the agent could not find out which file is mapped at the address. For such an
+ * address, the BPF programs ask for a new read of the mappings, more and more rarely.
  */
 static bool is_untold(const struct exec *e, uint64_t address)
 {
@@ -256,9 +258,9 @@ static bool is_untold(const struct exec *e, uint64_t address)
 }
 
 /*
- * Whether something needed for the frame is missing. For a frame of a runtime, that is the
- * process's runtimes, if these were lost on their way here: the function that reads mappings sends
- * runtimes, too.
+ * Returns whether something needed for the frame is missing, so that the mappings must be read
+ * again. For a frame of a runtime, the runtimes of the process may be missing, because they were
+ * lost on their way here. The function that reads mappings sends them, too.
  */
 static bool misses(struct stacks *s, const struct exec *e, const struct raw_frame *f, bool leaf)
 {

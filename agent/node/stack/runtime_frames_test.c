@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames that a runtime of a language names: which process is read for them, how often, and what is
- * kept.
+ * Tests frames that a runtime of a language names: which process is read for their names, how
+ * often, and what is kept.
  */
 #include "node/stack/teststack.h"
 
@@ -143,7 +143,7 @@ static void what_was_allocated_comes_before_the_leaf(void **state)
 	done(&f);
 }
 
-/* Frames with words {4, n} are another function at each call. */
+/* A frame with words {4, n} is another function at each call. */
 static size_t n_resolved;
 static int changing_resolve(void *own, struct memory *m, const struct runtime_words *f,
 			    const struct runtime_words *caller, struct runtime_names *ret)
@@ -343,8 +343,8 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 }
 
 /*
- * Names have a limit in bytes, too: the names asked for last stay, the others are evicted, counted,
- * and asked for again later.
+ * Names have a limit in bytes, too. The names that were asked for last stay. Older ones are
+ * evicted, counted, and asked for again later.
  */
 static void long_names_make_room_for_others(void **state)
 {
@@ -384,7 +384,7 @@ static void long_names_make_room_for_others(void **state)
 	stacks_named_free(n);
 }
 
-/* Entries without names have a limit, too, and each program has its share of it. */
+/* Entries without names have a limit, too, and each program has a share of that limit. */
 static void places_of_many_programs_make_room(void **state)
 {
 	enum { PROGRAMS = 40, PLACES = 16384 /* entries that one program may have */ };

@@ -3,8 +3,8 @@
  * The names of runtimes' frames in one exec of a process. They are found by the frame's words,
  * which the BPF program has sent. An entry has known names, or was asked for, or could not be read.
  * When an address is used again for another function, the words nearly always differ, but not
- * always. So a known name is asked for again after a while. This file reads no memory. Pipeline
- * worker only.
+ * always. So a known name is asked for again after a while. This file reads no memory. Runs on the
+ * pipeline worker only.
  */
 #include "node/stack/internal.h"
 
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX   16384	/* entries for one program of a process */
-#define NAMED_BYTES (16u << 20) /* of these entries and their names */
-/* of all programs. Above it, each may still have its share of half of it. */
+#define NAMED_MAX   16384	/* limit of entries for one program of a process */
+#define NAMED_BYTES (16u << 20) /* limit of the bytes of these entries and their names */
+/* the same limit for all programs; above it, each may still have its share of half of it */
 #define NAMED_ALL_BYTES (64u << 20)
-#define ASKS_MAX	4096 /* in one struct names_wanted */
+#define ASKS_MAX	4096 /* limit for the asks of one struct names_wanted */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
@@ -29,12 +29,12 @@ struct named_entry {
 	struct named_key key;
 	bool known;
 	struct runtime_names names;
-	size_t bytes;	   /* of names */
+	size_t bytes;	   /* bytes of `names` */
 	uint64_t again_ns; /* CLOCK_MONOTONIC: when to ask for the names (again) */
 	UT_hash_handle hh;
 };
 struct named {
-	struct named_entry *entries; /* the ones asked for longest ago come first */
+	struct named_entry *entries; /* in the order of the last ask, the oldest first */
 	size_t bytes;
 };
 
@@ -195,7 +195,7 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 		.kind = (enum pf_runtime_kind)f->runtime,
 		.frame = {f->type, f->words[0], f->words[1]},
 		.has_caller = caller != NULL,
-		.error = -EAGAIN, /* until the reader's thread has read it */
+		.error = -EAGAIN, /* valid until the reader's thread has read the names */
 	};
 	if (caller)
 		a->caller =
@@ -229,8 +229,8 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 }
 
 /*
- * Drops entries that have names, those asked for longest ago first, but never e. Returns whether
- * there is room then.
+ * Drops entries that have names, in the order of their last ask, until there is room. It never
+ * drops e. Returns whether there is room.
  */
 static bool make_room(struct named *n, const struct named_entry *e, size_t bytes)
 {
@@ -251,7 +251,7 @@ static void take(struct named *n, struct named_entry *e, struct runtime_ask *a)
 {
 	size_t bytes;
 
-	/* The process's memory could not be read: a known name stays. */
+	/* If the process's memory could not be read, a known name stays. */
 	if (a->error && a->error != -ESTALE && a->error != -ENOENT)
 		return;
 	drop_names(n, e);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns raw stacks into frames: finds the process, the mapping and the function of each, and shows
- * a marker for what could not be found. Pipeline worker only.
+ * a marker for what could not be found. Runs on the pipeline worker only.
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
 
 #include <stdlib.h>
 
-#define MARKERS_MAX 3 /* markers in one stack */
+#define MARKERS_MAX 3 /* limit for markers in one stack */
 /* 32-bit processes have a vdso of their own, whose symbols the agent does not know. */
 #define ADDRESS_32BIT (1ULL << 32)
 
@@ -56,8 +56,8 @@ const char *stacks_kernel_problem(const struct stacks *s)
 static void push(struct stacks *s, const struct frame *f)
 {
 	/*
-	 * Never full: there is room for the most frames that a sample can have, 512 of the process,
-	 * 127 of the kernel, and 3 markers.
+	 * The array is never full: there is room for the most frames that a sample can have, 512 of
+	 * the process, 127 of the kernel, and 3 markers.
 	 */
 	if (s->n_frames < STACK_MAX_FRAMES)
 		s->frames[s->n_frames++] = *f;
@@ -70,7 +70,7 @@ static void push_marker(struct stacks *s, const char *text)
 	push(s, &f);
 }
 
-/* The reason why frames of a runtime are missing; NULL: none are missing. */
+/* Returns the reason why frames of a runtime are missing; NULL: none are missing. */
 static const char *trouble_of(const struct raw_stack *stack)
 {
 	for (size_t i = 0; i < stack->n; i++)
@@ -96,8 +96,8 @@ static bool has_functions(const struct raw_stack *stack)
 }
 
 /*
- * Whether the sample was taken before the BPF program knew of the process's runtime: the stack has
- * only native frames, and lacks the frames of the runtime's program.
+ * Returns whether the sample was taken before the BPF program knew of the process's runtime: the
+ * stack has only native frames, and lacks the frames of the runtime's program.
  */
 static bool is_too_early(struct stacks_process *p, const struct raw_stack *stack)
 {
@@ -155,7 +155,7 @@ static void push_reason(struct stacks *s, const char *reason)
 	push_marker(s, profile_batch_str(s->batch, text));
 }
 
-/* The cleaned path, interned, since the mapping may be freed before the batch. */
+/* Returns the cleaned path, interned, because the mapping may be freed before the batch. */
 static const char *module_name(struct stacks *s, const char *path)
 {
 	_cleanup_free_ char *text = elf_text_clean(path);
@@ -163,7 +163,7 @@ static const char *module_name(struct stacks *s, const char *path)
 	return profile_batch_str(s->batch, text);
 }
 
-/* Pushes root first: the function, then the functions inlined into it, the innermost last. */
+/* Pushes the function, and then the functions inlined into it, the innermost last (root first). */
 static void push_names(struct stacks *s, const struct file_names *names, struct frame f)
 {
 	if (names->n == 0)
@@ -194,8 +194,8 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
 }
 
 /*
- * offset: that of the address in m's file. read: m was read from the process, so its file can be
- * parsed.
+ * Pushes a frame of a mapped file. offset: the address as an offset in m's file. read: m was read
+ * from the process, so its file can be parsed.
  */
 static void push_in_file(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
@@ -300,7 +300,7 @@ static void push_user(struct stacks *s, struct stacks_process *p, const struct r
 		push_native(s, p, &stack->frames[i], stack_is_leaf(stack, i));
 }
 
-/* Root first. */
+/* Pushes the process's frames, root first. */
 static void push_users(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack)
 {
 	size_t frame;

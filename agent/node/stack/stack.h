@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stack: turns raw addresses into frames with names. It owns the kernel's symbols and the mappings
- * of each process; the module files owns the symbols of files. All runs on the pipeline worker (in
- * record: on the main thread). Only stacks_wanted_read() runs on the reader's thread: it alone
- * reads the memory of processes.
+ * of each process; the module files owns the symbols of files. All functions run on the pipeline
+ * worker (in record: on the main thread). Only stacks_wanted_read() runs on the reader's thread:
+ * only this function reads the memory of processes.
  */
 #pragma once
 
@@ -30,9 +30,9 @@ void stacks_mappings(struct stacks *s, struct mappings *m);
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r);
 /*
- * The process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after hold_ns, so
- * that late samples still get names. Mappings that were read after its end are dropped: they may be
- * of another process that got the same PID within a clock tick.
+ * Notes that the process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after
+ * hold_ns, so that late samples still get names. Mappings that were read after its end are dropped:
+ * they may be of another process that got the same PID within a clock tick.
  */
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
 		   uint64_t hold_ns);
@@ -80,8 +80,8 @@ struct names_wanted {
 };
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 /*
- * Returns one for each process. The caller frees each with stacks_wanted_free(), and then the
- * array.
+ * Returns one result for each process. The caller frees each with stacks_wanted_free(), and then
+ * the array.
  */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
 void stacks_wanted_read(struct names_wanted *w);	/* reader's thread */
@@ -89,9 +89,9 @@ void stacks_named(struct stacks *s, struct names_wanted *w); /* moves the names 
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
 /*
- * first_ns: when the earliest of the stacks was taken that stacks_end() and stacks_resolve() get
- * from now on (CLOCK_BOOTTIME). Code in a file in memory is not known for the time before the file
- * was read. Without this call, all stacks count as taken after that.
+ * Sets the time (CLOCK_BOOTTIME) when the earliest of the following stacks was taken: those that
+ * stacks_end() and stacks_resolve() get from now on. What a file in memory contained before the
+ * agent read it is not known. Without this call, all stacks count as taken after that read.
  */
 void stacks_taken(struct stacks *s, uint64_t first_ns);
 /*
@@ -139,5 +139,8 @@ void stacks_unparsed_free(struct unparsed_file *u, size_t n);
  * loaded.
  */
 int stacks_refresh_kernel(struct stacks *s);
-/* Why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."); "": none are. */
+/*
+ * Returns why kernel names are missing ("kallsyms shows no addresses: CAP_SYSLOG ..."); "": none
+ * are.
+ */
 const char *stacks_kernel_problem(const struct stacks *s);

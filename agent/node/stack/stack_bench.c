@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many symbols of a library of 110 MB are found in a second of CPU time: cold (the parse child
- * makes the index first), and warm (each symbol was looked up before). Addresses are spread over
- * all of its code.
+ * Measures how many symbols of a library of 110 MB are found in a second of CPU time: cold (the
+ * parse child makes the index first), and warm (each symbol was looked up before). The addresses
+ * are spread over all code of the library.
  */
 #include "lib/base/bench.h"
 #include "node/stack/internal.h"
@@ -54,7 +54,7 @@ static struct stacks *open_stacks(struct files *files, uint64_t *ret_start_ns)
 	return s;
 }
 
-/* CPU time of all threads. */
+/* Resolves all stacks, and returns the CPU time of all threads that this takes. */
 static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw_frame *frames)
 {
 	struct batch *b = profile_batch_new();
@@ -74,7 +74,7 @@ static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw
 	return from;
 }
 
-/* CPU time of parse children that have ended. */
+/* Returns the CPU time of parse children that have ended. */
 static uint64_t children_ns(void)
 {
 	struct rusage u;

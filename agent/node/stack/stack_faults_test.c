@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of kernel names cannot be read once: no name may be wrong, the user gets a reason, and
- * later the names are there.
+ * Tests that if the file of kernel names cannot be read once, no name is wrong, the user gets a
+ * reason, and later the names are there.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"
@@ -31,7 +31,7 @@ static void assert_names(struct kernel_names *k)
 	assert_true(b.address == SECOND);
 }
 
-/* A file that could not be read is read when names are next asked for. */
+/* A file that could not be read is read again when names are next asked for. */
 static int from_file(void *arg)
 {
 	struct kernel_names *k = stacks_kernel_names_new(path);

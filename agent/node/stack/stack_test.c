@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How stacks are shown: addresses of this process, and kernel names from a file of the test. The
- * test program is its own parse child (PARSE_CHILD_VERB).
+ * Tests how stacks are shown, with addresses of this process, and kernel names from a file that the
+ * test writes. The test program is its own parse child (PARSE_CHILD_VERB).
  */
 #include "node/stack/teststack.h"
 
@@ -18,7 +18,7 @@ static void user_and_kernel_frames_have_names(void **state)
 	const struct frame *last_call;
 
 	(void)state;
-	/* The leaf's address is used as it is; for a return address, the call before it counts. */
+	/* For the leaf, its address is used; for a caller, the call before the return address. */
 	assert_rendered(&f, STACK(NULL, USER(known_function), USER((uintptr_t)known_function + 4)),
 			NULL, false, "known_function;known_function");
 	last_call =
@@ -73,7 +73,7 @@ static void libraries_and_vdso(void **state)
 	done(&f);
 }
 
-/* The name of a library tells that it is one of CUDA's. */
+/* The agent knows CUDA's libraries by their names. */
 static void cuda_libraries_are_told_apart(void **state)
 {
 	_cleanup_free_ char *path = xasprintf("%s/libcudart.so.12", dir);
@@ -93,7 +93,7 @@ static void cuda_libraries_are_told_apart(void **state)
 	dlclose(library);
 }
 
-/* Gives the mappings tags: any number for a file. */
+/* Adds the mappings of this process with tags. The tag is made from the file's inode number. */
 static void add_tagged_mappings(struct fixture *f)
 {
 	struct mappings *m;
@@ -108,7 +108,10 @@ static void add_tagged_mappings(struct fixture *f)
 	proc_mappings_unref(m);
 }
 
-/* A frame with the tag of the file in which the address was, and the offset. */
+/*
+ * Returns a frame with the tag of the file in which the address is, and the address as a file
+ * offset.
+ */
 static struct raw_frame in_file(const struct fixture *f, const void *address)
 {
 	struct mappings *m;
@@ -171,7 +174,8 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 	here.tag = 3; /* the tag of a file that is not known */
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
 	/*
-	 * To read the mappings once more would not help. The BPF program asks for that, but rarely.
+	 * To read the mappings once more would not help. The BPF program asks for a new read
+	 * itself, but rarely.
 	 */
 	assert_false(stacks_misses(f.s, f.id, STACK(NULL, here)));
 	done(&f);
@@ -273,8 +277,8 @@ static void a_past_program_is_not_read_again(void **state)
 }
 
 /*
- * stacks_resolve() does not wait for a file that has not been parsed: it is reported, once. A file
- * of an earlier program is reported even before names are made.
+ * stacks_resolve() does not wait for a file that has not been parsed: such a file is reported,
+ * once. A file of an earlier program is reported even before names are made.
  */
 static void files_that_nobody_has_parsed_are_told(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What must be read from processes: names of runtimes' frames, and code. This file notes what is
- * needed from each process, and returns the notes. Pipeline worker; stacks_wanted_read() runs on
- * the reader's thread.
+ * needed from each process, and returns the notes. Runs on the pipeline worker; only
+ * stacks_wanted_read() runs on the reader's thread.
  */
 #include "node/stack/internal.h"
 
