@@ -19,11 +19,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-#define N_FDS 64 /* so many descriptors are looked at */
+#define N_FDS 64 /* limit of the descriptors that are looked at */
 
 static bool is_good; /* whether the child works as it should */
 
-/* The smallest index that the index's reader accepts. */
+/* Makes the smallest index that the index's reader accepts. */
 static int empty_index(bool sealed)
 {
 	struct {

@@ -16,7 +16,7 @@ struct symbol {
 	uint64_t address, end; /* end == address: the symbol has no size */
 	uint64_t limit;	       /* end of the symbol's section */
 	const char *name;
-	uint32_t name_offset; /* in the strings, once the name is written */
+	uint32_t name_offset; /* offset of the name in the strings, once the name is written */
 	uint32_t file, line;  /* file: offset into the strings; 0: not known */
 	uint8_t weak, local, untyped;
 };
@@ -38,14 +38,15 @@ struct rows *parse_rows_free(struct rows *r);
  */
 uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
 /*
- * rule (a number or enum pf_rule_special) holds in [start, end). If ranges overlap, the one that
- * starts later holds. If two have the same start, the one that was added first holds.
+ * Adds a range: rule (a number or enum pf_rule_special) holds in [start, end). If ranges overlap,
+ * the one that starts later holds. If two have the same start, the one that was added first holds.
  */
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule);
 size_t parse_rows_count(const struct rows *r);
 bool parse_rows_cut(const struct rows *r); /* a limit was reached */
 /*
- * Returns the parts of `in` (ascending) that have no range and at least min bytes. Allocates *ret.
+ * Finds the parts of `in` (ascending) that no range covers and that have at least min bytes.
+ * Allocates *ret, and returns the number of parts.
  */
 struct range;
 size_t parse_rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
@@ -110,7 +111,7 @@ struct elf_build {
 	/* executable sections, sorted; none if there are no section headers */
 	struct range texts[TEXTS_MAX];
 	size_t n_texts;
-	size_t symbols_total; /* symbols read, from .symtab and .dynsym */
+	size_t symbols_total; /* number of symbols that were read from .symtab and .dynsym */
 	struct built_symbols symbols;
 	struct rows *rows;
 	struct inlines *inlines;
@@ -123,7 +124,7 @@ struct elf_build {
 	void *debugdata_bytes;
 	struct unpacked { /* a section that was compressed */
 		Elf_Scn *section;
-		uint8_t *data; /* NULL: it cannot be decompressed; header.flags says why */
+		uint8_t *data; /* NULL: the section cannot be decompressed; header.flags says why */
 		size_t n;
 	} * unpacked;
 	size_t n_unpacked, cap_unpacked;
@@ -144,10 +145,10 @@ struct section {
  * set (ELF_INDEX_COMPRESSED_*).
  */
 bool parse_build_section(struct elf_build *b, const char *name, struct section *ret);
-/* The same for a section that was found already. gnu: it is a .zdebug_*. */
+/* Does the same for a section that was found already. gnu: the section is a .zdebug_*. */
 bool parse_build_section_bytes(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s, bool gnu,
 			 struct section *ret);
-/* Returns true also for a section that cannot be read. */
+/* Returns whether the file has a section; true also if the section cannot be read. */
 bool parse_build_has_section(struct elf_build *b, const char *name);
 /* Ends b->elf and frees what was decompressed. */
 void parse_build_close(struct elf_build *b);

@@ -57,8 +57,8 @@ static uint64_t read_value(struct bytes *b, uint8_t encoding)
 }
 
 /*
- * Other kinds of pointers make b bad: an indirect pointer names memory of the process, and aligned
- * and function-relative ones do not occur.
+ * Reads a pointer. Pointers of other kinds make b bad: an indirect pointer names memory of the
+ * process, and aligned and function-relative pointers do not occur.
  */
 uint64_t parse_cfi_pointer(const struct cfi_section *s, struct bytes *b, uint8_t encoding)
 {
@@ -88,8 +88,8 @@ struct cfi_entry {
 };
 
 /*
- * Returns false if there is no further entry. A length that exceeds the section ends it, because
- * nothing after it can be trusted.
+ * Reads the next entry. Returns false if there is none. If a length exceeds the section, reading
+ * ends, because nothing after that length can be trusted.
  */
 static bool next_entry(struct cfi *c, const struct cfi_section *s, struct bytes *b,
 		       struct cfi_entry *ret)
@@ -290,7 +290,7 @@ void parse_cfi_read(struct cfi *c, const struct cfi_section *s)
 	while (next_entry(c, s, &b, &e))
 		if (!is_cie(s, &e) && !add_fde(c, s, &e, &last))
 			damaged++;
-	c->damaged = damaged; /* both passes counted the same bad length */
+	c->damaged = damaged; /* both passes counted the same bad length; it counts once */
 	sort_fdes(c);
 }
 

@@ -11,7 +11,7 @@
 #define CFI_RBP		   6
 #define CFI_RSP		   7
 #define CFI_RA		   16 /* the return address column of x86-64 */
-#define CFI_EXPRESSION_MAX 64 /* in bytes; known expressions have up to 20 */
+#define CFI_EXPRESSION_MAX 64 /* bytes of an expression; known ones have up to 20 */
 
 /* ---- bytes of a hostile section ---- */
 
@@ -72,15 +72,18 @@ enum cfi_how {
 	CFI_SAME,
 	CFI_UNDEFINED,
 	CFI_REGISTER,	/* cfa: reg + offset; other registers: in reg */
-	CFI_OFFSET,	/* in memory at cfa + offset */
-	CFI_VAL_OFFSET, /* the value cfa + offset */
-	/* cfa: the expression's value; other registers: in memory at that value */
+	CFI_OFFSET,	/* the value is in memory at cfa + offset */
+	CFI_VAL_OFFSET, /* the value is cfa + offset */
+	/*
+	 * cfa: the value of the expression; other registers: in memory at the address that is this
+	 * value
+	 */
 	CFI_EXPRESSION,
-	CFI_VAL_EXPRESSION, /* the value of the expression */
+	CFI_VAL_EXPRESSION, /* the value is that of the expression */
 };
 struct cfi_where {
 	uint8_t how; /* enum cfi_how */
-	uint8_t reg; /* 255: 255 and above */
+	uint8_t reg; /* 255 stands for all registers from 255 on */
 	uint32_t expression_bytes;
 	int64_t offset;
 	const uint8_t *expression;
@@ -100,8 +103,8 @@ struct cfi_cie {
 	uint64_t at; /* offset in the section */
 	uint64_t code_align;
 	int64_t data_align;
-	uint8_t pointers; /* DW_EH_PE_ of its FDEs' pointers */
-	bool sized;	  /* 'z': its FDEs have the length of their augmentation */
+	uint8_t pointers; /* encoding (DW_EH_PE_*) of the pointers in its FDEs */
+	bool sized;	  /* 'z': each of its FDEs has the length of its augmentation */
 	bool signal;	  /* 'S' */
 	struct cfi_state initial;
 };
@@ -114,7 +117,7 @@ struct cfi_section {
 	const uint8_t *data;
 	size_t n;
 	uint64_t address;	  /* address of data, for pointers relative to themselves */
-	uint64_t text, data_base; /* for pointers relative to .text and to data */
+	uint64_t text, data_base; /* base addresses of pointers relative to .text and to data */
 	bool eh;		  /* .eh_frame, not .debug_frame */
 	/* an entry of length 0 ends the section, whose size is not known */
 	bool until_zero;

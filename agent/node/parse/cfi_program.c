@@ -4,7 +4,7 @@
 
 #include <dwarf.h>
 
-#define REMEMBERED_MAX 32 /* states; compilers nest 2 */
+#define REMEMBERED_MAX 32 /* limit for states that are remembered; compilers nest 2 */
 
 struct run {
 	struct cfi *cfi;
@@ -24,8 +24,8 @@ struct run {
 /* ---- rows ---- */
 
 /*
- * All instructions for the address `at` have run. If they have changed the rule, adds the row that
- * ends there, and begins a new one.
+ * Called after all instructions for the address `at` have run. If they have changed the rule, adds
+ * the row that ends at this address, and begins a new one.
  */
 static void settle(struct run *r)
 {
@@ -42,7 +42,10 @@ static void settle(struct run *r)
 	r->row_rule = rule;
 }
 
-/* Returns false at the end of the FDE, or if such an instruction is not allowed here. */
+/*
+ * Moves to another address. Returns false at the end of the FDE, or if the program must not do
+ * this: in a CIE, or backwards.
+ */
 static bool advance_to(struct run *r, uint64_t to)
 {
 	if (r->in_cie || to < r->at)
@@ -320,7 +323,7 @@ bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
 
 void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows)
 {
-	struct run r; /* not zeroed: it is large, and each function needs one */
+	struct run r; /* not zeroed: the struct is large, and each function needs one */
 
 	r.cfi = c;
 	r.cie = &c->cies[f->cie];
@@ -336,7 +339,9 @@ void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct
 	r.row_rule = PF_RULE_GAP;
 	if (!run(&r)) {
 		c->damaged++;
-		/* The instructions read last may give only half of a row. */
+		/*
+		 * The program is damaged: the instructions read last may give only half of a row.
+		 */
 		r.now.cfa = (struct cfi_where){.how = CFI_UNSET};
 		r.now.ra = (struct cfi_where){.how = CFI_SAME};
 		r.changed = true;

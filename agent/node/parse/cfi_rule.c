@@ -141,7 +141,8 @@ static void evaluate_op(struct values *s, struct bytes *b, uint8_t op)
 }
 
 /*
- * Binutils' lazy PLT: an entry of 16 bytes pushes a number in its middle.
+ * Returns whether the expression is that of Binutils' lazy PLT, where an entry of 16 bytes pushes a
+ * number in its middle:
  * breg7 A; breg16 0; lit15; and; lit B; ge; lit3; shl; plus
  */
 static bool is_plt(struct bytes b, struct value *ret)
@@ -167,8 +168,8 @@ static bool is_plt(struct bytes b, struct value *ret)
 }
 
 /*
- * with_cfa: the expression begins with the CFA on its stack. This is so for all expressions except
- * that of the CFA itself.
+ * Evaluates an expression. with_cfa: the expression begins with the CFA on its stack. This is so
+ * for all expressions except that of the CFA itself.
  */
 static bool evaluate(const struct cfi_where *w, bool with_cfa, struct value *ret)
 {
@@ -237,8 +238,8 @@ static struct value from_cfa(struct value v, const struct pf_rule *rule)
 }
 
 /*
- * For a return address in a register. Returns false if the rule has no room, because its CFA needs
- * another register.
+ * Makes the rule for a return address in a register. Returns false if the rule has no room for that
+ * register, because the CFA needs another one.
  */
 static bool ra_in_register(uint32_t reg, struct pf_rule *rule)
 {

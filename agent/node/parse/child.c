@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The main loop of the parse child: it takes a request with descriptors, and answers with one
+ * The main loop of the parse child: it reads a request with descriptors, and answers with one
  * index. It ends when its parent ends, or at the first call that the sandbox forbids.
  */
 #include "node/parse/format.h"
@@ -20,8 +20,9 @@
 /* ---- the child's rights ---- */
 
 /*
- * Two children share the pod's memory with the agent. If it is used up, the kernel may kill all of
- * them (memory.oom.group). So the child has its own limit, which it reaches before that.
+ * Returns the limit on the child's memory. Two children share the pod's memory with the agent. If
+ * that memory is used up, the kernel may kill all of them (memory.oom.group). So the child has a
+ * limit of its own, which it reaches first.
  */
 static uint64_t data_bytes(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hostile file costs: for each kind of file, the child is killed or stopped, or the file is
- * truncated, while the child reads the file. The child also reads damaged files of each kind. The
- * test program is its own child (PARSE_CHILD_VERB).
+ * Tests what a hostile file costs. For each kind of file, the child is killed or stopped, or the
+ * file is truncated, while the child reads the file. The child also reads damaged files of each
+ * kind. The test program is its own child (PARSE_CHILD_VERB).
  */
 #include <malloc.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #define HEAP_SLACK 16384 /* bytes; memory that malloc keeps counts as used. An index is larger. */
 #define CUTS	   20
 #define FLIPS	   200
-#define TRIES	   20 /* to hit the child before it has read the file, on a busy machine */
+#define TRIES	   20 /* tries to hit the child before it has read the file, on a busy machine */
 
 static struct parser *new_parser(uint64_t timeout_ns)
 {
@@ -88,8 +88,8 @@ static void assert_works(struct parser *p, const struct test_kind *k, const stru
 }
 
 /*
- * The CPU time of the child for a file. The child has read another file before, so its start does
- * not count.
+ * Returns the CPU time that the child needs for a file. The child has read another file before, so
+ * its start does not count.
  */
 static uint64_t cpu_of(const struct test_kind *k, const struct test_files *t)
 {
@@ -210,7 +210,7 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 	parse_free(p);
 	ns = cpu_of(k, &big);
 	print_message("%s: %.1f ms of CPU time\n", k->name, ns / 1e6);
-	/* so after half of this time, the child is inside this kind's reader */
+	/* so after half of this time, the child is inside the reader of this kind */
 	assert_true(ns > 3 * cpu_of(k, &small));
 	/* makes the counters, before the memory is measured */
 	failures("child_died");
@@ -298,7 +298,7 @@ static void read_damaged(struct parser *p, const struct test_kind *k, const stru
 	assert_true(!lost || r == -ETIMEDOUT || r == -EPIPE ||
 		    streq(parse_reason(p), "answer_refused"));
 	assert_true(parse_restarts(p) <= restarts + 1);
-	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* on any machine */
+	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* a limit for any machine */
 	results[lost ? 2 : r < 0]++;
 	if (lost)
 		print_message("%s: a child lost: %s\n", k->name, parse_reason(p));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Makes unwind rows for code that has none (musl's C functions, hand-written assembly). A function
- * begins at a symbol, or where other such code calls or jumps to. The search for functions goes in
- * rounds, until a round finds no new one. Then all functions are followed once more, for their
+ * begins at a symbol, or where other such code calls or jumps to. The search for functions has
+ * rounds, until a round finds no new function. Then all functions are followed once more, for their
  * rows.
  */
 #include "node/parse/code.h"
@@ -13,14 +13,14 @@
 #define CODE_BYTES_MAX (64u << 20)
 #define INSNS_MAX      (64u << 20)	  /* instructions decoded in all rounds; 3 to 4 s */
 #define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* CPU time, for slower machines */
-#define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* on a busy machine; the whole file has 10 s */
+#define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* elapsed time; the whole file has 10 s */
 #define ROUNDS	       64
 #define GAP_BYTES_MIN  16 /* a shorter gap is padding */
 
 struct code_function {
 	uint64_t start, end;
 	bool sized, guessed;
-	uint64_t seen; /* hash of the function's entries when it was last followed */
+	uint64_t seen; /* hash of the entries that the function had when it was last followed */
 };
 struct functions {
 	struct code_function *items;
@@ -84,15 +84,17 @@ static void add_entry(struct follower *w, uint64_t address, const struct code_st
 }
 
 /*
- * Whether a function starts at the symbol. Not at a part that a compiler has split off (".cold"):
- * code jumps there, with anything on the stack.
+ * Returns whether a function starts at the symbol. None starts at a part that a compiler has split
+ * off (".cold"): when code jumps there, anything may be on the stack.
  */
 static bool is_start(const struct symbol *y)
 {
 	return !y->untyped && !strstr(y->name, ".cold");
 }
 
-/* The last function is left out, because its end is not known. */
+/*
+ * Adds a function of a native image. The last function is left out, because its end is not known.
+ */
 static void add_native_function(uint64_t start, uint64_t end, void *arg)
 {
 	struct follower *w = arg;
@@ -104,7 +106,7 @@ static void add_native_function(uint64_t start, uint64_t end, void *arg)
 	add_entry(w, start, &parse_code_entered);
 }
 
-/* Symbols inside other symbols are left out: they may be labels. */
+/* Adds the functions of symbols. Symbols inside other symbols are left out: they may be labels. */
 static void add_symbols(struct follower *w)
 {
 	struct functions *f = &w->sized;
@@ -131,7 +133,7 @@ static void add_symbols(struct follower *w)
 	f->n = n;
 }
 
-/* The program's first instruction has no caller. */
+/* Adds an entry at the program's first instruction, which has no caller. */
 static void add_program_start(struct follower *w)
 {
 	const struct code_state root = {.root = true};
@@ -174,8 +176,8 @@ static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool gue
 }
 
 /*
- * next: the first entry that may lie in f. A guessed function may really be several functions, one
- * right after the other.
+ * Adds a function with a known size. A guessed function may really be several functions, one right
+ * after the other, so it is divided at certain entries. next: the first entry that may lie in f.
  */
 static void add_sized(struct follower *w, const struct code_function *f, size_t next)
 {
@@ -273,7 +275,7 @@ static bool follow_one(struct follower *w, const struct code_function *f,
 	if (!in.code || n_bytes < in.n || n_entries == 0)
 		return true;
 	if (in.n > FLOW_BYTES_MAX) {
-		if (emit) /* in earlier passes, new entries may still divide it */
+		if (emit) /* before the last pass, new entries may still divide it */
 			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
@@ -306,7 +308,7 @@ static void follow_all(struct follower *w, enum pass pass, struct code_entries *
 	}
 }
 
-/* Takes the entries that a round has found. Returns false if none is new. */
+/* Adds the entries that a round has found. Returns false if no entry is new. */
 static bool take_entries(struct follower *w, const struct code_entries *found)
 {
 	size_t before = w->entries.n;
@@ -358,9 +360,9 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 /* ---- rows ---- */
 
 /*
- * The rule uses rbp if it is a frame pointer, because a called function restores rbp. A called
- * function should also restore rsp, but this is not certain: V8's ResumeGeneratorTrampoline pushes
- * arguments and jumps to a function, which pops them.
+ * Returns the rule of a state. The rule uses rbp if rbp is a frame pointer, because a called
+ * function restores rbp. A called function should also restore rsp, but this is not certain: V8's
+ * ResumeGeneratorTrampoline pushes arguments and jumps to a function, which pops them.
  */
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 {
@@ -386,8 +388,8 @@ uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
 }
 
 /*
- * Adds gaps, too. Otherwise parse_rows_finish would take a small gap for padding and close it, but
- * it is code.
+ * Adds a row; without a state, the row is a gap. If no gap were added, parse_rows_finish would take
+ * a small gap for padding and close it, but the gap is code.
  */
 static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
@@ -396,7 +398,10 @@ static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, v
 	parse_rows_add(rows, start, end, s ? parse_code_rule(rows, s) : PF_RULE_GAP);
 }
 
-/* For code whose calls do not keep rbp: the caller's rbp is known only if it was saved. */
+/*
+ * Like put_rows, for code whose calls do not keep rbp: the caller's rbp is known only if it was
+ * saved.
+ */
 static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
 {
 	struct code_state state = s ? *s : (struct code_state){0};

@@ -8,7 +8,7 @@
 #include "node/parse/build.h"
 #include "node/insn/insn.h"
 
-/* The state before an instruction. */
+/* What rbp contains, in the state before an instruction. */
 enum code_bp {
 	CODE_BP_OTHER,
 	CODE_BP_CALLER, /* the caller's rbp, unchanged */
@@ -40,15 +40,15 @@ struct code_entries {
 	size_t n, cap;
 };
 
-/* flow.c: one function */
+/* flow.c: the input of the search in one function */
 struct flow_input {
 	const uint8_t *code;
 	uint64_t start;
 	size_t n;
 	bool sized; /* the function certainly ends at start + n */
 	/*
-	 * It is only a guess that a function is here. The guess is right only if the code returns
-	 * with the stack as it was at the start.
+	 * The function is only a guess. The guess is right only if the code returns with the stack
+	 * as it was at the start.
 	 */
 	bool guessed;
 	const struct code_entry *entries; /* entries inside the function */
@@ -56,7 +56,7 @@ struct flow_input {
 	const uint64_t *noreturn; /* functions that never return, ascending */
 	size_t n_noreturn;
 };
-/* Shared by all functions of a file. */
+/* What may still be spent on all functions of a file together. */
 struct flow_budget {
 	/*
 	 * how many instructions may still be decoded; other work counts, too; 0: the budget is
@@ -65,8 +65,8 @@ struct flow_budget {
 	uint64_t insns;
 	uint64_t next_look; /* the clocks are read when insns is below this; 0: never */
 	/*
-	 * When the thread's CPU time reaches the first, or CLOCK_MONOTONIC the second, the budget
-	 * is spent.
+	 * The budget is spent when the thread's CPU time reaches cpu_deadline_ns, or
+	 * CLOCK_MONOTONIC reaches deadline_ns.
 	 */
 	uint64_t cpu_deadline_ns, deadline_ns;
 };
@@ -81,7 +81,7 @@ bool parse_flow_follow(const struct flow_input *in, struct code_entries *out, fl
 		       void *arg, struct flow_budget *budget);
 #define FLOW_BYTES_MAX (1u << 20)
 
-/* code.c: the ranges [start, end) of a file that have no rows. Tests pass their own. */
+/* code.c: the ranges [start, end) of a file that have no rows. Tests pass gaps of their own. */
 struct code_gaps {
 	const struct range *items;
 	size_t n;

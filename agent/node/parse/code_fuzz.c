@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a function without unwind rows (the first byte: whether its size is known). Each row
- * made from them must be inside the function, be in order, and have a rule that the unwinder
- * accepts. Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/insn/insn.c
+ * Follows any bytes as a function without unwind rows (the first byte: whether its size is known).
+ * Each row made from them must be inside the function, be in order, and have a rule that the
+ * unwinder accepts. Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/insn/insn.c
  */
 #include "node/parse/code.h"
 

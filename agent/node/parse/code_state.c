@@ -130,7 +130,7 @@ static void set_from(struct code_state *s, unsigned to, unsigned base, int64_t o
 
 /*
  * Handles add and sub of a number, lea, mov between registers, and mov of rbp to and from its slot.
- * Returns false for others.
+ * Returns false for other instructions.
  */
 static bool do_known(struct code_state *s, const struct insn *i)
 {
@@ -172,8 +172,8 @@ static bool do_known(struct code_state *s, const struct insn *i)
 }
 
 /*
- * Returns whether rbp is cleared while nothing is on the stack: so the psABI marks the outermost
- * frame.
+ * Returns whether the instruction clears rbp while nothing is on the stack. In this way, code marks
+ * the outermost frame (psABI).
  */
 static bool clears_rbp(const struct code_state *s, const struct insn *i)
 {

@@ -344,7 +344,7 @@ static struct pf_rule rule_of(const struct code_state *s)
 
 /*
  * If rsp and rbp are both known, the rule uses rbp: a called function may pop what was pushed for
- * another one (V8), but it restores rbp.
+ * another one (V8), but such a function restores rbp.
  */
 static void a_frame_pointer_is_believed_rather_than_rsp(void **state)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define UNPACKED_MAX (64u << 20)
-#define MEMORY_MAX   (64u << 20) /* of the decoder; xz -9 needs so much */
+#define MEMORY_MAX   (64u << 20) /* limit on the memory of the decoder; xz -9 needs all of it */
 
 /*
  * Unpacks the whole stream into *out, which grows. Returns false if the stream is damaged or

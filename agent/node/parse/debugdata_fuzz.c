@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as .gnu_debugdata: first as they are (a damaged stream), and then packed with xz (a
- * damaged ELF file inside). Fuzzes: node/parse/debugdata.c, node/parse/symbols.c
+ * Reads any bytes as .gnu_debugdata: first as they are (a damaged stream), and then packed with xz
+ * (a damaged ELF file inside). Fuzzes: node/parse/debugdata.c, node/parse/symbols.c
  */
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stripped program with .gnu_debugdata, made as distributions do; a section with false contents;
- * a decompression bomb.
+ * Tests .gnu_debugdata in a stripped program, made as distributions do; a section with false
+ * contents; a decompression bomb.
  */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"

@@ -16,7 +16,7 @@
  */
 #define WALK_NS_MAX  (4 * NSEC_PER_SEC)
 #define NAMES_NS_MAX NSEC_PER_SEC
-#define CHECK_EVERY  4096 /* in units of work, about one for each DIE */
+#define CHECK_EVERY  4096 /* units of work between two looks at the clock; a DIE is about one */
 
 /* ---- budget ---- */
 
@@ -66,7 +66,10 @@ void parse_dw_file_done(struct dw_file *f)
 
 /* ---- all ---- */
 
-/* Names of symbols are written later, so room for them is left. */
+/*
+ * Returns how many bytes of strings may still be written. Room is left for names of symbols, which
+ * are written later.
+ */
 static size_t string_room(const struct elf_build *b)
 {
 	size_t later = 0;

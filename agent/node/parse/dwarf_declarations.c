@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define HOPS_MAX   16 /* references in a row (abstract_origin, specification); in practice 2 or 3 */
-#define SCOPES_MAX 32 /* around one function */
+#define SCOPES_MAX 32 /* scopes around one function */
 #define NOT_YET	   UINT32_MAX
 
 /* ---- which DIEs need a name ---- */
@@ -86,7 +86,7 @@ static void take_attributes(struct said *s, struct cursor *c, const struct dw_ab
 	}
 }
 
-/* Returns false if there is no DIE; then ret is not set. */
+/* Reads a DIE. Returns false if there is none; then ret is not set. */
 static bool read_die(struct dw *d, struct dw_file *f, uint64_t die, struct said *ret)
 {
 	const struct dw_abbrevs *t;

@@ -140,7 +140,7 @@ static void read_variable(struct cursor *c, uint16_t form, struct dw_value *v)
 	case DW_FORM_exprloc:
 		cursor_skip(c, cursor_uleb(c));
 		break;
-	default: /* an unknown form: it is not known where the value ends */
+	default: /* an unknown form: the end of the value is not known */
 		c->failed = true;
 	}
 }

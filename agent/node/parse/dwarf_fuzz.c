@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as the DWARF sections of a file, of its .dwo file and of its file of dwz. The input is
- * a byte (1: dwz) and a list of sections, each a length in two bytes and its bytes. So a mutation
- * stays inside one section. Compilers make the first inputs, in each kind of DWARF.
- * Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c,
+ * Reads any bytes as the DWARF sections of a file, of its .dwo file and of its file of dwz. The
+ * input is a byte (1: there is a file of dwz) and a list of sections, each a length in two bytes
+ * and its bytes. So a mutation stays inside one section. Compilers make the first inputs, in each
+ * kind of DWARF. Fuzzes: node/parse/dwarf.c, node/parse/dwarf_abbrev.c, node/parse/dwarf_apply.c,
  * node/parse/dwarf_form.c, node/parse/dwarf_line.c, node/parse/dwarf_map.c,
  * node/parse/dwarf_declarations.c, node/parse/dwarf_others.c, node/parse/dwarf_ranges.c,
  * node/parse/dwarf_unit.c, node/parse/dwarf_walk.c, node/parse/inline_ranges.c
@@ -26,7 +26,7 @@ static const char *const dwo_names[] = {
 
 #define ID_NOTE "\4\0\0\0\2\0\0\0\3\0\0\0GNU\0id"
 
-/* Makes an ELF file of the sections that come next in the input, and of one more. */
+/* Makes an ELF file of the sections that come next in the input, and of the section `more`. */
 static int make(const char *const *names, size_t n_names, uint16_t type, struct test_section more,
 		const uint8_t **data, size_t *n)
 {
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 #define LISTED_MAX (2 * ARRAY_SIZE(main_names) + ARRAY_SIZE(dwo_names))
 
 struct listed {
-	size_t at, n; /* in the input, behind its length */
+	size_t at, n; /* where the section's bytes are in the input, and how many */
 };
 
 static size_t list(const uint8_t *data, size_t n, struct listed *ret)

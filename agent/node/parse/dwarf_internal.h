@@ -42,7 +42,7 @@ static inline uint64_t cursor_uint(struct cursor *c, unsigned n_bytes)
 	return value;
 }
 
-/* Reads a version. If it is larger than the type, returns a version that no unit has. */
+/* Reads a version. If it does not fit into the type, returns a version that no unit has. */
 static inline uint8_t cursor_version(struct cursor *c)
 {
 	uint64_t version = cursor_uint(c, 2);
@@ -85,7 +85,7 @@ struct dw_unit {
 	uint8_t version, offset_size, type;
 	bool has_dwo_id, has_lines, root_read;
 	bool done; /* not to be walked: its .dwo was, or it is not the wanted unit of a .dwo */
-	/* from the root DIE, or inherited from the skeleton unit */
+	/* values from the root DIE, or inherited from the skeleton unit */
 	uint64_t low_pc, str_offsets_base, addr_base, rnglists_base, ranges_base, lines;
 	struct text comp_dir, dwo_name;
 };
@@ -122,7 +122,7 @@ struct dw_file {
 	 * the skeleton unit.
 	 */
 	const struct dw_file *base;
-	const struct dw_unit *skeleton; /* for a .dwo */
+	const struct dw_unit *skeleton; /* set if this file is a .dwo */
 	struct dw_file *alt;		/* the file of dwz; NULL: none, or not known */
 	bool is_alt;
 	struct dw_unit *units; /* sorted by offset */
@@ -154,7 +154,7 @@ struct dw {
 	struct dw_function *functions;
 	size_t n_functions, cap_functions;
 	struct dw_map starts; /* index in functions by start */
-	uint32_t *strings;    /* open hash of the reader's strings in b->strings */
+	uint32_t *strings;    /* hash table of the reader's strings in b->strings */
 	size_t n_strings, cap_strings;
 	size_t string_bytes_max; /* limit of b->strings.len */
 	uint64_t work, next_check, deadline_ns;
@@ -169,7 +169,7 @@ static inline bool dw_spent(struct dw *d, uint64_t work)
 	d->work += work;
 	return d->work >= d->next_check ? parse_dw_spent_slow(d) : d->stop;
 }
-/* The same for values that may be as long as a section: numbers, strings. */
+/* Does the same for values that may be as long as a section: numbers, strings. */
 static inline bool dw_spent_bytes(struct dw *d, const uint8_t *from, const uint8_t *to)
 {
 	return dw_spent(d, (uint64_t)(to - from) / 64);
@@ -187,8 +187,8 @@ uint32_t parse_dw_string(struct dw *d, const char *s, size_t n);
 /* ---- dwarf.c ---- */
 extern const char *const parse_dw_main_names[_DW_SECTIONS];
 /*
- * names[i] is NULL for a section that such a file does not have. If a section exists and cannot be
- * read, sets d->cut.
+ * Reads the sections of a file. names[i] is NULL for a section that such a file does not have. If a
+ * section exists and cannot be read, sets d->cut.
  */
 void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const *names,
 		      struct dw_file *f);
@@ -208,7 +208,10 @@ void parse_dw_others_open(struct dw *d, struct dw_file *f, const int *fds, size_
 void parse_dw_others_close(struct dw_others *others);
 
 /* ---- dwarf_abbrev.c ---- */
-/* The result is valid until the next call. NULL: the table is damaged. */
+/*
+ * Returns the abbreviations of a unit, which are valid until the next call. NULL: the table is
+ * damaged.
+ */
 const struct dw_abbrevs *parse_dw_abbrevs_of(struct dw *d, struct dw_file *f,
 					     const struct dw_unit *u);
 const struct dw_abbrev *parse_dw_abbrev(const struct dw_abbrevs *t, uint64_t code);
@@ -217,7 +220,7 @@ void parse_dw_abbrevs_drop(struct dw_file *f);
 /* ---- dwarf_form.c ---- */
 struct dw_value {
 	uint64_t u;
-	struct text text; /* for DW_FORM_string */
+	struct text text; /* the string of DW_FORM_string */
 	uint16_t form;	  /* 0: the attribute is absent */
 };
 uint8_t parse_dw_form_bytes(uint16_t form, unsigned offset_size, bool version_2);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF over the limits of its reader: what is left out, and the flag that says so. */
+/*
+ * Tests DWARF that exceeds the limits of its reader: what is left out, and the flag that shows
+ * this.
+ */
 #include "node/parse/format.h"
 #include "node/parse/testelf.h"
 
@@ -149,8 +152,8 @@ static void assert_cut(struct elf_index *i, bool cut)
 /* ---- names ---- */
 
 /*
- * An inlined function whose name is found first, and whose file and line are only in the last of n
- * DIEs that lead to each other.
+ * Checks an inlined function whose name is found first, and whose file and line are only in the
+ * last of n DIEs that lead to each other.
  */
 static void check_hops(size_t n, bool cut)
 {
@@ -183,7 +186,7 @@ static void origins_over_the_limit_are_told(void **state)
 	check_hops(HOPS_MAX + 1, true);
 }
 
-/* An inlined function "in" inside n namespaces. */
+/* Checks an inlined function "in" inside n namespaces. */
 static void check_scopes(size_t n, bool cut)
 {
 	_cleanup_buf_ struct buf name = {0};
@@ -251,7 +254,7 @@ static void begin_lines(struct buf *l, uint16_t version)
 	testelf_uint(l, 1, 1); /* opcodes: none */
 }
 
-/* The index of a unit in which "in" is declared in file number `file` of the table. */
+/* Returns the index of a unit in which "in" is declared in file number `file` of the table. */
 static struct elf_index *index_of_lines(struct buf *l, uint8_t file, struct elf_inline *ret)
 {
 	struct elf_index *i;
@@ -301,7 +304,7 @@ static void check_files(size_t n_dirs, size_t n_files, const char *path, bool cu
 static void files_over_the_limit_are_told(void **state)
 {
 	(void)state;
-	/* one more directory is the unit's */
+	/* the directory of the unit is one more */
 	check_files(FILES_MAX - 1, FILES_MAX, "/in.c", false);
 	check_files(1, FILES_MAX + 1, "/in.c", true);
 	check_files(FILES_MAX, 1, "", true);

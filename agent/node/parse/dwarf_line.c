@@ -7,10 +7,10 @@
 
 #include <stdlib.h>
 
-#define FILES_MAX   (1u << 18) /* of one table; the same limit for directories */
-#define FORMATS_MAX 16	       /* fields of one entry */
+#define FILES_MAX   (1u << 18) /* files of one table; the same limit for directories */
+#define FORMATS_MAX 16	       /* fields in the description of one entry */
 
-/* Returns false if there are too many directories; then the rest of the table is not read. */
+/* Adds a directory. Returns false if there are too many; then the rest of the table is not read. */
 static bool add_dir(struct dw *d, struct dw_lines *l, struct text dir)
 {
 	if (l->n_dirs == FILES_MAX) {
@@ -41,7 +41,8 @@ static bool add_file(struct dw *d, struct dw_lines *l, struct text name, uint64_
 }
 
 /*
- * Versions 2 to 4: strings follow each other up to an empty one. Directory 0 is that of the unit.
+ * Reads the tables of versions 2 to 4: strings, up to an empty one. Directory 0 is that of the
+ * unit.
  */
 static void read_tables_4(struct dw *d, struct dw_lines *l, struct cursor *c)
 {
@@ -114,7 +115,7 @@ static void read_entry(struct cursor *c, const struct dw_file *base, const struc
 	}
 }
 
-/* Version 5: each table lists the fields of its entries. */
+/* Reads the tables of version 5: each table lists the fields of its entries. */
 static void read_tables_5(struct dw *d, struct dw_lines *l, struct cursor *c,
 			  const struct dw_unit *u)
 {

@@ -110,7 +110,7 @@ static void split_units(struct dw *d, struct dw_file *f, const int *fds, size_t 
 
 /* ---- dwz: names that many files share ---- */
 
-/* .gnu_debugaltlink: a path, NUL, and the build id of that file. */
+/* .gnu_debugaltlink: a path, NUL, and the build id of the file at that path. */
 struct alt_link {
 	struct text path;
 	const uint8_t *id;

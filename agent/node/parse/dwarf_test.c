@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DWARF as compilers write it: for every address tried, the chain of inlined functions and their
- * declarations must be the same as llvm-symbolizer's. And DWARF that no compiler writes: cycles,
- * deep nesting.
+ * Tests DWARF as compilers write it: for every address tried, the chain of inlined functions and
+ * their declarations must be the same as llvm-symbolizer's. Also tests DWARF that no compiler
+ * writes: cycles, deep nesting.
  */
 #include "lib/base/testdir.h"
 #include "lib/base/testprogram.h"
@@ -58,7 +58,7 @@ static struct elf_index *index_of_file(const char *name)
 	return i;
 }
 
-/* The index of a file, made with the files that its first index wants (.dwo, dwz). */
+/* Returns the index of a file, made with the files that its first index wants (.dwo, dwz). */
 static struct elf_index *index_with_others(const char *name)
 {
 	int fds[PARSE_FDS_MAX] = {open_in_dir(name), -1};
@@ -83,8 +83,8 @@ static struct elf_index *index_with_others(const char *name)
 /* ---- the oracle ---- */
 
 /*
- * Whether two names have the same address: the compiler has merged two functions, or a constructor
- * has two names.
+ * Returns whether two names have the same address: the compiler has merged two functions, or a
+ * constructor has two names.
  */
 static bool are_aliases(const char *file, const char *a, const char *b)
 {
@@ -100,7 +100,9 @@ static bool are_aliases(const char *file, const char *a, const char *b)
 	return n == 2;
 }
 
-/* llvm-symbolizer does not add namespaces to a plain name. */
+/*
+ * Returns whether the names are the same. llvm-symbolizer does not add namespaces to a plain name.
+ */
 static bool same_name(const char *ours, const char *theirs)
 {
 	size_t n = strlen(ours), m = strlen(theirs);
@@ -111,8 +113,8 @@ static bool same_name(const char *ours, const char *theirs)
 }
 
 /*
- * If DWARF gives the number of a file in an unusual form, or not at all, llvm-symbolizer 14 prints
- * "". For such a line it prints 0.
+ * Returns whether file and line are the same. If DWARF gives the number of a file in an unusual
+ * form, or not at all, llvm-symbolizer 14 prints "". For such a line it prints 0.
  */
 static bool same_place(const struct elf_inline *ours, const json_t *theirs)
 {
@@ -122,7 +124,7 @@ static bool same_place(const struct elf_inline *ours, const json_t *theirs)
 	return (!*file || streq(ours->file, file)) && (!line || ours->line == line);
 }
 
-/* The chain of functions that the index has at an address, the symbol last. */
+/* Finds the chain of functions that the index has at an address, the symbol last. */
 static size_t chain_at(const struct elf_index *i, uint64_t address, struct elf_inline ret[])
 {
 	size_t n = elf_index_inlines(i, address, ret);
@@ -826,7 +828,7 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 	(void)state;
 	write_source("n.c", nested);
 	/*
-	 * There must be so many lines that compression makes the section smaller, whatever the
+	 * There must be enough lines for compression to make the section smaller, whatever the
 	 * length of the directory's name.
 	 */
 	run("for i in $(seq 50); do echo \"int f$i(int x) { return x + $i; }\"; done >>n.c");

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define LEVELS_MAX    512	 /* of nested DIEs */
-#define INLINED_MAX   64	 /* nested inlined functions: ELF_INLINES_MAX, as in answers */
+#define LEVELS_MAX    512	 /* limit for nested DIEs */
+#define INLINED_MAX   64	 /* limit for nested inlined functions, as in answers */
 #define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
 #define NONE	      UINT32_MAX
 
@@ -29,7 +29,7 @@ struct unnamed { /* a range of d->functions or an inlined node, and the DIE that
 struct dwarf_walk {
 	struct dw *d;
 	struct dw_file *f;
-	uint64_t die_base; /* DW_IN_ALT if that is the alt file */
+	uint64_t die_base; /* DW_IN_ALT if f is the alt file; else 0 */
 	const struct dw_unit *u;
 	const struct dw_abbrevs *abbrevs;
 	struct die_level levels[LEVELS_MAX];
@@ -297,7 +297,7 @@ static void name_all(struct dwarf_walk *w, struct dw_file *file)
 
 	parse_dw_last_second(d);
 	parse_dw_names_resolve(d, file, &w->names);
-	d->deadline_ns = deadline_ns; /* for the walks that follow */
+	d->deadline_ns = deadline_ns; /* restores the budget for the walks that follow */
 	d->stop |= stopped;
 	for (size_t i = 0; i < w->n_nodes; i++) {
 		const struct dw_origin *o = &w->names.origins[w->nodes[i].origin];

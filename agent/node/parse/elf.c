@@ -55,7 +55,7 @@ static enum parse_reason read_segments(struct elf_build *b)
 	return PARSE_OK;
 }
 
-/* The build id lies in a PT_NOTE, so a file without section headers also has it. */
+/* Finds the build id in a PT_NOTE. So a file without section headers also has one. */
 static bool build_id_in_notes(struct elf_build *b, Elf_Data *notes)
 {
 	size_t offset = 0, name, desc;
@@ -143,9 +143,9 @@ static const struct range *find_text(const struct elf_build *b, uint64_t address
 }
 
 /*
- * Takes functions, and labels of hand-written assembly if they have a size or are public. From
- * .dynsym it takes no symbol without size: .dynsym has no static functions, so such a symbol would
- * extend over the static functions behind it.
+ * Returns whether the symbol counts as a function. Labels of hand-written assembly count if they
+ * have a size or are public. From .dynsym, no symbol without size counts: .dynsym has no static
+ * functions, so such a symbol would extend over the static functions behind it.
  */
 static bool is_function(const GElf_Sym *y, bool dynamic)
 {
@@ -352,8 +352,8 @@ enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t 
 		parse_build_mark_texts(b);
 		read_debuglink(b);
 		/*
-		 * If the file has no .debug_info, the agent searches for a debug file. Whether
-		 * .debug_info can be read is reported when it is read.
+		 * If the file has no .debug_info, the agent searches for a debug file. If
+		 * .debug_info cannot be read, this is reported later, when it is read.
 		 */
 		if (parse_build_has_section(b, ".debug_info"))
 			b->header.flags |= ELF_INDEX_HAS_DWARF;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as an ELF file, read by the child's code. The index's reader must accept the result.
+ * Reads any bytes as an ELF file, with the child's code. The index's reader must accept the result.
  * Fuzzes: node/parse/elf.c, node/parse/section.c, node/parse/symbols.c, node/parse/write.c,
  * node/parse/marks.c, node/parse/code.c
  */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows the instructions of one function from its entries: how far rsp is below the CFA, and
- * where the caller's rbp is. Each instruction gets one state. If two paths lead to it with
- * different states, a call right before it does not return, or the function is given up.
+ * Follows the instructions of one function from its entries, to find how far rsp is below the CFA,
+ * and where the caller's rbp is. Each instruction gets one state. If two paths lead to an
+ * instruction with different states, a call right before it does not return, or the function is
+ * given up.
  */
 #include "node/parse/code.h"
 
 #include <stdlib.h>
 
-#define TABLE_LOAD_MAX 8	  /* so many instructions before a jump may load its table */
+#define TABLE_LOAD_MAX 8	  /* how many instructions before a jump may load its table */
 #define ATTEMPTS       64	  /* for a function: each attempt finds calls that do not return */
-#define EDGES_MAX      (4u << 20) /* for a function */
-#define LOOK_EVERY     (1u << 16) /* instructions between reads of the clock: milliseconds */
+#define EDGES_MAX      (4u << 20) /* limit for a function */
+#define LOOK_EVERY     (1u << 16) /* instructions between two reads of the clock; milliseconds */
 #define NOWHERE	       UINT32_MAX
 #define FROM_ORPHAN    (UINT32_MAX - 1)
 
@@ -20,7 +21,7 @@ enum {
 	BY_CALL = 2,   /* first reached from the call before it */
 	NO_RETURN = 4, /* a call that does not return */
 	IN_WORK = 8,
-	COMES_BACK = 16, /* from here a return can be reached with nothing on the stack */
+	COMES_BACK = 16, /* from here, the code can reach a return with nothing on the stack */
 	ACCEPTED = 32,
 };
 struct edge {
@@ -29,7 +30,7 @@ struct edge {
 };
 struct flow_place {
 	struct code_state state;
-	uint32_t from; /* the instruction that led here first */
+	uint32_t from; /* the instruction that first led to this one */
 	uint8_t flags, bytes;
 };
 struct flow {
@@ -47,7 +48,7 @@ struct flow {
 	uint8_t jumps;		/* number of such states that cannot be merged, up to 2 */
 	/*
 	 * the next attempt starts with this `jump`, because orphans were followed with a state that
-	 * said more than is true
+	 * had more in it than is true
 	 */
 	bool keep_jump;
 	bool again, give_up, no_orphans, returns;
@@ -70,7 +71,7 @@ static void charge(struct flow *f, uint64_t n)
 
 /*
  * Called at a return where something is still on the stack. The function was followed as if all
- * calls on the path to that return came back. One of them does not.
+ * calls on the path to that return came back. So one of these calls does not come back.
  */
 static void blame_calls(struct flow *f, uint32_t at)
 {
@@ -128,7 +129,7 @@ static void reach(struct flow *f, uint64_t to, const struct code_state *s, uint3
 	struct flow_place *p;
 	struct code_state before;
 
-	if (to >= f->in->n) { /* also true for addresses before the function */
+	if (to >= f->in->n) { /* the address is after or before the function */
 		if (by_call)
 			return;
 		f->returns = true;
@@ -192,9 +193,9 @@ static void go_call(struct flow *f, uint32_t at, const struct insn *i, const str
 
 /*
  * Returns whether an indirect jump is one through a table, as compilers write it, and not a tail
- * call. If something is on the stack, it cannot be a tail call. If nothing is on the stack, it is a
- * table jump if an entry of the table (a distance from it) is loaded shortly before, or if the
- * jump's memory operand is the table.
+ * call. If something is on the stack, the jump cannot be a tail call. If nothing is on the stack,
+ * the jump is a table jump if an entry of the table (a distance from it) is loaded shortly before,
+ * or if the jump's memory operand is the table.
  */
 static bool is_table_jump(const struct flow *f, uint32_t at, const struct insn *i,
 			  const struct code_state *s)
@@ -253,7 +254,7 @@ static bool go_table(struct flow *f, uint32_t at, const struct insn *jump,
 		if (distance >= 0 || table < (uint64_t) - (int64_t)distance)
 			break;
 		reach(f, table + (uint64_t)(int64_t)distance, s, at, false);
-		f->places[end].flags |= SEEN; /* an entry is no code, so no jump may lead there */
+		f->places[end].flags |= SEEN; /* an entry is no code, so no jump may lead to it */
 		f->places[end].bytes = 4;
 	}
 	charge(f, (end - table) / 4);
@@ -352,8 +353,8 @@ static bool is_padding(const struct insn *i)
 }
 
 /*
- * Follows code that nothing else has reached: indirect jumps must lead to it. Only if all indirect
- * jumps have one state.
+ * If all indirect jumps have one state, follows code that nothing else has reached: indirect jumps
+ * must lead to it.
  */
 static void follow_orphans(struct flow *f)
 {
@@ -385,9 +386,9 @@ static void follow_orphans(struct flow *f)
 /* ---- where a function ends is not known ---- */
 
 /*
- * If a call does not return, it may be the last instruction, and the next one may belong to another
- * function. So a call counts as one that returns only if, from the instruction after it, a return
- * can be reached with a balanced stack.
+ * Marks (COMES_BACK) the instructions from which a return can be reached with a balanced stack. A
+ * call counts as one that returns only if the instruction after it is marked. If a call does not
+ * return, it may be the last instruction, and the next one may belong to another function.
  */
 static void close_back(struct flow *f)
 {

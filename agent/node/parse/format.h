@@ -38,8 +38,8 @@ enum parse_reason {
 
 _Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
 
-#define PARSE_MARKS_MAX 512 /* patterns */
-#define PARSE_MARK_HITS 64  /* of one pattern in one file */
+#define PARSE_MARKS_MAX 512 /* limit for patterns */
+#define PARSE_MARK_HITS 64  /* marks of one pattern in one file */
 
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
@@ -56,11 +56,11 @@ struct parse_reply {
 };
 
 /*
- * In the child: reads a file, and writes its index to a sealed memfd. It links elfutils, so outside
- * the child only tests may call it.
+ * For the child: reads a file, and writes its index to a sealed memfd. The function needs elfutils,
+ * so outside the child only tests may call it.
  */
 enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t max_index_bytes,
 			       int *ret_memfd);
-/* The same for a debug index. fds: main; debug or -1; .dwo files, each may be -1. */
+/* Does the same for a debug index. fds: main; debug or -1; .dwo files, each may be -1. */
 enum parse_reason parse_elf_to_debug_index(const int *fds, size_t n_fds, uint64_t max_index_bytes,
 				     int *ret_memfd);

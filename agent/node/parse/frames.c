@@ -118,12 +118,12 @@ static bool covered(const struct cfi *c, uint64_t address)
 
 /*
  * Adds rows of FDEs. FDEs of functions that the linker removed start at 0 or elsewhere outside the
- * machine code, and are left out. except: a function that has an FDE here is left out, too; may be
- * NULL.
+ * machine code, and are left out. except: the FDEs of another section, or NULL. A function that has
+ * an FDE in `except` is left out, too.
  */
 static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *except)
 {
-	uint64_t start = 1, end = 0; /* of the current executable part */
+	uint64_t start = 1, end = 0; /* start and end of the current executable part */
 
 	for (size_t k = 0; k < c->n; k++) {
 		const struct cfi_fde *f = &c->fdes[k];
@@ -153,9 +153,9 @@ static void add_plt_row(struct elf_build *b, uint64_t start, uint64_t end, enum 
 }
 
 /*
- * A lazy .plt as lld writes it, without an FDE. An entry pushes a number and jumps to the head,
- * which pushes one more (this push has 6 bytes). An entry first jumps and then pushes (the push
- * ends at byte 11), or it pushes right after its endbr64 (the push ends at byte 9).
+ * Adds the rows of a lazy .plt as lld writes it, without an FDE. An entry pushes a number and jumps
+ * to the head, which pushes one more (this push has 6 bytes). An entry first jumps and then pushes
+ * (the push ends at byte 11), or it pushes right after its endbr64 (the push ends at byte 9).
  */
 static void add_lazy_plt(struct elf_build *b, const struct section *s)
 {
@@ -188,7 +188,8 @@ static void add_plts(struct elf_build *b, const struct cfi *c)
 /* ---- signal frames ---- */
 
 /*
- * mov $15, %rax; syscall: musl's __restore_rt is only this, and so is each other stub that works.
+ * mov $15, %rax; syscall. musl's __restore_rt has only these two instructions, and so has each
+ * other stub that works.
  */
 static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 
@@ -228,8 +229,9 @@ static void scan_gaps(struct elf_build *b, const struct cfi *c, uint64_t start, 
 }
 
 /*
- * The stub is part of libc. A file that needs another library does not have the stub, so its
- * machine code, which may be large, is not searched.
+ * Returns whether the file needs other libraries. The signal stub is part of libc. A file that
+ * needs another library does not have the stub, so its machine code, which may be large, is not
+ * searched.
  */
 static bool needs_libraries(struct elf_build *b)
 {
@@ -265,7 +267,7 @@ static void add_signal_stubs(struct elf_build *b, const struct cfi *c)
 		if (b->segments[k].executable)
 			scan_gaps(b, c, b->segments[k].address,
 				  b->segments[k].address + b->segments[k].bytes, &budget);
-	/* Go's runtime has its own stub, which is in .gopclntab. */
+	/* Go's runtime has a signal stub of its own, which is in .gopclntab. */
 	if (!budget && !(b->header.flags & ELF_INDEX_GO))
 		b->header.flags |= ELF_INDEX_CODE_CUT;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What parsing a file costs: CPU time of the whole parse, and the bytes of the unwind tables.
- * Arguments: other files to parse.
+ * Measures what parsing a file costs: CPU time of the whole parse, and the bytes of the unwind
+ * tables. Arguments: other files to parse.
  */
 #include "lib/base/bench.h"
 #include "node/parse/format.h"
@@ -29,7 +29,7 @@ static uint64_t cpu_ns(void)
 	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
 }
 
-/* CPU time of one parse; *ret is its index. */
+/* Parses a file, and returns the CPU time that this takes. *ret: the index. */
 static uint64_t parse_ns(int fd, const char *path, struct elf_index **ret)
 {
 	uint64_t start = cpu_ns(), ns;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as .eh_frame or .debug_frame (the lowest bit of the first byte says which) of a file in
- * which every address is code. The reader reads them, and its result must pass the checks of an
- * index's reader. Fuzzes: node/parse/cfi.c, node/parse/cfi_program.c, node/parse/cfi_rule.c,
- * node/parse/rows.c
+ * Reads any bytes as .eh_frame or .debug_frame (the lowest bit of the first byte says which) of a
+ * file in which every address is code. The result must pass the checks of an index's reader.
+ * Fuzzes: node/parse/cfi.c, node/parse/cfi_program.c, node/parse/cfi_rule.c, node/parse/rows.c
  */
 #include "node/parse/cfi.h"
 
@@ -34,7 +33,7 @@ static void check(const struct paged_rows *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	/* rows are made page by page, so this is small, for speed */
+	/* small, so that the fuzzer is fast: rows are made page by page */
 	const uint64_t text_end = 1 << 24;
 	struct cfi_section s = {.data = data + 1, .n = n - 1, .address = 0x1000};
 	struct rows *rows = parse_rows_new();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of hand-written assembly whose rules are known. Real files: oracle_test.c. */
+/*
+ * Tests functions of hand-written assembly whose rules are known. oracle_test.c tests real files.
+ */
 #include "lib/base/testfolder.h"
 #include "node/parse/code.h"
 #include "node/parse/format.h"
@@ -96,7 +98,7 @@ static void assert_rule(const struct elf_tables *t, uint64_t address, struct pf_
 struct known {
 	const char *name, *cfi;
 	struct pf_rule rule; /* the rule 8 bytes inside the function */
-	uint16_t special;    /* not 0: this special rule instead */
+	uint16_t special;    /* not 0: the function must have this special rule instead */
 };
 static const struct known known[] = {
 	{"saved",
@@ -355,8 +357,8 @@ static void a_file_without_frames_says_so(void **state)
 }
 
 /*
- * n functions of 1 MiB of nop. Each is followed three times: to find functions, to find those that
- * never return, and for its rows. 18 of them are within the limit.
+ * Returns the index of n functions of 1 MiB of nop. Each function is followed three times: to find
+ * functions, to find those that never return, and for its rows. 18 functions are within the limit.
  */
 static struct elf_index *index_of_long_functions(size_t n, struct elf_tables *ret)
 {
@@ -387,7 +389,7 @@ static void instructions_over_the_limit_are_told(void **state)
 	elf_index_unref(i);
 }
 
-/* As on a machine where each span between two reads of the clock takes a second. */
+/* The clocks run as on a machine where each span between two reads of the clock takes a second. */
 static void following_ends_in_time(void **state)
 {
 	uint64_t *const clocks[] = {&cpu_look_ns, &mono_look_ns};
@@ -406,7 +408,7 @@ static void following_ends_in_time(void **state)
 	}
 }
 
-/* Whether the index is cut for n functions of this many bytes that are no instructions. */
+/* Returns whether the index is cut for n functions of this many bytes that are no instructions. */
 static bool is_cut(size_t n, size_t bytes)
 {
 	_cleanup_buf_ struct buf source = {0};

@@ -131,8 +131,8 @@ static void read_inline_tables(const struct go_table *t, uint64_t at, struct go_
 }
 
 /*
- * Where the code of a function ends: at the end of its table of stack sizes. Padding may follow up
- * to the next function.
+ * Returns where the code of a function ends: at the end of its table of stack sizes. Padding may
+ * follow up to the next function.
  */
 static uint64_t code_end(const struct go_table *t, const struct go_function *f, uint64_t next)
 {
@@ -187,8 +187,8 @@ const char *parse_go_file(const struct go_table *t, const struct go_function *f,
 /* ---- strings of the index ---- */
 
 /*
- * A hash table: from the address of a string in .gopclntab to its offset in the index. Linear
- * probing, at most half full.
+ * A hash table that leads from the address of a string in .gopclntab to the string's offset in the
+ * index. It uses linear probing, and is at most half full.
  */
 struct go_strings {
 	struct {

@@ -26,15 +26,15 @@ struct go_table {
 	struct span whole;		      /* as in the file, from the magic number on */
 	struct span names, units, files, pcs; /* funcnametab, cutab, filetab, pctab */
 	struct span functions;		      /* functab and the _funcs after it; relocated */
-	/* the memory of functions, if it had to be relocated */
+	/* memory for `functions`, if they had to be relocated */
 	uint8_t *relocated;
 	uint64_t address; /* address of the magic number */
-	/* of names, units, files, pcs and functions in whole */
+	/* offsets of names, units, files, pcs and functions in `whole` */
 	uint64_t offsets[5];
 	uint64_t text;	  /* address of runtime.text */
 	struct span code; /* the segment that holds text */
 	uint64_t code_address;
-	struct span inline_calls; /* from go:func.* on; empty: not found */
+	struct span inline_calls; /* the inlined calls, from go:func.* on; empty: not found */
 	size_t n_functions;
 	struct go_strings *strings;
 };
@@ -44,8 +44,8 @@ struct go_table {
 #define GO_SP_WRITE  (1 << 1)
 
 struct go_function {
-	uint64_t entry, end; /* end: of its code */
-	uint64_t padded_end; /* end of the padding after it */
+	uint64_t entry, end; /* end: where the function's code ends */
+	uint64_t padded_end; /* where the padding after the function ends */
 	const char *name;
 	uint32_t start_line, unit;
 	uint32_t sp, file, line, inline_index; /* offsets into pcs; 0: none */
@@ -76,8 +76,8 @@ const char *parse_go_string(struct span s, uint64_t offset);
 /* Returns the path for a value of the file table. NULL: there is none. */
 const char *parse_go_file(const struct go_table *t, const struct go_function *f, int32_t value);
 
-/* gopclntab_header.c: reads the header at address, where s begins. False: it is none. */
-#define GO_HEADER_BYTES	 72	    /* of the longest header */
+/* gopclntab_header.c: reads the header at address, where s begins. False: there is no header. */
+#define GO_HEADER_BYTES	 72	    /* size of the longest header */
 #define GO_HEADER_X86_64 0x08010000 /* at offset 4: instructions of 1 byte, pointers of 8 bytes */
 bool parse_go_header(struct go_table *t, struct span s, uint64_t address);
 /*
@@ -86,7 +86,7 @@ bool parse_go_header(struct go_table *t, struct span s, uint64_t address);
  */
 bool parse_go_table_find(struct elf_build *b, struct go_table *ret);
 void parse_go_table_done(struct go_table *t);
-/* Reads function i. False: it is damaged. */
+/* Reads function i. False: the function is damaged. */
 bool parse_go_function(const struct go_table *t, size_t i, struct go_function *ret);
 uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
 

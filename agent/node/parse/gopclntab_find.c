@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define RELOCATIONS_MAX	  (64u << 20) /* 1.5 GiB; if there are more, the index is marked as cut */
-#define CANDIDATES_MAX	  64	      /* places that may be moduledata */
+#define CANDIDATES_MAX	  64	      /* limit for places that may be moduledata */
 #define FUNCTIONS_CHECKED 256	      /* functions whose inlined calls must fit go:func.* */
 
 /*
@@ -28,7 +28,10 @@ enum {
 	MODULE_WORDS = 48,
 };
 
-/* A limit was reached, so not all functions, or not all inlined functions, are known. */
+/*
+ * Marks the index as cut: a limit was reached, so not all functions, or not all inlined functions,
+ * are known.
+ */
 static void mark_cut(struct elf_build *b)
 {
 	b->header.flags |= ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT;
@@ -107,14 +110,17 @@ static bool read_module(const struct go_table *t, uint64_t address, struct modul
 	return true;
 }
 
-/* The number of tries has a limit, because each may read all relocations. */
+/* Like read_module, but the number of tries has a limit, because each may read all relocations. */
 static bool try_module(const struct go_table *t, uint64_t address, size_t *candidates,
 		       struct module *ret)
 {
 	return (*candidates)++ < CANDIDATES_MAX && read_module(t, address, ret);
 }
 
-/* Starts at the last segment, because moduledata is among the data. */
+/*
+ * Searches the segments for moduledata. It starts at the last segment, because moduledata is among
+ * the data.
+ */
 static bool find_module_in_place(const struct go_table *t, size_t *candidates, struct module *ret)
 {
 	for (size_t i = t->b->n_segments; i-- > 0;) {
@@ -155,7 +161,7 @@ static bool is_go(struct elf_build *b)
 	struct section s;
 	size_t n = 0;
 
-	if (b->n_texts == 0) /* without section headers, nothing shows whether it is Go */
+	if (b->n_texts == 0) /* without section headers, nothing shows whether the file is Go's */
 		return true;
 	if (parse_build_section(b, ".go.buildinfo", &s) ||
 	    parse_build_section(b, ".note.go.buildid", &s))
@@ -257,7 +263,7 @@ static void find_gofunc(struct go_table *t, const struct module *m)
 	}
 }
 
-/* Before 1.18 the table holds many pointers. */
+/* Relocates the table of functions, which holds many pointers before 1.18. */
 static void relocate_functions(struct go_table *t)
 {
 	uint64_t address = t->address + t->offsets[4];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a .gopclntab, in an ELF file made around them: code, the table, and a moduledata
- * that points to the table. The first byte of the input says which release; the second, how many
- * functions. Then come the sizes of the parts, as 16-bit numbers, and then the parts. The last
- * bytes of the parts are also the file's relocations. If the first byte is 0xff, the rest is a
+ * Reads any bytes as a .gopclntab, in an ELF file made around them: code, the table, and a
+ * moduledata that points to the table. The first byte of the input says which release; the second,
+ * how many functions. Then come the sizes of the parts, as 16-bit numbers, and then the parts. The
+ * last bytes of the parts are also the file's relocations. If the first byte is 0xff, the rest is a
  * whole table as in a file. Fuzzes: node/parse/gopclntab.c, node/parse/gopclntab_find.c,
  * node/parse/gopclntab_header.c, node/parse/gopclntab_inlines.c, node/parse/gopclntab_rows.c
  */
@@ -38,8 +38,8 @@ static void put64(uint8_t *at, uint64_t v)
 }
 
 /*
- * push %rbp; mov %rsp,%rbp; mov %rsp,X: the prologues and stack switches that gopclntab_rows.c
- * looks for.
+ * Fills the code with push %rbp; mov %rsp,%rbp; mov %rsp,X: the prologues and stack switches that
+ * gopclntab_rows.c looks for.
  */
 static void fill_code(uint8_t *code)
 {
@@ -50,7 +50,7 @@ static void fill_code(uint8_t *code)
 		code[i] = bytes[i % sizeof(bytes)];
 }
 
-/* Returns the size of the table. */
+/* Makes the table, and returns its size. */
 static size_t make_table(uint8_t *table, const uint8_t *data, size_t n)
 {
 	static const uint32_t magics[] = {0xfffffffa, 0xfffffff0, 0xfffffff1};

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define CALLS_MAX (1u << 16) /* for one function; the runtime's own limit is 1 << 20 */
+#define CALLS_MAX (1u << 16) /* limit for one function; the runtime's own limit is 1 << 20 */
 #define NO_NODE	  UINT32_MAX
 
 struct pc_value {
@@ -164,9 +164,10 @@ static bool in_chain(const struct chain *c, uint32_t index)
 }
 
 /*
- * Collects the calls around the code at pc, innermost first, up to one that already has a node,
- * which is *ret_parent. If no instruction of a caller is left, the call's parent_pc is 0. The code
- * at 0 may be of the same call (package init functions): then the function is the parent.
+ * Collects the calls around the code at pc, innermost first. It stops at a call that already has a
+ * node, and sets *ret_parent to that node. If no instruction of a caller is left, the call's
+ * parent_pc is 0. The code at 0 may be of the same call (package init functions): then the function
+ * is the parent.
  */
 static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t *ret_parent)
 {

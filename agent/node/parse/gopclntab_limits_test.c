@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A .gopclntab with a function "f", made by hand, that exceeds the limits of its reader. The test
- * needs no Go toolchain.
+ * Tests a .gopclntab with a function "f", made by hand, that exceeds the limits of its reader. The
+ * test needs no Go toolchain.
  */
 #include "node/parse/gopclntab.h"
 #include "node/parse/testelf.h"
@@ -146,7 +146,7 @@ static void add_segment(struct buf *file, Elf64_Phdr *p, uint32_t flags, uint64_
 	buf_add(file, data, n);
 }
 
-/* The file descriptor is the caller's. */
+/* Makes a file, and returns its descriptor, which the caller closes. */
 static int make_file(struct made m)
 {
 	static const uint8_t code[CODE_BYTES];

@@ -2,14 +2,14 @@
 /*
  * Makes the unwind rows of Go's functions. The exact size of the frame at each instruction comes
  * from the runtime's own table, and the place of the saved rbp from the prologue's bytes. The few
- * functions that change stacks are in the table `specials`, by name. What it says of each was read
- * from Go's source (src/runtime/asm_amd64.s, sys_linux_amd64.s).
+ * functions that change stacks are in the table `specials`, by name. What the table says of each
+ * function was read from Go's source (src/runtime/asm_amd64.s, sys_linux_amd64.s).
  */
 #include "node/parse/gopclntab.h"
 
-/* What holds after the first write of rsp that the table of frame sizes cannot express. */
+/* What is true after the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
-	SWITCH_NONE,  /* there is no such write */
+	SWITCH_NONE,  /* the function has no such write */
 	SWITCH_FRAME, /* rbp leads to the caller, on the other stack if the stack was changed */
 	SWITCH_ROOT,  /* a stack begins here, and no goroutine waits for it */
 	/* the scheduler's stack: the goroutine waits, and has saved its position */
@@ -27,10 +27,11 @@ struct special {
 /*
  * Functions are found by name, because Go 1.16 has no flags. A program whose names are garbled is
  * newer, and its flags are used. mcall and morestack switch to the stack of g0, clear rbp, and
- * never return. After mcall, the goroutine does not wait for the code on g0. After morestack it
- * does, until the scheduler chooses another goroutine. Then execute() makes that one the thread's
- * goroutine, before gogo switches from g0 to it. In clone, the code after the write of rsp runs on
- * the new thread. sigtramp has the flag "top frame", but the kernel's signal frame is above it.
+ * never return. After mcall, the goroutine does not wait for the code on g0. After morestack, the
+ * goroutine waits for that code, until the scheduler chooses another goroutine. Then execute()
+ * makes that one the thread's goroutine, before gogo switches from g0 to it. In clone, the code
+ * after the write of rsp runs on the new thread. sigtramp has the flag "top frame", but the
+ * kernel's signal frame is above it.
  */
 static const struct special specials[] = {
 	{"_rt0_amd64", WHOLE_ROOT},
@@ -101,7 +102,10 @@ static const uint8_t *code_at(const struct frame_state *s, uint64_t address, siz
 		       : NULL;
 }
 
-/* mov X,%rsp; lea X,%rsp; and $X,%rsp: no others occur besides add, sub, push and pop. */
+/*
+ * Returns whether the instruction is mov X,%rsp, lea X,%rsp or and $X,%rsp. Besides these, only
+ * add, sub, push and pop write rsp.
+ */
 static bool writes_rsp(const uint8_t code[3])
 {
 	if ((code[0] & 0xfe) != 0x48 && code[0] != 0x4c)
@@ -125,8 +129,8 @@ static uint64_t find_switch(const struct frame_state *s)
 }
 
 /*
- * Whether the instruction before address, which has made the frame 8 bytes larger, is push %rbp
- * (55). push %r13 is 41 55.
+ * Returns whether the instruction before address, which has made the frame 8 bytes larger, is push
+ * %rbp (55). push %r13 is 41 55.
  */
 static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t address)
 {
@@ -140,8 +144,8 @@ static bool is_push_rbp(const struct frame_state *s, uint64_t start, uint64_t ad
 }
 
 /*
- * Before Go 1.21, mov %rbp,N(%rsp) is the first instruction after rsp was lowered by `size` bytes.
- * Returns its length; 0: another instruction is there.
+ * If mov %rbp,N(%rsp) is at the address, returns its length; else 0. Before Go 1.21, this is the
+ * first instruction after rsp was lowered by `size` bytes.
  */
 static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t size)
 {
@@ -160,7 +164,10 @@ static unsigned saves_rbp(const struct frame_state *s, uint64_t address, int32_t
 
 /* ---- rows ---- */
 
-/* rawVforkSyscall keeps its return address in a register, by pop %r8 to %r15 before start. */
+/*
+ * Returns the rule of rawVforkSyscall, which keeps its return address in a register, by pop %r8 to
+ * %r15 before start.
+ */
 static uint16_t popped_rule(const struct frame_state *s, uint64_t start)
 {
 	const uint8_t *code = code_at(s, start - 2, 2);
@@ -197,8 +204,8 @@ static uint16_t switched_rule(const struct frame_state *s, int32_t size)
 	if (s->kind == SWITCH_LOST)
 		return PF_RULE_UNSUPPORTED;
 	/*
-	 * After the epilogue rsp and rbp are the caller's. Without a frame only rbp can be
-	 * followed.
+	 * After the epilogue, rsp and rbp have the caller's values. Without a frame, only rbp can
+	 * be followed.
 	 */
 	return s->established && size < s->established ? frame_rule(s, size) : PF_RULE_FP;
 }

@@ -119,7 +119,7 @@ static FILE *open_command(const char *format, const char *path)
 	return f;
 }
 
-/* The first symbol of a name; 0: none. */
+/* Returns the address of the first symbol of a name; 0: there is none. */
 static uint64_t address_of(const struct elf_index *i, const char *name)
 {
 	const struct index_header *h = elf_index_data(i);
@@ -149,8 +149,8 @@ static unsigned line_of(const char *text)
 /* ---- names: `go tool nm` has the symbol table's names and sizes ---- */
 
 /*
- * The runtime's table writes "[...]" for generic functions, and no ABI for assembly; nm writes "."
- * for "·".
+ * Gives a name of either source the same form. The runtime's table writes "[...]" for generic
+ * functions, and no ABI for assembly; nm writes "." for "·".
  */
 static void plain_name(char *name)
 {
@@ -189,7 +189,7 @@ static void check_names(const struct elf_index *i, const char *path)
 		n++;
 	}
 	pclose(f);
-	assert_in_range(n, 900, 100000); /* the runtime alone has so many */
+	assert_in_range(n, 900, 100000); /* the runtime alone has this many */
 }
 
 /* ---- inlined functions: a known program ---- */
@@ -230,8 +230,8 @@ static void check_inlines(const struct elf_index *i, bool lines)
 /* ---- rows: binutils' reading of .debug_frame, which Go's linker writes by itself ---- */
 
 /*
- * Whether the function is one that changes stacks: the runtime's table cannot express that, and
- * .debug_frame is wrong there (gopclntab_rows.c).
+ * Returns whether the function is one that changes stacks: the runtime's table cannot express that,
+ * and .debug_frame is wrong there (gopclntab_rows.c).
  */
 static bool is_explained(const char *name)
 {
@@ -302,7 +302,10 @@ static void compare_row(struct comparison *c, uint64_t address, int cfa)
 		      (unsigned long long)(address - s.address), cfa, rule);
 }
 
-/* A row of readelf holds up to the next row: compares at both ends. */
+/*
+ * Compares the rows with those of readelf. A row of readelf holds up to the next row, so rows are
+ * compared at both ends.
+ */
 static void check_rows(const struct elf_index *i, const char *path)
 {
 	FILE *f = open_command("readelf -wF %s 2>/dev/null", path);
@@ -353,7 +356,7 @@ static void assert_rule(const struct elf_index *i, const char *function, uint64_
 	assert_int_equal(rule_at(&t, address + offset), rule);
 }
 
-/* The last instruction of a function's code. */
+/* Returns the offset of the last byte of a function's code. */
 static uint64_t last_byte(const struct elf_index *i, const char *function)
 {
 	struct elf_symbol s;
@@ -394,8 +397,8 @@ static void check_special(const struct elf_index *i, bool cgo)
 }
 
 /*
- * The caller's rbp must be in rbp up to the instruction that stores it, and then below the return
- * address.
+ * Checks that the caller's rbp is in rbp up to the instruction that stores it, and then below the
+ * return address.
  */
 static void check_frame_pointer(const struct elf_index *i, bool pushed)
 {

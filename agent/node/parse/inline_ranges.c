@@ -16,7 +16,7 @@
 struct inline_node {
 	uint32_t name, file, line;
 	uint32_t parent; /* NONE: the symbol itself */
-	uint32_t depth;	 /* how many nodes are around it */
+	uint32_t depth;	 /* how many nodes are around this one */
 	uint32_t number; /* number in the index; NONE: no range needs it */
 };
 
@@ -93,7 +93,7 @@ bool parse_inlines_cut(const struct inlines *x)
 
 /* ---- finish ---- */
 
-/* Returns the node, or if it has no name the one around it. */
+/* Returns the node, or the node around it if it has no name. */
 static uint32_t named(const struct inlines *x, uint32_t node)
 {
 	/* A nameless parent was replaced before, because parents come first. */
@@ -228,8 +228,8 @@ static void sweep(struct inlines *x, struct flat_inlines *flat)
 }
 
 /*
- * Numbers the nodes that a range or an inner node needs. They keep their order, so parents stay
- * first.
+ * Numbers the nodes that a range or an inner node needs. The nodes keep their order, so parents
+ * stay first.
  */
 static void number_nodes(struct inlines *x, struct flat_inlines *flat)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Disjoint ranges of inlined functions: known cases, and any ranges compared with a slow algorithm.
+ * Tests disjoint ranges of inlined functions: known cases, and any ranges compared with a slow
+ * algorithm.
  */
 #include "node/parse/build.h"
 
@@ -26,7 +27,7 @@ static void done(struct inlines *x, struct flat_inlines *flat)
 	parse_inlines_free(x);
 }
 
-/* The names of the chain at an address, innermost first; a 0 ends the list. */
+/* Finds the names of the chain at an address, innermost first; a 0 ends the list. */
 static void chain_at(const struct flat_inlines *flat, uint64_t address, uint32_t ret[8])
 {
 	size_t n = 0;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define TEXT_BYTES_MAX (1ull << 30) /* searched in one file; hostile sections may overlap */
+#define TEXT_BYTES_MAX (1ull << 30) /* bytes searched in one file; hostile sections may overlap */
 
 struct mark {
 	struct index_mark m;
@@ -29,7 +29,10 @@ static int compare_marks(const void *left, const void *right)
 	return a->m.address < b->m.address ? -1 : a->m.address > b->m.address;
 }
 
-/* .symtab repeats the symbols of .dynsym, which are kept once. */
+/*
+ * Returns whether the mark is new and there is room for it. A mark may come twice, because .symtab
+ * repeats the symbols of .dynsym.
+ */
 static bool room_for(struct marks *x, const struct mark *new)
 {
 	size_t hits = 0;
@@ -115,8 +118,8 @@ void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 }
 
 /*
- * Finds the places of a string, which ends at its NUL. If a '"' stands before the string, it is no
- * mark but a pattern: the file is podflame, or searches for the same string.
+ * Adds a mark at each place of a string, which ends at its NUL. If a '"' stands before the string,
+ * the string is no mark but a pattern: the file is podflame, or searches for the same string.
  */
 static void find_text(struct elf_build *b, size_t pattern, const uint8_t *data, size_t n,
 		      uint64_t address)

@@ -26,11 +26,11 @@ struct image_found {
 	size_t n, n_frames;
 };
 
-/* fn NULL: functions are only counted. */
+/* Scans code for functions, and calls fn for each. fn NULL: functions are only counted. */
 static void scan(const uint8_t *code, size_t n, uint64_t address, struct image_found *ret,
 		 native_image_fn *fn, void *arg)
 {
-	size_t start = n, padding = 0; /* offsets: of the function; of the first int3 behind it */
+	size_t start = n, padding = 0; /* offsets of the function and of the first int3 behind it */
 
 	for (size_t at = 0; at < n;) {
 		struct insn i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rows of a GraalVM native image: hand-written functions as its compiler lays them out, stripped,
- * with known answers.
+ * Tests rows of a GraalVM native image: hand-written functions as its compiler lays them out,
+ * stripped, with known answers.
  */
 #include "lib/base/testfolder.h"
 #include "node/parse/format.h"
@@ -37,7 +37,7 @@ static const char source[] = HEAP ".skip 16,0x90\n"
 	FUNCTION "two_a: sub $0x8,%rsp\ntest %rdi,%rdi\nje slow\nadd $0x8,%rsp\nret\n"
 				  "slow: call loops\n.balign 16,0x90\n"
 				  "two_b: sub $0x28,%rsp\nbody_b: nop\nadd $0x28,%rsp\nret\n"
-	/* This function never returns, so nothing proves that it is one. */
+	/* This function never returns, so nothing proves that it is a function. */
 	FUNCTION "loops: sub $0x8,%rsp\n1: jmp 1b\n" FUNCTION "last: ret\n";
 
 static const char framed_source[] =
@@ -82,7 +82,7 @@ static uint16_t rule_of(const struct elf_tables *t, const char *place)
 	return rule_at(t, address);
 }
 
-/* Asserts that the frame has so many bytes, with the return address. */
+/* Asserts that the frame has this many bytes, including the return address. */
 static void assert_frame(const struct elf_tables *t, const char *place, int bytes, unsigned fp)
 {
 	uint16_t number = rule_of(t, place);
@@ -139,7 +139,7 @@ static void an_image_may_keep_frame_pointers(void **state)
 	elf_index_unref(i);
 }
 
-/* Without the section .svm_heap, the file is read like any other. */
+/* Without the section .svm_heap, the file is read like any other file. */
 static void other_files_are_not_read_so(void **state)
 {
 	struct elf_tables t;
@@ -154,7 +154,7 @@ static void other_files_are_not_read_so(void **state)
 /* ---- a file whose segments map the same bytes ---- */
 
 #define STRETCH	    (1u << 20)
-#define N_FRAMED    64 /* the most that is read of a file */
+#define N_FRAMED    64 /* number of stretches; no more than these are read of a file */
 #define N_STRETCHES (N_FRAMED + 1)
 #define ADDRESS(k)  (((k) + 1ull) * 2 * STRETCH)
 

@@ -28,7 +28,7 @@
 
 #define CELL 12
 struct expected {	  /* a row of readelf */
-	uint64_t at, end; /* end: of its FDE */
+	uint64_t at, end; /* end: end of the row's FDE */
 	char cfa[CELL], fp[CELL], sp[CELL], ra[CELL];
 	bool debug;
 	bool after_expression; /* an earlier row of this FDE has an expression as CFA */
@@ -91,7 +91,7 @@ static const char *const register_names[] = {"rax", "rdx", "rcx", "rbx", "rsi", 
 					     "rbp", "rsp", "r8",  "r9",	 "r10", "r11",
 					     "r12", "r13", "r14", "r15", "ra"};
 
-/* A rule as readelf prints it. */
+/* Writes a rule as readelf prints it. */
 static void render(const struct pf_rule *r, struct expected *ret)
 {
 	unsigned base = r->cfa == PF_CFA_RSP ? 7 : r->cfa == PF_CFA_RBP ? 6 : r->reg;
@@ -195,7 +195,7 @@ struct reader {
 	struct expected fde_row; /* the CIE's row, at the start of the FDE */
 };
 
-/* An FDE without instructions has no rows in readelf's output: the row of its CIE holds. */
+/* An FDE without instructions has no rows in readelf's output: its row is that of its CIE. */
 static void end_entry(struct reader *r)
 {
 	if (!r->in_cie && !r->has_rows && r->fde_row.end)
@@ -370,7 +370,7 @@ static uint64_t our_cfa(const struct machine *m, const struct pf_rule *r)
 	return m->regs[7] + r->cfa_offset + ((int)(m->regs[16] & 15) >= r->extra ? 8 : 0);
 }
 
-/* Where our rule has the caller's rbp. *ret_in_memory: false if rbp is unchanged. */
+/* Returns where our rule has the caller's rbp. *ret_in_memory: false if rbp is unchanged. */
 static uint64_t our_fp(const struct machine *m, const struct pf_rule *r, bool *ret_in_memory)
 {
 	*ret_in_memory = r->fp != PF_FP_SAME;
@@ -475,7 +475,10 @@ static bool executable(const struct file *f, uint64_t address)
 	return false;
 }
 
-/* Whether another row of readelf, of an overlapping FDE, covers the address and equals ours. */
+/*
+ * Returns whether another row of readelf, of an overlapping FDE, covers the address and equals
+ * ours.
+ */
 static bool overlapped(const struct file *f, const struct expected *e)
 {
 	for (size_t k = 0; k < f->n; k++) {

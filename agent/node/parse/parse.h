@@ -12,8 +12,8 @@
 /* ---- parent ---- */
 struct parser;
 struct parser_config {
-	uint64_t timeout_ns;		/* for a file; 0: 10 s */
-	size_t max_index_bytes;		/* for a file; 0: 64 MiB */
+	uint64_t timeout_ns;		/* limit for a file; 0: 10 s */
+	size_t max_index_bytes;		/* limit for a file; 0: 64 MiB */
 	/* the program that is started as the child; NULL: /proc/self/exe */
 	const char *self_exe;
 	/*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * If a child cannot be started or reached, the file fails with a reason, and the next file is read.
+ * Tests that if a child cannot be started or reached, the file fails with a reason, and the next
+ * file is read.
  */
 #include "lib/base/fault.h"
 #include "node/parse/parse.h"

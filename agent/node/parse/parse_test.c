@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parser as its callers see it: real files, damaged files, a child that dies or hangs. The test
- * program is its own child (PARSE_CHILD_VERB).
+ * Tests the parser as its callers see it: real files, damaged files, a child that dies or hangs.
+ * The test program is its own child (PARSE_CHILD_VERB).
  */
 #include "lib/base/testchild.h"
 #include "lib/base/testfolder.h"
@@ -61,7 +61,7 @@ static void compile(const char *source, const char *name, const char *flags)
 	assert_int_equal(system(command), 0);
 }
 
-/* The symbol at the ELF address that `nm` prints for name. */
+/* Returns the ELF address that `nm` prints for a name. */
 static uint64_t nm_address(const char *path, const char *name)
 {
 	_cleanup_free_ char *command =
@@ -266,7 +266,7 @@ static void marks_are_found_where_they_are(void **state)
 	assert_int_equal(m.size, strlen("$Version: Thing 5.4.6 $ and more"));
 	assert_int_equal(elf_index_find_mark(i, "missing", &m), -ENOENT);
 	assert_int_equal(elf_index_find_mark(i, "printf", &m), -ENOENT);
-	/* no mark is there twice, and none is of data that may change */
+	/* no mark is in the index twice, and none is of data that may change */
 	assert_int_equal(elf_index_n_marks(i), 6);
 	assert_false(elf_index_flags(i) & ELF_INDEX_MARKS_CUT);
 	elf_index_unref(i);
@@ -533,8 +533,8 @@ static void a_child_that_does_not_end_is_not_waited_for(void **state)
 }
 
 /*
- * Whether the parser's socket has a request that the child has not read. This program has only one
- * such socket.
+ * Returns whether the parser's socket has a request that the child has not read. This program has
+ * only one such socket.
  */
 static bool request_waits(void)
 {

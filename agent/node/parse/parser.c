@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The parent's side of parse: keeps one child alive, gives it one file at a time, and waits for it
- * until the timeout. If the child hangs or dies, only the file it had is lost.
+ * until the timeout. If the child hangs or dies, only the file that it was reading is lost.
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -139,8 +139,8 @@ static enum parse_reason ask(struct parser *p, struct parse_request *request, co
 }
 
 /*
- * Checks the size again: a child of which a hostile file has taken control does not keep to the
- * limit.
+ * Opens the child's answer. It checks the size again: a child of which a hostile file has taken
+ * control does not keep to the limit.
  */
 static int open_answer(const struct parser *p, int memfd, struct elf_index **ret)
 {

@@ -10,7 +10,7 @@
 #define RANGES_MAX (8u << 20) /* real files have up to 2.5 million */
 #define PAGES_MAX  (1u << 20)
 #define ROWS_MAX   (16u << 20)
-#define GAP_CLOSED 16 /* padding between functions */
+#define GAP_CLOSED 16 /* a gap of fewer bytes is padding between functions */
 #define RULE_SLOTS (4 * PF_RULES_MAX)
 
 struct rule_range {
@@ -20,7 +20,7 @@ struct rule_range {
 };
 
 struct rows {
-	/* in the order in which they were added, which is ascending in runs */
+	/* ranges in the order in which they were added, which is ascending in runs */
 	struct rule_range *ranges;
 	size_t n, cap;
 	size_t n_runs;
@@ -183,11 +183,11 @@ struct pager {
 	struct rows *r;
 	struct paged_rows out;
 	size_t cap_pages, cap_rows;
-	uint64_t end;  /* of the last row */
-	uint16_t rule; /* of the last row */
+	uint64_t end;  /* end of the last row */
+	uint16_t rule; /* rule of the last row */
 };
 
-/* The page of the last row is complete: applies the limit of a page. */
+/* Called when the page of the last row is complete: applies the limit of a page. */
 static void close_page(struct pager *p)
 {
 	struct elf_page *page;
@@ -251,8 +251,8 @@ static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 }
 
 /*
- * From here on no rule is known: ends the last row with a gap. If a page would begin here, that
- * page is not needed.
+ * Ends the last row with a gap, because no rule is known from here on. If a page would begin here,
+ * that page is not needed.
  */
 static void end_rows(struct pager *p)
 {
@@ -261,7 +261,7 @@ static void end_rows(struct pager *p)
 	p->rule = PF_RULE_GAP;
 }
 
-/* The last rule holds up to end: all pages up to there begin with it. */
+/* Extends the last rule up to `end`: all pages up to that address begin with the rule. */
 static bool extend_row(struct pager *p, uint64_t end)
 {
 	uint64_t start = (p->end + PF_PAGE_BYTES - 1) & ~(uint64_t)(PF_PAGE_BYTES - 1);
@@ -276,7 +276,10 @@ static bool extend_row(struct pager *p, uint64_t end)
 	return true;
 }
 
-/* Ranges come disjoint and ascending. Returns false if a limit of the file is reached. */
+/*
+ * Adds a range. Ranges come disjoint and ascending. Returns false if a limit of the file is
+ * reached.
+ */
 static bool put_range(struct pager *p, uint64_t start, uint64_t end, uint16_t rule)
 {
 	if (rule == PF_RULE_GAP) { /* a reader has added this gap, so it is not padding */
@@ -329,7 +332,7 @@ static bool sweep_to(struct sweep *s, uint64_t address)
 	return true;
 }
 
-/* Of ranges with the same start, the one that was added first holds, so it is opened last. */
+/* Opens ranges with the same start. The one that was added first holds, so it is opened last. */
 static void sweep_open(struct sweep *s, const struct rule_range *from, const struct rule_range *to)
 {
 	while (to-- > from) {

@@ -13,12 +13,12 @@
 #include <zstd.h>
 
 #ifndef ELFCOMPRESS_ZSTD
-#define ELFCOMPRESS_ZSTD 2 /* <elf.h> has it from glibc 2.37 on */
+#define ELFCOMPRESS_ZSTD 2 /* in <elf.h> from glibc 2.37 on */
 #endif
 
 #define UNPACKED_MAX (1u << 30) /* bytes of a decompressed section */
-#define ZLIB_RATIO   1040	/* no stream of zlib expands more */
-/* no stream of zstd expands more: a block of 128 KiB takes 4 bytes */
+#define ZLIB_RATIO   1040	/* the highest ratio of a stream of zlib */
+/* the highest ratio of a stream of zstd: a block of 128 KiB takes 4 bytes */
 #define ZSTD_RATIO    32768
 #define GNU_HEAD_SIZE 12 /* .zdebug_*: "ZLIB", then the size as 8 bytes in big endian */
 
@@ -48,7 +48,7 @@ static bool read_head(const Elf_Data *raw, bool gnu, struct packed *ret)
 	return true;
 }
 
-/* "ld -r" puts the streams of its inputs one after the other. */
+/* Decompresses one or more streams: "ld -r" puts the streams of its inputs one after the other. */
 static unsigned unpack_zlib(const struct packed *p, uint8_t *to)
 {
 	z_stream z = {.next_in = p->data, .next_out = to};
@@ -66,7 +66,7 @@ static unsigned unpack_zlib(const struct packed *p, uint8_t *to)
 	return r == Z_OK && z.avail_out == 0 ? 0 : ELF_INDEX_COMPRESSED_DAMAGED;
 }
 
-/* A section may have several frames of zstd: "ld -r" and mold write several. */
+/* Decompresses one or more frames of zstd: "ld -r" and mold write several. */
 static unsigned unpack_zstd(const struct packed *p, uint8_t *to)
 {
 	ZSTD_DCtx *d = ZSTD_createDCtx();
@@ -76,7 +76,7 @@ static unsigned unpack_zstd(const struct packed *p, uint8_t *to)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	n = ZSTD_decompressDCtx(d, to, p->bytes, p->data, p->n);
 	ZSTD_freeDCtx(d);
-	return n == p->bytes ? 0 : ELF_INDEX_COMPRESSED_DAMAGED; /* an error is a larger number */
+	return n == p->bytes ? 0 : ELF_INDEX_COMPRESSED_DAMAGED; /* an error is a larger n */
 }
 
 static unsigned unpack(const struct packed *p, uint8_t **ret)
@@ -167,7 +167,7 @@ static Elf_Scn *find_named(struct elf_build *b, const char *name, GElf_Shdr *ret
 	return NULL;
 }
 
-/* If there is no .debug_x, .zdebug_x is used. */
+/* Finds a section by name. If there is no .debug_x, it finds .zdebug_x. */
 static Elf_Scn *find_section(struct elf_build *b, const char *name, GElf_Shdr *ret, bool *ret_gnu)
 {
 	_cleanup_free_ char *z = NULL;

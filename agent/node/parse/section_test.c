@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compressed sections as linkers write them, and damaged ones: the bytes after decompression, or
- * the reason why there are none.
+ * Tests compressed sections as linkers write them, and damaged ones: the bytes after decompression,
+ * or the reason why there are none.
  */
 #include "node/parse/build.h"
 #include "node/parse/testelf.h"
@@ -78,7 +78,7 @@ static void add_zstd_stream(struct buf *b, const void *data, size_t n)
 	buf_add(b, bytes, out.pos);
 }
 
-/* RFC 8878: a frame with one raw block, and with a header that asks for dictionary 7. */
+/* Adds a frame with one raw block, and with a header that asks for dictionary 7 (RFC 8878). */
 static void add_zstd_dictionary(struct buf *b)
 {
 	static const uint8_t frame[] = {0x28,	    0xb5, 0x2f, 0xfd, 0x21, 7,	 4,
@@ -87,7 +87,7 @@ static void add_zstd_dictionary(struct buf *b)
 	buf_add(b, frame, sizeof(frame));
 }
 
-/* RFC 8878: four bytes that decoders skip. */
+/* Adds four bytes that decoders skip (RFC 8878). */
 static void add_zstd_skippable(struct buf *b)
 {
 	buf_add(b, "\x50\x2a\x4d\x18\4\0\0\0abcd", 12);
@@ -137,7 +137,7 @@ static void assert_text(struct buf *packed, const char *name, uint64_t flags, si
 	assert_int_equal(r.s.n, n);
 	assert_memory_equal(r.s.data, text, n);
 	assert_true(parse_build_section(r.b, ".debug_info", &again));
-	assert_ptr_equal(again.data, r.s.data); /* it was decompressed only once */
+	assert_ptr_equal(again.data, r.s.data); /* the section was decompressed only once */
 	done(&r);
 }
 
@@ -208,7 +208,7 @@ static void zstd_is_decompressed(void **state)
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
 }
 
-/* mold writes one frame per piece, and ld -r one per input */
+/* mold writes one frame for each piece, and ld -r one frame for each input. */
 static void several_frames_are_one_section(void **state)
 {
 	struct buf b;

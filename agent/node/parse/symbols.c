@@ -10,9 +10,9 @@
 #define NOT_WRITTEN UINT32_MAX
 
 /*
- * Orders the names of symbols with the same range: public before local, then the plainer one
+ * Orders the names of symbols with the same range: public before local, then the plainer name
  * ("write", a weak alias, before "__write" or "__libc_write"), then strong before weak, then the
- * shorter.
+ * shorter name.
  */
 static int compare_names(const struct symbol *a, const struct symbol *b)
 {
@@ -35,8 +35,8 @@ static int compare_names(const struct symbol *a, const struct symbol *b)
 }
 
 /*
- * By address. At the same address: the outer symbol first, a symbol without size last, and of the
- * same range the best name first.
+ * Orders symbols by address. At the same address, the outer symbol comes first, and a symbol
+ * without size last. Of symbols with the same range, the best name comes first.
  */
 static int compare_symbols(const void *left, const void *right)
 {
@@ -64,8 +64,8 @@ static void remove_aliases(struct built_symbols *s)
 }
 
 /*
- * Gives each symbol without size an end: where the next symbol begins. Drops it if it is inside a
- * symbol that has a size.
+ * Gives each symbol without size an end: where the next symbol begins. Drops a symbol without size
+ * that is inside a symbol with a size.
  */
 static void bound_sizeless(struct built_symbols *s)
 {

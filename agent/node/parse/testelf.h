@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests and fuzzers: an ELF file in memory, made of sections, as small as it can be. */
+/* For tests and fuzzers: makes an ELF file in memory from sections, as small as it can be. */
 #pragma once
 
 #include "lib/base/base.h"

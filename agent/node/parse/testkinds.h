@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a file of each kind that the parse child reads, of any size, and a blow (a
+ * For tests only: makes a file of each kind that the parse child reads, of any size, and a blow (a
  * signal, or a truncated file) that hits the child in the middle of the file: after half of the CPU
  * time that the whole file takes. Include cmocka.h first.
  */
@@ -23,7 +23,7 @@
 struct test_kind {
 	const char *name;
 	const char *tool;    /* a tool that a machine may lack; NULL: none */
-	const char *section; /* the prefix of its sections' names; "": the whole file */
+	const char *section; /* prefix of the names of its sections; "": the whole file */
 	int copies;	     /* how often a big file has the same object */
 	bool debug;	     /* parse_debug reads the file */
 };
@@ -42,8 +42,8 @@ static const struct test_kind test_kinds[] = {
 };
 
 /*
- * Links one object many times, without public symbols. Its variables: KIND; N, how many copies. It
- * makes the file main, and debug or dwo if the kind has one.
+ * A script that links one object many times, without public symbols. Its variables: KIND; N, the
+ * number of copies. It makes the file main, and debug or dwo if the kind has one.
  */
 static const char test_kind_script[] =
 	"set -e; PATH=$PATH:/usr/local/go/bin; rm -f main main.xz debug dwo\n"
@@ -85,7 +85,7 @@ struct test_files {
 	int main_fd, debug_fd, dwo_fd; /* -1: the kind has none */
 };
 
-/* The file that this kind is about: the last one that it has. */
+/* Returns the file that this kind is about: the last one that it has. */
 _test_kind_ int *test_files_subject(struct test_files *t)
 {
 	return t->dwo_fd >= 0 ? &t->dwo_fd : t->debug_fd >= 0 ? &t->debug_fd : &t->main_fd;
@@ -185,7 +185,7 @@ _test_kind_ struct test_files test_kind_make(const struct test_kind *k, const ch
 
 /* ---- the child ---- */
 
-/* The newest parse child of this program; 0: none. */
+/* Returns the newest parse child of this program; 0: there is none. */
 _test_kind_ pid_t test_child(void)
 {
 	DIR *d = opendir("/proc");
@@ -209,7 +209,10 @@ _test_kind_ pid_t test_child(void)
 
 enum test_blow { TEST_KILL, TEST_STOP, TEST_TRUNCATE };
 
-/* A process that hits the child (or the file fd) once the child has used ns more of CPU time. */
+/*
+ * Starts a process that hits the child (or the file fd) once the child has used ns more of CPU
+ * time.
+ */
 _test_kind_ pid_t test_strike(pid_t child, uint64_t ns, enum test_blow blow, int fd)
 {
 	uint64_t start = program_cpu_ns(child);

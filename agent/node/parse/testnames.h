@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: whether the parse child can work in this build. */
+/* For tests only: shows whether the parse child can work in this build. */
 #pragma once
 
 #include <stdbool.h>
 
 /*
- * With a sanitizer, the child's limits are too small, so it makes no index and frames have no
- * names.
+ * Returns whether names are missing. With a sanitizer, the child's limits are too small, so it
+ * makes no index and frames have no names.
  */
 static inline bool names_missing(void)
 {

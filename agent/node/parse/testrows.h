@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For *_test.c only: the rule that a table has for an address, as the unwinder looks it up. */
+/* For *_test.c only: finds the rule that a table has for an address, as the unwinder does. */
 #pragma once
 
 #include "lib/symbols/symbols.h"
